@@ -1,0 +1,44 @@
+//! The linear model of the pixels of a view: pixel = weighted sum of texels. Every adapter builds, keeps and multiplies the same rows.
+//!
+//! A pixel is the mean of s×s bilinear taps, each on the surface that it really hits; taps that share texels are merged, so
+//! a row holds each texel once and its weights sum to 1. A pixel has a row only if every tap hits the mesh and the picture is
+//! opaque there.
+
+/// One texel of a footprint.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Entry {
+    /// `row · size + column`.
+    pub texel: u32,
+    /// Share of the pixel, 0-1.
+    pub weight: f32,
+}
+
+/// Footprints of some pixels of one view, compressed by rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// Index of the view.
+    pub view: u32,
+    /// Entries of row `p` are `starts[p]..starts[p + 1]`; one longer than there are rows.
+    pub starts: Vec<u32>,
+    /// All entries.
+    pub entries: Vec<Entry>,
+    /// Observed colour of each row: sRGB; the fourth byte is spare.
+    pub colours: Vec<[u8; 4]>,
+    /// Pixel of each row in its view, `row · width + column`.
+    pub pixels: Vec<u32>,
+}
+
+impl Rows {
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.colours.len()
+    }
+
+    /// No pixel qualified.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.colours.is_empty()
+    }
+}

@@ -1,0 +1,26 @@
+//! Kiln's worker. A process of it has one role and one job:
+//!
+//! - [`prepare`]: mesh file and pictures into flat tables (untrusted bytes end here; no GPU),
+//! - [`bake`]: flat tables into a texture (own GPU context, or the processor),
+//! - [`encode`]: texture and mesh into PNG, GLB and preview (no GPU).
+//!
+//! Invariants: a worker never outlives its supervisor or its job; it opens no file but those beneath the folders it was
+//! handed; a panic is a bug and still says where it was ([`session`]).
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod progress;
+pub mod session;
+
+pub mod prepare;
+
+pub mod bake;
+
+pub mod encode;
+
+pub mod render;
+
+mod run;
+
+pub use run::run;

@@ -1,0 +1,202 @@
+//! The child's side of the protocol: socket on fd 0 into a job, work into progress, results into granted memory.
+//!
+//! A worker never outlives its supervisor: it is killed with the thread that spawned it (`PR_SET_PDEATHSIG`), and every
+//! receive ends with the socket.
+
+use std::io::{self, BufWriter, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
+use proto::blob::{BlobError, BlobFile, BlobWriter};
+use proto::channel::{Channel, ChannelError};
+use proto::limits::MAX_TEXT_BYTES;
+use proto::message::{Done, Failure, FromChild, Phase, Role, Start, Table, ToChild};
+use proto::table::{TableError, View};
+
+use crate::progress::Progress;
+
+/// Progress of one phase is sent at most this often: the supervisor draws ten times a second.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
+
+/// Why the conversation with the supervisor cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Started by hand, most likely.
+    #[error("standard input is not Kiln's socket: kiln-baker is started by kiln")]
+    NoSocket(#[source] io::Error),
+    /// The supervisor is gone.
+    #[error("the supervisor is gone")]
+    Orphaned,
+    /// A packet did not pass.
+    #[error("channel to the supervisor")]
+    Channel(#[from] ChannelError),
+    /// The supervisor said something else than the protocol allows here.
+    #[error("the supervisor said {0} out of turn")]
+    OutOfTurn(&'static str),
+    /// A granted or received blob is not what it should be.
+    #[error("shared memory")]
+    Blob(#[from] BlobError),
+    /// A table did not pass its checks.
+    #[error("table from another process")]
+    Table(#[from] TableError),
+    /// Writing to granted memory failed.
+    #[error("granted memory cannot be written")]
+    Write(#[source] io::Error),
+}
+
+/// The conversation of one worker.
+#[derive(Debug)]
+pub struct Session {
+    channel: Channel,
+    last_progress: Mutex<(Option<Phase>, Instant)>,
+}
+
+impl Session {
+    /// Ties this process to its supervisor and says hello on fd 0.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSocket`] when fd 0 is no socket.
+    pub fn connect(role: Role) -> Result<Self, SessionError> {
+        let socket = io::stdin().as_fd().try_clone_to_owned().map_err(SessionError::NoSocket)?;
+        let session = Self::over(Channel::from_fd(socket));
+        prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| SessionError::NoSocket(errno.into()))?;
+        if getppid().as_raw() == 1 {
+            // The supervisor may have died before the line above.
+            return Err(SessionError::Orphaned);
+        }
+        let hello =
+            FromChild::Hello { version: proto::PROTOCOL_VERSION, build_id: proto::BUILD_ID.to_owned(), role };
+        match session.channel.send(&hello, &[]) {
+            Err(ChannelError::Os(error)) => Err(SessionError::NoSocket(error)),
+            other => Ok(other.map(|()| session)?),
+        }
+    }
+
+    /// A session over any channel: for tests.
+    #[must_use]
+    pub fn over(channel: Channel) -> Self {
+        Self { channel, last_progress: Mutex::new((None, Instant::now())) }
+    }
+
+    /// Waits for the job and its descriptors.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else.
+    pub fn receive_start(&self) -> Result<(Start, Vec<OwnedFd>), SessionError> {
+        match self.channel.receive_with_fds()? {
+            (ToChild::Start(start), fds) => Ok((start, fds)),
+            (other, _) => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Waits for the next view; none after the last.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else, or the view's table does not pass its checks.
+    pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
+        match self.channel.receive_with_fds()? {
+            (ToChild::View { .. }, fds) => {
+                let fd = fds.into_iter().next().ok_or(SessionError::OutOfTurn("View without memory"))?;
+                Ok(Some(View::read(&mut BlobFile::open(fd)?.reader())?))
+            }
+            (ToChild::EndOfViews { .. }, _) => Ok(None),
+            (other, _) => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Asks for `bytes` bytes, lets `write` fill them and hands them over.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else; the memory cannot be written.
+    pub fn put(
+        &self,
+        table: Table,
+        bytes: u64,
+        write: impl FnOnce(&mut BufWriter<BlobWriter<'_>>) -> Result<(), TableError>,
+    ) -> Result<(), SessionError> {
+        self.channel.send(&FromChild::Allocate { table, bytes }, &[])?;
+        let fd = match self.channel.receive_with_fds()? {
+            (ToChild::Grant { table: granted }, fds) if granted == table => {
+                fds.into_iter().next().ok_or(SessionError::OutOfTurn("Grant without memory"))?
+            }
+            (other, _) => return Err(out_of_turn(&other)),
+        };
+        let blob = BlobFile::open(fd)?;
+        let mut out = BufWriter::with_capacity(1 << 20, blob.writer());
+        write(&mut out)?;
+        out.flush().map_err(SessionError::Write)?;
+        drop(out);
+        drop(blob);
+        self.channel.send(&FromChild::Filled { table }, &[])?;
+        Ok(())
+    }
+
+    /// Ends the conversation with the role's summary.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn done(&self, done: Done) -> Result<(), SessionError> {
+        Ok(self.channel.send(&FromChild::Done(done), &[])?)
+    }
+
+    /// Ends the conversation with what went wrong.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn failed(&self, failure: &Failure) -> Result<(), SessionError> {
+        let failure = Failure {
+            code: failure.code,
+            message: one_line(&failure.message),
+            hint: one_line(&failure.hint),
+        };
+        Ok(self.channel.send(&FromChild::Failed(failure), &[])?)
+    }
+}
+
+impl Progress for Session {
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        {
+            let Ok(mut last) = self.last_progress.lock() else { return };
+            let due = last.0 != Some(phase) || last.1.elapsed() >= PROGRESS_INTERVAL || (total != 0 && done == total);
+            if !due {
+                return;
+            }
+            *last = (Some(phase), Instant::now());
+        }
+        if let Err(error) = self.channel.send(&FromChild::Progress { phase, done, total }, &[]) {
+            // A supervisor that is gone shows at the next receive, or kills this process.
+            tracing::debug!(%error, "progress was not sent");
+        }
+    }
+
+    fn warning(&self, text: &str) {
+        tracing::warn!("{text}");
+        if let Err(error) = self.channel.send(&FromChild::Warning { text: one_line(text) }, &[]) {
+            tracing::debug!(%error, "warning was not sent");
+        }
+    }
+}
+
+fn out_of_turn(message: &ToChild) -> SessionError {
+    SessionError::OutOfTurn(match message {
+        ToChild::Start(_) => "Start",
+        ToChild::View { .. } => "View",
+        ToChild::EndOfViews { .. } => "EndOfViews",
+        ToChild::Grant { .. } => "Grant",
+    })
+}
+
+/// One printable line that fits a packet: control characters become spaces, the end is cut at a character.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut end = line.len().min(MAX_TEXT_BYTES);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    line.truncate(end);
+    line
+}

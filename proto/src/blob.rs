@@ -1,0 +1,234 @@
+//! Bulk data between processes: a memfd that the supervisor makes, sizes and seals.
+//!
+//! ```text
+//!  supervisor: Blob::create(bytes)   seals GROW, SHRINK      nobody can change the size any more: no SIGBUS, no surprise
+//!  child:      BlobFile::open(fd)    checks seals and size   then pwrite through io::Write
+//!  supervisor: Blob::seal_written()  seals WRITE, SEAL       nobody can change a byte any more
+//!  next child: BlobFile::open(fd)    checks again            then pread through io::Read: a copy, never a mapping
+//! ```
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::limits::MAX_BLOB_BYTES;
+
+/// Why memory cannot be shared.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// Larger than [`MAX_BLOB_BYTES`], or empty.
+    #[error("a blob of {0} bytes is not within 1 to {MAX_BLOB_BYTES}")]
+    Size(u64),
+    /// The kernel refused.
+    #[error("{what}")]
+    Os {
+        /// The call.
+        what: &'static str,
+        /// Its error.
+        #[source]
+        source: io::Error,
+    },
+    /// The other side handed over something that could still change size, or is no memfd.
+    #[error("file descriptor is not sealed in size")]
+    Unsealed,
+}
+
+fn os(what: &'static str) -> impl FnOnce(nix::Error) -> BlobError {
+    move |errno| BlobError::Os { what, source: errno.into() }
+}
+
+/// The supervisor's end: owns the memory for as long as the job may need it again.
+#[derive(Debug)]
+pub struct Blob {
+    file: File,
+    bytes: u64,
+}
+
+impl Blob {
+    /// Zeroed memory of `bytes` bytes, sealed in size. `name` shows in `/proc/PID/fd`.
+    ///
+    /// # Errors
+    /// [`BlobError::Size`] outside the limits; [`BlobError::Os`] without descriptors or memory.
+    pub fn create(name: &str, bytes: u64) -> Result<Self, BlobError> {
+        if bytes == 0 || bytes > MAX_BLOB_BYTES {
+            return Err(BlobError::Size(bytes));
+        }
+        let name = CString::new(name).unwrap_or_default();
+        let fd = memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)
+            .map_err(os("memfd_create"))?;
+        let file = File::from(fd);
+        file.set_len(bytes).map_err(|source| BlobError::Os { what: "ftruncate", source })?;
+        let seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(os("F_ADD_SEALS"))?;
+        Ok(Self { file, bytes })
+    }
+
+    /// From here on nobody can change a byte. Fails with EBUSY while a child holds a writable mapping, which ours never make.
+    ///
+    /// # Errors
+    /// [`BlobError::Os`].
+    pub fn seal_written(&self) -> Result<(), BlobError> {
+        let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL;
+        fcntl(&self.file, FcntlArg::F_ADD_SEALS(seals)).map_err(os("F_ADD_SEALS"))?;
+        Ok(())
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Never: a blob has at least one byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Reads from the start.
+    #[must_use]
+    pub fn reader(&self) -> BlobReader<'_> {
+        BlobReader { file: &self.file, offset: 0, bytes: self.bytes }
+    }
+}
+
+impl AsFd for Blob {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// A child's end.
+#[derive(Debug)]
+pub struct BlobFile {
+    file: File,
+    bytes: u64,
+}
+
+impl BlobFile {
+    /// Takes a received descriptor, once its seals and size are seen to be right.
+    ///
+    /// # Errors
+    /// [`BlobError::Unsealed`] for anything but a memfd sealed in size; [`BlobError::Size`] outside the limits.
+    pub fn open(fd: OwnedFd) -> Result<Self, BlobError> {
+        let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).map_err(|_not_a_memfd| BlobError::Unsealed)?;
+        let seals = SealFlag::from_bits_truncate(seals);
+        if !seals.contains(SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK) {
+            return Err(BlobError::Unsealed);
+        }
+        let file = File::from(fd);
+        let bytes = file.metadata().map_err(|source| BlobError::Os { what: "fstat", source })?.len();
+        if bytes == 0 || bytes > MAX_BLOB_BYTES {
+            return Err(BlobError::Size(bytes));
+        }
+        Ok(Self { file, bytes })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Never: a blob has at least one byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Reads from the start.
+    #[must_use]
+    pub fn reader(&self) -> BlobReader<'_> {
+        BlobReader { file: &self.file, offset: 0, bytes: self.bytes }
+    }
+
+    /// Writes from the start.
+    #[must_use]
+    pub fn writer(&self) -> BlobWriter<'_> {
+        BlobWriter { file: &self.file, offset: 0 }
+    }
+}
+
+/// `pread` from a blob, in order.
+#[derive(Debug)]
+pub struct BlobReader<'a> {
+    file: &'a File,
+    offset: u64,
+    bytes: u64,
+}
+
+impl BlobReader<'_> {
+    /// Bytes not read yet.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.bytes.saturating_sub(self.offset)
+    }
+}
+
+impl Read for BlobReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// `pwrite` to a blob, in order; past its end the kernel refuses, since the size is sealed.
+#[derive(Debug)]
+pub struct BlobWriter<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Write for BlobWriter<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let count = self.file.write_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_then_frozen() {
+        let blob = Blob::create("test", 5).expect("memory");
+        let child = BlobFile::open(blob.as_fd().try_clone_to_owned().expect("fd")).expect("sealed in size");
+        child.writer().write_all(b"kiln!").expect("within the size");
+        blob.seal_written().expect("no mapping");
+        assert!(child.writer().write_all(b"again").is_err(), "a frozen blob takes no byte");
+        let mut text = String::new();
+        blob.reader().read_to_string(&mut text).expect("readable");
+        assert_eq!(text, "kiln!");
+    }
+
+    #[test]
+    fn size_cannot_change_and_is_bounded() {
+        let blob = Blob::create("test", 16).expect("memory");
+        let child = BlobFile::open(blob.as_fd().try_clone_to_owned().expect("fd")).expect("sealed");
+        assert!(child.writer().write_all(&[0; 17]).is_err(), "past the end");
+        assert!(child.file.set_len(4).is_err(), "shrink");
+        assert!(child.file.set_len(400).is_err(), "grow");
+        assert!(matches!(Blob::create("test", 0), Err(BlobError::Size(0))));
+        assert!(matches!(Blob::create("test", MAX_BLOB_BYTES + 1), Err(BlobError::Size(_))));
+    }
+
+    #[test]
+    fn anything_but_a_sealed_memfd_is_refused() {
+        let file = File::open("/dev/null").expect("there");
+        assert!(matches!(BlobFile::open(file.into()), Err(BlobError::Unsealed)));
+        let open = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).expect("memory");
+        assert!(matches!(BlobFile::open(open), Err(BlobError::Unsealed)));
+    }
+}

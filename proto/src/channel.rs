@@ -1,0 +1,213 @@
+//! One end of a SEQPACKET socket pair: a packet is a message, whole or not at all, with the descriptors that belong to it.
+//!
+//! The supervisor sends descriptors and receives none: its `receive` has no control buffer, so the kernel drops whatever
+//! a child attaches, and [`ChannelError::UnexpectedFds`] names the child for it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::limits::{MAX_PACKET_BYTES, MAX_PACKET_FDS};
+use crate::wire::{self, WireError};
+
+/// Why a packet did not pass.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The other end is closed.
+    #[error("the other process closed its end")]
+    Closed,
+    /// Nothing to read, or no room to write, on a non-blocking call.
+    #[error("the call would block")]
+    WouldBlock,
+    /// Longer than any packet of ours.
+    #[error("packet is longer than {MAX_PACKET_BYTES} bytes")]
+    Truncated,
+    /// Descriptors where none belong, or more than fit.
+    #[error("packet carries file descriptors that do not belong there")]
+    UnexpectedFds,
+    /// The bytes are no message.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The kernel refused.
+    #[error("socket")]
+    Os(#[source] io::Error),
+}
+
+impl From<Errno> for ChannelError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::EAGAIN => Self::WouldBlock,
+            Errno::EPIPE | Errno::ECONNRESET => Self::Closed,
+            other => Self::Os(other.into()),
+        }
+    }
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Channel {
+    socket: OwnedFd,
+}
+
+impl Channel {
+    /// Two connected ends, closed on exec. Blocking; pass `nonblocking` for the supervisor's end with [`Channel::set_nonblocking`].
+    ///
+    /// # Errors
+    /// [`ChannelError::Os`] without descriptors.
+    pub fn pair() -> Result<(Self, Self), ChannelError> {
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        Ok((Self { socket: ours }, Self { socket: theirs }))
+    }
+
+    /// Takes an inherited descriptor, a child's fd 0. Whether it is a socket shows at the first send.
+    #[must_use]
+    pub fn from_fd(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// Gives the descriptor up, for a child's standard input.
+    #[must_use]
+    pub fn into_fd(self) -> OwnedFd {
+        self.socket
+    }
+
+    /// From here on send and receive answer [`ChannelError::WouldBlock`] instead of waiting.
+    ///
+    /// # Errors
+    /// [`ChannelError::Os`].
+    pub fn set_nonblocking(&self) -> Result<(), ChannelError> {
+        use nix::fcntl::{FcntlArg, OFlag, fcntl};
+        fcntl(&self.socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(())
+    }
+
+    /// Sends one message with its descriptors; they stay the caller's as well.
+    ///
+    /// # Errors
+    /// [`ChannelError::Closed`], [`ChannelError::WouldBlock`], or a message that does not fit.
+    pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let packet = wire::encode(message)?;
+        let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&raw)];
+        let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
+        // A SEQPACKET send is whole or fails, so the count needs no check.
+        sendmsg::<()>(self.socket.as_raw_fd(), &[IoSlice::new(&packet)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+        Ok(())
+    }
+
+    /// Receives one message and its descriptors (at most [`MAX_PACKET_FDS`]): the child's side.
+    ///
+    /// # Errors
+    /// [`ChannelError::Closed`] at the end, otherwise what is wrong with the packet. Descriptors of a bad packet are closed.
+    pub fn receive_with_fds<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        let mut packet = vec![0; MAX_PACKET_BYTES];
+        let mut control = nix::cmsg_space!([std::os::fd::RawFd; MAX_PACKET_FDS]);
+        let mut slices = [IoSliceMut::new(&mut packet)];
+        let message = recvmsg::<()>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            MsgFlags::MSG_CMSG_CLOEXEC,
+        )?;
+        let flags = message.flags;
+        let length = message.bytes;
+        let mut fds = Vec::new();
+        // With MSG_CTRUNC the iterator may fail; the descriptors that did arrive are owned and closed either way.
+        if let Ok(control) = message.cmsgs() {
+            for item in control {
+                if let ControlMessageOwned::ScmRights(raw) = item {
+                    fds.extend(raw.into_iter().map(own));
+                }
+            }
+        }
+        if flags.contains(MsgFlags::MSG_CTRUNC) {
+            return Err(ChannelError::UnexpectedFds);
+        }
+        Ok((finish(&packet, length, flags)?, fds))
+    }
+
+    /// Receives one message and refuses descriptors: the supervisor's side.
+    ///
+    /// # Errors
+    /// As [`Channel::receive_with_fds`]; [`ChannelError::UnexpectedFds`] if any was attached (the kernel has dropped it).
+    pub fn receive<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
+        let mut packet = vec![0; MAX_PACKET_BYTES];
+        let mut slices = [IoSliceMut::new(&mut packet)];
+        let message = recvmsg::<()>(self.socket.as_raw_fd(), &mut slices, None, MsgFlags::empty())?;
+        let (flags, length) = (message.flags, message.bytes);
+        if flags.contains(MsgFlags::MSG_CTRUNC) {
+            return Err(ChannelError::UnexpectedFds);
+        }
+        finish(&packet, length, flags)
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Channel {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+fn finish<T: DeserializeOwned>(packet: &[u8], length: usize, flags: MsgFlags) -> Result<T, ChannelError> {
+    if flags.contains(MsgFlags::MSG_TRUNC) {
+        return Err(ChannelError::Truncated);
+    }
+    match packet.get(..length) {
+        // An empty packet is how SEQPACKET says that the other end is gone; no message of ours is empty.
+        None | Some([]) => Err(ChannelError::Closed),
+        Some(bytes) => Ok(wire::decode(bytes)?),
+    }
+}
+
+#[expect(unsafe_code, reason = "nix hands received descriptors over as plain numbers")]
+fn own(raw: std::os::fd::RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just installed `raw` in this process for this message, and nothing else has seen the number.
+    unsafe { OwnedFd::from_raw_fd(raw) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::message::{Table, ToChild};
+
+    #[test]
+    fn message_and_descriptor_arrive_together() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        let file = File::open("/dev/null").expect("there");
+        let sent = ToChild::Grant { table: Table::View(7) };
+        ours.send(&sent, &[file.as_fd()]).expect("room");
+        let (received, fds): (ToChild, _) = theirs.receive_with_fds().expect("a packet");
+        assert_eq!((received, fds.len()), (sent, 1));
+    }
+
+    #[test]
+    fn descriptors_sent_upwards_are_dropped_and_named() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        let file = File::open("/dev/null").expect("there");
+        theirs.send(&ToChild::EndOfViews { count: 1 }, &[file.as_fd()]).expect("room");
+        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::UnexpectedFds)));
+    }
+
+    #[test]
+    fn closed_and_empty_are_told_apart() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        ours.set_nonblocking().expect("socket");
+        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::WouldBlock)));
+        drop(theirs);
+        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::Closed)));
+    }
+}

@@ -1,0 +1,52 @@
+//! Exit codes of `kiln`: sysexits(3), timeout(1) and 128 + signal, one documented number for each cause.
+
+use crate::message::Code;
+
+/// The result is verified and in place.
+pub const OK: u8 = 0;
+/// Bad flags (`EX_USAGE`).
+pub const USAGE: u8 = 64;
+/// The asset is invalid, beyond a limit or not supported (`EX_DATAERR`).
+pub const DATAERR: u8 = 65;
+/// A named file is missing (`EX_NOINPUT`).
+pub const NOINPUT: u8 = 66;
+/// No adapter fits (`EX_UNAVAILABLE`).
+pub const UNAVAILABLE: u8 = 69;
+/// A worker crashed after its retries, or a bug of ours (`EX_SOFTWARE`).
+pub const SOFTWARE: u8 = 70;
+/// A worker could not be started (`EX_OSERR`).
+pub const OSERR: u8 = 71;
+/// The output could not be created (`EX_CANTCREAT`).
+pub const CANTCREAT: u8 = 73;
+/// The binaries do not belong together (`EX_CONFIG`).
+pub const CONFIG: u8 = 78;
+/// The deadline passed, as timeout(1) says it.
+pub const TIMEOUT: u8 = 124;
+/// Ended by SIGINT.
+pub const SIGINT: u8 = 130;
+/// Ended by SIGTERM.
+pub const SIGTERM: u8 = 143;
+
+/// The exit code of a terminal failure.
+#[must_use]
+pub fn of(code: Code) -> u8 {
+    match code {
+        Code::InvalidSpec => USAGE,
+        Code::InvalidAsset | Code::LimitExceeded | Code::UnsupportedFeature => DATAERR,
+        Code::MissingInput => NOINPUT,
+        Code::NoAdapter => UNAVAILABLE,
+        Code::OutOfHostMemory
+        | Code::OutOfDeviceMemory
+        | Code::GpuDeviceLost
+        | Code::ShaderRejected
+        | Code::IncompleteOutput
+        | Code::WorkerCrashed
+        | Code::WorkerStalled
+        | Code::ProtocolViolation
+        | Code::Internal => SOFTWARE,
+        Code::DeadlineExceeded => TIMEOUT,
+        Code::SpawnFailed => OSERR,
+        Code::OutputError => CANTCREAT,
+        Code::Cancelled => SIGINT,
+    }
+}

@@ -1,0 +1,100 @@
+//! What a caller asks for: the vocabulary shared by the command line, the packets and the report.
+
+use serde::{Deserialize, Serialize};
+
+/// How much work goes into the fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quality {
+    /// Seconds on two cores; better than the averaging bakers.
+    Draft,
+    /// The default.
+    #[default]
+    Standard,
+    /// More taps and iterations.
+    Best,
+}
+
+/// The space in which a pixel's footprint is averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Blend {
+    /// Linear light: renders of meshes, and photographs.
+    #[default]
+    Linear,
+    /// Display space: sources that blend encoded colours, such as Gaussian splats.
+    Srgb,
+}
+
+/// Which adapter bakes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// A GPU where one is found, otherwise the processor; the report says which.
+    #[default]
+    Auto,
+    /// A GPU or nothing.
+    Gpu,
+    /// The processor, without any graphics driver.
+    Cpu,
+    /// The adapter whose name contains this text, letter case aside; software adapters count.
+    Name(String),
+}
+
+/// How many triangles to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Simplify {
+    /// The mesh as it came.
+    #[default]
+    Keep,
+    /// At most this many triangles.
+    TargetFaces(u32),
+    /// This share of the triangles is *removed*, as TRELLIS means it: 0.95 keeps 5 %.
+    RemoveShare(f32),
+}
+
+/// The job of the prepare role: files into flat tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrepareJob {
+    /// Name of the mesh file beneath the first fd, a directory.
+    pub mesh_file: String,
+    /// Name of `transforms.json` beneath the second fd, a directory.
+    pub views_file: String,
+    /// Edge of the texture in texels: padding and packing follow it.
+    pub texture_size: u32,
+    /// Triangles to keep.
+    pub simplify: Simplify,
+    /// Use the mesh's own texture coordinates.
+    pub keep_uvs: bool,
+    /// This many views are kept out of the fit, to measure with.
+    pub holdout: u32,
+    /// Chooses the held-out views.
+    pub seed: u64,
+    /// Wall-clock budget of the unwrap, after which the fallback makes the atlas.
+    pub unwrap_deadline_ms: u64,
+}
+
+/// The job of the bake role: flat tables into a texture. Fds: mesh, then the original surface if `has_surface`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BakeJob {
+    /// Edge of the texture in texels.
+    pub texture_size: u32,
+    /// Work put into the fit.
+    pub quality: Quality,
+    /// Space of the footprint's average.
+    pub blend: Blend,
+    /// Adapter.
+    pub device: Device,
+    /// A second fd holds the surface before simplification.
+    pub has_surface: bool,
+}
+
+/// The job of the encode role: texture and mesh into files. Fds: mesh, texture, in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EncodeJob {
+    /// Space of the footprint's average, for the renders of the preview and the held-out views.
+    pub blend: Blend,
+    /// Draw the contact sheet.
+    pub preview: bool,
+}

@@ -1,0 +1,37 @@
+//! What crosses a process border in Kiln, and nothing else: packets, sealed memory, flat tables, exit codes.
+//!
+//! ```text
+//!  supervisor                                   child (prepare | bake | encode), socket = its fd 0
+//!      │ ◄──────────── Hello ───────────────────── │  version, build id, role
+//!      │ ───────────── Start + fds ──────────────► │  the job; fds are read-only inputs
+//!      │ ───────────── View + fd, …, EndOfViews ─► │  bake and encode only
+//!      │ ◄──────────── Progress* Warning* ──────── │  progress is raised by work done, never by a timer
+//!      │ ◄──────────── Allocate {table, bytes} ─── │
+//!      │ ───────────── Grant {table} + fd ───────► │  a memfd that the supervisor made, sized and sealed in size
+//!      │ ◄──────────── Filled {table} ──────────── │  the supervisor seals it against writing, from here on it is data
+//!      │ ◄──────────── Done | Failed ───────────── │  exactly one of them, then the child exits
+//! ```
+//!
+//! Invariants: fds travel downwards only; the supervisor never maps what a child wrote; every packet fits
+//! [`limits::MAX_PACKET_BYTES`]; every table is checked in full by the process that reads it ([`table`]).
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod limits;
+
+pub mod job;
+pub mod message;
+pub mod wire;
+
+pub mod blob;
+pub mod channel;
+
+pub mod table;
+
+pub mod exit;
+
+/// Changes with every change of the protocol's meaning that its bytes do not show.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Version of the product and fingerprint of this crate's sources; both ends must carry the same.
+pub const BUILD_ID: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("KILN_PROTO_FINGERPRINT"));

@@ -1,0 +1,46 @@
+//! Every bound of the protocol and of the input, each with its reason. Beyond a bound the job is refused with
+//! `limit_exceeded`; a child that breaks one of the packet bounds is ended for `protocol_violation`.
+
+/// A SEQPACKET packet. The default socket buffer takes about 212,000 bytes, so this always fits.
+pub const MAX_PACKET_BYTES: usize = 128 * 1024;
+/// File descriptors in one packet. `Start` of encode needs three; nothing needs more.
+pub const MAX_PACKET_FDS: usize = 4;
+/// Text in one message (warning, failure, hint), in bytes.
+pub const MAX_TEXT_BYTES: usize = 4096;
+/// Warnings that the supervisor keeps of one child; further ones are counted.
+pub const MAX_WARNINGS: usize = 64;
+
+/// A mesh file, with each of its external buffers. Larger than any scan that fits the triangle bound.
+pub const MAX_MESH_FILE_BYTES: u64 = 2 << 30;
+/// `transforms.json`: 4096 frames of nerfstudio's longest form need about 8 MiB.
+pub const MAX_TRANSFORMS_BYTES: u64 = 64 << 20;
+/// An encoded picture.
+pub const MAX_IMAGE_FILE_BYTES: u64 = 512 << 20;
+
+/// Triangles of the input mesh. Raw marching-cubes meshes of image-to-3D models have 0.2-2 million.
+pub const MAX_TRIANGLES: usize = 8_000_000;
+/// Vertices after unwrapping: three corners for each triangle at worst.
+pub const MAX_VERTICES: usize = 3 * MAX_TRIANGLES;
+/// Views of one job: each costs the supervisor one fd.
+pub const MAX_VIEWS: usize = 4096;
+/// Edge of a view in pixels: the texture bound of every desktop adapter.
+pub const MAX_VIEW_EDGE: u32 = 16_384;
+/// Pixels of one view: 256 MiB once decoded.
+pub const MAX_VIEW_PIXELS: u64 = 64 << 20;
+/// Decoded pixels of all views of a job in bytes.
+pub const MAX_TOTAL_VIEW_BYTES: u64 = 16 << 30;
+/// Smallest and largest edge of the texture in texels; it is a multiple of four so that block formats and mips divide it.
+pub const MIN_TEXTURE_SIZE: u32 = 256;
+/// See [`MIN_TEXTURE_SIZE`].
+pub const MAX_TEXTURE_SIZE: u32 = 8192;
+
+/// Coordinates beyond this, or a mesh smaller than its inverse, lose their meaning in 32-bit arithmetic.
+pub const MAX_COORDINATE: f32 = 1e12;
+
+/// One blob: the largest is the float-free 8192² texture with its provenance, or the mesh table.
+pub const MAX_BLOB_BYTES: u64 = 2 << 30;
+
+/// A child says `Hello` within this time or is taken for dead.
+pub const HELLO_DEADLINE_MS: u64 = 5_000;
+/// Starts of children for one job, whatever the mix of roles and reasons, beyond the three that a clean job needs.
+pub const MAX_RETRIES: u32 = 3;

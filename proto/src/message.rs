@@ -1,0 +1,388 @@
+//! The packets, one enum for each direction. Field order and variant order are the wire format: `tests/golden.rs` pins their bytes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{BakeJob, EncodeJob, PrepareJob};
+
+/// What a child process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Untrusted files into flat tables.
+    Prepare,
+    /// Flat tables into a texture.
+    Bake,
+    /// Texture and mesh into a GLB.
+    Encode,
+}
+
+impl Role {
+    /// The word on the command line of `kiln-baker`, in logs and in the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Bake => "bake",
+            Self::Encode => "encode",
+        }
+    }
+}
+
+/// A step of the pipeline, in the order of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// A child has been spawned and has not spoken about its work yet.
+    Start,
+    /// Mesh file into triangles.
+    LoadMesh,
+    /// Weld, drop, check.
+    Clean,
+    /// Fewer triangles.
+    Simplify,
+    /// Charts and atlas.
+    Unwrap,
+    /// Pictures into pixels.
+    DecodeViews,
+    /// Adapter, device, pipelines.
+    OpenDevice,
+    /// Views into triangle ids and footprints.
+    Raster,
+    /// Weighted average and pull-push.
+    Init,
+    /// Reweighted least squares.
+    Fit,
+    /// Past the chart borders.
+    Gutter,
+    /// Texels into PNG.
+    Png,
+    /// Mesh and PNG into GLB.
+    Glb,
+    /// Held-out views against the result.
+    Measure,
+    /// The contact sheet.
+    Preview,
+    /// The supervisor puts the result in place.
+    Commit,
+}
+
+impl Phase {
+    /// The word in logs, in JSON and in the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::LoadMesh => "load_mesh",
+            Self::Clean => "clean",
+            Self::Simplify => "simplify",
+            Self::Unwrap => "unwrap",
+            Self::DecodeViews => "decode_views",
+            Self::OpenDevice => "open_device",
+            Self::Raster => "raster",
+            Self::Init => "init",
+            Self::Fit => "fit",
+            Self::Gutter => "gutter",
+            Self::Png => "png",
+            Self::Glb => "glb",
+            Self::Measure => "measure",
+            Self::Preview => "preview",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+/// Names a table that a child fills or reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// [`crate::table::Mesh`].
+    Mesh,
+    /// [`crate::table::Surface`]: the mesh before simplification.
+    Surface,
+    /// [`crate::table::View`] by its index, counted without gaps from 0.
+    View(u32),
+    /// [`crate::table::Texture`].
+    Texture,
+    /// The bytes of the GLB.
+    Glb,
+    /// The bytes of the preview PNG.
+    Preview,
+}
+
+/// Supervisor to child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToChild {
+    /// The job; answers `Hello`. Fds: the two folders, or the input tables (see the job's own text).
+    Start(Start),
+    /// A view, with its fd. Indices may come in any order, each once.
+    View {
+        /// Index of the view.
+        index: u32,
+    },
+    /// No view follows.
+    EndOfViews {
+        /// How many were sent.
+        count: u32,
+    },
+    /// The memory that was asked for, with its fd.
+    Grant {
+        /// The table asked for.
+        table: Table,
+    },
+}
+
+/// The first message of the supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Start {
+    /// For the role of the same name.
+    Prepare(PrepareJob),
+    /// For the role of the same name.
+    Bake(BakeJob),
+    /// For the role of the same name.
+    Encode(EncodeJob),
+}
+
+/// Child to supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromChild {
+    /// The first packet.
+    Hello {
+        /// [`crate::PROTOCOL_VERSION`].
+        version: u32,
+        /// [`crate::BUILD_ID`].
+        build_id: String,
+        /// What the process was started as.
+        role: Role,
+    },
+    /// Work was done. The supervisor takes any growth of `done` for a sign of life.
+    Progress {
+        /// Where in the pipeline.
+        phase: Phase,
+        /// Units done of this phase.
+        done: u64,
+        /// Units in all, 0 where unknown.
+        total: u64,
+    },
+    /// Something the user should know; the job goes on.
+    Warning {
+        /// One line.
+        text: String,
+    },
+    /// Asks for memory to write a table to.
+    Allocate {
+        /// Which table.
+        table: Table,
+        /// Its exact size.
+        bytes: u64,
+    },
+    /// The table is written and will not be touched again.
+    Filled {
+        /// Which table.
+        table: Table,
+    },
+    /// The role's work is complete; every table was filled.
+    Done(Done),
+    /// The role cannot do its work.
+    Failed(Failure),
+}
+
+/// What each role reports of its work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Done {
+    /// For the role of the same name.
+    Prepare(PrepareSummary),
+    /// For the role of the same name.
+    Bake(BakeSummary),
+    /// For the role of the same name.
+    Encode(EncodeSummary),
+}
+
+/// Wall time of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTime {
+    /// The phase.
+    pub phase: Phase,
+    /// Wall time in milliseconds.
+    pub ms: f64,
+}
+
+/// How the atlas was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnwrapMethod {
+    /// The `uvunwrap` crate.
+    Uvunwrap,
+    /// The linear-time fallback.
+    Fallback,
+    /// The mesh's own coordinates.
+    Kept,
+}
+
+/// Result of prepare.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrepareSummary {
+    /// Triangles in the file.
+    pub triangles_read: u64,
+    /// Triangles of zero area or with a repeated corner, dropped.
+    pub triangles_degenerate: u64,
+    /// Triangles handed on.
+    pub triangles: u64,
+    /// Vertices handed on, split at chart borders.
+    pub vertices: u64,
+    /// Edges with more than two triangles.
+    pub nonmanifold_edges: u64,
+    /// Error that simplification reached, as a share of the mesh's radius; none where nothing was simplified.
+    pub simplify_error: Option<f32>,
+    /// How the atlas was made.
+    pub unwrap: UnwrapMethod,
+    /// Charts of the atlas.
+    pub charts: u64,
+    /// Share of the atlas that charts cover, 0-1.
+    pub atlas_utilisation: f32,
+    /// Views handed on for the fit.
+    pub views: u32,
+    /// Views handed on to measure with.
+    pub holdout_views: u32,
+    /// Wall time by phase.
+    pub times: Vec<PhaseTime>,
+    /// Peak resident memory in KiB.
+    pub peak_rss_kib: u64,
+}
+
+/// The adapter that baked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdapterInfo {
+    /// `NVIDIA H200`, `llvmpipe (…)`, `processor (8 threads)`.
+    pub name: String,
+    /// `vulkan`, `metal`, `dx12` or `native`.
+    pub backend: String,
+    /// `discrete`, `integrated`, `virtual`, `software` or `native`.
+    pub kind: String,
+    /// Driver and version, empty for the native one.
+    pub driver: String,
+}
+
+/// How well one view was explained.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewFit {
+    /// Index of the view.
+    pub view: u32,
+    /// Pixels that took part in the fit.
+    pub pixels: u32,
+    /// PSNR of the fit on them in dB, in sRGB; 0 where no pixel took part.
+    pub psnr_db: f32,
+    /// Median absolute residual in sRGB, 0-1.
+    pub median_residual: f32,
+}
+
+/// Result of bake.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BakeSummary {
+    /// The adapter that did it.
+    pub adapter: AdapterInfo,
+    /// Pixels that took part in the fit.
+    pub covered_pixels: u64,
+    /// Texels inside charts.
+    pub chart_texels: u64,
+    /// Chart texels that some pixel observes.
+    pub observed_texels: u64,
+    /// Chart texels that no pixel observes: filled from their neighbours on the surface.
+    pub filled_texels: u64,
+    /// Conjugate gradient iterations in all.
+    pub iterations: u32,
+    /// PSNR over all fitted pixels in dB, in sRGB, before the texture is rounded to 8 bits.
+    pub train_psnr_db: f32,
+    /// Mean absolute difference across chart seams in sRGB, 0-1.
+    pub seam_residual: f32,
+    /// One entry for each view of the fit.
+    pub views: Vec<ViewFit>,
+    /// Wall time by phase.
+    pub times: Vec<PhaseTime>,
+    /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
+    pub peak_vram_kib: u64,
+    /// Peak resident memory in KiB.
+    pub peak_rss_kib: u64,
+}
+
+/// How well the finished texture explains a view that the fit did not use.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewScore {
+    /// Index of the view.
+    pub view: u32,
+    /// Pixels compared.
+    pub pixels: u32,
+    /// PSNR in dB, in sRGB.
+    pub psnr_db: f32,
+}
+
+/// Result of encode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EncodeSummary {
+    /// Size of the GLB.
+    pub glb_bytes: u64,
+    /// Size of the PNG within it.
+    pub png_bytes: u64,
+    /// One entry for each held-out view.
+    pub holdout: Vec<ViewScore>,
+    /// Mean of the held-out views' PSNR in dB; none without such views.
+    pub holdout_psnr_db: Option<f32>,
+    /// Wall time by phase.
+    pub times: Vec<PhaseTime>,
+    /// Peak resident memory in KiB.
+    pub peak_rss_kib: u64,
+}
+
+/// The closed list of causes. The wire, the report and the exit code use the same words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The options contradict each other or leave their range.
+    InvalidSpec,
+    /// A mesh, a picture or the camera file is not what it says it is.
+    InvalidAsset,
+    /// A named file is not there, or lies outside its folder.
+    MissingInput,
+    /// A bound of [`crate::limits`].
+    LimitExceeded,
+    /// Valid, but not something that Kiln does.
+    UnsupportedFeature,
+    /// The host's memory.
+    OutOfHostMemory,
+    /// The adapter's memory.
+    OutOfDeviceMemory,
+    /// The adapter went away.
+    GpuDeviceLost,
+    /// The driver refused a pipeline.
+    ShaderRejected,
+    /// The adapter answered, but not with all of the work.
+    IncompleteOutput,
+    /// No adapter fits `--device`.
+    NoAdapter,
+    /// The process ended without an answer.
+    WorkerCrashed,
+    /// The process lived and did nothing.
+    WorkerStalled,
+    /// The job's time ran out.
+    DeadlineExceeded,
+    /// The process could not be started.
+    SpawnFailed,
+    /// The process spoke out of turn.
+    ProtocolViolation,
+    /// The result could not be put in place.
+    OutputError,
+    /// The caller ended the job.
+    Cancelled,
+    /// A bug of ours.
+    Internal,
+}
+
+/// A failure as its process names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The cause.
+    pub code: Code,
+    /// One line for people: what, where.
+    pub message: String,
+    /// One line for people: how to mend it; may be empty.
+    pub hint: String,
+}

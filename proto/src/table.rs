@@ -1,0 +1,411 @@
+//! The flat tables between processes: little-endian, a 64-byte header, then plain arrays, no pointers and no text.
+//!
+//! ```text
+//!  Mesh     magic "KILNMSH1" | vertices u32 | triangles u32 | charts u32 | 0…  positions f32×3 | normals f32×3 | uvs f32×2
+//!                                                                            | surface_vertices u32 | triangles u32×3
+//!  Surface  magic "KILNSRF1" | vertices u32 | triangles u32 | 0…             positions f32×3 | triangles u32×3
+//!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8
+//!  Texture  magic "KILNTEX1" | size u32 | 0…                                 texels RGBA8 | provenance u8
+//! ```
+//!
+//! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
+//! holds a value of these types may index with it. Conventions, written once and here:
+//! - World: right-handed, as the mesh file has it (glTF: y up). Units are the file's.
+//! - Camera: OpenCV axes (x right, y down, z forward), `x_camera = R · x_world + t`; a point projects to
+//!   `(fx · x/z + cx, fy · y/z + cy)` in pixels; pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, row 0 on top.
+//! - Texture: glTF's; row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
+//! - Colours: 8-bit sRGB, straight alpha.
+
+use std::io::{self, Read, Write};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::limits::{
+    MAX_COORDINATE, MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_EDGE, MAX_VIEW_PIXELS, MIN_TEXTURE_SIZE,
+};
+
+/// Why a table is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// Not this kind of table.
+    #[error("not a {0} table")]
+    Magic(&'static str),
+    /// A count or size beyond its bound, or contradicting another.
+    #[error("{what} is {value}, outside its bounds")]
+    Bound {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A triangle names a vertex that is not there.
+    #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
+    Index {
+        /// The triangle.
+        triangle: usize,
+        /// The vertex it names.
+        vertex: u32,
+        /// How many there are.
+        vertices: usize,
+    },
+    /// NaN, infinite or absurdly large.
+    #[error("{what} {index} is not a usable number")]
+    Number {
+        /// Which array.
+        what: &'static str,
+        /// Element of the array.
+        index: usize,
+    },
+    /// The memory ends early or cannot be read.
+    #[error("table cannot be read or written")]
+    Io(#[from] io::Error),
+}
+
+const HEADER_BYTES: usize = 64;
+
+/// The mesh as bake sees it: one vertex for each corner of a chart, shared within the chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mesh {
+    /// World positions.
+    pub positions: Vec<[f32; 3]>,
+    /// Unit normals, for the output and for nothing else.
+    pub normals: Vec<[f32; 3]>,
+    /// Texture coordinates, glTF convention (v down), within [0, 1].
+    pub uvs: Vec<[f32; 2]>,
+    /// The point of the surface that a vertex stands for: vertices split by a chart border share the number. Below the number of vertices.
+    pub surface_vertices: Vec<u32>,
+    /// Corners, as vertex numbers; winding as in the file.
+    pub triangles: Vec<[u32; 3]>,
+    /// Number of charts, for the report.
+    pub charts: u32,
+}
+
+/// A surface without texture coordinates: the mesh before simplification.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surface {
+    /// World positions.
+    pub positions: Vec<[f32; 3]>,
+    /// Corners, as vertex numbers.
+    pub triangles: Vec<[u32; 3]>,
+}
+
+/// A pinhole camera, conventions in the head of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Camera {
+    /// Rotation from world to camera, row by row.
+    pub rotation: [[f64; 3]; 3],
+    /// Translation from world to camera.
+    pub translation: [f64; 3],
+    /// Focal lengths in pixels, x and y.
+    pub focal: [f64; 2],
+    /// Principal point in pixels, x and y; may lie outside the picture.
+    pub centre: [f64; 2],
+}
+
+/// A picture and its camera. Prepare crops it to what can matter, so the camera's centre need not be the picture's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Its number among the job's views, in the order of `transforms.json`.
+    pub index: u32,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Top left corner of the crop in the picture as it came, in pixels.
+    pub crop: [u32; 2],
+    /// The picture brought its own alpha; otherwise alpha is 255 everywhere and the rendered silhouette is the only mask.
+    pub has_alpha: bool,
+    /// Not for the fit, only to measure with.
+    pub holdout: bool,
+    /// The camera, in pixels of the crop.
+    pub camera: Camera,
+    /// `width · height` pixels, row by row from the top: sRGB and straight alpha.
+    pub pixels: Vec<[u8; 4]>,
+}
+
+/// What is known of a texel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Provenance {
+    /// Outside every chart: gutter.
+    Gutter = 0,
+    /// Inside a chart, but no pixel of any view observes it: filled from its neighbours on the surface.
+    Filled = 1,
+    /// Observed by less than one pixel's weight.
+    Weak = 2,
+    /// Observed.
+    Observed = 3,
+}
+
+/// The baked texture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Texture {
+    /// Edge in texels.
+    pub size: u32,
+    /// `size²` texels, row by row from v = 0: sRGB, alpha 255.
+    pub texels: Vec<[u8; 4]>,
+    /// `size²` values of [`Provenance`].
+    pub provenance: Vec<u8>,
+}
+
+fn header(magic: &[u8; 8], fields: &[u32]) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(magic);
+    for (slot, field) in bytes[8..].chunks_exact_mut(4).zip(fields) {
+        slot.copy_from_slice(&field.to_le_bytes());
+    }
+    bytes
+}
+
+fn read_header<const N: usize>(
+    input: &mut impl Read,
+    magic: &[u8; 8],
+    name: &'static str,
+) -> Result<[u32; N], TableError> {
+    let mut bytes = [0; HEADER_BYTES];
+    input.read_exact(&mut bytes)?;
+    if &bytes[..8] != magic {
+        return Err(TableError::Magic(name));
+    }
+    let mut fields = [0; N];
+    for (field, slot) in fields.iter_mut().zip(bytes[8..].chunks_exact(4)) {
+        *field = u32::from_le_bytes([slot[0], slot[1], slot[2], slot[3]]);
+    }
+    Ok(fields)
+}
+
+// Arrays travel as the machine has them, and the machines that Kiln runs on are little-endian.
+#[cfg(target_endian = "big")]
+compile_error!("the flat tables are little-endian");
+
+fn read_array<T: Pod>(input: &mut impl Read, count: usize) -> Result<Vec<T>, TableError> {
+    let mut array = vec![T::zeroed(); count];
+    input.read_exact(bytemuck::cast_slice_mut(&mut array))?;
+    Ok(array)
+}
+
+fn bound(what: &'static str, value: u32, min: usize, max: usize) -> Result<usize, TableError> {
+    let count = value as usize;
+    if (min..=max).contains(&count) { Ok(count) } else { Err(TableError::Bound { what, value: u64::from(value) }) }
+}
+
+fn check_numbers<const N: usize>(what: &'static str, array: &[[f32; N]], limit: f32) -> Result<(), TableError> {
+    // A NaN is not within any limit.
+    match array.iter().position(|row| !row.iter().all(|x| x.abs() <= limit)) {
+        Some(index) => Err(TableError::Number { what, index }),
+        None => Ok(()),
+    }
+}
+
+fn check_triangles(triangles: &[[u32; 3]], vertices: usize) -> Result<(), TableError> {
+    for (triangle, corners) in triangles.iter().enumerate() {
+        if let Some(&vertex) = corners.iter().find(|&&corner| corner as usize >= vertices) {
+            return Err(TableError::Index { triangle, vertex, vertices });
+        }
+    }
+    Ok(())
+}
+
+impl Mesh {
+    const MAGIC: &'static [u8; 8] = b"KILNMSH1";
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        HEADER_BYTES as u64 + self.positions.len() as u64 * (12 + 12 + 8 + 4) + self.triangles.len() as u64 * 12
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        out.write_all(&header(
+            Self::MAGIC,
+            &[self.positions.len() as u32, self.triangles.len() as u32, self.charts],
+        ))?;
+        out.write_all(bytemuck::cast_slice(&self.positions))?;
+        out.write_all(bytemuck::cast_slice(&self.normals))?;
+        out.write_all(bytemuck::cast_slice(&self.uvs))?;
+        out.write_all(bytemuck::cast_slice(&self.surface_vertices))?;
+        out.write_all(bytemuck::cast_slice(&self.triangles))?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [vertices, triangles, charts] = read_header(input, Self::MAGIC, "mesh")?;
+        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
+        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
+        let positions = read_array(input, vertices)?;
+        check_numbers("position", &positions, MAX_COORDINATE)?;
+        let normals = read_array(input, vertices)?;
+        check_numbers("normal", &normals, 1.01)?;
+        let uvs = read_array::<[f32; 2]>(input, vertices)?;
+        check_numbers("texture coordinate", &uvs, 1.0)?;
+        if let Some(index) = uvs.iter().position(|uv| uv[0] < 0.0 || uv[1] < 0.0) {
+            return Err(TableError::Number { what: "texture coordinate", index });
+        }
+        let surface_vertices = read_array::<u32>(input, vertices)?;
+        if let Some(&value) = surface_vertices.iter().find(|&&point| point as usize >= vertices) {
+            return Err(TableError::Bound { what: "surface vertex", value: u64::from(value) });
+        }
+        let triangles = read_array(input, triangle_count)?;
+        check_triangles(&triangles, vertices)?;
+        Ok(Self { positions, normals, uvs, surface_vertices, triangles, charts })
+    }
+}
+
+impl Surface {
+    const MAGIC: &'static [u8; 8] = b"KILNSRF1";
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        HEADER_BYTES as u64 + (self.positions.len() + self.triangles.len()) as u64 * 12
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        out.write_all(&header(Self::MAGIC, &[self.positions.len() as u32, self.triangles.len() as u32]))?;
+        out.write_all(bytemuck::cast_slice(&self.positions))?;
+        out.write_all(bytemuck::cast_slice(&self.triangles))?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [vertices, triangles] = read_header(input, Self::MAGIC, "surface")?;
+        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
+        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
+        let positions = read_array(input, vertices)?;
+        check_numbers("position", &positions, MAX_COORDINATE)?;
+        let triangles = read_array(input, triangle_count)?;
+        check_triangles(&triangles, vertices)?;
+        Ok(Self { positions, triangles })
+    }
+}
+
+impl View {
+    const MAGIC: &'static [u8; 8] = b"KILNVIW1";
+    const HAS_ALPHA: u32 = 1;
+    const HOLDOUT: u32 = 2;
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        (HEADER_BYTES + size_of::<Camera>()) as u64 + self.pixels.len() as u64 * 4
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        let flags =
+            if self.has_alpha { Self::HAS_ALPHA } else { 0 } | if self.holdout { Self::HOLDOUT } else { 0 };
+        let fields = [self.width, self.height, flags, self.index, self.crop[0], self.crop[1]];
+        out.write_all(&header(Self::MAGIC, &fields))?;
+        out.write_all(bytemuck::bytes_of(&self.camera))?;
+        out.write_all(bytemuck::cast_slice(&self.pixels))?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [width, height, flags, index, left, top] = read_header(input, Self::MAGIC, "view")?;
+        bound("view width", width, 1, MAX_VIEW_EDGE as usize)?;
+        bound("view height", height, 1, MAX_VIEW_EDGE as usize)?;
+        let count = u64::from(width) * u64::from(height);
+        if count > MAX_VIEW_PIXELS {
+            return Err(TableError::Bound { what: "number of view pixels", value: count });
+        }
+        let camera = read_array::<Camera>(input, 1)?[0];
+        check_camera(&camera)?;
+        let pixels = read_array(input, width as usize * height as usize)?;
+        Ok(Self {
+            index,
+            width,
+            height,
+            crop: [left, top],
+            has_alpha: flags & Self::HAS_ALPHA != 0,
+            holdout: flags & Self::HOLDOUT != 0,
+            camera,
+            pixels,
+        })
+    }
+}
+
+fn check_camera(camera: &Camera) -> Result<(), TableError> {
+    let wrong = |index| Err(TableError::Number { what: "camera number", index });
+    let limit = f64::from(MAX_COORDINATE);
+    for row in 0..3 {
+        for other in 0..=row {
+            let dot: f64 = (0..3).map(|k| camera.rotation[row][k] * camera.rotation[other][k]).sum();
+            let wanted = if row == other { 1.0 } else { 0.0 };
+            // Written so that NaN fails.
+            if !((dot - wanted).abs() <= 1e-3) {
+                return wrong(row);
+            }
+        }
+        if !(camera.translation[row].abs() <= limit) {
+            return wrong(row);
+        }
+    }
+    for axis in 0..2 {
+        if !(camera.focal[axis] > 0.0 && camera.focal[axis] <= limit && camera.centre[axis].abs() <= limit) {
+            return wrong(axis);
+        }
+    }
+    Ok(())
+}
+
+impl Texture {
+    const MAGIC: &'static [u8; 8] = b"KILNTEX1";
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        HEADER_BYTES as u64 + self.texels.len() as u64 * 5
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        out.write_all(&header(Self::MAGIC, &[self.size]))?;
+        out.write_all(bytemuck::cast_slice(&self.texels))?;
+        out.write_all(&self.provenance)?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [size] = read_header(input, Self::MAGIC, "texture")?;
+        bound("texture size", size, MIN_TEXTURE_SIZE as usize, MAX_TEXTURE_SIZE as usize)?;
+        let count = size as usize * size as usize;
+        let texels = read_array(input, count)?;
+        let provenance = read_array(input, count)?;
+        if let Some(index) = provenance.iter().position(|&value: &u8| value > Provenance::Observed as u8) {
+            return Err(TableError::Number { what: "provenance", index });
+        }
+        Ok(Self { size, texels, provenance })
+    }
+}
