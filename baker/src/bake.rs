@@ -1,6 +1,27 @@
 //! Bake.
 
+pub mod plan;
+pub mod scene;
+
+pub mod atlas;
+
+pub mod raster;
+
 pub mod rows;
+
+pub mod footprint;
+
+pub mod backend;
+pub mod native;
+mod normal;
+
+pub mod fill;
+
+pub mod pull_push;
+
+pub mod fit;
+
+pub mod colour;
 
 use std::os::fd::OwnedFd;
 

@@ -1,0 +1,188 @@
+//! Scene → what the texture is made of: which texel lies in which triangle, which neighbours lie on the same piece of
+//! surface, and which places on both sides of a chart's seam are one place of the surface.
+
+use rayon::prelude::*;
+
+use super::footprint::add_tap;
+use super::raster::NOTHING;
+use super::rows::{Entry, Rows};
+use super::scene::Scene;
+
+/// The texel and its right neighbour are on one surface.
+pub const LINK_RIGHT: u8 = 1;
+/// The texel and its lower neighbour are on one surface.
+pub const LINK_DOWN: u8 = 2;
+
+/// The texture's map.
+#[derive(Clone, Debug)]
+pub struct Atlas {
+    /// Triangle that covers the centre of each texel, [`NOTHING`] in the gutter.
+    pub triangles: Vec<u32>,
+    /// [`LINK_RIGHT`] and [`LINK_DOWN`] of each texel: neighbours in one chart, and a chart's own with the ring of gutter
+    /// texels around it, which bilinear lookups reach.
+    pub links: Vec<u8>,
+    /// One row for each place along a seam: the texels of its one side with positive weights, of the other with negative.
+    pub seams: Rows,
+    /// Chart texels.
+    pub covered: u64,
+}
+
+impl Atlas {
+    /// Maps a scene's texture.
+    #[must_use]
+    pub fn new(scene: &Scene) -> Self {
+        let triangles = cover(scene);
+        let charts = charts(scene);
+        let links = links(scene, &triangles, &charts);
+        let covered = triangles.par_iter().filter(|&&triangle| triangle != NOTHING).count() as u64;
+        Self { links, seams: seams(scene), triangles, covered }
+    }
+}
+
+/// Rasterises the triangles in texture space; of overlapping ones the last wins.
+fn cover(scene: &Scene) -> Vec<u32> {
+    let size = scene.size as usize;
+    let mut covered = vec![NOTHING; size * size];
+    for (triangle, corners) in scene.triangles.iter().enumerate() {
+        let [a, b, c] = corners.map(|corner| scene.texel_coords[corner as usize].map(f64::from));
+        let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
+        if area == 0.0 {
+            continue;
+        }
+        let range = |axis: usize| {
+            let low = a[axis].min(b[axis]).min(c[axis]);
+            let high = a[axis].max(b[axis]).max(c[axis]);
+            // Centres lie at i + ½.
+            ((low - 0.5).ceil().max(0.0) as usize, ((high - 0.5).floor() + 1.0).clamp(0.0, size as f64) as usize)
+        };
+        let ((left, right), (top, bottom)) = (range(0), range(1));
+        for row in top..bottom {
+            for column in left..right {
+                if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5]).iter().all(|&w| w >= 0.0) {
+                    covered[row * size + column] = triangle as u32;
+                }
+            }
+        }
+    }
+    covered
+}
+
+fn weights(a: [f64; 2], b: [f64; 2], c: [f64; 2], area: f64, p: [f64; 2]) -> [f64; 3] {
+    let w1 = ((p[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (p[1] - a[1])) / area;
+    let w2 = ((b[0] - a[0]) * (p[1] - a[1]) - (p[0] - a[0]) * (b[1] - a[1])) / area;
+    [1.0 - w1 - w2, w1, w2]
+}
+
+/// Barycentric coordinates of a texel's centre in the triangle that covers it.
+#[must_use]
+pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
+    let size = scene.size as usize;
+    let [a, b, c] = scene.triangles[triangle as usize].map(|k| scene.texel_coords[k as usize].map(f64::from));
+    let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
+    if area == 0.0 {
+        return [1.0 / 3.0; 3];
+    }
+    let centre = [(texel % size) as f64 + 0.5, (texel / size) as f64 + 0.5];
+    weights(a, b, c, area, centre).map(|weight| weight as f32)
+}
+
+/// Number of the chart of each vertex: vertices joined by triangles.
+fn charts(scene: &Scene) -> Vec<u32> {
+    let mut parent: Vec<u32> = (0..scene.texel_coords.len() as u32).collect();
+    for corners in &scene.triangles {
+        let first = root(&mut parent, corners[0]);
+        for &corner in &corners[1..] {
+            let other = root(&mut parent, corner);
+            parent[other as usize] = first;
+        }
+    }
+    (0..parent.len() as u32).map(|vertex| root(&mut parent, vertex)).collect()
+}
+
+fn root(parent: &mut [u32], mut of: u32) -> u32 {
+    while parent[of as usize] != of {
+        let above = parent[parent[of as usize] as usize];
+        parent[of as usize] = above;
+        of = above;
+    }
+    of
+}
+
+fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
+    let size = scene.size as usize;
+    let chart_of = |texel: usize| match triangles[texel] {
+        NOTHING => None,
+        triangle => Some(charts[scene.triangles[triangle as usize][0] as usize]),
+    };
+    let linked = |one: usize, other: usize| match (chart_of(one), chart_of(other)) {
+        (Some(a), Some(b)) => a == b,
+        (None, None) => false,
+        _ => true,
+    };
+    (0..size * size)
+        .into_par_iter()
+        .map(|texel| {
+            let mut links = 0;
+            if texel % size + 1 < size && linked(texel, texel + 1) {
+                links |= LINK_RIGHT;
+            }
+            if texel / size + 1 < size && linked(texel, texel + size) {
+                links |= LINK_DOWN;
+            }
+            links
+        })
+        .collect()
+}
+
+/// A triangle's edge that another triangle continues at another place of the texture.
+struct Side {
+    /// Its two surface vertices, the smaller first.
+    ends: [u32; 2],
+    /// Its vertices in the same order.
+    vertices: [u32; 2],
+}
+
+fn seams(scene: &Scene) -> Rows {
+    let mut sides: Vec<Side> = Vec::with_capacity(scene.triangles.len() * 3);
+    for corners in &scene.triangles {
+        for k in 0..3 {
+            let mut vertices = [corners[k], corners[(k + 1) % 3]];
+            if scene.surface_vertices[vertices[0] as usize] > scene.surface_vertices[vertices[1] as usize] {
+                vertices.swap(0, 1);
+            }
+            sides.push(Side { ends: vertices.map(|vertex| scene.surface_vertices[vertex as usize]), vertices });
+        }
+    }
+    sides.sort_unstable_by_key(|side| (side.ends, side.vertices));
+    let mut rows = Rows { starts: vec![0], ..Rows::default() };
+    for same_edge in sides.chunk_by(|a, b| a.ends == b.ends) {
+        // Neighbours in sorted order are enough: k places of one edge need k − 1 ties.
+        for pair in same_edge.windows(2) {
+            if pair[0].vertices != pair[1].vertices {
+                tie(scene, &pair[0], &pair[1], &mut rows);
+            }
+        }
+    }
+    rows
+}
+
+/// Adds a row for each texel's length along a seam.
+fn tie(scene: &Scene, one: &Side, other: &Side, rows: &mut Rows) {
+    let ends = |side: &Side| side.vertices.map(|vertex| scene.texel_coords[vertex as usize]);
+    let (a, b) = (ends(one), ends(other));
+    let length = |e: [[f32; 2]; 2]| (e[0][0] - e[1][0]).hypot(e[0][1] - e[1][1]);
+    let steps = length(a).max(length(b)).ceil().max(1.0) as u32;
+    let mut footprint: Vec<Entry> = Vec::new();
+    for step in 0..steps {
+        let t = (step as f32 + 0.5) / steps as f32;
+        let at = |e: [[f32; 2]; 2]| [e[0][0] + t * (e[1][0] - e[0][0]), e[0][1] + t * (e[1][1] - e[0][1])];
+        footprint.clear();
+        let (p, q) = (at(a), at(b));
+        add_tap(&mut footprint, scene.size, p[0], p[1], 1.0);
+        add_tap(&mut footprint, scene.size, q[0], q[1], -1.0);
+        rows.entries.extend_from_slice(&footprint);
+        rows.starts.push(rows.entries.len() as u32);
+        rows.colours.push([0; 4]);
+        rows.pixels.push(0);
+    }
+}

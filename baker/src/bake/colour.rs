@@ -1,0 +1,95 @@
+//! sRGB and linear light (IEC 61966-2-1), as functions and as tables over the 256 values of a byte.
+
+use std::sync::LazyLock;
+
+use proto::job::Blend;
+
+/// Decodes an sRGB value, 0-1, to linear light.
+#[must_use]
+pub fn decode(encoded: f32) -> f32 {
+    if encoded <= 0.04045 { encoded / 12.92 } else { ((encoded + 0.055) / 1.055).powf(2.4) }
+}
+
+/// Encodes linear light to sRGB; values outside 0-1 are clamped.
+#[must_use]
+pub fn encode(linear: f32) -> f32 {
+    let linear = linear.clamp(0.0, 1.0);
+    if linear <= 0.003_130_8 { linear * 12.92 } else { 1.055 * linear.powf(1.0 / 2.4) - 0.055 }
+}
+
+/// Slope of [`encode`] at a linear value.
+#[must_use]
+pub fn encode_slope(linear: f32) -> f32 {
+    if linear <= 0.003_130_8 { 12.92 } else { 1.055 / 2.4 * linear.powf(1.0 / 2.4 - 1.0) }
+}
+
+/// The slope is taken no nearer to black than this: an 8-bit value there is uncertain by more than the slope changes.
+pub const SLOPE_FLOOR: f32 = 0.002;
+
+/// What the fit needs to know of an observed byte, in the space in which footprints are averaged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observed {
+    /// The value: linear light for [`Blend::Linear`], sRGB for [`Blend::Srgb`].
+    pub value: f32,
+    /// Square of d(sRGB)/d(value): turns a squared error of `value` into one that is seen.
+    pub slope_squared: f32,
+}
+
+/// [`Observed`] for each byte.
+#[must_use]
+pub fn observed(blend: Blend) -> &'static [Observed; 256] {
+    static LINEAR: LazyLock<[Observed; 256]> = LazyLock::new(|| {
+        std::array::from_fn(|byte| {
+            let value = decode(byte as f32 / 255.0);
+            let slope = encode_slope(value.max(SLOPE_FLOOR));
+            Observed { value, slope_squared: slope * slope }
+        })
+    });
+    static SRGB: LazyLock<[Observed; 256]> = LazyLock::new(|| {
+        std::array::from_fn(|byte| Observed { value: byte as f32 / 255.0, slope_squared: 1.0 })
+    });
+    match blend {
+        Blend::Linear => &LINEAR,
+        Blend::Srgb => &SRGB,
+    }
+}
+
+/// From the space of the fit to sRGB, 0-1.
+#[must_use]
+pub fn to_display(value: f32, blend: Blend) -> f32 {
+    match blend {
+        Blend::Linear => encode(value),
+        Blend::Srgb => value.clamp(0.0, 1.0),
+    }
+}
+
+/// From the space of the fit to a byte of sRGB, rounded to nearest.
+#[must_use]
+pub fn to_byte(value: f32, blend: Blend) -> u8 {
+    (to_display(value, blend) * 255.0).round() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_survives_the_round_trip() {
+        for blend in [Blend::Linear, Blend::Srgb] {
+            for byte in 0..=255u8 {
+                assert_eq!(to_byte(observed(blend)[byte as usize].value, blend), byte);
+            }
+        }
+    }
+
+    #[test]
+    fn slope_is_the_derivative() {
+        for step in 1..100 {
+            let linear = step as f32 / 100.0;
+            let h = 1e-3;
+            let difference = (encode(linear + h) - encode(linear - h)) / (2.0 * h);
+            // Central differences of a function with bounded third derivative here: error O(h²), a little more near black.
+            assert!((difference / encode_slope(linear) - 1.0).abs() < 2e-2, "at {linear}");
+        }
+    }
+}

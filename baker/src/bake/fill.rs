@@ -1,0 +1,157 @@
+//! Averaged texels → a start for every texel: texels that no pixel observes take the colour of their neighbours on the
+//! *surface*, the gutter that of its surroundings in the texture.
+//!
+//! Colours of the mesh's own vertices are diffused over its edges (a Laplace equation on the mesh with the observed
+//! vertices given), then interpolated into unseen chart texels. This crosses chart borders as the surface does; atlas
+//! neighbours would bring in the colours of whatever chart lies next.
+
+use rayon::prelude::*;
+
+use super::atlas::{Atlas, barycentrics};
+use super::pull_push::pull_push;
+use super::raster::NOTHING;
+use super::scene::Scene;
+
+/// Sweeps of the diffusion: breadth-first start values are already of the right tone, sweeps only smooth their fronts.
+const SWEEPS: usize = 60;
+
+/// Fills `texels`, whose alpha is the observed weight; alpha stays.
+pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
+    let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
+    let holes = texels.iter().zip(&atlas.triangles).any(|(texel, &triangle)| triangle != NOTHING && unseen(texel));
+    if holes {
+        let colours = vertex_colours(scene, atlas, texels);
+        texels.par_iter_mut().enumerate().for_each(|(index, texel)| {
+            let triangle = atlas.triangles[index];
+            if triangle != NOTHING && unseen(texel) {
+                let corners = scene.triangles[triangle as usize];
+                let weights = barycentrics(scene, triangle, index);
+                for (corner, weight) in corners.into_iter().zip(weights) {
+                    let colour = colours[scene.surface_vertices[corner as usize] as usize];
+                    for channel in 0..3 {
+                        texel[channel] += weight.clamp(0.0, 1.0) * colour[channel];
+                    }
+                }
+            }
+        });
+    }
+    // Whatever has a colour now counts in full for the pull-push; the observed weight is put back afterwards.
+    let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
+    for (texel, &triangle) in texels.iter_mut().zip(&atlas.triangles) {
+        texel[3] = if triangle != NOTHING || texel[3] > 0.0 { 1.0 } else { 0.0 };
+    }
+    pull_push(texels, scene.size as usize);
+    for (texel, weight) in texels.iter_mut().zip(weights) {
+        texel[3] = weight;
+    }
+}
+
+/// Colour of each surface vertex: the mean of the observed texels in the triangles around it, diffused to where none is.
+fn vertex_colours(scene: &Scene, atlas: &Atlas, texels: &[[f32; 4]]) -> Vec<[f32; 3]> {
+    let count = scene.surface_vertices.len();
+    let mut sums = vec![[0.0f64; 4]; count];
+    for (index, (texel, &triangle)) in texels.iter().zip(&atlas.triangles).enumerate() {
+        if triangle == NOTHING || texel[3] <= 0.0 {
+            continue;
+        }
+        let weights = barycentrics(scene, triangle, index);
+        for (corner, weight) in scene.triangles[triangle as usize].into_iter().zip(weights) {
+            let weight = f64::from(weight.clamp(0.0, 1.0)).powi(2);
+            let sum = &mut sums[scene.surface_vertices[corner as usize] as usize];
+            for channel in 0..3 {
+                sum[channel] += weight * f64::from(texel[channel]);
+            }
+            sum[3] += weight;
+        }
+    }
+    let mut colours: Vec<Option<[f32; 3]>> = sums
+        .iter()
+        .map(|sum| (sum[3] > 0.0).then(|| std::array::from_fn(|c| (sum[c] / sum[3]) as f32)))
+        .collect();
+    let neighbours = Neighbours::new(scene);
+    let unknown = spread(&mut colours, &neighbours);
+    // Bodies that no view sees at all take the mean of all that is seen.
+    let known: Vec<[f32; 3]> = colours.iter().flatten().copied().collect();
+    let mean: [f32; 3] =
+        std::array::from_fn(|c| known.iter().map(|colour| colour[c]).sum::<f32>() / known.len().max(1) as f32);
+    let mut colours: Vec<[f32; 3]> = colours.into_iter().map(|colour| colour.unwrap_or(mean)).collect();
+    for _ in 0..SWEEPS {
+        for &vertex in &unknown {
+            let around = neighbours.of(vertex as usize);
+            let mut sum = [0.0; 3];
+            for &other in around {
+                for channel in 0..3 {
+                    sum[channel] += colours[other as usize][channel];
+                }
+            }
+            colours[vertex as usize] = sum.map(|value| value / around.len() as f32);
+        }
+    }
+    colours
+}
+
+/// Breadth-first: gives each vertex without a colour the mean of those that had one before it. Returns them in that order.
+fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32> {
+    let mut order = Vec::new();
+    let mut front: Vec<u32> = (0..colours.len() as u32).filter(|&v| colours[v as usize].is_some()).collect();
+    loop {
+        let mut reached: Vec<u32> = front
+            .iter()
+            .flat_map(|&vertex| neighbours.of(vertex as usize))
+            .copied()
+            .filter(|&vertex| colours[vertex as usize].is_none())
+            .collect();
+        reached.sort_unstable();
+        reached.dedup();
+        if reached.is_empty() {
+            return order;
+        }
+        let found: Vec<[f32; 3]> = reached
+            .iter()
+            .map(|&vertex| {
+                let known: Vec<[f32; 3]> =
+                    neighbours.of(vertex as usize).iter().filter_map(|&other| colours[other as usize]).collect();
+                std::array::from_fn(|c| known.iter().map(|colour| colour[c]).sum::<f32>() / known.len() as f32)
+            })
+            .collect();
+        for (&vertex, colour) in reached.iter().zip(found) {
+            colours[vertex as usize] = Some(colour);
+        }
+        order.extend_from_slice(&reached);
+        front = reached;
+    }
+}
+
+/// Surface vertices that share an edge, compressed by rows.
+struct Neighbours {
+    starts: Vec<u32>,
+    vertices: Vec<u32>,
+}
+
+impl Neighbours {
+    fn new(scene: &Scene) -> Self {
+        let mut edges: Vec<[u32; 2]> = scene
+            .triangles
+            .iter()
+            .flat_map(|corners| {
+                let [a, b, c] = corners.map(|corner| scene.surface_vertices[corner as usize]);
+                [[a, b], [b, a], [b, c], [c, b], [c, a], [a, c]]
+            })
+            .filter(|edge| edge[0] != edge[1])
+            .collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let mut starts = vec![0; scene.surface_vertices.len() + 1];
+        for edge in &edges {
+            starts[edge[0] as usize + 1] += 1;
+        }
+        for vertex in 1..starts.len() {
+            starts[vertex] += starts[vertex - 1];
+        }
+        Self { starts, vertices: edges.iter().map(|edge| edge[1]).collect() }
+    }
+
+    fn of(&self, vertex: usize) -> &[u32] {
+        &self.vertices[self.starts[vertex] as usize..self.starts[vertex + 1] as usize]
+    }
+}

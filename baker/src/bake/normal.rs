@@ -1,0 +1,252 @@
+//! Rows and weights → `AᵀWA`, never formed: the products that conjugate gradients need, and the iteration itself.
+//!
+//! Texels are four floats of which three count, so that one texel is one 16-byte load.
+
+use rayon::prelude::*;
+
+use super::atlas::{LINK_DOWN, LINK_RIGHT};
+use super::backend::Regulariser;
+use super::colour::Observed;
+use super::native::{Chunk, channel_weights, predict};
+
+/// One sum for each texel.
+pub(super) type Sums = Vec<[f32; 4]>;
+
+/// Scratch memory and diagonal of the normal matrix.
+#[derive(Debug)]
+pub(super) struct Normal {
+    texels: usize,
+    size: usize,
+    lanes: Vec<Sums>,
+    /// Diagonal of `AᵀWA` and of the regulariser together.
+    diagonal: Sums,
+    /// λ of a link and σ of a seam, in absolute terms.
+    smoothness: f32,
+    seam_weight: f32,
+}
+
+impl Normal {
+    pub(super) fn new(texels: usize, size: usize, lanes: usize) -> Self {
+        Self {
+            texels,
+            size,
+            lanes: vec![vec![[0.0; 4]; texels]; lanes],
+            diagonal: vec![[0.0; 4]; texels],
+            smoothness: 0.0,
+            seam_weight: 0.0,
+        }
+    }
+
+    /// `Σ_p a · value(p)` for each texel, with `a` or its square per `square`.
+    fn sum(&mut self, chunks: &[&Chunk], square: bool, value: impl Fn(&Chunk, usize) -> [f32; 4] + Sync) -> Sums {
+        let count = self.lanes.len();
+        self.lanes.par_iter_mut().enumerate().for_each(|(lane, sums)| {
+            sums.fill([0.0; 4]);
+            for chunk in chunks.iter().skip(lane).step_by(count) {
+                for row in 0..chunk.rows.len() {
+                    let value = value(chunk, row);
+                    let range = chunk.rows.starts[row] as usize..chunk.rows.starts[row + 1] as usize;
+                    for entry in &chunk.rows.entries[range] {
+                        let share = if square { entry.weight * entry.weight } else { entry.weight };
+                        let sum = &mut sums[entry.texel as usize];
+                        for channel in 0..4 {
+                            sum[channel] += share * value[channel];
+                        }
+                    }
+                }
+            }
+        });
+        let lanes = &self.lanes;
+        (0..self.texels)
+            .into_par_iter()
+            .with_min_len(1 << 14)
+            .map(|texel| {
+                let mut total = lanes[0][texel];
+                for lane in &lanes[1..] {
+                    for channel in 0..4 {
+                        total[channel] += lane[texel][channel];
+                    }
+                }
+                total
+            })
+            .collect()
+    }
+
+    /// `Aᵀ value`.
+    pub(super) fn scatter(
+        &mut self,
+        chunks: &[&Chunk],
+        value: impl Fn(&Chunk, usize) -> [f32; 4] + Sync,
+    ) -> Sums {
+        self.sum(chunks, false, value)
+    }
+
+    /// Takes over new row weights: diagonal, and the regulariser's strength relative to it.
+    pub(super) fn weigh(&mut self, chunks: &[&Chunk], table: &[Observed; 256], regulariser: &Regulariser) {
+        let mut diagonal = self.sum(chunks, true, |chunk, row| {
+            let [r, g, b] = channel_weights(chunk, row, table);
+            [r, g, b, 0.0]
+        });
+        let (sum, count) = diagonal
+            .par_iter()
+            .with_min_len(1 << 14)
+            .map(|d| {
+                let total = f64::from(d[0]) + f64::from(d[1]) + f64::from(d[2]);
+                (total / 3.0, u64::from(total > 0.0))
+            })
+            .reduce(|| (0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let mean = if count > 0 { (sum / count as f64) as f32 } else { 1.0 };
+        self.smoothness = regulariser.smoothness * mean;
+        self.seam_weight = regulariser.seam_weight * mean;
+        let (size, smoothness) = (self.size, self.smoothness);
+        diagonal.par_iter_mut().enumerate().for_each(|(texel, d)| {
+            let degree = neighbours(&regulariser.links, size, texel).into_iter().flatten().count() as f32;
+            for value in &mut d[..3] {
+                *value += smoothness * degree;
+            }
+        });
+        for entry in &regulariser.seams.entries {
+            for value in &mut diagonal[entry.texel as usize][..3] {
+                *value += self.seam_weight * entry.weight * entry.weight;
+            }
+        }
+        self.diagonal = diagonal;
+    }
+
+    /// Adds the regulariser's part of the normal matrix times `x` to `out`.
+    fn add_regulariser(&self, regulariser: &Regulariser, x: &[[f32; 4]], out: &mut [[f32; 4]]) {
+        out.par_iter_mut().enumerate().with_min_len(1 << 12).for_each(|(texel, sum)| {
+            for other in neighbours(&regulariser.links, self.size, texel).into_iter().flatten() {
+                for channel in 0..3 {
+                    sum[channel] += self.smoothness * (x[texel][channel] - x[other][channel]);
+                }
+            }
+        });
+        let seams = &regulariser.seams;
+        for row in 0..seams.len() {
+            let difference = predict(seams, row, x);
+            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize] {
+                for channel in 0..3 {
+                    out[entry.texel as usize][channel] += self.seam_weight * entry.weight * difference[channel];
+                }
+            }
+        }
+    }
+
+    /// The normal matrix times `x`.
+    fn apply(
+        &mut self,
+        chunks: &[&Chunk],
+        table: &[Observed; 256],
+        regulariser: &Regulariser,
+        x: &[[f32; 4]],
+    ) -> Sums {
+        let mut out = self.sum(chunks, false, |chunk, row| {
+            let weights = channel_weights(chunk, row, table);
+            let predicted = predict(&chunk.rows, row, x);
+            [weights[0] * predicted[0], weights[1] * predicted[1], weights[2] * predicted[2], 0.0]
+        });
+        self.add_regulariser(regulariser, x, &mut out);
+        out
+    }
+
+    /// Right-hand side minus normal matrix times `x`.
+    fn defect(
+        &mut self,
+        chunks: &[&Chunk],
+        table: &[Observed; 256],
+        regulariser: &Regulariser,
+        x: &[[f32; 4]],
+    ) -> Sums {
+        let mut out = self.sum(chunks, false, |chunk, row| {
+            let weights = channel_weights(chunk, row, table);
+            let predicted = predict(&chunk.rows, row, x);
+            let colour = chunk.rows.colours[row];
+            let value =
+                |channel: usize| weights[channel] * (predicted[channel] - table[colour[channel] as usize].value);
+            [value(0), value(1), value(2), 0.0]
+        });
+        self.add_regulariser(regulariser, x, &mut out);
+        out.par_iter_mut().for_each(|sum| *sum = sum.map(|value| -value));
+        out
+    }
+}
+
+/// Linked neighbours: right, left, below, above.
+fn neighbours(links: &[u8], size: usize, texel: usize) -> [Option<usize>; 4] {
+    let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
+        at.filter(|&at| links.get(at).is_some_and(|bits| bits & link != 0)).and(other)
+    };
+    let left = (texel % size > 0).then(|| texel.wrapping_sub(1));
+    let above = texel.checked_sub(size);
+    [
+        linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
+        linked(left, LINK_RIGHT, left),
+        linked(Some(texel), LINK_DOWN, Some(texel + size)),
+        linked(above, LINK_DOWN, above),
+    ]
+}
+
+/// `Σ a · b` by channel, in blocks that do not depend on the number of threads.
+fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
+    let blocks: Vec<[f64; 3]> = a
+        .par_chunks(1 << 14)
+        .zip(b.par_chunks(1 << 14))
+        .map(|(a, b)| {
+            let mut sum = [0.0; 3];
+            for (a, b) in a.iter().zip(b) {
+                for channel in 0..3 {
+                    sum[channel] += f64::from(a[channel]) * f64::from(b[channel]);
+                }
+            }
+            sum
+        })
+        .collect();
+    blocks.iter().fold([0.0; 3], |sum, block| std::array::from_fn(|channel| sum[channel] + block[channel]))
+}
+
+/// Preconditioned conjugate gradients with the diagonal as preconditioner (Saad, "Iterative Methods for Sparse Linear
+/// Systems", 2003, algorithm 9.1), the three channels side by side with coefficients of their own.
+pub(super) fn conjugate_gradients(
+    normal: &mut Normal,
+    chunks: &[&Chunk],
+    table: &[Observed; 256],
+    regulariser: &Regulariser,
+    x: &mut [[f32; 4]],
+    iterations: u32,
+) {
+    let mut r = normal.defect(chunks, table, regulariser, x);
+    let precondition = |r: &Sums, diagonal: &Sums| -> Sums {
+        r.par_iter()
+            .zip(diagonal)
+            .map(|(r, d)| std::array::from_fn(|c| if d[c] > 0.0 { r[c] / d[c] } else { 0.0 }))
+            .collect()
+    };
+    let mut z = precondition(&r, &normal.diagonal);
+    let mut p = z.clone();
+    let mut rz = dot(&r, &z);
+    for _ in 0..iterations {
+        let q = normal.apply(chunks, table, regulariser, &p);
+        let pq = dot(&p, &q);
+        let alpha: [f32; 3] = std::array::from_fn(|c| if pq[c] > 0.0 { (rz[c] / pq[c]) as f32 } else { 0.0 });
+        x.par_iter_mut().zip(&p).for_each(|(x, p)| {
+            for c in 0..3 {
+                x[c] += alpha[c] * p[c];
+            }
+        });
+        r.par_iter_mut().zip(&q).for_each(|(r, q)| {
+            for c in 0..3 {
+                r[c] -= alpha[c] * q[c];
+            }
+        });
+        z = precondition(&r, &normal.diagonal);
+        let next = dot(&r, &z);
+        let beta: [f32; 3] = std::array::from_fn(|c| if rz[c] > 0.0 { (next[c] / rz[c]) as f32 } else { 0.0 });
+        rz = next;
+        p.par_iter_mut().zip(&z).for_each(|(p, z)| {
+            for c in 0..3 {
+                p[c] = z[c] + beta[c] * p[c];
+            }
+        });
+    }
+}

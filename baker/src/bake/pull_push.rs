@@ -1,0 +1,106 @@
+//! Weighted texels → every texel has a colour: native twin of `pull_push.wgsl`.
+//!
+//! Gortler et al., "The Lumigraph", 1996, section 3.4: pull averages by weight into ever coarser levels, push fills what
+//! has no weight of its own from the level above, bilinearly. Weights saturate at 1, so a texel keeps its own colour once
+//! it has one.
+
+use rayon::prelude::*;
+
+/// Fills every texel whose weight (fourth component) is below 1 from its surroundings; colours of weight ≥ 1 stay, and
+/// weights come out as they went in. `width` · height = `texels.len()`.
+pub fn pull_push(texels: &mut [[f32; 4]], width: usize) {
+    let height = texels.len() / width.max(1);
+    if width <= 1 && height <= 1 {
+        return;
+    }
+    let mut coarse = pull(texels, width, height);
+    pull_push(&mut coarse, width.div_ceil(2));
+    push(texels, width, &coarse);
+}
+
+fn pull(fine: &[[f32; 4]], width: usize, height: usize) -> Vec<[f32; 4]> {
+    let (coarse_width, coarse_height) = (width.div_ceil(2), height.div_ceil(2));
+    (0..coarse_width * coarse_height)
+        .into_par_iter()
+        .map(|index| {
+            let (column, row) = (index % coarse_width * 2, index / coarse_width * 2);
+            let mut sum = [0.0; 4];
+            for y in row..(row + 2).min(height) {
+                for x in column..(column + 2).min(width) {
+                    let texel = fine[y * width + x];
+                    let weight = texel[3].min(1.0);
+                    for channel in 0..3 {
+                        sum[channel] += weight * texel[channel];
+                    }
+                    sum[3] += weight;
+                }
+            }
+            if sum[3] > 0.0 {
+                [sum[0] / sum[3], sum[1] / sum[3], sum[2] / sum[3], sum[3]]
+            } else {
+                [0.0; 4]
+            }
+        })
+        .collect()
+}
+
+fn push(fine: &mut [[f32; 4]], width: usize, coarse: &[[f32; 4]]) {
+    let coarse_width = width.div_ceil(2);
+    let coarse_height = coarse.len() / coarse_width;
+    fine.par_iter_mut().enumerate().for_each(|(index, texel)| {
+        let own = texel[3].min(1.0);
+        if own >= 1.0 {
+            return;
+        }
+        let (column, row) = (index % width, index / width);
+        // A fine texel's centre lies a quarter of a coarse texel from the centre of its parent.
+        let side = |at: usize, count: usize| {
+            let parent = at / 2;
+            let other = if at % 2 == 0 { parent.saturating_sub(1) } else { (parent + 1).min(count - 1) };
+            [(parent, 0.75), (other, 0.25)]
+        };
+        let mut above = [0.0; 3];
+        for (y, wy) in side(row, coarse_height) {
+            for (x, wx) in side(column, coarse_width) {
+                let parent = coarse[y * coarse_width + x];
+                for channel in 0..3 {
+                    above[channel] += wx * wy * parent[channel];
+                }
+            }
+        }
+        for channel in 0..3 {
+            texel[channel] = own * texel[channel] + (1.0 - own) * above[channel];
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_texels_stay_and_holes_take_their_colour() {
+        let (width, height) = (13, 7);
+        let mut texels = vec![[0.0; 4]; width * height];
+        texels[3 * width + 5] = [0.2, 0.4, 0.6, 1.0];
+        pull_push(&mut texels, width);
+        for texel in &texels {
+            for (channel, wanted) in [0.2, 0.4, 0.6].into_iter().enumerate() {
+                assert!((texel[channel] - wanted).abs() < 1e-6, "{texel:?}");
+            }
+        }
+        assert_eq!(texels[3 * width + 5][3], 1.0);
+    }
+
+    #[test]
+    fn a_hole_between_two_colours_lies_between_them() {
+        let mut texels = vec![[0.0; 4]; 64];
+        texels[0] = [1.0, 0.0, 0.0, 1.0];
+        texels[63] = [0.0, 1.0, 0.0, 1.0];
+        pull_push(&mut texels, 8);
+        for texel in &texels {
+            assert!((texel[0] + texel[1] - 1.0).abs() < 1e-5, "a convex mixture: {texel:?}");
+        }
+        assert!(texels[9][0] > texels[54][0], "nearer to red on red's side");
+    }
+}

@@ -1,0 +1,157 @@
+//! View → the triangle that each sample hits: native twin of `raster.wgsl`.
+//!
+//! Homogeneous rasterisation (Olano and Greer, "Triangle scan conversion using 2D homogeneous coordinates", 1997): with
+//! `h = (x·z, y·z, z)` for each corner, the row vectors of the inverse of `[h0 h1 h2]` are edge functions whose values at a
+//! pixel are `barycentric / z`. No clipping is needed: a point behind the camera has a negative value. Edges that two
+//! triangles share get exactly negated values, so no sample falls between them. Nothing is culled; the nearest surface wins,
+//! and of equally near ones the first.
+
+use proto::table::Camera;
+
+use super::scene::{Scene, project};
+
+/// No surface.
+pub const NOTHING: u32 = u32::MAX;
+
+/// Depths below this, in scene units, count as behind the camera.
+pub const NEAR: f64 = 1e-6;
+
+/// What a triangle looks like to one camera.
+#[derive(Clone, Copy, Debug)]
+pub struct Footing {
+    /// Row `k`: `edges[k] · (x, y, 1)` is the barycentric coordinate of corner `k` divided by depth, in pixels.
+    pub edges: [[f64; 3]; 3],
+    /// Rows of pixels that it may touch, first and past the last; empty where it cannot be seen.
+    pub rows: [i32; 2],
+    /// Columns likewise.
+    pub columns: [i32; 2],
+}
+
+/// All triangles as one camera sees them.
+#[derive(Clone, Debug)]
+pub struct Projected {
+    /// One for each triangle.
+    pub footings: Vec<Footing>,
+}
+
+impl Projected {
+    /// Projects every triangle for a view of `width` × `height` pixels.
+    #[must_use]
+    pub fn new(positions: &[[f32; 3]], triangles: &[[u32; 3]], camera: &Camera, width: u32, height: u32) -> Self {
+        let corners: Vec<[f64; 3]> = positions.iter().map(|&position| project(camera, position)).collect();
+        let footings = triangles
+            .iter()
+            .map(|triangle| {
+                footing(triangle.map(|corner| corners[corner as usize]), width as f64, height as f64)
+            })
+            .collect();
+        Self { footings }
+    }
+
+    /// Of a scene.
+    #[must_use]
+    pub fn of_scene(scene: &Scene, camera: &Camera, width: u32, height: u32) -> Self {
+        Self::new(&scene.positions, &scene.triangles, camera, width, height)
+    }
+
+    /// Triangles that touch each band of `band` rows of pixels, in their own order.
+    #[must_use]
+    pub fn bands(&self, height: u32, band: u32) -> Vec<Vec<u32>> {
+        let mut bands = vec![Vec::new(); height.div_ceil(band) as usize];
+        for (triangle, footing) in self.footings.iter().enumerate() {
+            let [first, end] = footing.rows;
+            if first < end && footing.columns[0] < footing.columns[1] {
+                for of_band in &mut bands[first as usize / band as usize..=(end - 1) as usize / band as usize] {
+                    of_band.push(triangle as u32);
+                }
+            }
+        }
+        bands
+    }
+}
+
+const UNSEEN: Footing = Footing { edges: [[0.0; 3]; 3], rows: [0, 0], columns: [0, 0] };
+
+fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+}
+
+fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
+    if h.iter().all(|corner| corner[2] <= NEAR) {
+        return UNSEEN;
+    }
+    let normals = [cross(h[1], h[2]), cross(h[2], h[0]), cross(h[0], h[1])];
+    let determinant: f64 = (0..3).map(|k| h[0][k] * normals[0][k]).sum();
+    // Edge-on, or without area.
+    if determinant == 0.0 || !determinant.is_finite() {
+        return UNSEEN;
+    }
+    let edges = normals.map(|normal| normal.map(|value| value / determinant));
+    let (mut columns, mut rows) = ([0.0, width], [0.0, height]);
+    if h.iter().all(|corner| corner[2] > NEAR) {
+        let (x, y) = (h.map(|corner| corner[0] / corner[2]), h.map(|corner| corner[1] / corner[2]));
+        columns = span(x, width);
+        rows = span(y, height);
+    }
+    Footing { edges, rows: rows.map(|value| value as i32), columns: columns.map(|value| value as i32) }
+}
+
+/// Pixels from the smallest to the largest of three coordinates, within the picture.
+fn span(of: [f64; 3], end: f64) -> [f64; 2] {
+    let low = of[0].min(of[1]).min(of[2]).floor().clamp(0.0, end);
+    let high = (of[0].max(of[1]).max(of[2]).floor() + 1.0).clamp(0.0, end);
+    [low, high]
+}
+
+/// Samples of one band of pixel rows.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// Samples in a row: `width · s`.
+    pub row_length: usize,
+    /// Triangle of each sample, [`NOTHING`] where none; row by row.
+    pub triangles: Vec<u32>,
+    /// 1 / depth of each sample in scene units, 0 where none.
+    pub inverse_depths: Vec<f64>,
+}
+
+/// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`; sample (k, l) of a pixel lies at
+/// ((k + ½)/s, (l + ½)/s) from its top left corner.
+#[must_use]
+pub fn raster(projected: &Projected, triangles: &[u32], width: u32, first: u32, end: u32, s: u32) -> Samples {
+    let row_length = (width * s) as usize;
+    let rows = ((end - first) * s) as usize;
+    let mut samples = Samples {
+        row_length,
+        triangles: vec![NOTHING; row_length * rows],
+        inverse_depths: vec![0.0; row_length * rows],
+    };
+    let step = 1.0 / f64::from(s);
+    let scale = s as i32;
+    for &triangle in triangles {
+        let footing = &projected.footings[triangle as usize];
+        let [e0, e1, e2] = footing.edges;
+        let top = (footing.rows[0].max(first as i32) - first as i32) * scale;
+        let bottom = (footing.rows[1].min(end as i32) - first as i32) * scale;
+        let (left, right) = ((footing.columns[0] * scale) as usize, (footing.columns[1] * scale) as usize);
+        for row in top..bottom {
+            let y = f64::from(first) + (f64::from(row) + 0.5) * step;
+            let start = [e0, e1, e2].map(|edge| edge[1] * y + edge[2]);
+            let line = row as usize * row_length;
+            for column in left..right {
+                let x = (column as f64 + 0.5) * step;
+                let b0 = e0[0] * x + start[0];
+                let b1 = e1[0] * x + start[1];
+                let b2 = e2[0] * x + start[2];
+                if b0 >= 0.0 && b1 >= 0.0 && b2 >= 0.0 {
+                    let inverse_depth = b0 + b1 + b2;
+                    let at = line + column;
+                    if inverse_depth > samples.inverse_depths[at] {
+                        samples.inverse_depths[at] = inverse_depth;
+                        samples.triangles[at] = triangle;
+                    }
+                }
+            }
+        }
+    }
+    samples
+}

@@ -1,0 +1,98 @@
+//! The mesh as the adapters see it: moved and scaled to the unit ball, so that 32-bit arithmetic is as good for a mesh of
+//! two centimetres a kilometre from the origin as for any other. Cameras move with it.
+
+use proto::table::{Camera, Mesh};
+
+/// Mesh in scene units, texture coordinates in texels.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// Vertices within the unit ball.
+    pub positions: Vec<[f32; 3]>,
+    /// Position in texels: `uv · size`, so that texel (column i, row j) is centred on (i + ½, j + ½).
+    pub texel_coords: Vec<[f32; 2]>,
+    /// Vertices of one point of the surface share this number.
+    pub surface_vertices: Vec<u32>,
+    /// Corners.
+    pub triangles: Vec<[u32; 3]>,
+    /// Edge of the texture in texels.
+    pub size: u32,
+    /// World position of the scene's origin.
+    pub centre: [f64; 3],
+    /// World units in one scene unit.
+    pub radius: f64,
+}
+
+impl Scene {
+    /// Normalises a mesh.
+    #[must_use]
+    pub fn new(mesh: &Mesh, size: u32) -> Self {
+        let mut low = [f64::INFINITY; 3];
+        let mut high = [f64::NEG_INFINITY; 3];
+        for corner in mesh.triangles.iter().flatten() {
+            let position = mesh.positions[*corner as usize];
+            for axis in 0..3 {
+                low[axis] = low[axis].min(f64::from(position[axis]));
+                high[axis] = high[axis].max(f64::from(position[axis]));
+            }
+        }
+        let centre: [f64; 3] = std::array::from_fn(|axis| (low[axis] + high[axis]) / 2.0);
+        let diagonal: f64 = (0..3).map(|axis| (high[axis] - low[axis]).powi(2)).sum::<f64>().sqrt();
+        let radius = if diagonal > 0.0 { diagonal / 2.0 } else { 1.0 };
+        let positions = normalise(&mesh.positions, centre, radius);
+        let texel_coords =
+            mesh.uvs.iter().map(|uv| [uv[0] * size as f32, uv[1] * size as f32]).collect();
+        Self {
+            positions,
+            texel_coords,
+            surface_vertices: mesh.surface_vertices.clone(),
+            triangles: mesh.triangles.clone(),
+            size,
+            centre,
+            radius,
+        }
+    }
+
+    /// World positions in scene units.
+    #[must_use]
+    pub fn normalise(&self, positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
+        normalise(positions, self.centre, self.radius)
+    }
+
+    /// A camera that sees the scene as `camera` sees the world: `R (c + r x) + t = r (R x + (R c + t) / r)`, and a common
+    /// factor of camera coordinates does not move a projection.
+    #[must_use]
+    pub fn camera(&self, camera: &Camera) -> Camera {
+        let mut moved = *camera;
+        for row in 0..3 {
+            let rotated: f64 = (0..3).map(|k| camera.rotation[row][k] * self.centre[k]).sum();
+            moved.translation[row] = (rotated + camera.translation[row]) / self.radius;
+        }
+        moved
+    }
+
+    /// Number of texels.
+    #[must_use]
+    pub fn texels(&self) -> usize {
+        self.size as usize * self.size as usize
+    }
+}
+
+fn normalise(positions: &[[f32; 3]], centre: [f64; 3], radius: f64) -> Vec<[f32; 3]> {
+    positions
+        .iter()
+        .map(|position| std::array::from_fn(|axis| ((f64::from(position[axis]) - centre[axis]) / radius) as f32))
+        .collect()
+}
+
+/// Homogeneous pixel coordinates `(x·z, y·z, z)` of a point: its projection is `(x, y)`, its depth `z`.
+#[must_use]
+pub fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
+    let at: [f64; 3] = std::array::from_fn(|row| {
+        (0..3).map(|k| camera.rotation[row][k] * f64::from(point[k])).sum::<f64>() + camera.translation[row]
+    });
+    [
+        camera.focal[0] * at[0] + camera.centre[0] * at[2],
+        camera.focal[1] * at[1] + camera.centre[1] * at[2],
+        at[2],
+    ]
+}
