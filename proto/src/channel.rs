@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,7 +62,12 @@ impl Channel {
     /// # Errors
     /// [`ChannelError::Os`] without descriptors.
     pub fn pair() -> Result<(Self, Self), ChannelError> {
-        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let (ours, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
         Ok((Self { socket: ours }, Self { socket: theirs }))
     }
 
@@ -91,13 +97,23 @@ impl Channel {
     ///
     /// # Errors
     /// [`ChannelError::Closed`], [`ChannelError::WouldBlock`], or a message that does not fit.
-    pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    pub fn send<T: Serialize>(
+        &self,
+        message: &T,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), ChannelError> {
         let packet = wire::encode(message)?;
         let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&raw)];
         let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
         // A SEQPACKET send is whole or fails, so the count needs no check.
-        sendmsg::<()>(self.socket.as_raw_fd(), &[IoSlice::new(&packet)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+        sendmsg::<()>(
+            self.socket.as_raw_fd(),
+            &[IoSlice::new(&packet)],
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
         Ok(())
     }
 
@@ -139,7 +155,12 @@ impl Channel {
     pub fn receive<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
         let mut packet = vec![0; MAX_PACKET_BYTES];
         let mut slices = [IoSliceMut::new(&mut packet)];
-        let message = recvmsg::<()>(self.socket.as_raw_fd(), &mut slices, None, MsgFlags::empty())?;
+        let message = recvmsg::<()>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            None,
+            MsgFlags::empty(),
+        )?;
         let (flags, length) = (message.flags, message.bytes);
         if flags.contains(MsgFlags::MSG_CTRUNC) {
             return Err(ChannelError::UnexpectedFds);
@@ -160,7 +181,11 @@ impl AsRawFd for Channel {
     }
 }
 
-fn finish<T: DeserializeOwned>(packet: &[u8], length: usize, flags: MsgFlags) -> Result<T, ChannelError> {
+fn finish<T: DeserializeOwned>(
+    packet: &[u8],
+    length: usize,
+    flags: MsgFlags,
+) -> Result<T, ChannelError> {
     if flags.contains(MsgFlags::MSG_TRUNC) {
         return Err(ChannelError::Truncated);
     }
@@ -171,7 +196,10 @@ fn finish<T: DeserializeOwned>(packet: &[u8], length: usize, flags: MsgFlags) ->
     }
 }
 
-#[expect(unsafe_code, reason = "nix hands received descriptors over as plain numbers")]
+#[expect(
+    unsafe_code,
+    reason = "nix hands received descriptors over as plain numbers"
+)]
 fn own(raw: std::os::fd::RawFd) -> OwnedFd {
     // SAFETY: the kernel has just installed `raw` in this process for this message, and nothing else has seen the number.
     unsafe { OwnedFd::from_raw_fd(raw) }
@@ -188,7 +216,9 @@ mod tests {
     fn message_and_descriptor_arrive_together() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         let file = File::open("/dev/null").expect("there");
-        let sent = ToChild::Grant { table: Table::View(7) };
+        let sent = ToChild::Grant {
+            table: Table::View(7),
+        };
         ours.send(&sent, &[file.as_fd()]).expect("room");
         let (received, fds): (ToChild, _) = theirs.receive_with_fds().expect("a packet");
         assert_eq!((received, fds.len()), (sent, 1));
@@ -198,16 +228,27 @@ mod tests {
     fn descriptors_sent_upwards_are_dropped_and_named() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         let file = File::open("/dev/null").expect("there");
-        theirs.send(&ToChild::EndOfViews { count: 1 }, &[file.as_fd()]).expect("room");
-        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::UnexpectedFds)));
+        theirs
+            .send(&ToChild::EndOfViews { count: 1 }, &[file.as_fd()])
+            .expect("room");
+        assert!(matches!(
+            ours.receive::<ToChild>(),
+            Err(ChannelError::UnexpectedFds)
+        ));
     }
 
     #[test]
     fn closed_and_empty_are_told_apart() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         ours.set_nonblocking().expect("socket");
-        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::WouldBlock)));
+        assert!(matches!(
+            ours.receive::<ToChild>(),
+            Err(ChannelError::WouldBlock)
+        ));
         drop(theirs);
-        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::Closed)));
+        assert!(matches!(
+            ours.receive::<ToChild>(),
+            Err(ChannelError::Closed)
+        ));
     }
 }
