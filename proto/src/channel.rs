@@ -205,6 +205,35 @@ fn own(raw: std::os::fd::RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
+/// Marks every descriptor above standard error to be closed on exec, so that children get none that this program itself
+/// inherited (Rust marks those that it opens). To be called before there is a second thread.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn close_inherited_on_exec() -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    let listed = std::fs::read_dir("/proc/self/fd")?;
+    let numbers: Vec<std::os::fd::RawFd> = listed
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in numbers {
+        // The listing's own descriptor is among them and closed by now, which EBADF says.
+        match fcntl(borrow(number), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)) {
+            Ok(_) | Err(Errno::EBADF) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+#[expect(unsafe_code, reason = "inherited descriptors are known by number only")]
+fn borrow(number: std::os::fd::RawFd) -> BorrowedFd<'static> {
+    // SAFETY: `number` comes from a listing, so it is not -1; it is used for one fcntl, which does no more than fail if
+    // the descriptor is closed by then.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;

@@ -165,11 +165,14 @@ impl Launcher<'_> {
 }
 
 impl Child {
-    /// Puts a parcel into the queue. A full queue (which a child fills only by asking for more than it can be granted)
-    /// and an ended process are told by `false`.
+    /// Puts a parcel into the queue. `false` tells that the queue is full, which takes a child that asks for more than
+    /// there is. For a process that has ended, the parcel is dropped: its end is on its way.
     #[must_use]
     pub fn send(&self, parcel: Parcel) -> bool {
-        self.outgoing.try_send(parcel).is_ok()
+        !matches!(
+            self.outgoing.try_send(parcel),
+            Err(mpsc::error::TrySendError::Full(_))
+        )
     }
 
     /// Kills the process; [`Event::Ended`] follows.

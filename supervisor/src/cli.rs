@@ -105,13 +105,13 @@ struct BakeArgs {
     output: PathBuf,
 
     /// Edge of the texture in texels: 256 to 8192, a multiple of 4.
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = texture_size, help_heading = "Result")]
+    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
     texture_size: u32,
     /// Simplify the mesh to at most this many triangles.
-    #[arg(long, value_name = "N", value_parser = target_faces, conflicts_with = "simplify", help_heading = "Result")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = target_faces, conflicts_with = "simplify", help_heading = "Result")]
     target_faces: Option<u32>,
     /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty.
-    #[arg(long, value_name = "R", value_parser = remove_share, help_heading = "Result")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = remove_share, help_heading = "Result")]
     simplify: Option<f32>,
     /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
     #[arg(long, help_heading = "Result")]
@@ -134,14 +134,20 @@ struct BakeArgs {
     #[arg(long, value_name = "auto|gpu|cpu|NAME", default_value = "auto", value_parser = device, help_heading = "Fit")]
     device: Device,
     /// Keep N views out of the fit and report how well the texture explains them.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = holdout, help_heading = "Fit")]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = holdout, help_heading = "Fit")]
     holdout: u32,
     /// Chooses the held-out views.
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Fit")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 0,
+        help_heading = "Fit"
+    )]
     seed: u64,
 
     /// Give up after this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds, help_heading = "Run")]
+    #[arg(long, value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = seconds, help_heading = "Run")]
     timeout: Duration,
     /// One JSON object per line on standard output: progress, warnings, and the report or the error.
     #[arg(long, help_heading = "Run")]
@@ -156,7 +162,7 @@ struct BakeArgs {
     #[arg(long, value_name = "PATH", hide = true)]
     baker: Option<PathBuf>,
     /// Silence that a worker is allowed, in seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, hide = true)]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
     stall_timeout: Option<Duration>,
 }
 

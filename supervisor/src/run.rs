@@ -26,6 +26,9 @@ pub fn run() -> ExitCode {
     let (json, voice) = command.tone();
     log(json, voice, &bars);
     raise_file_limit();
+    if let Err(error) = proto::channel::close_inherited_on_exec() {
+        tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
+    }
     // Single-threaded, and the main thread: see the crate's head.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
