@@ -17,6 +17,10 @@ use serde::de::DeserializeOwned;
 use crate::limits::{MAX_PACKET_BYTES, MAX_PACKET_FDS};
 use crate::wire::{self, WireError};
 
+/// What the kernel lets through in one packet (`SCM_MAX_FD`). The buffer takes them all: from a buffer that is too short,
+/// the descriptors that did fit could not be taken, and so not closed.
+const KERNEL_PACKET_FDS: usize = 253;
+
 /// Why a packet did not pass.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
@@ -123,7 +127,7 @@ impl Channel {
     /// [`ChannelError::Closed`] at the end, otherwise what is wrong with the packet. Descriptors of a bad packet are closed.
     pub fn receive_with_fds<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let mut packet = vec![0; MAX_PACKET_BYTES];
-        let mut control = nix::cmsg_space!([std::os::fd::RawFd; MAX_PACKET_FDS]);
+        let mut control = nix::cmsg_space!([std::os::fd::RawFd; KERNEL_PACKET_FDS]);
         let mut slices = [IoSliceMut::new(&mut packet)];
         let message = recvmsg::<()>(
             self.socket.as_raw_fd(),
@@ -134,15 +138,12 @@ impl Channel {
         let flags = message.flags;
         let length = message.bytes;
         let mut fds = Vec::new();
-        // With MSG_CTRUNC the iterator may fail; the descriptors that did arrive are owned and closed either way.
-        if let Ok(control) = message.cmsgs() {
-            for item in control {
-                if let ControlMessageOwned::ScmRights(raw) = item {
-                    fds.extend(raw.into_iter().map(own));
-                }
+        for item in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(raw) = item {
+                fds.extend(raw.into_iter().map(own));
             }
         }
-        if flags.contains(MsgFlags::MSG_CTRUNC) {
+        if fds.len() > MAX_PACKET_FDS {
             return Err(ChannelError::UnexpectedFds);
         }
         Ok((finish(&packet, length, flags)?, fds))

@@ -11,7 +11,7 @@
 //! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
 //! holds a value of these types may index with it. Conventions, written once and here:
 //! - World: right-handed, as the mesh file has it (glTF: y up). Units are the file's.
-//! - Camera: OpenCV axes (x right, y down, z forward), `x_camera = R · x_world + t`; a point projects to
+//! - Camera: `OpenCV` axes (x right, y down, z forward), `x_camera = R · x_world + t`; a point projects to
 //!   `(fx · x/z + cx, fy · y/z + cy)` in pixels; pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, row 0 on top.
 //! - Texture: glTF's; row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
 //! - Colours: 8-bit sRGB, straight alpha.
@@ -455,6 +455,10 @@ impl View {
     }
 }
 
+#[expect(
+    clippy::neg_cmp_op_on_partial_ord,
+    reason = "a NaN is within no limit, so only the negation refuses it"
+)]
 fn check_camera(camera: &Camera) -> Result<(), TableError> {
     let wrong = |index| {
         Err(TableError::Number {
@@ -469,7 +473,6 @@ fn check_camera(camera: &Camera) -> Result<(), TableError> {
                 .map(|k| camera.rotation[row][k] * camera.rotation[other][k])
                 .sum();
             let wanted = if row == other { 1.0 } else { 0.0 };
-            // Written so that NaN fails.
             if !((dot - wanted).abs() <= 1e-3) {
                 return wrong(row);
             }

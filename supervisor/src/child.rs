@@ -408,7 +408,7 @@ mod tests {
         let rayon = pair("RAYON_NUM_THREADS", "x");
         assert_eq!(
             names(Role::Prepare),
-            [&common[..], &[rayon.clone()]].concat()
+            [&common[..], std::slice::from_ref(&rayon)].concat()
         );
         let bake = [pair("VK_DRIVER_FILES", "x"), pair("HOME", "x"), rayon];
         assert_eq!(names(Role::Bake), [&common[..], &bake].concat());

@@ -55,7 +55,7 @@ impl Command {
 #[derive(Debug)]
 pub struct Refusal {
     /// Why.
-    pub error: JobError,
+    pub error: Box<JobError>,
     /// JSON was asked for.
     pub json: bool,
 }
@@ -233,7 +233,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
     }
 }
 
-fn bake(args: BakeArgs) -> Result<Command, JobError> {
+fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
     let mesh = input::find("the mesh", &args.mesh)?;
     let views = if args.views.is_dir() {
         args.views.join("transforms.json")
@@ -300,7 +300,7 @@ fn bake(args: BakeArgs) -> Result<Command, JobError> {
 }
 
 /// The outputs are different files, and none of them is an input.
-fn distinct(inputs: &[&PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), JobError> {
+fn distinct(inputs: &[&PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), Box<JobError>> {
     let place = |path: &Path| path.canonicalize().unwrap_or_else(|_absent| absolute(path));
     let mut taken: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
     for path in outputs.iter().flatten() {
@@ -332,7 +332,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// The worker: what was named, or `kiln-baker` beside this program. Absolute, since children start in `/`.
-fn baker_path(named: Option<PathBuf>) -> Result<PathBuf, JobError> {
+fn baker_path(named: Option<PathBuf>) -> Result<PathBuf, Box<JobError>> {
     let path = match named {
         Some(path) => std::path::absolute(path),
         None => std::env::current_exe().map(|program| program.with_file_name("kiln-baker")),
@@ -347,7 +347,7 @@ fn baker_path(named: Option<PathBuf>) -> Result<PathBuf, JobError> {
 }
 
 /// Clap's own words on one line, and its tip as the hint.
-fn usage(error: &clap::Error) -> JobError {
+fn usage(error: &clap::Error) -> Box<JobError> {
     let rendered = error.render().to_string();
     let mut lines = rendered.lines().map(str::trim).take_while(|line| {
         !line.starts_with("Usage:") && !line.starts_with("For more information")
@@ -383,7 +383,7 @@ fn usage(error: &clap::Error) -> JobError {
 
 fn texture_size(text: &str) -> Result<u32, String> {
     let size: u32 = text.parse().map_err(|_| "not a whole number".to_owned())?;
-    if !(MIN_TEXTURE_SIZE..=MAX_TEXTURE_SIZE).contains(&size) || size % 4 != 0 {
+    if !(MIN_TEXTURE_SIZE..=MAX_TEXTURE_SIZE).contains(&size) || !size.is_multiple_of(4) {
         return Err(format!(
             "must be {MIN_TEXTURE_SIZE} to {MAX_TEXTURE_SIZE} and a multiple of 4"
         ));

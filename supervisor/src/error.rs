@@ -55,8 +55,8 @@ pub struct JobError {
 impl JobError {
     /// A failure that no child had a part in.
     #[must_use]
-    pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
+    pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Box<Self> {
+        Box::new(Self {
             code,
             class: RetryClass::of(code),
             message: message.into(),
@@ -68,12 +68,12 @@ impl JobError {
             attempts: Vec::new(),
             log_tail: Vec::new(),
             exit_code: exit::of(code),
-        }
+        })
     }
 
     /// The caller ended the job with this signal.
     #[must_use]
-    pub fn cancelled(signal: nix::sys::signal::Signal) -> Self {
+    pub fn cancelled(signal: nix::sys::signal::Signal) -> Box<Self> {
         let mut error = Self::own(Code::Cancelled, format!("ended by {}", signal.as_str()), "");
         error.signal = Some(signal.as_str().to_owned());
         error.exit_code = u8::try_from(128 + signal as i32).unwrap_or(exit::SIGINT);

@@ -29,7 +29,7 @@ pub struct Input {
 ///
 /// # Errors
 /// One line that says which file is missing or unusable.
-pub fn find(what: &str, path: &Path) -> Result<Input, JobError> {
+pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
     let shown = path.display();
     let missing = |why: String| {
         JobError::own(

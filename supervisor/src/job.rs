@@ -66,7 +66,7 @@ struct Job<'a> {
     retries: u32,
     started: Instant,
     finished: bool,
-    error: Option<JobError>,
+    error: Option<Box<JobError>>,
     report: Report,
 }
 
@@ -114,7 +114,7 @@ pub async fn bake(spec: &Spec, listener: &mut dyn Listener) -> Report {
                 Code::Internal,
                 format!("no signal handler: {error}"),
                 "",
-            ))
+            ));
         }
     }
     let Job {
@@ -253,7 +253,7 @@ impl Job<'_> {
         }
     }
 
-    fn deadline(&self) -> JobError {
+    fn deadline(&self) -> Box<JobError> {
         let limit = words::span(self.spec.timeout);
         let hint = "--timeout SECONDS allows more; --quality draft needs less";
         let Some(running) = self
@@ -611,7 +611,7 @@ fn how(ending: &Ending) -> String {
     }
 }
 
-fn no_memory(role: Role, table: Table, bytes: u64, error: &dyn std::error::Error) -> JobError {
+fn no_memory(role: Role, table: Table, bytes: u64, error: &dyn std::error::Error) -> Box<JobError> {
     let message = format!(
         "no shared memory for {table:?} of {}: {}",
         words::size(bytes),

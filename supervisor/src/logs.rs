@@ -216,7 +216,7 @@ mod tests {
         let mut splitter = Splitter::default();
         assert_eq!(splitter.push(b"one\ntw"), [b"one".to_vec()]);
         assert_eq!(splitter.push(b"o\n"), [b"two".to_vec()]);
-        assert!(splitter.push(&[b'x'; 3 * LINE_BYTES]).is_empty());
+        assert!(splitter.push(&vec![b'x'; 3 * LINE_BYTES]).is_empty());
         let lines = splitter.push(b"yy\nend");
         assert_eq!(lines[0].len(), LINE_BYTES);
         assert_eq!(splitter.rest(), Some(b"end".to_vec()));

@@ -25,7 +25,7 @@ impl Target {
     ///
     /// # Errors
     /// One line that says what stands in the way.
-    pub fn check(path: &Path) -> Result<Self, JobError> {
+    pub fn check(path: &Path) -> Result<Self, Box<JobError>> {
         let fail = |why: &str| {
             let message = format!("cannot write {}: {why}", path.display());
             JobError::own(
@@ -63,7 +63,7 @@ impl Target {
     ///
     /// # Errors
     /// The disk is full, or worse.
-    pub fn stage(&self, bytes: &mut impl Read) -> Result<Staged, JobError> {
+    pub fn stage(&self, bytes: &mut impl Read) -> Result<Staged, Box<JobError>> {
         self.write(bytes).map_err(|error| self.error(&error))
     }
 
@@ -84,7 +84,7 @@ impl Target {
         })
     }
 
-    fn error(&self, error: &io::Error) -> JobError {
+    fn error(&self, error: &io::Error) -> Box<JobError> {
         let message = format!("cannot write {}: {}", self.path.display(), reason(error));
         JobError::own(
             Code::OutputError,
@@ -107,7 +107,7 @@ impl Staged {
     ///
     /// # Errors
     /// The system refuses; the old file is then still there.
-    pub fn commit(self) -> Result<u64, JobError> {
+    pub fn commit(self) -> Result<u64, Box<JobError>> {
         let Self { part, target, size } = self;
         part.persist(&target.path)
             .map_err(|error| target.error(&error.error))?;

@@ -54,7 +54,7 @@ pub struct Report {
     /// Sizes, and how well the finished texture explains the held-out views.
     pub encode: Option<EncodeSummary>,
     /// Why the job failed; `null` otherwise.
-    pub error: Option<JobError>,
+    pub error: Option<Box<JobError>>,
 }
 
 /// The options of the job, defaults filled in.
@@ -228,7 +228,7 @@ impl Report {
     }
 
     /// Enters how the job went.
-    pub fn close(&mut self, time: Duration, error: Option<JobError>) {
+    pub fn close(&mut self, time: Duration, error: Option<Box<JobError>>) {
         self.ms = time.as_secs_f64() * 1e3;
         self.outcome = if error.is_none() { "done" } else { "failed" };
         self.error = error.map(|mut error| {

@@ -88,9 +88,9 @@ fn log(json: bool, voice: Voice, bars: &MultiProgress) {
         .with_env_filter(filter)
         .with_writer(writer);
     if json {
-        builder.json().init()
+        builder.json().init();
     } else {
-        builder.with_target(false).init()
+        builder.with_target(false).init();
     }
 }
 

@@ -151,14 +151,14 @@ impl Watch {
         self.silence += passed;
         if !self.hello {
             let deadline = Duration::from_millis(HELLO_DEADLINE_MS);
-            return (self.silence >= deadline).then(|| Kill::NoHello {
+            return (self.silence >= deadline).then_some(Kill::NoHello {
                 seconds: deadline.as_secs(),
             });
         }
         if owed {
             self.silence = Duration::ZERO;
         }
-        (self.silence >= self.limit).then(|| Kill::Stall {
+        (self.silence >= self.limit).then_some(Kill::Stall {
             seconds: self.limit.as_secs(),
         })
     }

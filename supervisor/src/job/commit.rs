@@ -20,7 +20,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Names them all: the GLB last, so that who sees it sees the rest.
-    pub(super) fn commit(self) -> Result<(), JobError> {
+    pub(super) fn commit(self) -> Result<(), Box<JobError>> {
         for file in self.files.into_iter().rev() {
             file.commit()?;
         }
@@ -34,7 +34,7 @@ pub(super) async fn stage(
     stock: &Stock,
     report: &mut Report,
     started: Instant,
-) -> Result<Batch, JobError> {
+) -> Result<Batch, Box<JobError>> {
     let blob = |table| stock.filled(table).map(Arc::clone);
     let mut jobs: Vec<(&'static str, Target, Arc<Blob>)> = Vec::new();
     jobs.extend(blob(Table::Glb).map(|blob| ("glb", spec.glb.clone(), blob)));
@@ -58,7 +58,7 @@ pub(super) async fn stage(
                     staged,
                 ))
             })
-            .collect::<Result<Vec<_>, JobError>>()
+            .collect::<Result<Vec<_>, Box<JobError>>>()
     })
     .await
     .map_err(|error| JobError::own(Code::Internal, format!("writing the result: {error}"), ""))??;

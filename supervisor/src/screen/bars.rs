@@ -101,7 +101,7 @@ impl Listener for Bars {
             Event::Started { .. } => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
             Event::Warning { role, text } => {
-                self.line(&format!("warning: {}: {text}", role.name()))
+                self.line(&format!("warning: {}: {text}", role.name()));
             }
             Event::Retry { role, fault, .. } => {
                 self.close(*role, false);

@@ -4,6 +4,13 @@
 //! cleared, so nothing else can tell it). It holds the pipe `alive` open for as long as it lives, and counts its starts
 //! in files named `prepare-1`, `prepare-2`, ….
 
+#![expect(
+    clippy::infinite_loop,
+    clippy::exit,
+    clippy::print_stderr,
+    reason = "hanging, dying and talking out of turn is what it is for"
+)]
+
 mod healthy;
 
 mod worker;
