@@ -5,7 +5,8 @@
 //! (see the crate's head) into a process group of its own, so that Ctrl-C at a terminal reaches the supervisor alone,
 //! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`Event::Ended`].
 
-use std::ffi::OsString;
+mod environment;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -22,22 +23,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::environment::environment;
 use crate::feed::Parcel;
 use crate::logs::{self, Source, Tail};
 use crate::verdict::Exit;
-
-/// Names of variables that every role gets.
-const ENVIRONMENT: [&str; 5] = [
-    "LD_LIBRARY_PATH",
-    "KILN_LOG",
-    "RAYON_NUM_THREADS",
-    "RUST_BACKTRACE",
-    "XDG_RUNTIME_DIR",
-];
-/// Further ones for bake: drivers find their settings and their caches of compiled pipelines with them.
-const BAKE_ENVIRONMENT: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
-/// Further ones for bake, by their beginning: Vulkan loader, Mesa and its llvmpipe, NVIDIA.
-const BAKE_PREFIXES: [&str; 6] = ["VK_", "MESA", "LP_", "GALLIUM_", "__GL_", "__NV_"];
 
 /// Parcels that may wait for one child: every view, and a handful of others.
 const OUTGOING: usize = MAX_VIEWS + 16;
@@ -353,64 +342,5 @@ fn spawn_error(program: &Path, error: &std::io::Error) -> Exit {
     Exit::NotSpawned {
         error: format!("{}: {error}", program.display()),
         transient: !lasting,
-    }
-}
-
-/// The variables of `role` out of `ours`.
-fn environment(
-    role: Role,
-    log_filter: &str,
-    ours: impl Iterator<Item = (OsString, OsString)>,
-) -> Vec<(OsString, OsString)> {
-    let listed = |name: &OsString| {
-        let Some(name) = name.to_str() else {
-            return false;
-        };
-        let bake = role == Role::Bake
-            && (BAKE_ENVIRONMENT.contains(&name)
-                || BAKE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
-        ENVIRONMENT.contains(&name) || bake
-    };
-    // A later pair of the same name wins, so these are defaults. Mesa complains without a runtime directory.
-    let mut variables: Vec<(OsString, OsString)> = vec![
-        ("KILN_LOG".into(), log_filter.into()),
-        ("XDG_RUNTIME_DIR".into(), "/tmp".into()),
-    ];
-    variables.extend(ours.filter(|(name, _)| listed(name)));
-    variables
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(role: Role) -> Vec<(String, String)> {
-        let ours = [
-            "PATH",
-            "AWS_SECRET_ACCESS_KEY",
-            "VK_DRIVER_FILES",
-            "HOME",
-            "DISPLAY",
-            "RAYON_NUM_THREADS",
-        ];
-        let ours = ours.into_iter().map(|name| (name.into(), "x".into()));
-        let text = |text: OsString| text.into_string().expect("ascii");
-        environment(role, "warn", ours)
-            .into_iter()
-            .map(|(name, value)| (text(name), text(value)))
-            .collect()
-    }
-
-    #[test]
-    fn a_child_gets_listed_variables_only() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let common = [pair("KILN_LOG", "warn"), pair("XDG_RUNTIME_DIR", "/tmp")];
-        let rayon = pair("RAYON_NUM_THREADS", "x");
-        assert_eq!(
-            names(Role::Prepare),
-            [&common[..], std::slice::from_ref(&rayon)].concat()
-        );
-        let bake = [pair("VK_DRIVER_FILES", "x"), pair("HOME", "x"), rayon];
-        assert_eq!(names(Role::Bake), [&common[..], &bake].concat());
     }
 }

@@ -1,5 +1,6 @@
 //! Command line → exit code: sets up log and runtime, then runs the command.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use indicatif::MultiProgress;
@@ -84,13 +85,14 @@ fn log(json: bool, voice: Voice, bars: &MultiProgress) {
     let filter =
         EnvFilter::try_from_env("KILN_LOG").unwrap_or_else(|_unset| EnvFilter::new(preset));
     let writer = PastBars(bars.clone());
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer);
     if json {
         builder.json().init();
     } else {
-        builder.with_target(false).init();
+        builder.with_target(false).with_ansi(colours).init();
     }
 }
 

@@ -14,6 +14,13 @@ use crate::words::{sentence, span, stage, unit};
 /// A spinner turns this often; it says that the supervisor lives, not the worker.
 const SPIN: Duration = Duration::from_millis(120);
 
+/// A phase whose total is known.
+const COUNTED: &str = "{spinner} {prefix:<38} {bar:24} {percent:>3} %  {msg}";
+/// A phase whose total is not.
+const OPEN: &str = "{spinner} {prefix:<38} {msg}";
+/// A phase that is over.
+const OVER: &str = "✓ {prefix:<38} {msg}";
+
 /// See the head of this file.
 pub(super) struct Bars {
     all: MultiProgress,
@@ -29,23 +36,23 @@ impl Bars {
     }
 
     fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
+        let counted = state.total > 0;
         let bar = self.bars.entry((role, phase)).or_insert_with(|| {
-            let bar = self.all.add(ProgressBar::no_length());
+            // Styled before it is added, since adding may draw it.
+            let bar = ProgressBar::hidden().with_style(style(if counted { COUNTED } else { OPEN }));
             bar.set_prefix(sentence(&stage(role, phase)));
+            let bar = self.all.add(bar);
             bar.enable_steady_tick(SPIN);
             bar
         });
         if bar.is_finished() {
             return;
         }
-        let template = if state.total > 0 {
-            "{spinner} {prefix:<38} {bar:24} {percent:>3} %  {msg}"
-        } else {
-            "{spinner} {prefix:<38} {msg}"
-        };
-        bar.set_style(style(template));
-        if state.total > 0 {
-            bar.set_length(state.total);
+        if counted {
+            if bar.length() != Some(state.total) {
+                bar.set_style(style(COUNTED));
+                bar.set_length(state.total);
+            }
             bar.set_position(state.done.min(state.total));
         }
         let now = Instant::now();
@@ -91,7 +98,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn finish(bar: &ProgressBar, time: Duration) {
-    bar.set_style(style("✓ {prefix:<38} {msg}"));
+    bar.set_style(style(OVER));
     bar.finish_with_message(span(time));
 }
 
