@@ -7,10 +7,18 @@ use proto::message::{Failure, PrepareSummary};
 
 use crate::session::Session;
 
+pub mod folder;
+
 /// Runs the role.
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(_session: &Session, _job: &PrepareJob, _fds: Vec<OwnedFd>) -> Result<PrepareSummary, Failure> {
-    Err(crate::run::internal(&std::io::Error::other("being written")))
+pub fn run(
+    _session: &Session,
+    _job: &PrepareJob,
+    _fds: Vec<OwnedFd>,
+) -> Result<PrepareSummary, Failure> {
+    Err(crate::run::internal(&std::io::Error::other(
+        "being written",
+    )))
 }
