@@ -8,6 +8,8 @@ use proto::message::{Failure, PrepareSummary};
 use crate::session::Session;
 
 pub mod folder;
+pub(crate) mod picture;
+pub(crate) mod transforms;
 
 /// Runs the role.
 ///
