@@ -10,6 +10,7 @@ use crate::session::Session;
 pub mod folder;
 pub(crate) mod picture;
 pub(crate) mod transforms;
+pub(crate) mod views;
 
 /// Runs the role.
 ///

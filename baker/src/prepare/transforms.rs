@@ -130,7 +130,10 @@ pub(crate) enum Problem {
         value: String,
     },
     /// The picture is not the one that the lens was measured on.
-    #[error("the picture has {picture:?} pixels, but w and h say {stated:?}: another shape")]
+    #[error(
+        "the picture has {}x{} pixels, but w and h say {}x{}: another shape",
+        picture[0], picture[1], stated[0], stated[1]
+    )]
     Aspect {
         /// Width and height of the picture.
         picture: [u32; 2],

@@ -28,8 +28,9 @@ impl Pose {
     pub(super) fn from_matrix(matrix: &Matrix) -> Result<(Self, bool), Problem> {
         let rows = rows(matrix)?;
         let numbers = || rows.iter().flatten().copied();
-        // A NaN cannot come out of JSON; an absurd number can.
-        if let Some(number) = numbers().find(|x| x.is_nan() || x.abs() > f64::from(MAX_COORDINATE))
+        // A NaN cannot come out of JSON; an absurd number can. Half, since turning a position may lengthen its components.
+        if let Some(number) =
+            numbers().find(|x| x.is_nan() || x.abs() > f64::from(MAX_COORDINATE) / 2.0)
         {
             return Err(Problem::Number(number));
         }
