@@ -48,7 +48,11 @@ const CLAMP_TO_EDGE: u32 = 33071;
 pub fn write(mesh: &Mesh, png: &[u8]) -> Result<Vec<u8>, GlbError> {
     let vertices = mesh.positions.len();
     if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 {
-        return Err(GlbError::Uneven { positions: vertices, normals: mesh.normals.len(), uvs: mesh.uvs.len() });
+        return Err(GlbError::Uneven {
+            positions: vertices,
+            normals: mesh.normals.len(),
+            uvs: mesh.uvs.len(),
+        });
     }
     let mut binary = Binary::default();
     let positions = binary.view(bytemuck::cast_slice(&mesh.positions), Some(ARRAY_BUFFER));
@@ -57,10 +61,24 @@ pub fn write(mesh: &Mesh, png: &[u8]) -> Result<Vec<u8>, GlbError> {
     let uvs = binary.view(bytemuck::cast_slice(&mesh.uvs), Some(ARRAY_BUFFER));
     // 65535 restarts a strip, so it is no index of 16 bits.
     let (indices, index_type) = if vertices <= usize::from(u16::MAX) {
-        let short: Vec<u16> = mesh.triangles.as_flattened().iter().map(|&index| index as u16).collect();
-        (binary.view(bytemuck::cast_slice(&short), Some(ELEMENT_ARRAY_BUFFER)), UNSIGNED_SHORT)
+        let short: Vec<u16> = mesh
+            .triangles
+            .as_flattened()
+            .iter()
+            .map(|&index| index as u16)
+            .collect();
+        (
+            binary.view(bytemuck::cast_slice(&short), Some(ELEMENT_ARRAY_BUFFER)),
+            UNSIGNED_SHORT,
+        )
     } else {
-        (binary.view(bytemuck::cast_slice(&mesh.triangles), Some(ELEMENT_ARRAY_BUFFER)), UNSIGNED_INT)
+        (
+            binary.view(
+                bytemuck::cast_slice(&mesh.triangles),
+                Some(ELEMENT_ARRAY_BUFFER),
+            ),
+            UNSIGNED_INT,
+        )
     };
     let picture = binary.view(png, None);
 
@@ -113,7 +131,8 @@ struct Binary {
 impl Binary {
     /// Appends `bytes`, aligned to four, and returns the number of their view.
     fn view(&mut self, bytes: &[u8], target: Option<u32>) -> usize {
-        let mut view = json!({"buffer": 0, "byteOffset": self.bytes.len(), "byteLength": bytes.len()});
+        let mut view =
+            json!({"buffer": 0, "byteOffset": self.bytes.len(), "byteLength": bytes.len()});
         if let Some(target) = target {
             view["target"] = json!(target);
         }
@@ -147,15 +166,28 @@ fn pad(bytes: &mut Vec<u8>, with: u8) {
 
 /// Unit length, as the format demands; a normal that has none points up.
 fn unit(normal: [f32; 3]) -> [f32; 3] {
-    let length = normal.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
-    if length > 1e-6 { normal.map(|x| (f64::from(x) / length) as f32) } else { [0.0, 1.0, 0.0] }
+    let length = normal
+        .iter()
+        .map(|&x| f64::from(x) * f64::from(x))
+        .sum::<f64>()
+        .sqrt();
+    if length > 1e-6 {
+        normal.map(|x| (f64::from(x) / length) as f32)
+    } else {
+        [0.0, 1.0, 0.0]
+    }
 }
 
 fn bounds(points: &[[f32; 3]]) -> ([f32; 3], [f32; 3]) {
-    points.iter().fold(([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]), |(low, high), point| {
-        let pick = |ends: [f32; 3], pick: fn(f32, f32) -> f32| std::array::from_fn(|k| pick(ends[k], point[k]));
-        (pick(low, f32::min), pick(high, f32::max))
-    })
+    points.iter().fold(
+        ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]),
+        |(low, high), point| {
+            let pick = |ends: [f32; 3], pick: fn(f32, f32) -> f32| {
+                std::array::from_fn(|k| pick(ends[k], point[k]))
+            };
+            (pick(low, f32::min), pick(high, f32::max))
+        },
+    )
 }
 
 #[cfg(test)]
@@ -168,8 +200,12 @@ mod tests {
         let vertices = 2 * columns + 2;
         Mesh {
             positions: (0..vertices).map(point).collect(),
-            normals: (0..vertices).map(|k| [0.0, 0.003 * (k % 3) as f32, 1.004]).collect(),
-            uvs: (0..vertices).map(|k| [k as f32 / vertices as f32, (k % 2) as f32]).collect(),
+            normals: (0..vertices)
+                .map(|k| [0.0, 0.003 * (k % 3) as f32, 1.004])
+                .collect(),
+            uvs: (0..vertices)
+                .map(|k| [k as f32 / vertices as f32, (k % 2) as f32])
+                .collect(),
             surface_vertices: (0..vertices).collect(),
             triangles: (0..2 * columns).map(|k| [k, k + 1, k + 2]).collect(),
             charts: 1,
@@ -181,9 +217,20 @@ mod tests {
         let gltf::Gltf { document, blob } = gltf::Gltf::from_slice(file).expect("a GLB");
         let blob = blob.expect("a BIN chunk");
         assert_eq!(blob.len() % 4, 0);
-        let primitive = document.meshes().next().expect("a mesh").primitives().next().expect("a primitive");
+        let primitive = document
+            .meshes()
+            .next()
+            .expect("a mesh")
+            .primitives()
+            .next()
+            .expect("a primitive");
         let reader = primitive.reader(|_| Some(&blob));
-        assert!(reader.read_positions().expect("positions").eq(mesh.positions.iter().copied()));
+        assert!(
+            reader
+                .read_positions()
+                .expect("positions")
+                .eq(mesh.positions.iter().copied())
+        );
         let uvs = reader.read_tex_coords(0).expect("coordinates").into_f32();
         assert!(uvs.eq(mesh.uvs.iter().copied()));
         let indices = reader.read_indices().expect("indices").into_u32();
@@ -191,7 +238,10 @@ mod tests {
         for (normal, given) in reader.read_normals().expect("normals").zip(&mesh.normals) {
             let length = normal.iter().map(|x| x * x).sum::<f32>().sqrt();
             assert!((length - 1.0).abs() < 1e-6, "a normal of length {length}");
-            assert!((normal[1] / normal[2] - given[1] / given[2]).abs() < 1e-6, "another direction");
+            assert!(
+                (normal[1] / normal[2] - given[1] / given[2]).abs() < 1e-6,
+                "another direction"
+            );
         }
         let bounds = primitive.bounding_box();
         assert_eq!(bounds.min, super::bounds(&mesh.positions).0);
@@ -199,12 +249,33 @@ mod tests {
 
         let material = primitive.material();
         let surface = material.pbr_metallic_roughness();
-        assert_eq!((surface.metallic_factor(), surface.roughness_factor(), material.double_sided()), (0.0, 1.0, true));
+        assert_eq!(
+            (
+                surface.metallic_factor(),
+                surface.roughness_factor(),
+                material.double_sided()
+            ),
+            (0.0, 1.0, true)
+        );
         let texture = surface.base_color_texture().expect("a texture").texture();
-        assert_eq!(texture.sampler().wrap_s(), gltf::texture::WrappingMode::ClampToEdge);
-        assert_eq!(texture.sampler().min_filter(), Some(gltf::texture::MinFilter::LinearMipmapLinear));
-        let gltf::image::Source::View { view, mime_type } = texture.source().source() else { panic!("not embedded") };
-        assert_eq!((mime_type, &blob[view.offset()..view.offset() + view.length()]), ("image/png", png));
+        assert_eq!(
+            texture.sampler().wrap_s(),
+            gltf::texture::WrappingMode::ClampToEdge
+        );
+        assert_eq!(
+            texture.sampler().min_filter(),
+            Some(gltf::texture::MinFilter::LinearMipmapLinear)
+        );
+        let gltf::image::Source::View { view, mime_type } = texture.source().source() else {
+            panic!("not embedded")
+        };
+        assert_eq!(
+            (
+                mime_type,
+                &blob[view.offset()..view.offset() + view.length()]
+            ),
+            ("image/png", png)
+        );
         for view in document.views() {
             assert_eq!(view.offset() % 4, 0, "view {} is not aligned", view.index());
         }
@@ -221,13 +292,23 @@ mod tests {
 
     #[test]
     fn indices_are_as_wide_as_they_must_be() {
-        for (columns, wanted) in [(32_765, UNSIGNED_SHORT), (32_766, UNSIGNED_SHORT), (32_767, UNSIGNED_INT), (40_000, UNSIGNED_INT)] {
+        for (columns, wanted) in [
+            (32_765, UNSIGNED_SHORT),
+            (32_766, UNSIGNED_SHORT),
+            (32_767, UNSIGNED_INT),
+            (40_000, UNSIGNED_INT),
+        ] {
             let mesh = mesh(columns);
             let file = write(&mesh, b"png").expect("writes");
             check(&mesh, &file, b"png");
             let document = gltf::Gltf::from_slice(&file).expect("a GLB").document;
             let kind = document.accessors().nth(3).expect("indices").data_type();
-            assert_eq!(kind.as_gl_enum(), wanted, "{} vertices", mesh.positions.len());
+            assert_eq!(
+                kind.as_gl_enum(),
+                wanted,
+                "{} vertices",
+                mesh.positions.len()
+            );
         }
     }
 
@@ -235,7 +316,10 @@ mod tests {
     fn uneven_mesh_is_refused() {
         let mut uneven = mesh(2);
         uneven.normals.pop();
-        assert!(matches!(write(&uneven, b""), Err(GlbError::Uneven { normals: 5, .. })));
+        assert!(matches!(
+            write(&uneven, b""),
+            Err(GlbError::Uneven { normals: 5, .. })
+        ));
         assert!(write(&Mesh::default(), b"").is_err());
     }
 }
