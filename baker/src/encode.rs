@@ -69,7 +69,7 @@ fn write_glb(
     let rows = u64::from(texture.size);
     let png = clock.time(Phase::Png, || {
         png::encode(texture.size, texture.size, &texture.texels, |done| {
-            session.progress(Phase::Png, done, rows)
+            session.progress(Phase::Png, done, rows);
         })
     });
     let png = png.map_err(|error| internal(&error))?;

@@ -9,7 +9,7 @@
 //! dark mirror), there are normals (without them viewers must shade flat) and a sampler (mipmapped, and clamped: the atlas
 //! does not repeat). The material is double-sided: meshes of image-to-3D models have triangles of either winding, and no
 //! view of the bake was culled either, so a culled one would be missing a surface that the pictures show.
-//! Colours are in the texture alone; there is no COLOR_0.
+//! Colours are in the texture alone; there is no `COLOR_0`.
 
 use proto::table::Mesh;
 use serde_json::{Value, json};

@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn checksums_of_parts_make_that_of_the_whole() {
-        let bytes: Vec<u8> = (0..70_000_u32).map(|k| (k * k >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..70_000_u32).map(|k| ((k * k) >> 3) as u8).collect();
         let whole = Adler::of(&bytes).value();
         for cut in [0, 1, 5551, 5552, 65_521, 66_000, 70_000] {
             let parts = Adler::of(&bytes[..cut]).then(Adler::of(&bytes[cut..]));

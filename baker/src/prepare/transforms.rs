@@ -1,5 +1,5 @@
 //! `transforms.json` in the variants of instant-ngp, nerfstudio and Blender exporters → [`Frame`]s: a file each, its pose
-//! in OpenCV axes, and a lens that becomes a camera once the picture's size is known.
+//! in `OpenCV` axes, and a lens that becomes a camera once the picture's size is known.
 //!
 //! A key of a frame goes before the same key of the file. Keys that change what a pixel sees (lens distortion, fisheye,
 //! rolling shutter) are refused by name, never ignored; all other unknown keys are skipped unread, whatever their size.

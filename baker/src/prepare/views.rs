@@ -35,7 +35,7 @@ pub(crate) struct ViewsSummary {
 }
 
 /// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
-const IN_FLIGHT_BYTES: usize = 384 << 20;
+const IN_FLIGHT_BYTES: usize = 640 << 20;
 
 /// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file.
 pub(crate) fn deliver(
@@ -97,9 +97,6 @@ fn choose_holdout(frames: usize, job: &PrepareJob) -> Result<Vec<bool>, Failure>
 fn unread(name: &str, error: &FolderError) -> Failure {
     let hint = match error {
         FolderError::Outside => "files are read only beneath the folder of transforms.json",
-        FolderError::Missing => {
-            "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
-        }
         _ => "",
     };
     Failure {

@@ -33,7 +33,7 @@ pub(super) struct Keys {
     pub(super) applied: Option<&'static str>,
 }
 
-/// Coefficients of COLMAP, OpenCV, nerfstudio and instant-ngp.
+/// Coefficients of COLMAP, `OpenCV`, nerfstudio and instant-ngp.
 const DISTORTION: [&str; 12] = [
     "k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2", "s1", "s2", "s3", "s4",
 ];
@@ -100,7 +100,7 @@ impl Keys {
             "is_fisheye" => self.projection = flag("is_fisheye", map)?.or(self.projection),
             "latlong" => self.projection = flag("latlong", map)?.or(self.projection),
             "equirectangular" => {
-                self.projection = flag("equirectangular", map)?.or(self.projection)
+                self.projection = flag("equirectangular", map)?.or(self.projection);
             }
             "ftheta_p0" => {
                 map.next_value::<IgnoredAny>()?;

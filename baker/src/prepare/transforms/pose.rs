@@ -1,4 +1,4 @@
-//! `transform_matrix`, camera-to-world with OpenGL axes → world-to-camera with OpenCV axes.
+//! `transform_matrix`, camera-to-world with OpenGL axes → world-to-camera with `OpenCV` axes.
 //!
 //! The axes differ by the sign of y and z, so with camera-to-world `(C, c)`: `R = diag(1, -1, -1) · Cᵀ`, `t = -R c`.
 //! A uniform scale in C (instant-ngp) moves no pixel of a pinhole camera and is taken out. What is left must be a rotation
@@ -41,8 +41,7 @@ impl Pose {
             .flatten()
             .fold(0.0, |size: f64, x| size.max(x.abs()));
         let determinant = determinant(&linear);
-        // Written so that zeros and NaN are singular too.
-        if !(determinant.abs() > 1e-9 * size.powi(3)) {
+        if determinant.abs() <= 1e-9 * size.powi(3) {
             return Err(Problem::Singular(determinant));
         }
         if determinant < 0.0 {
@@ -54,7 +53,8 @@ impl Pose {
         let off = (0..9)
             .map(|k| (unit[k / 3][k % 3] - rotation[k / 3][k % 3]).abs())
             .fold(0.0, f64::max);
-        if !(off <= ROUNDING) {
+        // The largest of numbers of which one is NaN is not NaN.
+        if off > ROUNDING || rotation.iter().flatten().any(|x| x.is_nan()) {
             return Err(Problem::Sheared(off));
         }
         const SIGN: [f64; 3] = [1.0, -1.0, -1.0];
@@ -88,7 +88,7 @@ fn rows(Matrix(matrix): &Matrix) -> Result<[[f64; 4]; 3], Problem> {
             for row in matrix {
                 match row {
                     Row::Numbers(row) if row.len() == 4 && numbers.len() < 16 => {
-                        numbers.extend(row)
+                        numbers.extend(row);
                     }
                     _ => return Err(shape()),
                 }
@@ -114,7 +114,7 @@ fn rows(Matrix(matrix): &Matrix) -> Result<[[f64; 4]; 3], Problem> {
             .zip([0.0, 0.0, 0.0, 1.0])
             .map(|(x, wanted)| (x - wanted).abs())
             .fold(0.0, f64::max);
-        if !(off <= 1e-6) {
+        if off > 1e-6 {
             return Err(Problem::LastRow(last));
         }
     }

@@ -159,6 +159,10 @@ fn matrices_that_are_no_camera_are_refused_by_frame_and_reason() {
             "sheared",
         ),
         (
+            json!([[1000, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
+            "stretched",
+        ),
+        (
             json!([[2, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
             "stretched",
         ),

@@ -19,7 +19,7 @@ pub(super) fn choose(views: usize, chosen: usize, seed: u64) -> Vec<bool> {
     flags
 }
 
-/// SplitMix64's finaliser: neighbouring seeds start far apart.
+/// `SplitMix64`'s finaliser: neighbouring seeds start far apart.
 fn mix(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -69,8 +69,8 @@ impl Source {
 
     /// Memory that this and its decoding may take.
     pub(super) fn decoding_bytes(&self) -> usize {
-        // 16-bit RGBA is the largest that a decoder writes; the 8-bit pixels and their crop stand beside it.
-        let file = |file: &File| file.bytes.len() + file.header.pixels() * (8 + 4 + 4);
+        // 16-bit RGBA is the largest that a decoder writes, and the 8-bit pixels stand beside it.
+        let file = |file: &File| file.bytes.len() + file.header.pixels() * (8 + 4);
         file(&self.picture) + self.mask.as_ref().map_or(0, file)
     }
 
@@ -139,6 +139,9 @@ impl File {
                 "" => format!("frame {index}: file_path: {error}"),
                 _ => format!("frame {index}: {}", failure.message),
             };
+            if matches!(error, FolderError::Missing) {
+                failure.hint = "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out".to_owned();
+            }
             failure
         };
         for extension in EXTENSIONS {

@@ -170,7 +170,7 @@ fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
     );
     assert_eq!(opaque.camera.centre, [32.0 - 18.0, 24.0 - 10.0]);
     // A corner of the square, seen through the crop's camera, is where it is in the whole picture.
-    let depth = -1.0 * opaque.camera.rotation[2][0] + opaque.camera.translation[2];
+    let depth = opaque.camera.translation[2] - opaque.camera.rotation[2][0];
     assert_eq!(
         (depth, 40.0 / depth + opaque.camera.centre[0] + 18.0),
         (4.0, 42.0)
