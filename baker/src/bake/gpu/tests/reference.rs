@@ -1,0 +1,255 @@
+//! Plain loops in double precision over the same rows: what the shaders should say. Independent of the native adapter, which
+//! keeps its numbers in single precision and its own order.
+
+use proto::job::Blend;
+
+use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::backend::Regulariser;
+use crate::bake::colour::{observed, to_display};
+use crate::bake::rows::Rows;
+
+pub(super) struct System<'a> {
+    pub(super) views: &'a [Rows],
+    pub(super) regulariser: &'a Regulariser,
+    pub(super) size: usize,
+    pub(super) blend: Blend,
+    /// Robust weight of each row of each view.
+    trust: Vec<Vec<f64>>,
+    strength: [f64; 2],
+    diagonal: Vec<[f64; 3]>,
+}
+
+pub(super) type Texels = Vec<[f64; 3]>;
+
+pub(super) fn predict(rows: &Rows, row: usize, x: &[[f64; 3]]) -> [f64; 3] {
+    let mut sum = [0.0; 3];
+    for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+        for c in 0..3 {
+            sum[c] += f64::from(entry.weight) * x[entry.texel as usize][c];
+        }
+    }
+    sum
+}
+
+/// Mean colour and weight of each texel.
+pub(super) fn average(views: &[Rows], blend: Blend, count: usize) -> Vec<[f64; 4]> {
+    let mut sums = vec![[0.0; 4]; count];
+    for rows in views {
+        for row in 0..rows.len() {
+            for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+                let sum = &mut sums[entry.texel as usize];
+                for c in 0..3 {
+                    let y = observed(blend)[rows.colours[row][c] as usize].value;
+                    sum[c] += f64::from(entry.weight) * f64::from(y);
+                }
+                sum[3] += f64::from(entry.weight);
+            }
+        }
+    }
+    for sum in &mut sums {
+        if sum[3] > 0.0 {
+            for c in 0..3 {
+                sum[c] /= sum[3];
+            }
+        }
+    }
+    sums
+}
+
+/// Root mean square residual of a row in sRGB.
+pub(super) fn residual(rows: &Rows, row: usize, x: &[[f64; 3]], blend: Blend) -> f64 {
+    let predicted = predict(rows, row, x);
+    let squares: f64 = (0..3)
+        .map(|c| {
+            let shown = f64::from(to_display(predicted[c] as f32, blend));
+            (shown - f64::from(rows.colours[row][c]) / 255.0).powi(2)
+        })
+        .sum();
+    (squares / 3.0).sqrt()
+}
+
+impl<'a> System<'a> {
+    /// Weighs the rows by their residuals at `x`.
+    pub(super) fn new(
+        views: &'a [Rows],
+        regulariser: &'a Regulariser,
+        size: usize,
+        blend: Blend,
+        x: &[[f64; 3]],
+        scales: &[f32],
+    ) -> Self {
+        let trust = views
+            .iter()
+            .zip(scales)
+            .map(|(rows, scale)| {
+                let weight = |row| (1.0 + (residual(rows, row, x, blend) / f64::from(*scale)).powi(2)).powi(-2);
+                (0..rows.len()).map(weight).collect()
+            })
+            .collect();
+        let mut system =
+            Self { views, regulariser, size, blend, trust, strength: [0.0; 2], diagonal: vec![[0.0; 3]; size * size] };
+        let mut diagonal = vec![[0.0; 3]; size * size];
+        system.rows(|texel, weight, w, _, _| {
+            for c in 0..3 {
+                diagonal[texel][c] += weight * weight * w[c];
+            }
+        });
+        let observed = diagonal.iter().filter(|d| d.iter().sum::<f64>() > 0.0).count();
+        let mean = diagonal.iter().flatten().sum::<f64>() / 3.0 / observed.max(1) as f64;
+        let mean = if observed > 0 { mean } else { 1.0 };
+        system.strength =
+            [f64::from(regulariser.smoothness) * mean, f64::from(regulariser.seam_weight) * mean];
+        // The regulariser's diagonal by its definition: the product with unit vectors, four colourings of the texture apart.
+        for texel in 0..size * size {
+            for other in system.neighbours(texel) {
+                let _: usize = other;
+                for c in 0..3 {
+                    diagonal[texel][c] += system.strength[0];
+                }
+            }
+        }
+        for entry in &regulariser.seams.entries {
+            for c in 0..3 {
+                diagonal[entry.texel as usize][c] += system.strength[1] * f64::from(entry.weight).powi(2);
+            }
+        }
+        system.diagonal = diagonal;
+        system
+    }
+
+    /// Calls `add(texel, a, W, rows, row)` for every entry.
+    fn rows(&self, mut add: impl FnMut(usize, f64, [f64; 3], &Rows, usize)) {
+        let table = observed(self.blend);
+        for (rows, trust) in self.views.iter().zip(&self.trust) {
+            for row in 0..rows.len() {
+                let colour = rows.colours[row];
+                let w = std::array::from_fn(|c| trust[row] * f64::from(table[colour[c] as usize].slope_squared));
+                for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+                    add(entry.texel as usize, f64::from(entry.weight), w, rows, row);
+                }
+            }
+        }
+    }
+
+    fn neighbours(&self, texel: usize) -> Vec<usize> {
+        let links = |at: usize| self.regulariser.links.get(at).copied().unwrap_or(0);
+        let mut found = Vec::new();
+        if links(texel) & LINK_RIGHT != 0 {
+            found.push(texel + 1);
+        }
+        if links(texel) & LINK_DOWN != 0 {
+            found.push(texel + self.size);
+        }
+        if texel % self.size > 0 && links(texel - 1) & LINK_RIGHT != 0 {
+            found.push(texel - 1);
+        }
+        if texel >= self.size && links(texel - self.size) & LINK_DOWN != 0 {
+            found.push(texel - self.size);
+        }
+        found
+    }
+
+    /// Half of the objective, and per channel.
+    pub(super) fn objective(&self, x: &[[f64; 3]]) -> f64 {
+        let table = observed(self.blend);
+        let mut sum = 0.0;
+        for (rows, trust) in self.views.iter().zip(&self.trust) {
+            for row in 0..rows.len() {
+                let predicted = predict(rows, row, x);
+                for c in 0..3 {
+                    let seen = table[rows.colours[row][c] as usize];
+                    sum += trust[row]
+                        * f64::from(seen.slope_squared)
+                        * (predicted[c] - f64::from(seen.value)).powi(2);
+                }
+            }
+        }
+        for texel in 0..x.len() {
+            for other in self.neighbours(texel) {
+                // Each link is met from both ends.
+                sum += 0.5 * self.strength[0] * (0..3).map(|c| (x[texel][c] - x[other][c]).powi(2)).sum::<f64>();
+            }
+        }
+        let seams = &self.regulariser.seams;
+        for row in 0..seams.len() {
+            sum += self.strength[1] * predict(seams, row, x).iter().map(|d| d * d).sum::<f64>();
+        }
+        0.5 * sum
+    }
+
+    /// Gradient of [`Self::objective`].
+    pub(super) fn gradient(&self, x: &[[f64; 3]]) -> Texels {
+        let table = observed(self.blend);
+        let mut out = vec![[0.0; 3]; x.len()];
+        self.rows(|texel, weight, w, rows, row| {
+            let predicted = predict(rows, row, x);
+            for c in 0..3 {
+                let y = f64::from(table[rows.colours[row][c] as usize].value);
+                out[texel][c] += weight * w[c] * (predicted[c] - y);
+            }
+        });
+        for texel in 0..x.len() {
+            for other in self.neighbours(texel) {
+                for c in 0..3 {
+                    out[texel][c] += self.strength[0] * (x[texel][c] - x[other][c]);
+                }
+            }
+        }
+        let seams = &self.regulariser.seams;
+        for row in 0..seams.len() {
+            let off = predict(seams, row, x);
+            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize] {
+                for c in 0..3 {
+                    out[entry.texel as usize][c] += self.strength[1] * f64::from(entry.weight) * off[c];
+                }
+            }
+        }
+        out
+    }
+
+    /// Conjugate gradients with the diagonal as preconditioner.
+    pub(super) fn solve(&self, x: &mut Texels, iterations: u32) {
+        let count = x.len();
+        let at_zero = self.gradient(&vec![[0.0; 3]; count]);
+        let mut r: Texels = self.gradient(x).iter().map(|g| g.map(|v| -v)).collect();
+        let precondition = |r: &Texels| -> Texels {
+            (0..count)
+                .map(|t| {
+                    let d = self.diagonal[t];
+                    std::array::from_fn(|c| if d[c] > 0.0 { r[t][c] / d[c] } else { 0.0 })
+                })
+                .collect()
+        };
+        let dot = |a: &Texels, b: &Texels| -> [f64; 3] {
+            std::array::from_fn(|c| a.iter().zip(b).map(|(a, b)| a[c] * b[c]).sum())
+        };
+        let mut p = precondition(&r);
+        let mut rz = dot(&r, &p);
+        for _ in 0..iterations {
+            // The gradient is affine: its linear part is the normal matrix.
+            let q: Texels = self
+                .gradient(&p)
+                .iter()
+                .zip(&at_zero)
+                .map(|(g, b)| std::array::from_fn(|c| g[c] - b[c]))
+                .collect();
+            let pq = dot(&p, &q);
+            let alpha: [f64; 3] = std::array::from_fn(|c| if pq[c] > 0.0 { rz[c] / pq[c] } else { 0.0 });
+            for t in 0..count {
+                for c in 0..3 {
+                    x[t][c] += alpha[c] * p[t][c];
+                    r[t][c] -= alpha[c] * q[t][c];
+                }
+            }
+            let z = precondition(&r);
+            let next = dot(&r, &z);
+            for t in 0..count {
+                for c in 0..3 {
+                    let beta = if rz[c] > 0.0 { next[c] / rz[c] } else { 0.0 };
+                    p[t][c] = z[t][c] + beta * p[t][c];
+                }
+            }
+            rz = next;
+        }
+    }
+}

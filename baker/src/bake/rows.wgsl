@@ -1,0 +1,51 @@
+// A chunk of rows as every stage over rows sees it: the pixels of one tile of one view, or some of the seams.
+// One invocation is one row; a row's span holds its first entry in the upper 24 bits and its length in the lower 8.
+
+struct Entry {
+    texel: u32,
+    weight: f32,
+}
+
+struct Chunk {
+    rows: u32,
+    // Position of the view among those added.
+    view: u32,
+    // 1 for seams: weights are signed, the target is 0, the row's weight is the seams' own.
+    seam: u32,
+    unused: u32,
+}
+
+@group(1) @binding(0) var<uniform> chunk: Chunk;
+@group(1) @binding(1) var<storage, read> spans: array<u32>;
+@group(1) @binding(2) var<storage, read> entries: array<Entry>;
+@group(1) @binding(3) var<storage, read> colours: array<u32>;
+// Robust weight of each row.
+@group(1) @binding(4) var<storage, read_write> trust: array<f32>;
+// For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there.
+@group(1) @binding(5) var<storage, read> tones: array<vec2<f32>>;
+// Rows that were really visited; the host knows how many it asked for.
+@group(1) @binding(6) var<storage, read_write> tally: atomic<u32>;
+
+fn count_visit(row: u32, lane: u32) {
+    if lane == 0u && row < chunk.rows {
+        atomicAdd(&tally, min(ROW_LANES, chunk.rows - row));
+    }
+}
+
+// First entry and the one past the last.
+fn span_of(row: u32) -> vec2<u32> {
+    let span = spans[row];
+    return vec2(span >> 8u, (span >> 8u) + (span & 255u));
+}
+
+// Observed value of each channel.
+fn observed(row: u32) -> vec3<f32> {
+    let colour = colours[row];
+    return vec3(tones[colour & 255u].x, tones[(colour >> 8u) & 255u].x, tones[(colour >> 16u) & 255u].x);
+}
+
+// Squared slope of each channel.
+fn slope_squared(row: u32) -> vec3<f32> {
+    let colour = colours[row];
+    return vec3(tones[colour & 255u].y, tones[(colour >> 8u) & 255u].y, tones[(colour >> 16u) & 255u].y);
+}
