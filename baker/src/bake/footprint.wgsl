@@ -33,7 +33,7 @@ var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
 
-@compute @workgroup_size(8, 8)
+@compute @workgroup_size(PIXEL_LANES, PIXEL_LANES)
 fn footprint(
     @builtin(global_invocation_id) pixel_at: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,

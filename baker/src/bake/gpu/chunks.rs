@@ -27,7 +27,10 @@ struct Chunk {
 
 #[derive(Debug)]
 enum Place {
-    Held { bind: wgpu::BindGroup, _buffers: [Buffer; 5] },
+    Held {
+        bind: wgpu::BindGroup,
+        _buffers: [Buffer; 5],
+    },
     /// Drawn again when needed.
     Streamed(Work),
 }
@@ -99,16 +102,9 @@ impl Chunks {
         let tally = buffer(device, budget, "tally", 4, STORAGE)?;
         let scratch_shape = buffer(device, budget, "scratch chunk", size_of::<layout::Chunk>() as u64, UNIFORM)?;
         let scratch = &tiles.scratch;
-        let resources = [
-            &scratch_shape,
-            &scratch.spans,
-            &scratch.entries,
-            &scratch.colours,
-            &scratch.trust,
-            &tones,
-            &tally,
-        ]
-        .map(|buffer| buffer.item.as_entire_binding());
+        let resources =
+            [&scratch_shape, &scratch.spans, &scratch.entries, &scratch.colours, &scratch.trust, &tones, &tally]
+                .map(|buffer| buffer.item.as_entire_binding());
         let scratch_bind = bind(device, "scratch rows", &layout, &resources);
         Ok(Self {
             layout,
@@ -275,10 +271,6 @@ impl Chunks {
     pub(super) fn verify(&self, device: &Device, budget: &Arc<Budget>) -> Result<(), GpuError> {
         let visited = read_as::<u32>(device, budget, &self.tally, 1)?[0];
         let asked = self.asked.get();
-        if visited == asked {
-            Ok(())
-        } else {
-            Err(GpuError::Incomplete { label: device.label(), visited, asked })
-        }
+        if visited == asked { Ok(()) } else { Err(GpuError::Incomplete { label: device.label(), visited, asked }) }
     }
 }

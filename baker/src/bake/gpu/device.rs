@@ -286,11 +286,9 @@ impl Device {
         self.check()?;
         match sent {
             Ok(_) => Ok(()),
-            Err(wgpu::Error::OutOfMemory { source }) => Err(GpuError::OutOfMemory {
-                what: label.to_owned(),
-                bytes: 0,
-                why: source.to_string(),
-            }),
+            Err(wgpu::Error::OutOfMemory { source }) => {
+                Err(GpuError::OutOfMemory { what: label.to_owned(), bytes: 0, why: source.to_string() })
+            }
             Err(error) => Err(GpuError::Refused { label: label.to_owned(), text: error.to_string() }),
         }
     }

@@ -11,9 +11,7 @@ use super::layout::texel_groups;
 use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
 use super::planes::{Colour, Planes, clear};
 use super::pyramid::pull_push;
-use super::stage::{
-    AVERAGE, Compiled, ENCODE, NORMAL, PULL_PUSH, REGULARISE, RESIDUAL, SOLVE, Shader, bind,
-};
+use super::stage::{AVERAGE, Compiled, ENCODE, NORMAL, PULL_PUSH, REGULARISE, RESIDUAL, SOLVE, Shader, bind};
 use super::tiles::Tiles;
 use crate::bake::backend::{BINS, Regulariser, ViewResiduals};
 use crate::bake::colour::observed;

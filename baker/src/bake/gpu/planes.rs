@@ -121,17 +121,7 @@ impl Planes {
 
     /// Group 0 of `normal`: reads `v`, sums into `out`.
     pub(super) fn normal_group(&self, device: &Device, stage: &Compiled, v: &Colour, out: &Colour) -> wgpu::BindGroup {
-        let buffers = [
-            &self.texels[0],
-            &v[0],
-            &v[1],
-            &v[2],
-            &out[0],
-            &out[1],
-            &out[2],
-            &self.exponents,
-            &self.scalars,
-        ];
+        let buffers = [&self.texels[0], &v[0], &v[1], &v[2], &out[0], &out[1], &out[2], &self.exponents, &self.scalars];
         bind(device, "normal", &stage.layout, &buffers.map(|buffer| buffer.item.as_entire_binding()))
     }
 
@@ -139,8 +129,7 @@ impl Planes {
     pub(super) fn average_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let [x_r, x_g, x_b] = &self.x;
         let [r_r, r_g, r_b] = &self.r;
-        let buffers =
-            [&self.texels[0], &self.counts, r_r, r_g, r_b, &self.q[0], x_r, x_g, x_b, &self.weight];
+        let buffers = [&self.texels[0], &self.counts, r_r, r_g, r_b, &self.q[0], x_r, x_g, x_b, &self.weight];
         bind(device, "average", &stage.layout, &buffers.map(|buffer| buffer.item.as_entire_binding()))
     }
 }

@@ -46,8 +46,7 @@ pub(super) fn pull_push(
             unused_1: 0,
             unused_2: 0,
         };
-        let fine_planes: Vec<&Buffer> =
-            if fine == 0 { texture.to_vec() } else { sets[fine % 2].iter().collect() };
+        let fine_planes: Vec<&Buffer> = if fine == 0 { texture.to_vec() } else { sets[fine % 2].iter().collect() };
         let group = |count: u32| -> Result<(wgpu::BindGroup, Buffer, u32), GpuError> {
             let uniform = buffer_with(device, budget, "level", &[level(count)], UNIFORM)?;
             let buffers = std::iter::once(&uniform).chain(fine_planes.iter().copied()).chain(&sets[coarse % 2]);

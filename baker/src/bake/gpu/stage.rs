@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use proto::job::Blend;
 
 use super::device::{Device, GpuError};
-use super::layout::{PIXEL_LANES, ROW_LANES, TEXEL_LANES, prelude};
+use super::layout::prelude;
+#[cfg(test)]
+use super::layout::{PIXEL_LANES, ROW_LANES, TEXEL_LANES};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,7 @@ pub(super) enum Over {
     Graphics,
 }
 
+#[cfg(test)]
 impl Over {
     pub(super) fn workgroup(self) -> [u32; 3] {
         match self {
@@ -264,7 +267,9 @@ impl Shader {
                 })
             })
             .map_err(|error| rejected(self.name, error))?;
-        let layout = bind_layout(device, self.name, self.bindings);
+        let layout = device
+            .scoped(|| bind_layout(device, self.name, self.bindings))
+            .map_err(|error| rejected(self.name, error))?;
         let mut pipelines = BTreeMap::new();
         for &(entry, over) in self.entries {
             if over == Over::Graphics {

@@ -187,10 +187,7 @@ impl Tiles {
                     row_y: row(1),
                     row_z: row(2),
                     focal: camera.focal.map(|value| value as f32),
-                    centre: [
-                        (camera.centre[0] - f64::from(left)) as f32,
-                        (camera.centre[1] - f64::from(top)) as f32,
-                    ],
+                    centre: [(camera.centre[0] - f64::from(left)) as f32, (camera.centre[1] - f64::from(top)) as f32],
                     size,
                     origin: [left, top],
                     view_width: view.width,

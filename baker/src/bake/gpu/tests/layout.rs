@@ -72,6 +72,18 @@ fn every_shader_is_valid_for_every_number_of_taps() {
     }
 }
 
+#[test]
+fn doctor_asks_for_as_many_buffers_as_the_largest_stage_binds() {
+    let storage = |bindings: &[(&str, Kind)]| {
+        bindings.iter().filter(|(_, kind)| matches!(kind, Kind::Read | Kind::Write)).count()
+    };
+    let needed = ALL.iter().map(|shader| {
+        let rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
+        storage(shader.bindings) + if rows { storage(ROWS) } else { 0 }
+    });
+    assert_eq!(needed.max(), Some(crate::doctor::STORAGE_BUFFERS as usize));
+}
+
 /// Fields with their offsets, and the size.
 type Shape = (Vec<(String, u32)>, u32);
 
@@ -132,10 +144,7 @@ fn structures_have_the_same_fields_on_both_sides() {
                 unused_2
             }),
         ),
-        (
-            "Level",
-            shape!(Level { fine, coarse, fine_start, coarse_start, stride, unused_0, unused_1, unused_2 }),
-        ),
+        ("Level", shape!(Level { fine, coarse, fine_start, coarse_start, stride, unused_0, unused_1, unused_2 })),
         ("Entry", shape!(Entry { texel, weight })),
         ("NewEntry", shape!(Entry { texel, weight })),
     ];

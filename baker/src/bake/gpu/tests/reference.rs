@@ -97,15 +97,11 @@ impl<'a> System<'a> {
         let observed = diagonal.iter().filter(|d| d.iter().sum::<f64>() > 0.0).count();
         let mean = diagonal.iter().flatten().sum::<f64>() / 3.0 / observed.max(1) as f64;
         let mean = if observed > 0 { mean } else { 1.0 };
-        system.strength =
-            [f64::from(regulariser.smoothness) * mean, f64::from(regulariser.seam_weight) * mean];
-        // The regulariser's diagonal by its definition: the product with unit vectors, four colourings of the texture apart.
+        system.strength = [f64::from(regulariser.smoothness) * mean, f64::from(regulariser.seam_weight) * mean];
         for texel in 0..size * size {
-            for other in system.neighbours(texel) {
-                let _: usize = other;
-                for c in 0..3 {
-                    diagonal[texel][c] += system.strength[0];
-                }
+            let links = system.neighbours(texel).len() as f64;
+            for c in 0..3 {
+                diagonal[texel][c] += links * system.strength[0];
             }
         }
         for entry in &regulariser.seams.entries {
@@ -140,7 +136,7 @@ impl<'a> System<'a> {
         if links(texel) & LINK_DOWN != 0 {
             found.push(texel + self.size);
         }
-        if texel % self.size > 0 && links(texel - 1) & LINK_RIGHT != 0 {
+        if !texel.is_multiple_of(self.size) && links(texel - 1) & LINK_RIGHT != 0 {
             found.push(texel - 1);
         }
         if texel >= self.size && links(texel - self.size) & LINK_DOWN != 0 {
@@ -149,7 +145,7 @@ impl<'a> System<'a> {
         found
     }
 
-    /// Half of the objective, and per channel.
+    /// Half of the objective that `backend.rs` states, for rows weighted as they are.
     pub(super) fn objective(&self, x: &[[f64; 3]]) -> f64 {
         let table = observed(self.blend);
         let mut sum = 0.0;
@@ -158,9 +154,7 @@ impl<'a> System<'a> {
                 let predicted = predict(rows, row, x);
                 for c in 0..3 {
                     let seen = table[rows.colours[row][c] as usize];
-                    sum += trust[row]
-                        * f64::from(seen.slope_squared)
-                        * (predicted[c] - f64::from(seen.value)).powi(2);
+                    sum += trust[row] * f64::from(seen.slope_squared) * (predicted[c] - f64::from(seen.value)).powi(2);
                 }
             }
         }
@@ -227,12 +221,8 @@ impl<'a> System<'a> {
         let mut rz = dot(&r, &p);
         for _ in 0..iterations {
             // The gradient is affine: its linear part is the normal matrix.
-            let q: Texels = self
-                .gradient(&p)
-                .iter()
-                .zip(&at_zero)
-                .map(|(g, b)| std::array::from_fn(|c| g[c] - b[c]))
-                .collect();
+            let q: Texels =
+                self.gradient(&p).iter().zip(&at_zero).map(|(g, b)| std::array::from_fn(|c| g[c] - b[c])).collect();
             let pq = dot(&p, &q);
             let alpha: [f64; 3] = std::array::from_fn(|c| if pq[c] > 0.0 { rz[c] / pq[c] } else { 0.0 });
             for t in 0..count {

@@ -59,10 +59,7 @@ fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
 }
 
 fn largest_difference(ours: &[[f32; 4]], theirs: &[[f64; 3]]) -> f64 {
-    ours.iter()
-        .zip(theirs)
-        .flat_map(|(a, b)| (0..3).map(move |c| (f64::from(a[c]) - b[c]).abs()))
-        .fold(0.0, f64::max)
+    ours.iter().zip(theirs).flat_map(|(a, b)| (0..3).map(move |c| (f64::from(a[c]) - b[c]).abs())).fold(0.0, f64::max)
 }
 
 #[test]
@@ -157,7 +154,9 @@ fn solved(blend: Blend, iterations: u32, scale_error: f32) -> Option<(Vec<[f32; 
 
 #[test]
 fn conjugate_gradients_follow_the_reference() {
-    for (blend, iterations, tolerance) in [(Blend::Linear, 0, 1e-9), (Blend::Linear, 1, 2e-5), (Blend::Linear, 12, 1e-3), (Blend::Srgb, 5, 1e-4)] {
+    for (blend, iterations, tolerance) in
+        [(Blend::Linear, 0, 1e-9), (Blend::Linear, 1, 2e-5), (Blend::Linear, 12, 1e-3), (Blend::Srgb, 5, 1e-4)]
+    {
         let Some((ours, theirs)) = solved(blend, iterations, 1.0) else { return };
         let largest = largest_difference(&ours, &theirs);
         assert!(largest <= tolerance, "{largest} after {iterations} iterations");
@@ -171,8 +170,10 @@ fn a_scale_that_is_five_per_cent_off_is_noticed() {
     assert!(largest > 2e-3, "only {largest}");
 }
 
-/// A whole fit: its texels, bytes and residual sums.
-fn fitted(scene: &Scene, options: &Options) -> Option<(Vec<[f32; 4]>, Vec<[u8; 4]>, Vec<f64>, bool)> {
+/// A whole fit's texels, bytes and residual sums, and whether rows were drawn again.
+type Fitted = (Vec<[f32; 4]>, Vec<[u8; 4]>, Vec<f64>, bool);
+
+fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
     let (mut gpu, _) = job(scene, options)?;
     let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.chunks.streamed());
     gpu.average().expect("average");
@@ -224,7 +225,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
 }
 
 /// [`fitted`], if the fixed buffers fit.
-fn fitted_within(scene: &Scene, options: &Options) -> Option<(Vec<[f32; 4]>, Vec<[u8; 4]>, Vec<f64>, bool)> {
+fn fitted_within(scene: &Scene, options: &Options) -> Option<Fitted> {
     Gpu::new(super::device()?, scene.clone(), None, options).ok()?;
     fitted(scene, options)
 }

@@ -12,9 +12,8 @@ use crate::bake::native::Native;
 #[ignore = "a measurement"]
 #[expect(clippy::print_stdout, reason = "it is what the measurement is for")]
 fn passes() {
-    let number = |name: &str, default: u32| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
+    let number =
+        |name: &str, default: u32| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (size, edge, count) = (number("TEXTURE", 1024), number("EDGE", 512), number("VIEWS", 10));
     let taps = number("TAPS", 3);
     let scene = ball(70, size);
