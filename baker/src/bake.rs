@@ -1,9 +1,19 @@
-//! Bake.
+//! The bake role: mesh and views into a texture, on a GPU or on the processor.
+//!
+//! ```text
+//!  scene     mesh in scene units            atlas    texel → triangle, neighbours on the surface, seams
+//!  surface   views lose what simplification moved
+//!  raster    view → triangle of each sample footprint  samples → rows: pixel = weighted sum of texels
+//!  fill      averaged texels → a start for every texel, unseen ones from their neighbours on the surface
+//!  fit       reweighted least squares over any backend (native or gpu)
+//!  gutter    past the chart borders, 8 bits
+//! ```
 
 pub mod plan;
 pub mod scene;
 
 pub mod atlas;
+pub mod surface;
 
 pub mod raster;
 
@@ -22,19 +32,243 @@ pub mod pull_push;
 
 pub mod fit;
 
+pub mod gutter;
+
 pub mod colour;
 
 use std::os::fd::OwnedFd;
 
+use proto::blob::BlobFile;
 use proto::job::BakeJob;
-use proto::message::{Failure, BakeSummary};
+use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
+use proto::table::{Mesh, Surface, Texture, View};
 
+use crate::progress::{PhaseClock, Progress};
+use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
-/// Runs the role.
+use atlas::Atlas;
+use backend::{Backend, BackendError, Ties, ViewResiduals};
+use fit::Fitted;
+use native::Native;
+use plan::Plan;
+use scene::Scene;
+use surface::Original;
+
+/// Runs the role: receives the tables, bakes, hands the texture over.
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(_session: &Session, _job: &BakeJob, _fds: Vec<OwnedFd>) -> Result<BakeSummary, Failure> {
-    Err(crate::run::internal(&std::io::Error::other("being written")))
+pub fn run(session: &Session, job: &BakeJob, fds: Vec<OwnedFd>) -> Result<BakeSummary, Failure> {
+    let session_failed = |error| internal(&error);
+    let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
+    let (mesh, surface) = if job.has_surface {
+        let [mesh, surface] = take_fds(fds)?;
+        let surface =
+            Surface::read(&mut read(surface)?.reader()).map_err(|error| internal(&error))?;
+        (mesh, Some(surface))
+    } else {
+        let [mesh] = take_fds(fds)?;
+        (mesh, None)
+    };
+    let mesh = Mesh::read(&mut read(mesh)?.reader()).map_err(|error| internal(&error))?;
+    let baked = bake(&mesh, surface, job, session, || {
+        session.receive_view().map_err(session_failed)
+    })?;
+    session
+        .put(Table::Texture, baked.texture.byte_len(), |out| {
+            baked.texture.write(out)
+        })
+        .map_err(|error| internal(&error))?;
+    Ok(BakeSummary {
+        peak_rss_kib: peak_rss_kib(),
+        ..baked.summary
+    })
+}
+
+/// A texture and what is to be said of it.
+#[derive(Clone, Debug)]
+pub struct Baked {
+    /// The texture.
+    pub texture: Texture,
+    /// The report.
+    pub summary: BakeSummary,
+}
+
+/// Bakes the views that `next_view` yields, until it yields none.
+///
+/// # Errors
+/// What the user is told: no adapter, the adapter's failures, or views that see nothing.
+pub fn bake(
+    mesh: &Mesh,
+    surface: Option<Surface>,
+    job: &BakeJob,
+    progress: &dyn Progress,
+    mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
+) -> Result<Baked, Failure> {
+    let mut clock = PhaseClock::default();
+    let plan = Plan::new(job.quality);
+    let blend = job.blend;
+
+    progress.progress(Phase::OpenDevice, 0, 0);
+    let scene = Scene::new(mesh, job.texture_size);
+    let atlas = Atlas::new(&scene);
+    let original = surface.map(|surface| Original::new(&scene, surface));
+    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, job))?;
+
+    let mut views = 0;
+    while let Some(mut view) = next_view()? {
+        if view.holdout {
+            continue;
+        }
+        clock
+            .time(Phase::Raster, || {
+                if let Some(original) = &original {
+                    original.mask(&scene, &mut view);
+                }
+                backend.add_view(&view)
+            })
+            .map_err(failure)?;
+        views += 1;
+        progress.progress(Phase::Raster, views, 0);
+    }
+
+    let observed = clock
+        .time(Phase::Init, || start(&mut *backend, &scene, &atlas))
+        .map_err(failure)?;
+    progress.progress(Phase::Init, 1, 1);
+
+    let fitted = clock
+        .time(Phase::Fit, || {
+            fit::fit(&mut *backend, &plan, |done, total| {
+                progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+            })
+        })
+        .map_err(failure)?;
+    if fitted.residuals.iter().all(|view| view.rows == 0) {
+        return Err(Failure {
+            code: Code::InvalidAsset,
+            message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
+            hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
+        });
+    }
+
+    let texels = backend.read_texels().map_err(failure)?;
+    let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
+    let texture = clock.time(Phase::Gutter, || {
+        gutter::gutter(texels, &observed, &atlas, job.texture_size, blend)
+    });
+    progress.progress(Phase::Gutter, 1, 1);
+
+    let summary = summary(
+        backend.adapter(),
+        &fitted,
+        &texture,
+        seam_residual,
+        backend.peak_memory() / 1024,
+        clock,
+    );
+    Ok(Baked { texture, summary })
+}
+
+/// Opens the adapter that the job wants.
+fn open(
+    scene: &Scene,
+    atlas: &Atlas,
+    plan: &Plan,
+    job: &BakeJob,
+) -> Result<Box<dyn Backend>, Failure> {
+    let ties = Ties {
+        links: atlas.links.clone(),
+        seams: atlas.seams.clone(),
+    };
+    Ok(Box::new(Native::new(
+        scene.clone(),
+        ties,
+        plan.taps,
+        job.blend,
+    )))
+}
+
+/// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.
+fn start(
+    backend: &mut dyn Backend,
+    scene: &Scene,
+    atlas: &Atlas,
+) -> Result<Vec<f32>, BackendError> {
+    backend.average()?;
+    let mut texels = backend.read_texels()?;
+    let observed = texels.iter().map(|texel| texel[3]).collect();
+    fill::fill(scene, atlas, &mut texels);
+    backend.write_texels(&texels)?;
+    Ok(observed)
+}
+
+fn failure(error: BackendError) -> Failure {
+    let code = match error {
+        BackendError::OutOfMemory(_) => Code::OutOfDeviceMemory,
+        BackendError::Lost(_) => Code::GpuDeviceLost,
+        BackendError::Shader(_) => Code::ShaderRejected,
+        BackendError::Incomplete(_) => Code::IncompleteOutput,
+    };
+    Failure {
+        code,
+        message: error.to_string(),
+        hint: "try --device cpu".to_owned(),
+    }
+}
+
+/// 8-bit rounding ends near 59 dB; a view that is explained exactly is given this.
+const LARGEST_PSNR: f32 = 100.0;
+
+fn psnr(mean_square: f64) -> f32 {
+    if mean_square > 0.0 {
+        ((-10.0 * mean_square.log10()) as f32).min(LARGEST_PSNR)
+    } else {
+        LARGEST_PSNR
+    }
+}
+
+fn summary(
+    adapter: AdapterInfo,
+    fitted: &Fitted,
+    texture: &Texture,
+    seam_residual: f32,
+    peak_vram_kib: u64,
+    clock: PhaseClock,
+) -> BakeSummary {
+    use proto::table::Provenance;
+    let count = |of: &[Provenance]| {
+        texture
+            .provenance
+            .iter()
+            .filter(|&&value| of.iter().any(|&wanted| value == wanted as u8))
+            .count() as u64
+    };
+    let rows: u64 = fitted.residuals.iter().map(|view| view.rows).sum();
+    let squares: f64 = fitted.residuals.iter().map(|view| view.sum_squares).sum();
+    let view_fit = |view: &ViewResiduals| ViewFit {
+        view: view.view,
+        pixels: u32::try_from(view.rows).unwrap_or(u32::MAX),
+        psnr_db: if view.rows > 0 {
+            psnr(view.sum_squares / view.rows as f64)
+        } else {
+            0.0
+        },
+        median_residual: fit::quantile([view], 0.5),
+    };
+    BakeSummary {
+        adapter,
+        covered_pixels: rows,
+        chart_texels: count(&[Provenance::Filled, Provenance::Weak, Provenance::Observed]),
+        observed_texels: count(&[Provenance::Weak, Provenance::Observed]),
+        filled_texels: count(&[Provenance::Filled]),
+        iterations: fitted.iterations,
+        train_psnr_db: psnr(squares / rows.max(1) as f64),
+        seam_residual,
+        views: fitted.residuals.iter().map(view_fit).collect(),
+        times: clock.into_times(),
+        peak_vram_kib,
+        peak_rss_kib: peak_rss_kib(),
+    }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use proto::job::EncodeJob;
-use proto::message::{Failure, EncodeSummary};
+use proto::message::{EncodeSummary, Failure};
 
 use crate::session::Session;
 
@@ -11,6 +11,12 @@ use crate::session::Session;
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(_session: &Session, _job: &EncodeJob, _fds: Vec<OwnedFd>) -> Result<EncodeSummary, Failure> {
-    Err(crate::run::internal(&std::io::Error::other("being written")))
+pub fn run(
+    _session: &Session,
+    _job: &EncodeJob,
+    _fds: Vec<OwnedFd>,
+) -> Result<EncodeSummary, Failure> {
+    Err(crate::run::internal(&std::io::Error::other(
+        "being written",
+    )))
 }

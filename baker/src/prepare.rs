@@ -11,6 +11,12 @@ use crate::session::Session;
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(_session: &Session, _job: &PrepareJob, _fds: Vec<OwnedFd>) -> Result<PrepareSummary, Failure> {
-    Err(crate::run::internal(&std::io::Error::other("being written")))
+pub fn run(
+    _session: &Session,
+    _job: &PrepareJob,
+    _fds: Vec<OwnedFd>,
+) -> Result<PrepareSummary, Failure> {
+    Err(crate::run::internal(&std::io::Error::other(
+        "being written",
+    )))
 }

@@ -14,8 +14,13 @@ use crate::{bake, encode, prepare};
 #[must_use]
 pub fn run() -> ExitCode {
     // JSON lines on standard error; the supervisor parses and re-emits them with job, role and pid.
-    let filter = EnvFilter::try_from_env("KILN_LOG").unwrap_or_else(|_unset| EnvFilter::new("warn,baker=info"));
-    tracing_subscriber::fmt().json().with_writer(std::io::stderr).with_env_filter(filter).init();
+    let filter = EnvFilter::try_from_env("KILN_LOG")
+        .unwrap_or_else(|_unset| EnvFilter::new("warn,baker=info"));
+    tracing_subscriber::fmt()
+        .json()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .init();
     abort_on_panic();
 
     let role = match std::env::args().nth(1).as_deref() {
@@ -24,7 +29,9 @@ pub fn run() -> ExitCode {
         Some("encode") => Role::Encode,
         Some("doctor") => return doctor(),
         _ => {
-            tracing::error!("usage: kiln-baker prepare|bake|encode, started by kiln with its socket as standard input");
+            tracing::error!(
+                "usage: kiln-baker prepare|bake|encode, started by kiln with its socket as standard input"
+            );
             return ExitCode::from(exit::USAGE);
         }
     };
@@ -39,14 +46,20 @@ pub fn run() -> ExitCode {
         Ok(done) => match session.done(done) {
             Ok(()) => ExitCode::from(exit::OK),
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the result was not sent");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the result was not sent"
+                );
                 ExitCode::from(exit::SOFTWARE)
             }
         },
         Err(failure) => {
             tracing::error!(code = ?failure.code, "{}", failure.message);
             if let Err(error) = session.failed(&failure) {
-                tracing::error!(error = &error as &dyn std::error::Error, "the failure was not sent");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the failure was not sent"
+                );
             }
             ExitCode::from(exit::of(failure.code))
         }
@@ -83,16 +96,24 @@ pub(crate) fn internal(error: &dyn std::error::Error) -> Failure {
         message.push_str(&error.to_string());
         cause = error.source();
     }
-    Failure { code: Code::Internal, message, hint: String::new() }
+    Failure {
+        code: Code::Internal,
+        message,
+        hint: String::new(),
+    }
 }
 
 /// Takes the first `N` descriptors of a job.
 pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], Failure> {
-    fds.into_iter().take(N).collect::<Vec<_>>().try_into().map_err(|fds: Vec<OwnedFd>| Failure {
-        code: Code::ProtocolViolation,
-        message: format!("the job came with {} of {N} descriptors", fds.len()),
-        hint: String::new(),
-    })
+    fds.into_iter()
+        .take(N)
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|fds: Vec<OwnedFd>| Failure {
+            code: Code::ProtocolViolation,
+            message: format!("the job came with {} of {N} descriptors", fds.len()),
+            hint: String::new(),
+        })
 }
 
 /// Peak resident memory of this process in KiB.

@@ -61,15 +61,22 @@ impl Session {
     /// # Errors
     /// [`SessionError::NoSocket`] when fd 0 is no socket.
     pub fn connect(role: Role) -> Result<Self, SessionError> {
-        let socket = io::stdin().as_fd().try_clone_to_owned().map_err(SessionError::NoSocket)?;
+        let socket = io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(SessionError::NoSocket)?;
         let session = Self::over(Channel::from_fd(socket));
-        prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| SessionError::NoSocket(errno.into()))?;
+        prctl::set_pdeathsig(Signal::SIGKILL)
+            .map_err(|errno| SessionError::NoSocket(errno.into()))?;
         if getppid().as_raw() == 1 {
             // The supervisor may have died before the line above.
             return Err(SessionError::Orphaned);
         }
-        let hello =
-            FromChild::Hello { version: proto::PROTOCOL_VERSION, build_id: proto::BUILD_ID.to_owned(), role };
+        let hello = FromChild::Hello {
+            version: proto::PROTOCOL_VERSION,
+            build_id: proto::BUILD_ID.to_owned(),
+            role,
+        };
         match session.channel.send(&hello, &[]) {
             Err(ChannelError::Os(error)) => Err(SessionError::NoSocket(error)),
             other => Ok(other.map(|()| session)?),
@@ -79,7 +86,10 @@ impl Session {
     /// A session over any channel: for tests.
     #[must_use]
     pub fn over(channel: Channel) -> Self {
-        Self { channel, last_progress: Mutex::new((None, Instant::now())) }
+        Self {
+            channel,
+            last_progress: Mutex::new((None, Instant::now())),
+        }
     }
 
     /// Waits for the job and its descriptors.
@@ -100,7 +110,10 @@ impl Session {
     pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
         match self.channel.receive_with_fds()? {
             (ToChild::View { .. }, fds) => {
-                let fd = fds.into_iter().next().ok_or(SessionError::OutOfTurn("View without memory"))?;
+                let fd = fds
+                    .into_iter()
+                    .next()
+                    .ok_or(SessionError::OutOfTurn("View without memory"))?;
                 Ok(Some(View::read(&mut BlobFile::open(fd)?.reader())?))
             }
             (ToChild::EndOfViews { .. }, _) => Ok(None),
@@ -118,11 +131,13 @@ impl Session {
         bytes: u64,
         write: impl FnOnce(&mut BufWriter<BlobWriter<'_>>) -> Result<(), TableError>,
     ) -> Result<(), SessionError> {
-        self.channel.send(&FromChild::Allocate { table, bytes }, &[])?;
+        self.channel
+            .send(&FromChild::Allocate { table, bytes }, &[])?;
         let fd = match self.channel.receive_with_fds()? {
-            (ToChild::Grant { table: granted }, fds) if granted == table => {
-                fds.into_iter().next().ok_or(SessionError::OutOfTurn("Grant without memory"))?
-            }
+            (ToChild::Grant { table: granted }, fds) if granted == table => fds
+                .into_iter()
+                .next()
+                .ok_or(SessionError::OutOfTurn("Grant without memory"))?,
             (other, _) => return Err(out_of_turn(&other)),
         };
         let blob = BlobFile::open(fd)?;
@@ -160,14 +175,21 @@ impl Session {
 impl Progress for Session {
     fn progress(&self, phase: Phase, done: u64, total: u64) {
         {
-            let Ok(mut last) = self.last_progress.lock() else { return };
-            let due = last.0 != Some(phase) || last.1.elapsed() >= PROGRESS_INTERVAL || (total != 0 && done == total);
+            let Ok(mut last) = self.last_progress.lock() else {
+                return;
+            };
+            let due = last.0 != Some(phase)
+                || last.1.elapsed() >= PROGRESS_INTERVAL
+                || (total != 0 && done == total);
             if !due {
                 return;
             }
             *last = (Some(phase), Instant::now());
         }
-        if let Err(error) = self.channel.send(&FromChild::Progress { phase, done, total }, &[]) {
+        if let Err(error) = self
+            .channel
+            .send(&FromChild::Progress { phase, done, total }, &[])
+        {
             // A supervisor that is gone shows at the next receive, or kills this process.
             tracing::debug!(%error, "progress was not sent");
         }
@@ -175,7 +197,12 @@ impl Progress for Session {
 
     fn warning(&self, text: &str) {
         tracing::warn!("{text}");
-        if let Err(error) = self.channel.send(&FromChild::Warning { text: one_line(text) }, &[]) {
+        if let Err(error) = self.channel.send(
+            &FromChild::Warning {
+                text: one_line(text),
+            },
+            &[],
+        ) {
             tracing::debug!(%error, "warning was not sent");
         }
     }
@@ -192,7 +219,10 @@ fn out_of_turn(message: &ToChild) -> SessionError {
 
 /// One printable line that fits a packet: control characters become spaces, the end is cut at a character.
 fn one_line(text: &str) -> String {
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     let mut end = line.len().min(MAX_TEXT_BYTES);
     while !line.is_char_boundary(end) {
         end -= 1;

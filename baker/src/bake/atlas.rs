@@ -34,8 +34,16 @@ impl Atlas {
         let triangles = cover(scene);
         let charts = charts(scene);
         let links = links(scene, &triangles, &charts);
-        let covered = triangles.par_iter().filter(|&&triangle| triangle != NOTHING).count() as u64;
-        Self { links, seams: seams(scene), triangles, covered }
+        let covered = triangles
+            .par_iter()
+            .filter(|&&triangle| triangle != NOTHING)
+            .count() as u64;
+        Self {
+            links,
+            seams: seams(scene),
+            triangles,
+            covered,
+        }
     }
 }
 
@@ -53,12 +61,18 @@ fn cover(scene: &Scene) -> Vec<u32> {
             let low = a[axis].min(b[axis]).min(c[axis]);
             let high = a[axis].max(b[axis]).max(c[axis]);
             // Centres lie at i + ½.
-            ((low - 0.5).ceil().max(0.0) as usize, ((high - 0.5).floor() + 1.0).clamp(0.0, size as f64) as usize)
+            (
+                (low - 0.5).ceil().max(0.0) as usize,
+                ((high - 0.5).floor() + 1.0).clamp(0.0, size as f64) as usize,
+            )
         };
         let ((left, right), (top, bottom)) = (range(0), range(1));
         for row in top..bottom {
             for column in left..right {
-                if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5]).iter().all(|&w| w >= 0.0) {
+                if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5])
+                    .iter()
+                    .all(|&w| w >= 0.0)
+                {
                     covered[row * size + column] = triangle as u32;
                 }
             }
@@ -77,7 +91,8 @@ fn weights(a: [f64; 2], b: [f64; 2], c: [f64; 2], area: f64, p: [f64; 2]) -> [f6
 #[must_use]
 pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
     let size = scene.size as usize;
-    let [a, b, c] = scene.triangles[triangle as usize].map(|k| scene.texel_coords[k as usize].map(f64::from));
+    let [a, b, c] =
+        scene.triangles[triangle as usize].map(|k| scene.texel_coords[k as usize].map(f64::from));
     let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
     if area == 0.0 {
         return [1.0 / 3.0; 3];
@@ -96,7 +111,9 @@ fn charts(scene: &Scene) -> Vec<u32> {
             parent[other as usize] = first;
         }
     }
-    (0..parent.len() as u32).map(|vertex| root(&mut parent, vertex)).collect()
+    (0..parent.len() as u32)
+        .map(|vertex| root(&mut parent, vertex))
+        .collect()
 }
 
 fn root(parent: &mut [u32], mut of: u32) -> u32 {
@@ -147,14 +164,22 @@ fn seams(scene: &Scene) -> Rows {
     for corners in &scene.triangles {
         for k in 0..3 {
             let mut vertices = [corners[k], corners[(k + 1) % 3]];
-            if scene.surface_vertices[vertices[0] as usize] > scene.surface_vertices[vertices[1] as usize] {
+            if scene.surface_vertices[vertices[0] as usize]
+                > scene.surface_vertices[vertices[1] as usize]
+            {
                 vertices.swap(0, 1);
             }
-            sides.push(Side { ends: vertices.map(|vertex| scene.surface_vertices[vertex as usize]), vertices });
+            sides.push(Side {
+                ends: vertices.map(|vertex| scene.surface_vertices[vertex as usize]),
+                vertices,
+            });
         }
     }
     sides.sort_unstable_by_key(|side| (side.ends, side.vertices));
-    let mut rows = Rows { starts: vec![0], ..Rows::default() };
+    let mut rows = Rows {
+        starts: vec![0],
+        ..Rows::default()
+    };
     for same_edge in sides.chunk_by(|a, b| a.ends == b.ends) {
         // Neighbours in sorted order are enough: k places of one edge need k − 1 ties.
         for pair in same_edge.windows(2) {
@@ -168,14 +193,22 @@ fn seams(scene: &Scene) -> Rows {
 
 /// Adds a row for each texel's length along a seam.
 fn tie(scene: &Scene, one: &Side, other: &Side, rows: &mut Rows) {
-    let ends = |side: &Side| side.vertices.map(|vertex| scene.texel_coords[vertex as usize]);
+    let ends = |side: &Side| {
+        side.vertices
+            .map(|vertex| scene.texel_coords[vertex as usize])
+    };
     let (a, b) = (ends(one), ends(other));
     let length = |e: [[f32; 2]; 2]| (e[0][0] - e[1][0]).hypot(e[0][1] - e[1][1]);
     let steps = length(a).max(length(b)).ceil().max(1.0) as u32;
     let mut footprint: Vec<Entry> = Vec::new();
     for step in 0..steps {
         let t = (step as f32 + 0.5) / steps as f32;
-        let at = |e: [[f32; 2]; 2]| [e[0][0] + t * (e[1][0] - e[0][0]), e[0][1] + t * (e[1][1] - e[0][1])];
+        let at = |e: [[f32; 2]; 2]| {
+            [
+                e[0][0] + t * (e[1][0] - e[0][0]),
+                e[0][1] + t * (e[1][1] - e[0][1]),
+            ]
+        };
         footprint.clear();
         let (p, q) = (at(a), at(b));
         add_tap(&mut footprint, scene.size, p[0], p[1], 1.0);

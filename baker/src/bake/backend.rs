@@ -4,10 +4,10 @@
 //! The linear system, for texels `x`, pixels `y` and footprints `A` (per colour channel):
 //!
 //! ```text
-//!   minimise  Σ_p  ρ_p d_p² (A_p x − y_p)²  +  Σ_(i,j) λ_ij (x_i − x_j)²  +  σ Σ_seam (B x)²
-//!   ρ_p  = 1 / (1 + (e_p / c)²)²        Geman-McClure weight of the sRGB residual e_p with the view's scale c
-//!   d_p  = d sRGB / d linear at y_p     judges the error where it is seen
-//!   λ_ij = mean of the two texels' λ over linked neighbours
+//!   minimise  Σ_p  ρ_p d_p² (A_p x − y_p)²  +  Σ_(i,j) λ_ij (x_i − x_j)²  +  Σ_seam σ_s (B_s x)²
+//!   ρ_p  = α_p⁴ · m_p⁴ / (1 + (e_p / c)²)²  alpha, company (below), and Geman-McClure weight of the sRGB residual e_p
+//!   d_p  = d sRGB / d linear at y_p         judges the error where it is seen
+//!   λ_ij = mean over the two linked texels of λ d², d at the texel's own colour; σ_s likewise over the row's texels
 //! ```
 
 use proto::message::AdapterInfo;
@@ -52,6 +52,31 @@ pub fn bin_middle(bin: usize) -> f32 {
     LARGEST_RESIDUAL * (-((BINS - 1 - bin) as f32 + 0.5) / BINS_PER_OCTAVE).exp2()
 }
 
+/// Geman-McClure: `1 / (1 + (residual / scale)²)²`; a scale of 0 takes the view out.
+#[must_use]
+pub fn robust_weight(residual: f32, scale: f32) -> f32 {
+    if scale <= 0.0 {
+        return 0.0;
+    }
+    let ratio = residual / scale;
+    let root = 1.0 / (1.0 + ratio * ratio);
+    root * root
+}
+
+/// A pixel that is not quite opaque shows little but the object; one that is half so may show anything.
+#[must_use]
+pub fn alpha_weight(alpha: u8) -> f32 {
+    (f32::from(alpha) / 255.0).powi(4)
+}
+
+/// Edge in pixels of a block in which pixels keep each other company: occluders and highlights are connected regions, so
+/// where most pixels around one are outliers it is one too, even if few other views contradict it.
+pub const BLOCK: u32 = 8;
+
+/// A row's weight is multiplied by this power of the mean weight over the 3×3 blocks around it. 0, 1, 2 and 4 gave 41.4,
+/// 46.9, 47.4 and 47.6 dB on a set with occluders in three of forty views, and changed clean sets by less than 0.05 dB.
+pub const CONSENSUS_POWER: i32 = 4;
+
 /// How well a view is explained: of each pixel the root mean square over the channels of its sRGB residual.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewResiduals {
@@ -65,17 +90,23 @@ pub struct ViewResiduals {
     pub sum_squares: f64,
 }
 
-/// What holds texels together where pixels do not.
+/// Which texels belong together where pixels do not say so.
 #[derive(Clone, Debug, Default)]
-pub struct Regulariser {
+pub struct Ties {
     /// [`super::atlas::LINK_RIGHT`] and [`super::atlas::LINK_DOWN`] of each texel.
     pub links: Vec<u8>,
-    /// λ of a link, as a share of the mean diagonal of the pixels' part over observed texels.
-    pub smoothness: f32,
-    /// Rows that should be 0.
+    /// Rows that should be 0: the two sides of each place along a seam.
     pub seams: Rows,
-    /// σ, as a share of the same mean.
-    pub seam_weight: f32,
+}
+
+/// How firmly they are held together, relative to the pixels: both are shares of the mean, over observed texels, of the
+/// diagonal `Σ_p ρ_p a²`, and are judged in sRGB as the pixels are (times the squared slope at a texel's colour).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strength {
+    /// λ of a link.
+    pub smoothness: f32,
+    /// σ of a seam.
+    pub seam: f32,
 }
 
 /// An adapter with one job's views. Texels are in the space of the fit, alpha is the observed weight.
@@ -107,24 +138,19 @@ pub trait Backend {
     /// The adapter's.
     fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError>;
 
-    /// Sets what holds texels together.
-    ///
-    /// # Errors
-    /// The adapter's.
-    fn set_regulariser(&mut self, regulariser: Regulariser) -> Result<(), BackendError>;
-
     /// The residuals of the texels as they are, in the order in which the views were added.
     ///
     /// # Errors
     /// The adapter's.
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError>;
 
-    /// Weighs every row by its residual, with one scale for each view in the order in which they were added, and builds the
-    /// diagonal. An infinite scale weighs all rows alike.
+    /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]) and the company it is in
+    /// ([`CONSENSUS_POWER`]), with one scale for each view in the order in which they were added, and builds the diagonal
+    /// and the ties' strength. A scale of 0 takes a view out.
     ///
     /// # Errors
     /// The adapter's.
-    fn reweight(&mut self, scales: &[f32]) -> Result<(), BackendError>;
+    fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError>;
 
     /// Runs this many conjugate gradient iterations from the texels as they are.
     ///

@@ -7,20 +7,32 @@ use proto::job::Blend;
 /// Decodes an sRGB value, 0-1, to linear light.
 #[must_use]
 pub fn decode(encoded: f32) -> f32 {
-    if encoded <= 0.04045 { encoded / 12.92 } else { ((encoded + 0.055) / 1.055).powf(2.4) }
+    if encoded <= 0.04045 {
+        encoded / 12.92
+    } else {
+        ((encoded + 0.055) / 1.055).powf(2.4)
+    }
 }
 
 /// Encodes linear light to sRGB; values outside 0-1 are clamped.
 #[must_use]
 pub fn encode(linear: f32) -> f32 {
     let linear = linear.clamp(0.0, 1.0);
-    if linear <= 0.003_130_8 { linear * 12.92 } else { 1.055 * linear.powf(1.0 / 2.4) - 0.055 }
+    if linear <= 0.003_130_8 {
+        linear * 12.92
+    } else {
+        1.055 * linear.powf(1.0 / 2.4) - 0.055
+    }
 }
 
 /// Slope of [`encode`] at a linear value.
 #[must_use]
 pub fn encode_slope(linear: f32) -> f32 {
-    if linear <= 0.003_130_8 { 12.92 } else { 1.055 / 2.4 * linear.powf(1.0 / 2.4 - 1.0) }
+    if linear <= 0.003_130_8 {
+        12.92
+    } else {
+        1.055 / 2.4 * linear.powf(1.0 / 2.4 - 1.0)
+    }
 }
 
 /// The slope is taken no nearer to black than this: an 8-bit value there is uncertain by more than the slope changes.
@@ -42,15 +54,30 @@ pub fn observed(blend: Blend) -> &'static [Observed; 256] {
         std::array::from_fn(|byte| {
             let value = decode(byte as f32 / 255.0);
             let slope = encode_slope(value.max(SLOPE_FLOOR));
-            Observed { value, slope_squared: slope * slope }
+            Observed {
+                value,
+                slope_squared: slope * slope,
+            }
         })
     });
     static SRGB: LazyLock<[Observed; 256]> = LazyLock::new(|| {
-        std::array::from_fn(|byte| Observed { value: byte as f32 / 255.0, slope_squared: 1.0 })
+        std::array::from_fn(|byte| Observed {
+            value: byte as f32 / 255.0,
+            slope_squared: 1.0,
+        })
     });
     match blend {
         Blend::Linear => &LINEAR,
         Blend::Srgb => &SRGB,
+    }
+}
+
+/// Square of d(sRGB)/d(value) at any value of the space of the fit.
+#[must_use]
+pub fn slope_squared(value: f32, blend: Blend) -> f32 {
+    match blend {
+        Blend::Linear => encode_slope(value.clamp(SLOPE_FLOOR, 1.0)).powi(2),
+        Blend::Srgb => 1.0,
     }
 }
 
@@ -89,7 +116,10 @@ mod tests {
             let h = 1e-3;
             let difference = (encode(linear + h) - encode(linear - h)) / (2.0 * h);
             // Central differences of a function with bounded third derivative here: error O(h²), a little more near black.
-            assert!((difference / encode_slope(linear) - 1.0).abs() < 2e-2, "at {linear}");
+            assert!(
+                (difference / encode_slope(linear) - 1.0).abs() < 2e-2,
+                "at {linear}"
+            );
         }
     }
 }

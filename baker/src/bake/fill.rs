@@ -18,27 +18,37 @@ const SWEEPS: usize = 60;
 /// Fills `texels`, whose alpha is the observed weight; alpha stays.
 pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
     let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
-    let holes = texels.iter().zip(&atlas.triangles).any(|(texel, &triangle)| triangle != NOTHING && unseen(texel));
+    let holes = texels
+        .iter()
+        .zip(&atlas.triangles)
+        .any(|(texel, &triangle)| triangle != NOTHING && unseen(texel));
     if holes {
         let colours = vertex_colours(scene, atlas, texels);
-        texels.par_iter_mut().enumerate().for_each(|(index, texel)| {
-            let triangle = atlas.triangles[index];
-            if triangle != NOTHING && unseen(texel) {
-                let corners = scene.triangles[triangle as usize];
-                let weights = barycentrics(scene, triangle, index);
-                for (corner, weight) in corners.into_iter().zip(weights) {
-                    let colour = colours[scene.surface_vertices[corner as usize] as usize];
-                    for channel in 0..3 {
-                        texel[channel] += weight.clamp(0.0, 1.0) * colour[channel];
+        texels
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(index, texel)| {
+                let triangle = atlas.triangles[index];
+                if triangle != NOTHING && unseen(texel) {
+                    let corners = scene.triangles[triangle as usize];
+                    let weights = barycentrics(scene, triangle, index);
+                    for (corner, weight) in corners.into_iter().zip(weights) {
+                        let colour = colours[scene.surface_vertices[corner as usize] as usize];
+                        for channel in 0..3 {
+                            texel[channel] += weight.clamp(0.0, 1.0) * colour[channel];
+                        }
                     }
                 }
-            }
-        });
+            });
     }
     // Whatever has a colour now counts in full for the pull-push; the observed weight is put back afterwards.
     let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
     for (texel, &triangle) in texels.iter_mut().zip(&atlas.triangles) {
-        texel[3] = if triangle != NOTHING || texel[3] > 0.0 { 1.0 } else { 0.0 };
+        texel[3] = if triangle != NOTHING || texel[3] > 0.0 {
+            1.0
+        } else {
+            0.0
+        };
     }
     pull_push(texels, scene.size as usize);
     for (texel, weight) in texels.iter_mut().zip(weights) {
@@ -72,9 +82,13 @@ fn vertex_colours(scene: &Scene, atlas: &Atlas, texels: &[[f32; 4]]) -> Vec<[f32
     let unknown = spread(&mut colours, &neighbours);
     // Bodies that no view sees at all take the mean of all that is seen.
     let known: Vec<[f32; 3]> = colours.iter().flatten().copied().collect();
-    let mean: [f32; 3] =
-        std::array::from_fn(|c| known.iter().map(|colour| colour[c]).sum::<f32>() / known.len().max(1) as f32);
-    let mut colours: Vec<[f32; 3]> = colours.into_iter().map(|colour| colour.unwrap_or(mean)).collect();
+    let mean: [f32; 3] = std::array::from_fn(|c| {
+        known.iter().map(|colour| colour[c]).sum::<f32>() / known.len().max(1) as f32
+    });
+    let mut colours: Vec<[f32; 3]> = colours
+        .into_iter()
+        .map(|colour| colour.unwrap_or(mean))
+        .collect();
     for _ in 0..SWEEPS {
         for &vertex in &unknown {
             let around = neighbours.of(vertex as usize);
@@ -93,7 +107,9 @@ fn vertex_colours(scene: &Scene, atlas: &Atlas, texels: &[[f32; 4]]) -> Vec<[f32
 /// Breadth-first: gives each vertex without a colour the mean of those that had one before it. Returns them in that order.
 fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32> {
     let mut order = Vec::new();
-    let mut front: Vec<u32> = (0..colours.len() as u32).filter(|&v| colours[v as usize].is_some()).collect();
+    let mut front: Vec<u32> = (0..colours.len() as u32)
+        .filter(|&v| colours[v as usize].is_some())
+        .collect();
     loop {
         let mut reached: Vec<u32> = front
             .iter()
@@ -109,9 +125,14 @@ fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32>
         let found: Vec<[f32; 3]> = reached
             .iter()
             .map(|&vertex| {
-                let known: Vec<[f32; 3]> =
-                    neighbours.of(vertex as usize).iter().filter_map(|&other| colours[other as usize]).collect();
-                std::array::from_fn(|c| known.iter().map(|colour| colour[c]).sum::<f32>() / known.len() as f32)
+                let known: Vec<[f32; 3]> = neighbours
+                    .of(vertex as usize)
+                    .iter()
+                    .filter_map(|&other| colours[other as usize])
+                    .collect();
+                std::array::from_fn(|c| {
+                    known.iter().map(|colour| colour[c]).sum::<f32>() / known.len() as f32
+                })
             })
             .collect();
         for (&vertex, colour) in reached.iter().zip(found) {
@@ -148,7 +169,10 @@ impl Neighbours {
         for vertex in 1..starts.len() {
             starts[vertex] += starts[vertex - 1];
         }
-        Self { starts, vertices: edges.iter().map(|edge| edge[1]).collect() }
+        Self {
+            starts,
+            vertices: edges.iter().map(|edge| edge[1]).collect(),
+        }
     }
 
     fn of(&self, vertex: usize) -> &[u32] {

@@ -13,6 +13,9 @@ use super::scene::Scene;
 /// Rows of pixels in one piece of work: at 16 a band of samples of a 1024² view stays in a core's cache.
 pub const BAND: u32 = 16;
 
+/// Pixels more transparent than this are mostly not of the object.
+pub const MIN_ALPHA: u8 = 128;
+
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
 #[must_use]
 pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
@@ -40,7 +43,11 @@ fn band_footprints(
     end: u32,
     taps: u32,
 ) -> Rows {
-    let mut rows = Rows { view: view.index, starts: vec![0], ..Rows::default() };
+    let mut rows = Rows {
+        view: view.index,
+        starts: vec![0],
+        ..Rows::default()
+    };
     if triangles.is_empty() {
         return rows;
     }
@@ -52,13 +59,14 @@ fn band_footprints(
         for column in 0..view.width {
             let pixel = (row * view.width + column) as usize;
             let [red, green, blue, alpha] = view.pixels[pixel];
-            if alpha != 255 {
+            if alpha < MIN_ALPHA {
                 continue;
             }
             footprint.clear();
             let covered = (0..taps * taps).all(|tap| {
                 let (k, l) = (tap % taps, tap / taps);
-                let at = ((row - first) * taps + l) as usize * samples.row_length + (column * taps + k) as usize;
+                let at = ((row - first) * taps + l) as usize * samples.row_length
+                    + (column * taps + k) as usize;
                 let triangle = samples.triangles[at];
                 if triangle == NOTHING {
                     return false;
@@ -72,7 +80,7 @@ fn band_footprints(
             if covered {
                 rows.entries.extend_from_slice(&footprint);
                 rows.starts.push(rows.entries.len() as u32);
-                rows.colours.push([red, green, blue, 0]);
+                rows.colours.push([red, green, blue, alpha]);
                 rows.pixels.push(pixel as u32);
             }
         }
@@ -109,7 +117,11 @@ pub fn add_tap(footprint: &mut Vec<Entry>, size: u32, u: f32, v: f32, share: f32
                 continue;
             }
             let texel = clamp(y0, dy) * size + clamp(x0, dx);
-            match footprint.iter_mut().rev().find(|entry| entry.texel == texel) {
+            match footprint
+                .iter_mut()
+                .rev()
+                .find(|entry| entry.texel == texel)
+            {
                 Some(entry) => entry.weight += weight,
                 None => footprint.push(Entry { texel, weight }),
             }

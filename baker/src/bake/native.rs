@@ -8,7 +8,10 @@ use proto::message::AdapterInfo;
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::backend::{Backend, BackendError, Regulariser, ViewResiduals, bin_of};
+use super::backend::{
+    BLOCK, Backend, BackendError, CONSENSUS_POWER, Strength, Ties, ViewResiduals, alpha_weight,
+    bin_of, robust_weight,
+};
 use super::colour::{Observed, observed, to_display};
 use super::footprint::footprints;
 use super::normal::Normal;
@@ -22,6 +25,8 @@ const LANE_BYTES: usize = 512 << 20;
 #[derive(Debug)]
 struct Held {
     view: u32,
+    width: u32,
+    height: u32,
     chunks: Vec<Chunk>,
 }
 
@@ -40,34 +45,81 @@ pub struct Native {
     blend: Blend,
     held: Vec<Held>,
     texels: Vec<[f32; 4]>,
-    regulariser: Regulariser,
+    ties: Ties,
     normal: Normal,
 }
 
 impl Native {
     /// An adapter without views; `taps` is the s of s×s.
     #[must_use]
-    pub fn new(scene: Scene, taps: u32, blend: Blend) -> Self {
+    pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend) -> Self {
         let texels = scene.texels();
         let threads = rayon::current_num_threads();
-        let lanes = threads.min(LANE_BYTES / (texels * size_of::<[f32; 4]>())).max(1);
+        let lanes = threads
+            .min(LANE_BYTES / (texels * size_of::<[f32; 4]>()))
+            .max(1);
         Self {
             taps,
             blend,
             held: Vec::new(),
             texels: vec![[0.0; 4]; texels],
-            regulariser: Regulariser::default(),
+            ties,
             normal: Normal::new(texels, scene.size as usize, lanes),
             scene,
         }
     }
+}
 
+/// Multiplies each weight by a power of the mean weight around it: see [`BLOCK`] and [`CONSENSUS_POWER`].
+fn apply_consensus(held: &mut Held) {
+    let (across, down) = (
+        held.width.div_ceil(BLOCK) as usize,
+        held.height.div_ceil(BLOCK) as usize,
+    );
+    let mut blocks = vec![[0.0f32; 2]; across * down];
+    let width = held.width;
+    let block = |pixel: u32| {
+        (
+            (pixel % width / BLOCK) as usize,
+            (pixel / width / BLOCK) as usize,
+        )
+    };
+    for chunk in &held.chunks {
+        for (&pixel, &weight) in chunk.rows.pixels.iter().zip(&chunk.weights) {
+            let (x, y) = block(pixel);
+            blocks[y * across + x][0] += weight;
+            blocks[y * across + x][1] += 1.0;
+        }
+    }
+    let around: Vec<f32> = (0..across * down)
+        .map(|index| {
+            let (x, y) = (index % across, index / across);
+            let mut sum = [0.0; 2];
+            for row in y.saturating_sub(1)..(y + 2).min(down) {
+                for column in x.saturating_sub(1)..(x + 2).min(across) {
+                    sum[0] += blocks[row * across + column][0];
+                    sum[1] += blocks[row * across + column][1];
+                }
+            }
+            if sum[1] > 0.0 {
+                (sum[0] / sum[1]).powi(CONSENSUS_POWER)
+            } else {
+                1.0
+            }
+        })
+        .collect();
+    for chunk in &mut held.chunks {
+        for (&pixel, weight) in chunk.rows.pixels.iter().zip(&mut chunk.weights) {
+            let (x, y) = block(pixel);
+            *weight *= around[y * across + x];
+        }
+    }
 }
 
 /// `A_p x` of row `p`.
 pub(super) fn predict(rows: &Rows, row: usize, texels: &[[f32; 4]]) -> [f32; 4] {
     let mut sum = [0.0; 4];
-    for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+    for entry in rows.row(row) {
         let texel = &texels[entry.texel as usize];
         for channel in 0..4 {
             sum[channel] += entry.weight * texel[channel];
@@ -100,28 +152,48 @@ impl Backend for Native {
     fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
         let chunks: Vec<Chunk> = footprints(&self.scene, view, self.taps)
             .into_iter()
-            .map(|rows| Chunk { weights: vec![1.0; rows.len()], rows })
+            .map(|rows| Chunk {
+                weights: vec![1.0; rows.len()],
+                rows,
+            })
             .collect();
         let count = chunks.iter().map(|chunk| chunk.rows.len() as u64).sum();
-        self.held.push(Held { view: view.index, chunks });
+        self.held.push(Held {
+            view: view.index,
+            width: view.width,
+            height: view.height,
+            chunks,
+        });
         Ok(count)
     }
 
     fn average(&mut self) -> Result<(), BackendError> {
         let table = observed(self.blend);
-        let chunks = self.held.iter().flat_map(|held| &held.chunks).collect::<Vec<_>>();
+        let chunks = self
+            .held
+            .iter()
+            .flat_map(|held| &held.chunks)
+            .collect::<Vec<_>>();
         let sums = self.normal.scatter(&chunks, |chunk, row| {
             let colour = chunk.rows.colours[row];
-            [table[colour[0] as usize].value, table[colour[1] as usize].value, table[colour[2] as usize].value, 1.0]
+            [
+                table[colour[0] as usize].value,
+                table[colour[1] as usize].value,
+                table[colour[2] as usize].value,
+                1.0,
+            ]
         });
-        self.texels.par_iter_mut().zip(sums).for_each(|(texel, sum)| {
-            let weight = sum[3];
-            *texel = if weight > 0.0 {
-                [sum[0] / weight, sum[1] / weight, sum[2] / weight, weight]
-            } else {
-                [0.0; 4]
-            };
-        });
+        self.texels
+            .par_iter_mut()
+            .zip(sums)
+            .for_each(|(texel, sum)| {
+                let weight = sum[3];
+                *texel = if weight > 0.0 {
+                    [sum[0] / weight, sum[1] / weight, sum[2] / weight, weight]
+                } else {
+                    [0.0; 4]
+                };
+            });
         Ok(())
     }
 
@@ -134,15 +206,15 @@ impl Backend for Native {
         Ok(())
     }
 
-    fn set_regulariser(&mut self, regulariser: Regulariser) -> Result<(), BackendError> {
-        self.regulariser = regulariser;
-        Ok(())
-    }
-
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
         let (texels, blend) = (&self.texels, self.blend);
         let of_view = |held: &Held| {
-            let mut sum = ViewResiduals { view: held.view, rows: 0, histogram: [0; 256], sum_squares: 0.0 };
+            let mut sum = ViewResiduals {
+                view: held.view,
+                rows: 0,
+                histogram: [0; 256],
+                sum_squares: 0.0,
+            };
             for Chunk { rows, .. } in &held.chunks {
                 for row in 0..rows.len() {
                     let residual = residual(predict(rows, row, texels), rows.colours[row], blend);
@@ -156,30 +228,46 @@ impl Backend for Native {
         Ok(self.held.par_iter().map(of_view).collect())
     }
 
-    fn reweight(&mut self, scales: &[f32]) -> Result<(), BackendError> {
+    fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError> {
         let (texels, blend) = (&self.texels, self.blend);
-        self.held.par_iter_mut().zip(scales).for_each(|(held, scale)| {
-            held.chunks.par_iter_mut().for_each(|Chunk { rows, weights }| {
-                for (row, weight) in weights.iter_mut().enumerate() {
-                    let ratio = residual(predict(rows, row, texels), rows.colours[row], blend) / scale;
-                    let root = 1.0 / (1.0 + ratio * ratio);
-                    *weight = root * root;
-                }
+        self.held
+            .par_iter_mut()
+            .zip(scales)
+            .for_each(|(held, scale)| {
+                held.chunks
+                    .par_iter_mut()
+                    .for_each(|Chunk { rows, weights }| {
+                        for (row, weight) in weights.iter_mut().enumerate() {
+                            let residual =
+                                residual(predict(rows, row, texels), rows.colours[row], blend);
+                            *weight = robust_weight(residual, *scale)
+                                * alpha_weight(rows.colours[row][3]);
+                        }
+                    });
+                apply_consensus(held);
             });
-        });
-        let chunks = self.held.iter().flat_map(|held| &held.chunks).collect::<Vec<_>>();
-        self.normal.weigh(&chunks, observed(blend), &self.regulariser);
+        let chunks = self
+            .held
+            .iter()
+            .flat_map(|held| &held.chunks)
+            .collect::<Vec<_>>();
+        self.normal
+            .weigh(&chunks, blend, &self.ties, strength, &self.texels);
         Ok(())
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
-        let chunks = self.held.iter().flat_map(|held| &held.chunks).collect::<Vec<_>>();
+        let chunks = self
+            .held
+            .iter()
+            .flat_map(|held| &held.chunks)
+            .collect::<Vec<_>>();
         let table = observed(self.blend);
         super::normal::conjugate_gradients(
             &mut self.normal,
             &chunks,
             table,
-            &self.regulariser,
+            &self.ties,
             &mut self.texels,
             iterations,
         );
@@ -194,5 +282,7 @@ impl Backend for Native {
 /// Weight of each channel of a row: robust weight times squared slope.
 pub(super) fn channel_weights(chunk: &Chunk, row: usize, table: &[Observed; 256]) -> [f32; 3] {
     let colour = chunk.rows.colours[row];
-    std::array::from_fn(|channel| chunk.weights[row] * table[colour[channel] as usize].slope_squared)
+    std::array::from_fn(|channel| {
+        chunk.weights[row] * table[colour[channel] as usize].slope_squared
+    })
 }

@@ -2,12 +2,14 @@
 //!
 //! Texels are four floats of which three count, so that one texel is one 16-byte load.
 
+use proto::job::Blend;
 use rayon::prelude::*;
 
 use super::atlas::{LINK_DOWN, LINK_RIGHT};
-use super::backend::Regulariser;
-use super::colour::Observed;
+use super::backend::{Strength, Ties};
+use super::colour::{Observed, observed, slope_squared};
 use super::native::{Chunk, channel_weights, predict};
+use super::rows::Rows;
 
 /// One sum for each texel.
 pub(super) type Sums = Vec<[f32; 4]>;
@@ -18,11 +20,12 @@ pub(super) struct Normal {
     texels: usize,
     size: usize,
     lanes: Vec<Sums>,
-    /// Diagonal of `AᵀWA` and of the regulariser together.
+    /// Diagonal of `AᵀWA` and of the ties together.
     diagonal: Sums,
-    /// λ of a link and σ of a seam, in absolute terms.
-    smoothness: f32,
-    seam_weight: f32,
+    /// λ of each texel by channel; a link has the mean of its two.
+    lambda: Sums,
+    /// σ over λ.
+    seam_ratio: f32,
 }
 
 impl Normal {
@@ -32,30 +35,41 @@ impl Normal {
             size,
             lanes: vec![vec![[0.0; 4]; texels]; lanes],
             diagonal: vec![[0.0; 4]; texels],
-            smoothness: 0.0,
-            seam_weight: 0.0,
+            lambda: vec![[0.0; 4]; texels],
+            seam_ratio: 0.0,
         }
     }
 
     /// `Σ_p a · value(p)` for each texel, with `a` or its square per `square`.
-    fn sum(&mut self, chunks: &[&Chunk], square: bool, value: impl Fn(&Chunk, usize) -> [f32; 4] + Sync) -> Sums {
+    fn sum(
+        &mut self,
+        chunks: &[&Chunk],
+        square: bool,
+        value: impl Fn(&Chunk, usize) -> [f32; 4] + Sync,
+    ) -> Sums {
         let count = self.lanes.len();
-        self.lanes.par_iter_mut().enumerate().for_each(|(lane, sums)| {
-            sums.fill([0.0; 4]);
-            for chunk in chunks.iter().skip(lane).step_by(count) {
-                for row in 0..chunk.rows.len() {
-                    let value = value(chunk, row);
-                    let range = chunk.rows.starts[row] as usize..chunk.rows.starts[row + 1] as usize;
-                    for entry in &chunk.rows.entries[range] {
-                        let share = if square { entry.weight * entry.weight } else { entry.weight };
-                        let sum = &mut sums[entry.texel as usize];
-                        for channel in 0..4 {
-                            sum[channel] += share * value[channel];
+        self.lanes
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(lane, sums)| {
+                sums.fill([0.0; 4]);
+                for chunk in chunks.iter().skip(lane).step_by(count) {
+                    for row in 0..chunk.rows.len() {
+                        let value = value(chunk, row);
+                        for entry in chunk.rows.row(row) {
+                            let share = if square {
+                                entry.weight * entry.weight
+                            } else {
+                                entry.weight
+                            };
+                            let sum = &mut sums[entry.texel as usize];
+                            for channel in 0..4 {
+                                sum[channel] += share * value[channel];
+                            }
                         }
                     }
                 }
-            }
-        });
+            });
         let lanes = &self.lanes;
         (0..self.texels)
             .into_par_iter()
@@ -81,53 +95,97 @@ impl Normal {
         self.sum(chunks, false, value)
     }
 
-    /// Takes over new row weights: diagonal, and the regulariser's strength relative to it.
-    pub(super) fn weigh(&mut self, chunks: &[&Chunk], table: &[Observed; 256], regulariser: &Regulariser) {
+    /// Takes over new row weights: diagonal, and the ties' strength relative to it. λ and σ are judged where they are
+    /// seen, as the rows are: they carry the squared slope of the sRGB encoding at the texel's present colour.
+    pub(super) fn weigh(
+        &mut self,
+        chunks: &[&Chunk],
+        blend: Blend,
+        ties: &Ties,
+        strength: Strength,
+        texels: &[[f32; 4]],
+    ) {
+        let table = observed(blend);
         let mut diagonal = self.sum(chunks, true, |chunk, row| {
             let [r, g, b] = channel_weights(chunk, row, table);
-            [r, g, b, 0.0]
+            [r, g, b, chunk.weights[row]]
         });
         let (sum, count) = diagonal
             .par_iter()
             .with_min_len(1 << 14)
-            .map(|d| {
-                let total = f64::from(d[0]) + f64::from(d[1]) + f64::from(d[2]);
-                (total / 3.0, u64::from(total > 0.0))
-            })
+            .map(|d| (f64::from(d[3]), u64::from(d[3] > 0.0)))
             .reduce(|| (0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let mean = if count > 0 { (sum / count as f64) as f32 } else { 1.0 };
-        self.smoothness = regulariser.smoothness * mean;
-        self.seam_weight = regulariser.seam_weight * mean;
-        let (size, smoothness) = (self.size, self.smoothness);
+        let mean = if count > 0 {
+            (sum / count as f64) as f32
+        } else {
+            1.0
+        };
+        let smoothness = strength.smoothness * mean;
+        self.seam_ratio = strength.seam / strength.smoothness;
+        self.lambda
+            .par_iter_mut()
+            .zip(texels)
+            .for_each(|(lambda, texel)| {
+                *lambda = texel.map(|value| smoothness * slope_squared(value, blend));
+            });
+        let (size, lambda) = (self.size, &self.lambda);
         diagonal.par_iter_mut().enumerate().for_each(|(texel, d)| {
-            let degree = neighbours(&regulariser.links, size, texel).into_iter().flatten().count() as f32;
-            for value in &mut d[..3] {
-                *value += smoothness * degree;
+            for other in neighbours(&ties.links, size, texel).into_iter().flatten() {
+                for channel in 0..3 {
+                    d[channel] += 0.5 * (lambda[texel][channel] + lambda[other][channel]);
+                }
             }
         });
-        for entry in &regulariser.seams.entries {
-            for value in &mut diagonal[entry.texel as usize][..3] {
-                *value += self.seam_weight * entry.weight * entry.weight;
+        let seams = &ties.seams;
+        for row in 0..seams.len() {
+            let weight = self.seam_weights(seams, row);
+            for entry in seams.row(row) {
+                for channel in 0..3 {
+                    diagonal[entry.texel as usize][channel] +=
+                        weight[channel] * entry.weight * entry.weight;
+                }
             }
         }
         self.diagonal = diagonal;
     }
 
-    /// Adds the regulariser's part of the normal matrix times `x` to `out`.
-    fn add_regulariser(&self, regulariser: &Regulariser, x: &[[f32; 4]], out: &mut [[f32; 4]]) {
-        out.par_iter_mut().enumerate().with_min_len(1 << 12).for_each(|(texel, sum)| {
-            for other in neighbours(&regulariser.links, self.size, texel).into_iter().flatten() {
-                for channel in 0..3 {
-                    sum[channel] += self.smoothness * (x[texel][channel] - x[other][channel]);
-                }
+    /// σ of a seam's row: the mean over its texels.
+    fn seam_weights(&self, seams: &Rows, row: usize) -> [f32; 3] {
+        let mut weights = [0.0; 3];
+        for entry in seams.row(row) {
+            for channel in 0..3 {
+                weights[channel] +=
+                    0.5 * entry.weight.abs() * self.lambda[entry.texel as usize][channel];
             }
-        });
-        let seams = &regulariser.seams;
+        }
+        weights.map(|weight| weight * self.seam_ratio)
+    }
+
+    /// Adds the ties' part of the normal matrix times `x` to `out`.
+    fn add_ties(&self, ties: &Ties, x: &[[f32; 4]], out: &mut [[f32; 4]]) {
+        out.par_iter_mut()
+            .enumerate()
+            .with_min_len(1 << 12)
+            .for_each(|(texel, sum)| {
+                for other in neighbours(&ties.links, self.size, texel)
+                    .into_iter()
+                    .flatten()
+                {
+                    for channel in 0..3 {
+                        let lambda =
+                            0.5 * (self.lambda[texel][channel] + self.lambda[other][channel]);
+                        sum[channel] += lambda * (x[texel][channel] - x[other][channel]);
+                    }
+                }
+            });
+        let seams = &ties.seams;
         for row in 0..seams.len() {
             let difference = predict(seams, row, x);
-            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize] {
+            let weight = self.seam_weights(seams, row);
+            for entry in seams.row(row) {
                 for channel in 0..3 {
-                    out[entry.texel as usize][channel] += self.seam_weight * entry.weight * difference[channel];
+                    out[entry.texel as usize][channel] +=
+                        weight[channel] * entry.weight * difference[channel];
                 }
             }
         }
@@ -138,15 +196,20 @@ impl Normal {
         &mut self,
         chunks: &[&Chunk],
         table: &[Observed; 256],
-        regulariser: &Regulariser,
+        ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
         let mut out = self.sum(chunks, false, |chunk, row| {
             let weights = channel_weights(chunk, row, table);
             let predicted = predict(&chunk.rows, row, x);
-            [weights[0] * predicted[0], weights[1] * predicted[1], weights[2] * predicted[2], 0.0]
+            [
+                weights[0] * predicted[0],
+                weights[1] * predicted[1],
+                weights[2] * predicted[2],
+                0.0,
+            ]
         });
-        self.add_regulariser(regulariser, x, &mut out);
+        self.add_ties(ties, x, &mut out);
         out
     }
 
@@ -155,19 +218,21 @@ impl Normal {
         &mut self,
         chunks: &[&Chunk],
         table: &[Observed; 256],
-        regulariser: &Regulariser,
+        ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
         let mut out = self.sum(chunks, false, |chunk, row| {
             let weights = channel_weights(chunk, row, table);
             let predicted = predict(&chunk.rows, row, x);
             let colour = chunk.rows.colours[row];
-            let value =
-                |channel: usize| weights[channel] * (predicted[channel] - table[colour[channel] as usize].value);
+            let value = |channel: usize| {
+                weights[channel] * (predicted[channel] - table[colour[channel] as usize].value)
+            };
             [value(0), value(1), value(2), 0.0]
         });
-        self.add_regulariser(regulariser, x, &mut out);
-        out.par_iter_mut().for_each(|sum| *sum = sum.map(|value| -value));
+        self.add_ties(ties, x, &mut out);
+        out.par_iter_mut()
+            .for_each(|sum| *sum = sum.map(|value| -value));
         out
     }
 }
@@ -175,7 +240,8 @@ impl Normal {
 /// Linked neighbours: right, left, below, above.
 fn neighbours(links: &[u8], size: usize, texel: usize) -> [Option<usize>; 4] {
     let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
-        at.filter(|&at| links.get(at).is_some_and(|bits| bits & link != 0)).and(other)
+        at.filter(|&at| links.get(at).is_some_and(|bits| bits & link != 0))
+            .and(other)
     };
     let left = (texel % size > 0).then(|| texel.wrapping_sub(1));
     let above = texel.checked_sub(size);
@@ -202,7 +268,9 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
             sum
         })
         .collect();
-    blocks.iter().fold([0.0; 3], |sum, block| std::array::from_fn(|channel| sum[channel] + block[channel]))
+    blocks.iter().fold([0.0; 3], |sum, block| {
+        std::array::from_fn(|channel| sum[channel] + block[channel])
+    })
 }
 
 /// Preconditioned conjugate gradients with the diagonal as preconditioner (Saad, "Iterative Methods for Sparse Linear
@@ -211,11 +279,11 @@ pub(super) fn conjugate_gradients(
     normal: &mut Normal,
     chunks: &[&Chunk],
     table: &[Observed; 256],
-    regulariser: &Regulariser,
+    ties: &Ties,
     x: &mut [[f32; 4]],
     iterations: u32,
 ) {
-    let mut r = normal.defect(chunks, table, regulariser, x);
+    let mut r = normal.defect(chunks, table, ties, x);
     let precondition = |r: &Sums, diagonal: &Sums| -> Sums {
         r.par_iter()
             .zip(diagonal)
@@ -226,9 +294,15 @@ pub(super) fn conjugate_gradients(
     let mut p = z.clone();
     let mut rz = dot(&r, &z);
     for _ in 0..iterations {
-        let q = normal.apply(chunks, table, regulariser, &p);
+        let q = normal.apply(chunks, table, ties, &p);
         let pq = dot(&p, &q);
-        let alpha: [f32; 3] = std::array::from_fn(|c| if pq[c] > 0.0 { (rz[c] / pq[c]) as f32 } else { 0.0 });
+        let alpha: [f32; 3] = std::array::from_fn(|c| {
+            if pq[c] > 0.0 {
+                (rz[c] / pq[c]) as f32
+            } else {
+                0.0
+            }
+        });
         x.par_iter_mut().zip(&p).for_each(|(x, p)| {
             for c in 0..3 {
                 x[c] += alpha[c] * p[c];
@@ -241,7 +315,13 @@ pub(super) fn conjugate_gradients(
         });
         z = precondition(&r, &normal.diagonal);
         let next = dot(&r, &z);
-        let beta: [f32; 3] = std::array::from_fn(|c| if rz[c] > 0.0 { (next[c] / rz[c]) as f32 } else { 0.0 });
+        let beta: [f32; 3] = std::array::from_fn(|c| {
+            if rz[c] > 0.0 {
+                (next[c] / rz[c]) as f32
+            } else {
+                0.0
+            }
+        });
         rz = next;
         p.par_iter_mut().zip(&z).for_each(|(p, z)| {
             for c in 0..3 {

@@ -11,54 +11,53 @@ pub struct Round {
     pub iterations: u32,
 }
 
+/// How the smoothness λ is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Smoothness {
+    /// From the spread of the residuals after the first round: cheap.
+    FromSpread,
+    /// By cross-validation: from strong to weak, this many iterations each, judged on views that are left out meanwhile.
+    CrossValidated {
+        /// Iterations at each strength.
+        iterations: u32,
+    },
+}
+
 /// The numbers of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// s of s×s taps a pixel.
     pub taps: u32,
-    /// In order.
+    /// Where λ comes from.
+    pub smoothness: Smoothness,
+    /// Rounds with all views at the λ found, in order.
     pub rounds: Vec<Round>,
-    /// λ of a link relative to the mean diagonal.
-    pub smoothness: f32,
-    /// σ of a seam relative to the mean diagonal.
-    pub seam_weight: f32,
-    /// A view's scale is at least this many times its robust spread (median absolute residual · 1.4826).
-    pub spread_factor: f32,
 }
 
 impl Plan {
     /// The plan of a quality.
     #[must_use]
     pub fn new(quality: Quality) -> Self {
-        let rounds = |list: &[(f32, u32)]| list.iter().map(|&(scale, iterations)| Round { scale, iterations }).collect();
+        let plan = |taps, smoothness, rounds: &[(f32, u32)]| Self {
+            taps,
+            smoothness,
+            rounds: rounds
+                .iter()
+                .map(|&(scale, iterations)| Round { scale, iterations })
+                .collect(),
+        };
         match quality {
-            Quality::Draft => Self {
-                taps: 2,
-                rounds: rounds(&[(0.15, 6), (0.05, 6)]),
-                smoothness: 2e-4,
-                seam_weight: 0.02,
-                spread_factor: 3.0,
-            },
-            Quality::Standard => Self {
-                taps: 4,
-                rounds: rounds(&[(0.15, 10), (0.06, 10), (0.03, 15), (0.015, 15)]),
-                smoothness: 2e-5,
-                seam_weight: 0.02,
-                spread_factor: 3.0,
-            },
-            Quality::Best => Self {
-                taps: 6,
-                rounds: rounds(&[(0.15, 12), (0.1, 12), (0.06, 16), (0.03, 20), (0.015, 40)]),
-                smoothness: 2e-5,
-                seam_weight: 0.02,
-                spread_factor: 3.0,
-            },
+            Quality::Draft => plan(2, Smoothness::FromSpread, &[(0.15, 5), (0.05, 7)]),
+            Quality::Standard => plan(
+                4,
+                Smoothness::CrossValidated { iterations: 6 },
+                &[(0.06, 8), (0.03, 12), (0.015, 14)],
+            ),
+            Quality::Best => plan(
+                6,
+                Smoothness::CrossValidated { iterations: 10 },
+                &[(0.1, 10), (0.06, 16), (0.03, 20), (0.015, 40)],
+            ),
         }
-    }
-
-    /// Iterations in all.
-    #[must_use]
-    pub fn iterations(&self) -> u32 {
-        self.rounds.iter().map(|round| round.iterations).sum()
     }
 }

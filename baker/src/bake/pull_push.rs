@@ -56,7 +56,11 @@ fn push(fine: &mut [[f32; 4]], width: usize, coarse: &[[f32; 4]]) {
         // A fine texel's centre lies a quarter of a coarse texel from the centre of its parent.
         let side = |at: usize, count: usize| {
             let parent = at / 2;
-            let other = if at % 2 == 0 { parent.saturating_sub(1) } else { (parent + 1).min(count - 1) };
+            let other = if at % 2 == 0 {
+                parent.saturating_sub(1)
+            } else {
+                (parent + 1).min(count - 1)
+            };
             [(parent, 0.75), (other, 0.25)]
         };
         let mut above = [0.0; 3];
@@ -99,7 +103,10 @@ mod tests {
         texels[63] = [0.0, 1.0, 0.0, 1.0];
         pull_push(&mut texels, 8);
         for texel in &texels {
-            assert!((texel[0] + texel[1] - 1.0).abs() < 1e-5, "a convex mixture: {texel:?}");
+            assert!(
+                (texel[0] + texel[1] - 1.0).abs() < 1e-5,
+                "a convex mixture: {texel:?}"
+            );
         }
         assert!(texels[9][0] > texels[54][0], "nearer to red on red's side");
     }

@@ -37,12 +37,25 @@ pub struct Projected {
 impl Projected {
     /// Projects every triangle for a view of `width` × `height` pixels.
     #[must_use]
-    pub fn new(positions: &[[f32; 3]], triangles: &[[u32; 3]], camera: &Camera, width: u32, height: u32) -> Self {
-        let corners: Vec<[f64; 3]> = positions.iter().map(|&position| project(camera, position)).collect();
+    pub fn new(
+        positions: &[[f32; 3]],
+        triangles: &[[u32; 3]],
+        camera: &Camera,
+        width: u32,
+        height: u32,
+    ) -> Self {
+        let corners: Vec<[f64; 3]> = positions
+            .iter()
+            .map(|&position| project(camera, position))
+            .collect();
         let footings = triangles
             .iter()
             .map(|triangle| {
-                footing(triangle.map(|corner| corners[corner as usize]), width as f64, height as f64)
+                footing(
+                    triangle.map(|corner| corners[corner as usize]),
+                    width as f64,
+                    height as f64,
+                )
             })
             .collect();
         Self { footings }
@@ -61,7 +74,9 @@ impl Projected {
         for (triangle, footing) in self.footings.iter().enumerate() {
             let [first, end] = footing.rows;
             if first < end && footing.columns[0] < footing.columns[1] {
-                for of_band in &mut bands[first as usize / band as usize..=(end - 1) as usize / band as usize] {
+                for of_band in
+                    &mut bands[first as usize / band as usize..=(end - 1) as usize / band as usize]
+                {
                     of_band.push(triangle as u32);
                 }
             }
@@ -70,10 +85,18 @@ impl Projected {
     }
 }
 
-const UNSEEN: Footing = Footing { edges: [[0.0; 3]; 3], rows: [0, 0], columns: [0, 0] };
+const UNSEEN: Footing = Footing {
+    edges: [[0.0; 3]; 3],
+    rows: [0, 0],
+    columns: [0, 0],
+};
 
 fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+    [
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    ]
 }
 
 fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
@@ -89,11 +112,18 @@ fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
     let edges = normals.map(|normal| normal.map(|value| value / determinant));
     let (mut columns, mut rows) = ([0.0, width], [0.0, height]);
     if h.iter().all(|corner| corner[2] > NEAR) {
-        let (x, y) = (h.map(|corner| corner[0] / corner[2]), h.map(|corner| corner[1] / corner[2]));
+        let (x, y) = (
+            h.map(|corner| corner[0] / corner[2]),
+            h.map(|corner| corner[1] / corner[2]),
+        );
         columns = span(x, width);
         rows = span(y, height);
     }
-    Footing { edges, rows: rows.map(|value| value as i32), columns: columns.map(|value| value as i32) }
+    Footing {
+        edges,
+        rows: rows.map(|value| value as i32),
+        columns: columns.map(|value| value as i32),
+    }
 }
 
 /// Pixels from the smallest to the largest of three coordinates, within the picture.
@@ -117,7 +147,14 @@ pub struct Samples {
 /// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`; sample (k, l) of a pixel lies at
 /// ((k + ½)/s, (l + ½)/s) from its top left corner.
 #[must_use]
-pub fn raster(projected: &Projected, triangles: &[u32], width: u32, first: u32, end: u32, s: u32) -> Samples {
+pub fn raster(
+    projected: &Projected,
+    triangles: &[u32],
+    width: u32,
+    first: u32,
+    end: u32,
+    s: u32,
+) -> Samples {
     let row_length = (width * s) as usize;
     let rows = ((end - first) * s) as usize;
     let mut samples = Samples {
@@ -132,7 +169,10 @@ pub fn raster(projected: &Projected, triangles: &[u32], width: u32, first: u32, 
         let [e0, e1, e2] = footing.edges;
         let top = (footing.rows[0].max(first as i32) - first as i32) * scale;
         let bottom = (footing.rows[1].min(end as i32) - first as i32) * scale;
-        let (left, right) = ((footing.columns[0] * scale) as usize, (footing.columns[1] * scale) as usize);
+        let (left, right) = (
+            (footing.columns[0] * scale) as usize,
+            (footing.columns[1] * scale) as usize,
+        );
         for row in top..bottom {
             let y = f64::from(first) + (f64::from(row) + 0.5) * step;
             let start = [e0, e1, e2].map(|edge| edge[1] * y + edge[2]);

@@ -41,4 +41,10 @@ impl Rows {
     pub fn is_empty(&self) -> bool {
         self.colours.is_empty()
     }
+
+    /// Entries of row `row`.
+    #[must_use]
+    pub fn row(&self, row: usize) -> &[Entry] {
+        &self.entries[self.starts[row] as usize..self.starts[row + 1] as usize]
+    }
 }

@@ -36,11 +36,17 @@ impl Scene {
             }
         }
         let centre: [f64; 3] = std::array::from_fn(|axis| (low[axis] + high[axis]) / 2.0);
-        let diagonal: f64 = (0..3).map(|axis| (high[axis] - low[axis]).powi(2)).sum::<f64>().sqrt();
+        let diagonal: f64 = (0..3)
+            .map(|axis| (high[axis] - low[axis]).powi(2))
+            .sum::<f64>()
+            .sqrt();
         let radius = if diagonal > 0.0 { diagonal / 2.0 } else { 1.0 };
         let positions = normalise(&mesh.positions, centre, radius);
-        let texel_coords =
-            mesh.uvs.iter().map(|uv| [uv[0] * size as f32, uv[1] * size as f32]).collect();
+        let texel_coords = mesh
+            .uvs
+            .iter()
+            .map(|uv| [uv[0] * size as f32, uv[1] * size as f32])
+            .collect();
         Self {
             positions,
             texel_coords,
@@ -64,7 +70,9 @@ impl Scene {
     pub fn camera(&self, camera: &Camera) -> Camera {
         let mut moved = *camera;
         for row in 0..3 {
-            let rotated: f64 = (0..3).map(|k| camera.rotation[row][k] * self.centre[k]).sum();
+            let rotated: f64 = (0..3)
+                .map(|k| camera.rotation[row][k] * self.centre[k])
+                .sum();
             moved.translation[row] = (rotated + camera.translation[row]) / self.radius;
         }
         moved
@@ -80,7 +88,9 @@ impl Scene {
 fn normalise(positions: &[[f32; 3]], centre: [f64; 3], radius: f64) -> Vec<[f32; 3]> {
     positions
         .iter()
-        .map(|position| std::array::from_fn(|axis| ((f64::from(position[axis]) - centre[axis]) / radius) as f32))
+        .map(|position| {
+            std::array::from_fn(|axis| ((f64::from(position[axis]) - centre[axis]) / radius) as f32)
+        })
         .collect()
 }
 
@@ -88,7 +98,10 @@ fn normalise(positions: &[[f32; 3]], centre: [f64; 3], radius: f64) -> Vec<[f32;
 #[must_use]
 pub fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
     let at: [f64; 3] = std::array::from_fn(|row| {
-        (0..3).map(|k| camera.rotation[row][k] * f64::from(point[k])).sum::<f64>() + camera.translation[row]
+        (0..3)
+            .map(|k| camera.rotation[row][k] * f64::from(point[k]))
+            .sum::<f64>()
+            + camera.translation[row]
     });
     [
         camera.focal[0] * at[0] + camera.centre[0] * at[2],
