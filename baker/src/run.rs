@@ -67,7 +67,10 @@ pub fn run() -> ExitCode {
 }
 
 /// Prints what the GPU role would find here.
-#[expect(clippy::print_stdout, reason = "doctor has no session: its report is its output")]
+#[expect(
+    clippy::print_stdout,
+    reason = "doctor has no session: its report is its output"
+)]
 fn doctor() -> ExitCode {
     println!("{}", crate::doctor::report());
     ExitCode::from(exit::OK)

@@ -44,7 +44,7 @@ fn footprint(
     var valid = all(pixel < tile.size);
     if valid {
         colour = pixels[pixel.y * tile.size.x + pixel.x];
-        valid = (colour >> 24u) == 255u;
+        valid = (colour >> 24u) >= MIN_ALPHA;
     }
     for (var tap = 0u; valid && tap < TAPS * TAPS; tap++) {
         let sample = vec2(tap % TAPS, tap / TAPS);
@@ -65,7 +65,7 @@ fn footprint(
         let row = first_row + (local >> 16u);
         let start = first_entry + (local & 0xffffu);
         new_spans[row] = (start << 8u) | merged;
-        new_colours[row] = colour & 0xffffffu;
+        new_colours[row] = colour;
         places[row] = (tile.origin.y + pixel.y) * tile.view_width + tile.origin.x + pixel.x;
         for (var k = 0u; k < merged; k++) {
             new_entries[start + k] = NewEntry(merged_texels[k], merged_weights[k]);

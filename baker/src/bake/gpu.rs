@@ -32,8 +32,8 @@ use proto::table::{Surface, View};
 
 use self::device::{Device, GpuError};
 use self::fit::Fit;
-pub use self::fit::Options;
-use super::backend::{Backend, BackendError, Regulariser, ViewResiduals};
+pub use self::fit::{Options, default_budget};
+use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
 use super::scene::Scene;
 
 /// One job on one GPU.
@@ -55,17 +55,31 @@ impl Drop for Gpu {
 }
 
 impl Gpu {
-    /// Compiles the stages and makes the buffers of a job; `surface` is the mesh before simplification.
+    /// Compiles the stages and makes the buffers of a job. With `surface`, the mesh before simplification, pixels are dropped where
+    /// it lies elsewhere; without, views come with such pixels masked, if any.
     ///
     /// # Errors
     /// The stages are refused, or the texture does not fit the device.
-    pub fn new(device: Device, scene: Scene, surface: Option<&Surface>, options: &Options) -> Result<Self, GpuError> {
+    pub fn new(
+        device: Device,
+        scene: Scene,
+        ties: &Ties,
+        surface: Option<&Surface>,
+        options: &Options,
+    ) -> Result<Self, GpuError> {
         let info = device.info().clone();
-        let fit = Fit::new(device, scene, surface, options)?;
-        Ok(Self { fit: Some(Box::new(fit)), info, failed: false })
+        let fit = Fit::new(device, scene, ties, surface, options)?;
+        Ok(Self {
+            fit: Some(Box::new(fit)),
+            info,
+            failed: false,
+        })
     }
 
-    fn run<T>(&mut self, work: impl FnOnce(&mut Fit) -> Result<T, GpuError>) -> Result<T, BackendError> {
+    fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Fit) -> Result<T, GpuError>,
+    ) -> Result<T, BackendError> {
         let result = match self.fit.as_deref_mut() {
             Some(fit) if !self.failed => work(fit),
             _ => return Err(BackendError::Lost("the device failed before".to_owned())),
@@ -112,16 +126,12 @@ impl Backend for Gpu {
         self.run(|fit| fit.write_texels(texels))
     }
 
-    fn set_regulariser(&mut self, regulariser: Regulariser) -> Result<(), BackendError> {
-        self.run(|fit| fit.set_regulariser(&regulariser))
-    }
-
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
         self.run(Fit::residuals)
     }
 
-    fn reweight(&mut self, scales: &[f32]) -> Result<(), BackendError> {
-        self.run(|fit| fit.reweight(scales))
+    fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError> {
+        self.run(|fit| fit.reweight(scales, strength))
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {

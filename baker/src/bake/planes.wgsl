@@ -8,9 +8,10 @@
 @group(0) @binding(5) var<storage, read_write> diagonal: array<u32>;
 @group(0) @binding(6) var<storage, read_write> exponents: array<u32>;
 @group(0) @binding(7) var<storage, read> counts: array<u32>;
-// Σ |b| Σ|b| and Σ b² over the seam rows b of a texel.
-@group(0) @binding(8) var<storage, read> seam_bound: array<f32>;
-@group(0) @binding(9) var<storage, read> seam_diagonal: array<f32>;
+// λ of each texel.
+@group(0) @binding(8) var<storage, read_write> lambda: array<f32>;
+// Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
+@group(0) @binding(9) var<storage, read> trusted: array<u32, 2>;
 // Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower.
 @group(0) @binding(10) var<storage, read> links: array<u32>;
 @group(0) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
@@ -59,6 +60,12 @@ fn linked(texel: u32) -> u32 {
 
 fn link_bits(texel: u32) -> u32 {
     return (links[texel / 4u] >> (8u * (texel % 4u))) & 3u;
+}
+
+// The neighbour that bit `side` of `linked` stands for.
+fn neighbour(texel: u32, side: u32) -> u32 {
+    let offset = select(texels.size, 1u, side % 2u == 0u);
+    return select(texel - offset, texel + offset, side < 2u);
 }
 
 fn value_of(sum: u32, texel: u32, reach: i32) -> f32 {

@@ -1,31 +1,37 @@
 // Preconditioned conjugate gradients (Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1) with the
-// diagonal as preconditioner, and the regulariser. One dispatch is one channel; its coefficients never leave the adapter.
+// diagonal as preconditioner, and the ties between linked texels. One dispatch is one channel; its coefficients never leave the adapter.
 // Native twin: normal.rs.
 //
 // Buffers r, q and diagonal hold the integer sums of normal.wgsl first and, from the stage named here on, the floats made of
 // them in place. Reductions are trees of fixed shape: same bytes every run.
 
-// The regulariser's part of the product with x, and with p.
+// The ties' part of the product with x, and with p.
 fn smooth_x(texel: u32) -> f32 {
     let bits = linked(texel);
     let own = x[texel];
+    let strength = lambda[texel];
     var sum = 0.0;
-    if (bits & 1u) != 0u { sum += own - x[texel + 1u]; }
-    if (bits & 2u) != 0u { sum += own - x[texel + texels.size]; }
-    if (bits & 4u) != 0u { sum += own - x[texel - 1u]; }
-    if (bits & 8u) != 0u { sum += own - x[texel - texels.size]; }
-    return scalars[texels.channel].smoothness * sum;
+    for (var side = 0u; side < 4u; side++) {
+        if (bits & (1u << side)) != 0u {
+            let other = neighbour(texel, side);
+            sum += 0.5 * (strength + lambda[other]) * (own - x[other]);
+        }
+    }
+    return sum;
 }
 
 fn smooth_p(texel: u32) -> f32 {
     let bits = linked(texel);
     let own = p[texel];
+    let strength = lambda[texel];
     var sum = 0.0;
-    if (bits & 1u) != 0u { sum += own - p[texel + 1u]; }
-    if (bits & 2u) != 0u { sum += own - p[texel + texels.size]; }
-    if (bits & 4u) != 0u { sum += own - p[texel - 1u]; }
-    if (bits & 8u) != 0u { sum += own - p[texel - texels.size]; }
-    return scalars[texels.channel].smoothness * sum;
+    for (var side = 0u; side < 4u; side++) {
+        if (bits & (1u << side)) != 0u {
+            let other = neighbour(texel, side);
+            sum += 0.5 * (strength + lambda[other]) * (own - p[other]);
+        }
+    }
+    return sum;
 }
 
 fn preconditioned(texel: u32, residual: f32) -> f32 {
@@ -88,7 +94,7 @@ fn reduce_begin(@builtin(local_invocation_index) lane: u32) {
     }
 }
 
-// q: product as integers → floats, with the regulariser's part.
+// q: product as integers → floats, with the ties' part.
 @compute @workgroup_size(TEXEL_LANES)
 fn finish_apply(
     @builtin(global_invocation_id) at: vec3<u32>,

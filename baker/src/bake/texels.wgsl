@@ -7,9 +7,9 @@ struct Texels {
     // Workgroups of a dispatch over all texels, and their invocations: each takes every stride-th texel.
     groups: u32,
     stride: u32,
-    // Regulariser: link and seam strength as shares of the mean diagonal.
+    // Strength of links as a share of the mean diagonal, and of seams as a multiple of it.
     smoothness: f32,
-    seam_weight: f32,
+    seam_ratio: f32,
     unused: u32,
 }
 
@@ -18,18 +18,13 @@ struct Scalars {
     alpha: f32,
     beta: f32,
     rz: f32,
-    // λ of a link and σ of a seam, in absolute terms; equal in all channels.
+    // λ at unit slope, in absolute terms.
     smoothness: f32,
-    seam_weight: f32,
-    // Sum of the diagonal over observed texels, and their number.
-    diagonal_sum: f32,
-    observed: f32,
     // |x| + 1 < 2^reach_x, |p| < 2^reach_p.
     reach_x: i32,
     reach_p: i32,
     unused_0: u32,
     unused_1: u32,
-    unused_2: u32,
 }
 
 // 2^k, exactly; k within ±126.

@@ -101,7 +101,11 @@ impl From<GpuError> for Failure {
             GpuError::OutOfMemory { .. } => "a smaller --texture-size, or --device cpu",
             _ => "",
         };
-        Self { code: error.code(), message: error.to_string(), hint: hint.to_owned() }
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+            hint: hint.to_owned(),
+        }
     }
 }
 
@@ -110,7 +114,9 @@ impl From<GpuError> for BackendError {
         let text = error.to_string();
         match error {
             GpuError::OutOfMemory { .. } => Self::OutOfMemory(text),
-            GpuError::Lost { .. } | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. } => Self::Lost(text),
+            GpuError::Lost { .. } | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. } => {
+                Self::Lost(text)
+            }
             GpuError::ShaderRejected { .. } => Self::Shader(text),
             GpuError::Incomplete { .. } | GpuError::Refused { .. } => Self::Incomplete(text),
         }
@@ -158,13 +164,20 @@ pub fn open(wanted: &Wanted) -> Result<Option<Device>, GpuError> {
         return Ok(None);
     }
     let adapters = adapters();
-    let infos: Vec<AdapterInfo> = adapters.iter().map(|adapter| describe(&adapter.get_info())).collect();
+    let infos: Vec<AdapterInfo> = adapters
+        .iter()
+        .map(|adapter| describe(&adapter.get_info()))
+        .collect();
     match choose(&infos, wanted) {
         Some(index) => Device::new(&adapters[index], infos[index].clone()).map(Some),
         None if *wanted == Wanted::Auto => Ok(None),
         None => {
             let found: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
-            let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
+            let found = if found.is_empty() {
+                "nothing".to_owned()
+            } else {
+                found.join(", ")
+            };
             let wanted = match wanted {
                 Wanted::Name(text) => text.clone(),
                 Wanted::Auto | Wanted::Gpu | Wanted::Cpu => "gpu".to_owned(),
@@ -197,7 +210,9 @@ pub(crate) fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
         name: info.name.clone(),
         backend: info.backend.to_str().to_owned(),
         kind: kind.to_owned(),
-        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        driver: format!("{} {}", info.driver, info.driver_info)
+            .trim()
+            .to_owned(),
     }
 }
 
@@ -226,14 +241,30 @@ impl Device {
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             trace: wgpu::Trace::Off,
         };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-            .map_err(|error| GpuError::NoDevice { adapter: info.name.clone(), text: error.to_string() })?;
+        let (device, queue) =
+            pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
+                GpuError::NoDevice {
+                    adapter: info.name.clone(),
+                    text: error.to_string(),
+                }
+            })?;
         let flags = Arc::new(Flags::default());
         let kept = Arc::clone(&flags);
-        device.set_device_lost_callback(move |reason, text| kept.keep(true, format!("{reason:?} {text}")));
+        device.set_device_lost_callback(move |reason, text| {
+            kept.keep(true, format!("{reason:?} {text}"));
+        });
         let kept = Arc::clone(&flags);
-        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| kept.keep(false, error.to_string())));
-        Ok(Self { device, queue, limits, info, flags, label: Mutex::new("start".to_owned()) })
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            kept.keep(false, error.to_string());
+        }));
+        Ok(Self {
+            device,
+            queue,
+            limits,
+            info,
+            flags,
+            label: Mutex::new("start".to_owned()),
+        })
     }
 
     /// Its description.
@@ -244,12 +275,19 @@ impl Device {
 
     /// The stage whose name a failure carries.
     pub(super) fn label(&self) -> String {
-        self.label.lock().map(|label| label.clone()).unwrap_or_default()
+        self.label
+            .lock()
+            .map(|label| label.clone())
+            .unwrap_or_default()
     }
 
     /// Runs `make`, and gives the error that it caused.
     pub(super) fn scoped<T>(&self, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-        let filters = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+        let filters = [
+            wgpu::ErrorFilter::OutOfMemory,
+            wgpu::ErrorFilter::Validation,
+            wgpu::ErrorFilter::Internal,
+        ];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
         let made = make();
         let mut first = None;
@@ -268,17 +306,27 @@ impl Device {
         let lost = self.flags.lost.load(Ordering::SeqCst);
         match words {
             None if !lost => Ok(()),
-            Some((false, text)) if !lost => Err(GpuError::Refused { label: self.label(), text }),
+            Some((false, text)) if !lost => Err(GpuError::Refused {
+                label: self.label(),
+                text,
+            }),
             words => Err(self.lost(words.map(|(_, text)| text).unwrap_or_default())),
         }
     }
 
     pub(super) fn lost(&self, reason: impl Into<String>) -> GpuError {
-        GpuError::Lost { label: self.label(), reason: reason.into() }
+        GpuError::Lost {
+            label: self.label(),
+            reason: reason.into(),
+        }
     }
 
     /// Submits commands under a name.
-    pub(super) fn submit(&self, label: &str, encoder: wgpu::CommandEncoder) -> Result<(), GpuError> {
+    pub(super) fn submit(
+        &self,
+        label: &str,
+        encoder: wgpu::CommandEncoder,
+    ) -> Result<(), GpuError> {
         if let Ok(mut last) = self.label.lock() {
             label.clone_into(&mut last);
         }
@@ -286,10 +334,15 @@ impl Device {
         self.check()?;
         match sent {
             Ok(_) => Ok(()),
-            Err(wgpu::Error::OutOfMemory { source }) => {
-                Err(GpuError::OutOfMemory { what: label.to_owned(), bytes: 0, why: source.to_string() })
-            }
-            Err(error) => Err(GpuError::Refused { label: label.to_owned(), text: error.to_string() }),
+            Err(wgpu::Error::OutOfMemory { source }) => Err(GpuError::OutOfMemory {
+                what: label.to_owned(),
+                bytes: 0,
+                why: source.to_string(),
+            }),
+            Err(error) => Err(GpuError::Refused {
+                label: label.to_owned(),
+                text: error.to_string(),
+            }),
         }
     }
 
@@ -297,12 +350,15 @@ impl Device {
     pub(super) fn wait(&self) -> Result<(), GpuError> {
         let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
         self.check()?;
-        polled.map(|_| ()).map_err(|error| self.lost(error.to_string()))
+        polled
+            .map(|_| ())
+            .map_err(|error| self.lost(error.to_string()))
     }
 
     /// Commands to record.
     pub(super) fn encoder(&self, label: &str) -> wgpu::CommandEncoder {
-        self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(label) })
+        self.device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(label) })
     }
 }
 
@@ -311,12 +367,21 @@ mod tests {
     use super::*;
 
     fn info(name: &str, kind: &str) -> AdapterInfo {
-        AdapterInfo { name: name.to_owned(), backend: String::new(), kind: kind.to_owned(), driver: String::new() }
+        AdapterInfo {
+            name: name.to_owned(),
+            backend: String::new(),
+            kind: kind.to_owned(),
+            driver: String::new(),
+        }
     }
 
     #[test]
     fn real_gpus_come_before_software_which_must_be_named() {
-        let infos = [info("llvmpipe", "software"), info("Iris", "integrated"), info("H200", "discrete")];
+        let infos = [
+            info("llvmpipe", "software"),
+            info("Iris", "integrated"),
+            info("H200", "discrete"),
+        ];
         assert_eq!(choose(&infos, &Wanted::Auto), Some(2));
         assert_eq!(choose(&infos[..2], &Wanted::Gpu), Some(1));
         assert_eq!(choose(&infos[..1], &Wanted::Auto), None);
@@ -328,7 +393,9 @@ mod tests {
 
     #[test]
     fn a_name_that_nothing_has_is_no_adapter() {
-        let error = open(&Wanted::Name("no adapter is called this".to_owned())).map(|_| ()).unwrap_err();
+        let error = open(&Wanted::Name("no adapter is called this".to_owned()))
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(Failure::from(error).code, Code::NoAdapter);
     }
 }

@@ -4,7 +4,9 @@
 use bytemuck::{Pod, Zeroable};
 use proto::job::Blend;
 
-use crate::bake::backend::{BINS, BINS_PER_OCTAVE};
+use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
+use crate::bake::colour::SLOPE_FLOOR;
+use crate::bake::footprint::MIN_ALPHA;
 
 /// Invocations of a workgroup over rows: two waves of the widest adapters, and small enough for the register need of the
 /// footprints.
@@ -21,6 +23,12 @@ pub(super) const NEAR: f32 = 1e-4;
 /// A pixel is dropped where the original surface's depth differs by more, in scene units: measured best on simplified meshes.
 pub(super) const DEPTH_TOLERANCE: f32 = 0.02;
 
+// `residual.wgsl` multiplies this out; a block's sum of weights fits 32 bits.
+const _: () = assert!(
+    CONSENSUS_POWER == 4 && BLOCK * BLOCK <= 64,
+    "residual.wgsl counts on it"
+);
+
 /// A shader's constants, appended to it as one line: its own line numbers stay true in messages.
 pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     let linear = blend == Blend::Linear;
@@ -28,7 +36,8 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; \
-         const DEPTH_TOLERANCE: f32 = {DEPTH_TOLERANCE:?}f;\n"
+         const DEPTH_TOLERANCE: f32 = {DEPTH_TOLERANCE:?}f; const MIN_ALPHA: u32 = {MIN_ALPHA}u; \
+         const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
 
@@ -63,7 +72,12 @@ pub(super) struct Chunk {
     pub(super) view: u32,
     /// 1 for seams.
     pub(super) seam: u32,
-    pub(super) unused: u32,
+    /// Of the view, in pixels and in blocks.
+    pub(super) view_width: u32,
+    pub(super) blocks_across: u32,
+    pub(super) blocks_down: u32,
+    pub(super) unused_0: u32,
+    pub(super) unused_1: u32,
 }
 
 /// What every stage over texels knows.
@@ -76,7 +90,7 @@ pub(super) struct Texels {
     pub(super) groups: u32,
     pub(super) stride: u32,
     pub(super) smoothness: f32,
-    pub(super) seam_weight: f32,
+    pub(super) seam_ratio: f32,
     pub(super) unused: u32,
 }
 
@@ -88,14 +102,10 @@ pub(super) struct Scalars {
     pub(super) beta: f32,
     pub(super) rz: f32,
     pub(super) smoothness: f32,
-    pub(super) seam_weight: f32,
-    pub(super) diagonal_sum: f32,
-    pub(super) observed: f32,
     pub(super) reach_x: i32,
     pub(super) reach_p: i32,
     pub(super) unused_0: u32,
     pub(super) unused_1: u32,
-    pub(super) unused_2: u32,
 }
 
 /// Two neighbouring levels of the pull-push pyramid.

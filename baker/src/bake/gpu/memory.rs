@@ -34,14 +34,21 @@ impl<T> Drop for Held<T> {
 pub(super) type Buffer = Held<wgpu::Buffer>;
 
 /// What a stage reads and writes, and what the host fills or reads back.
-pub(super) const STORAGE: wgpu::BufferUsages =
-    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST).union(wgpu::BufferUsages::COPY_SRC);
+pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+    .union(wgpu::BufferUsages::COPY_DST)
+    .union(wgpu::BufferUsages::COPY_SRC);
 /// Parameters.
-pub(super) const UNIFORM: wgpu::BufferUsages = wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
+pub(super) const UNIFORM: wgpu::BufferUsages =
+    wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
 
 impl Budget {
     pub(super) fn new(cap: u64, binding: u64) -> Arc<Self> {
-        Arc::new(Self { cap, binding, in_use: AtomicU64::new(0), peak: AtomicU64::new(0) })
+        Arc::new(Self {
+            cap,
+            binding,
+            in_use: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        })
     }
 
     pub(super) fn left(&self) -> u64 {
@@ -57,7 +64,11 @@ impl Budget {
         let left = self.left();
         if bytes > left {
             let why = format!("{left} bytes are left of a budget of {}", self.cap);
-            return Err(GpuError::OutOfMemory { what: what.to_owned(), bytes, why });
+            return Err(GpuError::OutOfMemory {
+                what: what.to_owned(),
+                bytes,
+                why,
+            });
         }
         let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
@@ -76,7 +87,11 @@ pub(super) fn buffer(
     let bytes = bytes.max(16).next_multiple_of(16);
     if usage.contains(wgpu::BufferUsages::STORAGE) && bytes > budget.binding {
         let why = format!("a binding holds {} bytes here", budget.binding);
-        return Err(GpuError::OutOfMemory { what: label.to_owned(), bytes, why });
+        return Err(GpuError::OutOfMemory {
+            what: label.to_owned(),
+            bytes,
+            why,
+        });
     }
     held(budget, label, bytes, || {
         device.scoped(|| {
@@ -98,7 +113,13 @@ pub(super) fn buffer_with<T: bytemuck::Pod>(
     contents: &[T],
     usage: wgpu::BufferUsages,
 ) -> Result<Buffer, GpuError> {
-    let made = buffer(device, budget, label, size_of_val(contents) as u64, usage | wgpu::BufferUsages::COPY_DST)?;
+    let made = buffer(
+        device,
+        budget,
+        label,
+        size_of_val(contents) as u64,
+        usage | wgpu::BufferUsages::COPY_DST,
+    )?;
     write(device, &made, contents);
     Ok(made)
 }
@@ -108,7 +129,9 @@ pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[
     const PIECE: usize = 16 << 20;
     let bytes: &[u8] = bytemuck::cast_slice(contents);
     for (index, piece) in bytes.chunks(PIECE).enumerate() {
-        device.queue.write_buffer(&to.item, (index * PIECE) as u64, piece);
+        device
+            .queue
+            .write_buffer(&to.item, (index * PIECE) as u64, piece);
     }
 }
 
@@ -124,12 +147,17 @@ pub(super) fn target(
         device.scoped(|| {
             let texture = device.device.create_texture(&wgpu::TextureDescriptor {
                 label: Some(label),
-                size: wgpu::Extent3d { width: edge, height: edge, depth_or_array_layers: 1 },
+                size: wgpu::Extent3d {
+                    width: edge,
+                    height: edge,
+                    depth_or_array_layers: 1,
+                },
                 mip_level_count: 1,
                 sample_count: 1,
                 dimension: wgpu::TextureDimension::D2,
                 format,
-                usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::TEXTURE_BINDING,
+                usage: wgpu::TextureUsages::RENDER_ATTACHMENT
+                    | wgpu::TextureUsages::TEXTURE_BINDING,
                 view_formats: &[],
             });
             texture.create_view(&wgpu::TextureViewDescriptor::default())
@@ -145,53 +173,66 @@ fn held<T>(
 ) -> Result<Held<T>, GpuError> {
     budget.take(what, bytes)?;
     match make() {
-        Ok(item) => Ok(Held { item, bytes, budget: Arc::clone(budget) }),
+        Ok(item) => Ok(Held {
+            item,
+            bytes,
+            budget: Arc::clone(budget),
+        }),
         Err(error) => {
             budget.in_use.fetch_sub(bytes, Ordering::Relaxed);
             // A buffer beyond the adapter's bounds is a validation error to wgpu, and to us the same as one beyond its memory.
-            Err(GpuError::OutOfMemory { what: what.to_owned(), bytes, why: error.to_string() })
+            Err(GpuError::OutOfMemory {
+                what: what.to_owned(),
+                bytes,
+                why: error.to_string(),
+            })
         }
     }
 }
 
-/// Reads the first `bytes` bytes of `from`, after everything that was submitted.
-pub(super) fn read(device: &Device, budget: &Arc<Budget>, from: &Buffer, bytes: u64) -> Result<Vec<u8>, GpuError> {
-    const PIECE: u64 = 64 << 20;
-    let mut out = Vec::with_capacity(bytes as usize);
-    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let staging = buffer(device, budget, "read-back", bytes.min(PIECE), usage)?;
-    while (out.len() as u64) < bytes {
-        let start = out.len() as u64;
-        let count = PIECE.min(bytes - start);
-        let mut encoder = device.encoder("read-back");
-        encoder.copy_buffer_to_buffer(&from.item, start, &staging.item, 0, count.next_multiple_of(4));
-        device.submit("read-back", encoder)?;
-        let (sender, receiver) = mpsc::channel();
-        staging.item.map_async(wgpu::MapMode::Read, ..count, move |result| {
-            // The receiver outlives the poll below, or the read has already failed.
-            drop(sender.send(result));
-        });
-        device.wait()?;
-        match receiver.try_recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
-            Err(_) => return Err(device.lost("read-back was never answered")),
-        }
-        let mapped = staging.item.get_mapped_range(..count).map_err(|error| device.lost(error.to_string()))?;
-        out.extend_from_slice(&mapped);
-        drop(mapped);
-        staging.item.unmap();
-    }
-    Ok(out)
-}
-
-/// [`read`], as numbers.
+/// Reads the first `count` numbers of `from`, after everything that was submitted.
 pub(super) fn read_as<T: bytemuck::Pod>(
     device: &Device,
     budget: &Arc<Budget>,
     from: &Buffer,
     count: usize,
 ) -> Result<Vec<T>, GpuError> {
-    let bytes = read(device, budget, from, (count * size_of::<T>()) as u64)?;
-    Ok(bytemuck::pod_collect_to_vec(&bytes))
+    const PIECE: usize = 64 << 20;
+    let mut out = vec![T::zeroed(); count];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let staging = buffer(
+        device,
+        budget,
+        "read-back",
+        bytes.len().min(PIECE) as u64,
+        usage,
+    )?;
+    for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
+        let size = piece.len() as u64;
+        let mut encoder = device.encoder("read-back");
+        encoder.copy_buffer_to_buffer(&from.item, (index * PIECE) as u64, &staging.item, 0, size);
+        device.submit("read-back", encoder)?;
+        let (sender, receiver) = mpsc::channel();
+        staging
+            .item
+            .map_async(wgpu::MapMode::Read, ..size, move |result| {
+                // The receiver outlives the poll below, or the read has already failed.
+                drop(sender.send(result));
+            });
+        device.wait()?;
+        match receiver.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
+            Err(_) => return Err(device.lost("read-back was never answered")),
+        }
+        let mapped = staging
+            .item
+            .get_mapped_range(..size)
+            .map_err(|error| device.lost(error.to_string()))?;
+        piece.copy_from_slice(&mapped);
+        drop(mapped);
+        staging.item.unmap();
+    }
+    Ok(out)
 }

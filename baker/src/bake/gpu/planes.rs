@@ -33,8 +33,10 @@ pub(super) struct Planes {
     pub(super) exponents: Buffer,
     /// Rows that touch a texel.
     pub(super) counts: Buffer,
-    pub(super) seam_bound: Buffer,
-    pub(super) seam_diagonal: Buffer,
+    /// λ at the texels of the last reweighting.
+    pub(super) lambda: Colour,
+    /// Sum of the pixels' part that λ is relative to.
+    pub(super) trusted: Buffer,
     /// One byte a texel.
     pub(super) links: Buffer,
     pub(super) partials: Buffer,
@@ -43,15 +45,23 @@ pub(super) struct Planes {
     pub(super) texels: Colour,
 }
 
-fn colour(mut make: impl FnMut(&str) -> Result<Buffer, GpuError>, label: &str) -> Result<Colour, GpuError> {
-    Ok([make(&format!("{label}_r"))?, make(&format!("{label}_g"))?, make(&format!("{label}_b"))?])
+fn colour(
+    mut make: impl FnMut(&str) -> Result<Buffer, GpuError>,
+    label: &str,
+) -> Result<Colour, GpuError> {
+    Ok([
+        make(&format!("{label}_r"))?,
+        make(&format!("{label}_g"))?,
+        make(&format!("{label}_b"))?,
+    ])
 }
 
 impl Planes {
     pub(super) fn new(device: &Device, budget: &Arc<Budget>, size: u32) -> Result<Self, GpuError> {
         let count = size * size;
         let plane = |label: &str| buffer(device, budget, label, u64::from(count) * 4, STORAGE);
-        let uniform = |label: &str| buffer(device, budget, label, size_of::<Texels>() as u64, UNIFORM);
+        let uniform =
+            |label: &str| buffer(device, budget, label, size_of::<Texels>() as u64, UNIFORM);
         let planes = Self {
             count,
             size,
@@ -63,11 +73,23 @@ impl Planes {
             diagonal: colour(plane, "diagonal")?,
             exponents: plane("exponents")?,
             counts: plane("counts")?,
-            seam_bound: plane("seam_bound")?,
-            seam_diagonal: plane("seam_diagonal")?,
+            lambda: colour(plane, "lambda")?,
+            trusted: buffer(device, budget, "trusted", 8, STORAGE)?,
             links: buffer(device, budget, "links", u64::from(count), STORAGE)?,
-            partials: buffer(device, budget, "partials", u64::from(texel_groups(count)) * 8, STORAGE)?,
-            scalars: buffer(device, budget, "scalars", 3 * size_of::<Scalars>() as u64, STORAGE)?,
+            partials: buffer(
+                device,
+                budget,
+                "partials",
+                u64::from(texel_groups(count)) * 8,
+                STORAGE,
+            )?,
+            scalars: buffer(
+                device,
+                budget,
+                "scalars",
+                3 * size_of::<Scalars>() as u64,
+                STORAGE,
+            )?,
             texels: colour(uniform, "texels")?,
         };
         planes.set_strength(device, 0.0, 0.0);
@@ -75,12 +97,20 @@ impl Planes {
     }
 
     /// Another set of colour planes.
-    pub(super) fn another(&self, device: &Device, budget: &Arc<Budget>, label: &str) -> Result<Colour, GpuError> {
-        colour(|label| buffer(device, budget, label, u64::from(self.count) * 4, STORAGE), label)
+    pub(super) fn another(
+        &self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        label: &str,
+    ) -> Result<Colour, GpuError> {
+        colour(
+            |label| buffer(device, budget, label, u64::from(self.count) * 4, STORAGE),
+            label,
+        )
     }
 
-    /// Sets the regulariser's strength, relative to the mean diagonal.
-    pub(super) fn set_strength(&self, device: &Device, smoothness: f32, seam_weight: f32) {
+    /// Sets the ties' strength: of links relative to the mean diagonal, of seams relative to links.
+    pub(super) fn set_strength(&self, device: &Device, smoothness: f32, seam_ratio: f32) {
         let groups = texel_groups(self.count);
         for (channel, to) in (0..).zip(&self.texels) {
             let texels = Texels {
@@ -90,7 +120,7 @@ impl Planes {
                 groups,
                 stride: groups * TEXEL_LANES,
                 smoothness,
-                seam_weight,
+                seam_ratio,
                 unused: 0,
             };
             write(device, to, &[texels]);
@@ -109,28 +139,71 @@ impl Planes {
                 &self.diagonal[c],
                 &self.exponents,
                 &self.counts,
-                &self.seam_bound,
-                &self.seam_diagonal,
+                &self.lambda[c],
+                &self.trusted,
                 &self.links,
                 &self.partials,
                 &self.scalars,
             ];
-            bind(device, "solve", &stage.layout, &buffers.map(|buffer| buffer.item.as_entire_binding()))
+            bind(
+                device,
+                "solve",
+                &stage.layout,
+                &buffers.map(|buffer| buffer.item.as_entire_binding()),
+            )
         })
     }
 
     /// Group 0 of `normal`: reads `v`, sums into `out`.
-    pub(super) fn normal_group(&self, device: &Device, stage: &Compiled, v: &Colour, out: &Colour) -> wgpu::BindGroup {
-        let buffers = [&self.texels[0], &v[0], &v[1], &v[2], &out[0], &out[1], &out[2], &self.exponents, &self.scalars];
-        bind(device, "normal", &stage.layout, &buffers.map(|buffer| buffer.item.as_entire_binding()))
+    pub(super) fn normal_group(
+        &self,
+        device: &Device,
+        stage: &Compiled,
+        v: &Colour,
+        out: &Colour,
+    ) -> wgpu::BindGroup {
+        let buffers = [
+            &self.texels[0],
+            &v[0],
+            &v[1],
+            &v[2],
+            &out[0],
+            &out[1],
+            &out[2],
+            &self.exponents,
+            &self.scalars,
+            &self.trusted,
+        ];
+        bind(
+            device,
+            "normal",
+            &stage.layout,
+            &buffers.map(|buffer| buffer.item.as_entire_binding()),
+        )
     }
 
     /// Group 0 of `average`, which borrows the solver's planes for its sums.
     pub(super) fn average_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let [x_r, x_g, x_b] = &self.x;
         let [r_r, r_g, r_b] = &self.r;
-        let buffers = [&self.texels[0], &self.counts, r_r, r_g, r_b, &self.q[0], x_r, x_g, x_b, &self.weight];
-        bind(device, "average", &stage.layout, &buffers.map(|buffer| buffer.item.as_entire_binding()))
+        let buffers = [
+            &self.texels[0],
+            &self.counts,
+            r_r,
+            r_g,
+            r_b,
+            &self.q[0],
+            x_r,
+            x_g,
+            x_b,
+            &self.weight,
+        ];
+        bind(
+            device,
+            "average",
+            &stage.layout,
+            &buffers.map(|buffer| buffer.item.as_entire_binding()),
+        )
     }
 }
 

@@ -29,7 +29,9 @@ pub(super) fn pull_push(
         ends[level % 2] += edges[level] * edges[level];
     }
     let set = |end: u32| -> Result<Vec<Buffer>, GpuError> {
-        (0..4).map(|_| buffer(device, budget, "pyramid", u64::from(end) * 4, STORAGE)).collect()
+        (0..4)
+            .map(|_| buffer(device, budget, "pyramid", u64::from(end) * 4, STORAGE))
+            .collect()
     };
     let sets = [set(ends[0])?, set(ends[1])?];
     let texture = [&planes.x[0], &planes.x[1], &planes.x[2], &planes.weight];
@@ -46,14 +48,29 @@ pub(super) fn pull_push(
             unused_1: 0,
             unused_2: 0,
         };
-        let fine_planes: Vec<&Buffer> = if fine == 0 { texture.to_vec() } else { sets[fine % 2].iter().collect() };
+        let fine_planes: Vec<&Buffer> = if fine == 0 {
+            texture.to_vec()
+        } else {
+            sets[fine % 2].iter().collect()
+        };
         let group = |count: u32| -> Result<(wgpu::BindGroup, Buffer, u32), GpuError> {
             let uniform = buffer_with(device, budget, "level", &[level(count)], UNIFORM)?;
-            let buffers = std::iter::once(&uniform).chain(fine_planes.iter().copied()).chain(&sets[coarse % 2]);
-            let resources: Vec<_> = buffers.map(|buffer| buffer.item.as_entire_binding()).collect();
-            Ok((bind(device, "pyramid", &stage.layout, &resources), uniform, texel_groups(count)))
+            let buffers = std::iter::once(&uniform)
+                .chain(fine_planes.iter().copied())
+                .chain(&sets[coarse % 2]);
+            let resources: Vec<_> = buffers
+                .map(|buffer| buffer.item.as_entire_binding())
+                .collect();
+            Ok((
+                bind(device, "pyramid", &stage.layout, &resources),
+                uniform,
+                texel_groups(count),
+            ))
         };
-        steps.push((group(edges[coarse] * edges[coarse])?, group(edges[fine] * edges[fine])?));
+        steps.push((
+            group(edges[coarse] * edges[coarse])?,
+            group(edges[fine] * edges[fine])?,
+        ));
     }
     let mut batch = Batch::new(device, "pull_push");
     for ((bind, _, groups), _) in &steps {

@@ -63,6 +63,8 @@ pub(super) const ROWS: &[(&str, Kind)] = &[
     ("trust", Kind::Write),
     ("tones", Kind::Read),
     ("tally", Kind::Write),
+    ("places", Kind::Read),
+    ("blocks", Kind::Write),
 ];
 
 const TILE_WGSL: &str = include_str!("../tile.wgsl");
@@ -73,7 +75,11 @@ const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
 pub(super) static RASTER: Shader = Shader {
     name: "raster",
     text: &[include_str!("../raster.wgsl"), TILE_WGSL],
-    bindings: &[("tile", Kind::Uniform), ("positions", Kind::Read), ("triangles", Kind::Read)],
+    bindings: &[
+        ("tile", Kind::Uniform),
+        ("positions", Kind::Read),
+        ("triangles", Kind::Read),
+    ],
     entries: &[("project", Over::Graphics), ("nearest", Over::Graphics)],
 };
 
@@ -113,7 +119,11 @@ pub(super) static AVERAGE: Shader = Shader {
         ("x_b", Kind::Write),
         ("weight", Kind::Write),
     ],
-    entries: &[("count", Over::Rows), ("scatter", Over::Rows), ("mean", Over::Texels)],
+    entries: &[
+        ("count", Over::Rows),
+        ("scatter", Over::Rows),
+        ("mean", Over::Texels),
+    ],
 };
 
 pub(super) static RESIDUAL: Shader = Shader {
@@ -126,7 +136,11 @@ pub(super) static RESIDUAL: Shader = Shader {
         ("scales", Kind::Read),
         ("sums", Kind::Write),
     ],
-    entries: &[("residual", Over::Rows), ("reweigh", Over::Rows)],
+    entries: &[
+        ("residual", Over::Rows),
+        ("survey", Over::Rows),
+        ("reweigh", Over::Rows),
+    ],
 };
 
 pub(super) static NORMAL: Shader = Shader {
@@ -142,8 +156,15 @@ pub(super) static NORMAL: Shader = Shader {
         ("out_b", Kind::Write),
         ("exponents", Kind::Read),
         ("scalars", Kind::Read),
+        ("trusted", Kind::Write),
     ],
-    entries: &[("bound", Over::Rows), ("diagonal", Over::Rows), ("defect", Over::Rows), ("apply", Over::Rows)],
+    entries: &[
+        ("tie", Over::Rows),
+        ("bound", Over::Rows),
+        ("diagonal", Over::Rows),
+        ("defect", Over::Rows),
+        ("apply", Over::Rows),
+    ],
 };
 
 const PLANES: &[(&str, Kind)] = &[
@@ -155,8 +176,8 @@ const PLANES: &[(&str, Kind)] = &[
     ("diagonal", Kind::Write),
     ("exponents", Kind::Write),
     ("counts", Kind::Read),
-    ("seam_bound", Kind::Read),
-    ("seam_diagonal", Kind::Read),
+    ("lambda", Kind::Write),
+    ("trusted", Kind::Read),
     ("links", Kind::Read),
     ("partials", Kind::Write),
     ("scalars", Kind::Write),
@@ -164,19 +185,29 @@ const PLANES: &[(&str, Kind)] = &[
 
 pub(super) static REGULARISE: Shader = Shader {
     name: "regularise",
-    text: &[include_str!("../regularise.wgsl"), include_str!("../planes.wgsl"), TEXELS_WGSL],
+    text: &[
+        include_str!("../regularise.wgsl"),
+        include_str!("../planes.wgsl"),
+        TEXELS_WGSL,
+        DISPLAY_WGSL,
+    ],
     bindings: PLANES,
     entries: &[
-        ("scale_pixels", Over::Texels),
-        ("weigh", Over::Texels),
-        ("reduce_weigh", Over::Texels),
-        ("regularise", Over::Texels),
+        ("observe", Over::Texels),
+        ("reduce_observe", Over::Texels),
+        ("soften", Over::Texels),
+        ("scale", Over::Texels),
+        ("settle", Over::Texels),
     ],
 };
 
 pub(super) static SOLVE: Shader = Shader {
     name: "solve",
-    text: &[include_str!("../solve.wgsl"), include_str!("../planes.wgsl"), TEXELS_WGSL],
+    text: &[
+        include_str!("../solve.wgsl"),
+        include_str!("../planes.wgsl"),
+        TEXELS_WGSL,
+    ],
     bindings: PLANES,
     entries: &[
         ("measure", Over::Texels),
@@ -224,8 +255,17 @@ pub(super) static ENCODE: Shader = Shader {
 
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 9] =
-    [&RASTER, &FOOTPRINT, &AVERAGE, &RESIDUAL, &NORMAL, &REGULARISE, &SOLVE, &PULL_PUSH, &ENCODE];
+pub(super) static ALL: [&Shader; 9] = [
+    &RASTER,
+    &FOOTPRINT,
+    &AVERAGE,
+    &RESIDUAL,
+    &NORMAL,
+    &REGULARISE,
+    &SOLVE,
+    &PULL_PUSH,
+    &ENCODE,
+];
 
 /// One compiled file.
 #[derive(Debug)]
@@ -254,17 +294,24 @@ impl Shader {
         blend: Blend,
     ) -> Result<Compiled, GpuError> {
         let rejected = |stage: &str, error: wgpu::Error| match error {
-            wgpu::Error::OutOfMemory { source } => {
-                GpuError::OutOfMemory { what: stage.to_owned(), bytes: 0, why: source.to_string() }
-            }
-            other => GpuError::ShaderRejected { stage: stage.to_owned(), text: other.to_string() },
+            wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory {
+                what: stage.to_owned(),
+                bytes: 0,
+                why: source.to_string(),
+            },
+            other => GpuError::ShaderRejected {
+                stage: stage.to_owned(),
+                text: other.to_string(),
+            },
         };
         let module = device
             .scoped(|| {
-                device.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                    label: Some(self.name),
-                    source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
-                })
+                device
+                    .device
+                    .create_shader_module(wgpu::ShaderModuleDescriptor {
+                        label: Some(self.name),
+                        source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
+                    })
             })
             .map_err(|error| rejected(self.name, error))?;
         let layout = device
@@ -278,31 +325,53 @@ impl Shader {
             let groups = [Some(&layout), (over == Over::Rows).then_some(rows)];
             let pipeline = device
                 .scoped(|| {
-                    let layout = device.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                        label: Some(entry),
-                        bind_group_layouts: if over == Over::Rows { &groups } else { &groups[..1] },
-                        immediate_size: 0,
-                    });
-                    device.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                        label: Some(entry),
-                        layout: Some(&layout),
-                        module: &module,
-                        entry_point: Some(entry),
-                        compilation_options: wgpu::PipelineCompilationOptions::default(),
-                        cache: None,
-                    })
+                    let layout =
+                        device
+                            .device
+                            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                                label: Some(entry),
+                                bind_group_layouts: if over == Over::Rows {
+                                    &groups
+                                } else {
+                                    &groups[..1]
+                                },
+                                immediate_size: 0,
+                            });
+                    device
+                        .device
+                        .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                            label: Some(entry),
+                            layout: Some(&layout),
+                            module: &module,
+                            entry_point: Some(entry),
+                            compilation_options: wgpu::PipelineCompilationOptions::default(),
+                            cache: None,
+                        })
                 })
                 .map_err(|error| rejected(entry, error))?;
             pipelines.insert(entry, pipeline);
         }
         device.check()?;
-        Ok(Compiled { shader: self, module, layout, pipelines })
+        Ok(Compiled {
+            shader: self,
+            module,
+            layout,
+            pipelines,
+        })
     }
 }
 
 /// Layout of a list of bindings.
-pub(super) fn bind_layout(device: &Device, label: &str, bindings: &[(&str, Kind)]) -> wgpu::BindGroupLayout {
-    let buffer = |ty| wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None };
+pub(super) fn bind_layout(
+    device: &Device,
+    label: &str,
+    bindings: &[(&str, Kind)],
+) -> wgpu::BindGroupLayout {
+    let buffer = |ty| wgpu::BindingType::Buffer {
+        ty,
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    };
     let texture = |sample_type| wgpu::BindingType::Texture {
         sample_type,
         view_dimension: wgpu::TextureViewDimension::D2,
@@ -314,7 +383,9 @@ pub(super) fn bind_layout(device: &Device, label: &str, bindings: &[(&str, Kind)
             binding,
             visibility: match kind {
                 // Drawing reads these two kinds as well.
-                Kind::Uniform | Kind::Read => wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX,
+                Kind::Uniform | Kind::Read => {
+                    wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
+                }
                 Kind::Write | Kind::Ids | Kind::Depth => wgpu::ShaderStages::COMPUTE,
             },
             ty: match kind {
@@ -327,7 +398,10 @@ pub(super) fn bind_layout(device: &Device, label: &str, bindings: &[(&str, Kind)
             count: None,
         })
         .collect();
-    let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some(label), entries: &entries };
+    let descriptor = wgpu::BindGroupLayoutDescriptor {
+        label: Some(label),
+        entries: &entries,
+    };
     device.device.create_bind_group_layout(&descriptor)
 }
 
@@ -340,9 +414,16 @@ pub(super) fn bind(
 ) -> wgpu::BindGroup {
     let entries: Vec<_> = (0..)
         .zip(resources)
-        .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource: resource.clone() })
+        .map(|(binding, resource)| wgpu::BindGroupEntry {
+            binding,
+            resource: resource.clone(),
+        })
         .collect();
-    device.device.create_bind_group(&wgpu::BindGroupDescriptor { label: Some(label), layout, entries: &entries })
+    device.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some(label),
+        layout,
+        entries: &entries,
+    })
 }
 
 impl Compiled {
@@ -355,11 +436,17 @@ impl Compiled {
         rows: Option<&wgpu::BindGroup>,
         groups: [u32; 2],
     ) -> Result<(), GpuError> {
-        let pipeline = self.pipelines.get(entry).ok_or_else(|| GpuError::ShaderRejected {
-            stage: entry.to_owned(),
-            text: format!("{} has no such entry point", self.shader.name),
-        })?;
-        let descriptor = wgpu::ComputePassDescriptor { label: Some(entry), timestamp_writes: None };
+        let pipeline = self
+            .pipelines
+            .get(entry)
+            .ok_or_else(|| GpuError::ShaderRejected {
+                stage: entry.to_owned(),
+                text: format!("{} has no such entry point", self.shader.name),
+            })?;
+        let descriptor = wgpu::ComputePassDescriptor {
+            label: Some(entry),
+            timestamp_writes: None,
+        };
         let mut pass = encoder.begin_compute_pass(&descriptor);
         pass.set_pipeline(pipeline);
         pass.set_bind_group(0, own, &[]);

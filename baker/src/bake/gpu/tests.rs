@@ -12,26 +12,42 @@ use proto::table::{Camera, Mesh, View};
 
 use super::device::{Device, open};
 use super::{Gpu, Options};
+use crate::bake::backend::Ties;
 use crate::bake::scene::Scene;
 
 /// An adapter for a test; none only where the environment says so.
-#[expect(clippy::print_stderr, reason = "a test that did not run must not pass in silence")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that did not run must not pass in silence"
+)]
 fn device() -> Option<Device> {
     let name = std::env::var("KILN_TEST_ADAPTER").unwrap_or_default();
     if name == "none" {
         eprintln!("NOT TESTED: KILN_TEST_ADAPTER=none, no GPU stage has run");
         return None;
     }
-    Some(open(&Wanted::Name(name)).expect("a Vulkan driver; lavapipe will do").expect("an adapter"))
+    Some(
+        open(&Wanted::Name(name))
+            .expect("a Vulkan driver; lavapipe will do")
+            .expect("an adapter"),
+    )
 }
 
 /// What most tests use: budgets and bindings as small as their scenes.
 fn options() -> Options {
-    Options { taps: 3, blend: Blend::Linear, vram_budget: 256 << 20, binding_limit: Some(8 << 20) }
+    Options {
+        taps: 3,
+        blend: Blend::Linear,
+        vram_budget: 256 << 20,
+        binding_limit: Some(8 << 20),
+    }
 }
 
 fn gpu(scene: &Scene, options: &Options) -> Option<Gpu> {
-    device().map(|device| Gpu::new(device, scene.clone(), None, options).expect("a job on the adapter"))
+    device().map(|device| {
+        Gpu::new(device, scene.clone(), &Ties::default(), None, options)
+            .expect("a job on the adapter")
+    })
 }
 
 /// Marsaglia's xorshift: the same numbers everywhere.
@@ -76,14 +92,23 @@ fn ball(rings: u32, size: u32) -> Scene {
 }
 
 /// A camera at `distance` from the origin, `turn` radians around the vertical, that sees the unit ball; its noise is its
-/// pixels, opaque but for a few.
+/// pixels, opaque but for a few on either side of what counts.
 fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64) -> View {
     let (sin, cos) = turn.sin_cos();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(index + 1));
     let pixels = (0..width * height)
         .map(|_| {
-            let alpha = if random.next() < 0.02 { 100 } else { 255 };
-            [(random.next() * 256.0) as u8, (random.next() * 256.0) as u8, (random.next() * 256.0) as u8, alpha]
+            let alpha = if random.next() < 0.04 {
+                100 + (random.next() * 100.0) as u8
+            } else {
+                255
+            };
+            [
+                (random.next() * 256.0) as u8,
+                (random.next() * 256.0) as u8,
+                (random.next() * 256.0) as u8,
+                alpha,
+            ]
         })
         .collect();
     View {

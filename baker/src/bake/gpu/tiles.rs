@@ -9,6 +9,7 @@ use super::device::{Device, GpuError};
 use super::layout;
 use super::memory::{Budget, Buffer, Held, STORAGE, UNIFORM, buffer, buffer_with, target, write};
 use super::stage::{Compiled, FOOTPRINT, RASTER, bind};
+use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::scene::Scene;
 
 /// A row's span holds its first entry in 24 bits and its length in 8.
@@ -81,10 +82,15 @@ impl Tiles {
         surface: Option<&Surface>,
         taps: u32,
     ) -> Result<Self, GpuError> {
-        let edge = tile_edge(taps, budget.binding, device.limits.max_texture_dimension_2d).ok_or_else(|| {
-            let why = format!("a binding holds {} bytes here", budget.binding);
-            GpuError::OutOfMemory { what: "the smallest tile".to_owned(), bytes: 0, why }
-        })?;
+        let edge = tile_edge(taps, budget.binding, device.limits.max_texture_dimension_2d)
+            .ok_or_else(|| {
+                let why = format!("a binding holds {} bytes here", budget.binding);
+                GpuError::OutOfMemory {
+                    what: "the smallest tile".to_owned(),
+                    bytes: 0,
+                    why,
+                }
+            })?;
         let raster = compile(&RASTER)?;
         let footprint = compile(&FOOTPRINT)?;
         let draw = pipeline(device, &raster, true)?;
@@ -92,9 +98,16 @@ impl Tiles {
 
         let pixels = u64::from(edge * edge);
         let storage = |label, bytes| buffer(device, budget, label, bytes, STORAGE);
-        let tile = buffer(device, budget, "tile", size_of::<layout::Tile>() as u64, UNIFORM)?;
+        let tile = buffer(
+            device,
+            budget,
+            "tile",
+            size_of::<layout::Tile>() as u64,
+            UNIFORM,
+        )?;
         let tile_pixels = storage("pixels", pixels * 4)?;
-        let texel_coords = buffer_with(device, budget, "texel_coords", &scene.texel_coords, STORAGE)?;
+        let texel_coords =
+            buffer_with(device, budget, "texel_coords", &scene.texel_coords, STORAGE)?;
         let scratch = Scratch {
             spans: storage("scratch spans", pixels * 4)?,
             entries: storage("scratch entries", pixels * u64::from(4 * taps * taps) * 8)?,
@@ -108,19 +121,45 @@ impl Tiles {
                 buffer_with(device, budget, "positions", positions, STORAGE)?,
                 buffer_with(device, budget, "triangles", triangles, STORAGE)?,
             ];
-            let resources = [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
+            let resources =
+                [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
             let bind = bind(device, "raster", &raster.layout, &resources);
-            Ok(Drawn { corners: triangles.len() as u32 * 3, bind, _buffers: buffers })
+            Ok(Drawn {
+                corners: triangles.len() as u32 * 3,
+                bind,
+                _buffers: buffers,
+            })
         };
         let mesh = drawn(&scene.positions, &scene.triangles)?;
         let surface = match surface {
-            Some(surface) => Some(drawn(&scene.normalise(&surface.positions), &surface.triangles)?),
+            Some(surface) => Some(drawn(
+                &scene.normalise(&surface.positions),
+                &surface.triangles,
+            )?),
             None => None,
         };
-        let depth_target = |label| target(device, budget, label, edge * taps, wgpu::TextureFormat::Depth32Float);
-        let ids = target(device, budget, "ids", edge * taps, wgpu::TextureFormat::R32Uint)?;
+        let depth_target = |label| {
+            target(
+                device,
+                budget,
+                label,
+                edge * taps,
+                wgpu::TextureFormat::Depth32Float,
+            )
+        };
+        let ids = target(
+            device,
+            budget,
+            "ids",
+            edge * taps,
+            wgpu::TextureFormat::R32Uint,
+        )?;
         let depth = depth_target("depth")?;
-        let surface_depth = if surface.is_some() { Some(depth_target("surface_depth")?) } else { None };
+        let surface_depth = if surface.is_some() {
+            Some(depth_target("surface_depth")?)
+        } else {
+            None
+        };
         let view = wgpu::BindingResource::TextureView;
         let bind = bind(
             device,
@@ -162,20 +201,21 @@ impl Tiles {
         })
     }
 
-    /// Cuts a view into tiles, leaving out those without an opaque pixel. `camera` is in scene units.
+    /// Cuts a view into tiles, leaving out those without a pixel that counts. `camera` is in scene units.
     pub(super) fn cut(&self, view: &View, camera: &Camera) -> Vec<Work> {
         let mut works = Vec::new();
         for top in (0..view.height).step_by(self.edge as usize) {
             for left in (0..view.width).step_by(self.edge as usize) {
-                let size = [self.edge.min(view.width - left), self.edge.min(view.height - top)];
-                let pixels: Vec<[u8; 4]> = (top..top + size[1])
-                    .flat_map(|row| {
-                        let start = row as usize * view.width as usize + left as usize;
-                        &view.pixels[start..start + size[0] as usize]
-                    })
-                    .copied()
-                    .collect();
-                if pixels.iter().all(|pixel| pixel[3] != 255) {
+                let size = [
+                    self.edge.min(view.width - left),
+                    self.edge.min(view.height - top),
+                ];
+                let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
+                for row in top..top + size[1] {
+                    let start = row as usize * view.width as usize + left as usize;
+                    pixels.extend_from_slice(&view.pixels[start..start + size[0] as usize]);
+                }
+                if pixels.iter().all(|pixel| pixel[3] < MIN_ALPHA) {
                     continue;
                 }
                 let row = |k: usize| {
@@ -187,7 +227,10 @@ impl Tiles {
                     row_y: row(1),
                     row_z: row(2),
                     focal: camera.focal.map(|value| value as f32),
-                    centre: [(camera.centre[0] - f64::from(left)) as f32, (camera.centre[1] - f64::from(top)) as f32],
+                    centre: [
+                        (camera.centre[0] - f64::from(left)) as f32,
+                        (camera.centre[1] - f64::from(top)) as f32,
+                    ],
                     size,
                     origin: [left, top],
                     view_width: view.width,
@@ -207,12 +250,23 @@ impl Tiles {
         write(device, &self.pixels, &work.pixels);
         let mut encoder = device.encoder("footprint");
         encoder.clear_buffer(&self.scratch.counters.item, 0, None);
-        self.draw(&mut encoder, &self.mesh, &self.draw, Some(&self.ids), &self.depth, work);
+        self.draw(
+            &mut encoder,
+            &self.mesh,
+            &self.draw,
+            Some(&self.ids),
+            &self.depth,
+            work,
+        );
         if let (Some(surface), Some(depth)) = (&self.surface, &self.surface_depth) {
             self.draw(&mut encoder, surface, &self.draw_depth, None, depth, work);
         }
-        let groups = work.tile.size.map(|edge| edge.div_ceil(layout::PIXEL_LANES));
-        self.footprint.dispatch(&mut encoder, "footprint", &self.bind, None, groups)?;
+        let groups = work
+            .tile
+            .size
+            .map(|edge| edge.div_ceil(layout::PIXEL_LANES));
+        self.footprint
+            .dispatch(&mut encoder, "footprint", &self.bind, None, groups)?;
         device.submit("footprint", encoder)
     }
 
@@ -229,7 +283,10 @@ impl Tiles {
             view: &ids.item,
             depth_slice: None,
             resolve_target: None,
-            ops: wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::TRANSPARENT), store: wgpu::StoreOp::Store },
+            ops: wgpu::Operations {
+                load: wgpu::LoadOp::Clear(wgpu::Color::TRANSPARENT),
+                store: wgpu::StoreOp::Store,
+            },
         });
         let attachments = [attachment];
         let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
@@ -237,7 +294,10 @@ impl Tiles {
             color_attachments: if ids.is_some() { &attachments } else { &[] },
             depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
                 view: &depth.item,
-                depth_ops: Some(wgpu::Operations { load: wgpu::LoadOp::Clear(0.0), store: wgpu::StoreOp::Store }),
+                depth_ops: Some(wgpu::Operations {
+                    load: wgpu::LoadOp::Clear(0.0),
+                    store: wgpu::StoreOp::Store,
+                }),
                 stencil_ops: None,
             }),
             ..wgpu::RenderPassDescriptor::default()
@@ -252,7 +312,11 @@ impl Tiles {
 }
 
 /// Pipeline that draws ids and depth, or depth alone.
-fn pipeline(device: &Device, raster: &Compiled, ids: bool) -> Result<wgpu::RenderPipeline, GpuError> {
+fn pipeline(
+    device: &Device,
+    raster: &Compiled,
+    ids: bool,
+) -> Result<wgpu::RenderPipeline, GpuError> {
     let target = [Some(wgpu::ColorTargetState {
         format: wgpu::TextureFormat::R32Uint,
         blend: None,
@@ -261,42 +325,49 @@ fn pipeline(device: &Device, raster: &Compiled, ids: bool) -> Result<wgpu::Rende
     let options = wgpu::PipelineCompilationOptions::default;
     device
         .scoped(|| {
-            let layout = device.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: Some("raster"),
-                bind_group_layouts: &[Some(&raster.layout)],
-                immediate_size: 0,
-            });
-            device.device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
-                label: Some("raster"),
-                layout: Some(&layout),
-                vertex: wgpu::VertexState {
-                    module: &raster.module,
-                    entry_point: Some("project"),
-                    compilation_options: options(),
-                    buffers: &[],
-                },
-                // Nothing is culled: what a camera sees counts, from whichever side.
-                primitive: wgpu::PrimitiveState::default(),
-                depth_stencil: Some(wgpu::DepthStencilState {
-                    format: wgpu::TextureFormat::Depth32Float,
-                    depth_write_enabled: Some(true),
-                    // Depth is NEAR / z: larger is nearer, and of equals the first stays.
-                    depth_compare: Some(wgpu::CompareFunction::Greater),
-                    stencil: wgpu::StencilState::default(),
-                    bias: wgpu::DepthBiasState::default(),
-                }),
-                multisample: wgpu::MultisampleState::default(),
-                fragment: ids.then(|| wgpu::FragmentState {
-                    module: &raster.module,
-                    entry_point: Some("nearest"),
-                    compilation_options: options(),
-                    targets: &target,
-                }),
-                multiview_mask: None,
-                cache: None,
-            })
+            let layout = device
+                .device
+                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                    label: Some("raster"),
+                    bind_group_layouts: &[Some(&raster.layout)],
+                    immediate_size: 0,
+                });
+            device
+                .device
+                .create_render_pipeline(&wgpu::RenderPipelineDescriptor {
+                    label: Some("raster"),
+                    layout: Some(&layout),
+                    vertex: wgpu::VertexState {
+                        module: &raster.module,
+                        entry_point: Some("project"),
+                        compilation_options: options(),
+                        buffers: &[],
+                    },
+                    // Nothing is culled: what a camera sees counts, from whichever side.
+                    primitive: wgpu::PrimitiveState::default(),
+                    depth_stencil: Some(wgpu::DepthStencilState {
+                        format: wgpu::TextureFormat::Depth32Float,
+                        depth_write_enabled: Some(true),
+                        // Depth is NEAR / z: larger is nearer, and of equals the first stays.
+                        depth_compare: Some(wgpu::CompareFunction::Greater),
+                        stencil: wgpu::StencilState::default(),
+                        bias: wgpu::DepthBiasState::default(),
+                    }),
+                    multisample: wgpu::MultisampleState::default(),
+                    fragment: ids.then(|| wgpu::FragmentState {
+                        module: &raster.module,
+                        entry_point: Some("nearest"),
+                        compilation_options: options(),
+                        targets: &target,
+                    }),
+                    multiview_mask: None,
+                    cache: None,
+                })
         })
-        .map_err(|error| GpuError::ShaderRejected { stage: "raster".to_owned(), text: error.to_string() })
+        .map_err(|error| GpuError::ShaderRejected {
+            stage: "raster".to_owned(),
+            text: error.to_string(),
+        })
 }
 
 #[cfg(test)]
@@ -305,9 +376,17 @@ mod tests {
 
     #[test]
     fn tiles_keep_scratch_buffers_within_a_binding() {
-        assert_eq!(tile_edge(4, 128 << 20, 16384), Some(512), "512² pixels of 64 entries are exactly 128 MiB");
+        assert_eq!(
+            tile_edge(4, 128 << 20, 16384),
+            Some(512),
+            "512² pixels of 64 entries are exactly 128 MiB"
+        );
         assert_eq!(tile_edge(4, (128 << 20) - 1, 16384), Some(256));
-        assert_eq!(tile_edge(6, 2 << 30, 16384), Some(256), "a span's 24 bits bound it as well");
+        assert_eq!(
+            tile_edge(6, 2 << 30, 16384),
+            Some(256),
+            "a span's 24 bits bound it as well"
+        );
         assert_eq!(tile_edge(4, 1 << 10, 16384), None);
     }
 }

@@ -11,7 +11,8 @@ use crate::bake::rows::Entry;
 
 fn parse(shader: &Shader) -> Module {
     let source = shader.source(4, Blend::Linear);
-    naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| panic!("{}", error.emit_to_string(&source)))
+    naga::front::wgsl::parse_str(&source)
+        .unwrap_or_else(|error| panic!("{}", error.emit_to_string(&source)))
 }
 
 /// Names and kinds of a group's bindings, in order.
@@ -20,39 +21,86 @@ fn bindings(module: &Module, group: u32) -> Vec<(String, Kind)> {
         .global_variables
         .iter()
         .filter_map(|(_, variable)| {
-            let place = variable.binding.as_ref().filter(|place| place.group == group)?;
+            let place = variable
+                .binding
+                .as_ref()
+                .filter(|place| place.group == group)?;
             let kind = match (variable.space, &module.types[variable.ty].inner) {
                 (AddressSpace::Uniform, _) => Kind::Uniform,
-                (AddressSpace::Storage { access }, _) if access.contains(StorageAccess::STORE) => Kind::Write,
+                (AddressSpace::Storage { access }, _) if access.contains(StorageAccess::STORE) => {
+                    Kind::Write
+                }
                 (AddressSpace::Storage { .. }, _) => Kind::Read,
-                (_, TypeInner::Image { class: ImageClass::Depth { .. }, .. }) => Kind::Depth,
-                (_, TypeInner::Image { class: ImageClass::Sampled { kind: ScalarKind::Uint, .. }, .. }) => Kind::Ids,
+                (
+                    _,
+                    TypeInner::Image {
+                        class: ImageClass::Depth { .. },
+                        ..
+                    },
+                ) => Kind::Depth,
+                (
+                    _,
+                    TypeInner::Image {
+                        class:
+                            ImageClass::Sampled {
+                                kind: ScalarKind::Uint,
+                                ..
+                            },
+                        ..
+                    },
+                ) => Kind::Ids,
                 (space, inner) => panic!("{space:?} {inner:?} is bound"),
             };
-            Some((place.binding, variable.name.clone().unwrap_or_default(), kind))
+            Some((
+                place.binding,
+                variable.name.clone().unwrap_or_default(),
+                kind,
+            ))
         })
         .collect();
     found.sort_by_key(|(binding, ..)| *binding);
     let numbers: Vec<u32> = found.iter().map(|(binding, ..)| *binding).collect();
-    assert_eq!(numbers, (0..found.len() as u32).collect::<Vec<_>>(), "bindings are numbered without gaps");
-    found.into_iter().map(|(_, name, kind)| (name, kind)).collect()
+    assert_eq!(
+        numbers,
+        (0..found.len() as u32).collect::<Vec<_>>(),
+        "bindings are numbered without gaps"
+    );
+    found
+        .into_iter()
+        .map(|(_, name, kind)| (name, kind))
+        .collect()
 }
 
 fn owned(table: &[(&str, Kind)]) -> Vec<(String, Kind)> {
-    table.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect()
+    table
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), *kind))
+        .collect()
 }
 
 #[test]
 fn bindings_and_entry_points_are_as_the_tables_say() {
     for shader in ALL {
         let module = parse(shader);
-        assert_eq!(bindings(&module, 0), owned(shader.bindings), "{}", shader.name);
+        assert_eq!(
+            bindings(&module, 0),
+            owned(shader.bindings),
+            "{}",
+            shader.name
+        );
         let over_rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
         let rows = if over_rows { owned(ROWS) } else { Vec::new() };
         assert_eq!(bindings(&module, 1), rows, "{}", shader.name);
-        let entries: Vec<_> =
-            module.entry_points.iter().map(|entry| (entry.name.as_str(), entry.workgroup_size)).collect();
-        let wanted: Vec<_> = shader.entries.iter().map(|(entry, over)| (*entry, over.workgroup())).collect();
+        let entries: Vec<_> = module
+            .entry_points
+            .iter()
+            .map(|entry| (entry.name.as_str(), entry.workgroup_size))
+            .collect();
+        let wanted: Vec<_> = shader
+            .entries
+            .iter()
+            .map(|(entry, over)| (*entry, over.workgroup()))
+            .collect();
         assert_eq!(entries, wanted, "{}", shader.name);
     }
 }
@@ -62,11 +110,18 @@ fn every_shader_is_valid_for_every_number_of_taps() {
     for shader in ALL {
         for taps in 1..=6 {
             let source = shader.source(taps, Blend::Srgb);
-            let module = naga::front::wgsl::parse_str(&source).expect("the same source parsed before");
-            let mut validator =
-                naga::valid::Validator::new(naga::valid::ValidationFlags::all(), naga::valid::Capabilities::empty());
+            let module =
+                naga::front::wgsl::parse_str(&source).expect("the same source parsed before");
+            let mut validator = naga::valid::Validator::new(
+                naga::valid::ValidationFlags::all(),
+                naga::valid::Capabilities::empty(),
+            );
             if let Err(error) = validator.validate(&module) {
-                panic!("{} with {taps} taps: {}", shader.name, error.emit_to_string(&source));
+                panic!(
+                    "{} with {taps} taps: {}",
+                    shader.name,
+                    error.emit_to_string(&source)
+                );
             }
         }
     }
@@ -75,7 +130,10 @@ fn every_shader_is_valid_for_every_number_of_taps() {
 #[test]
 fn doctor_asks_for_as_many_buffers_as_the_largest_stage_binds() {
     let storage = |bindings: &[(&str, Kind)]| {
-        bindings.iter().filter(|(_, kind)| matches!(kind, Kind::Read | Kind::Write)).count()
+        bindings
+            .iter()
+            .filter(|(_, kind)| matches!(kind, Kind::Read | Kind::Write))
+            .count()
     };
     let needed = ALL.iter().map(|shader| {
         let rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
@@ -88,13 +146,19 @@ fn doctor_asks_for_as_many_buffers_as_the_largest_stage_binds() {
 type Shape = (Vec<(String, u32)>, u32);
 
 fn shape_in(module: &Module, name: &str) -> Option<Shape> {
-    module.types.iter().find_map(|(_, of)| match (&of.name, &of.inner) {
-        (Some(found), TypeInner::Struct { members, span }) if found == name => {
-            let fields = members.iter().map(|m| (m.name.clone().unwrap_or_default(), m.offset)).collect();
-            Some((fields, *span))
-        }
-        _ => None,
-    })
+    module
+        .types
+        .iter()
+        .find_map(|(_, of)| match (&of.name, &of.inner) {
+            (Some(found), TypeInner::Struct { members, span }) if found == name => {
+                let fields = members
+                    .iter()
+                    .map(|m| (m.name.clone().unwrap_or_default(), m.offset))
+                    .collect();
+                Some((fields, *span))
+            }
+            _ => None,
+        })
 }
 
 macro_rules! shape {
@@ -125,8 +189,32 @@ fn structures_have_the_same_fields_on_both_sides() {
                 unused
             }),
         ),
-        ("Chunk", shape!(Chunk { rows, view, seam, unused })),
-        ("Texels", shape!(Texels { size, count, channel, groups, stride, smoothness, seam_weight, unused })),
+        (
+            "Chunk",
+            shape!(Chunk {
+                rows,
+                view,
+                seam,
+                view_width,
+                blocks_across,
+                blocks_down,
+                unused_0,
+                unused_1
+            }),
+        ),
+        (
+            "Texels",
+            shape!(Texels {
+                size,
+                count,
+                channel,
+                groups,
+                stride,
+                smoothness,
+                seam_ratio,
+                unused
+            }),
+        ),
         (
             "Scalars",
             shape!(Scalars {
@@ -134,23 +222,34 @@ fn structures_have_the_same_fields_on_both_sides() {
                 beta,
                 rz,
                 smoothness,
-                seam_weight,
-                diagonal_sum,
-                observed,
                 reach_x,
                 reach_p,
+                unused_0,
+                unused_1
+            }),
+        ),
+        (
+            "Level",
+            shape!(Level {
+                fine,
+                coarse,
+                fine_start,
+                coarse_start,
+                stride,
                 unused_0,
                 unused_1,
                 unused_2
             }),
         ),
-        ("Level", shape!(Level { fine, coarse, fine_start, coarse_start, stride, unused_0, unused_1, unused_2 })),
         ("Entry", shape!(Entry { texel, weight })),
         ("NewEntry", shape!(Entry { texel, weight })),
     ];
     let modules: Vec<Module> = ALL.iter().map(|shader| parse(shader)).collect();
     for (name, wanted) in shapes {
-        let found: Vec<Shape> = modules.iter().filter_map(|module| shape_in(module, name)).collect();
+        let found: Vec<Shape> = modules
+            .iter()
+            .filter_map(|module| shape_in(module, name))
+            .collect();
         assert!(!found.is_empty(), "no shader has {name}");
         for shape in found {
             assert_eq!(shape, wanted, "{name}");

@@ -1,22 +1,26 @@
 //! Plain loops in double precision over the same rows: what the shaders should say. Independent of the native adapter, which
 //! keeps its numbers in single precision and its own order.
 
+use std::collections::BTreeMap;
+
 use proto::job::Blend;
 
 use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::backend::Regulariser;
-use crate::bake::colour::{observed, to_display};
+use crate::bake::backend::{BLOCK, CONSENSUS_POWER, Strength, Ties};
+use crate::bake::colour::{observed, slope_squared, to_display};
 use crate::bake::rows::Rows;
 
 pub(super) struct System<'a> {
-    pub(super) views: &'a [Rows],
-    pub(super) regulariser: &'a Regulariser,
-    pub(super) size: usize,
-    pub(super) blend: Blend,
-    /// Robust weight of each row of each view.
+    views: &'a [Rows],
+    ties: &'a Ties,
+    size: usize,
+    blend: Blend,
+    /// Weight of each row of each view.
     trust: Vec<Vec<f64>>,
-    strength: [f64; 2],
-    diagonal: Vec<[f64; 3]>,
+    /// λ of each texel, and the factor that makes it a seam's.
+    lambda: Texels,
+    seam_ratio: f64,
+    diagonal: Texels,
 }
 
 pub(super) type Texels = Vec<[f64; 3]>;
@@ -68,67 +72,145 @@ pub(super) fn residual(rows: &Rows, row: usize, x: &[[f64; 3]], blend: Blend) ->
     (squares / 3.0).sqrt()
 }
 
+/// Weights of a view's rows: Geman-McClure, alpha to the fourth, and the mean of both over the 3×3 blocks around.
+fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, scale: f32) -> Vec<f64> {
+    let block = |row: usize| {
+        [
+            rows.pixels[row] % width / BLOCK,
+            rows.pixels[row] / width / BLOCK,
+        ]
+        .map(i64::from)
+    };
+    let own: Vec<f64> = (0..rows.len())
+        .map(|row| {
+            let alpha = f64::from(rows.colours[row][3]) / 255.0;
+            if scale <= 0.0 {
+                return 0.0;
+            }
+            (1.0 + (residual(rows, row, x, blend) / f64::from(scale)).powi(2)).powi(-2)
+                * alpha.powi(4)
+        })
+        .collect();
+    let mut blocks: BTreeMap<[i64; 2], (f64, f64)> = BTreeMap::new();
+    for row in 0..rows.len() {
+        let sum = blocks.entry(block(row)).or_default();
+        *sum = (sum.0 + own[row], sum.1 + 1.0);
+    }
+    (0..rows.len())
+        .map(|row| {
+            let [column, line] = block(row);
+            let around = (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| [column + dx, line + dy]));
+            let (sum, count) = around
+                .filter_map(|at| blocks.get(&at))
+                .fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
+            own[row] * f64::powi(sum / count, CONSENSUS_POWER)
+        })
+        .collect()
+}
+
 impl<'a> System<'a> {
-    /// Weighs the rows by their residuals at `x`.
+    /// Weighs the rows by their residuals at `x`; `widths` are the views'.
     pub(super) fn new(
         views: &'a [Rows],
-        regulariser: &'a Regulariser,
+        widths: &[u32],
+        ties: &'a Ties,
         size: usize,
         blend: Blend,
         x: &[[f64; 3]],
         scales: &[f32],
+        strength: Strength,
     ) -> Self {
-        let trust = views
-            .iter()
-            .zip(scales)
-            .map(|(rows, scale)| {
-                let weight = |row| (1.0 + (residual(rows, row, x, blend) / f64::from(*scale)).powi(2)).powi(-2);
-                (0..rows.len()).map(weight).collect()
-            })
+        let trust = (0..views.len())
+            .map(|v| trust(&views[v], widths[v], x, blend, scales[v]))
             .collect();
-        let mut system =
-            Self { views, regulariser, size, blend, trust, strength: [0.0; 2], diagonal: vec![[0.0; 3]; size * size] };
-        let mut diagonal = vec![[0.0; 3]; size * size];
-        system.rows(|texel, weight, w, _, _| {
+        let nothing = vec![[0.0; 3]; size * size];
+        let mut system = Self {
+            views,
+            ties,
+            size,
+            blend,
+            trust,
+            lambda: nothing.clone(),
+            seam_ratio: 0.0,
+            diagonal: nothing.clone(),
+        };
+        let mut diagonal = nothing;
+        let mut whole = vec![0.0; size * size];
+        system.rows(|texel, weight, w, trust, _, _| {
             for c in 0..3 {
                 diagonal[texel][c] += weight * weight * w[c];
             }
+            whole[texel] += weight * weight * trust;
         });
-        let observed = diagonal.iter().filter(|d| d.iter().sum::<f64>() > 0.0).count();
-        let mean = diagonal.iter().flatten().sum::<f64>() / 3.0 / observed.max(1) as f64;
-        let mean = if observed > 0 { mean } else { 1.0 };
-        system.strength = [f64::from(regulariser.smoothness) * mean, f64::from(regulariser.seam_weight) * mean];
+        let observed = whole.iter().filter(|d| **d > 0.0).count();
+        let mean = if observed > 0 {
+            whole.iter().sum::<f64>() / observed as f64
+        } else {
+            1.0
+        };
+        let smoothness = f64::from(strength.smoothness) * mean;
+        system.lambda = x
+            .iter()
+            .map(|x| x.map(|x| smoothness * f64::from(slope_squared(x as f32, blend))))
+            .collect();
+        system.seam_ratio = f64::from(strength.seam) / f64::from(strength.smoothness);
         for texel in 0..size * size {
-            let links = system.neighbours(texel).len() as f64;
-            for c in 0..3 {
-                diagonal[texel][c] += links * system.strength[0];
+            for other in system.neighbours(texel) {
+                for c in 0..3 {
+                    diagonal[texel][c] += 0.5 * (system.lambda[texel][c] + system.lambda[other][c]);
+                }
             }
         }
-        for entry in &regulariser.seams.entries {
-            for c in 0..3 {
-                diagonal[entry.texel as usize][c] += system.strength[1] * f64::from(entry.weight).powi(2);
+        for row in 0..ties.seams.len() {
+            let weight = system.seam_weight(row);
+            for entry in ties.seams.row(row) {
+                for c in 0..3 {
+                    diagonal[entry.texel as usize][c] +=
+                        weight[c] * f64::from(entry.weight).powi(2);
+                }
             }
         }
         system.diagonal = diagonal;
         system
     }
 
-    /// Calls `add(texel, a, W, rows, row)` for every entry.
-    fn rows(&self, mut add: impl FnMut(usize, f64, [f64; 3], &Rows, usize)) {
+    fn seam_weight(&self, row: usize) -> [f64; 3] {
+        let mut sum = [0.0; 3];
+        for entry in self.ties.seams.row(row) {
+            for c in 0..3 {
+                sum[c] +=
+                    0.5 * f64::from(entry.weight.abs()) * self.lambda[entry.texel as usize][c];
+            }
+        }
+        sum.map(|sum| sum * self.seam_ratio)
+    }
+
+    /// Calls `add(texel, a, W, trust, rows, row)` for every entry.
+    fn rows(&self, mut add: impl FnMut(usize, f64, [f64; 3], f64, &Rows, usize)) {
         let table = observed(self.blend);
         for (rows, trust) in self.views.iter().zip(&self.trust) {
             for row in 0..rows.len() {
                 let colour = rows.colours[row];
-                let w = std::array::from_fn(|c| trust[row] * f64::from(table[colour[c] as usize].slope_squared));
-                for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
-                    add(entry.texel as usize, f64::from(entry.weight), w, rows, row);
+                let w = std::array::from_fn(|c| {
+                    trust[row] * f64::from(table[colour[c] as usize].slope_squared)
+                });
+                for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize]
+                {
+                    add(
+                        entry.texel as usize,
+                        f64::from(entry.weight),
+                        w,
+                        trust[row],
+                        rows,
+                        row,
+                    );
                 }
             }
         }
     }
 
     fn neighbours(&self, texel: usize) -> Vec<usize> {
-        let links = |at: usize| self.regulariser.links.get(at).copied().unwrap_or(0);
+        let links = |at: usize| self.ties.links.get(at).copied().unwrap_or(0);
         let mut found = Vec::new();
         if links(texel) & LINK_RIGHT != 0 {
             found.push(texel + 1);
@@ -154,19 +236,29 @@ impl<'a> System<'a> {
                 let predicted = predict(rows, row, x);
                 for c in 0..3 {
                     let seen = table[rows.colours[row][c] as usize];
-                    sum += trust[row] * f64::from(seen.slope_squared) * (predicted[c] - f64::from(seen.value)).powi(2);
+                    sum += trust[row]
+                        * f64::from(seen.slope_squared)
+                        * (predicted[c] - f64::from(seen.value)).powi(2);
                 }
             }
         }
         for texel in 0..x.len() {
             for other in self.neighbours(texel) {
-                // Each link is met from both ends.
-                sum += 0.5 * self.strength[0] * (0..3).map(|c| (x[texel][c] - x[other][c]).powi(2)).sum::<f64>();
+                for c in 0..3 {
+                    // Each link is met from both ends.
+                    let lambda = 0.5 * (self.lambda[texel][c] + self.lambda[other][c]);
+                    sum += 0.5 * lambda * (x[texel][c] - x[other][c]).powi(2);
+                }
             }
         }
-        let seams = &self.regulariser.seams;
+        let seams = &self.ties.seams;
         for row in 0..seams.len() {
-            sum += self.strength[1] * predict(seams, row, x).iter().map(|d| d * d).sum::<f64>();
+            let weight = self.seam_weight(row);
+            sum += predict(seams, row, x)
+                .iter()
+                .zip(weight)
+                .map(|(d, weight)| weight * d * d)
+                .sum::<f64>();
         }
         0.5 * sum
     }
@@ -175,7 +267,7 @@ impl<'a> System<'a> {
     pub(super) fn gradient(&self, x: &[[f64; 3]]) -> Texels {
         let table = observed(self.blend);
         let mut out = vec![[0.0; 3]; x.len()];
-        self.rows(|texel, weight, w, rows, row| {
+        self.rows(|texel, weight, w, _, rows, row| {
             let predicted = predict(rows, row, x);
             for c in 0..3 {
                 let y = f64::from(table[rows.colours[row][c] as usize].value);
@@ -185,16 +277,19 @@ impl<'a> System<'a> {
         for texel in 0..x.len() {
             for other in self.neighbours(texel) {
                 for c in 0..3 {
-                    out[texel][c] += self.strength[0] * (x[texel][c] - x[other][c]);
+                    let lambda = 0.5 * (self.lambda[texel][c] + self.lambda[other][c]);
+                    out[texel][c] += lambda * (x[texel][c] - x[other][c]);
                 }
             }
         }
-        let seams = &self.regulariser.seams;
+        let seams = &self.ties.seams;
         for row in 0..seams.len() {
             let off = predict(seams, row, x);
-            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize] {
+            let weight = self.seam_weight(row);
+            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize]
+            {
                 for c in 0..3 {
-                    out[entry.texel as usize][c] += self.strength[1] * f64::from(entry.weight) * off[c];
+                    out[entry.texel as usize][c] += weight[c] * f64::from(entry.weight) * off[c];
                 }
             }
         }
@@ -221,10 +316,15 @@ impl<'a> System<'a> {
         let mut rz = dot(&r, &p);
         for _ in 0..iterations {
             // The gradient is affine: its linear part is the normal matrix.
-            let q: Texels =
-                self.gradient(&p).iter().zip(&at_zero).map(|(g, b)| std::array::from_fn(|c| g[c] - b[c])).collect();
+            let q: Texels = self
+                .gradient(&p)
+                .iter()
+                .zip(&at_zero)
+                .map(|(g, b)| std::array::from_fn(|c| g[c] - b[c]))
+                .collect();
             let pq = dot(&p, &q);
-            let alpha: [f64; 3] = std::array::from_fn(|c| if pq[c] > 0.0 { rz[c] / pq[c] } else { 0.0 });
+            let alpha: [f64; 3] =
+                std::array::from_fn(|c| if pq[c] > 0.0 { rz[c] / pq[c] } else { 0.0 });
             for t in 0..count {
                 for c in 0..3 {
                     x[t][c] += alpha[c] * p[t][c];
