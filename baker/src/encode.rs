@@ -1,22 +1,137 @@
-//! Encode.
+//! The encode role: mesh and texture → PNG → GLB; then the views that were kept for it → scores and a contact sheet.
+//!
+//! Views come one by one after the GLB is out and are dropped one by one: what remains of each is a score and, for the
+//! sheet, three small pictures.
 
+pub mod glb;
+pub mod measure;
+pub mod png;
+pub mod preview;
+
+use std::error::Error;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 
+use proto::blob::BlobFile;
 use proto::job::EncodeJob;
-use proto::message::{EncodeSummary, Failure};
+use proto::message::{Code, EncodeSummary, Failure, Phase, Table, ViewScore};
+use proto::table::{Mesh, Texture};
 
+use crate::progress::{PhaseClock, Progress};
+use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
+use glb::GlbError;
+use preview::Row;
 
 /// Runs the role.
 ///
 /// # Errors
 /// What the user is told.
 pub fn run(
-    _session: &Session,
-    _job: &EncodeJob,
-    _fds: Vec<OwnedFd>,
+    session: &Session,
+    job: &EncodeJob,
+    fds: Vec<OwnedFd>,
 ) -> Result<EncodeSummary, Failure> {
-    Err(crate::run::internal(&std::io::Error::other(
-        "being written",
-    )))
+    let [mesh, texture] = take_fds(fds)?;
+    let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
+    let mesh = Mesh::read(&mut open(mesh)?.reader()).map_err(|error| internal(&error))?;
+    let texture = Texture::read(&mut open(texture)?.reader()).map_err(|error| internal(&error))?;
+    let mut clock = PhaseClock::default();
+
+    let (glb_bytes, png_bytes) = write_glb(session, &mesh, &texture, &mut clock)?;
+    let (holdout, rows) = receive_views(session, job, &mesh, &texture, &mut clock)?;
+    if job.preview {
+        let sheet = clock.time(Phase::Preview, || {
+            session.progress(Phase::Preview, 0, 1);
+            preview::draw(&mesh, &texture, &rows, &holdout)
+        });
+        let sheet = sheet.map_err(|error| internal(&error))?;
+        put(session, Table::Preview, &sheet)?;
+        session.progress(Phase::Preview, 1, 1);
+    }
+    Ok(EncodeSummary {
+        glb_bytes,
+        png_bytes,
+        holdout_psnr_db: measure::mean_psnr(&holdout),
+        holdout,
+        times: clock.into_times(),
+        peak_rss_kib: peak_rss_kib(),
+    })
+}
+
+/// Hands the GLB over; returns its size and that of the PNG within it.
+fn write_glb(
+    session: &Session,
+    mesh: &Mesh,
+    texture: &Texture,
+    clock: &mut PhaseClock,
+) -> Result<(u64, u64), Failure> {
+    let rows = u64::from(texture.size);
+    let png = clock.time(Phase::Png, || {
+        png::encode(texture.size, texture.size, &texture.texels, |done| {
+            session.progress(Phase::Png, done, rows);
+        })
+    });
+    let png = png.map_err(|error| internal(&error))?;
+    session.progress(Phase::Glb, 0, 1);
+    clock.time(Phase::Glb, || {
+        let glb = glb::write(mesh, &png).map_err(|error| match error {
+            GlbError::TooLong(_) => Failure {
+                code: Code::LimitExceeded,
+                message: error.to_string(),
+                hint: "simplify the mesh or use a smaller texture".to_owned(),
+            },
+            GlbError::Uneven { .. } => internal(&error),
+        })?;
+        put(session, Table::Glb, &glb)?;
+        session.progress(Phase::Glb, 1, 1);
+        Ok((glb.len() as u64, png.len() as u64))
+    })
+}
+
+/// Scores the held-out views, in the order of their indices, and prepares the rows of the sheet.
+fn receive_views(
+    session: &Session,
+    job: &EncodeJob,
+    mesh: &Mesh,
+    texture: &Texture,
+    clock: &mut PhaseClock,
+) -> Result<(Vec<ViewScore>, Vec<Row>), Failure> {
+    let mut holdout = Vec::new();
+    let mut rows = Vec::new();
+    let mut pixels = 0;
+    while let Some(view) = session.receive_view().map_err(|error| internal(&error))? {
+        let draw = job.preview && preview::wants(&rows, &view);
+        if !view.holdout && !draw {
+            continue;
+        }
+        let mut row = draw.then(|| Row::new(&view));
+        let score = clock.time(Phase::Measure, || {
+            measure::compare(
+                mesh,
+                texture,
+                &view,
+                job.blend,
+                |pixel| row.iter_mut().for_each(|row| row.add(pixel)),
+                |band| {
+                    pixels += band;
+                    session.progress(Phase::Measure, pixels, 0);
+                },
+            )
+        });
+        if view.holdout {
+            holdout.push(score);
+        }
+        if let Some(row) = row {
+            preview::keep(&mut rows, row.finish(score));
+        }
+    }
+    holdout.sort_by_key(|score| score.view);
+    Ok((holdout, rows))
+}
+
+fn put(session: &Session, table: Table, bytes: &[u8]) -> Result<(), Failure> {
+    session
+        .put(table, bytes.len() as u64, |out| Ok(out.write_all(bytes)?))
+        .map_err(|error: crate::session::SessionError| internal(&error as &dyn Error))
 }

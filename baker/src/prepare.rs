@@ -7,6 +7,11 @@ use proto::message::{Failure, PrepareSummary};
 
 use crate::session::Session;
 
+pub mod folder;
+pub(crate) mod picture;
+pub(crate) mod transforms;
+pub(crate) mod views;
+
 /// Runs the role.
 ///
 /// # Errors

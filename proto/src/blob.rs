@@ -39,7 +39,10 @@ pub enum BlobError {
 }
 
 fn os(what: &'static str) -> impl FnOnce(nix::Error) -> BlobError {
-    move |errno| BlobError::Os { what, source: errno.into() }
+    move |errno| BlobError::Os {
+        what,
+        source: errno.into(),
+    }
 }
 
 /// The supervisor's end: owns the memory for as long as the job may need it again.
@@ -59,10 +62,16 @@ impl Blob {
             return Err(BlobError::Size(bytes));
         }
         let name = CString::new(name).unwrap_or_default();
-        let fd = memfd_create(name.as_c_str(), MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)
-            .map_err(os("memfd_create"))?;
+        let fd = memfd_create(
+            name.as_c_str(),
+            MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
+        )
+        .map_err(os("memfd_create"))?;
         let file = File::from(fd);
-        file.set_len(bytes).map_err(|source| BlobError::Os { what: "ftruncate", source })?;
+        file.set_len(bytes).map_err(|source| BlobError::Os {
+            what: "ftruncate",
+            source,
+        })?;
         let seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(os("F_ADD_SEALS"))?;
         Ok(Self { file, bytes })
@@ -93,7 +102,11 @@ impl Blob {
     /// Reads from the start.
     #[must_use]
     pub fn reader(&self) -> BlobReader<'_> {
-        BlobReader { file: &self.file, offset: 0, bytes: self.bytes }
+        BlobReader {
+            file: &self.file,
+            offset: 0,
+            bytes: self.bytes,
+        }
     }
 }
 
@@ -116,13 +129,20 @@ impl BlobFile {
     /// # Errors
     /// [`BlobError::Unsealed`] for anything but a memfd sealed in size; [`BlobError::Size`] outside the limits.
     pub fn open(fd: OwnedFd) -> Result<Self, BlobError> {
-        let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).map_err(|_not_a_memfd| BlobError::Unsealed)?;
+        let seals =
+            fcntl(&fd, FcntlArg::F_GET_SEALS).map_err(|_not_a_memfd| BlobError::Unsealed)?;
         let seals = SealFlag::from_bits_truncate(seals);
         if !seals.contains(SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK) {
             return Err(BlobError::Unsealed);
         }
         let file = File::from(fd);
-        let bytes = file.metadata().map_err(|source| BlobError::Os { what: "fstat", source })?.len();
+        let bytes = file
+            .metadata()
+            .map_err(|source| BlobError::Os {
+                what: "fstat",
+                source,
+            })?
+            .len();
         if bytes == 0 || bytes > MAX_BLOB_BYTES {
             return Err(BlobError::Size(bytes));
         }
@@ -144,13 +164,20 @@ impl BlobFile {
     /// Reads from the start.
     #[must_use]
     pub fn reader(&self) -> BlobReader<'_> {
-        BlobReader { file: &self.file, offset: 0, bytes: self.bytes }
+        BlobReader {
+            file: &self.file,
+            offset: 0,
+            bytes: self.bytes,
+        }
     }
 
     /// Writes from the start.
     #[must_use]
     pub fn writer(&self) -> BlobWriter<'_> {
-        BlobWriter { file: &self.file, offset: 0 }
+        BlobWriter {
+            file: &self.file,
+            offset: 0,
+        }
     }
 }
 
@@ -204,10 +231,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_then_frozen() {
         let blob = Blob::create("test", 5).expect("memory");
-        let child = BlobFile::open(blob.as_fd().try_clone_to_owned().expect("fd")).expect("sealed in size");
+        let child =
+            BlobFile::open(blob.as_fd().try_clone_to_owned().expect("fd")).expect("sealed in size");
         child.writer().write_all(b"kiln!").expect("within the size");
         blob.seal_written().expect("no mapping");
-        assert!(child.writer().write_all(b"again").is_err(), "a frozen blob takes no byte");
+        assert!(
+            child.writer().write_all(b"again").is_err(),
+            "a frozen blob takes no byte"
+        );
         let mut text = String::new();
         blob.reader().read_to_string(&mut text).expect("readable");
         assert_eq!(text, "kiln!");
@@ -221,13 +252,19 @@ mod tests {
         assert!(child.file.set_len(4).is_err(), "shrink");
         assert!(child.file.set_len(400).is_err(), "grow");
         assert!(matches!(Blob::create("test", 0), Err(BlobError::Size(0))));
-        assert!(matches!(Blob::create("test", MAX_BLOB_BYTES + 1), Err(BlobError::Size(_))));
+        assert!(matches!(
+            Blob::create("test", MAX_BLOB_BYTES + 1),
+            Err(BlobError::Size(_))
+        ));
     }
 
     #[test]
     fn anything_but_a_sealed_memfd_is_refused() {
         let file = File::open("/dev/null").expect("there");
-        assert!(matches!(BlobFile::open(file.into()), Err(BlobError::Unsealed)));
+        assert!(matches!(
+            BlobFile::open(file.into()),
+            Err(BlobError::Unsealed)
+        ));
         let open = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).expect("memory");
         assert!(matches!(BlobFile::open(open), Err(BlobError::Unsealed)));
     }

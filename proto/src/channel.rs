@@ -8,13 +8,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::limits::{MAX_PACKET_BYTES, MAX_PACKET_FDS};
 use crate::wire::{self, WireError};
+
+/// What the kernel lets through in one packet (`SCM_MAX_FD`). The buffer takes them all: from a buffer that is too short,
+/// the descriptors that did fit could not be taken, and so not closed.
+const KERNEL_PACKET_FDS: usize = 253;
 
 /// Why a packet did not pass.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +66,12 @@ impl Channel {
     /// # Errors
     /// [`ChannelError::Os`] without descriptors.
     pub fn pair() -> Result<(Self, Self), ChannelError> {
-        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let (ours, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
         Ok((Self { socket: ours }, Self { socket: theirs }))
     }
 
@@ -91,13 +101,23 @@ impl Channel {
     ///
     /// # Errors
     /// [`ChannelError::Closed`], [`ChannelError::WouldBlock`], or a message that does not fit.
-    pub fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    pub fn send<T: Serialize>(
+        &self,
+        message: &T,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), ChannelError> {
         let packet = wire::encode(message)?;
         let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&raw)];
         let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
         // A SEQPACKET send is whole or fails, so the count needs no check.
-        sendmsg::<()>(self.socket.as_raw_fd(), &[IoSlice::new(&packet)], control, MsgFlags::MSG_NOSIGNAL, None)?;
+        sendmsg::<()>(
+            self.socket.as_raw_fd(),
+            &[IoSlice::new(&packet)],
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
         Ok(())
     }
 
@@ -107,7 +127,7 @@ impl Channel {
     /// [`ChannelError::Closed`] at the end, otherwise what is wrong with the packet. Descriptors of a bad packet are closed.
     pub fn receive_with_fds<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let mut packet = vec![0; MAX_PACKET_BYTES];
-        let mut control = nix::cmsg_space!([std::os::fd::RawFd; MAX_PACKET_FDS]);
+        let mut control = nix::cmsg_space!([std::os::fd::RawFd; KERNEL_PACKET_FDS]);
         let mut slices = [IoSliceMut::new(&mut packet)];
         let message = recvmsg::<()>(
             self.socket.as_raw_fd(),
@@ -118,15 +138,12 @@ impl Channel {
         let flags = message.flags;
         let length = message.bytes;
         let mut fds = Vec::new();
-        // With MSG_CTRUNC the iterator may fail; the descriptors that did arrive are owned and closed either way.
-        if let Ok(control) = message.cmsgs() {
-            for item in control {
-                if let ControlMessageOwned::ScmRights(raw) = item {
-                    fds.extend(raw.into_iter().map(own));
-                }
+        for item in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(raw) = item {
+                fds.extend(raw.into_iter().map(own));
             }
         }
-        if flags.contains(MsgFlags::MSG_CTRUNC) {
+        if fds.len() > MAX_PACKET_FDS {
             return Err(ChannelError::UnexpectedFds);
         }
         Ok((finish(&packet, length, flags)?, fds))
@@ -139,7 +156,12 @@ impl Channel {
     pub fn receive<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
         let mut packet = vec![0; MAX_PACKET_BYTES];
         let mut slices = [IoSliceMut::new(&mut packet)];
-        let message = recvmsg::<()>(self.socket.as_raw_fd(), &mut slices, None, MsgFlags::empty())?;
+        let message = recvmsg::<()>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            None,
+            MsgFlags::empty(),
+        )?;
         let (flags, length) = (message.flags, message.bytes);
         if flags.contains(MsgFlags::MSG_CTRUNC) {
             return Err(ChannelError::UnexpectedFds);
@@ -160,7 +182,11 @@ impl AsRawFd for Channel {
     }
 }
 
-fn finish<T: DeserializeOwned>(packet: &[u8], length: usize, flags: MsgFlags) -> Result<T, ChannelError> {
+fn finish<T: DeserializeOwned>(
+    packet: &[u8],
+    length: usize,
+    flags: MsgFlags,
+) -> Result<T, ChannelError> {
     if flags.contains(MsgFlags::MSG_TRUNC) {
         return Err(ChannelError::Truncated);
     }
@@ -171,10 +197,42 @@ fn finish<T: DeserializeOwned>(packet: &[u8], length: usize, flags: MsgFlags) ->
     }
 }
 
-#[expect(unsafe_code, reason = "nix hands received descriptors over as plain numbers")]
+#[expect(
+    unsafe_code,
+    reason = "nix hands received descriptors over as plain numbers"
+)]
 fn own(raw: std::os::fd::RawFd) -> OwnedFd {
     // SAFETY: the kernel has just installed `raw` in this process for this message, and nothing else has seen the number.
     unsafe { OwnedFd::from_raw_fd(raw) }
+}
+
+/// Marks every descriptor above standard error to be closed on exec, so that children get none that this program itself
+/// inherited (Rust marks those that it opens). To be called before there is a second thread.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn close_inherited_on_exec() -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    let listed = std::fs::read_dir("/proc/self/fd")?;
+    let numbers: Vec<std::os::fd::RawFd> = listed
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in numbers {
+        // The listing's own descriptor is among them and closed by now, which EBADF says.
+        match fcntl(borrow(number), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)) {
+            Ok(_) | Err(Errno::EBADF) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+#[expect(unsafe_code, reason = "inherited descriptors are known by number only")]
+fn borrow(number: std::os::fd::RawFd) -> BorrowedFd<'static> {
+    // SAFETY: `number` comes from a listing, so it is not -1; it is used for one fcntl, which does no more than fail if
+    // the descriptor is closed by then.
+    unsafe { BorrowedFd::borrow_raw(number) }
 }
 
 #[cfg(test)]
@@ -188,7 +246,9 @@ mod tests {
     fn message_and_descriptor_arrive_together() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         let file = File::open("/dev/null").expect("there");
-        let sent = ToChild::Grant { table: Table::View(7) };
+        let sent = ToChild::Grant {
+            table: Table::View(7),
+        };
         ours.send(&sent, &[file.as_fd()]).expect("room");
         let (received, fds): (ToChild, _) = theirs.receive_with_fds().expect("a packet");
         assert_eq!((received, fds.len()), (sent, 1));
@@ -198,16 +258,27 @@ mod tests {
     fn descriptors_sent_upwards_are_dropped_and_named() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         let file = File::open("/dev/null").expect("there");
-        theirs.send(&ToChild::EndOfViews { count: 1 }, &[file.as_fd()]).expect("room");
-        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::UnexpectedFds)));
+        theirs
+            .send(&ToChild::EndOfViews { count: 1 }, &[file.as_fd()])
+            .expect("room");
+        assert!(matches!(
+            ours.receive::<ToChild>(),
+            Err(ChannelError::UnexpectedFds)
+        ));
     }
 
     #[test]
     fn closed_and_empty_are_told_apart() {
         let (ours, theirs) = Channel::pair().expect("sockets");
         ours.set_nonblocking().expect("socket");
-        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::WouldBlock)));
+        assert!(matches!(
+            ours.receive::<ToChild>(),
+            Err(ChannelError::WouldBlock)
+        ));
         drop(theirs);
-        assert!(matches!(ours.receive::<ToChild>(), Err(ChannelError::Closed)));
+        assert!(matches!(
+            ours.receive::<ToChild>(),
+            Err(ChannelError::Closed)
+        ));
     }
 }

@@ -48,5 +48,6 @@ pub fn of(code: Code) -> u8 {
         Code::SpawnFailed => OSERR,
         Code::OutputError => CANTCREAT,
         Code::Cancelled => SIGINT,
+        Code::BinaryMismatch => CONFIG,
     }
 }

@@ -34,4 +34,8 @@ pub mod exit;
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must carry the same.
-pub const BUILD_ID: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("KILN_PROTO_FINGERPRINT"));
+pub const BUILD_ID: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "+",
+    env!("KILN_PROTO_FINGERPRINT")
+);

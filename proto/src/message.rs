@@ -374,6 +374,8 @@ pub enum Code {
     Cancelled,
     /// A bug of ours.
     Internal,
+    /// `kiln` and `kiln-baker` come from different builds.
+    BinaryMismatch,
 }
 
 /// A failure as its process names it.

@@ -11,7 +11,7 @@
 //! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
 //! holds a value of these types may index with it. Conventions, written once and here:
 //! - World: right-handed, as the mesh file has it (glTF: y up). Units are the file's.
-//! - Camera: OpenCV axes (x right, y down, z forward), `x_camera = R · x_world + t`; a point projects to
+//! - Camera: `OpenCV` axes (x right, y down, z forward), `x_camera = R · x_world + t`; a point projects to
 //!   `(fx · x/z + cx, fy · y/z + cy)` in pixels; pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, row 0 on top.
 //! - Texture: glTF's; row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
 //! - Colours: 8-bit sRGB, straight alpha.
@@ -21,7 +21,8 @@ use std::io::{self, Read, Write};
 use bytemuck::{Pod, Zeroable};
 
 use crate::limits::{
-    MAX_COORDINATE, MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_EDGE, MAX_VIEW_PIXELS, MIN_TEXTURE_SIZE,
+    MAX_COORDINATE, MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_EDGE, MAX_VIEW_PIXELS,
+    MIN_TEXTURE_SIZE,
 };
 
 /// Why a table is refused.
@@ -124,6 +125,57 @@ pub struct View {
     pub pixels: Vec<[u8; 4]>,
 }
 
+/// The numbers at the head of a [`View`]: all that the supervisor reads of it, to know who gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewHeader {
+    /// See [`View::index`].
+    pub index: u32,
+    /// See [`View::width`].
+    pub width: u32,
+    /// See [`View::height`].
+    pub height: u32,
+    /// See [`View::crop`].
+    pub crop: [u32; 2],
+    /// See [`View::has_alpha`].
+    pub has_alpha: bool,
+    /// See [`View::holdout`].
+    pub holdout: bool,
+}
+
+impl ViewHeader {
+    /// Reads and checks the first 64 bytes of a view.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [width, height, flags, index, left, top] = read_header(input, View::MAGIC, "view")?;
+        bound("view width", width, 1, MAX_VIEW_EDGE as usize)?;
+        bound("view height", height, 1, MAX_VIEW_EDGE as usize)?;
+        let count = u64::from(width) * u64::from(height);
+        if count > MAX_VIEW_PIXELS {
+            return Err(TableError::Bound {
+                what: "number of view pixels",
+                value: count,
+            });
+        }
+        Ok(Self {
+            index,
+            width,
+            height,
+            crop: [left, top],
+            has_alpha: flags & View::HAS_ALPHA != 0,
+            holdout: flags & View::HOLDOUT != 0,
+        })
+    }
+
+    /// Size of the table that such a header begins.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        (HEADER_BYTES + size_of::<Camera>()) as u64
+            + u64::from(self.width) * u64::from(self.height) * 4
+    }
+}
+
 /// What is known of a texel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -187,12 +239,26 @@ fn read_array<T: Pod>(input: &mut impl Read, count: usize) -> Result<Vec<T>, Tab
 
 fn bound(what: &'static str, value: u32, min: usize, max: usize) -> Result<usize, TableError> {
     let count = value as usize;
-    if (min..=max).contains(&count) { Ok(count) } else { Err(TableError::Bound { what, value: u64::from(value) }) }
+    if (min..=max).contains(&count) {
+        Ok(count)
+    } else {
+        Err(TableError::Bound {
+            what,
+            value: u64::from(value),
+        })
+    }
 }
 
-fn check_numbers<const N: usize>(what: &'static str, array: &[[f32; N]], limit: f32) -> Result<(), TableError> {
+fn check_numbers<const N: usize>(
+    what: &'static str,
+    array: &[[f32; N]],
+    limit: f32,
+) -> Result<(), TableError> {
     // A NaN is not within any limit.
-    match array.iter().position(|row| !row.iter().all(|x| x.abs() <= limit)) {
+    match array
+        .iter()
+        .position(|row| !row.iter().all(|x| x.abs() <= limit))
+    {
         Some(index) => Err(TableError::Number { what, index }),
         None => Ok(()),
     }
@@ -201,7 +267,11 @@ fn check_numbers<const N: usize>(what: &'static str, array: &[[f32; N]], limit: 
 fn check_triangles(triangles: &[[u32; 3]], vertices: usize) -> Result<(), TableError> {
     for (triangle, corners) in triangles.iter().enumerate() {
         if let Some(&vertex) = corners.iter().find(|&&corner| corner as usize >= vertices) {
-            return Err(TableError::Index { triangle, vertex, vertices });
+            return Err(TableError::Index {
+                triangle,
+                vertex,
+                vertices,
+            });
         }
     }
     Ok(())
@@ -213,7 +283,9 @@ impl Mesh {
     /// Size of the table.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        HEADER_BYTES as u64 + self.positions.len() as u64 * (12 + 12 + 8 + 4) + self.triangles.len() as u64 * 12
+        HEADER_BYTES as u64
+            + self.positions.len() as u64 * (12 + 12 + 8 + 4)
+            + self.triangles.len() as u64 * 12
     }
 
     /// Writes the table.
@@ -223,7 +295,11 @@ impl Mesh {
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
         out.write_all(&header(
             Self::MAGIC,
-            &[self.positions.len() as u32, self.triangles.len() as u32, self.charts],
+            &[
+                self.positions.len() as u32,
+                self.triangles.len() as u32,
+                self.charts,
+            ],
         ))?;
         out.write_all(bytemuck::cast_slice(&self.positions))?;
         out.write_all(bytemuck::cast_slice(&self.normals))?;
@@ -248,15 +324,31 @@ impl Mesh {
         let uvs = read_array::<[f32; 2]>(input, vertices)?;
         check_numbers("texture coordinate", &uvs, 1.0)?;
         if let Some(index) = uvs.iter().position(|uv| uv[0] < 0.0 || uv[1] < 0.0) {
-            return Err(TableError::Number { what: "texture coordinate", index });
+            return Err(TableError::Number {
+                what: "texture coordinate",
+                index,
+            });
         }
         let surface_vertices = read_array::<u32>(input, vertices)?;
-        if let Some(&value) = surface_vertices.iter().find(|&&point| point as usize >= vertices) {
-            return Err(TableError::Bound { what: "surface vertex", value: u64::from(value) });
+        if let Some(&value) = surface_vertices
+            .iter()
+            .find(|&&point| point as usize >= vertices)
+        {
+            return Err(TableError::Bound {
+                what: "surface vertex",
+                value: u64::from(value),
+            });
         }
         let triangles = read_array(input, triangle_count)?;
         check_triangles(&triangles, vertices)?;
-        Ok(Self { positions, normals, uvs, surface_vertices, triangles, charts })
+        Ok(Self {
+            positions,
+            normals,
+            uvs,
+            surface_vertices,
+            triangles,
+            charts,
+        })
     }
 }
 
@@ -274,7 +366,10 @@ impl Surface {
     /// # Errors
     /// [`TableError::Io`].
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        out.write_all(&header(Self::MAGIC, &[self.positions.len() as u32, self.triangles.len() as u32]))?;
+        out.write_all(&header(
+            Self::MAGIC,
+            &[self.positions.len() as u32, self.triangles.len() as u32],
+        ))?;
         out.write_all(bytemuck::cast_slice(&self.positions))?;
         out.write_all(bytemuck::cast_slice(&self.triangles))?;
         Ok(())
@@ -292,7 +387,10 @@ impl Surface {
         check_numbers("position", &positions, MAX_COORDINATE)?;
         let triangles = read_array(input, triangle_count)?;
         check_triangles(&triangles, vertices)?;
-        Ok(Self { positions, triangles })
+        Ok(Self {
+            positions,
+            triangles,
+        })
     }
 }
 
@@ -312,9 +410,16 @@ impl View {
     /// # Errors
     /// [`TableError::Io`].
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        let flags =
-            if self.has_alpha { Self::HAS_ALPHA } else { 0 } | if self.holdout { Self::HOLDOUT } else { 0 };
-        let fields = [self.width, self.height, flags, self.index, self.crop[0], self.crop[1]];
+        let flags = if self.has_alpha { Self::HAS_ALPHA } else { 0 }
+            | if self.holdout { Self::HOLDOUT } else { 0 };
+        let fields = [
+            self.width,
+            self.height,
+            flags,
+            self.index,
+            self.crop[0],
+            self.crop[1],
+        ];
         out.write_all(&header(Self::MAGIC, &fields))?;
         out.write_all(bytemuck::bytes_of(&self.camera))?;
         out.write_all(bytemuck::cast_slice(&self.pixels))?;
@@ -326,13 +431,14 @@ impl View {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [width, height, flags, index, left, top] = read_header(input, Self::MAGIC, "view")?;
-        bound("view width", width, 1, MAX_VIEW_EDGE as usize)?;
-        bound("view height", height, 1, MAX_VIEW_EDGE as usize)?;
-        let count = u64::from(width) * u64::from(height);
-        if count > MAX_VIEW_PIXELS {
-            return Err(TableError::Bound { what: "number of view pixels", value: count });
-        }
+        let ViewHeader {
+            index,
+            width,
+            height,
+            crop,
+            has_alpha,
+            holdout,
+        } = ViewHeader::read(input)?;
         let camera = read_array::<Camera>(input, 1)?[0];
         check_camera(&camera)?;
         let pixels = read_array(input, width as usize * height as usize)?;
@@ -340,23 +446,33 @@ impl View {
             index,
             width,
             height,
-            crop: [left, top],
-            has_alpha: flags & Self::HAS_ALPHA != 0,
-            holdout: flags & Self::HOLDOUT != 0,
+            crop,
+            has_alpha,
+            holdout,
             camera,
             pixels,
         })
     }
 }
 
+#[expect(
+    clippy::neg_cmp_op_on_partial_ord,
+    reason = "a NaN is within no limit, so only the negation refuses it"
+)]
 fn check_camera(camera: &Camera) -> Result<(), TableError> {
-    let wrong = |index| Err(TableError::Number { what: "camera number", index });
+    let wrong = |index| {
+        Err(TableError::Number {
+            what: "camera number",
+            index,
+        })
+    };
     let limit = f64::from(MAX_COORDINATE);
     for row in 0..3 {
         for other in 0..=row {
-            let dot: f64 = (0..3).map(|k| camera.rotation[row][k] * camera.rotation[other][k]).sum();
+            let dot: f64 = (0..3)
+                .map(|k| camera.rotation[row][k] * camera.rotation[other][k])
+                .sum();
             let wanted = if row == other { 1.0 } else { 0.0 };
-            // Written so that NaN fails.
             if !((dot - wanted).abs() <= 1e-3) {
                 return wrong(row);
             }
@@ -366,7 +482,10 @@ fn check_camera(camera: &Camera) -> Result<(), TableError> {
         }
     }
     for axis in 0..2 {
-        if !(camera.focal[axis] > 0.0 && camera.focal[axis] <= limit && camera.centre[axis].abs() <= limit) {
+        if !(camera.focal[axis] > 0.0
+            && camera.focal[axis] <= limit
+            && camera.centre[axis].abs() <= limit)
+        {
             return wrong(axis);
         }
     }
@@ -399,13 +518,28 @@ impl Texture {
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
         let [size] = read_header(input, Self::MAGIC, "texture")?;
-        bound("texture size", size, MIN_TEXTURE_SIZE as usize, MAX_TEXTURE_SIZE as usize)?;
+        bound(
+            "texture size",
+            size,
+            MIN_TEXTURE_SIZE as usize,
+            MAX_TEXTURE_SIZE as usize,
+        )?;
         let count = size as usize * size as usize;
         let texels = read_array(input, count)?;
         let provenance = read_array(input, count)?;
-        if let Some(index) = provenance.iter().position(|&value: &u8| value > Provenance::Observed as u8) {
-            return Err(TableError::Number { what: "provenance", index });
+        if let Some(index) = provenance
+            .iter()
+            .position(|&value: &u8| value > Provenance::Observed as u8)
+        {
+            return Err(TableError::Number {
+                what: "provenance",
+                index,
+            });
         }
-        Ok(Self { size, texels, provenance })
+        Ok(Self {
+            size,
+            texels,
+            provenance,
+        })
     }
 }

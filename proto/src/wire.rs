@@ -32,7 +32,8 @@ fn config() -> impl bincode::config::Config {
 /// # Errors
 /// [`WireError::TooLarge`] beyond [`MAX_PACKET_BYTES`].
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
-    let bytes = bincode::serde::encode_to_vec(message, config()).map_err(|error| WireError::Encode(Box::new(error)))?;
+    let bytes = bincode::serde::encode_to_vec(message, config())
+        .map_err(|error| WireError::Encode(Box::new(error)))?;
     if bytes.len() > MAX_PACKET_BYTES {
         return Err(WireError::TooLarge(bytes.len()));
     }
@@ -44,8 +45,8 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
 /// # Errors
 /// Anything but exactly one message.
 pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Result<T, WireError> {
-    let (message, used) =
-        bincode::serde::decode_from_slice(packet, config()).map_err(|error| WireError::Decode(Box::new(error)))?;
+    let (message, used) = bincode::serde::decode_from_slice(packet, config())
+        .map_err(|error| WireError::Decode(Box::new(error)))?;
     if used != packet.len() {
         return Err(WireError::Trailing(packet.len() - used));
     }

@@ -1,1 +1,57 @@
-//! Supervisor.
+//! Kiln's supervisor, the library behind the binary `kiln`. In the order in which a command passes through:
+//!
+//! - [`cli`]: arguments → a checked command,
+//! - [`input`], [`output`]: paths → opened folders and targets that can be written, before any work,
+//! - [`job`]: one job's life: spawn → feed → watch → judge → put the result in place,
+//!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
+//!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
+//!   - [`feed`]: stock → what the next child still has to be sent,
+//!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
+//!   - [`verdict`]: how a process ended → go on, try again, or give up (a pure function),
+//! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
+//! - [`report`]: what happened → `report.json` and the closing lines,
+//! - [`doctor`]: machine → what can bake here and what is missing.
+//!
+//! Invariants: no child can end or block this process; a child's word sizes, indexes and waits for nothing unchecked;
+//! descriptors go down and never up; nothing that a child wrote is mapped. This crate links no GPU, no decoder, no C++.
+//! All processes are spawned on the main thread, which lives as long as the program: the kernel kills a child when the
+//! *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded and `spawn_blocking` never spawns.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod cli;
+
+pub mod input;
+
+pub mod output;
+
+pub mod error;
+
+pub mod event;
+
+pub mod job;
+
+pub mod child;
+
+pub mod logs;
+
+pub mod stock;
+
+pub mod feed;
+
+pub mod watch;
+
+pub mod verdict;
+
+pub mod screen;
+
+pub mod words;
+
+pub mod report;
+
+pub mod doctor;
+
+mod run;
+
+pub use run::run;

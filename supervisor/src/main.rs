@@ -1,2 +1,7 @@
-//! kiln.
-fn main(){}
+//! `kiln`: command line → exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    supervisor::run()
+}

@@ -1,1 +1,263 @@
-//! Harness.
+//! Harness for processes against processes: a folder with inputs and a [`fault::Plan`] → the real `kiln` run over them →
+//! an [`Outcome`], with no process or temporary file left over.
+//!
+//! `kiln` gets a saboteur in place of `kiln-baker`: a link in the test's own folder, beside which lies its plan. Nothing
+//! here sleeps to wait for something: tests wait for a line, an end of a process, or the hang-up of a pipe.
+
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use tempfile::TempDir;
+
+use crate::fault::Plan;
+
+pub mod fault;
+
+mod run;
+
+pub use run::{Outcome, Run};
+
+/// For anything that must happen: far beyond what a loaded machine of two cores needs.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+/// What the saboteur's mesh file holds, and looks for.
+pub const MESH_TEXT: &str = "a mesh";
+
+/// A program of the workspace, beside this package's own. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
+///
+/// # Panics
+/// If it has not been built.
+#[must_use]
+pub fn program(saboteur: &str, name: &str) -> PathBuf {
+    let path = Path::new(saboteur).with_file_name(name);
+    assert!(
+        path.exists(),
+        "{} is not there: cargo build --release --workspace --bins",
+        path.display()
+    );
+    path
+}
+
+/// A folder of its own for one test: inputs, an output folder, and the worker under test.
+#[derive(Debug)]
+pub struct Bench {
+    folder: TempDir,
+    kiln: PathBuf,
+    baker: PathBuf,
+}
+
+impl Bench {
+    /// With the saboteur as worker.
+    ///
+    /// # Panics
+    /// If the folder cannot be made.
+    #[must_use]
+    pub fn new(saboteur: &str, plan: &Plan) -> Self {
+        let mut bench = Self::bare(saboteur);
+        let link = bench.path("kiln-baker");
+        symlink(saboteur, &link).expect("a link to the saboteur");
+        mkfifo(&bench.path("alive"), Mode::S_IRWXU).expect("a pipe");
+        fs::write(bench.path("mesh.glb"), MESH_TEXT).expect("a mesh");
+        fs::write(bench.path("transforms.json"), "{}").expect("views");
+        bench.baker = link;
+        bench.set_plan(plan);
+        bench
+    }
+
+    /// With the real worker, and no inputs.
+    ///
+    /// # Panics
+    /// If the folder cannot be made, or the programs are not built.
+    #[must_use]
+    pub fn real(saboteur: &str) -> Self {
+        let mut bench = Self::bare(saboteur);
+        bench.baker = program(saboteur, "kiln-baker");
+        bench
+    }
+
+    fn bare(saboteur: &str) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("kiln-test-")
+            .tempdir()
+            .expect("a folder");
+        fs::create_dir(folder.path().join("out")).expect("a folder");
+        Self {
+            folder,
+            kiln: program(saboteur, "kiln"),
+            baker: PathBuf::new(),
+        }
+    }
+
+    /// Changes what the saboteur will do.
+    ///
+    /// # Panics
+    /// If the plan cannot be written.
+    pub fn set_plan(&self, plan: &Plan) {
+        let text = serde_json::to_string(plan).expect("a plan is JSON");
+        fs::write(self.path("kiln-baker.json"), text).expect("a plan");
+    }
+
+    /// A path in the test's folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `kiln`, to be given arguments, within the test's folder.
+    #[must_use]
+    pub fn kiln(&self) -> Command {
+        let mut command = Command::new(&self.kiln);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// `kiln bake` of the bench's own inputs with `--json`, and `more`.
+    #[must_use]
+    pub fn bake(&self, more: &[&str]) -> Command {
+        let mut command = self.kiln();
+        command.args([
+            "bake",
+            "mesh.glb",
+            "--views",
+            "transforms.json",
+            "-o",
+            "out/out.glb",
+            "--json",
+        ]);
+        command
+            .args(["--texture-size", "256", "--baker"])
+            .arg(&self.baker)
+            .args(more);
+        command
+    }
+
+    /// `kiln bake` with the real worker, on the processor: the same everywhere. `more` follows mesh and views.
+    #[must_use]
+    pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+        let mut command = self.kiln();
+        command.arg("bake").arg(mesh).arg("--views").arg(views);
+        command
+            .args(["-o", "out/out.glb", "--json", "--device", "cpu"])
+            .args(more);
+        command
+    }
+
+    /// Runs `kiln bake` with the saboteur to its end.
+    #[must_use]
+    pub fn run(&self, more: &[&str]) -> Outcome {
+        Run::start(self.bake(more)).finish()
+    }
+
+    /// Starts `kiln bake` with the saboteur.
+    #[must_use]
+    pub fn start(&self, more: &[&str]) -> Run {
+        Run::start(self.bake(more))
+    }
+
+    /// Names of the files in the output folder.
+    ///
+    /// # Panics
+    /// If it cannot be listed.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("out")).expect("the folder");
+        let mut names: Vec<String> = entries
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The read end of the pipe that every saboteur holds open. Open it before the run: see [`wait_all_gone`].
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    #[must_use]
+    pub fn alive(&self) -> fs::File {
+        let flags = nix::libc::O_NONBLOCK;
+        fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(self.path("alive"))
+            .expect("the pipe")
+    }
+
+    /// Processes that run the bench's worker right now.
+    ///
+    /// # Panics
+    /// If there is no `/proc`.
+    #[must_use]
+    pub fn workers(&self) -> Vec<String> {
+        let needle = self.baker.to_string_lossy().into_owned();
+        let entries = fs::read_dir("/proc").expect("/proc");
+        entries
+            .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
+            .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
+            .filter(|line| line.starts_with(&needle))
+            .collect()
+    }
+
+    /// Asserts that the run left nothing: no worker, and in the output folder exactly `outputs`.
+    ///
+    /// # Panics
+    /// If it left something.
+    pub fn assert_clean(&self, outputs: &[&str]) {
+        assert_eq!(self.outputs(), outputs, "files left in the output folder");
+        assert!(
+            self.workers().is_empty(),
+            "workers left: {:?}",
+            self.workers()
+        );
+    }
+}
+
+/// Waits until every process that held the write end has closed it, which only its end does.
+///
+/// # Panics
+/// After the deadline.
+pub fn wait_all_gone(alive: &fs::File) {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "a worker is still there");
+        let mut polled = [PollFd::new(
+            std::os::fd::AsFd::as_fd(alive),
+            PollFlags::POLLIN,
+        )];
+        let timeout = PollTimeout::try_from(left).expect("two minutes fit");
+        poll(&mut polled, timeout).expect("poll");
+        if polled[0]
+            .revents()
+            .is_some_and(|events| events.contains(PollFlags::POLLHUP))
+        {
+            return;
+        }
+    }
+}
+
+/// Sends a signal to a process of the test's own.
+///
+/// # Panics
+/// If the process is not there.
+pub fn signal_to(pid: i32, signal: Signal) {
+    assert!(signal_if_there(pid, signal), "process {pid} is not there");
+}
+
+/// Sends a signal to a process that may have ended; tells whether it was there.
+#[must_use]
+pub fn signal_if_there(pid: i32, signal: Signal) -> bool {
+    kill(Pid::from_raw(pid), signal).is_ok()
+}

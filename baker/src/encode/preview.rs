@@ -1,0 +1,370 @@
+//! Views, renders, errors, atlas and provenance → a contact sheet that a person can judge at a glance, as PNG.
+//!
+//! ```text
+//!  title
+//!  input view │ result │ error       up to three rows, each with its score
+//!  texture    │ origin of texels │ legend and figures
+//! ```
+//!
+//! No cell is larger than [`CELL`] pixels, so neither is the sheet. Pictures are averaged down in linear light, small ones
+//! enlarged by whole factors so that their pixels stay pixels.
+
+mod canvas;
+mod font;
+mod tile;
+
+use proto::message::ViewScore;
+use proto::table::{Mesh, Provenance, Texture, View};
+
+use super::measure::{self, Pixel};
+use super::png::{self, PngError};
+use canvas::Canvas;
+use tile::{Shrink, Tile, heat};
+
+/// Largest edge of a picture on the sheet.
+const CELL: usize = 384;
+const GAP: usize = 14;
+const MARGIN: usize = 20;
+/// Height of a line of text with its spacing.
+const LINE: usize = 22;
+/// Rows of views.
+const ROWS: usize = 3;
+const TEXT: [u8; 3] = [225; 3];
+const FAINT: [u8; 3] = [150; 3];
+const BACKGROUND: [u8; 3] = [24; 3];
+
+/// Errors are shown this much brighter than they are.
+const ERROR_GAIN: f32 = 8.0;
+
+/// Texels by origin: colour (told apart by colour-blind eyes too), name, what it means.
+const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
+    (Provenance::Observed, [0, 158, 115], "observed"),
+    (Provenance::Weak, [240, 200, 60], "weakly observed"),
+    (Provenance::Filled, [204, 90, 140], "filled in"),
+    (Provenance::Gutter, [60, 60, 66], "outside charts"),
+];
+
+/// A row while its view is compared: the render and its error, averaged down as they come.
+#[derive(Debug)]
+pub struct Row {
+    view: u32,
+    holdout: bool,
+    input: Tile,
+    result: Shrink,
+    error: Shrink,
+    score: Option<ViewScore>,
+}
+
+impl Row {
+    /// Starts a row with the view's own picture.
+    #[must_use]
+    pub fn new(view: &View) -> Self {
+        let size = [view.width as usize, view.height as usize];
+        let mut input = Shrink::new(size, CELL);
+        for (index, pixel) in view.pixels.iter().enumerate() {
+            input.add([index % size[0], index / size[0]], tile::light(*pixel));
+        }
+        Self {
+            view: view.index,
+            holdout: view.holdout,
+            input: input.picture(),
+            result: Shrink::new(size, CELL),
+            error: Shrink::new(size, CELL),
+            score: None,
+        }
+    }
+
+    /// Adds a pixel of the comparison.
+    pub fn add(&mut self, pixel: Pixel) {
+        let at = [pixel.column, pixel.row];
+        let [r, g, b] = pixel.colour;
+        let rendered = [r, g, b, pixel.coverage].map(|x| (x.clamp(0.0, 1.0) * 255.0).round() as u8);
+        self.result.add(at, tile::light(rendered));
+        if let Some(error) = pixel.error {
+            self.error.add(at, [error; 3]);
+        }
+    }
+
+    /// The row is complete.
+    #[must_use]
+    pub fn finish(mut self, score: ViewScore) -> Self {
+        self.score = Some(score);
+        self
+    }
+
+    fn caption(&self) -> String {
+        let kind = if self.holdout {
+            "held out"
+        } else {
+            "used in the fit"
+        };
+        match self.score {
+            Some(score) if score.pixels > 0 => {
+                format!(
+                    "view {} ({kind}): {:.2} dB over {} pixels",
+                    self.view, score.psnr_db, score.pixels
+                )
+            }
+            _ => format!("view {} ({kind}): nothing to compare", self.view),
+        }
+    }
+
+    /// Views of the fit come first, then by number.
+    fn order(&self) -> (bool, u32) {
+        (self.holdout, self.view)
+    }
+}
+
+/// Whether a row of `view` would be kept beside `rows`.
+#[must_use]
+pub fn wants(rows: &[Row], view: &View) -> bool {
+    rows.len() < ROWS
+        || rows
+            .iter()
+            .any(|row| row.order() > (view.holdout, view.index))
+}
+
+/// Keeps the first rows in their order.
+pub fn keep(rows: &mut Vec<Row>, row: Row) {
+    rows.push(row);
+    rows.sort_by_key(Row::order);
+    rows.truncate(ROWS);
+}
+
+/// Draws the sheet.
+///
+/// # Errors
+/// The PNG cannot be made.
+pub fn draw(
+    mesh: &Mesh,
+    texture: &Texture,
+    rows: &[Row],
+    holdout: &[ViewScore],
+) -> Result<Vec<u8>, PngError> {
+    let column = |k: usize| MARGIN + k * (CELL + GAP);
+    let mut canvas = Canvas::new(column(3) - GAP + MARGIN, BACKGROUND);
+    let mut y = MARGIN;
+    let title = format!(
+        "kiln {}   texture {}x{}   triangles {}   charts {}",
+        env!("CARGO_PKG_VERSION"),
+        texture.size,
+        texture.size,
+        mesh.triangles.len(),
+        mesh.charts
+    );
+    canvas.text([column(0), y], &title, TEXT);
+    y += LINE + GAP;
+
+    if !rows.is_empty() {
+        for (k, heading) in ["input", "result", "error x8"].into_iter().enumerate() {
+            canvas.text([column(k), y], heading, FAINT);
+        }
+        draw_scale(&mut canvas, [column(2) + 130, y]);
+        y += LINE;
+    }
+    for row in rows {
+        let mut height = 0;
+        for (k, tile) in [
+            &row.input,
+            &row.result.picture(),
+            &row.error.heat(ERROR_GAIN),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            height = height.max(canvas.tile([column(k), y], tile, CELL));
+        }
+        y += height + 8;
+        canvas.text([column(0), y], &row.caption(), TEXT);
+        y += LINE + GAP;
+    }
+
+    canvas.text([column(0), y], "texture", FAINT);
+    canvas.text([column(1), y], "where its texels come from", FAINT);
+    y += LINE;
+    let size = [texture.size as usize; 2];
+    let mut atlas = Shrink::new(size, CELL);
+    let mut origin = Shrink::new(size, CELL);
+    let mut counts = [0_u64; 4];
+    for (index, (texel, &provenance)) in texture.texels.iter().zip(&texture.provenance).enumerate()
+    {
+        let at = [index % size[0], index / size[0]];
+        atlas.add(at, tile::light([texel[0], texel[1], texel[2], 255]));
+        let kind = ORIGINS
+            .iter()
+            .position(|(kind, ..)| *kind as u8 == provenance)
+            .unwrap_or(0);
+        counts[kind] += 1;
+        let [r, g, b] = ORIGINS[kind].1;
+        origin.add(at, tile::light([r, g, b, 255]));
+    }
+    let bottom = y + canvas.tile([column(0), y], &atlas.picture(), CELL);
+    canvas.tile([column(1), y], &origin.picture(), CELL);
+    draw_figures(&mut canvas, [column(2), y], counts, holdout);
+    canvas.finish(bottom + MARGIN, |width, height, pixels| {
+        png::encode(width, height, pixels, |_| {})
+    })
+}
+
+/// What the colours of the error mean, as 8-bit steps.
+fn draw_scale(canvas: &mut Canvas, [x, y]: [usize; 2]) {
+    const WIDTH: usize = 150;
+    canvas.text([x, y], "0", FAINT);
+    for k in 0..WIDTH {
+        canvas.fill(
+            [x + 18 + k, y],
+            [1, 14],
+            heat(k as f32 / (WIDTH - 1) as f32),
+        );
+    }
+    let full = 255.0 / ERROR_GAIN;
+    canvas.text([x + 18 + WIDTH + 6, y], &format!("{full:.0}/255"), FAINT);
+}
+
+fn draw_figures(
+    canvas: &mut Canvas,
+    [x, mut y]: [usize; 2],
+    counts: [u64; 4],
+    holdout: &[ViewScore],
+) {
+    let all = counts.iter().sum::<u64>().max(1) as f64;
+    let charts = (counts[0] + counts[1] + counts[2]).max(1) as f64;
+    for (k, (kind, colour, name)) in ORIGINS.into_iter().enumerate() {
+        canvas.fill([x, y], [14, 14], colour);
+        let share = if kind == Provenance::Gutter {
+            counts[k] as f64 / all
+        } else {
+            counts[k] as f64 / charts
+        };
+        canvas.text(
+            [x + 24, y],
+            &format!("{:5.1} % {name}", share * 100.0),
+            TEXT,
+        );
+        y += LINE;
+    }
+    canvas.text([x, y], "of chart texels; the last of all", FAINT);
+    y += LINE + GAP;
+    if let Some(mean) = measure::mean_psnr(holdout) {
+        canvas.text([x, y], &format!("held-out views: {mean:.2} dB"), TEXT);
+        y += LINE;
+        let counted = || holdout.iter().filter(|score| score.pixels > 0);
+        if let Some(worst) = counted().min_by(|a, b| a.psnr_db.total_cmp(&b.psnr_db)) {
+            canvas.text(
+                [x, y],
+                &format!(
+                    "{} views, least {:.2} (view {})",
+                    counted().count(),
+                    worst.psnr_db,
+                    worst.view
+                ),
+                FAINT,
+            );
+            y += LINE;
+        }
+    }
+    y += GAP;
+    canvas.fill([x, y], [14, 14], tile::UNCOMPARED);
+    canvas.text([x + 24, y], "in error: not compared", FAINT);
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::job::Blend;
+
+    use super::super::measure::tests::scene;
+    use super::*;
+
+    fn sheet(holdout: bool, damage: u8) -> Vec<u8> {
+        let (mesh, texture, mut view) = scene();
+        view.holdout = holdout;
+        for pixel in &mut view.pixels[48 * 15..48 * 25] {
+            pixel[0] = pixel[0].saturating_add(damage);
+        }
+        let mut row = Row::new(&view);
+        let score = measure::compare(
+            &mesh,
+            &texture,
+            &view,
+            Blend::Linear,
+            |pixel| row.add(pixel),
+            |_| {},
+        );
+        draw(&mesh, &texture, &[row.finish(score)], &[score]).expect("a sheet")
+    }
+
+    fn decode(file: &[u8]) -> image::RgbImage {
+        image::load_from_memory(file).expect("a PNG").to_rgb8()
+    }
+
+    #[test]
+    fn sheet_shows_what_it_should() {
+        let clean = decode(&sheet(true, 0));
+        assert!(clean.width() as usize <= 3 * CELL + 2 * (GAP + MARGIN) && clean.height() < 1000);
+        // Input and result agree; the error is black in the middle, and not where the input is damaged.
+        let damaged = decode(&sheet(true, 40));
+        // The view is 48×40, shown eightfold: its middle is 192, 160 from the corner of its cell.
+        let top = (MARGIN + LINE + GAP + LINE) as u32;
+        let at = |image: &image::RgbImage, cell: u32| {
+            image
+                .get_pixel(MARGIN as u32 + cell * (CELL + GAP) as u32 + 196, top + 164)
+                .0
+        };
+        let near = |a: [u8; 3], b: [u8; 3]| (0..3).all(|k| a[k].abs_diff(b[k]) <= 3);
+        assert!(
+            near(at(&clean, 0), at(&clean, 1)),
+            "{:?} {:?}",
+            at(&clean, 0),
+            at(&clean, 1)
+        );
+        assert!(!near(at(&damaged, 0), at(&damaged, 1)));
+        assert!(at(&clean, 2).iter().all(|&c| c < 20), "{:?}", at(&clean, 2));
+        assert!(
+            at(&damaged, 2).iter().any(|&c| c > 90),
+            "{:?}",
+            at(&damaged, 2)
+        );
+        // All four origins are there.
+        for (_, colour, name) in ORIGINS {
+            assert!(
+                clean.pixels().filter(|pixel| pixel.0 == colour).count() > 14 * 14,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn sheet_without_views_is_a_sheet() {
+        let (mesh, texture, _) = scene();
+        let image = decode(&draw(&mesh, &texture, &[], &[]).expect("a sheet"));
+        assert!(image.height() as usize > 256);
+    }
+
+    #[test]
+    fn views_of_the_fit_come_first() {
+        let (_, _, view) = scene();
+        let mut rows = Vec::new();
+        for (index, holdout) in [
+            (9, true),
+            (2, true),
+            (7, false),
+            (4, true),
+            (1, false),
+            (3, false),
+            (8, false),
+        ] {
+            let view = View {
+                index,
+                holdout,
+                ..view.clone()
+            };
+            if wants(&rows, &view) {
+                keep(&mut rows, Row::new(&view));
+            }
+        }
+        assert_eq!(
+            rows.iter().map(|row| row.view).collect::<Vec<_>>(),
+            [1, 3, 7]
+        );
+    }
+}

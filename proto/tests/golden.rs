@@ -1,0 +1,283 @@
+//! The bytes of every message, pinned: a change of the wire format is a visible diff here, never an accident.
+//!
+//! To pin a new form on purpose: run, and copy the bytes that the failure prints.
+
+use std::fmt::Debug;
+use std::fmt::Write as _;
+
+use proto::job::{BakeJob, Blend, Device, EncodeJob, PrepareJob, Quality, Simplify};
+use proto::message::{
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, Phase, PhaseTime,
+    PrepareSummary, Role, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+};
+use proto::wire;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("memory takes all");
+        text
+    })
+}
+
+/// Compares all, then complains about all.
+fn pinned<T: Serialize + DeserializeOwned + PartialEq + Debug>(cases: &[(T, &str)]) {
+    let mut wrong = Vec::new();
+    for (message, golden) in cases {
+        let bytes = wire::encode(message).expect("fits");
+        let back: T = wire::decode(&bytes).expect("its own bytes");
+        assert_eq!(&back, message);
+        if hex(&bytes) != *golden {
+            wrong.push(format!(
+                "{message:?}\n    is     {}\n    not    {golden}",
+                hex(&bytes)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn times() -> Vec<PhaseTime> {
+    vec![PhaseTime {
+        phase: Phase::Fit,
+        ms: 1.5,
+    }]
+}
+
+#[test]
+fn messages_to_a_child() {
+    let prepare = PrepareJob {
+        mesh_file: "m.glb".into(),
+        views_file: "t.json".into(),
+        texture_size: 1024,
+        simplify: Simplify::RemoveShare(0.5),
+        keep_uvs: true,
+        holdout: 2,
+        seed: 3,
+        unwrap_deadline_ms: 20_000,
+    };
+    let bake = BakeJob {
+        texture_size: 300,
+        quality: Quality::Best,
+        blend: Blend::Srgb,
+        device: Device::Name("H200".into()),
+        has_surface: true,
+    };
+    pinned(&[
+        (
+            ToChild::Start(Start::Prepare(prepare)),
+            "0000056d2e676c6206742e6a736f6efb0004020000003f010203fb204e",
+        ),
+        (
+            ToChild::Start(Start::Bake(bake)),
+            "0001fb2c01020103044832303001",
+        ),
+        (
+            ToChild::Start(Start::Encode(EncodeJob {
+                blend: Blend::Linear,
+                preview: true,
+            })),
+            "00020001",
+        ),
+        (ToChild::View { index: 4095 }, "01fbff0f"),
+        (ToChild::EndOfViews { count: 40 }, "0228"),
+        (ToChild::Grant { table: Table::Mesh }, "0300"),
+        (
+            ToChild::Grant {
+                table: Table::Surface,
+            },
+            "0301",
+        ),
+        (
+            ToChild::Grant {
+                table: Table::View(7),
+            },
+            "030207",
+        ),
+        (
+            ToChild::Grant {
+                table: Table::Texture,
+            },
+            "0303",
+        ),
+        (ToChild::Grant { table: Table::Glb }, "0304"),
+        (
+            ToChild::Grant {
+                table: Table::Preview,
+            },
+            "0305",
+        ),
+    ]);
+}
+
+#[test]
+fn messages_from_a_child() {
+    let prepare = PrepareSummary {
+        triangles_read: 100,
+        triangles_degenerate: 1,
+        triangles: 50,
+        vertices: 60,
+        nonmanifold_edges: 2,
+        simplify_error: Some(0.25),
+        unwrap: UnwrapMethod::Uvunwrap,
+        charts: 5,
+        atlas_utilisation: 0.5,
+        views: 40,
+        holdout_views: 2,
+        times: times(),
+        peak_rss_kib: 1000,
+    };
+    let bake = BakeSummary {
+        adapter: AdapterInfo {
+            name: "a".into(),
+            backend: "vulkan".into(),
+            kind: "discrete".into(),
+            driver: "d".into(),
+        },
+        covered_pixels: 1,
+        chart_texels: 2,
+        observed_texels: 3,
+        filled_texels: 4,
+        iterations: 5,
+        train_psnr_db: 50.0,
+        seam_residual: 0.125,
+        views: vec![ViewFit {
+            view: 1,
+            pixels: 2,
+            psnr_db: 3.0,
+            median_residual: 0.5,
+        }],
+        times: times(),
+        peak_vram_kib: 6,
+        peak_rss_kib: 7,
+    };
+    let encode = EncodeSummary {
+        glb_bytes: 300,
+        png_bytes: 200,
+        holdout: vec![ViewScore {
+            view: 1,
+            pixels: 2,
+            psnr_db: 3.0,
+        }],
+        holdout_psnr_db: None,
+        times: times(),
+        peak_rss_kib: 7,
+    };
+    let failure = Failure {
+        code: Code::InvalidAsset,
+        message: "no".into(),
+        hint: String::new(),
+    };
+    pinned(&[
+        (
+            FromChild::Hello {
+                version: 1,
+                build_id: "0.1.0+00".into(),
+                role: Role::Bake,
+            },
+            "000108302e312e302b303001",
+        ),
+        (
+            FromChild::Progress {
+                phase: Phase::Commit,
+                done: 1,
+                total: 70_000,
+            },
+            "010f01fc70110100",
+        ),
+        (FromChild::Warning { text: "odd".into() }, "02036f6464"),
+        (
+            FromChild::Allocate {
+                table: Table::View(300),
+                bytes: 1 << 30,
+            },
+            "0302fb2c01fc00000040",
+        ),
+        (
+            FromChild::Filled {
+                table: Table::Texture,
+            },
+            "0403",
+        ),
+        (
+            FromChild::Done(Done::Prepare(prepare)),
+            "05006401323c02010000803e00050000003f28020109000000000000f83ffbe803",
+        ),
+        (
+            FromChild::Done(Done::Bake(bake)),
+            "050101610676756c6b616e08646973637265746501640102030405000048420000003e010102000040400000003f0109000000000000f83f0607",
+        ),
+        (
+            FromChild::Done(Done::Encode(encode)),
+            "0502fb2c01c801010200004040000109000000000000f83f07",
+        ),
+        (FromChild::Failed(failure), "0601026e6f00"),
+    ]);
+}
+
+#[test]
+fn small_words() {
+    let phases = [
+        Phase::Start,
+        Phase::LoadMesh,
+        Phase::Clean,
+        Phase::Simplify,
+        Phase::Unwrap,
+        Phase::DecodeViews,
+        Phase::OpenDevice,
+        Phase::Raster,
+        Phase::Init,
+        Phase::Fit,
+        Phase::Gutter,
+        Phase::Png,
+        Phase::Glb,
+        Phase::Measure,
+        Phase::Preview,
+        Phase::Commit,
+    ];
+    for (number, phase) in (0_u8..).zip(phases) {
+        assert_eq!(wire::encode(&phase).expect("fits"), [number], "{phase:?}");
+        let json = serde_json_word(&phase);
+        assert_eq!(json, phase.name(), "one word in packets, logs and JSON");
+    }
+    let codes = [
+        Code::InvalidSpec,
+        Code::InvalidAsset,
+        Code::MissingInput,
+        Code::LimitExceeded,
+        Code::UnsupportedFeature,
+        Code::OutOfHostMemory,
+        Code::OutOfDeviceMemory,
+        Code::GpuDeviceLost,
+        Code::ShaderRejected,
+        Code::IncompleteOutput,
+        Code::NoAdapter,
+        Code::WorkerCrashed,
+        Code::WorkerStalled,
+        Code::DeadlineExceeded,
+        Code::SpawnFailed,
+        Code::ProtocolViolation,
+        Code::OutputError,
+        Code::Cancelled,
+        Code::Internal,
+        Code::BinaryMismatch,
+    ];
+    for (number, code) in (0_u8..).zip(codes) {
+        assert_eq!(wire::encode(&code).expect("fits"), [number], "{code:?}");
+    }
+}
+
+/// The word that serde gives a unit variant, without quotes.
+fn serde_json_word<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value)
+        .expect("a word")
+        .trim_matches('"')
+        .to_owned()
+}
+
+#[test]
+#[should_panic(expected = "is     ")]
+fn another_byte_is_noticed() {
+    pinned(&[(ToChild::View { index: 1 }, "0102")]);
+}

@@ -1,0 +1,266 @@
+//! Every table with each of its fields out of bounds, cut short, and whole.
+
+use proto::table::{Camera, Mesh, Surface, TableError, Texture, View, ViewHeader};
+
+fn mesh() -> Mesh {
+    Mesh {
+        positions: vec![
+            [0.0, 0.0, 0.0],
+            [1.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0],
+            [1.0, 1.0, 0.0],
+        ],
+        normals: vec![[0.0, 0.0, 1.0]; 4],
+        uvs: vec![[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
+        surface_vertices: vec![0, 1, 2, 3],
+        triangles: vec![[0, 1, 2], [2, 1, 3]],
+        charts: 1,
+    }
+}
+
+fn surface() -> Surface {
+    Surface {
+        positions: mesh().positions,
+        triangles: mesh().triangles,
+    }
+}
+
+fn view() -> View {
+    let camera = Camera {
+        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        translation: [0.0, 0.0, 2.0],
+        focal: [2.0, 2.0],
+        centre: [1.0, 1.0],
+    };
+    let pixels = vec![[1, 2, 3, 255]; 6];
+    View {
+        index: 1,
+        width: 3,
+        height: 2,
+        crop: [4, 5],
+        has_alpha: true,
+        holdout: false,
+        camera,
+        pixels,
+    }
+}
+
+fn texture() -> Texture {
+    let count = 256 * 256;
+    Texture {
+        size: 256,
+        texels: vec![[1, 2, 3, 255]; count],
+        provenance: vec![3; count],
+    }
+}
+
+fn bytes_of_mesh(mesh: &Mesh) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    mesh.write(&mut bytes).expect("memory takes all");
+    bytes
+}
+
+/// Demands that each change of a good table's bytes is refused, and that none of them was refused for a bad table.
+fn refused<T>(
+    good: &[u8],
+    read: impl Fn(&mut &[u8]) -> Result<T, TableError>,
+    changes: &[(&str, usize, &[u8])],
+) {
+    assert!(read(&mut &good[..]).is_ok(), "the table itself is good");
+    let mut accepted = Vec::new();
+    for (what, offset, bytes) in changes {
+        let mut bad = good.to_vec();
+        bad[*offset..offset + bytes.len()].copy_from_slice(bytes);
+        if read(&mut &bad[..]).is_ok() {
+            accepted.push(*what);
+        }
+    }
+    assert!(accepted.is_empty(), "accepted: {accepted:?}");
+    for length in [0, 7, 63, 64, good.len() / 2, good.len() - 1] {
+        assert!(
+            read(&mut &good[..length]).is_err(),
+            "{length} of {} bytes",
+            good.len()
+        );
+    }
+}
+
+const NAN: [u8; 4] = f32::NAN.to_le_bytes();
+const INFINITE: [u8; 4] = f32::INFINITY.to_le_bytes();
+const HUGE: [u8; 4] = 1e13_f32.to_le_bytes();
+const MAX: [u8; 4] = u32::MAX.to_le_bytes();
+const ZERO: [u8; 4] = [0; 4];
+
+#[test]
+fn every_field_of_a_mesh_is_bounded() {
+    let good = bytes_of_mesh(&mesh());
+    let (positions, normals, uvs) = (64, 64 + 48, 64 + 96);
+    let (points, triangles) = (uvs + 32, uvs + 32 + 16);
+    refused(
+        &good,
+        |bytes| Mesh::read(bytes),
+        &[
+            ("magic", 0, b"KILNMSH2"),
+            ("another table's magic", 0, b"KILNSRF1"),
+            ("no vertices", 8, &ZERO),
+            ("two vertices", 8, &2_u32.to_le_bytes()),
+            ("one vertex more than is there", 8, &5_u32.to_le_bytes()),
+            (
+                "vertices beyond the limit",
+                8,
+                &24_000_001_u32.to_le_bytes(),
+            ),
+            ("most vertices", 8, &MAX),
+            ("no triangles", 12, &ZERO),
+            (
+                "triangles beyond the limit",
+                12,
+                &8_000_001_u32.to_le_bytes(),
+            ),
+            ("most triangles", 12, &MAX),
+            ("position NaN", positions, &NAN),
+            ("position infinite", positions + 4, &INFINITE),
+            ("last position huge", positions + 44, &HUGE),
+            ("normal NaN", normals, &NAN),
+            ("normal long", normals + 44, &1.5_f32.to_le_bytes()),
+            ("uv NaN", uvs, &NAN),
+            ("uv below 0", uvs + 4, &(-0.01_f32).to_le_bytes()),
+            ("uv above 1", uvs + 28, &1.01_f32.to_le_bytes()),
+            ("surface vertex", points + 12, &4_u32.to_le_bytes()),
+            ("most surface vertex", points, &MAX),
+            ("corner", triangles, &4_u32.to_le_bytes()),
+            ("last corner", triangles + 20, &MAX),
+        ],
+    );
+}
+
+#[test]
+fn every_field_of_a_surface_is_bounded() {
+    let mut good = Vec::new();
+    surface().write(&mut good).expect("memory takes all");
+    refused(
+        &good,
+        |bytes| Surface::read(bytes),
+        &[
+            ("magic", 0, b"KILNMSH1"),
+            ("two vertices", 8, &2_u32.to_le_bytes()),
+            ("most vertices", 8, &MAX),
+            ("no triangles", 12, &ZERO),
+            ("most triangles", 12, &MAX),
+            ("position NaN", 64, &NAN),
+            ("last position huge", 64 + 44, &HUGE),
+            ("corner", 64 + 48, &4_u32.to_le_bytes()),
+            ("last corner", 64 + 48 + 20, &MAX),
+        ],
+    );
+}
+
+#[test]
+fn every_field_of_a_view_is_bounded() {
+    let mut good = Vec::new();
+    view().write(&mut good).expect("memory takes all");
+    let number = |value: f64| value.to_le_bytes();
+    let camera = 64;
+    let (translation, focal, centre) = (camera + 72, camera + 96, camera + 112);
+    let changes: &[(&str, usize, &[u8])] = &[
+        ("magic", 0, b"KILNTEX1"),
+        ("no width", 8, &ZERO),
+        ("no height", 12, &ZERO),
+        ("width beyond the limit", 8, &16_385_u32.to_le_bytes()),
+        ("most width", 8, &MAX),
+        ("most height", 12, &MAX),
+        ("one column more than is there", 8, &4_u32.to_le_bytes()),
+        ("rotation NaN", camera, &number(f64::NAN)),
+        ("rotation scaled", camera, &number(1.1)),
+        ("rotation sheared", camera + 8, &number(0.1)),
+        (
+            "last of the rotation infinite",
+            camera + 64,
+            &number(f64::INFINITY),
+        ),
+        ("translation NaN", translation, &number(f64::NAN)),
+        ("translation huge", translation + 16, &number(1e13)),
+        ("focal length 0", focal, &number(0.0)),
+        ("focal length negative", focal + 8, &number(-2.0)),
+        ("focal length NaN", focal, &number(f64::NAN)),
+        ("focal length huge", focal + 8, &number(1e13)),
+        ("centre NaN", centre, &number(f64::NAN)),
+        ("centre huge", centre + 8, &number(-1e13)),
+    ];
+    refused(&good, |bytes| View::read(bytes), changes);
+    // Both edges legal, their product not.
+    let mut wide = good.clone();
+    wide[8..16].copy_from_slice(&[16_384_u32.to_le_bytes(), 16_384_u32.to_le_bytes()].concat());
+    assert!(matches!(
+        View::read(&mut &wide[..]),
+        Err(TableError::Bound {
+            what: "number of view pixels",
+            ..
+        })
+    ));
+    assert!(matches!(
+        ViewHeader::read(&mut &wide[..]),
+        Err(TableError::Bound { .. })
+    ));
+}
+
+#[test]
+fn the_head_of_a_view_tells_what_the_view_tells() {
+    let mut bytes = Vec::new();
+    let view = View {
+        holdout: true,
+        ..view()
+    };
+    view.write(&mut bytes).expect("memory takes all");
+    let header = ViewHeader::read(&mut &bytes[..]).expect("good");
+    assert_eq!(
+        (header.index, header.width, header.height, header.crop),
+        (1, 3, 2, [4, 5])
+    );
+    assert!(header.has_alpha && header.holdout);
+    assert_eq!(
+        (header.table_bytes(), view.byte_len()),
+        (bytes.len() as u64, bytes.len() as u64)
+    );
+}
+
+#[test]
+fn every_field_of_a_texture_is_bounded() {
+    let mut good = Vec::new();
+    texture().write(&mut good).expect("memory takes all");
+    refused(
+        &good,
+        |bytes| Texture::read(bytes),
+        &[
+            ("magic", 0, b"KILNVIW1"),
+            ("size 0", 8, &ZERO),
+            ("size below the limit", 8, &252_u32.to_le_bytes()),
+            ("size beyond the limit", 8, &8196_u32.to_le_bytes()),
+            ("most size", 8, &MAX),
+            ("four more than is there", 8, &260_u32.to_le_bytes()),
+            ("provenance", 64 + 256 * 256 * 4, &[4]),
+            ("last provenance", 64 + 256 * 256 * 5 - 1, &[255]),
+        ],
+    );
+}
+
+#[test]
+fn tables_come_back_as_they_were() {
+    let (mesh, surface, view, texture) = (mesh(), surface(), view(), texture());
+    let mut bytes = [const { Vec::new() }; 4];
+    mesh.write(&mut bytes[0]).expect("memory takes all");
+    surface.write(&mut bytes[1]).expect("memory takes all");
+    view.write(&mut bytes[2]).expect("memory takes all");
+    texture.write(&mut bytes[3]).expect("memory takes all");
+    let lengths = [
+        mesh.byte_len(),
+        surface.byte_len(),
+        view.byte_len(),
+        texture.byte_len(),
+    ];
+    assert_eq!(bytes.each_ref().map(|bytes| bytes.len() as u64), lengths);
+    assert_eq!(Mesh::read(&mut &bytes[0][..]).expect("good"), mesh);
+    assert_eq!(Surface::read(&mut &bytes[1][..]).expect("good"), surface);
+    assert_eq!(View::read(&mut &bytes[2][..]).expect("good"), view);
+    assert_eq!(Texture::read(&mut &bytes[3][..]).expect("good"), texture);
+}

@@ -1,0 +1,346 @@
+//! One process of `kiln-baker`: parcels in, events out, in order; the last event says how the process ended.
+//!
+//! The process gets the socket as fd 0, the null device as standard output, a pipe as standard error, an environment of
+//! listed variables, and nothing else: every other descriptor of ours is closed on exec. It is spawned on the main thread
+//! (see the crate's head) into a process group of its own, so that Ctrl-C at a terminal reaches the supervisor alone,
+//! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`Event::Ended`].
+
+mod environment;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use proto::channel::{Channel, ChannelError};
+use proto::limits::MAX_VIEWS;
+use proto::message::{FromChild, Role};
+use tokio::io::unix::AsyncFd;
+use tokio::process::{ChildStderr, Command};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use self::environment::environment;
+use crate::feed::Parcel;
+use crate::logs::{self, Source, Tail};
+use crate::verdict::Exit;
+
+/// Parcels that may wait for one child: every view, and a handful of others.
+const OUTGOING: usize = MAX_VIEWS + 16;
+/// Packets in one second beyond which a child floods: workers send at most 25 counts a second of each phase, and two
+/// packets for each table.
+const PACKETS_PER_SECOND: u32 = 20_000;
+/// For the last lines of a dead process to come through its pipe.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// What a child does.
+#[derive(Debug)]
+pub enum Event {
+    /// It said something.
+    Packet(FromChild),
+    /// It sent something that is no packet of ours.
+    Violation(String),
+    /// It closed its socket; its end should follow.
+    Closed,
+    /// The process has ended and is reaped. Nothing follows.
+    Ended(Exit),
+}
+
+/// Numbers processes of one job, so that a late event of a dead one is told from its successor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChildId(pub u32);
+
+/// The supervisor's handle to a process.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number.
+    pub id: ChildId,
+    /// What it is for.
+    pub role: Role,
+    /// Its process id.
+    pub pid: u32,
+    /// Its last lines.
+    pub tail: Tail,
+    /// When it was spawned.
+    pub spawned: Instant,
+    /// To the task, which sends one parcel after the other. Closes with this handle.
+    outgoing: mpsc::Sender<Parcel>,
+    kill: Arc<Notify>,
+    /// Aborted with this handle, which drops the process and so kills it.
+    task: JoinHandle<()>,
+}
+
+/// Where and how processes are started.
+#[derive(Clone, Debug)]
+pub struct Launcher<'a> {
+    /// `kiln-baker`.
+    pub program: &'a Path,
+    /// What to log, unless `KILN_LOG` says it.
+    pub log_filter: &'a str,
+    /// The job's name in logs.
+    pub job: Arc<str>,
+}
+
+impl Launcher<'_> {
+    /// Spawns a process for `role`; its events go to `events`, of which the job holds the receiver until all have ended.
+    ///
+    /// # Errors
+    /// [`Exit::NotSpawned`].
+    pub fn spawn(
+        &self,
+        id: ChildId,
+        role: Role,
+        events: mpsc::Sender<(ChildId, Event)>,
+    ) -> Result<Child, Exit> {
+        let (ours, theirs) = Channel::pair().map_err(|error| not_spawned(&error))?;
+        ours.set_nonblocking()
+            .map_err(|error| not_spawned(&error))?;
+        let socket = watched(ours).map_err(|error| not_spawned(&error))?;
+        let mut command = Command::new(self.program);
+        command
+            .arg(role.name())
+            .env_clear()
+            .envs(environment(role, self.log_filter, std::env::vars_os()))
+            .stdin(Stdio::from(theirs.into_fd()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .current_dir("/")
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut process = command
+            .spawn()
+            .map_err(|error| spawn_error(self.program, &error))?;
+        // With the command goes our copy of the child's end, so that its death closes the socket.
+        drop(command);
+        let pid = process.id().unwrap_or(0);
+        let tail = Tail::default();
+        let source = Source {
+            job: Arc::clone(&self.job),
+            role,
+            pid,
+        };
+        let pump = process
+            .stderr
+            .take()
+            .map(|pipe: ChildStderr| tokio::spawn(logs::pump(pipe, source, tail.clone())));
+        let (outgoing, parcels) = mpsc::channel(OUTGOING);
+        let kill = Arc::new(Notify::new());
+        let conversation = Conversation {
+            id,
+            process,
+            socket,
+            parcels,
+            kill: Arc::clone(&kill),
+            events,
+            pump,
+            open: true,
+        };
+        let task = tokio::spawn(conversation.run());
+        tracing::debug!(role = role.name(), pid, "spawned");
+        Ok(Child {
+            id,
+            role,
+            pid,
+            tail,
+            spawned: Instant::now(),
+            outgoing,
+            kill,
+            task,
+        })
+    }
+}
+
+impl Child {
+    /// Puts a parcel into the queue. `false` tells that the queue is full, which takes a child that asks for more than
+    /// there is. For a process that has ended, the parcel is dropped: its end is on its way.
+    #[must_use]
+    pub fn send(&self, parcel: Parcel) -> bool {
+        !matches!(
+            self.outgoing.try_send(parcel),
+            Err(mpsc::error::TrySendError::Full(_))
+        )
+    }
+
+    /// Kills the process; [`Event::Ended`] follows.
+    pub fn kill(&self) {
+        self.kill.notify_one();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Conversation {
+    id: ChildId,
+    process: tokio::process::Child,
+    socket: AsyncFd<Channel>,
+    /// From the handle; closes with it.
+    parcels: mpsc::Receiver<Parcel>,
+    kill: Arc<Notify>,
+    /// To the job; closed only when the job is over.
+    events: mpsc::Sender<(ChildId, Event)>,
+    pump: Option<JoinHandle<()>>,
+    /// The socket can still bring something.
+    open: bool,
+}
+
+impl Conversation {
+    async fn run(mut self) {
+        let mut waiting: Option<Parcel> = None;
+        let (mut second, mut packets) = (Instant::now(), 0_u32);
+        // Every arm is safe to cancel: waiting and readiness take nothing, `recv` gives an element or leaves it.
+        let status = loop {
+            tokio::select! {
+                status = self.process.wait() => break status,
+                () = self.kill.notified() => {
+                    if let Err(error) = self.process.start_kill() {
+                        tracing::debug!(%error, "kill");
+                    }
+                }
+                parcel = self.parcels.recv(), if waiting.is_none() && self.open => match parcel {
+                    Some(parcel) => waiting = Some(parcel),
+                    // The handle is gone, and with it this task in a moment.
+                    None => self.open = false,
+                },
+                ready = self.socket.writable(), if waiting.is_some() && self.open => {
+                    let Ok(mut guard) = ready else { self.open = false; continue };
+                    let Some(parcel) = waiting.take() else { continue };
+                    match post(self.socket.get_ref(), &parcel) {
+                        Ok(()) => {}
+                        Err(ChannelError::WouldBlock) => {
+                            waiting = Some(parcel);
+                            guard.clear_ready();
+                        }
+                        // The child closed its end: what it still said can be read, and its end will tell.
+                        Err(ChannelError::Closed) => {}
+                        // A lost packet would leave both sides waiting for each other.
+                        Err(error) => {
+                            self.open = false;
+                            self.tell(Event::Violation(format!("a packet could not be sent: {}", chain(&error)))).await;
+                        }
+                    }
+                }
+                ready = self.socket.readable(), if self.open => {
+                    let Ok(mut guard) = ready else { self.open = false; continue };
+                    match self.socket.get_ref().receive::<FromChild>() {
+                        Err(ChannelError::WouldBlock) => guard.clear_ready(),
+                        received => {
+                            drop(guard);
+                            packets += 1;
+                            if second.elapsed() >= Duration::from_secs(1) {
+                                (second, packets) = (Instant::now(), 0);
+                            }
+                            if packets > PACKETS_PER_SECOND {
+                                self.open = false;
+                                self.tell(Event::Violation("a flood of packets".to_owned())).await;
+                            } else {
+                                self.hear(received).await;
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        // What was sent before the end still lies in the socket.
+        while self.open {
+            match self.socket.get_ref().receive::<FromChild>() {
+                Err(ChannelError::WouldBlock) => break,
+                received => self.hear(received).await,
+            }
+        }
+        if let Some(pump) = self.pump.take() {
+            let abort = pump.abort_handle();
+            if timeout(LAST_LINES, pump).await.is_err() {
+                // Somebody else holds the pipe: a process that the child started.
+                abort.abort();
+            }
+        }
+        let exit = status.map_or_else(|error| not_spawned(&error), exit_of);
+        self.tell(Event::Ended(exit)).await;
+    }
+
+    async fn hear(&mut self, received: Result<FromChild, ChannelError>) {
+        let event = match received {
+            Ok(packet) => Event::Packet(packet),
+            Err(ChannelError::Closed) => {
+                self.open = false;
+                Event::Closed
+            }
+            Err(error) => {
+                self.open = false;
+                Event::Violation(chain(&error))
+            }
+        };
+        self.tell(event).await;
+    }
+
+    async fn tell(&self, event: Event) {
+        if self.events.send((self.id, event)).await.is_err() {
+            tracing::debug!("an event after the job's end");
+        }
+    }
+}
+
+fn post(channel: &Channel, parcel: &Parcel) -> Result<(), ChannelError> {
+    use std::os::fd::AsFd;
+    let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
+    channel.send(&parcel.message, &fds)
+}
+
+/// An error with its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe, for types whose descriptor may change; a channel's never does"
+)]
+fn watched(channel: Channel) -> std::io::Result<AsyncFd<Channel>> {
+    AsyncFd::new(channel)
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+    }
+}
+
+fn not_spawned(error: &dyn std::error::Error) -> Exit {
+    Exit::NotSpawned {
+        error: chain(error),
+        transient: true,
+    }
+}
+
+fn spawn_error(program: &Path, error: &std::io::Error) -> Exit {
+    let lasting = [
+        Errno::ENOENT,
+        Errno::EACCES,
+        Errno::ENOEXEC,
+        Errno::ENOTDIR,
+        Errno::ELOOP,
+        Errno::EPERM,
+    ];
+    let lasting = error
+        .raw_os_error()
+        .is_some_and(|number| lasting.contains(&Errno::from_raw(number)));
+    Exit::NotSpawned {
+        error: format!("{}: {error}", program.display()),
+        transient: !lasting,
+    }
+}

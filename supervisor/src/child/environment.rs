@@ -1,0 +1,77 @@
+//! The supervisor's environment → the few variables that a child gets: no secret of the caller's reaches a worker.
+
+use std::ffi::OsString;
+
+use proto::message::Role;
+
+/// Names of variables that every role gets.
+const ENVIRONMENT: [&str; 5] = [
+    "LD_LIBRARY_PATH",
+    "KILN_LOG",
+    "RAYON_NUM_THREADS",
+    "RUST_BACKTRACE",
+    "XDG_RUNTIME_DIR",
+];
+/// Further ones for bake: drivers find their settings and their caches of compiled pipelines with them.
+const BAKE_ENVIRONMENT: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
+/// Further ones for bake, by their beginning: Vulkan loader, Mesa and its llvmpipe, NVIDIA.
+const BAKE_PREFIXES: [&str; 6] = ["VK_", "MESA", "LP_", "GALLIUM_", "__GL_", "__NV_"];
+
+/// The variables of `role` out of `ours`.
+pub(super) fn environment(
+    role: Role,
+    log_filter: &str,
+    ours: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let listed = |name: &OsString| {
+        let Some(name) = name.to_str() else {
+            return false;
+        };
+        let bake = role == Role::Bake
+            && (BAKE_ENVIRONMENT.contains(&name)
+                || BAKE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
+        ENVIRONMENT.contains(&name) || bake
+    };
+    // A later pair of the same name wins, so these are defaults. Mesa complains without a runtime directory.
+    let mut variables: Vec<(OsString, OsString)> = vec![
+        ("KILN_LOG".into(), log_filter.into()),
+        ("XDG_RUNTIME_DIR".into(), "/tmp".into()),
+    ];
+    variables.extend(ours.filter(|(name, _)| listed(name)));
+    variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(role: Role) -> Vec<(String, String)> {
+        let ours = [
+            "PATH",
+            "AWS_SECRET_ACCESS_KEY",
+            "VK_DRIVER_FILES",
+            "HOME",
+            "DISPLAY",
+            "RAYON_NUM_THREADS",
+        ];
+        let ours = ours.into_iter().map(|name| (name.into(), "x".into()));
+        let text = |text: OsString| text.into_string().expect("ascii");
+        environment(role, "warn", ours)
+            .into_iter()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_child_gets_listed_variables_only() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let common = [pair("KILN_LOG", "warn"), pair("XDG_RUNTIME_DIR", "/tmp")];
+        let rayon = pair("RAYON_NUM_THREADS", "x");
+        assert_eq!(
+            names(Role::Prepare),
+            [&common[..], std::slice::from_ref(&rayon)].concat()
+        );
+        let bake = [pair("VK_DRIVER_FILES", "x"), pair("HOME", "x"), rayon];
+        assert_eq!(names(Role::Bake), [&common[..], &bake].concat());
+    }
+}

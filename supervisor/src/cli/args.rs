@@ -1,0 +1,195 @@
+//! The flags, as clap parses them and `--help` explains them, and the range of each value.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use proto::job::Device;
+use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
+
+const EXAMPLES: &str = "\
+Examples:
+  kiln bake scan.glb --views transforms.json -o out.glb
+      Unwrap scan.glb, fit a 1024×1024 texture to the views, write out.glb.
+  kiln bake raw.ply --views views/transforms.json -o out.glb --simplify 0.95 --texture-size 2048
+      Remove 95 % of the triangles first, and bake a larger texture.
+  kiln bake chair.glb --views transforms.json -o out.glb --holdout 4 --report report.json --preview preview.png
+      Keep four views out of the fit, measure with them, and write a report and a contact sheet.
+  kiln doctor
+      Show what can bake on this machine.
+
+Exit codes:
+  0 done · 64 bad flags · 65 bad mesh or views · 66 file missing · 69 no such device · 70 a worker crashed twice
+  71 a worker cannot be started · 73 cannot write the output · 78 kiln and kiln-baker do not match
+  124 out of time · 130, 143 interrupted";
+
+/// Bakes the colours of posed views of a mesh into a UV texture, and writes a GLB.
+#[derive(Debug, Parser)]
+#[command(name = "kiln", version, max_term_width = 100, after_help = EXAMPLES, subcommand_required = true)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Sub,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Sub {
+    /// Turn a mesh and posed views of it into a textured GLB.
+    #[command(after_help = EXAMPLES)]
+    Bake(Box<BakeArgs>),
+    /// Show adapters, drivers and limits, what is missing, and how to get it.
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BakeArgs {
+    /// The mesh: GLB, glTF, PLY or OBJ.
+    pub(super) mesh: PathBuf,
+    /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one.
+    #[arg(long, value_name = "FILE")]
+    pub(super) views: PathBuf,
+    /// Where to put the GLB. An existing file is replaced only by a complete new one.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+
+    /// Edge of the texture in texels: 256 to 8192, a multiple of 4.
+    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
+    pub(super) texture_size: u32,
+    /// Simplify the mesh to at most this many triangles.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = target_faces, conflicts_with = "simplify", help_heading = "Result")]
+    pub(super) target_faces: Option<u32>,
+    /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty.
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = remove_share, help_heading = "Result")]
+    pub(super) simplify: Option<f32>,
+    /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
+    #[arg(long, help_heading = "Result")]
+    pub(super) keep_uvs: bool,
+    /// Contact sheet to judge the result by: input beside result, coverage, residuals.
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub(super) preview: Option<PathBuf>,
+    /// What happened, as JSON: device, times, memory, PSNR, warnings, and the error if there is one.
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub(super) report: Option<PathBuf>,
+
+    /// Work put into the fit.
+    #[arg(long, value_enum, default_value = "standard", help_heading = "Fit")]
+    pub(super) quality: QualityArg,
+    /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
+    #[arg(long, value_enum, default_value = "linear", help_heading = "Fit")]
+    pub(super) blend: BlendArg,
+    /// What bakes: `auto` takes a GPU if there is one, `gpu` insists on one, `cpu` needs no driver; or a part of an
+    /// adapter's name as `kiln doctor` shows it.
+    #[arg(long, value_name = "auto|gpu|cpu|NAME", default_value = "auto", value_parser = device, help_heading = "Fit")]
+    pub(super) device: Device,
+    /// Keep N views out of the fit and report how well the texture explains them.
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = holdout, help_heading = "Fit")]
+    pub(super) holdout: u32,
+    /// Chooses the held-out views.
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 0,
+        help_heading = "Fit"
+    )]
+    pub(super) seed: u64,
+
+    /// Give up after this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = seconds, help_heading = "Run")]
+    pub(super) timeout: Duration,
+    /// One JSON object per line on standard output: progress, warnings, and the report or the error.
+    #[arg(long, help_heading = "Run")]
+    pub(super) json: bool,
+    /// Say nothing but errors.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Run")]
+    pub(super) quiet: bool,
+    /// Show what the workers log.
+    #[arg(short, long, help_heading = "Run")]
+    pub(super) verbose: bool,
+    /// The worker program.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(super) baker: Option<PathBuf>,
+    /// Silence that a worker is allowed, in seconds.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
+    pub(super) stall_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// One JSON object on standard output.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The worker program.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(super) baker: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum QualityArg {
+    /// Seconds on two cores.
+    Draft,
+    /// The default.
+    Standard,
+    /// More samples and iterations.
+    Best,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum BlendArg {
+    /// In linear light.
+    Linear,
+    /// In encoded colours.
+    Srgb,
+}
+
+fn texture_size(text: &str) -> Result<u32, String> {
+    let size: u32 = text.parse().map_err(|_| "not a whole number".to_owned())?;
+    if !(MIN_TEXTURE_SIZE..=MAX_TEXTURE_SIZE).contains(&size) || !size.is_multiple_of(4) {
+        return Err(format!(
+            "must be {MIN_TEXTURE_SIZE} to {MAX_TEXTURE_SIZE} and a multiple of 4"
+        ));
+    }
+    Ok(size)
+}
+
+fn target_faces(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count) if (1..=MAX_TRIANGLES).contains(&(count as usize)) => Ok(count),
+        _ => Err(format!("must be a whole number from 1 to {MAX_TRIANGLES}")),
+    }
+}
+
+fn remove_share(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("must be the share of triangles to remove: at least 0, less than 1".to_owned()),
+    }
+}
+
+fn holdout(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count) if (count as usize) < MAX_VIEWS => Ok(count),
+        _ => Err(format!("must be a whole number below {MAX_VIEWS}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    // A year is as good as for ever, and far from where clocks overflow.
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 31_536_000.0 => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err("must be a number of seconds above 0".to_owned()),
+    }
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    Ok(match text {
+        "" => return Err("must not be empty".to_owned()),
+        "auto" => Device::Auto,
+        "gpu" => Device::Gpu,
+        "cpu" => Device::Cpu,
+        // Names of adapters are short; proto bounds a packet, not this text.
+        name if name.len() > 256 => return Err("is too long for an adapter's name".to_owned()),
+        name => Device::Name(name.to_owned()),
+    })
+}

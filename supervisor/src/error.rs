@@ -1,0 +1,82 @@
+//! How a job ends badly: everything that a person, a script or a caller's error body needs, in one value.
+
+use proto::exit;
+use proto::message::{Code, Phase, Role};
+use serde::Serialize;
+
+use crate::verdict::RetryClass;
+
+/// One process that ran for the job, and how it ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Attempt {
+    /// What it was for.
+    pub role: Role,
+    /// Counted from 1 for each role.
+    pub number: u32,
+    /// Its process id; 0 where it could not be started.
+    pub pid: u32,
+    /// `exit 0`, `SIGSEGV`, `stalled`, `protocol violation`, …
+    pub ended: String,
+    /// Its last phase.
+    pub phase: Phase,
+    /// Wall time from spawn to end in milliseconds.
+    pub ms: f64,
+    /// Why it was repeated or given up; none where it did its work.
+    pub class: Option<RetryClass>,
+}
+
+/// A terminal failure.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobError {
+    /// The cause.
+    pub code: Code,
+    /// What a repetition can be expected to do about it.
+    pub class: RetryClass,
+    /// One line for people: what, where.
+    pub message: String,
+    /// One line for people: how to mend it; may be empty.
+    pub hint: String,
+    /// The process at fault; none where it was the supervisor or the caller.
+    pub role: Option<Role>,
+    /// Where the process was.
+    pub phase: Option<Phase>,
+    /// The signal that ended the process, by name.
+    pub signal: Option<String>,
+    /// The exit code with which the process ended.
+    pub exit: Option<i32>,
+    /// Every process of the job, in order of their ends.
+    pub attempts: Vec<Attempt>,
+    /// The last lines that the process at fault wrote.
+    pub log_tail: Vec<String>,
+    /// The exit code of `kiln`.
+    pub exit_code: u8,
+}
+
+impl JobError {
+    /// A failure that no child had a part in.
+    #[must_use]
+    pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Box<Self> {
+        Box::new(Self {
+            code,
+            class: RetryClass::of(code),
+            message: message.into(),
+            hint: hint.into(),
+            role: None,
+            phase: None,
+            signal: None,
+            exit: None,
+            attempts: Vec::new(),
+            log_tail: Vec::new(),
+            exit_code: exit::of(code),
+        })
+    }
+
+    /// The caller ended the job with this signal.
+    #[must_use]
+    pub fn cancelled(signal: nix::sys::signal::Signal) -> Box<Self> {
+        let mut error = Self::own(Code::Cancelled, format!("ended by {}", signal.as_str()), "");
+        error.signal = Some(signal.as_str().to_owned());
+        error.exit_code = u8::try_from(128 + signal as i32).unwrap_or(exit::SIGINT);
+        error
+    }
+}

@@ -1,0 +1,65 @@
+//! What happens in a job, as it is told to whoever shows it.
+
+use std::time::Duration;
+
+use proto::message::{Phase, Role};
+
+use crate::report::Report;
+use crate::verdict::Fault;
+use crate::watch::PhaseState;
+
+/// Something happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A process was started.
+    Started {
+        /// What it is for.
+        role: Role,
+        /// Counted from 1 for each role.
+        attempt: u32,
+        /// Its process id.
+        pid: u32,
+    },
+    /// Work was done.
+    Progress {
+        /// Whose.
+        role: Role,
+        /// Which.
+        phase: Phase,
+        /// How much.
+        state: PhaseState,
+    },
+    /// A worker has a word for the user.
+    Warning {
+        /// Whose.
+        role: Role,
+        /// One printable line.
+        text: &'a str,
+    },
+    /// A process ended badly and a fresh one takes its place.
+    Retry {
+        /// Whose.
+        role: Role,
+        /// What was wrong.
+        fault: &'a Fault,
+        /// How long until then.
+        delay: Duration,
+    },
+    /// A role did its work.
+    RoleDone {
+        /// Whose.
+        role: Role,
+        /// From its start.
+        time: Duration,
+    },
+    /// The results are in place.
+    Done(&'a Report),
+    /// The job failed; the report holds the error.
+    Failed(&'a Report),
+}
+
+/// Shows events.
+pub trait Listener {
+    /// Takes one event.
+    fn event(&mut self, event: &Event<'_>);
+}

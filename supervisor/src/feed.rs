@@ -1,0 +1,211 @@
+//! Stock → what the next child still has to be sent, in order: `Start` as soon as its tables are there, each view as soon
+//! as it is filled, `EndOfViews` when no view will follow. A fresh [`Feed`] repeats everything from kept tables.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use proto::blob::Blob;
+use proto::job::{BakeJob, EncodeJob};
+use proto::message::{Start, Table, ToChild};
+
+use crate::job::Spec;
+use crate::stock::Stock;
+
+/// Training views on the contact sheet: more would shrink them below what an eye can judge.
+const PREVIEW_TRAINING_VIEWS: usize = 3;
+
+/// What is handed down with a packet. Shared, so that a queue of packets holds no second copy.
+#[derive(Clone, Debug)]
+pub enum Handed {
+    /// An opened folder.
+    Folder(Arc<OwnedFd>),
+    /// A table.
+    Blob(Arc<Blob>),
+}
+
+impl AsFd for Handed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Folder(folder) => folder.as_fd(),
+            Self::Blob(blob) => blob.as_fd(),
+        }
+    }
+}
+
+/// One packet on its way down.
+#[derive(Debug)]
+pub struct Parcel {
+    /// The message.
+    pub message: ToChild,
+    /// Its descriptors, in the order that the message's own text states.
+    pub fds: Vec<Handed>,
+}
+
+/// How far one process has been fed.
+#[derive(Debug, Default)]
+pub struct Feed {
+    started: bool,
+    views_seen: usize,
+    views_sent: u32,
+    ended: bool,
+}
+
+impl Feed {
+    /// Everything has been sent: from here on, silence is the child's own.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// `Start` has been sent, so the child holds tables of the present prepare.
+    #[must_use]
+    pub fn started(&self) -> bool {
+        self.started
+    }
+
+    /// What prepare is sent: its job and the two folders.
+    pub fn for_prepare(&mut self, spec: &Spec) -> Vec<Parcel> {
+        if self.started {
+            return Vec::new();
+        }
+        (self.started, self.ended) = (true, true);
+        let fds = [&spec.mesh, &spec.views]
+            .map(|input| Handed::Folder(Arc::clone(&input.folder)))
+            .into();
+        vec![Parcel {
+            message: ToChild::Start(Start::Prepare(spec.prepare_job())),
+            fds,
+        }]
+    }
+
+    /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
+    pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
+        let mut parcels = Vec::new();
+        if !self.started {
+            let Some(mesh) = stock.filled(Table::Mesh) else {
+                return parcels;
+            };
+            let surface = stock.filled(Table::Surface);
+            let job = BakeJob {
+                texture_size: spec.texture_size,
+                quality: spec.quality,
+                blend: spec.blend,
+                device: spec.device.clone(),
+                has_surface: surface.is_some(),
+            };
+            let fds = std::iter::once(mesh)
+                .chain(surface)
+                .map(|blob| Handed::Blob(Arc::clone(blob)))
+                .collect();
+            parcels.push(Parcel {
+                message: ToChild::Start(Start::Bake(job)),
+                fds,
+            });
+            self.started = true;
+        }
+        for &(index, holdout) in stock.views().iter().skip(self.views_seen) {
+            self.views_seen += 1;
+            if !holdout {
+                self.view(stock, index, &mut parcels);
+            }
+        }
+        if stock.prepared() {
+            self.end(&mut parcels);
+        }
+        parcels
+    }
+
+    /// What encode is sent: all at once, since all is there.
+    pub fn for_encode(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
+        let mut parcels = Vec::new();
+        let (Some(mesh), Some(texture)) = (stock.filled(Table::Mesh), stock.filled(Table::Texture))
+        else {
+            return parcels;
+        };
+        if self.started {
+            return parcels;
+        }
+        self.started = true;
+        let job = EncodeJob {
+            blend: spec.blend,
+            preview: spec.preview.is_some(),
+        };
+        let fds = vec![
+            Handed::Blob(Arc::clone(mesh)),
+            Handed::Blob(Arc::clone(texture)),
+        ];
+        parcels.push(Parcel {
+            message: ToChild::Start(Start::Encode(job)),
+            fds,
+        });
+        for index in encode_views(stock.views(), spec.preview.is_some()) {
+            self.view(stock, index, &mut parcels);
+        }
+        self.end(&mut parcels);
+        parcels
+    }
+
+    fn view(&mut self, stock: &Stock, index: u32, parcels: &mut Vec<Parcel>) {
+        if let Some(blob) = stock.filled(Table::View(index)) {
+            parcels.push(Parcel {
+                message: ToChild::View { index },
+                fds: vec![Handed::Blob(Arc::clone(blob))],
+            });
+            self.views_sent += 1;
+        }
+    }
+
+    fn end(&mut self, parcels: &mut Vec<Parcel>) {
+        if !self.ended {
+            self.ended = true;
+            parcels.push(Parcel {
+                message: ToChild::EndOfViews {
+                    count: self.views_sent,
+                },
+                fds: Vec::new(),
+            });
+        }
+    }
+}
+
+/// The views that encode gets, by rising index: all held-out ones to measure with, and for a preview some of the fit,
+/// spread evenly with the first among them.
+#[must_use]
+pub fn encode_views(views: &[(u32, bool)], preview: bool) -> Vec<u32> {
+    let sorted = |wanted: bool| {
+        let mut indices: Vec<u32> = views
+            .iter()
+            .filter(|(_, h)| *h == wanted)
+            .map(|(i, _)| *i)
+            .collect();
+        indices.sort_unstable();
+        indices
+    };
+    let mut chosen = sorted(true);
+    if preview {
+        let training = sorted(false);
+        let count = training.len().min(PREVIEW_TRAINING_VIEWS);
+        chosen.extend((0..count).map(|k| training[k * training.len() / count]));
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encode_gets_every_heldout_view_and_a_spread_of_the_rest() {
+        let views: Vec<(u32, bool)> = (0..12).rev().map(|index| (index, index % 4 == 3)).collect();
+        assert_eq!(encode_views(&views, false), [3, 7, 11]);
+        // Training: 0 1 2 4 5 6 8 9 10, of which the first, fourth and seventh.
+        assert_eq!(encode_views(&views, true), [0, 3, 4, 7, 8, 11]);
+    }
+
+    #[test]
+    fn few_views_are_not_repeated() {
+        assert_eq!(encode_views(&[(1, false), (0, false)], true), [0, 1]);
+        assert!(encode_views(&[], true).is_empty());
+    }
+}

@@ -1,0 +1,135 @@
+//! A path that the user named → its folder, opened without the right to list or read it, and the name beneath it.
+//!
+//! Prepare opens files only beneath the folders it is handed, so the supervisor resolves the one link that the user named
+//! himself: a mesh that is a link out of its folder is looked for where it lies.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use proto::message::Code;
+
+use crate::error::JobError;
+
+/// A file beneath an opened folder.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The path as the user wrote it.
+    pub path: PathBuf,
+    /// Its folder.
+    pub folder: Arc<OwnedFd>,
+    /// Its name in the folder.
+    pub name: String,
+}
+
+/// Finds a file and opens its folder. `what` names it for people: `the mesh`.
+///
+/// # Errors
+/// One line that says which file is missing or unusable.
+pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
+    let shown = path.display();
+    let missing = |why: String| {
+        JobError::own(
+            Code::MissingInput,
+            format!("{what} {shown}: {why}"),
+            "check the path; it is relative to the folder you are in",
+        )
+    };
+    let metadata = fs::metadata(path).map_err(|error| missing(reason(&error)))?;
+    if !metadata.is_file() {
+        return Err(missing("is not a file".to_owned()));
+    }
+    let place = leaves_folder(path).unwrap_or_else(|| path.to_path_buf());
+    let name = place
+        .file_name()
+        .ok_or_else(|| missing("has no file name".to_owned()))?;
+    let Some(name) = name.to_str() else {
+        return Err(missing("the file name is not UTF-8".to_owned()));
+    };
+    let folder = match place.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let opened =
+        open(folder, flags, Mode::empty()).map_err(|errno| missing(reason(&errno.into())))?;
+    Ok(Input {
+        path: path.to_path_buf(),
+        folder: Arc::new(opened),
+        name: name.to_owned(),
+    })
+}
+
+/// Where a link really leads, if that is out of its folder.
+fn leaves_folder(path: &Path) -> Option<PathBuf> {
+    if !fs::symlink_metadata(path).ok()?.is_symlink() {
+        return None;
+    }
+    let target = fs::canonicalize(path).ok()?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).ok()?;
+    (!target.starts_with(folder)).then_some(target)
+}
+
+/// The system's reason in words that need no errno.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or folder".to_owned(),
+        ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        ErrorKind::StorageFull => "the disk is full".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_out_of_its_folder_is_followed_and_one_within_is_left_to_prepare() {
+        let root = tempfile::tempdir().expect("temp dir");
+        let (far, near) = (root.path().join("far"), root.path().join("near"));
+        fs::create_dir(&far).expect("dir");
+        fs::create_dir(&near).expect("dir");
+        fs::write(far.join("real.glb"), b"x").expect("file");
+        fs::write(near.join("own.glb"), b"x").expect("file");
+        symlink(far.join("real.glb"), near.join("out.glb")).expect("link");
+        symlink("own.glb", near.join("in.glb")).expect("link");
+        assert_eq!(
+            find("the mesh", &near.join("out.glb")).expect("there").name,
+            "real.glb"
+        );
+        assert_eq!(
+            find("the mesh", &near.join("in.glb")).expect("there").name,
+            "in.glb"
+        );
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = find("the mesh", Path::new("/nowhere/a.glb")).expect_err("missing");
+        assert_eq!(error.code, Code::MissingInput);
+        assert!(
+            error
+                .message
+                .contains("the mesh /nowhere/a.glb: no such file"),
+            "{}",
+            error.message
+        );
+        assert!(
+            find("the mesh", Path::new("/")).is_err(),
+            "a folder is no mesh"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! What a child says → checked, and carried out: the supervisor's half of the protocol.
+
+use std::time::{Duration, Instant};
+
+use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
+use proto::message::{Code, Done, FromChild, Role, Table, ToChild};
+
+use super::{Answer, Job};
+use crate::child::{self, ChildId, chain};
+use crate::error::JobError;
+use crate::event::Event;
+use crate::feed::{Handed, Parcel, encode_views};
+use crate::stock::StockError;
+use crate::verdict::Kill;
+use crate::words::{self, printable};
+
+impl Job<'_> {
+    pub(super) fn hear(&mut self, id: ChildId, event: child::Event) {
+        let Some(place) = self
+            .running
+            .iter()
+            .position(|running| running.child.id == id)
+        else {
+            return;
+        };
+        match event {
+            child::Event::Packet(packet) => {
+                if let Err(what) = self.packet(place, packet) {
+                    self.violation(place, what);
+                }
+            }
+            child::Event::Violation(what) => self.violation(place, what),
+            child::Event::Closed => {
+                if let Some(running) = self.running.get_mut(place) {
+                    running.watch.linger();
+                }
+            }
+            child::Event::Ended(exit) => {
+                let running = self.running.swap_remove(place);
+                self.ended(running, exit);
+            }
+        }
+        self.feed();
+    }
+
+    pub(super) fn violation(&mut self, place: usize, what: String) {
+        if let Some(running) = self.running.get_mut(place) {
+            tracing::warn!(
+                role = running.child.role.name(),
+                pid = running.child.pid,
+                "protocol violation: {what}"
+            );
+            running.kill(Kill::Violation(what));
+        }
+    }
+
+    /// Takes one packet; an error is what was wrong with it.
+    pub(super) fn packet(&mut self, place: usize, packet: FromChild) -> Result<(), String> {
+        let Some(running) = self.running.get_mut(place) else {
+            return Ok(());
+        };
+        let role = running.child.role;
+        if running.kill.is_some() || self.error.is_some() {
+            // Sent before the kill arrived: of no interest any more.
+            return Ok(());
+        }
+        if running.answered.is_some() {
+            tracing::warn!(role = role.name(), "a packet after the answer is ignored");
+            return Ok(());
+        }
+        match packet {
+            FromChild::Hello {
+                version,
+                build_id,
+                role: theirs,
+            } => {
+                if running.watch.said_hello() {
+                    return Err("a second hello".to_owned());
+                }
+                if version != proto::PROTOCOL_VERSION || build_id != proto::BUILD_ID {
+                    let theirs = printable(&build_id, 80);
+                    let what = format!(
+                        "kiln-baker is of build {theirs} (protocol {version}), kiln of {} ({})",
+                        proto::BUILD_ID,
+                        proto::PROTOCOL_VERSION
+                    );
+                    running.kill(Kill::Mismatch(what));
+                } else if theirs != role {
+                    return Err(format!("it says that it is {}", theirs.name()));
+                } else {
+                    running.watch.hello();
+                }
+                Ok(())
+            }
+            _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
+            FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
+                Err("a table before its job was sent".to_owned())
+            }
+            FromChild::Progress { phase, done, total } => {
+                let state = running.watch.progress(phase, done, total, Instant::now());
+                self.listener.event(&Event::Progress { role, phase, state });
+                Ok(())
+            }
+            FromChild::Warning { text } => {
+                self.warning(role, &text);
+                Ok(())
+            }
+            FromChild::Allocate { table, bytes } => {
+                running.watch.alive();
+                match self.stock.allocate(role, table, bytes) {
+                    Ok(blob) => {
+                        let parcel = Parcel {
+                            message: ToChild::Grant { table },
+                            fds: vec![Handed::Blob(blob)],
+                        };
+                        running
+                            .child
+                            .send(parcel)
+                            .then_some(())
+                            .ok_or("it asks faster than it reads".to_owned())
+                    }
+                    Err(StockError::Memory(error)) => {
+                        self.error = Some(no_memory(role, table, bytes, &error));
+                        Ok(())
+                    }
+                    Err(error) => Err(chain(&error)),
+                }
+            }
+            FromChild::Filled { table } => {
+                running.watch.alive();
+                self.stock.fill(role, table).map_err(|error| chain(&error))
+            }
+            FromChild::Done(done) => {
+                if !running.feed.ended() {
+                    return Err("done before its input was complete".to_owned());
+                }
+                self.stock
+                    .complete(role, &done, self.spec.preview.is_some())
+                    .map_err(|error| chain(&error))?;
+                running.answered = Some(Answer::Done);
+                running.watch.linger();
+                let time = running.child.spawned.elapsed();
+                self.done(role, done, time);
+                Ok(())
+            }
+            FromChild::Failed(mut failure) => {
+                failure.message = printable(&failure.message, MAX_TEXT_BYTES);
+                failure.hint = printable(&failure.hint, MAX_TEXT_BYTES);
+                running.answered = Some(Answer::Failed(failure));
+                running.watch.linger();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn warning(&mut self, role: Role, text: &str) {
+        let text = printable(text, MAX_TEXT_BYTES);
+        // A repeated attempt repeats its warnings.
+        if self
+            .report
+            .warnings
+            .iter()
+            .any(|known| known.role == role && known.text == text)
+        {
+            return;
+        }
+        if self.report.warnings.len() >= MAX_WARNINGS {
+            self.report.warnings_dropped += 1;
+            return;
+        }
+        self.listener.event(&Event::Warning { role, text: &text });
+        self.report.warning(role, text);
+    }
+
+    pub(super) fn done(&mut self, role: Role, done: Done, time: Duration) {
+        self.listener.event(&Event::RoleDone { role, time });
+        self.report.role_done(done, time);
+        match role {
+            Role::Prepare => {}
+            Role::Bake => {
+                let keep = encode_views(self.stock.views(), self.spec.preview.is_some());
+                self.stock.release_bake_inputs(&keep);
+                self.spawn(Role::Encode);
+            }
+            Role::Encode => self.finished = true,
+        }
+    }
+
+    /// Sends every child what it can be sent by now.
+    fn feed(&mut self) {
+        let mut clogged = Vec::new();
+        for (place, running) in self.running.iter_mut().enumerate() {
+            if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
+                continue;
+            }
+            let parcels = match running.child.role {
+                Role::Prepare => running.feed.for_prepare(self.spec),
+                Role::Bake => running.feed.for_bake(self.spec, &self.stock),
+                Role::Encode => running.feed.for_encode(self.spec, &self.stock),
+            };
+            if !parcels.into_iter().all(|parcel| running.child.send(parcel)) {
+                clogged.push(place);
+            }
+        }
+        for place in clogged {
+            self.violation(place, "its queue is full".to_owned());
+        }
+    }
+}
+
+fn no_memory(role: Role, table: Table, bytes: u64, error: &dyn std::error::Error) -> Box<JobError> {
+    let message = format!(
+        "no shared memory for {table:?} of {}: {}",
+        words::size(bytes),
+        chain(error)
+    );
+    let hint = "fewer or smaller views, or a higher limit of open files (ulimit -n), may help";
+    let mut error = JobError::own(Code::OutOfHostMemory, message, hint);
+    error.role = Some(role);
+    error
+}

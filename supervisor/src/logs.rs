@@ -1,0 +1,258 @@
+//! What a child writes on its standard error → log events of ours under job, role and pid, and the last lines for an error.
+//!
+//! Workers write JSON lines; drivers and C++ write what they like. All of it is untrusted: a line is cut at
+//! [`LINE_BYTES`], made printable, and beyond [`BYTES_PER_SECOND`] dropped and counted. The pipe is always read, so a
+//! chatty child never blocks on it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use proto::message::Role;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::words::printable;
+
+/// A longer line is cut: a panic message with its place needs less.
+const LINE_BYTES: usize = 8 * 1024;
+/// Lines kept for an error.
+const TAIL_LINES: usize = 64;
+/// What is re-emitted at most, averaged over a second: a terminal shows no more, a log file should not grow faster.
+const BYTES_PER_SECOND: f64 = 256.0 * 1024.0;
+
+/// Whose lines they are.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The job.
+    pub job: Arc<str>,
+    /// The role.
+    pub role: Role,
+    /// The process.
+    pub pid: u32,
+}
+
+/// The last lines of one child, readable while it still writes.
+#[derive(Clone, Debug, Default)]
+pub struct Tail(Arc<Mutex<VecDeque<String>>>);
+
+impl Tail {
+    /// The lines, oldest first.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == TAIL_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+/// Reads `pipe` to its end.
+pub async fn pump(mut pipe: impl AsyncRead + Unpin, source: Source, tail: Tail) {
+    let mut chunk = vec![0; 16 * 1024];
+    let mut splitter = Splitter::default();
+    let mut meter = Meter::new(Instant::now());
+    loop {
+        let count = match pipe.read(&mut chunk).await {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => {
+                tracing::debug!(role = source.role.name(), %error, "standard error of a worker cannot be read");
+                break;
+            }
+        };
+        for line in splitter.push(chunk.get(..count).unwrap_or_default()) {
+            take(&line, &source, &tail, &mut meter);
+        }
+        // A flood would keep this task ready for ever: let the others run.
+        tokio::task::yield_now().await;
+    }
+    if let Some(line) = splitter.rest() {
+        take(&line, &source, &tail, &mut meter);
+    }
+    if meter.dropped > 0 {
+        let Source { job, role, pid } = &source;
+        tracing::warn!(%job, role = role.name(), pid, dropped = meter.dropped, "log lines dropped: too many at once");
+    }
+}
+
+fn take(line: &[u8], source: &Source, tail: &Tail, meter: &mut Meter) {
+    let text = String::from_utf8_lossy(line);
+    if text.trim().is_empty() {
+        return;
+    }
+    let (level, text) = read_line(&text);
+    if meter.admit(line.len(), Instant::now()) {
+        emit(level, &text, source);
+    }
+    let mark = match level {
+        tracing::Level::ERROR => "error: ",
+        tracing::Level::WARN => "warning: ",
+        _ => "",
+    };
+    tail.push(format!("{mark}{text}"));
+}
+
+/// A JSON line of ours as its level and "message key=value …"; anything else as raw text, at debug level.
+fn read_line(line: &str) -> (tracing::Level, String) {
+    let parsed: Option<Value> = serde_json::from_str(line).ok();
+    let Some(Value::Object(object)) = parsed else {
+        return (tracing::Level::DEBUG, printable(line, LINE_BYTES));
+    };
+    let level = object
+        .get("level")
+        .and_then(Value::as_str)
+        .and_then(|level| level.parse().ok());
+    let mut text = String::new();
+    if let Some(Value::Object(fields)) = object.get("fields") {
+        if let Some(message) = fields.get("message").and_then(Value::as_str) {
+            text.push_str(message);
+        }
+        for (key, value) in fields.iter().filter(|(key, _)| *key != "message") {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            text.push_str(&format!(" {key}={value}"));
+        }
+    } else {
+        text.push_str(line);
+    }
+    (
+        level.unwrap_or(tracing::Level::DEBUG),
+        printable(text.trim(), LINE_BYTES),
+    )
+}
+
+fn emit(level: tracing::Level, text: &str, source: &Source) {
+    let Source { job, role, pid } = source;
+    let role = role.name();
+    // A tracing call site has one level, so there is one for each.
+    match level {
+        tracing::Level::ERROR => tracing::error!(target: "child", %job, role, pid, "{text}"),
+        tracing::Level::WARN => tracing::warn!(target: "child", %job, role, pid, "{text}"),
+        tracing::Level::INFO => tracing::info!(target: "child", %job, role, pid, "{text}"),
+        tracing::Level::DEBUG => tracing::debug!(target: "child", %job, role, pid, "{text}"),
+        tracing::Level::TRACE => tracing::trace!(target: "child", %job, role, pid, "{text}"),
+    }
+}
+
+/// Bytes into lines, with no more than [`LINE_BYTES`] of any kept.
+#[derive(Debug, Default)]
+struct Splitter {
+    line: Vec<u8>,
+}
+
+impl Splitter {
+    fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, whole) = match piece {
+                [text @ .., b'\n'] => (text, true),
+                text => (text, false),
+            };
+            let room = LINE_BYTES.saturating_sub(self.line.len()).min(text.len());
+            self.line.extend(text.iter().take(room));
+            if whole {
+                lines.push(std::mem::take(&mut self.line));
+            }
+        }
+        lines
+    }
+
+    fn rest(self) -> Option<Vec<u8>> {
+        (!self.line.is_empty()).then_some(self.line)
+    }
+}
+
+/// A bucket that holds one second's bytes.
+#[derive(Debug)]
+struct Meter {
+    level: f64,
+    last: Instant,
+    dropped: u64,
+}
+
+impl Meter {
+    fn new(now: Instant) -> Self {
+        Self {
+            level: BYTES_PER_SECOND,
+            last: now,
+            dropped: 0,
+        }
+    }
+
+    fn admit(&mut self, bytes: usize, now: Instant) -> bool {
+        let earned = now.duration_since(self.last).as_secs_f64() * BYTES_PER_SECOND;
+        self.level = (self.level + earned).min(BYTES_PER_SECOND);
+        self.last = now;
+        let cost = bytes as f64;
+        if self.level < cost {
+            self.dropped += 1;
+            return false;
+        }
+        self.level -= cost;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_and_put_together() {
+        let mut splitter = Splitter::default();
+        assert_eq!(splitter.push(b"one\ntw"), [b"one".to_vec()]);
+        assert_eq!(splitter.push(b"o\n"), [b"two".to_vec()]);
+        assert!(splitter.push(&vec![b'x'; 3 * LINE_BYTES]).is_empty());
+        let lines = splitter.push(b"yy\nend");
+        assert_eq!(lines[0].len(), LINE_BYTES);
+        assert_eq!(splitter.rest(), Some(b"end".to_vec()));
+    }
+
+    #[test]
+    fn a_json_line_becomes_its_message_and_fields() {
+        let line =
+            r#"{"level":"WARN","fields":{"message":"odd","view":7,"why":"x"},"target":"baker"}"#;
+        assert_eq!(
+            read_line(line),
+            (tracing::Level::WARN, "odd view=7 why=x".to_owned())
+        );
+        assert_eq!(read_line("Segmentation\x07").1, "Segmentation\u{fffd}");
+        assert_eq!(read_line("[1]").0, tracing::Level::DEBUG);
+    }
+
+    #[test]
+    fn a_flood_is_dropped_and_counted() {
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let admitted = (0..1000).filter(|_| meter.admit(1024, start)).count();
+        assert_eq!((admitted, meter.dropped), (256, 744));
+        assert!(meter.admit(1024, start + Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn the_tail_keeps_the_last_lines() {
+        let tail = Tail::default();
+        for k in 0..100 {
+            tail.push(k.to_string());
+        }
+        let lines = tail.lines();
+        assert_eq!(
+            (lines.len(), lines[0].as_str(), lines[63].as_str()),
+            (64, "36", "99")
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! What happened in a job → `report.json` (`"schema": 1`) and the closing lines for people.
+//!
+//! The fields below are the schema; a field may be added without a new number, none is renamed or removed. Times are wall
+//! time in milliseconds, memory in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proto::job::{Blend, Device, Quality, Simplify};
+use proto::message::{
+    AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
+};
+use serde::Serialize;
+
+use crate::error::{Attempt, JobError};
+use crate::job::Spec;
+use crate::words::{size, span};
+
+/// Everything about one job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Number of this schema.
+    pub schema: u32,
+    /// Version and build of `kiln`.
+    pub kiln: &'static str,
+    /// `done` or `failed`.
+    pub outcome: &'static str,
+    /// What was asked for.
+    pub options: Options,
+    /// From start to the results being in place.
+    pub ms: f64,
+    /// The adapter that baked; it need not be the one hoped for with `--device auto`.
+    pub device: Option<AdapterInfo>,
+    /// How well the texture explains the views.
+    pub psnr: Psnr,
+    /// Memory.
+    pub peak: Peak,
+    /// Wall time of each role, from the start of the process whose work counted to its result.
+    pub roles: Vec<RoleTime>,
+    /// Wall time of each phase. Roles overlap, and so may phases.
+    pub stages: Vec<Stage>,
+    /// Every process that ran, and how it ended.
+    pub attempts: Vec<Attempt>,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+    /// Further warnings that were not kept.
+    pub warnings_dropped: u64,
+    /// The files made, but for this one.
+    pub files: Vec<FileEntry>,
+    /// What prepare found in the input and made of it.
+    pub prepare: Option<PrepareSummary>,
+    /// What the fit did, and how well it explains each view.
+    pub bake: Option<BakeSummary>,
+    /// Sizes, and how well the finished texture explains the held-out views.
+    pub encode: Option<EncodeSummary>,
+    /// Why the job failed; `null` otherwise.
+    pub error: Option<Box<JobError>>,
+}
+
+/// The options of the job, defaults filled in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Options {
+    /// Path as given.
+    pub mesh: PathBuf,
+    /// Path as given.
+    pub views: PathBuf,
+    /// Path as given.
+    pub output: PathBuf,
+    /// Edge of the texture in texels.
+    pub texture_size: u32,
+    /// `"keep"`, `{"target_faces": n}` or `{"remove_share": r}`.
+    pub simplify: Simplify,
+    /// The mesh's own texture coordinates were asked for.
+    pub keep_uvs: bool,
+    /// `draft`, `standard` or `best`.
+    pub quality: Quality,
+    /// `linear` or `srgb`.
+    pub blend: Blend,
+    /// `auto`, `gpu`, `cpu` or `{"name": text}`.
+    pub device: Device,
+    /// Chooses the held-out views.
+    pub seed: u64,
+    /// Views to keep out of the fit.
+    pub holdout: u32,
+    /// Time allowed.
+    pub timeout_ms: f64,
+}
+
+/// PSNR in dB.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Psnr {
+    /// Over all pixels that took part in the fit, before the texture is rounded to 8 bits.
+    pub train_db: Option<f32>,
+    /// Mean over the held-out views, with the finished texture.
+    pub holdout_db: Option<f32>,
+}
+
+/// Peak memory in KiB.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Peak {
+    /// Resident memory of prepare.
+    pub prepare_rss_kib: Option<u64>,
+    /// Resident memory of bake, without the adapter's own.
+    pub bake_rss_kib: Option<u64>,
+    /// Resident memory of encode.
+    pub encode_rss_kib: Option<u64>,
+    /// GPU buffers and textures alive at once; 0 without a GPU.
+    pub vram_kib: Option<u64>,
+}
+
+/// Wall time of one role.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RoleTime {
+    /// The role.
+    pub role: Role,
+    /// Its time.
+    pub ms: f64,
+}
+
+/// Wall time of one phase.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Stage {
+    /// Whose phase.
+    pub role: Role,
+    /// The phase and its time.
+    #[serde(flatten)]
+    pub time: PhaseTime,
+}
+
+/// One line for the user.
+#[derive(Clone, Debug, Serialize)]
+pub struct Warning {
+    /// Who says it.
+    pub role: Role,
+    /// What.
+    pub text: String,
+}
+
+/// A file that was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileEntry {
+    /// `glb` or `preview`.
+    pub kind: &'static str,
+    /// Path as given.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Report {
+    /// The report of a job that has not begun.
+    #[must_use]
+    pub fn new(spec: &Spec) -> Self {
+        let options = Options {
+            mesh: spec.mesh.path.clone(),
+            views: spec.views.path.clone(),
+            output: spec.glb.path().to_path_buf(),
+            texture_size: spec.texture_size,
+            simplify: spec.simplify,
+            keep_uvs: spec.keep_uvs,
+            quality: spec.quality,
+            blend: spec.blend,
+            device: spec.device.clone(),
+            seed: spec.seed,
+            holdout: spec.holdout,
+            timeout_ms: spec.timeout.as_secs_f64() * 1e3,
+        };
+        Self {
+            schema: 1,
+            kiln: proto::BUILD_ID,
+            outcome: "failed",
+            options,
+            ms: 0.0,
+            device: None,
+            psnr: Psnr::default(),
+            peak: Peak::default(),
+            roles: Vec::new(),
+            stages: Vec::new(),
+            attempts: Vec::new(),
+            warnings: Vec::new(),
+            warnings_dropped: 0,
+            files: Vec::new(),
+            prepare: None,
+            bake: None,
+            encode: None,
+            error: None,
+        }
+    }
+
+    /// Keeps a warning.
+    pub fn warning(&mut self, role: Role, text: String) {
+        self.warnings.push(Warning { role, text });
+    }
+
+    /// Enters a role's summary. A repeated role replaces what its predecessor reported.
+    pub fn role_done(&mut self, done: Done, time: Duration) {
+        let (role, times) = match &done {
+            Done::Prepare(summary) => (Role::Prepare, &summary.times),
+            Done::Bake(summary) => (Role::Bake, &summary.times),
+            Done::Encode(summary) => (Role::Encode, &summary.times),
+        };
+        self.roles.retain(|entry| entry.role != role);
+        self.stages.retain(|entry| entry.role != role);
+        self.roles.push(RoleTime {
+            role,
+            ms: time.as_secs_f64() * 1e3,
+        });
+        self.stages
+            .extend(times.iter().map(|&time| Stage { role, time }));
+        match done {
+            Done::Prepare(summary) => {
+                self.peak.prepare_rss_kib = Some(summary.peak_rss_kib);
+                self.prepare = Some(summary);
+            }
+            Done::Bake(summary) => {
+                self.peak.bake_rss_kib = Some(summary.peak_rss_kib);
+                self.peak.vram_kib = Some(summary.peak_vram_kib);
+                self.psnr.train_db = Some(summary.train_psnr_db);
+                self.device = Some(summary.adapter.clone());
+                self.bake = Some(summary);
+            }
+            Done::Encode(summary) => {
+                self.peak.encode_rss_kib = Some(summary.peak_rss_kib);
+                self.psnr.holdout_db = summary.holdout_psnr_db;
+                self.encode = Some(summary);
+            }
+        }
+    }
+
+    /// Enters how the job went.
+    pub fn close(&mut self, time: Duration, error: Option<Box<JobError>>) {
+        self.ms = time.as_secs_f64() * 1e3;
+        self.outcome = if error.is_none() { "done" } else { "failed" };
+        self.error = error.map(|mut error| {
+            error.attempts.clone_from(&self.attempts);
+            error
+        });
+        if self.error.is_some() {
+            self.files.clear();
+        }
+    }
+
+    /// The file's bytes.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_else(|error| {
+            tracing::error!(%error, "the report cannot be written as JSON");
+            b"{}".to_vec()
+        });
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The closing lines for people.
+    #[must_use]
+    pub fn summary(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let texture = self.options.texture_size;
+        let mesh = self.prepare.as_ref().map(|prepare| {
+            format!(
+                ", {} triangles in {} charts",
+                prepare.triangles, prepare.charts
+            )
+        });
+        let bytes = self.files.first().map_or(0, |file| file.bytes);
+        lines.push(format!(
+            "{} ({}): texture {texture}×{texture}{}",
+            self.options.output.display(),
+            size(bytes),
+            mesh.unwrap_or_default()
+        ));
+        let train = self
+            .psnr
+            .train_db
+            .map(|db| format!("PSNR {db:.1} dB on the views of the fit"));
+        let count = self
+            .encode
+            .as_ref()
+            .map_or(0, |encode| encode.holdout.len());
+        let holdout = self
+            .psnr
+            .holdout_db
+            .map(|db| format!("{db:.1} dB on {count} held-out views"));
+        let psnr: Vec<String> = train.into_iter().chain(holdout).collect();
+        if !psnr.is_empty() {
+            lines.push(psnr.join(", "));
+        }
+        let roles: Vec<String> = self
+            .roles
+            .iter()
+            .map(|entry| {
+                format!(
+                    "{} {}",
+                    entry.role.name(),
+                    span(Duration::from_secs_f64(entry.ms / 1e3))
+                )
+            })
+            .collect();
+        let device = self
+            .device
+            .as_ref()
+            .map_or("unknown device", |device| device.name.as_str());
+        let rss = [
+            self.peak.prepare_rss_kib,
+            self.peak.bake_rss_kib,
+            self.peak.encode_rss_kib,
+        ];
+        let rss = rss.into_iter().flatten().max().unwrap_or(0);
+        lines.push(format!(
+            "{} on {device} ({}); largest process {}",
+            span(Duration::from_secs_f64(self.ms / 1e3)),
+            roles.join(", "),
+            size(rss.saturating_mul(1024))
+        ));
+        lines.extend(
+            self.files
+                .iter()
+                .filter(|file| file.kind != "glb")
+                .map(|file| {
+                    format!(
+                        "{}: {} ({})",
+                        file.kind,
+                        file.path.display(),
+                        size(file.bytes)
+                    )
+                }),
+        );
+        if self.warnings_dropped > 0 {
+            lines.push(format!(
+                "{} further warnings were not shown",
+                self.warnings_dropped
+            ));
+        }
+        lines
+    }
+}

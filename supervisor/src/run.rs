@@ -1,0 +1,118 @@
+//! Command line → exit code: sets up log and runtime, then runs the command.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use indicatif::MultiProgress;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use proto::exit;
+use proto::message::Code;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::cli::{self, Command};
+use crate::error::JobError;
+use crate::screen::{self, Voice};
+use crate::{doctor, job};
+
+/// Runs the command that the arguments name, and gives the program's exit code.
+#[must_use]
+pub fn run() -> ExitCode {
+    let bars = MultiProgress::new();
+    let command = match cli::parse(std::env::args_os()) {
+        Ok(Command::Shown) => return ExitCode::from(exit::OK),
+        Ok(command) => command,
+        Err(refusal) => return fail(&refusal.error, refusal.json),
+    };
+    let (json, voice) = command.tone();
+    log(json, voice, &bars);
+    raise_file_limit();
+    if let Err(error) = proto::channel::close_inherited_on_exec() {
+        tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
+    }
+    // Single-threaded, and the main thread: see the crate's head.
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return fail(
+                &JobError::own(Code::Internal, format!("no runtime: {error}"), ""),
+                json,
+            );
+        }
+    };
+    match command {
+        Command::Shown => ExitCode::from(exit::OK),
+        Command::Bake { spec, .. } => {
+            let mut listener = screen::listener(json, voice, &bars);
+            let report = runtime.block_on(job::bake(&spec, &mut *listener));
+            ExitCode::from(report.error.map_or(exit::OK, |error| error.exit_code))
+        }
+        Command::Doctor { baker, .. } => {
+            ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
+        }
+    }
+}
+
+fn fail(error: &JobError, json: bool) -> ExitCode {
+    if json {
+        screen::result(&screen::error_line(error).to_string());
+    } else {
+        screen::complain(error);
+    }
+    ExitCode::from(error.exit_code)
+}
+
+/// Each view costs a descriptor, and the usual soft limit is 1024.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(errno) = raised {
+        tracing::debug!(%errno, "the limit of open files stays as it is");
+    }
+}
+
+/// Log events go to standard error, past the bars; `KILN_LOG` overrides what the flags choose.
+fn log(json: bool, voice: Voice, bars: &MultiProgress) {
+    let preset = match voice {
+        Voice::Quiet => "off",
+        // Workers' warnings arrive as packets and their last lines with an error: no need to show them twice.
+        Voice::Normal => "error,child=off",
+        Voice::Verbose => "debug",
+    };
+    let filter =
+        EnvFilter::try_from_env("KILN_LOG").unwrap_or_else(|_unset| EnvFilter::new(preset));
+    let writer = PastBars(bars.clone());
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer);
+    if json {
+        builder.json().init();
+    } else {
+        builder.with_target(false).with_ansi(colours).init();
+    }
+}
+
+/// Writes to standard error while the bars step aside.
+struct PastBars(MultiProgress);
+
+impl<'a> MakeWriter<'a> for PastBars {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl std::io::Write for PastBars {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.suspend(|| std::io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}

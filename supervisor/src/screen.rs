@@ -1,0 +1,100 @@
+//! Events → what the user sees: bars on a terminal, short lines elsewhere, one JSON object per line with `--json`.
+//!
+//! Standard output carries the result alone: the path, or the JSON lines. Everything for people goes to standard error.
+//! Here, in [`crate::cli`] and in [`crate::doctor`] is all of the printing.
+
+mod bars;
+
+mod json;
+
+mod lines;
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::MultiProgress;
+
+use crate::error::JobError;
+use crate::event::{Event, Listener};
+
+pub use json::{Json, error_line};
+
+/// How much to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// Errors.
+    Quiet,
+    /// Progress, warnings, the closing lines.
+    Normal,
+    /// And what workers log.
+    Verbose,
+}
+
+/// The listener that suits the flags and the terminal. `bars` is where bars are drawn, shared with the log writer.
+#[must_use]
+pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Listener> {
+    match voice {
+        _ if json => Box::new(Json::default()),
+        Voice::Quiet => Box::new(Quiet),
+        Voice::Normal | Voice::Verbose if io::stderr().is_terminal() => {
+            Box::new(bars::Bars::new(bars.clone()))
+        }
+        Voice::Normal | Voice::Verbose => Box::new(lines::Lines::default()),
+    }
+}
+
+/// Only the result and errors.
+#[derive(Debug)]
+struct Quiet;
+
+impl Listener for Quiet {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Done(report) => result(&report.options.output.display().to_string()),
+            Event::Failed(report) => {
+                if let Some(error) = &report.error {
+                    complain(error);
+                }
+            }
+            Event::Started { .. }
+            | Event::Progress { .. }
+            | Event::Warning { .. }
+            | Event::Retry { .. }
+            | Event::RoleDone { .. } => {}
+        }
+    }
+}
+
+/// One line of the result, on standard output.
+pub fn result(line: &str) {
+    print(&mut io::stdout().lock(), line);
+}
+
+/// One line for people, on standard error.
+pub fn say(line: &str) {
+    print(&mut io::stderr().lock(), &format!("kiln: {line}"));
+}
+
+/// An error for people: what, how to mend it, and what the process at fault wrote last.
+pub fn complain(error: &JobError) {
+    let mut text = format!("kiln: error: {}", error.message);
+    if !error.hint.is_empty() {
+        text.push_str(&format!("\n  hint: {}", error.hint));
+    }
+    // Where a worker said itself what was wrong, its log only repeats it.
+    if (error.signal.is_some() || error.exit_code == proto::exit::SOFTWARE)
+        && !error.log_tail.is_empty()
+    {
+        text.push_str("\n  last lines:");
+        for line in &error.log_tail {
+            text.push_str(&format!("\n    {line}"));
+        }
+    }
+    print(&mut io::stderr().lock(), &text);
+}
+
+fn print(out: &mut impl Write, text: &str) {
+    // Whoever read this has gone away; the job's files matter more than its words.
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        tracing::debug!("output is closed");
+    }
+}

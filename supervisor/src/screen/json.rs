@@ -1,0 +1,91 @@
+//! Events → one JSON object per line on standard output, for programs.
+//!
+//! `started {role, attempt, pid}` · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` ·
+//! `retry {role, code, class, message, delay_ms}` · `role_done {role, ms}` · `done {output, report}` ·
+//! `error {code, class, message, hint, role, phase, signal, exit, attempts, log_tail, exit_code}`.
+//! The last line is `done` or `error`.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use proto::message::{Phase, Role};
+use serde_json::{Value, json};
+
+use crate::error::JobError;
+use crate::event::{Event, Listener};
+use crate::screen::result;
+
+/// Between two lines about the same phase: ten a second are enough for any eye.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Json {
+    shown: HashMap<(Role, Phase), Instant>,
+}
+
+impl Listener for Json {
+    fn event(&mut self, event: &Event<'_>) {
+        let line = match event {
+            Event::Started { role, attempt, pid } => {
+                self.shown.retain(|(shown, _), _| shown != role);
+                json!({ "event": "started", "role": role, "attempt": attempt, "pid": pid })
+            }
+            Event::Progress { role, phase, state } => {
+                let now = Instant::now();
+                let complete = state.total > 0 && state.done >= state.total;
+                let fresh = self
+                    .shown
+                    .get(&(*role, *phase))
+                    .is_some_and(|last| now.duration_since(*last) < INTERVAL);
+                if fresh && !complete {
+                    return;
+                }
+                self.shown.insert((*role, *phase), now);
+                json!({
+                    "event": "progress",
+                    "role": role,
+                    "phase": phase,
+                    "done": state.done,
+                    "total": state.total,
+                    "fraction": state.fraction(),
+                    "eta_s": state.time_left(now).map(|left| left.as_secs_f64()),
+                })
+            }
+            Event::Warning { role, text } => {
+                json!({ "event": "warning", "role": role, "text": text })
+            }
+            Event::Retry { role, fault, delay } => json!({
+                "event": "retry",
+                "role": role,
+                "code": fault.code,
+                "class": fault.class,
+                "message": fault.message,
+                "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            }),
+            Event::RoleDone { role, time } => {
+                json!({ "event": "role_done", "role": role, "ms": time.as_secs_f64() * 1e3 })
+            }
+            Event::Done(report) => {
+                json!({ "event": "done", "output": report.options.output, "report": report })
+            }
+            Event::Failed(report) => match &report.error {
+                Some(error) => error_line(error),
+                None => return,
+            },
+        };
+        result(&line.to_string());
+    }
+}
+
+/// The line of an error, with or without a job.
+#[must_use]
+pub fn error_line(error: &JobError) -> Value {
+    let mut line = json!({ "event": "error" });
+    if let (Value::Object(line), Ok(Value::Object(fields))) =
+        (&mut line, serde_json::to_value(error))
+    {
+        line.extend(fields);
+    }
+    line
+}

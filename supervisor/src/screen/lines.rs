@@ -1,0 +1,111 @@
+//! Events → short lines on standard error, for logs: one for each finished stage, and one every five seconds between.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use proto::message::{Phase, Role};
+
+use crate::event::{Event, Listener};
+use crate::screen::{complain, result, say};
+use crate::watch::PhaseState;
+use crate::words::{sentence, span, stage, unit};
+
+/// Between two lines about unfinished work.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Phases that have begun and of which no end was told.
+    open: HashMap<(Role, Phase), PhaseState>,
+    said: Option<Instant>,
+}
+
+impl Lines {
+    fn finish(&mut self, role: Role, phase: Phase) {
+        if let Some(state) = self.open.remove(&(role, phase)) {
+            let count = if unit(phase).is_empty() || state.done == 0 {
+                String::new()
+            } else {
+                format!("{}{}, ", state.done, unit(phase))
+            };
+            say(&format!(
+                "{}: {count}{}",
+                stage(role, phase),
+                span(state.since.elapsed())
+            ));
+            self.said = Some(Instant::now());
+        }
+    }
+
+    fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
+        let known = self.open.insert((role, phase), state).is_some();
+        if state.total > 0 && state.done >= state.total {
+            self.finish(role, phase);
+            return;
+        }
+        let now = Instant::now();
+        let due = self.said.get_or_insert(now).elapsed() >= INTERVAL;
+        if !due || !known {
+            return;
+        }
+        self.said = Some(now);
+        let share = state
+            .fraction()
+            .map(|share| format!(" {:.0} %", share * 100.0));
+        let left = state
+            .time_left(now)
+            .map(|left| format!(", about {} left", span(left)));
+        say(&format!(
+            "{}{}{}",
+            stage(role, phase),
+            share.unwrap_or_default(),
+            left.unwrap_or_default()
+        ));
+    }
+}
+
+impl Listener for Lines {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started { .. } => {}
+            Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
+            Event::Warning { role, text } => say(&format!("warning: {}: {text}", role.name())),
+            Event::Retry { role, fault, .. } => {
+                self.open.retain(|(open, _), _| open != role);
+                say(&format!(
+                    "{}: trying once more in a fresh process",
+                    fault.message
+                ));
+            }
+            Event::RoleDone { role, time } => {
+                let mut phases: Vec<Phase> = self
+                    .open
+                    .keys()
+                    .filter(|(open, _)| open == role)
+                    .map(|(_, phase)| *phase)
+                    .collect();
+                phases.sort_unstable();
+                for phase in phases {
+                    self.finish(*role, phase);
+                }
+                say(&format!(
+                    "{} done in {}",
+                    sentence(role.name()),
+                    span(*time)
+                ));
+            }
+            Event::Done(report) => {
+                for line in report.summary() {
+                    say(&line);
+                }
+                result(&report.options.output.display().to_string());
+            }
+            Event::Failed(report) => {
+                if let Some(error) = &report.error {
+                    complain(error);
+                }
+            }
+        }
+    }
+}

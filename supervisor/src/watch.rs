@@ -1,0 +1,259 @@
+//! Packets and clock of one process → whether it lives. Life is *work done*: a count that grows, a table asked for or
+//! filled. Log lines, warnings and repeated counts are no sign of it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use proto::limits::HELLO_DEADLINE_MS;
+use proto::message::{Phase, Role};
+
+use crate::verdict::Kill;
+
+/// How often the supervisor looks at its clocks.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// Silence that each role is allowed.
+#[must_use]
+pub fn stall_limit(role: Role) -> Duration {
+    Duration::from_secs(match role {
+        // The unwrap counts charts, and a chart of a million triangles can take a minute on a slow machine.
+        Role::Prepare => 180,
+        // Counts tiles and iterations, well below a second each; a cold driver's first pipeline takes several seconds,
+        // a software adapter's longest dispatch about ten.
+        Role::Bake => 60,
+        // Counts rows and views; an 8192² PNG at the best level takes about 20 s between two counts.
+        Role::Encode => 60,
+    })
+}
+
+/// An answer has been given, or the socket is closed: the process ends within this time or is helped to.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// One phase as far as it was heard of.
+#[derive(Clone, Copy, Debug)]
+pub struct PhaseState {
+    /// When it was first heard of.
+    pub since: Instant,
+    /// Largest count.
+    pub done: u64,
+    /// Latest total, 0 where unknown.
+    pub total: u64,
+}
+
+impl PhaseState {
+    /// Share that is done, where the total is known.
+    #[must_use]
+    pub fn fraction(&self) -> Option<f64> {
+        (self.total > 0).then(|| (self.done as f64 / self.total as f64).min(1.0))
+    }
+
+    /// Time left if the rest goes as fast as what is done; unknown at first and where there is no total.
+    #[must_use]
+    pub fn time_left(&self, now: Instant) -> Option<Duration> {
+        let share = self.fraction().filter(|share| *share > 0.02)?;
+        let elapsed = now.duration_since(self.since).as_secs_f64();
+        Duration::try_from_secs_f64(elapsed * (1.0 - share) / share).ok()
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Watch {
+    limit: Duration,
+    phases: HashMap<Phase, PhaseState>,
+    phase: Phase,
+    /// Silence so far, as the supervisor itself was awake to hear it.
+    silence: Duration,
+    hello: bool,
+    lingering: Option<Duration>,
+    last_tick: Instant,
+}
+
+impl Watch {
+    /// A process that was spawned now.
+    #[must_use]
+    pub fn new(limit: Duration, now: Instant) -> Self {
+        Self {
+            limit,
+            phases: HashMap::new(),
+            phase: Phase::Start,
+            silence: Duration::ZERO,
+            hello: false,
+            lingering: None,
+            last_tick: now,
+        }
+    }
+
+    /// A right `Hello` came.
+    pub fn hello(&mut self) {
+        self.hello = true;
+        self.silence = Duration::ZERO;
+    }
+
+    /// Whether `Hello` came.
+    #[must_use]
+    pub fn said_hello(&self) -> bool {
+        self.hello
+    }
+
+    /// The latest phase.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Work other than a count: a table.
+    pub fn alive(&mut self) {
+        self.silence = Duration::ZERO;
+    }
+
+    /// A count came. Gives the phase's state.
+    pub fn progress(&mut self, phase: Phase, done: u64, total: u64, now: Instant) -> PhaseState {
+        self.phase = phase;
+        let mut grew = false;
+        let state = self.phases.entry(phase).or_insert_with(|| {
+            grew = true;
+            PhaseState {
+                since: now,
+                done,
+                total,
+            }
+        });
+        if done > state.done {
+            state.done = done;
+            grew = true;
+        }
+        state.total = total;
+        let state = *state;
+        if grew {
+            self.silence = Duration::ZERO;
+        }
+        state
+    }
+
+    /// The answer was given, or the socket closed: from here on only the process's end is awaited.
+    pub fn linger(&mut self) {
+        self.lingering.get_or_insert(Duration::ZERO);
+    }
+
+    /// The clock moved. `owed`: the supervisor has not yet sent all that the child's work needs, so its silence may be
+    /// ours. Answers why the process must be killed, if it must.
+    ///
+    /// A tick counts for at most three times its length: while the whole machine slept, or this process was stopped,
+    /// nobody was heard, and that is no child's fault.
+    pub fn tick(&mut self, now: Instant, owed: bool) -> Option<Kill> {
+        let passed = now.duration_since(self.last_tick).min(TICK * 3);
+        self.last_tick = now;
+        if let Some(lingering) = &mut self.lingering {
+            *lingering += passed;
+            return (*lingering >= LINGER).then_some(Kill::Lingering);
+        }
+        self.silence += passed;
+        if !self.hello {
+            let deadline = Duration::from_millis(HELLO_DEADLINE_MS);
+            return (self.silence >= deadline).then_some(Kill::NoHello {
+                seconds: deadline.as_secs(),
+            });
+        }
+        if owed {
+            self.silence = Duration::ZERO;
+        }
+        (self.silence >= self.limit).then_some(Kill::Stall {
+            seconds: self.limit.as_secs(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ticks for `seconds` and answers the kill, if any.
+    fn run(watch: &mut Watch, from: Instant, seconds: u64, owed: bool) -> Option<Kill> {
+        (1..=seconds * 10)
+            .find_map(|k| watch.tick(from + TICK * u32::try_from(k).expect("few"), owed))
+    }
+
+    fn lively(limit: u64) -> (Watch, Instant) {
+        let start = Instant::now();
+        let mut watch = Watch::new(Duration::from_secs(limit), start);
+        watch.hello();
+        (watch, start)
+    }
+
+    #[test]
+    fn silence_is_a_stall_unless_input_is_owed() {
+        let (mut watch, start) = lively(3);
+        assert_eq!(run(&mut watch, start, 9, true), None);
+        let later = start + Duration::from_secs(9);
+        assert_eq!(run(&mut watch, later, 2, false), None);
+        assert_eq!(
+            run(&mut watch, later + Duration::from_secs(2), 2, false),
+            Some(Kill::Stall { seconds: 3 })
+        );
+    }
+
+    #[test]
+    fn only_growth_is_life() {
+        let (mut watch, start) = lively(3);
+        let mut killed = None;
+        for k in 1..100 {
+            let now = start + TICK * k;
+            // Two phases in turn, whose counts never grow.
+            watch.progress(
+                if k % 2 == 0 {
+                    Phase::Fit
+                } else {
+                    Phase::Raster
+                },
+                7,
+                10,
+                now,
+            );
+            killed = killed.or(watch.tick(now, false));
+        }
+        assert_eq!(killed, Some(Kill::Stall { seconds: 3 }));
+
+        let (mut watch, start) = lively(3);
+        for k in 1..100 {
+            let now = start + TICK * k;
+            watch.progress(Phase::Fit, u64::from(k / 20), 10, now);
+            assert_eq!(watch.tick(now, false), None, "tick {k}");
+        }
+    }
+
+    #[test]
+    fn a_stopped_supervisor_blames_nobody() {
+        let (mut watch, start) = lively(3);
+        assert_eq!(watch.tick(start + Duration::from_secs(3600), false), None);
+    }
+
+    #[test]
+    fn hello_has_a_deadline_and_an_answer_ends_the_conversation() {
+        let start = Instant::now();
+        let mut watch = Watch::new(Duration::from_secs(60), start);
+        assert_eq!(run(&mut watch, start, 4, true), None);
+        assert!(matches!(
+            run(&mut watch, start + Duration::from_secs(4), 2, true),
+            Some(Kill::NoHello { seconds: 5 })
+        ));
+        let (mut watch, start) = lively(60);
+        watch.linger();
+        assert_eq!(run(&mut watch, start, 3, true), Some(Kill::Lingering));
+    }
+
+    #[test]
+    fn time_left_follows_the_share_done() {
+        let start = Instant::now();
+        let state = PhaseState {
+            since: start,
+            done: 25,
+            total: 100,
+        };
+        let left = state
+            .time_left(start + Duration::from_secs(10))
+            .expect("known");
+        assert!((left.as_secs_f64() - 30.0).abs() < 1e-6);
+        assert!(PhaseState { total: 0, ..state }.time_left(start).is_none());
+    }
+}

@@ -1,0 +1,334 @@
+//! The saboteur's right behaviour: tiny tables for real, each checked as a real worker checks it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+
+use kiln_tests::MESH_TEXT;
+use kiln_tests::fault::Step;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use proto::blob::BlobFile;
+use proto::message::{
+    AdapterInfo, BakeSummary, Done, EncodeSummary, Phase, PhaseTime, PrepareSummary, Role, Start,
+    Table, ToChild, UnwrapMethod, ViewScore,
+};
+use proto::table::{Camera, Mesh, Surface, Texture, View};
+
+use crate::worker::Worker;
+
+pub(crate) fn prepare(worker: &Worker) {
+    let (ToChild::Start(Start::Prepare(job)), fds) = worker.receive() else {
+        panic!("another job")
+    };
+    worker.reach(Step::Start);
+    let mesh_file = openat(
+        &fds[0],
+        job.mesh_file.as_str(),
+        OFlag::O_RDONLY,
+        Mode::empty(),
+    )
+    .expect("the mesh");
+    let mut text = String::new();
+    File::from(mesh_file)
+        .read_to_string(&mut text)
+        .expect("text");
+    worker.demand(text == MESH_TEXT, "the first folder holds the mesh");
+    openat(
+        &fds[1],
+        job.views_file.as_str(),
+        OFlag::O_RDONLY,
+        Mode::empty(),
+    )
+    .expect("the second folder holds the views");
+    worker.progress(Phase::LoadMesh, 1, 1);
+    worker.reach(Step::Work);
+    if worker.plan.surface {
+        worker.put(Table::Surface, &bytes_of(|out| surface().write(out)));
+    }
+    worker.put(Table::Mesh, &bytes_of(|out| mesh().write(out)));
+    let total = worker.plan.views + job.holdout;
+    for index in 0..total {
+        // The held-out ones in the middle, and all of them backwards: any order is legal.
+        let index = total - 1 - index;
+        let mut view = view(index, index != 0 && index <= job.holdout);
+        if worker.lying.get() {
+            view.index += 1;
+        }
+        worker.put(Table::View(index), &bytes_of(|out| view.write(out)));
+        worker.progress(
+            Phase::DecodeViews,
+            u64::from(total - index),
+            u64::from(total),
+        );
+    }
+    worker.reach(Step::Filled);
+    worker.done(summary(Role::Prepare, worker.plan.views, job.holdout));
+}
+
+pub(crate) fn bake(worker: &Worker) {
+    let (ToChild::Start(Start::Bake(job)), fds) = worker.receive() else {
+        panic!("another job")
+    };
+    worker.reach(Step::Start);
+    worker.demand(
+        job.has_surface == worker.plan.surface && fds.len() == 1 + usize::from(job.has_surface),
+        "the fds",
+    );
+    let mut tables = fds
+        .into_iter()
+        .map(|fd| BlobFile::open(fd).expect("sealed in size"));
+    let first = tables.next().expect("a mesh");
+    worker.demand(
+        first.writer().write_all(&[0]).is_err(),
+        "a table is frozen once it is handed on",
+    );
+    worker.demand(
+        Mesh::read(&mut first.reader()).expect("a mesh") == mesh(),
+        "the mesh is as prepare wrote it",
+    );
+    for second in tables {
+        worker.demand(
+            Surface::read(&mut second.reader()).expect("a surface") == surface(),
+            "the surface",
+        );
+    }
+    let views = receive_views(worker);
+    let mut indices: Vec<u32> = views.iter().map(|view| view.index).collect();
+    indices.sort_unstable();
+    worker.demand(
+        views.iter().all(|view| !view.holdout),
+        "bake gets no view that is held out",
+    );
+    worker.demand(
+        indices.len() == worker.plan.views as usize,
+        "bake gets every view of the fit once",
+    );
+    indices.dedup();
+    worker.demand(indices.len() == views.len(), "no view comes twice");
+    worker.progress(Phase::Fit, 1, 2);
+    worker.reach(Step::Work);
+    let count = job.texture_size as usize * job.texture_size as usize;
+    let texture = Texture {
+        size: job.texture_size,
+        texels: vec![[7, 8, 9, 255]; count],
+        provenance: vec![3; count],
+    };
+    worker.put(Table::Texture, &bytes_of(|out| texture.write(out)));
+    worker.progress(Phase::Fit, 2, 2);
+    worker.reach(Step::Filled);
+    worker.done(summary(Role::Bake, worker.plan.views, 0));
+}
+
+pub(crate) fn encode(worker: &Worker) {
+    let (ToChild::Start(Start::Encode(job)), fds) = worker.receive() else {
+        panic!("another job")
+    };
+    worker.reach(Step::Start);
+    let [first, second] = <[OwnedFd; 2]>::try_from(fds).expect("mesh and texture");
+    let read = |fd| BlobFile::open(fd).expect("sealed in size");
+    worker.demand(
+        Mesh::read(&mut read(first).reader()).expect("a mesh") == mesh(),
+        "the mesh comes first",
+    );
+    let texture = Texture::read(&mut read(second).reader()).expect("a texture");
+    worker.demand(
+        texture.texels[0] == [7, 8, 9, 255],
+        "the texture is as bake wrote it",
+    );
+    let views = receive_views(worker);
+    worker.progress(Phase::Glb, 1, 2);
+    worker.reach(Step::Work);
+    let mut held: Vec<u32> = views
+        .iter()
+        .filter(|view| view.holdout)
+        .map(|view| view.index)
+        .collect();
+    let mut shown: Vec<u32> = views
+        .iter()
+        .filter(|view| !view.holdout)
+        .map(|view| view.index)
+        .collect();
+    held.sort_unstable();
+    shown.sort_unstable();
+    // Not a GLB, but all that a test wants to know.
+    worker.put(
+        Table::Glb,
+        format!("glTF of the saboteur, held {held:?}, shown {shown:?}").as_bytes(),
+    );
+    if job.preview {
+        worker.put(
+            Table::Preview,
+            format!("PNG of the saboteur, shown {shown:?}, and so on").as_bytes(),
+        );
+    }
+    worker.progress(Phase::Glb, 2, 2);
+    worker.reach(Step::Filled);
+    let holdout = u32::try_from(held.len()).expect("few");
+    worker.done(summary(Role::Encode, 0, holdout));
+}
+
+fn receive_views(worker: &Worker) -> Vec<View> {
+    let mut views = Vec::new();
+    loop {
+        match worker.receive() {
+            (ToChild::View { index }, fds) => {
+                let blob =
+                    BlobFile::open(fds.into_iter().next().expect("an fd")).expect("sealed in size");
+                let view = View::read(&mut blob.reader()).expect("a view");
+                worker.demand(
+                    view == self::view(index, view.holdout),
+                    "a view is as prepare wrote it",
+                );
+                views.push(view);
+            }
+            (ToChild::EndOfViews { count }, _) => {
+                worker.demand(
+                    count as usize == views.len(),
+                    "the end tells how many views were sent",
+                );
+                return views;
+            }
+            (other, _) => panic!("{other:?} among the views"),
+        }
+    }
+}
+
+/// Asks for memory and tries to change its size, then its bytes once it is handed over.
+pub(crate) fn tamper(worker: &Worker) {
+    use proto::message::FromChild;
+    let table = Table::Surface;
+    let bytes = bytes_of(|out| surface().write(out));
+    worker.send(&FromChild::Allocate {
+        table,
+        bytes: bytes.len() as u64,
+    });
+    let (_, fds) = worker.receive();
+    let file = File::from(fds.into_iter().next().expect("an fd"));
+    let keep = file.try_clone().expect("an fd");
+    worker.demand(file.set_len(1).is_err(), "granted memory does not shrink");
+    worker.demand(
+        file.set_len(1 << 20).is_err(),
+        "granted memory does not grow",
+    );
+    let blob = BlobFile::open(file.into()).expect("sealed in size");
+    blob.writer().write_all(&bytes).expect("room");
+    worker.send(&FromChild::Filled { table });
+    // The answer to the next question shows that the word before it was heard.
+    let mesh = bytes_of(|out| mesh().write(out));
+    worker.send(&FromChild::Allocate {
+        table: Table::Mesh,
+        bytes: mesh.len() as u64,
+    });
+    let (_, fds) = worker.receive();
+    worker.demand((&keep).write_all(&[0]).is_err(), "a filled table is frozen");
+    let blob = BlobFile::open(fds.into_iter().next().expect("an fd")).expect("sealed in size");
+    blob.writer().write_all(&mesh).expect("room");
+    worker.send(&FromChild::Filled { table: Table::Mesh });
+    let view = view(0, false);
+    worker.put(Table::View(0), &bytes_of(|out| view.write(out)));
+    worker.done(summary(Role::Prepare, 1, 0));
+    std::process::exit(0);
+}
+
+fn bytes_of(write: impl FnOnce(&mut Vec<u8>) -> Result<(), proto::table::TableError>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes).expect("memory takes all");
+    bytes
+}
+
+fn mesh() -> Mesh {
+    Mesh {
+        positions: vec![[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+        normals: vec![[0.0, 0.0, 1.0]; 3],
+        uvs: vec![[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]],
+        surface_vertices: vec![0, 1, 2],
+        triangles: vec![[0, 1, 2]],
+        charts: 1,
+    }
+}
+
+fn surface() -> Surface {
+    Surface {
+        positions: mesh().positions,
+        triangles: vec![[0, 1, 2]],
+    }
+}
+
+fn view(index: u32, holdout: bool) -> View {
+    let camera = Camera {
+        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        translation: [0.0, 0.0, 2.0],
+        focal: [2.0, 2.0],
+        centre: [1.0, 1.0],
+    };
+    let shade = u8::try_from(index % 256).expect("below 256");
+    let pixels = vec![[shade, 1, 2, 255]; 4];
+    View {
+        index,
+        width: 2,
+        height: 2,
+        crop: [0, 0],
+        has_alpha: true,
+        holdout,
+        camera,
+        pixels,
+    }
+}
+
+pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
+    let times = vec![PhaseTime {
+        phase: Phase::Start,
+        ms: 1.0,
+    }];
+    match role {
+        Role::Prepare => Done::Prepare(PrepareSummary {
+            triangles_read: 1,
+            triangles_degenerate: 0,
+            triangles: 1,
+            vertices: 3,
+            nonmanifold_edges: 0,
+            simplify_error: None,
+            unwrap: UnwrapMethod::Fallback,
+            charts: 1,
+            atlas_utilisation: 0.5,
+            views,
+            holdout_views: holdout,
+            times,
+            peak_rss_kib: 1000,
+        }),
+        Role::Bake => Done::Bake(BakeSummary {
+            adapter: AdapterInfo {
+                name: "saboteur".to_owned(),
+                backend: "native".to_owned(),
+                kind: "native".to_owned(),
+                driver: String::new(),
+            },
+            covered_pixels: 4,
+            chart_texels: 10,
+            observed_texels: 9,
+            filled_texels: 1,
+            iterations: 3,
+            train_psnr_db: 42.0,
+            seam_residual: 0.0,
+            views: Vec::new(),
+            times,
+            peak_vram_kib: 0,
+            peak_rss_kib: 2000,
+        }),
+        Role::Encode => Done::Encode(EncodeSummary {
+            glb_bytes: 12,
+            png_bytes: 10,
+            holdout: (0..holdout)
+                .map(|view| ViewScore {
+                    view,
+                    pixels: 4,
+                    psnr_db: 40.0,
+                })
+                .collect(),
+            holdout_psnr_db: (holdout > 0).then_some(40.0),
+            times,
+            peak_rss_kib: 1500,
+        }),
+    }
+}

@@ -1,0 +1,346 @@
+//! The saboteur's conversation with the supervisor, and its faults.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, raise};
+use nix::sys::socket::{MsgFlags, sendmsg};
+use nix::unistd::pause;
+use proto::blob::BlobFile;
+use proto::channel::Channel;
+use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES};
+use proto::message::{Done, Failure, FromChild, Phase, Role, Table, ToChild};
+
+use crate::healthy;
+
+pub(crate) struct Worker {
+    channel: Channel,
+    pub(crate) role: Role,
+    pub(crate) plan: Plan,
+    /// Which process of its role this is, from 1.
+    attempt: u32,
+    /// Prepare's next view lies about its number.
+    pub(crate) lying: Cell<bool>,
+    _alive: File,
+}
+
+impl Worker {
+    pub(crate) fn connect(link: &Path, role: Role) -> Self {
+        prctl::set_pdeathsig(Signal::SIGKILL).expect("death signal");
+        let text = fs::read(link.with_extension("json")).expect("the plan");
+        let plan = serde_json::from_slice(&text).expect("a plan");
+        let attempt = (1..)
+            .find(|number| {
+                File::create_new(link.with_file_name(format!("{}-{number}", role.name()))).is_ok()
+            })
+            .expect("a free number");
+        // Blocks if nobody reads, so it is opened for both: a pipe that its reader left is no matter here.
+        let alive = File::options()
+            .read(true)
+            .write(true)
+            .open(link.with_file_name("alive"))
+            .expect("the pipe");
+        let socket = io::stdin().as_fd().try_clone_to_owned().expect("fd 0");
+        let lying = Cell::new(false);
+        let worker = Self {
+            channel: Channel::from_fd(socket),
+            role,
+            plan,
+            attempt,
+            lying,
+            _alive: alive,
+        };
+        worker.reach(Step::Spawn);
+        worker.hello(proto::PROTOCOL_VERSION, proto::BUILD_ID, role);
+        worker.check_surroundings();
+        worker.reach(Step::Hello);
+        worker
+    }
+
+    fn hello(&self, version: u32, build_id: &str, role: Role) {
+        self.send(&FromChild::Hello {
+            version,
+            build_id: build_id.to_owned(),
+            role,
+        });
+    }
+
+    /// What every worker may rely on.
+    fn check_surroundings(&self) {
+        let directory = std::env::current_dir().expect("a folder");
+        self.demand(directory == Path::new("/"), "it starts in the root folder");
+        self.demand(
+            std::env::var_os("KILN_TEST_SECRET").is_none(),
+            "the environment is cleared",
+        );
+        self.demand(
+            std::env::var_os("XDG_RUNTIME_DIR").is_some(),
+            "there is a runtime directory",
+        );
+        let open = fs::read_dir("/proc/self/fd").expect("/proc");
+        let mut numbers: Vec<i32> = open
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        // Its own: the pipe, the clone of the socket, and the folder being read.
+        self.demand(
+            numbers == [0, 1, 2, 3, 4, 5],
+            &format!("descriptors are {numbers:?}"),
+        );
+        let stdout = fs::read_link("/proc/self/fd/1").expect("/proc");
+        self.demand(
+            stdout == Path::new("/dev/null"),
+            "standard output is the null device",
+        );
+    }
+
+    /// Fails the job if the supervisor broke a promise.
+    pub(crate) fn demand(&self, kept: bool, promise: &str) {
+        if !kept {
+            let message = format!("promise broken: {promise}");
+            self.send(&FromChild::Failed(Failure {
+                code: Code::InvalidSpec,
+                message,
+                hint: String::new(),
+            }));
+            std::process::exit(64);
+        }
+    }
+
+    pub(crate) fn send(&self, message: &FromChild) {
+        self.channel
+            .send(message, &[])
+            .expect("the supervisor listens");
+    }
+
+    pub(crate) fn receive(&self) -> (ToChild, Vec<OwnedFd>) {
+        self.channel
+            .receive_with_fds()
+            .expect("the supervisor speaks")
+    }
+
+    pub(crate) fn progress(&self, phase: Phase, done: u64, total: u64) {
+        self.send(&FromChild::Progress { phase, done, total });
+    }
+
+    /// Commits the fault that is planned for this step, if any.
+    pub(crate) fn reach(&self, step: Step) {
+        let due = |planned: &&kiln_tests::fault::Planned| {
+            planned.role == self.role && planned.step == step && self.attempt <= planned.times
+        };
+        for planned in self.plan.faults.iter().filter(due) {
+            self.commit(&planned.fault);
+        }
+    }
+
+    /// Asks for memory, writes `bytes` and hands it over, with a step in the middle.
+    pub(crate) fn put(&self, table: Table, bytes: &[u8]) {
+        self.send(&FromChild::Allocate {
+            table,
+            bytes: bytes.len() as u64,
+        });
+        let (granted, fds) = self.receive();
+        assert_eq!(granted, ToChild::Grant { table }, "a grant");
+        let blob = BlobFile::open(fds.into_iter().next().expect("an fd")).expect("sealed in size");
+        self.demand(
+            blob.len() == bytes.len() as u64,
+            "granted memory has the size asked for",
+        );
+        let mut writer = blob.writer();
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        writer.write_all(first).expect("room");
+        self.reach(Step::HalfTable);
+        writer.write_all(second).expect("room");
+        self.send(&FromChild::Filled { table });
+    }
+
+    fn commit(&self, fault: &Fault) {
+        tracing_line("ERROR", &format!("about to commit {fault:?}"));
+        match fault {
+            Fault::Signal(number) => {
+                let signal = Signal::try_from(*number).expect("a signal");
+                // The runtime's own handler for stack overflows lets the first SIGSEGV pass.
+                loop {
+                    raise(signal).expect("raised");
+                    if signal == Signal::SIGSTOP {
+                        wait_for_ever();
+                    }
+                }
+            }
+            Fault::Exit(code) => std::process::exit(*code),
+            Fault::Stall => wait_for_ever(),
+            Fault::Close => {
+                nix::sys::socket::shutdown(
+                    self.channel.as_raw_fd(),
+                    nix::sys::socket::Shutdown::Both,
+                )
+                .expect("shut down");
+                wait_for_ever();
+            }
+            Fault::Fail(code) => {
+                let message = "the saboteur says no".to_owned();
+                let hint = "change the plan".to_owned();
+                self.send(&FromChild::Failed(Failure {
+                    code: *code,
+                    message,
+                    hint,
+                }));
+                std::process::exit(i32::from(proto::exit::of(*code)));
+            }
+            Fault::Garbage => self.raw(&[0xff; 100]),
+            Fault::Oversized => self.raw(&vec![0; MAX_PACKET_BYTES + 1]),
+            Fault::FdUpward => {
+                let progress = FromChild::Progress {
+                    phase: Phase::Start,
+                    done: 1,
+                    total: 1,
+                };
+                self.channel
+                    .send(&progress, &[io::stderr().as_fd()])
+                    .expect("sent");
+                wait_for_ever();
+            }
+            Fault::WrongVersion => {
+                self.hello(proto::PROTOCOL_VERSION + 1, proto::BUILD_ID, self.role);
+                wait_for_ever();
+            }
+            Fault::WrongBuild => {
+                self.hello(proto::PROTOCOL_VERSION, "0.0.0+0000000000000000", self.role);
+                wait_for_ever();
+            }
+            Fault::WrongRole => {
+                let other = if self.role == Role::Bake {
+                    Role::Encode
+                } else {
+                    Role::Bake
+                };
+                self.hello(proto::PROTOCOL_VERSION, proto::BUILD_ID, other);
+                wait_for_ever();
+            }
+            Fault::SecondHello => {
+                self.hello(proto::PROTOCOL_VERSION, proto::BUILD_ID, self.role);
+                wait_for_ever();
+            }
+            Fault::AllocateHuge => self.say(FromChild::Allocate {
+                table: self.own_table(),
+                bytes: MAX_BLOB_BYTES,
+            }),
+            Fault::AllocateForeign => {
+                let table = if self.role == Role::Bake {
+                    Table::Mesh
+                } else {
+                    Table::Texture
+                };
+                self.say(FromChild::Allocate {
+                    table,
+                    bytes: 64 + 256 * 256 * 5,
+                });
+            }
+            Fault::AllocateTwice => {
+                self.say(FromChild::Allocate {
+                    table: self.own_table(),
+                    bytes: 64 + 256 * 256 * 5,
+                });
+            }
+            Fault::FilledTwice | Fault::FilledUnasked => self.say(FromChild::Filled {
+                table: self.own_table(),
+            }),
+            Fault::EarlyDone => self.say(FromChild::Done(healthy::summary(self.role, 0, 0))),
+            Fault::WrongSummary => {
+                let other = if self.role == Role::Bake {
+                    Role::Encode
+                } else {
+                    Role::Bake
+                };
+                self.say(FromChild::Done(healthy::summary(other, 0, 0)));
+            }
+            Fault::PacketFlood => loop {
+                self.progress(Phase::Start, 1, 0);
+            },
+            Fault::LogFlood(count) => {
+                for number in 0..*count {
+                    tracing_line("INFO", &format!("flood {number} {}", "x".repeat(200)));
+                }
+            }
+            Fault::SameProgress => loop {
+                self.progress(Phase::Raster, 1, 2);
+                self.progress(Phase::Fit, 1, 2);
+                breathe();
+            },
+            Fault::EndlessProgress => {
+                for done in 1.. {
+                    self.progress(Phase::Fit, done, 0);
+                    breathe();
+                }
+            }
+            Fault::Escapes => {
+                eprintln!("raw \x1b[2J\x07 line");
+                tracing_line("WARN", "\\u001b[31mred");
+                self.send(&FromChild::Warning {
+                    text: "a\x1b[31m\nb".to_owned(),
+                });
+            }
+            Fault::LyingView => self.lying.set(true),
+            Fault::Tamper => healthy::tamper(self),
+        }
+    }
+
+    fn own_table(&self) -> Table {
+        match self.role {
+            Role::Prepare => Table::Mesh,
+            Role::Bake => Table::Texture,
+            Role::Encode => Table::Glb,
+        }
+    }
+
+    /// Says something and waits to be killed for it.
+    fn say(&self, message: FromChild) {
+        self.send(&message);
+        wait_for_ever();
+    }
+
+    fn raw(&self, bytes: &[u8]) {
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<()>(
+            self.channel.as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            &[],
+            flags,
+            None,
+        )
+        .expect("sent");
+        wait_for_ever();
+    }
+
+    pub(crate) fn done(&self, done: Done) {
+        self.send(&FromChild::Done(done));
+        self.reach(Step::Done);
+    }
+}
+
+use proto::message::Code;
+
+/// A log line as workers write them.
+fn tracing_line(level: &str, message: &str) {
+    eprintln!(
+        r#"{{"level":"{level}","fields":{{"message":"{}"}},"target":"saboteur"}}"#,
+        message.replace('"', "'")
+    );
+}
+
+/// Until a signal comes that ends the process.
+fn wait_for_ever() {
+    loop {
+        pause();
+    }
+}
+
+/// Lets a tenth of a second pass, so that a count without end is not a flood.
+fn breathe() {
+    std::thread::sleep(std::time::Duration::from_millis(100));
+}

@@ -1,0 +1,140 @@
+//! What a saboteur does, as its tests write it and it reads it: JSON beside the program.
+
+use proto::message::{Code, Role};
+use serde::{Deserialize, Serialize};
+
+/// Where in the conversation a fault is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Before `Hello`.
+    Spawn,
+    /// After `Hello`.
+    Hello,
+    /// After `Start` arrived.
+    Start,
+    /// Some progress was told; bake and encode have all their views.
+    Work,
+    /// Memory was granted; half of the table is written.
+    HalfTable,
+    /// Every table is filled.
+    Filled,
+    /// After `Done`.
+    Done,
+}
+
+/// Ways to fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// Dies by this signal, as a crash does. SIGSTOP only stops.
+    Signal(i32),
+    /// Exits with this code and says nothing.
+    Exit(i32),
+    /// Does nothing more.
+    Stall,
+    /// Closes the socket and does nothing more.
+    Close,
+    /// Says that it failed.
+    Fail(Code),
+    /// Sends bytes that are no packet.
+    Garbage,
+    /// Sends more than a packet may hold.
+    Oversized,
+    /// Attaches a descriptor to a packet.
+    FdUpward,
+    /// Says hello with another protocol version. At `Spawn`.
+    WrongVersion,
+    /// Says hello as another build. At `Spawn`.
+    WrongBuild,
+    /// Says hello in another role. At `Spawn`.
+    WrongRole,
+    /// Says hello again.
+    SecondHello,
+    /// Asks for more memory than any table needs.
+    AllocateHuge,
+    /// Asks for another role's table.
+    AllocateForeign,
+    /// Asks for its own table a second time. After `HalfTable`.
+    AllocateTwice,
+    /// Says again that its table is filled. After `Filled`.
+    FilledTwice,
+    /// Says that a table is filled for which it never asked.
+    FilledUnasked,
+    /// Says that it is done, without its tables.
+    EarlyDone,
+    /// Says that it is done, with another role's summary.
+    WrongSummary,
+    /// Sends packets without end.
+    PacketFlood,
+    /// Writes log lines as fast as it can, this many, and goes on.
+    LogFlood(u32),
+    /// Tells the same two counts in turn, without end.
+    SameProgress,
+    /// Tells growing counts without end.
+    EndlessProgress,
+    /// Prints and warns with control characters and goes on.
+    Escapes,
+    /// Gives a view a number in its header that is not its own, and goes on. At `Work` of prepare.
+    LyingView,
+    /// Tries to change memory that was frozen or has a fixed size, fails if it can, and goes on.
+    Tamper,
+}
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planned {
+    /// Who commits it.
+    pub role: Role,
+    /// When.
+    pub step: Step,
+    /// What.
+    pub fault: Fault,
+    /// In the first so many processes of the role.
+    pub times: u32,
+}
+
+/// What all saboteurs of a test do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What goes wrong; all else goes right.
+    pub faults: Vec<Planned>,
+    /// Views that prepare makes, beyond the held-out ones.
+    pub views: u32,
+    /// Prepare hands over a surface, too.
+    pub surface: bool,
+}
+
+impl Plan {
+    /// A job without faults: four views for the fit, and a surface.
+    #[must_use]
+    pub fn healthy() -> Self {
+        Self {
+            faults: Vec::new(),
+            views: 4,
+            surface: true,
+        }
+    }
+
+    /// A job in which one role always fails so.
+    #[must_use]
+    pub fn always(role: Role, step: Step, fault: Fault) -> Self {
+        Self::healthy().with(role, step, fault, u32::MAX)
+    }
+
+    /// A job in which the first process of a role fails so.
+    #[must_use]
+    pub fn once(role: Role, step: Step, fault: Fault) -> Self {
+        Self::healthy().with(role, step, fault, 1)
+    }
+
+    /// And this fault.
+    #[must_use]
+    pub fn with(mut self, role: Role, step: Step, fault: Fault, times: u32) -> Self {
+        self.faults.push(Planned {
+            role,
+            step,
+            fault,
+            times,
+        });
+        self
+    }
+}

@@ -1,0 +1,374 @@
+//! The command line: flags, exit codes, what goes to which stream, help.
+
+use std::process::Output;
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::{Bench, Run};
+use proto::message::{Code, Role};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+fn bench() -> Bench {
+    Bench::new(SABOTEUR, &Plan::healthy())
+}
+
+fn kiln(bench: &Bench, arguments: &[&str]) -> Output {
+    bench.kiln().args(arguments).output().expect("kiln runs")
+}
+
+/// Runs, demands the exit code, and gives standard error.
+fn refused(bench: &Bench, arguments: &[&str], code: i32) -> String {
+    let output = kiln(bench, arguments);
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    assert!(
+        output.stdout.is_empty(),
+        "{arguments:?} says nothing on standard output"
+    );
+    assert!(
+        text.starts_with("kiln: error: ") && text.lines().count() <= 2,
+        "one line and a hint: {text}"
+    );
+    text
+}
+
+#[test]
+fn bad_flags_are_told_in_one_line_with_64() {
+    let bench = bench();
+    let bake = [
+        "bake",
+        "mesh.glb",
+        "--views",
+        "transforms.json",
+        "-o",
+        "out/out.glb",
+    ];
+    for (more, words) in [
+        (vec!["--texture-size", "1000000"], "256 to 8192"),
+        (vec!["--texture-size", "258"], "multiple of 4"),
+        (vec!["--texture-size", "-4"], "--texture-size"),
+        (vec!["--simplify", "1"], "less than 1"),
+        (vec!["--simplify", "nan"], "less than 1"),
+        (vec!["--target-faces", "0"], "from 1"),
+        (
+            vec!["--target-faces", "10", "--simplify", "0.5"],
+            "cannot be used with",
+        ),
+        (vec!["--quality", "superb"], "superb"),
+        (vec!["--blend", "gamma"], "gamma"),
+        (vec!["--timeout", "0"], "above 0"),
+        (vec!["--timeout", "inf"], "above 0"),
+        (vec!["--holdout", "9999999"], "below"),
+        (vec!["--device", ""], "empty"),
+        (vec!["--qiuet"], "--quiet"),
+        (vec!["-q", "-v"], "cannot be used with"),
+        (vec!["--report", "out/out.glb"], "named twice"),
+        (vec!["--preview", "mesh.glb"], "named twice"),
+    ] {
+        let text = refused(&bench, &[&bake[..], &more].concat(), 64);
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert!(refused(&bench, &[], 64).contains("bake or doctor"));
+    assert!(refused(&bench, &["bakery"], 64).contains("bakery"));
+    assert!(refused(&bench, &["bake"], 64).contains("--views"));
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_bad_flag_is_json_where_json_was_asked_for() {
+    let bench = bench();
+    let output = kiln(&bench, &["bake", "--json", "--nonsense"]);
+    assert_eq!(output.status.code(), Some(64));
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(
+        (line["event"].as_str(), line["code"].as_str()),
+        (Some("error"), Some("invalid_spec"))
+    );
+}
+
+#[test]
+fn missing_inputs_are_named_before_any_work() {
+    let bench = bench();
+    let text = refused(
+        &bench,
+        &[
+            "bake",
+            "no.glb",
+            "--views",
+            "transforms.json",
+            "-o",
+            "out/out.glb",
+        ],
+        66,
+    );
+    assert!(text.contains("the mesh no.glb"), "{text}");
+    let text = refused(
+        &bench,
+        &[
+            "bake",
+            "mesh.glb",
+            "--views",
+            "no.json",
+            "-o",
+            "out/out.glb",
+        ],
+        66,
+    );
+    assert!(text.contains("the views no.json"), "{text}");
+    let text = refused(
+        &bench,
+        &[
+            "bake",
+            "out",
+            "--views",
+            "transforms.json",
+            "-o",
+            "out/out.glb",
+        ],
+        66,
+    );
+    assert!(text.contains("is not a file"), "{text}");
+    assert!(!bench.path("prepare-1").exists(), "no worker was started");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named_before_any_work() {
+    let bench = bench();
+    for (output, words) in [
+        ("nowhere/out.glb", "no such file or folder"),
+        ("out", "not a file"),
+        ("/proc/x.glb", "/proc"),
+    ] {
+        let text = refused(
+            &bench,
+            &[
+                "bake",
+                "mesh.glb",
+                "--views",
+                "transforms.json",
+                "-o",
+                output,
+            ],
+            73,
+        );
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    let arguments = [
+        "bake",
+        "mesh.glb",
+        "--views",
+        ".",
+        "-o",
+        "out/out.glb",
+        "--report",
+        "nowhere/report.json",
+    ];
+    assert!(refused(&bench, &arguments, 73).contains("nowhere/report.json"));
+    assert!(!bench.path("prepare-1").exists(), "no worker was started");
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn every_line_of_json_parses_and_the_last_one_ends_the_job() {
+    let bench = bench();
+    let outcome = bench.run(&["--holdout", "1"]);
+    assert_eq!(outcome.code, Some(0));
+    assert!(
+        outcome
+            .events
+            .iter()
+            .all(|event| event["event"].is_string()),
+        "{:#?}",
+        outcome.stdout
+    );
+    assert_eq!(
+        outcome.events.last().map(|event| event["event"].as_str()),
+        Some(Some("done"))
+    );
+    let progress = outcome.all("progress");
+    assert!(progress.iter().all(|event| event["done"].is_u64()
+        && event["total"].is_u64()
+        && event["phase"].is_string()));
+    let last = progress
+        .iter()
+        .rfind(|event| event["phase"] == "decode_views")
+        .expect("views are decoded");
+    assert_eq!(
+        (last["fraction"].as_f64(), last["done"].as_u64()),
+        (Some(1.0), Some(5))
+    );
+    assert_eq!(outcome.all("started").len(), 3);
+    assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
+}
+
+#[test]
+fn standard_output_is_the_path_alone() {
+    let bench = bench();
+    for (flag, silent) in [(None, false), (Some("-q"), true), (Some("-v"), false)] {
+        let mut command = bench.kiln();
+        command.args([
+            "bake",
+            "mesh.glb",
+            "--views",
+            ".",
+            "-o",
+            "out/out.glb",
+            "--texture-size",
+            "256",
+            "--baker",
+        ]);
+        command.arg(bench.path("kiln-baker")).args(flag);
+        let output = command.output().expect("kiln runs");
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(output.stdout, b"out/out.glb\n");
+        let errors = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(errors.is_empty(), silent, "{flag:?}: {errors}");
+        if !silent {
+            assert!(
+                errors.contains("PSNR 42.0 dB"),
+                "the summary is for people: {errors}"
+            );
+            assert!(errors.contains("texture 256×256"), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_is_told_to_people_with_its_last_lines() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
+    );
+    let mut command = bench.kiln();
+    command
+        .args([
+            "bake",
+            "mesh.glb",
+            "--views",
+            ".",
+            "-o",
+            "out/out.glb",
+            "--baker",
+        ])
+        .arg(bench.path("kiln-baker"));
+    command.arg("-q");
+    let outcome = Run::start(command).finish();
+    assert_eq!(outcome.code, Some(70));
+    assert!(outcome.stdout.is_empty());
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert!(lines[0].starts_with(
+        "kiln: error: bake died by SIGSEGV while fitting the texture (phase fit), twice"
+    ));
+    assert!(lines[1].starts_with("  hint: ") && lines[1].contains("--device cpu"));
+    assert_eq!(lines[2], "  last lines:");
+    assert!(lines[3].contains("about to commit Signal(11)"), "{lines:?}");
+}
+
+#[test]
+fn what_a_worker_says_is_told_in_one_line_and_a_hint() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Prepare, Step::Work, Fault::Fail(Code::InvalidAsset)),
+    );
+    let mut command = bench.kiln();
+    command.args([
+        "bake",
+        "mesh.glb",
+        "--views",
+        ".",
+        "-o",
+        "out/out.glb",
+        "-q",
+        "--baker",
+    ]);
+    let outcome = Run::start({
+        command.arg(bench.path("kiln-baker"));
+        command
+    })
+    .finish();
+    assert_eq!(outcome.code, Some(65));
+    assert_eq!(
+        outcome.stderr,
+        "kiln: error: the saboteur says no\n  hint: change the plan\n"
+    );
+}
+
+#[test]
+fn help_is_written_for_people() {
+    let bench = bench();
+    for arguments in [
+        &["--help"][..],
+        &["bake", "--help"],
+        &["doctor", "--help"],
+        &["help"],
+        &["--version"],
+    ] {
+        let output = kiln(&bench, arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{arguments:?}"
+        );
+    }
+    let help = String::from_utf8(kiln(&bench, &["bake", "--help"]).stdout).expect("text");
+    for word in [
+        "--views",
+        "--output",
+        "--texture-size",
+        "--target-faces",
+        "--simplify",
+        "--keep-uvs",
+        "--quality",
+        "--blend",
+        "--device",
+        "--seed",
+        "--timeout",
+        "--report",
+        "--preview",
+        "--holdout",
+        "--json",
+        "--quiet",
+        "--verbose",
+        "Examples:",
+        "Exit codes:",
+    ] {
+        assert!(help.contains(word), "{word} is not explained");
+    }
+    assert!(!help.contains("--baker"), "for tests only");
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 125),
+        "lines fit a screen"
+    );
+}
+
+#[test]
+fn doctor_without_a_worker_says_so() {
+    let bench = bench();
+    let output = kiln(&bench, &["doctor", "--baker", "nowhere/kiln-baker"]);
+    assert_eq!(output.status.code(), Some(69));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        text.contains("cannot be started") && text.contains("kiln cannot bake here"),
+        "{text}"
+    );
+}
+
+#[test]
+fn doctor_takes_a_broken_answer_for_a_problem() {
+    // The saboteur knows no doctor and exits with 64.
+    let bench = bench();
+    let output = kiln(&bench, &["doctor", "--json", "--baker", "kiln-baker"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "the processor can still bake"
+    );
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer["can_bake"], true);
+    assert!(
+        answer["problems"][0]["what"]
+            .as_str()
+            .expect("text")
+            .contains("gave no answer")
+    );
+}

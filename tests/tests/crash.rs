@@ -1,0 +1,278 @@
+//! A worker dies: once is forgiven, in any role and at any step; twice ends the job with a report that names it.
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::{Bench, Outcome};
+use proto::message::{Code, Role};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
+
+fn run(plan: &Plan) -> (Bench, Outcome) {
+    let bench = Bench::new(SABOTEUR, plan);
+    let outcome = bench.run(&["--holdout", "1"]);
+    (bench, outcome)
+}
+
+/// The same role dies twice: exit code, words, and nothing left.
+fn fatal(role: Role, step: Step, fault: Fault, code: &str, exit: i32, words: &[&str]) {
+    let (bench, outcome) = run(&Plan::always(role, step, fault.clone()));
+    let context = format!(
+        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
+        outcome.stdout, outcome.stderr
+    );
+    assert_eq!(outcome.code, Some(exit), "{context}");
+    let error = outcome.one("error");
+    assert_eq!(
+        (error["code"].as_str(), error["role"].as_str()),
+        (Some(code), Some(role.name())),
+        "{context}"
+    );
+    let message = error["message"].as_str().expect("a message");
+    for word in words {
+        assert!(message.contains(word), "{word:?} is not in {message:?}");
+    }
+    let tail = error["log_tail"].to_string();
+    assert!(
+        tail.contains("about to commit"),
+        "the last lines are told: {context}"
+    );
+    assert_eq!(outcome.attempts(role.name()).len(), 2, "{context}");
+    bench.assert_clean(&[]);
+}
+
+/// One death, then all goes well.
+fn forgiven(role: Role, step: Step, fault: Fault) {
+    let (bench, outcome) = run(&Plan::once(role, step, fault.clone()));
+    let context = format!(
+        "{role:?} {step:?} {fault:?}: {:#?}\n{}",
+        outcome.stdout, outcome.stderr
+    );
+    assert_eq!(outcome.code, Some(0), "{context}");
+    assert_eq!(outcome.one("retry")["role"], role.name(), "{context}");
+    let attempts = outcome.attempts(role.name());
+    assert_eq!(attempts.len(), 2, "{context}");
+    assert_eq!(
+        attempts[1],
+        ("exit 0".to_owned(), "none".to_owned()),
+        "{context}"
+    );
+    let glb = std::fs::read_to_string(bench.path("out/out.glb")).expect("the result");
+    assert_eq!(glb, "glTF of the saboteur, held [1], shown []", "{context}");
+    bench.assert_clean(&["out.glb"]);
+}
+
+#[test]
+fn one_segfault_at_any_step_of_any_role_is_forgiven() {
+    for role in ROLES {
+        for step in [
+            Step::Spawn,
+            Step::Hello,
+            Step::Start,
+            Step::Work,
+            Step::HalfTable,
+            Step::Filled,
+        ] {
+            forgiven(role, step, Fault::Signal(11));
+        }
+    }
+}
+
+#[test]
+fn a_second_segfault_names_role_signal_and_phase() {
+    let words = [
+        "bake died by SIGSEGV",
+        "while fitting",
+        "(phase fit)",
+        "twice",
+    ];
+    fatal(
+        Role::Bake,
+        Step::Work,
+        Fault::Signal(11),
+        "worker_crashed",
+        70,
+        &words,
+    );
+    let words = ["prepare died by SIGSEGV", "(phase load_mesh)", "twice"];
+    fatal(
+        Role::Prepare,
+        Step::Work,
+        Fault::Signal(11),
+        "worker_crashed",
+        70,
+        &words,
+    );
+    let words = ["encode died by SIGSEGV", "(phase glb)", "twice"];
+    fatal(
+        Role::Encode,
+        Step::Work,
+        Fault::Signal(11),
+        "worker_crashed",
+        70,
+        &words,
+    );
+}
+
+#[test]
+fn every_deadly_signal_is_named() {
+    for (number, name) in [
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (31, "SIGSYS"),
+    ] {
+        fatal(
+            Role::Bake,
+            Step::Start,
+            Fault::Signal(number),
+            "worker_crashed",
+            70,
+            &["bake died by", name],
+        );
+    }
+}
+
+#[test]
+fn exit_0_without_a_result_is_a_crash() {
+    let words = ["exit code 0 and no result"];
+    fatal(
+        Role::Bake,
+        Step::Work,
+        Fault::Exit(0),
+        "worker_crashed",
+        70,
+        &words,
+    );
+    fatal(
+        Role::Prepare,
+        Step::Filled,
+        Fault::Exit(0),
+        "worker_crashed",
+        70,
+        &words,
+    );
+    fatal(
+        Role::Encode,
+        Step::HalfTable,
+        Fault::Exit(0),
+        "worker_crashed",
+        70,
+        &words,
+    );
+}
+
+#[test]
+fn a_worker_that_cannot_start_is_told_from_one_that_crashes() {
+    let words = ["exit code 3 before it said hello"];
+    fatal(
+        Role::Bake,
+        Step::Spawn,
+        Fault::Exit(3),
+        "spawn_failed",
+        71,
+        &words,
+    );
+}
+
+#[test]
+fn a_bake_is_repeated_without_preparing_again() {
+    let (_bench, outcome) = run(&Plan::once(Role::Bake, Step::Filled, Fault::Signal(11)));
+    assert_eq!(
+        outcome.attempts("prepare").len(),
+        1,
+        "{:#?}",
+        outcome.stdout
+    );
+    assert_eq!(outcome.attempts("encode").len(), 1, "{:#?}", outcome.stdout);
+}
+
+#[test]
+fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
+    // Prepare dies after its first tables went to bake; later bake itself may still die once.
+    let plan = Plan::once(Role::Prepare, Step::Filled, Fault::Signal(11)).with(
+        Role::Bake,
+        Step::Work,
+        Fault::Signal(11),
+        2,
+    );
+    let (bench, outcome) = run(&plan);
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{:#?}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    let attempts = outcome.attempts("bake");
+    assert!(attempts.len() >= 2 && attempts.len() <= 3, "{attempts:?}");
+    bench.assert_clean(&["out.glb"]);
+}
+
+#[test]
+fn a_crash_after_the_result_is_a_success() {
+    for role in ROLES {
+        let (bench, outcome) = run(&Plan::always(role, Step::Done, Fault::Signal(11)));
+        assert_eq!(
+            outcome.code,
+            Some(0),
+            "{role:?}: {:#?}\n{}",
+            outcome.stdout,
+            outcome.stderr
+        );
+        assert_eq!(
+            outcome.attempts(role.name()),
+            [("SIGSEGV".to_owned(), "none".to_owned())]
+        );
+        bench.assert_clean(&["out.glb"]);
+    }
+}
+
+#[test]
+fn what_a_worker_says_of_the_input_is_believed_at_once() {
+    for (code, word, exit) in [
+        (Code::InvalidAsset, "invalid_asset", 65),
+        (Code::LimitExceeded, "limit_exceeded", 65),
+        (Code::UnsupportedFeature, "unsupported_feature", 65),
+        (Code::MissingInput, "missing_input", 66),
+        (Code::NoAdapter, "no_adapter", 69),
+        (Code::OutOfDeviceMemory, "out_of_device_memory", 70),
+    ] {
+        let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, Fault::Fail(code)));
+        assert_eq!(outcome.code, Some(exit), "{code:?}: {:#?}", outcome.stdout);
+        let error = outcome.one("error");
+        assert_eq!(error["code"], word);
+        assert_eq!(error["message"], "the saboteur says no");
+        assert_eq!(error["hint"], "change the plan");
+        assert_eq!(
+            outcome.attempts("prepare").len(),
+            1,
+            "it is not tried again"
+        );
+        bench.assert_clean(&[]);
+    }
+}
+
+#[test]
+fn a_lost_gpu_is_tried_once_more() {
+    forgiven(Role::Bake, Step::Work, Fault::Fail(Code::GpuDeviceLost));
+}
+
+#[test]
+fn a_missing_worker_program_is_said_at_once() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let outcome = bench.run(&["--baker", "nowhere/kiln-baker"]);
+    // The flag is given twice, which clap refuses: the bench's own goes first.
+    assert_eq!(outcome.code, Some(64), "{:#?}", outcome.stdout);
+    std::fs::remove_file(bench.path("kiln-baker")).expect("the link");
+    let outcome = bench.run(&[]);
+    assert_eq!(outcome.code, Some(71), "{:#?}", outcome.stdout);
+    assert!(
+        outcome.one("error")["message"]
+            .as_str()
+            .expect("text")
+            .contains("cannot be started")
+    );
+    bench.assert_clean(&[]);
+}

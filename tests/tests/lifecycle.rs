@@ -1,0 +1,266 @@
+//! From start to end: a clean job, kills from outside in each role, the supervisor's own death, and signals.
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::{Bench, signal_to, wait_all_gone};
+use nix::sys::signal::Signal;
+use proto::message::Role;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
+
+#[test]
+fn a_clean_job_feeds_each_role_what_it_is_due() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let mut command = bench.bake(&[
+        "--holdout",
+        "2",
+        "--preview",
+        "out/sheet.png",
+        "--report",
+        "out/report.json",
+    ]);
+    // A worker that sees this refuses the job.
+    command.env("KILN_TEST_SECRET", "1");
+    let outcome = kiln_tests::Run::start(command).finish();
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{:#?}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    // Views 1 and 2 are held out; of 0, 3, 4 and 5 the first, second and third third are shown.
+    let glb = std::fs::read_to_string(bench.path("out/out.glb")).expect("the result");
+    assert_eq!(glb, "glTF of the saboteur, held [1, 2], shown [0, 3, 4]");
+    let sheet = std::fs::read_to_string(bench.path("out/sheet.png")).expect("the preview");
+    assert!(sheet.starts_with("PNG of the saboteur, shown [0, 3, 4]"));
+    let report = std::fs::read(bench.path("out/report.json")).expect("the report");
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+    assert_eq!(
+        (report["schema"].as_u64(), report["outcome"].as_str()),
+        (Some(1), Some("done"))
+    );
+    assert_eq!(report["psnr"]["holdout_db"], 40.0);
+    assert_eq!(report["device"]["name"], "saboteur");
+    assert_eq!(report["files"][0]["bytes"], glb.len());
+    assert_eq!(report["attempts"].as_array().map(Vec::len), Some(3));
+    assert_eq!(outcome.one("done")["report"]["schema"], 1);
+    bench.assert_clean(&["out.glb", "report.json", "sheet.png"]);
+}
+
+#[test]
+fn a_job_without_surface_preview_or_holdout_works() {
+    let mut plan = Plan::healthy();
+    (plan.surface, plan.views) = (false, 1);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let outcome = bench.run(&[]);
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{:#?}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    assert_eq!(
+        std::fs::read(bench.path("out/out.glb")).expect("the result"),
+        b"glTF of the saboteur, held [], shown []"
+    );
+}
+
+#[test]
+fn more_views_than_a_socket_holds_all_arrive() {
+    let mut plan = Plan::healthy();
+    plan.views = 1500;
+    let bench = Bench::new(SABOTEUR, &plan);
+    let outcome = bench.run(&[]);
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{:#?}\n{}",
+        outcome.stdout.last(),
+        outcome.stderr
+    );
+}
+
+#[test]
+fn kill_9_of_each_role_is_a_clean_retry() {
+    for role in ROLES {
+        let bench = Bench::new(SABOTEUR, &Plan::once(role, Step::Work, Fault::Stall));
+        let mut run = bench.start(&[]);
+        let pid = run.wait_progress(role.name());
+        signal_to(pid, Signal::SIGKILL);
+        let outcome = run.finish();
+        assert_eq!(outcome.code, Some(0), "{role:?}: {:#?}", outcome.stdout);
+        let retry = outcome.one("retry");
+        let message = retry["message"].as_str().expect("text");
+        assert!(
+            message.starts_with(&format!("{} died by SIGKILL", role.name())),
+            "{message}"
+        );
+        assert_eq!(outcome.attempts(role.name()).len(), 2);
+        bench.assert_clean(&["out.glb"]);
+    }
+}
+
+#[test]
+fn kill_9_twice_is_a_clear_report() {
+    for role in ROLES {
+        let bench = Bench::new(SABOTEUR, &Plan::always(role, Step::Work, Fault::Stall));
+        let mut run = bench.start(&["--report", "out/report.json"]);
+        let first = run.wait_progress(role.name());
+        signal_to(first, Signal::SIGKILL);
+        run.wait_for(|event| event["event"] == "retry");
+        let second = run.wait_progress(role.name());
+        assert_ne!(first, second);
+        signal_to(second, Signal::SIGKILL);
+        let outcome = run.finish();
+        assert_eq!(outcome.code, Some(70), "{role:?}: {:#?}", outcome.stdout);
+        let error = outcome.one("error");
+        assert_eq!(
+            (error["signal"].as_str(), error["role"].as_str()),
+            (Some("SIGKILL"), Some(role.name()))
+        );
+        assert!(
+            !error["hint"].as_str().expect("text").is_empty(),
+            "memory is suspected"
+        );
+        let report = std::fs::read(bench.path("out/report.json")).expect("the report of a failure");
+        let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!(
+            (report["outcome"].as_str(), &report["error"]["code"]),
+            (Some("failed"), &error["code"])
+        );
+        bench.assert_clean(&["report.json"]);
+    }
+}
+
+#[test]
+fn the_death_of_the_supervisor_is_the_death_of_its_workers() {
+    for role in ROLES {
+        let bench = Bench::new(SABOTEUR, &Plan::always(role, Step::Work, Fault::Stall));
+        let alive = bench.alive();
+        let mut run = bench.start(&[]);
+        run.wait_progress(role.name());
+        assert!(!bench.workers().is_empty(), "there is somebody to watch");
+        run.send(Signal::SIGKILL);
+        let outcome = run.finish();
+        assert_eq!(outcome.signal, Some(9));
+        wait_all_gone(&alive);
+        bench.assert_clean(&[]);
+    }
+}
+
+#[test]
+fn a_signal_ends_workers_and_job() {
+    for (signal, code) in [
+        (Signal::SIGINT, 130),
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+    ] {
+        for role in ROLES {
+            let bench = Bench::new(SABOTEUR, &Plan::always(role, Step::Work, Fault::Stall));
+            let mut run = bench.start(&[]);
+            run.wait_progress(role.name());
+            run.send(signal);
+            let outcome = run.finish();
+            assert_eq!(outcome.code, Some(code), "{signal}: {:#?}", outcome.stdout);
+            let error = outcome.one("error");
+            assert_eq!(
+                (error["code"].as_str(), error["signal"].as_str()),
+                (Some("cancelled"), Some(signal.as_str()))
+            );
+            // Reaped before kiln itself ended, so there is nothing to wait for.
+            bench.assert_clean(&[]);
+        }
+    }
+}
+
+#[test]
+fn an_older_result_survives_a_failure_and_not_a_success() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Encode, Step::Filled, Fault::Signal(11)),
+    );
+    std::fs::write(bench.path("out/out.glb"), "old").expect("a file");
+    assert_eq!(bench.run(&[]).code, Some(70));
+    assert_eq!(
+        std::fs::read(bench.path("out/out.glb")).expect("there"),
+        b"old"
+    );
+    bench.assert_clean(&["out.glb"]);
+    bench.set_plan(&Plan::healthy());
+    assert_eq!(bench.run(&[]).code, Some(0));
+    assert!(
+        std::fs::read(bench.path("out/out.glb"))
+            .expect("there")
+            .starts_with(b"glTF")
+    );
+    bench.assert_clean(&["out.glb"]);
+}
+
+#[test]
+fn a_result_is_readable_by_others_as_the_umask_allows() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    std::fs::write(bench.path("plain"), "").expect("a file");
+    assert_eq!(bench.run(&[]).code, Some(0));
+    let mode = |name: &str| {
+        std::fs::metadata(bench.path(name))
+            .expect("there")
+            .permissions()
+            .mode()
+    };
+    assert_eq!(mode("out/out.glb"), mode("plain"));
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_stop_the_job() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let mut child = bench
+        .bake(&[])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("kiln starts");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("reaped").code(), Some(0));
+    bench.assert_clean(&["out.glb"]);
+}
+
+#[test]
+fn what_only_bake_reads_is_freed_when_bake_is_done() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Encode, Step::Work, Fault::Stall),
+    );
+    let mut run = bench.start(&["--holdout", "1"]);
+    run.wait_progress("encode");
+    let links = std::fs::read_dir(format!("/proc/{}/fd", run.pid())).expect("/proc");
+    let links = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let mut tables: Vec<String> = links
+        .map(|link| link.to_string_lossy().into_owned())
+        .filter_map(|link| {
+            Some(
+                link.strip_prefix("/memfd:kiln-")?
+                    .trim_end_matches(" (deleted)")
+                    .to_owned(),
+            )
+        })
+        .collect();
+    tables.sort();
+    assert_eq!(tables, ["Mesh", "Texture", "View(1)"]);
+    run.send(Signal::SIGTERM);
+    assert_eq!(run.finish().code, Some(143));
+}
+
+#[test]
+fn many_jobs_with_a_crash_each_leave_nothing() {
+    for round in 0..10 {
+        let bench = Bench::new(
+            SABOTEUR,
+            &Plan::once(Role::Bake, Step::Work, Fault::Signal(11)),
+        );
+        assert_eq!(bench.run(&[]).code, Some(0), "round {round}");
+        bench.assert_clean(&["out.glb"]);
+    }
+}
