@@ -22,6 +22,7 @@ pub mod rows;
 pub mod footprint;
 
 pub mod backend;
+pub mod gpu;
 pub mod native;
 mod normal;
 
