@@ -22,6 +22,7 @@ pub mod rows;
 pub mod footprint;
 
 pub mod backend;
+pub mod gpu;
 pub mod native;
 mod normal;
 
@@ -38,7 +39,7 @@ pub mod colour;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
-use proto::job::BakeJob;
+use proto::job::{BakeJob, Device};
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
@@ -113,7 +114,7 @@ pub fn bake(
     let scene = Scene::new(mesh, job.texture_size);
     let atlas = Atlas::new(&scene);
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, job))?;
+    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, job, progress))?;
 
     let mut views = 0;
     while let Some(mut view) = next_view()? {
@@ -170,23 +171,35 @@ pub fn bake(
     Ok(Baked { texture, summary })
 }
 
-/// Opens the adapter that the job wants.
+/// Opens the adapter that the job wants: a GPU where `auto` finds one that opens, otherwise the processor, and never that
+/// where a GPU was asked for.
 fn open(
     scene: &Scene,
     atlas: &Atlas,
     plan: &Plan,
     job: &BakeJob,
+    progress: &dyn Progress,
 ) -> Result<Box<dyn Backend>, Failure> {
-    let ties = Ties {
-        links: atlas.links.clone(),
-        seams: atlas.seams.clone(),
+    let ties = Ties { links: atlas.links.clone(), seams: atlas.seams.clone() };
+    let options = gpu::Options {
+        taps: plan.taps,
+        blend: job.blend,
+        vram_budget: gpu::default_budget(job.texture_size),
+        binding_limit: None,
     };
-    Ok(Box::new(Native::new(
-        scene.clone(),
-        ties,
-        plan.taps,
-        job.blend,
-    )))
+    let on_gpu = |device| {
+        // The surface before simplification has masked the views already.
+        gpu::Gpu::new(device, scene.clone(), &ties, None, &options)
+    };
+    match gpu::device::open(&job.device).and_then(|device| device.map(on_gpu).transpose()) {
+        Ok(Some(gpu)) => return Ok(Box::new(gpu)),
+        Ok(None) => {}
+        Err(error) if job.device == Device::Auto => {
+            progress.warning(&format!("the GPU does not open, the processor bakes instead: {error}"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, job.blend)))
 }
 
 /// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.

@@ -21,6 +21,7 @@ pub mod encode;
 
 pub mod render;
 
+mod doctor;
 mod run;
 
 pub use run::run;

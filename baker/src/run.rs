@@ -27,6 +27,7 @@ pub fn run() -> ExitCode {
         Some("prepare") => Role::Prepare,
         Some("bake") => Role::Bake,
         Some("encode") => Role::Encode,
+        Some("doctor") => return doctor(),
         _ => {
             tracing::error!(
                 "usage: kiln-baker prepare|bake|encode, started by kiln with its socket as standard input"
@@ -63,6 +64,16 @@ pub fn run() -> ExitCode {
             ExitCode::from(exit::of(failure.code))
         }
     }
+}
+
+/// Prints what the GPU role would find here.
+#[expect(
+    clippy::print_stdout,
+    reason = "doctor has no session: its report is its output"
+)]
+fn doctor() -> ExitCode {
+    println!("{}", crate::doctor::report());
+    ExitCode::from(exit::OK)
 }
 
 fn work(session: &Session, role: Role) -> Result<Done, Failure> {

@@ -1,0 +1,146 @@
+//! The GPU as an adapter, through wgpu. Same mathematics as [`super::native`], stage by stage; a stage's shader is the `.wgsl`
+//! beside its native twin.
+//!
+//! ```text
+//!   view ─ raster ─ footprint ─▶ rows (chunks: held, or drawn again for each pass when the budget is full)
+//!   rows ─ average ─▶ texels ─ pull_push ─▶ texels
+//!   rows, texels ─ residual ─▶ histogram of each view · robust weights
+//!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels ─ encode ─▶ bytes
+//! ```
+//!
+//! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
+
+pub mod device;
+mod layout;
+mod memory;
+
+mod shaders;
+mod stage;
+
+mod tiles;
+
+mod chunks;
+mod planes;
+
+mod pyramid;
+
+mod fit;
+
+#[cfg(test)]
+mod tests;
+
+use proto::message::AdapterInfo;
+use proto::table::{Surface, View};
+
+use self::device::{Device, GpuError};
+use self::fit::Fit;
+pub use self::fit::{Options, default_budget};
+use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
+use super::scene::Scene;
+
+/// One job on one GPU.
+#[derive(Debug)]
+pub struct Gpu {
+    /// Gone only while being dropped.
+    fit: Option<Box<Fit>>,
+    info: AdapterInfo,
+    failed: bool,
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // Against a broken device destructors block or crash: what they would free goes with the process.
+        if let (true, Some(fit)) = (self.failed, self.fit.take()) {
+            Box::leak(fit);
+        }
+    }
+}
+
+impl Gpu {
+    /// Compiles the stages and makes the buffers of a job. With `surface`, the mesh before simplification, pixels are dropped where
+    /// it lies elsewhere; without, views come with such pixels masked, if any.
+    ///
+    /// # Errors
+    /// The stages are refused, or the texture does not fit the device.
+    pub fn new(
+        device: Device,
+        scene: Scene,
+        ties: &Ties,
+        surface: Option<&Surface>,
+        options: &Options,
+    ) -> Result<Self, GpuError> {
+        let info = device.info().clone();
+        let fit = Fit::new(device, scene, ties, surface, options)?;
+        Ok(Self {
+            fit: Some(Box::new(fit)),
+            info,
+            failed: false,
+        })
+    }
+
+    fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Fit) -> Result<T, GpuError>,
+    ) -> Result<T, BackendError> {
+        let result = match self.fit.as_deref_mut() {
+            Some(fit) if !self.failed => work(fit),
+            _ => return Err(BackendError::Lost("the device failed before".to_owned())),
+        };
+        self.failed = result.is_err();
+        Ok(result?)
+    }
+
+    /// Fills every texel whose weight is below 1 from its surroundings in the texture; weights stay.
+    ///
+    /// # Errors
+    /// The adapter's.
+    pub fn pull_push(&mut self) -> Result<(), BackendError> {
+        self.run(Fit::pull_push)
+    }
+
+    /// The texels as bytes of sRGB, opaque. Uses the solver's buffers: a fit that goes on reweighs first.
+    ///
+    /// # Errors
+    /// The adapter's.
+    pub fn encode(&mut self) -> Result<Vec<[u8; 4]>, BackendError> {
+        self.run(Fit::encode)
+    }
+}
+
+impl Backend for Gpu {
+    fn adapter(&self) -> AdapterInfo {
+        self.info.clone()
+    }
+
+    fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
+        self.run(|fit| fit.add_view(view))
+    }
+
+    fn average(&mut self) -> Result<(), BackendError> {
+        self.run(Fit::average)
+    }
+
+    fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError> {
+        self.run(Fit::read_texels)
+    }
+
+    fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError> {
+        self.run(|fit| fit.write_texels(texels))
+    }
+
+    fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
+        self.run(Fit::residuals)
+    }
+
+    fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError> {
+        self.run(|fit| fit.reweight(scales, strength))
+    }
+
+    fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
+        self.run(|fit| fit.solve(iterations))
+    }
+
+    fn peak_memory(&self) -> u64 {
+        self.fit.as_ref().map_or(0, |fit| fit.budget.peak())
+    }
+}

@@ -1,0 +1,377 @@
+//! One job on a device: its stages and buffers, views in, texels out. What happens between is in `passes.rs`.
+
+mod passes;
+
+use std::sync::Arc;
+
+use proto::job::Blend;
+use proto::table::{Surface, View};
+use rayon::prelude::*;
+
+use super::chunks::{Batch, Chunks, Visit, rows_layout};
+use super::device::{Device, GpuError};
+use super::layout::texel_groups;
+use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
+use super::planes::{Colour, Planes};
+use super::pyramid::pull_push;
+use super::shaders::{AVERAGE, ENCODE, NORMAL, PULL_PUSH, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::stage::{Compiled, bind};
+use super::tiles::Tiles;
+use crate::bake::backend::{BINS, Ties};
+use crate::bake::colour::observed;
+use crate::bake::scene::Scene;
+
+/// Words of [`ViewResiduals`] on the device.
+const SUMS: usize = BINS + 4;
+
+/// How a job uses the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// s of s×s taps a pixel.
+    pub taps: u32,
+    /// Space of the footprint's average.
+    pub blend: Blend,
+    /// Bytes of device memory that the job may use. Rows beyond it are drawn again for every pass.
+    pub vram_budget: u64,
+    /// Bytes of one binding where that is to be less than the adapter's own bound: for tests of splitting.
+    pub binding_limit: Option<u64>,
+}
+
+/// Memory for a job where nobody says how much: what its texture needs, and 2 GiB for rows, which hold forty views of 512² four
+/// times over. wgpu does not tell what an adapter has left.
+#[must_use]
+pub fn default_budget(texture_size: u32) -> u64 {
+    // 24 planes, five for what passes need for a while, and scratch.
+    29 * u64::from(texture_size).pow(2) * 4 + (2 << 30) + (256 << 20)
+}
+
+#[derive(Debug)]
+struct Stages {
+    average: Compiled,
+    residual: Compiled,
+    normal: Compiled,
+    regularise: Compiled,
+    solve: Compiled,
+    pull_push: Compiled,
+    encode: Compiled,
+}
+
+/// Bind groups that live as long as the planes.
+#[derive(Debug)]
+struct Groups {
+    average: wgpu::BindGroup,
+    tie: wgpu::BindGroup,
+    bound: wgpu::BindGroup,
+    diagonal: wgpu::BindGroup,
+    defect: wgpu::BindGroup,
+    apply: wgpu::BindGroup,
+    regularise: [wgpu::BindGroup; 3],
+    solve: [wgpu::BindGroup; 3],
+}
+
+/// Per-view numbers and the texels they were made from.
+#[derive(Debug)]
+struct ViewSums {
+    scales: Buffer,
+    sums: Buffer,
+    /// Residuals of the texels as they are.
+    now: wgpu::BindGroup,
+    /// Residuals of the texels of the last reweighting: for rows that are drawn again.
+    then: Option<(wgpu::BindGroup, Colour)>,
+}
+
+/// One job on one device.
+#[derive(Debug)]
+pub(super) struct Fit {
+    pub(super) device: Device,
+    pub(super) budget: Arc<Budget>,
+    scene: Scene,
+    tiles: Tiles,
+    stages: Stages,
+    planes: Planes,
+    groups: Groups,
+    pub(super) chunks: Chunks,
+    /// Index of each view, in the order in which they came.
+    views: Vec<u32>,
+    view_sums: Option<ViewSums>,
+    weighed: bool,
+}
+
+impl Fit {
+    pub(super) fn new(
+        device: Device,
+        scene: Scene,
+        ties: &Ties,
+        surface: Option<&Surface>,
+        options: &Options,
+    ) -> Result<Self, GpuError> {
+        let adapters = device.limits.max_storage_buffer_binding_size;
+        let binding = options
+            .binding_limit
+            .map_or(adapters, |limit| limit.min(adapters));
+        let budget = Budget::new(options.vram_budget, binding);
+        let layout = rows_layout(&device);
+        let compile =
+            |shader: &'static Shader| shader.compile(&device, &layout, options.taps, options.blend);
+        let tiles = Tiles::new(&device, &budget, &compile, &scene, surface, options.taps)?;
+        let stages = Stages {
+            average: compile(&AVERAGE)?,
+            residual: compile(&RESIDUAL)?,
+            normal: compile(&NORMAL)?,
+            regularise: compile(&REGULARISE)?,
+            solve: compile(&SOLVE)?,
+            pull_push: compile(&PULL_PUSH)?,
+            encode: compile(&ENCODE)?,
+        };
+        let planes = Planes::new(&device, &budget, scene.size)?;
+        let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);
+        let groups = Groups {
+            average: planes.average_group(&device, &stages.average),
+            tie: normal(&planes.lambda, &planes.q),
+            bound: normal(&planes.x, &planes.q),
+            diagonal: normal(&planes.x, &planes.diagonal),
+            defect: normal(&planes.x, &planes.r),
+            apply: normal(&planes.p, &planes.q),
+            regularise: planes.channel_groups(&device, &stages.regularise),
+            solve: planes.channel_groups(&device, &stages.solve),
+        };
+        let table = observed(options.blend);
+        let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
+        let chunks = Chunks::new(&device, &budget, layout, &tones)?;
+        device.check()?;
+        let mut fit = Self {
+            device,
+            budget,
+            scene,
+            tiles,
+            stages,
+            planes,
+            groups,
+            chunks,
+            views: Vec::new(),
+            view_sums: None,
+            weighed: false,
+        };
+        fit.set_ties(ties)?;
+        let (reserve, left) = (fit.reserve(), fit.budget.left());
+        if reserve > left {
+            let why = format!(
+                "{left} bytes are left of a budget of {}",
+                options.vram_budget
+            );
+            return Err(GpuError::OutOfMemory {
+                what: "the passes over the texels".to_owned(),
+                bytes: reserve,
+                why,
+            });
+        }
+        Ok(fit)
+    }
+
+    /// Memory that passes still need once all views are in: the texels of the last reweighting (three planes) or the
+    /// pyramid (less), read-back (up to one), and per-view numbers.
+    fn reserve(&self) -> u64 {
+        let plane = u64::from(self.planes.count) * 4;
+        5 * plane + (4 << 20)
+    }
+
+    pub(super) fn add_view(&mut self, view: &View) -> Result<u64, GpuError> {
+        self.chunks.add_view(&self.device, &self.budget, view)?;
+        let camera = self.scene.camera(&view.camera);
+        let reserve = self.reserve();
+        let mut rows = 0;
+        for work in self.tiles.cut(view, &camera) {
+            let count = Visit {
+                stage: &self.stages.average,
+                entry: "count",
+                own: &self.groups.average,
+            };
+            let added = self.chunks.add(
+                &self.device,
+                &self.budget,
+                &self.tiles,
+                view,
+                work,
+                count,
+                reserve,
+            )?;
+            rows += u64::from(added);
+        }
+        self.views.push(view.index);
+        self.view_sums = None;
+        self.weighed = false;
+        self.device.check()?;
+        Ok(rows)
+    }
+
+    pub(super) fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, GpuError> {
+        let count = self.planes.count as usize;
+        let mut texels = vec![[0.0; 4]; count];
+        let planes = self
+            .planes
+            .x
+            .iter()
+            .chain(std::iter::once(&self.planes.weight));
+        for (channel, plane) in planes.enumerate() {
+            let values: Vec<f32> = read_as(&self.device, &self.budget, plane, count)?;
+            texels
+                .par_iter_mut()
+                .zip(values)
+                .for_each(|(texel, value)| texel[channel] = value);
+        }
+        self.chunks.verify(&self.device, &self.budget)?;
+        Ok(texels)
+    }
+
+    pub(super) fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), GpuError> {
+        let planes = self
+            .planes
+            .x
+            .iter()
+            .chain(std::iter::once(&self.planes.weight));
+        for (channel, plane) in planes.enumerate() {
+            let values: Vec<f32> = texels.par_iter().map(|texel| texel[channel]).collect();
+            write(&self.device, plane, &values);
+            // Sends the queue's copies on their way before the next plane's are made.
+            self.device
+                .submit("write texels", self.device.encoder("write texels"))?;
+        }
+        self.device.check()
+    }
+
+    fn set_ties(&mut self, ties: &Ties) -> Result<(), GpuError> {
+        let mut links = ties.links.clone();
+        links.resize(self.planes.count as usize, 0);
+        write(&self.device, &self.planes.links, &links);
+        let count = Visit {
+            stage: &self.stages.average,
+            entry: "count",
+            own: &self.groups.average,
+        };
+        self.chunks
+            .add_seams(&self.device, &self.budget, &ties.seams, count)
+    }
+
+    /// Makes the per-view buffers once all views are in.
+    fn view_sums(&mut self) -> Result<(), GpuError> {
+        if self.view_sums.is_some() {
+            return Ok(());
+        }
+        let views = self.views.len().max(1);
+        let scales = buffer_with(
+            &self.device,
+            &self.budget,
+            "scales",
+            &vec![0.0f32; views],
+            STORAGE,
+        )?;
+        let sums = buffer(
+            &self.device,
+            &self.budget,
+            "sums",
+            (views * SUMS * 4) as u64,
+            STORAGE,
+        )?;
+        let group = |x: &Colour| {
+            let buffers = [&x[0], &x[1], &x[2], &scales, &sums];
+            let resources = buffers.map(|buffer| buffer.item.as_entire_binding());
+            bind(
+                &self.device,
+                "residual",
+                &self.stages.residual.layout,
+                &resources,
+            )
+        };
+        let now = group(&self.planes.x);
+        let then = if self.chunks.streamed() {
+            let x = self
+                .planes
+                .another(&self.device, &self.budget, "weighed x")?;
+            Some((group(&x), x))
+        } else {
+            None
+        };
+        self.view_sums = Some(ViewSums {
+            scales,
+            sums,
+            now,
+            then,
+        });
+        Ok(())
+    }
+
+    pub(super) fn pull_push(&mut self) -> Result<(), GpuError> {
+        pull_push(
+            &self.device,
+            &self.budget,
+            &self.stages.pull_push,
+            &self.planes,
+            self.scene.size,
+        )
+    }
+
+    pub(super) fn encode(&mut self) -> Result<Vec<[u8; 4]>, GpuError> {
+        let stage = &self.stages.encode;
+        let bytes = &self.planes.q[0];
+        let [x_r, x_g, x_b] = &self.planes.x;
+        let resources = [&self.planes.texels[0], x_r, x_g, x_b, bytes]
+            .map(|buffer| buffer.item.as_entire_binding());
+        let own = bind(&self.device, "encode", &stage.layout, &resources);
+        let mut batch = Batch::new(&self.device, "encode");
+        stage.dispatch(
+            batch.encoder(),
+            "encode",
+            &own,
+            None,
+            [texel_groups(self.planes.count), 1],
+        )?;
+        batch.send()?;
+        let texels = read_as(
+            &self.device,
+            &self.budget,
+            bytes,
+            self.planes.count as usize,
+        )?;
+        self.chunks.verify(&self.device, &self.budget)?;
+        Ok(texels)
+    }
+
+    /// Rows of the last tile that was drawn, with their places: for tests.
+    #[cfg(test)]
+    pub(super) fn scratch_rows(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
+        use crate::bake::rows::{Entry, Rows};
+        let camera = self.scene.camera(&view.camera);
+        let mut rows = Rows {
+            view: view.index,
+            starts: vec![0],
+            ..Rows::default()
+        };
+        for work in self.tiles.cut(view, &camera) {
+            self.tiles.build(&self.device, &work)?;
+            let scratch = &self.tiles.scratch;
+            let counted: Vec<u32> = read_as(&self.device, &self.budget, &scratch.counters, 2)?;
+            let (count, entries) = (counted[0] as usize, counted[1] as usize);
+            let spans: Vec<u32> = read_as(&self.device, &self.budget, &scratch.spans, count)?;
+            let all: Vec<Entry> = read_as(&self.device, &self.budget, &scratch.entries, entries)?;
+            rows.colours.extend(read_as::<[u8; 4]>(
+                &self.device,
+                &self.budget,
+                &scratch.colours,
+                count,
+            )?);
+            rows.pixels.extend(read_as::<u32>(
+                &self.device,
+                &self.budget,
+                &scratch.places,
+                count,
+            )?);
+            for span in spans {
+                let start = (span >> 8) as usize;
+                rows.entries
+                    .extend_from_slice(&all[start..start + (span & 255) as usize]);
+                rows.starts.push(rows.entries.len() as u32);
+            }
+        }
+        Ok(rows)
+    }
+}

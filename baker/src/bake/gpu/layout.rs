@@ -1,0 +1,128 @@
+//! What Rust and WGSL must agree on: constants, which exist here only, and structures, which exist on both sides. A test parses
+//! every shader and compares names, offsets and sizes.
+
+use bytemuck::{Pod, Zeroable};
+use proto::job::Blend;
+
+use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
+use crate::bake::colour::SLOPE_FLOOR;
+use crate::bake::footprint::MIN_ALPHA;
+
+/// Invocations of a workgroup over rows: two waves of the widest adapters, and small enough for the register need of the
+/// footprints.
+pub(super) const ROW_LANES: u32 = 64;
+/// Edge of a workgroup over pixels.
+pub(super) const PIXEL_LANES: u32 = 8;
+/// Invocations of a workgroup over texels; every adapter allows 256.
+pub(super) const TEXEL_LANES: u32 = 256;
+/// Workgroups of a dispatch over all texels at most: 8192² texels make 256 steps each, far below the 65,535 after which
+/// lavapipe ends loops without a word, and the results of all fit one workgroup's final sum.
+pub(super) const TEXEL_GROUPS: u32 = 1024;
+/// Near plane in scene units, whose ball has radius 1. Depth is `NEAR / z`.
+pub(super) const NEAR: f32 = 1e-4;
+/// A pixel is dropped where the original surface's depth differs by more, in scene units: measured best on simplified meshes.
+pub(super) const DEPTH_TOLERANCE: f32 = 0.02;
+
+// `residual.wgsl` multiplies this out; a block's sum of weights fits 32 bits.
+const _: () = assert!(
+    CONSENSUS_POWER == 4 && BLOCK * BLOCK <= 64,
+    "residual.wgsl counts on it"
+);
+
+/// A shader's constants, appended to it as one line: its own line numbers stay true in messages.
+pub(super) fn prelude(taps: u32, blend: Blend) -> String {
+    let linear = blend == Blend::Linear;
+    format!(
+        "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
+         const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
+         const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; \
+         const DEPTH_TOLERANCE: f32 = {DEPTH_TOLERANCE:?}f; const MIN_ALPHA: u32 = {MIN_ALPHA}u; \
+         const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
+    )
+}
+
+/// The part of a view that is drawn at once, and its camera in scene units.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Tile {
+    /// Rows of the camera's rotation, each with its part of the translation.
+    pub(super) row_x: [f32; 4],
+    pub(super) row_y: [f32; 4],
+    pub(super) row_z: [f32; 4],
+    /// In pixels.
+    pub(super) focal: [f32; 2],
+    /// From the tile's top left corner: small numbers keep their digits.
+    pub(super) centre: [f32; 2],
+    pub(super) size: [u32; 2],
+    /// Top left corner in the view.
+    pub(super) origin: [u32; 2],
+    pub(super) view_width: u32,
+    pub(super) texture_size: u32,
+    /// 1: drop pixels where the original surface is elsewhere.
+    pub(super) against_surface: u32,
+    pub(super) unused: u32,
+}
+
+/// One chunk of rows.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Chunk {
+    pub(super) rows: u32,
+    /// Position of the view among those added.
+    pub(super) view: u32,
+    /// 1 for seams.
+    pub(super) seam: u32,
+    /// Of the view, in pixels and in blocks.
+    pub(super) view_width: u32,
+    pub(super) blocks_across: u32,
+    pub(super) blocks_down: u32,
+    pub(super) unused_0: u32,
+    pub(super) unused_1: u32,
+}
+
+/// What every stage over texels knows.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Texels {
+    pub(super) size: u32,
+    pub(super) count: u32,
+    pub(super) channel: u32,
+    pub(super) groups: u32,
+    pub(super) stride: u32,
+    pub(super) smoothness: f32,
+    pub(super) seam_ratio: f32,
+    pub(super) unused: u32,
+}
+
+/// Numbers of one channel that stay on the adapter: never read by the host, here for their layout.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Scalars {
+    pub(super) alpha: f32,
+    pub(super) beta: f32,
+    pub(super) rz: f32,
+    pub(super) smoothness: f32,
+    pub(super) reach_x: i32,
+    pub(super) reach_p: i32,
+    pub(super) unused_0: u32,
+    pub(super) unused_1: u32,
+}
+
+/// Two neighbouring levels of the pull-push pyramid.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Level {
+    pub(super) fine: u32,
+    pub(super) coarse: u32,
+    pub(super) fine_start: u32,
+    pub(super) coarse_start: u32,
+    pub(super) stride: u32,
+    pub(super) unused_0: u32,
+    pub(super) unused_1: u32,
+    pub(super) unused_2: u32,
+}
+
+/// Workgroups for all of `count` texels, each taking every n-th.
+pub(super) fn texel_groups(count: u32) -> u32 {
+    count.div_ceil(TEXEL_LANES).clamp(1, TEXEL_GROUPS)
+}

@@ -1,0 +1,238 @@
+//! Device memory: sizes are summed before anything is allocated, against the budget and the adapter's bounds. A driver that
+//! allocates lazily says yes to everything and is killed later, so its word is not asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use super::device::{Device, GpuError};
+
+/// Bytes in use and their bound.
+#[derive(Debug)]
+pub(super) struct Budget {
+    cap: u64,
+    /// Largest binding: the adapter's, or less in tests of what happens beyond it.
+    pub(super) binding: u64,
+    in_use: AtomicU64,
+    peak: AtomicU64,
+}
+
+/// A buffer or texture that counts against the budget as long as it lives.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    pub(super) item: T,
+    bytes: u64,
+    budget: Arc<Budget>,
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        self.budget.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+pub(super) type Buffer = Held<wgpu::Buffer>;
+
+/// What a stage reads and writes, and what the host fills or reads back.
+pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+    .union(wgpu::BufferUsages::COPY_DST)
+    .union(wgpu::BufferUsages::COPY_SRC);
+/// Parameters.
+pub(super) const UNIFORM: wgpu::BufferUsages =
+    wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
+
+impl Budget {
+    pub(super) fn new(cap: u64, binding: u64) -> Arc<Self> {
+        Arc::new(Self {
+            cap,
+            binding,
+            in_use: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.cap.saturating_sub(self.in_use.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` as used, or says why not.
+    fn take(&self, what: &str, bytes: u64) -> Result<(), GpuError> {
+        let left = self.left();
+        if bytes > left {
+            let why = format!("{left} bytes are left of a budget of {}", self.cap);
+            return Err(GpuError::OutOfMemory {
+                what: what.to_owned(),
+                bytes,
+                why,
+            });
+        }
+        let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Makes a buffer of at least `bytes` bytes; a binding is never empty.
+pub(super) fn buffer(
+    device: &Device,
+    budget: &Arc<Budget>,
+    label: &str,
+    bytes: u64,
+    usage: wgpu::BufferUsages,
+) -> Result<Buffer, GpuError> {
+    let bytes = bytes.max(16).next_multiple_of(16);
+    if usage.contains(wgpu::BufferUsages::STORAGE) && bytes > budget.binding {
+        let why = format!("a binding holds {} bytes here", budget.binding);
+        return Err(GpuError::OutOfMemory {
+            what: label.to_owned(),
+            bytes,
+            why,
+        });
+    }
+    held(budget, label, bytes, || {
+        device.scoped(|| {
+            device.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size: bytes,
+                usage,
+                mapped_at_creation: false,
+            })
+        })
+    })
+}
+
+/// Makes a buffer with contents.
+pub(super) fn buffer_with<T: bytemuck::Pod>(
+    device: &Device,
+    budget: &Arc<Budget>,
+    label: &str,
+    contents: &[T],
+    usage: wgpu::BufferUsages,
+) -> Result<Buffer, GpuError> {
+    let made = buffer(
+        device,
+        budget,
+        label,
+        size_of_val(contents) as u64,
+        usage | wgpu::BufferUsages::COPY_DST,
+    )?;
+    write(device, &made, contents);
+    Ok(made)
+}
+
+/// Fills a buffer from its start. Large contents go in pieces, each with the queue's own copy for as long as it is under way.
+pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[T]) {
+    const PIECE: usize = 16 << 20;
+    let bytes: &[u8] = bytemuck::cast_slice(contents);
+    for (index, piece) in bytes.chunks(PIECE).enumerate() {
+        device
+            .queue
+            .write_buffer(&to.item, (index * PIECE) as u64, piece);
+    }
+}
+
+/// Makes a texture to draw to and to read from.
+pub(super) fn target(
+    device: &Device,
+    budget: &Arc<Budget>,
+    label: &str,
+    edge: u32,
+    format: wgpu::TextureFormat,
+) -> Result<Held<wgpu::TextureView>, GpuError> {
+    held(budget, label, u64::from(edge) * u64::from(edge) * 4, || {
+        device.scoped(|| {
+            let texture = device.device.create_texture(&wgpu::TextureDescriptor {
+                label: Some(label),
+                size: wgpu::Extent3d {
+                    width: edge,
+                    height: edge,
+                    depth_or_array_layers: 1,
+                },
+                mip_level_count: 1,
+                sample_count: 1,
+                dimension: wgpu::TextureDimension::D2,
+                format,
+                usage: wgpu::TextureUsages::RENDER_ATTACHMENT
+                    | wgpu::TextureUsages::TEXTURE_BINDING,
+                view_formats: &[],
+            });
+            texture.create_view(&wgpu::TextureViewDescriptor::default())
+        })
+    })
+}
+
+fn held<T>(
+    budget: &Arc<Budget>,
+    what: &str,
+    bytes: u64,
+    make: impl FnOnce() -> Result<T, wgpu::Error>,
+) -> Result<Held<T>, GpuError> {
+    budget.take(what, bytes)?;
+    match make() {
+        Ok(item) => Ok(Held {
+            item,
+            bytes,
+            budget: Arc::clone(budget),
+        }),
+        Err(error) => {
+            budget.in_use.fetch_sub(bytes, Ordering::Relaxed);
+            // A buffer beyond the adapter's bounds is a validation error to wgpu, and to us the same as one beyond its memory.
+            Err(GpuError::OutOfMemory {
+                what: what.to_owned(),
+                bytes,
+                why: error.to_string(),
+            })
+        }
+    }
+}
+
+/// Reads the first `count` numbers of `from`, after everything that was submitted.
+pub(super) fn read_as<T: bytemuck::Pod>(
+    device: &Device,
+    budget: &Arc<Budget>,
+    from: &Buffer,
+    count: usize,
+) -> Result<Vec<T>, GpuError> {
+    const PIECE: usize = 64 << 20;
+    let mut out = vec![T::zeroed(); count];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let staging = buffer(
+        device,
+        budget,
+        "read-back",
+        bytes.len().min(PIECE) as u64,
+        usage,
+    )?;
+    for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
+        let size = piece.len() as u64;
+        let mut encoder = device.encoder("read-back");
+        encoder.copy_buffer_to_buffer(&from.item, (index * PIECE) as u64, &staging.item, 0, size);
+        device.submit("read-back", encoder)?;
+        let (sender, receiver) = mpsc::channel();
+        staging
+            .item
+            .map_async(wgpu::MapMode::Read, ..size, move |result| {
+                // The receiver outlives the poll below, or the read has already failed.
+                drop(sender.send(result));
+            });
+        device.wait()?;
+        match receiver.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
+            Err(_) => return Err(device.lost("read-back was never answered")),
+        }
+        let mapped = staging
+            .item
+            .get_mapped_range(..size)
+            .map_err(|error| device.lost(error.to_string()))?;
+        piece.copy_from_slice(&mapped);
+        drop(mapped);
+        staging.item.unmap();
+    }
+    Ok(out)
+}

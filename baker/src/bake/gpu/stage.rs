@@ -1,0 +1,192 @@
+//! A shader file compiled: its module, the layout of its bindings and a pipeline for each entry point.
+
+use std::collections::BTreeMap;
+
+use proto::job::Blend;
+
+use super::device::{Device, GpuError};
+use super::shaders::{Kind, Over, Shader};
+
+/// One compiled file.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    shader: &'static Shader,
+    pub(super) module: wgpu::ShaderModule,
+    /// Of group 0.
+    pub(super) layout: wgpu::BindGroupLayout,
+    pipelines: BTreeMap<&'static str, wgpu::ComputePipeline>,
+}
+
+impl Shader {
+    /// Compiles the file and makes its compute pipelines.
+    pub(super) fn compile(
+        &'static self,
+        device: &Device,
+        rows: &wgpu::BindGroupLayout,
+        taps: u32,
+        blend: Blend,
+    ) -> Result<Compiled, GpuError> {
+        let rejected = |stage: &str, error: wgpu::Error| match error {
+            wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory {
+                what: stage.to_owned(),
+                bytes: 0,
+                why: source.to_string(),
+            },
+            other => GpuError::ShaderRejected {
+                stage: stage.to_owned(),
+                text: other.to_string(),
+            },
+        };
+        let module = device
+            .scoped(|| {
+                device
+                    .device
+                    .create_shader_module(wgpu::ShaderModuleDescriptor {
+                        label: Some(self.name),
+                        source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
+                    })
+            })
+            .map_err(|error| rejected(self.name, error))?;
+        let layout = device
+            .scoped(|| bind_layout(device, self.name, self.bindings))
+            .map_err(|error| rejected(self.name, error))?;
+        let mut pipelines = BTreeMap::new();
+        for &(entry, over) in self.entries {
+            if over == Over::Graphics {
+                continue;
+            }
+            let groups = [Some(&layout), (over == Over::Rows).then_some(rows)];
+            let pipeline = device
+                .scoped(|| {
+                    let layout =
+                        device
+                            .device
+                            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                                label: Some(entry),
+                                bind_group_layouts: if over == Over::Rows {
+                                    &groups
+                                } else {
+                                    &groups[..1]
+                                },
+                                immediate_size: 0,
+                            });
+                    device
+                        .device
+                        .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                            label: Some(entry),
+                            layout: Some(&layout),
+                            module: &module,
+                            entry_point: Some(entry),
+                            compilation_options: wgpu::PipelineCompilationOptions::default(),
+                            cache: None,
+                        })
+                })
+                .map_err(|error| rejected(entry, error))?;
+            pipelines.insert(entry, pipeline);
+        }
+        device.check()?;
+        Ok(Compiled {
+            shader: self,
+            module,
+            layout,
+            pipelines,
+        })
+    }
+}
+
+/// Layout of a list of bindings.
+pub(super) fn bind_layout(
+    device: &Device,
+    label: &str,
+    bindings: &[(&str, Kind)],
+) -> wgpu::BindGroupLayout {
+    let buffer = |ty| wgpu::BindingType::Buffer {
+        ty,
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    };
+    let texture = |sample_type| wgpu::BindingType::Texture {
+        sample_type,
+        view_dimension: wgpu::TextureViewDimension::D2,
+        multisampled: false,
+    };
+    let entries: Vec<_> = (0..)
+        .zip(bindings)
+        .map(|(binding, (_, kind))| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: match kind {
+                // Drawing reads these two kinds as well.
+                Kind::Uniform | Kind::Read => {
+                    wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
+                }
+                Kind::Write | Kind::Ids | Kind::Depth => wgpu::ShaderStages::COMPUTE,
+            },
+            ty: match kind {
+                Kind::Uniform => buffer(wgpu::BufferBindingType::Uniform),
+                Kind::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
+                Kind::Write => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
+                Kind::Ids => texture(wgpu::TextureSampleType::Uint),
+                Kind::Depth => texture(wgpu::TextureSampleType::Depth),
+            },
+            count: None,
+        })
+        .collect();
+    let descriptor = wgpu::BindGroupLayoutDescriptor {
+        label: Some(label),
+        entries: &entries,
+    };
+    device.device.create_bind_group_layout(&descriptor)
+}
+
+/// Binds resources in the order of a layout.
+pub(super) fn bind(
+    device: &Device,
+    label: &str,
+    layout: &wgpu::BindGroupLayout,
+    resources: &[wgpu::BindingResource<'_>],
+) -> wgpu::BindGroup {
+    let entries: Vec<_> = (0..)
+        .zip(resources)
+        .map(|(binding, resource)| wgpu::BindGroupEntry {
+            binding,
+            resource: resource.clone(),
+        })
+        .collect();
+    device.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some(label),
+        layout,
+        entries: &entries,
+    })
+}
+
+impl Compiled {
+    /// Records one dispatch of `groups` workgroups.
+    pub(super) fn dispatch(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        entry: &'static str,
+        own: &wgpu::BindGroup,
+        rows: Option<&wgpu::BindGroup>,
+        groups: [u32; 2],
+    ) -> Result<(), GpuError> {
+        let pipeline = self
+            .pipelines
+            .get(entry)
+            .ok_or_else(|| GpuError::ShaderRejected {
+                stage: entry.to_owned(),
+                text: format!("{} has no such entry point", self.shader.name),
+            })?;
+        let descriptor = wgpu::ComputePassDescriptor {
+            label: Some(entry),
+            timestamp_writes: None,
+        };
+        let mut pass = encoder.begin_compute_pass(&descriptor);
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, own, &[]);
+        if let Some(rows) = rows {
+            pass.set_bind_group(1, rows, &[]);
+        }
+        pass.dispatch_workgroups(groups[0], groups[1], 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! The GPU stages against plain loops in double precision, on seeded random scenes. Without any adapter these tests fail,
+//! unless `KILN_TEST_ADAPTER=none` says that this machine has none; with a name in it they take that one.
+
+mod footprint;
+mod layout;
+mod reference;
+mod solve;
+mod timing;
+
+use proto::job::{Blend, Device as Wanted};
+use proto::table::{Camera, Mesh, View};
+
+use super::device::{Device, open};
+use super::{Gpu, Options};
+use crate::bake::backend::Ties;
+use crate::bake::scene::Scene;
+
+/// An adapter for a test; none only where the environment says so.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that did not run must not pass in silence"
+)]
+fn device() -> Option<Device> {
+    let name = std::env::var("KILN_TEST_ADAPTER").unwrap_or_default();
+    if name == "none" {
+        eprintln!("NOT TESTED: KILN_TEST_ADAPTER=none, no GPU stage has run");
+        return None;
+    }
+    Some(
+        open(&Wanted::Name(name))
+            .expect("a Vulkan driver; lavapipe will do")
+            .expect("an adapter"),
+    )
+}
+
+/// What most tests use: budgets and bindings as small as their scenes.
+fn options() -> Options {
+    Options {
+        taps: 3,
+        blend: Blend::Linear,
+        vram_budget: 256 << 20,
+        binding_limit: Some(8 << 20),
+    }
+}
+
+fn gpu(scene: &Scene, options: &Options) -> Option<Gpu> {
+    device().map(|device| {
+        Gpu::new(device, scene.clone(), &Ties::default(), None, options)
+            .expect("a job on the adapter")
+    })
+}
+
+/// Marsaglia's xorshift: the same numbers everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1u64 << 24) as f32
+    }
+}
+
+/// A bumpy ball of `rings` × `2·rings` quads, one chart.
+fn ball(rings: u32, size: u32) -> Scene {
+    let columns = 2 * rings;
+    let mut mesh = Mesh::default();
+    for i in 0..=rings {
+        for j in 0..=columns {
+            let (v, u) = (i as f32 / rings as f32, j as f32 / columns as f32);
+            let (theta, phi) = (v * std::f32::consts::PI, u * std::f32::consts::TAU);
+            let radius = 1.0 + 0.1 * (5.0 * phi).sin() * (4.0 * theta).sin();
+            mesh.positions.push([
+                radius * theta.sin() * phi.cos(),
+                radius * theta.cos(),
+                radius * theta.sin() * phi.sin(),
+            ]);
+            mesh.uvs.push([0.02 + 0.96 * u, 0.02 + 0.96 * v]);
+        }
+    }
+    for i in 0..rings {
+        for j in 0..columns {
+            let a = i * (columns + 1) + j;
+            let b = a + columns + 1;
+            mesh.triangles.push([a, b, a + 1]);
+            mesh.triangles.push([a + 1, b, b + 1]);
+        }
+    }
+    mesh.surface_vertices = (0..mesh.positions.len() as u32).collect();
+    Scene::new(&mesh, size)
+}
+
+/// A camera at `distance` from the origin, `turn` radians around the vertical, that sees the unit ball; its noise is its
+/// pixels, opaque but for a few on either side of what counts.
+fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64) -> View {
+    let (sin, cos) = turn.sin_cos();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(index + 1));
+    let pixels = (0..width * height)
+        .map(|_| {
+            let alpha = if random.next() < 0.04 {
+                100 + (random.next() * 100.0) as u8
+            } else {
+                255
+            };
+            [
+                (random.next() * 256.0) as u8,
+                (random.next() * 256.0) as u8,
+                (random.next() * 256.0) as u8,
+                alpha,
+            ]
+        })
+        .collect();
+    View {
+        index,
+        width,
+        height,
+        crop: [0, 0],
+        has_alpha: true,
+        holdout: false,
+        camera: Camera {
+            rotation: [[cos, 0.0, -sin], [0.0, -1.0, 0.0], [-sin, 0.0, -cos]],
+            translation: [0.0, 0.0, distance],
+            focal: [1.1 * f64::from(width), 1.1 * f64::from(width)],
+            centre: [0.5 * f64::from(width) + 0.3, 0.5 * f64::from(height) - 0.2],
+        },
+        pixels,
+    }
+}

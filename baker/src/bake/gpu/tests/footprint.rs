@@ -1,0 +1,245 @@
+//! Raster and footprint against the native adapter's rows, which come of double precision and another rasteriser.
+
+use std::collections::BTreeMap;
+
+use proto::table::{Mesh, Surface, View};
+
+use super::{Random, ball, device, gpu, options, view};
+use crate::bake::backend::{Backend, Ties};
+use crate::bake::footprint::footprints;
+use crate::bake::gpu::{Gpu, Options};
+use crate::bake::rows::Rows;
+use crate::bake::scene::Scene;
+
+/// Footprints by pixel.
+type ByPixel = BTreeMap<u32, BTreeMap<u32, f32>>;
+
+fn by_pixel(chunks: &[Rows]) -> ByPixel {
+    let mut found = ByPixel::new();
+    for rows in chunks {
+        for row in 0..rows.len() {
+            let entries = &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize];
+            let texels: BTreeMap<u32, f32> = entries
+                .iter()
+                .map(|entry| (entry.texel, entry.weight))
+                .collect();
+            assert_eq!(texels.len(), entries.len(), "a row holds each texel once");
+            let sum: f32 = texels.values().sum();
+            assert!((sum - 1.0).abs() < 1e-5, "weights sum to {sum}");
+            assert!(
+                found.insert(rows.pixels[row], texels).is_none(),
+                "a pixel has one row"
+            );
+        }
+    }
+    found
+}
+
+/// Shares of pixels that only one side has, and of common ones whose weights differ by more than `tolerance` in all.
+fn differences(ours: &ByPixel, theirs: &ByPixel, tolerance: f32) -> (f64, f64) {
+    let one_sided = ours
+        .keys()
+        .filter(|pixel| !theirs.contains_key(pixel))
+        .count()
+        + theirs
+            .keys()
+            .filter(|pixel| !ours.contains_key(pixel))
+            .count();
+    let mut wrong = 0;
+    let mut common = 0;
+    for (pixel, own) in ours {
+        let Some(other) = theirs.get(pixel) else {
+            continue;
+        };
+        common += 1;
+        let missing: f32 = other
+            .iter()
+            .filter(|(texel, _)| !own.contains_key(texel))
+            .map(|(_, w)| w)
+            .sum();
+        let off: f32 = own
+            .iter()
+            .map(|(texel, w)| (w - other.get(texel).unwrap_or(&0.0)).abs())
+            .sum();
+        wrong += usize::from(missing + off > tolerance);
+    }
+    let all = ours.len().max(theirs.len()).max(1) as f64;
+    (
+        one_sided as f64 / all,
+        f64::from(wrong as u32) / f64::from(common.max(1)),
+    )
+}
+
+fn gpu_rows(gpu: &Gpu, view: &View) -> ByPixel {
+    by_pixel(&[gpu
+        .fit
+        .as_ref()
+        .expect("alive")
+        .scratch_rows(view)
+        .expect("rows")])
+}
+
+fn native_rows(scene: &Scene, view: &View, taps: u32) -> ByPixel {
+    by_pixel(&footprints(scene, view, taps))
+}
+
+/// Pixels on an edge may fall to either side: a sample within 1/256 pixel of it does.
+const EDGE_SHARE: f64 = 0.02;
+/// Weights differ by what 1e-4 texel moves, four weights a tap.
+const WEIGHT_TOLERANCE: f32 = 2e-3;
+
+fn agrees(scene: &Scene, view: &View, options: &Options) -> usize {
+    let Some(gpu) = gpu(scene, options) else {
+        return 1;
+    };
+    let ours = gpu_rows(&gpu, view);
+    let theirs = native_rows(scene, view, options.taps);
+    let (one_sided, wrong) = differences(&ours, &theirs, WEIGHT_TOLERANCE);
+    assert!(
+        one_sided <= EDGE_SHARE,
+        "{one_sided} of the pixels on one side only, of {}",
+        theirs.len()
+    );
+    assert!(wrong <= EDGE_SHARE, "{wrong} of the footprints differ");
+    ours.len()
+}
+
+#[test]
+fn footprints_of_a_ball_agree_at_every_number_of_taps() {
+    let scene = ball(24, 260);
+    for taps in [1, 2, 3, 4, 6] {
+        let covered = agrees(
+            &scene,
+            &view(0, 37, 53, 3.5, 0.4),
+            &Options { taps, ..options() },
+        );
+        assert!(covered > 300, "{covered} pixels");
+    }
+}
+
+#[test]
+fn tiles_of_a_small_binding_give_the_same_footprints() {
+    let scene = ball(24, 260);
+    // 1 KiB of entries for each of 16² pixels at two taps is 32 KiB: twelve tiles.
+    let small = Options {
+        taps: 2,
+        binding_limit: Some(300 << 10),
+        ..options()
+    };
+    let covered = agrees(&scene, &view(0, 61, 47, 3.5, 2.0), &small);
+    assert!(covered > 300, "{covered} pixels");
+}
+
+#[test]
+fn a_camera_inside_sees_the_far_side_of_what_is_before_it() {
+    let covered = agrees(&ball(24, 260), &view(0, 40, 30, 0.2, 1.0), &options());
+    assert!(covered > 1000, "{covered} pixels");
+}
+
+#[test]
+fn a_camera_that_looks_away_sees_nothing() {
+    assert!(agrees(&ball(8, 256), &view(0, 37, 53, -3.0, 0.0), &options()) <= 1);
+}
+
+#[test]
+fn soup_with_degenerate_triangles_agrees() {
+    let mut random = Random(7);
+    let mut mesh = Mesh::default();
+    for triangle in 0..60u32 {
+        let base: [f32; 3] = std::array::from_fn(|_| random.next() * 2.0 - 1.0);
+        for corner in 0..3 {
+            let spread = match triangle % 10 {
+                0 => 0.0,
+                1 if corner == 2 => 0.0,
+                _ => 0.8,
+            };
+            mesh.positions.push(std::array::from_fn(|axis| {
+                base[axis] + spread * (random.next() - 0.5)
+            }));
+            mesh.uvs.push([random.next(), random.next()]);
+        }
+        mesh.triangles
+            .push([3 * triangle, 3 * triangle + 1, 3 * triangle + 2]);
+    }
+    mesh.triangles.push([5, 5, 6]);
+    mesh.surface_vertices = (0..180).collect();
+    let scene = Scene::new(&mesh, 256);
+    // Footprints of strangers side by side: texels by the dozen in a row.
+    agrees(
+        &scene,
+        &view(0, 64, 64, 3.0, 0.7),
+        &Options {
+            taps: 2,
+            ..options()
+        },
+    );
+}
+
+#[test]
+fn one_triangle_and_one_pixel_agree() {
+    let mut mesh = Mesh {
+        positions: vec![[-9.0, -9.0, 0.0], [9.0, -9.0, 0.0], [0.0, 9.0, 0.0]],
+        uvs: vec![[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]],
+        triangles: vec![[0, 1, 2]],
+        ..Mesh::default()
+    };
+    mesh.surface_vertices = vec![0, 1, 2];
+    let scene = Scene::new(&mesh, 256);
+    let mut one = view(0, 1, 1, 5.0, 0.0);
+    one.pixels = vec![[1, 2, 3, 255]];
+    assert_eq!(agrees(&scene, &one, &options()), 1);
+}
+
+#[test]
+fn half_a_pixel_of_camera_shift_is_noticed() {
+    let scene = ball(24, 260);
+    let seen = view(0, 37, 53, 3.5, 0.4);
+    let mut shifted = seen.clone();
+    shifted.camera.centre[0] += 0.5;
+    let Some(gpu) = gpu(&scene, &options()) else {
+        return;
+    };
+    let (_, wrong) = differences(
+        &gpu_rows(&gpu, &shifted),
+        &native_rows(&scene, &seen, 3),
+        WEIGHT_TOLERANCE,
+    );
+    assert!(wrong > 0.5, "only {wrong} of the footprints differ");
+}
+
+#[test]
+fn pixels_whose_original_surface_lies_elsewhere_are_dropped() {
+    let scene = ball(24, 256);
+    let seen = view(0, 40, 40, 3.5, 0.0);
+    let surface = |scale: f32| Surface {
+        positions: scene
+            .positions
+            .iter()
+            .map(|p| {
+                std::array::from_fn(|k| {
+                    (f64::from(p[k] * scale) * scene.radius + scene.centre[k]) as f32
+                })
+            })
+            .collect(),
+        triangles: scene.triangles.clone(),
+    };
+    let rows = |surface: Option<&Surface>| -> Option<usize> {
+        let mut gpu = Gpu::new(
+            device()?,
+            scene.clone(),
+            &Ties::default(),
+            surface,
+            &options(),
+        )
+        .expect("a job");
+        Some(gpu.add_view(&seen).expect("rows") as usize)
+    };
+    let Some(all) = rows(None) else { return };
+    let same = rows(Some(&surface(1.0))).expect("an adapter");
+    let near = rows(Some(&surface(0.99))).expect("an adapter");
+    let far = rows(Some(&surface(0.9))).expect("an adapter");
+    assert_eq!(same, all);
+    // One per cent smaller: the outline loses a pixel's width.
+    assert!(near > all * 7 / 10 && near <= all, "{near} of {all}");
+    assert!(far < all / 10, "{far} of {all}");
+}

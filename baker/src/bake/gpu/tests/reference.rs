@@ -1,0 +1,345 @@
+//! Plain loops in double precision over the same rows: what the shaders should say. Independent of the native adapter, which
+//! keeps its numbers in single precision and its own order.
+
+use std::collections::BTreeMap;
+
+use proto::job::Blend;
+
+use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
+use crate::bake::backend::{BLOCK, CONSENSUS_POWER, Strength, Ties};
+use crate::bake::colour::{observed, slope_squared, to_display};
+use crate::bake::rows::Rows;
+
+pub(super) struct System<'a> {
+    views: &'a [Rows],
+    ties: &'a Ties,
+    size: usize,
+    blend: Blend,
+    /// Weight of each row of each view.
+    trust: Vec<Vec<f64>>,
+    /// λ of each texel, and the factor that makes it a seam's.
+    lambda: Texels,
+    seam_ratio: f64,
+    diagonal: Texels,
+}
+
+pub(super) type Texels = Vec<[f64; 3]>;
+
+pub(super) fn predict(rows: &Rows, row: usize, x: &[[f64; 3]]) -> [f64; 3] {
+    let mut sum = [0.0; 3];
+    for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+        for c in 0..3 {
+            sum[c] += f64::from(entry.weight) * x[entry.texel as usize][c];
+        }
+    }
+    sum
+}
+
+/// Mean colour and weight of each texel.
+pub(super) fn average(views: &[Rows], blend: Blend, count: usize) -> Vec<[f64; 4]> {
+    let mut sums = vec![[0.0; 4]; count];
+    for rows in views {
+        for row in 0..rows.len() {
+            for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize] {
+                let sum = &mut sums[entry.texel as usize];
+                for c in 0..3 {
+                    let y = observed(blend)[rows.colours[row][c] as usize].value;
+                    sum[c] += f64::from(entry.weight) * f64::from(y);
+                }
+                sum[3] += f64::from(entry.weight);
+            }
+        }
+    }
+    for sum in &mut sums {
+        if sum[3] > 0.0 {
+            for c in 0..3 {
+                sum[c] /= sum[3];
+            }
+        }
+    }
+    sums
+}
+
+/// Root mean square residual of a row in sRGB.
+pub(super) fn residual(rows: &Rows, row: usize, x: &[[f64; 3]], blend: Blend) -> f64 {
+    let predicted = predict(rows, row, x);
+    let squares: f64 = (0..3)
+        .map(|c| {
+            let shown = f64::from(to_display(predicted[c] as f32, blend));
+            (shown - f64::from(rows.colours[row][c]) / 255.0).powi(2)
+        })
+        .sum();
+    (squares / 3.0).sqrt()
+}
+
+/// Weights of a view's rows: Geman-McClure, alpha to the fourth, and the mean of both over the 3×3 blocks around.
+fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, scale: f32) -> Vec<f64> {
+    let block = |row: usize| {
+        [
+            rows.pixels[row] % width / BLOCK,
+            rows.pixels[row] / width / BLOCK,
+        ]
+        .map(i64::from)
+    };
+    let own: Vec<f64> = (0..rows.len())
+        .map(|row| {
+            let alpha = f64::from(rows.colours[row][3]) / 255.0;
+            if scale <= 0.0 {
+                return 0.0;
+            }
+            (1.0 + (residual(rows, row, x, blend) / f64::from(scale)).powi(2)).powi(-2)
+                * alpha.powi(4)
+        })
+        .collect();
+    let mut blocks: BTreeMap<[i64; 2], (f64, f64)> = BTreeMap::new();
+    for row in 0..rows.len() {
+        let sum = blocks.entry(block(row)).or_default();
+        *sum = (sum.0 + own[row], sum.1 + 1.0);
+    }
+    (0..rows.len())
+        .map(|row| {
+            let [column, line] = block(row);
+            let around = (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| [column + dx, line + dy]));
+            let (sum, count) = around
+                .filter_map(|at| blocks.get(&at))
+                .fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
+            own[row] * f64::powi(sum / count, CONSENSUS_POWER)
+        })
+        .collect()
+}
+
+impl<'a> System<'a> {
+    /// Weighs the rows by their residuals at `x`; `widths` are the views'.
+    pub(super) fn new(
+        views: &'a [Rows],
+        widths: &[u32],
+        ties: &'a Ties,
+        size: usize,
+        blend: Blend,
+        x: &[[f64; 3]],
+        scales: &[f32],
+        strength: Strength,
+    ) -> Self {
+        let trust = (0..views.len())
+            .map(|v| trust(&views[v], widths[v], x, blend, scales[v]))
+            .collect();
+        let nothing = vec![[0.0; 3]; size * size];
+        let mut system = Self {
+            views,
+            ties,
+            size,
+            blend,
+            trust,
+            lambda: nothing.clone(),
+            seam_ratio: 0.0,
+            diagonal: nothing.clone(),
+        };
+        let mut diagonal = nothing;
+        let mut whole = vec![0.0; size * size];
+        system.rows(|texel, weight, w, trust, _, _| {
+            for c in 0..3 {
+                diagonal[texel][c] += weight * weight * w[c];
+            }
+            whole[texel] += weight * weight * trust;
+        });
+        let observed = whole.iter().filter(|d| **d > 0.0).count();
+        let mean = if observed > 0 {
+            whole.iter().sum::<f64>() / observed as f64
+        } else {
+            1.0
+        };
+        let smoothness = f64::from(strength.smoothness) * mean;
+        system.lambda = x
+            .iter()
+            .map(|x| x.map(|x| smoothness * f64::from(slope_squared(x as f32, blend))))
+            .collect();
+        system.seam_ratio = f64::from(strength.seam) / f64::from(strength.smoothness);
+        for texel in 0..size * size {
+            for other in system.neighbours(texel) {
+                for c in 0..3 {
+                    diagonal[texel][c] += 0.5 * (system.lambda[texel][c] + system.lambda[other][c]);
+                }
+            }
+        }
+        for row in 0..ties.seams.len() {
+            let weight = system.seam_weight(row);
+            for entry in ties.seams.row(row) {
+                for c in 0..3 {
+                    diagonal[entry.texel as usize][c] +=
+                        weight[c] * f64::from(entry.weight).powi(2);
+                }
+            }
+        }
+        system.diagonal = diagonal;
+        system
+    }
+
+    fn seam_weight(&self, row: usize) -> [f64; 3] {
+        let mut sum = [0.0; 3];
+        for entry in self.ties.seams.row(row) {
+            for c in 0..3 {
+                sum[c] +=
+                    0.5 * f64::from(entry.weight.abs()) * self.lambda[entry.texel as usize][c];
+            }
+        }
+        sum.map(|sum| sum * self.seam_ratio)
+    }
+
+    /// Calls `add(texel, a, W, trust, rows, row)` for every entry.
+    fn rows(&self, mut add: impl FnMut(usize, f64, [f64; 3], f64, &Rows, usize)) {
+        let table = observed(self.blend);
+        for (rows, trust) in self.views.iter().zip(&self.trust) {
+            for row in 0..rows.len() {
+                let colour = rows.colours[row];
+                let w = std::array::from_fn(|c| {
+                    trust[row] * f64::from(table[colour[c] as usize].slope_squared)
+                });
+                for entry in &rows.entries[rows.starts[row] as usize..rows.starts[row + 1] as usize]
+                {
+                    add(
+                        entry.texel as usize,
+                        f64::from(entry.weight),
+                        w,
+                        trust[row],
+                        rows,
+                        row,
+                    );
+                }
+            }
+        }
+    }
+
+    fn neighbours(&self, texel: usize) -> Vec<usize> {
+        let links = |at: usize| self.ties.links.get(at).copied().unwrap_or(0);
+        let mut found = Vec::new();
+        if links(texel) & LINK_RIGHT != 0 {
+            found.push(texel + 1);
+        }
+        if links(texel) & LINK_DOWN != 0 {
+            found.push(texel + self.size);
+        }
+        if !texel.is_multiple_of(self.size) && links(texel - 1) & LINK_RIGHT != 0 {
+            found.push(texel - 1);
+        }
+        if texel >= self.size && links(texel - self.size) & LINK_DOWN != 0 {
+            found.push(texel - self.size);
+        }
+        found
+    }
+
+    /// Half of the objective that `backend.rs` states, for rows weighted as they are.
+    pub(super) fn objective(&self, x: &[[f64; 3]]) -> f64 {
+        let table = observed(self.blend);
+        let mut sum = 0.0;
+        for (rows, trust) in self.views.iter().zip(&self.trust) {
+            for row in 0..rows.len() {
+                let predicted = predict(rows, row, x);
+                for c in 0..3 {
+                    let seen = table[rows.colours[row][c] as usize];
+                    sum += trust[row]
+                        * f64::from(seen.slope_squared)
+                        * (predicted[c] - f64::from(seen.value)).powi(2);
+                }
+            }
+        }
+        for texel in 0..x.len() {
+            for other in self.neighbours(texel) {
+                for c in 0..3 {
+                    // Each link is met from both ends.
+                    let lambda = 0.5 * (self.lambda[texel][c] + self.lambda[other][c]);
+                    sum += 0.5 * lambda * (x[texel][c] - x[other][c]).powi(2);
+                }
+            }
+        }
+        let seams = &self.ties.seams;
+        for row in 0..seams.len() {
+            let weight = self.seam_weight(row);
+            sum += predict(seams, row, x)
+                .iter()
+                .zip(weight)
+                .map(|(d, weight)| weight * d * d)
+                .sum::<f64>();
+        }
+        0.5 * sum
+    }
+
+    /// Gradient of [`Self::objective`].
+    pub(super) fn gradient(&self, x: &[[f64; 3]]) -> Texels {
+        let table = observed(self.blend);
+        let mut out = vec![[0.0; 3]; x.len()];
+        self.rows(|texel, weight, w, _, rows, row| {
+            let predicted = predict(rows, row, x);
+            for c in 0..3 {
+                let y = f64::from(table[rows.colours[row][c] as usize].value);
+                out[texel][c] += weight * w[c] * (predicted[c] - y);
+            }
+        });
+        for texel in 0..x.len() {
+            for other in self.neighbours(texel) {
+                for c in 0..3 {
+                    let lambda = 0.5 * (self.lambda[texel][c] + self.lambda[other][c]);
+                    out[texel][c] += lambda * (x[texel][c] - x[other][c]);
+                }
+            }
+        }
+        let seams = &self.ties.seams;
+        for row in 0..seams.len() {
+            let off = predict(seams, row, x);
+            let weight = self.seam_weight(row);
+            for entry in &seams.entries[seams.starts[row] as usize..seams.starts[row + 1] as usize]
+            {
+                for c in 0..3 {
+                    out[entry.texel as usize][c] += weight[c] * f64::from(entry.weight) * off[c];
+                }
+            }
+        }
+        out
+    }
+
+    /// Conjugate gradients with the diagonal as preconditioner.
+    pub(super) fn solve(&self, x: &mut Texels, iterations: u32) {
+        let count = x.len();
+        let at_zero = self.gradient(&vec![[0.0; 3]; count]);
+        let mut r: Texels = self.gradient(x).iter().map(|g| g.map(|v| -v)).collect();
+        let precondition = |r: &Texels| -> Texels {
+            (0..count)
+                .map(|t| {
+                    let d = self.diagonal[t];
+                    std::array::from_fn(|c| if d[c] > 0.0 { r[t][c] / d[c] } else { 0.0 })
+                })
+                .collect()
+        };
+        let dot = |a: &Texels, b: &Texels| -> [f64; 3] {
+            std::array::from_fn(|c| a.iter().zip(b).map(|(a, b)| a[c] * b[c]).sum())
+        };
+        let mut p = precondition(&r);
+        let mut rz = dot(&r, &p);
+        for _ in 0..iterations {
+            // The gradient is affine: its linear part is the normal matrix.
+            let q: Texels = self
+                .gradient(&p)
+                .iter()
+                .zip(&at_zero)
+                .map(|(g, b)| std::array::from_fn(|c| g[c] - b[c]))
+                .collect();
+            let pq = dot(&p, &q);
+            let alpha: [f64; 3] =
+                std::array::from_fn(|c| if pq[c] > 0.0 { rz[c] / pq[c] } else { 0.0 });
+            for t in 0..count {
+                for c in 0..3 {
+                    x[t][c] += alpha[c] * p[t][c];
+                    r[t][c] -= alpha[c] * q[t][c];
+                }
+            }
+            let z = precondition(&r);
+            let next = dot(&r, &z);
+            for t in 0..count {
+                for c in 0..3 {
+                    let beta = if rz[c] > 0.0 { next[c] / rz[c] } else { 0.0 };
+                    p[t][c] = z[t][c] + beta * p[t][c];
+                }
+            }
+            rz = next;
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Everything after the footprints against [`super::reference`], over the rows that the device itself made.
+
+use proto::job::Blend;
+use proto::table::View;
+
+use super::reference::{self, System, Texels};
+use super::{Random, ball, gpu, options, view};
+use crate::bake::atlas::Atlas;
+use crate::bake::backend::{BINS, Backend, BackendError, Strength, Ties, bin_of};
+use crate::bake::colour::{to_byte, to_display};
+use crate::bake::gpu::{Gpu, Options};
+use crate::bake::native::Native;
+use crate::bake::rows::{Entry, Rows};
+use crate::bake::scene::Scene;
+
+const SIZE: u32 = 260;
+const WIDTHS: [u32; 3] = [37, 45, 53];
+
+fn views() -> Vec<View> {
+    (0..3)
+        .map(|k| view(k + 5, WIDTHS[k as usize], 53, 3.2, f64::from(k)))
+        .collect()
+}
+
+fn random_texels(seed: u64) -> Vec<[f32; 4]> {
+    let mut random = Random(seed);
+    (0..SIZE * SIZE)
+        .map(|_| std::array::from_fn(|_| random.next()))
+        .collect()
+}
+
+fn double(texels: &[[f32; 4]]) -> Texels {
+    texels
+        .iter()
+        .map(|t| [f64::from(t[0]), f64::from(t[1]), f64::from(t[2])])
+        .collect()
+}
+
+const STRENGTH: Strength = Strength {
+    smoothness: 1e-2,
+    seam: 0.05,
+};
+
+/// Links of the scene's atlas, and seams between random texels.
+fn ties(scene: &Scene) -> Ties {
+    let mut random = Random(99);
+    let mut seams = Rows {
+        starts: vec![0],
+        ..Rows::default()
+    };
+    for _ in 0..500 {
+        for weight in [0.25, 0.75, -0.5, -0.5] {
+            let texel = (random.next() * (SIZE * SIZE) as f32) as u32;
+            seams.entries.push(Entry { texel, weight });
+        }
+        seams.starts.push(seams.entries.len() as u32);
+        seams.colours.push([0; 4]);
+        seams.pixels.push(0);
+    }
+    Ties {
+        links: Atlas::new(scene).links,
+        seams,
+    }
+}
+
+/// A job with three views, and its rows.
+fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
+    let mut gpu = Gpu::new(super::device()?, scene.clone(), &ties(scene), None, options)
+        .expect("a job on the adapter");
+    let rows = views()
+        .iter()
+        .map(|view| {
+            let count = gpu.add_view(view).expect("rows");
+            let rows = gpu
+                .fit
+                .as_ref()
+                .expect("alive")
+                .scratch_rows(view)
+                .expect("rows");
+            assert_eq!(rows.len() as u64, count);
+            rows
+        })
+        .collect();
+    Some((gpu, rows))
+}
+
+fn largest_difference(ours: &[[f32; 4]], theirs: &[[f64; 3]]) -> f64 {
+    ours.iter()
+        .zip(theirs)
+        .flat_map(|(a, b)| (0..3).map(move |c| (f64::from(a[c]) - b[c]).abs()))
+        .fold(0.0, f64::max)
+}
+
+#[test]
+fn average_is_the_weighted_mean() {
+    let scene = ball(24, SIZE);
+    for blend in [Blend::Linear, Blend::Srgb] {
+        let Some((mut gpu, rows)) = job(&scene, &Options { blend, ..options() }) else {
+            return;
+        };
+        gpu.average().expect("done");
+        let ours = gpu.read_texels().expect("texels");
+        let theirs = reference::average(&rows, blend, ours.len());
+        let mut largest = [0.0f64; 2];
+        for (a, b) in ours.iter().zip(&theirs) {
+            for c in 0..3 {
+                // A weight of 1e-4 is a thousand steps of a sum: means are no better than that there.
+                let difference = (f64::from(a[c]) - b[c]).abs() * b[3].min(1.0);
+                largest[0] = largest[0].max(difference);
+            }
+            largest[1] = largest[1].max((f64::from(a[3]) - b[3]).abs() / (1.0 + b[3]));
+        }
+        assert!(largest[0] < 1e-5 && largest[1] < 1e-5, "{largest:?}");
+    }
+}
+
+#[test]
+fn residuals_are_counted_by_size() {
+    let scene = ball(24, SIZE);
+    let Some((mut gpu, rows)) = job(&scene, &options()) else {
+        return;
+    };
+    let texels = random_texels(3);
+    gpu.write_texels(&texels).expect("written");
+    let found = gpu.residuals().expect("residuals");
+    let x = double(&texels);
+    assert_eq!(
+        found.iter().map(|of| of.view).collect::<Vec<_>>(),
+        [5, 6, 7]
+    );
+    for (of, rows) in found.iter().zip(&rows) {
+        assert_eq!(of.rows, rows.len() as u64);
+        let mut histogram = [0u32; BINS];
+        let mut squares = 0.0;
+        for row in 0..rows.len() {
+            let residual = reference::residual(rows, row, &x, Blend::Linear);
+            histogram[bin_of(residual as f32)] += 1;
+            squares += residual * residual;
+        }
+        assert!(
+            (of.sum_squares / squares - 1.0).abs() < 1e-4,
+            "{} and {squares}",
+            of.sum_squares
+        );
+        // A residual at a bin's border may fall to either side.
+        let moved: u32 = of
+            .histogram
+            .iter()
+            .zip(&histogram)
+            .map(|(a, b)| a.abs_diff(*b))
+            .sum();
+        assert!(
+            f64::from(moved) < 0.01 * rows.len() as f64,
+            "{moved} of {} in other bins",
+            rows.len()
+        );
+        assert_eq!(of.histogram.iter().sum::<u32>() as usize, rows.len());
+    }
+}
+
+#[test]
+fn reference_gradient_is_the_derivative_of_its_objective() {
+    let scene = ball(24, SIZE);
+    let Some((_, rows)) = job(&scene, &options()) else {
+        return;
+    };
+    let ties = ties(&scene);
+    let x = double(&random_texels(11));
+    let system = System::new(
+        &rows,
+        &WIDTHS,
+        &ties,
+        SIZE as usize,
+        Blend::Linear,
+        &x,
+        &[0.1, 0.2, 0.3],
+        STRENGTH,
+    );
+    let gradient = system.gradient(&x);
+    let mut random = Random(5);
+    for _ in 0..20 {
+        let texel = (random.next() * (SIZE * SIZE) as f32) as usize;
+        for c in 0..3 {
+            // Exact for a quadratic, but for rounding of a sum of thousands.
+            let h = 0.1;
+            let at = |step: f64| {
+                let mut x = x.clone();
+                x[texel][c] += step;
+                system.objective(&x)
+            };
+            let difference = (at(h) - at(-h)) / (2.0 * h);
+            let tolerance =
+                1e-6 * system.objective(&x).abs() / h * 1e-3 + 1e-6 * gradient[texel][c].abs();
+            assert!(
+                (difference - gradient[texel][c]).abs() <= tolerance.max(1e-7),
+                "texel {texel} channel {c}"
+            );
+        }
+    }
+}
+
+/// Texels after one reweighting and `iterations`, by the device and by the reference.
+fn solved(blend: Blend, iterations: u32, scale_error: f32) -> Option<(Vec<[f32; 4]>, Texels)> {
+    let scene = ball(24, SIZE);
+    let (mut gpu, rows) = job(&scene, &Options { blend, ..options() })?;
+    let ties = ties(&scene);
+    let texels = random_texels(21);
+    let scales = [0.4, 0.6, f32::INFINITY];
+    gpu.write_texels(&texels).expect("written");
+    gpu.reweight(&scales.map(|scale| scale * scale_error), STRENGTH)
+        .expect("weighed");
+    gpu.solve(iterations).expect("solved");
+    let ours = gpu.read_texels().expect("texels");
+    let mut theirs = double(&texels);
+    System::new(
+        &rows,
+        &WIDTHS,
+        &ties,
+        SIZE as usize,
+        blend,
+        &theirs.clone(),
+        &scales,
+        STRENGTH,
+    )
+    .solve(&mut theirs, iterations);
+    Some((ours, theirs))
+}
+
+#[test]
+fn conjugate_gradients_follow_the_reference() {
+    for (blend, iterations, tolerance) in [
+        (Blend::Linear, 0, 1e-9),
+        (Blend::Linear, 1, 1e-4),
+        (Blend::Linear, 12, 1e-3),
+        (Blend::Srgb, 5, 1e-4),
+    ] {
+        let Some((ours, theirs)) = solved(blend, iterations, 1.0) else {
+            return;
+        };
+        let largest = largest_difference(&ours, &theirs);
+        assert!(
+            largest <= tolerance,
+            "{largest} after {iterations} iterations"
+        );
+    }
+}
+
+#[test]
+fn a_view_with_scale_0_is_out() {
+    let scene = ball(24, SIZE);
+    let Some((mut all, _)) = job(&scene, &options()) else {
+        return;
+    };
+    let mut without = Gpu::new(
+        super::device().expect("an adapter"),
+        scene.clone(),
+        &ties(&scene),
+        None,
+        &options(),
+    )
+    .expect("a job");
+    without.add_view(&views()[0]).expect("rows");
+    without.add_view(&views()[1]).expect("rows");
+    let texels = random_texels(21);
+    let solve = |gpu: &mut Gpu, scales: &[f32]| {
+        gpu.write_texels(&texels).expect("written");
+        gpu.reweight(scales, STRENGTH).expect("weighed");
+        gpu.solve(3).expect("solved");
+        gpu.read_texels().expect("texels")
+    };
+    let out = solve(&mut all, &[0.4, 0.6, 0.0]);
+    let never = solve(&mut without, &[0.4, 0.6]);
+    // Scales of sums follow the number of rows, also of those that are out.
+    assert!(largest_difference(&out, &double(&never)) < 1e-4);
+}
+
+#[test]
+fn a_scale_that_is_five_per_cent_off_is_noticed() {
+    let Some((ours, theirs)) = solved(Blend::Linear, 5, 1.05) else {
+        return;
+    };
+    let largest = largest_difference(&ours, &theirs);
+    assert!(largest > 2e-3, "only {largest}");
+}
+
+/// A whole fit's texels, bytes and residual sums, and whether rows were drawn again.
+type Fitted = (Vec<[f32; 4]>, Vec<[u8; 4]>, Vec<f64>, bool);
+
+fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
+    let (mut gpu, _) = job(scene, options)?;
+    let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.chunks.streamed());
+    gpu.average().expect("average");
+    for _ in 0..2 {
+        gpu.reweight(&[0.2; 3], STRENGTH).expect("weights");
+        gpu.solve(3).expect("solved");
+    }
+    let sums = gpu
+        .residuals()
+        .expect("residuals")
+        .iter()
+        .map(|of| of.sum_squares)
+        .collect();
+    let texels = gpu.read_texels().expect("texels");
+    let bytes = gpu.encode().expect("bytes");
+    Some((texels, bytes, sums, streamed))
+}
+
+#[test]
+fn the_same_job_gives_the_same_bytes() {
+    let scene = ball(24, SIZE);
+    let Some(first) = fitted(&scene, &options()) else {
+        return;
+    };
+    assert!(
+        first == fitted(&scene, &options()).expect("an adapter"),
+        "two runs differ"
+    );
+    assert!(!first.3);
+    for (bytes, texel) in first.1.iter().zip(&first.0) {
+        for c in 0..3 {
+            assert!(
+                bytes[c].abs_diff(to_byte(texel[c], Blend::Linear)) <= 1,
+                "{bytes:?} for {texel:?}"
+            );
+        }
+        assert_eq!(bytes[3], 255);
+    }
+}
+
+#[test]
+fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
+    let scene = ball(24, SIZE);
+    let Some(held) = fitted(&scene, &options()) else {
+        return;
+    };
+    // Small tiles, so that some of them stay and some do not.
+    let small = Options {
+        binding_limit: Some(1 << 20),
+        ..options()
+    };
+    let mut budget = 8 << 20;
+    let streamed = loop {
+        match fitted_within(
+            &scene,
+            &Options {
+                vram_budget: budget,
+                ..small
+            },
+        ) {
+            Some(found) => break found,
+            None => budget += 128 << 10,
+        }
+    };
+    assert!(streamed.3, "everything stayed within {budget} bytes");
+    let small = fitted(&scene, &small).expect("an adapter");
+    assert!(!small.3);
+    assert!(
+        streamed.0 == small.0 && streamed.1 == small.1 && streamed.2 == small.2,
+        "streaming changes the result"
+    );
+    // Other tiles have other offsets to their cameras: not the same bytes, the same picture.
+    let off = largest_difference(&small.0, &double(&held.0));
+    assert!(off < 5e-3, "{off}");
+}
+
+/// [`fitted`], if the fixed buffers fit.
+fn fitted_within(scene: &Scene, options: &Options) -> Option<Fitted> {
+    Gpu::new(super::device()?, scene.clone(), &ties(scene), None, options).ok()?;
+    fitted(scene, options)
+}
+
+#[test]
+fn both_adapters_come_to_the_same_texture() {
+    let scene = ball(24, SIZE);
+    let Some((gpu, _)) = job(&scene, &options()) else {
+        return;
+    };
+    let mut native = Native::new(scene.clone(), ties(&scene), options().taps, Blend::Linear);
+    for view in &views() {
+        native.add_view(view).expect("rows");
+    }
+    let fitted = |mut backend: Box<dyn Backend>| {
+        backend.average().expect("average");
+        for _ in 0..3 {
+            let scales: Vec<f32> = backend
+                .residuals()
+                .expect("residuals")
+                .iter()
+                .map(|_| 0.4)
+                .collect();
+            backend.reweight(&scales, STRENGTH).expect("weights");
+            backend.solve(5).expect("solved");
+        }
+        backend.read_texels().expect("texels")
+    };
+    let (ours, theirs) = (fitted(Box::new(gpu)), fitted(Box::new(native)));
+    let mut squares = 0.0;
+    for (a, b) in ours.iter().zip(&theirs) {
+        for c in 0..3 {
+            let off = to_display(a[c], Blend::Linear) - to_display(b[c], Blend::Linear);
+            squares += f64::from(off * off);
+        }
+    }
+    // A few pixels on edges have a row on one side only, and noise for pictures makes much of them.
+    let psnr = -10.0 * (squares / (3 * ours.len()) as f64).log10();
+    assert!(psnr > 45.0, "{psnr} dB between the two");
+}
+
+#[test]
+fn a_budget_below_the_texture_is_out_of_memory() {
+    let Some(device) = super::device() else {
+        return;
+    };
+    let options = Options {
+        vram_budget: 1 << 20,
+        ..options()
+    };
+    let error = Gpu::new(device, ball(8, SIZE), &Ties::default(), None, &options)
+        .map(|_| ())
+        .unwrap_err();
+    assert!(matches!(
+        BackendError::from(error),
+        BackendError::OutOfMemory(_)
+    ));
+}
+
+#[test]
+fn a_job_without_views_leaves_texels_alone() {
+    let Some(mut gpu) = gpu(&ball(8, SIZE), &options()) else {
+        return;
+    };
+    let texels = random_texels(4);
+    gpu.write_texels(&texels).expect("written");
+    gpu.reweight(&[], STRENGTH).expect("weighed");
+    gpu.solve(2).expect("solved");
+    assert!(gpu.residuals().expect("residuals").is_empty());
+    assert!(gpu.read_texels().expect("texels") == texels);
+    gpu.average().expect("averaged");
+    assert!(
+        gpu.read_texels()
+            .expect("texels")
+            .iter()
+            .all(|texel| *texel == [0.0; 4])
+    );
+}
+
+#[test]
+fn pull_push_is_the_native_one() {
+    let Some(mut gpu) = gpu(&ball(8, SIZE), &options()) else {
+        return;
+    };
+    let mut texels = random_texels(8);
+    let mut random = Random(1);
+    for texel in &mut texels {
+        texel[3] = if random.next() < 0.9 {
+            0.0
+        } else {
+            2.0 * random.next()
+        };
+    }
+    gpu.write_texels(&texels).expect("written");
+    gpu.pull_push().expect("filled");
+    let ours = gpu.read_texels().expect("texels");
+    crate::bake::pull_push::pull_push(&mut texels, SIZE as usize);
+    for (a, b) in ours.iter().zip(&texels) {
+        assert_eq!(a[3], b[3]);
+        assert!(
+            (0..3).all(|c| (a[c] - b[c]).abs() < 1e-5),
+            "{a:?} and {b:?}"
+        );
+    }
+}
+
+#[test]
+fn rows_that_were_not_visited_are_missed() {
+    let Some((mut gpu, _)) = job(&ball(24, SIZE), &options()) else {
+        return;
+    };
+    gpu.fit.as_ref().expect("alive").chunks.ask_one_more();
+    assert!(matches!(gpu.residuals(), Err(BackendError::Incomplete(_))));
+    assert!(
+        matches!(gpu.residuals(), Err(BackendError::Lost(_))),
+        "a failed adapter stays failed"
+    );
+}

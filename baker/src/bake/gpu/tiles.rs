@@ -1,0 +1,393 @@
+//! View → rows, tile by tile: draws the mesh into ids and depth, then gathers footprints into scratch buffers whose sizes the
+//! tile bounds, whatever the view shows.
+
+use std::sync::Arc;
+
+use proto::table::{Camera, Surface, View};
+
+use super::device::{Device, GpuError};
+use super::layout;
+use super::memory::{Budget, Buffer, Held, STORAGE, UNIFORM, buffer, buffer_with, target, write};
+use super::shaders::{FOOTPRINT, RASTER};
+use super::stage::{Compiled, bind};
+use crate::bake::footprint::MIN_ALPHA;
+use crate::bake::scene::Scene;
+
+/// A row's span holds its first entry in 24 bits and its length in 8.
+const MAX_ENTRIES: u64 = 1 << 24;
+/// Edges of a tile in pixels, the largest that fits is taken.
+const EDGES: [u32; 6] = [512, 256, 128, 64, 32, 16];
+
+/// A tile as the host keeps it: enough to draw it again.
+#[derive(Debug)]
+pub(super) struct Work {
+    tile: layout::Tile,
+    pixels: Vec<[u8; 4]>,
+}
+
+/// Triangles to draw.
+#[derive(Debug)]
+struct Drawn {
+    corners: u32,
+    bind: wgpu::BindGroup,
+    _buffers: [Buffer; 2],
+}
+
+/// Where the rows of one tile are written.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) spans: Buffer,
+    pub(super) entries: Buffer,
+    pub(super) colours: Buffer,
+    pub(super) places: Buffer,
+    pub(super) trust: Buffer,
+    /// Rows, entries.
+    pub(super) counters: Buffer,
+}
+
+/// Pipelines and buffers of the first two stages.
+#[derive(Debug)]
+pub(super) struct Tiles {
+    edge: u32,
+    taps: u32,
+    size: u32,
+    mesh: Drawn,
+    surface: Option<Drawn>,
+    draw: wgpu::RenderPipeline,
+    draw_depth: wgpu::RenderPipeline,
+    footprint: Compiled,
+    bind: wgpu::BindGroup,
+    tile: Buffer,
+    pixels: Buffer,
+    _texel_coords: Buffer,
+    ids: Held<wgpu::TextureView>,
+    depth: Held<wgpu::TextureView>,
+    surface_depth: Option<Held<wgpu::TextureView>>,
+    pub(super) scratch: Scratch,
+}
+
+/// Edge of the tiles for `taps`² samples a pixel: every scratch buffer fits a binding, every target a texture.
+fn tile_edge(taps: u32, binding: u64, texture_edge: u32) -> Option<u32> {
+    EDGES.into_iter().find(|&edge| {
+        let entries = u64::from(edge * edge) * u64::from(4 * taps * taps);
+        entries <= MAX_ENTRIES && entries * 8 <= binding && edge * taps <= texture_edge
+    })
+}
+
+impl Tiles {
+    pub(super) fn new(
+        device: &Device,
+        budget: &Arc<Budget>,
+        compile: &dyn Fn(&'static super::shaders::Shader) -> Result<Compiled, GpuError>,
+        scene: &Scene,
+        surface: Option<&Surface>,
+        taps: u32,
+    ) -> Result<Self, GpuError> {
+        let edge = tile_edge(taps, budget.binding, device.limits.max_texture_dimension_2d)
+            .ok_or_else(|| {
+                let why = format!("a binding holds {} bytes here", budget.binding);
+                GpuError::OutOfMemory {
+                    what: "the smallest tile".to_owned(),
+                    bytes: 0,
+                    why,
+                }
+            })?;
+        let raster = compile(&RASTER)?;
+        let footprint = compile(&FOOTPRINT)?;
+        let draw = pipeline(device, &raster, true)?;
+        let draw_depth = pipeline(device, &raster, false)?;
+
+        let pixels = u64::from(edge * edge);
+        let storage = |label, bytes| buffer(device, budget, label, bytes, STORAGE);
+        let tile = buffer(
+            device,
+            budget,
+            "tile",
+            size_of::<layout::Tile>() as u64,
+            UNIFORM,
+        )?;
+        let tile_pixels = storage("pixels", pixels * 4)?;
+        let texel_coords =
+            buffer_with(device, budget, "texel_coords", &scene.texel_coords, STORAGE)?;
+        let scratch = Scratch {
+            spans: storage("scratch spans", pixels * 4)?,
+            entries: storage("scratch entries", pixels * u64::from(4 * taps * taps) * 8)?,
+            colours: storage("scratch colours", pixels * 4)?,
+            places: storage("places", pixels * 4)?,
+            trust: storage("scratch trust", pixels * 4)?,
+            counters: storage("counters", 8)?,
+        };
+        let drawn = |positions: &[[f32; 3]], triangles: &[[u32; 3]]| -> Result<Drawn, GpuError> {
+            let buffers = [
+                buffer_with(device, budget, "positions", positions, STORAGE)?,
+                buffer_with(device, budget, "triangles", triangles, STORAGE)?,
+            ];
+            let resources =
+                [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
+            let bind = bind(device, "raster", &raster.layout, &resources);
+            Ok(Drawn {
+                corners: triangles.len() as u32 * 3,
+                bind,
+                _buffers: buffers,
+            })
+        };
+        let mesh = drawn(&scene.positions, &scene.triangles)?;
+        let surface = match surface {
+            Some(surface) => Some(drawn(
+                &scene.normalise(&surface.positions),
+                &surface.triangles,
+            )?),
+            None => None,
+        };
+        let depth_target = |label| {
+            target(
+                device,
+                budget,
+                label,
+                edge * taps,
+                wgpu::TextureFormat::Depth32Float,
+            )
+        };
+        let ids = target(
+            device,
+            budget,
+            "ids",
+            edge * taps,
+            wgpu::TextureFormat::R32Uint,
+        )?;
+        let depth = depth_target("depth")?;
+        let surface_depth = if surface.is_some() {
+            Some(depth_target("surface_depth")?)
+        } else {
+            None
+        };
+        let view = wgpu::BindingResource::TextureView;
+        let bind = bind(
+            device,
+            "footprint",
+            &footprint.layout,
+            &[
+                tile.item.as_entire_binding(),
+                mesh._buffers[0].item.as_entire_binding(),
+                mesh._buffers[1].item.as_entire_binding(),
+                texel_coords.item.as_entire_binding(),
+                tile_pixels.item.as_entire_binding(),
+                view(&ids.item),
+                view(&depth.item),
+                view(&surface_depth.as_ref().unwrap_or(&depth).item),
+                scratch.counters.item.as_entire_binding(),
+                scratch.spans.item.as_entire_binding(),
+                scratch.entries.item.as_entire_binding(),
+                scratch.colours.item.as_entire_binding(),
+                scratch.places.item.as_entire_binding(),
+            ],
+        );
+        Ok(Self {
+            edge,
+            taps,
+            size: scene.size,
+            mesh,
+            surface,
+            draw,
+            draw_depth,
+            footprint,
+            bind,
+            tile,
+            pixels: tile_pixels,
+            _texel_coords: texel_coords,
+            ids,
+            depth,
+            surface_depth,
+            scratch,
+        })
+    }
+
+    /// Cuts a view into tiles, leaving out those without a pixel that counts. `camera` is in scene units.
+    pub(super) fn cut(&self, view: &View, camera: &Camera) -> Vec<Work> {
+        let mut works = Vec::new();
+        for top in (0..view.height).step_by(self.edge as usize) {
+            for left in (0..view.width).step_by(self.edge as usize) {
+                let size = [
+                    self.edge.min(view.width - left),
+                    self.edge.min(view.height - top),
+                ];
+                let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
+                for row in top..top + size[1] {
+                    let start = row as usize * view.width as usize + left as usize;
+                    pixels.extend_from_slice(&view.pixels[start..start + size[0] as usize]);
+                }
+                if pixels.iter().all(|pixel| pixel[3] < MIN_ALPHA) {
+                    continue;
+                }
+                let row = |k: usize| {
+                    let [x, y, z] = camera.rotation[k];
+                    [x as f32, y as f32, z as f32, camera.translation[k] as f32]
+                };
+                let tile = layout::Tile {
+                    row_x: row(0),
+                    row_y: row(1),
+                    row_z: row(2),
+                    focal: camera.focal.map(|value| value as f32),
+                    centre: [
+                        (camera.centre[0] - f64::from(left)) as f32,
+                        (camera.centre[1] - f64::from(top)) as f32,
+                    ],
+                    size,
+                    origin: [left, top],
+                    view_width: view.width,
+                    texture_size: self.size,
+                    against_surface: u32::from(self.surface.is_some()),
+                    unused: 0,
+                };
+                works.push(Work { tile, pixels });
+            }
+        }
+        works
+    }
+
+    /// Draws a tile and writes its rows to the scratch buffers.
+    pub(super) fn build(&self, device: &Device, work: &Work) -> Result<(), GpuError> {
+        write(device, &self.tile, &[work.tile]);
+        write(device, &self.pixels, &work.pixels);
+        let mut encoder = device.encoder("footprint");
+        encoder.clear_buffer(&self.scratch.counters.item, 0, None);
+        self.draw(
+            &mut encoder,
+            &self.mesh,
+            &self.draw,
+            Some(&self.ids),
+            &self.depth,
+            work,
+        );
+        if let (Some(surface), Some(depth)) = (&self.surface, &self.surface_depth) {
+            self.draw(&mut encoder, surface, &self.draw_depth, None, depth, work);
+        }
+        let groups = work
+            .tile
+            .size
+            .map(|edge| edge.div_ceil(layout::PIXEL_LANES));
+        self.footprint
+            .dispatch(&mut encoder, "footprint", &self.bind, None, groups)?;
+        device.submit("footprint", encoder)
+    }
+
+    fn draw(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        what: &Drawn,
+        pipeline: &wgpu::RenderPipeline,
+        ids: Option<&Held<wgpu::TextureView>>,
+        depth: &Held<wgpu::TextureView>,
+        work: &Work,
+    ) {
+        let attachment = ids.map(|ids| wgpu::RenderPassColorAttachment {
+            view: &ids.item,
+            depth_slice: None,
+            resolve_target: None,
+            ops: wgpu::Operations {
+                load: wgpu::LoadOp::Clear(wgpu::Color::TRANSPARENT),
+                store: wgpu::StoreOp::Store,
+            },
+        });
+        let attachments = [attachment];
+        let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
+            label: Some("raster"),
+            color_attachments: if ids.is_some() { &attachments } else { &[] },
+            depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
+                view: &depth.item,
+                depth_ops: Some(wgpu::Operations {
+                    load: wgpu::LoadOp::Clear(0.0),
+                    store: wgpu::StoreOp::Store,
+                }),
+                stencil_ops: None,
+            }),
+            ..wgpu::RenderPassDescriptor::default()
+        });
+        let [width, height] = work.tile.size.map(|edge| edge * self.taps);
+        pass.set_viewport(0.0, 0.0, width as f32, height as f32, 0.0, 1.0);
+        pass.set_scissor_rect(0, 0, width, height);
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, &what.bind, &[]);
+        pass.draw(0..what.corners, 0..1);
+    }
+}
+
+/// Pipeline that draws ids and depth, or depth alone.
+fn pipeline(
+    device: &Device,
+    raster: &Compiled,
+    ids: bool,
+) -> Result<wgpu::RenderPipeline, GpuError> {
+    let target = [Some(wgpu::ColorTargetState {
+        format: wgpu::TextureFormat::R32Uint,
+        blend: None,
+        write_mask: wgpu::ColorWrites::ALL,
+    })];
+    let options = wgpu::PipelineCompilationOptions::default;
+    device
+        .scoped(|| {
+            let layout = device
+                .device
+                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                    label: Some("raster"),
+                    bind_group_layouts: &[Some(&raster.layout)],
+                    immediate_size: 0,
+                });
+            device
+                .device
+                .create_render_pipeline(&wgpu::RenderPipelineDescriptor {
+                    label: Some("raster"),
+                    layout: Some(&layout),
+                    vertex: wgpu::VertexState {
+                        module: &raster.module,
+                        entry_point: Some("project"),
+                        compilation_options: options(),
+                        buffers: &[],
+                    },
+                    // Nothing is culled: what a camera sees counts, from whichever side.
+                    primitive: wgpu::PrimitiveState::default(),
+                    depth_stencil: Some(wgpu::DepthStencilState {
+                        format: wgpu::TextureFormat::Depth32Float,
+                        depth_write_enabled: Some(true),
+                        // Depth is NEAR / z: larger is nearer, and of equals the first stays.
+                        depth_compare: Some(wgpu::CompareFunction::Greater),
+                        stencil: wgpu::StencilState::default(),
+                        bias: wgpu::DepthBiasState::default(),
+                    }),
+                    multisample: wgpu::MultisampleState::default(),
+                    fragment: ids.then(|| wgpu::FragmentState {
+                        module: &raster.module,
+                        entry_point: Some("nearest"),
+                        compilation_options: options(),
+                        targets: &target,
+                    }),
+                    multiview_mask: None,
+                    cache: None,
+                })
+        })
+        .map_err(|error| GpuError::ShaderRejected {
+            stage: "raster".to_owned(),
+            text: error.to_string(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_keep_scratch_buffers_within_a_binding() {
+        assert_eq!(
+            tile_edge(4, 128 << 20, 16384),
+            Some(512),
+            "512² pixels of 64 entries are exactly 128 MiB"
+        );
+        assert_eq!(tile_edge(4, (128 << 20) - 1, 16384), Some(256));
+        assert_eq!(
+            tile_edge(6, 2 << 30, 16384),
+            Some(256),
+            "a span's 24 bits bound it as well"
+        );
+        assert_eq!(tile_edge(4, 1 << 10, 16384), None);
+    }
+}

@@ -1,0 +1,74 @@
+// What regularise.wgsl and solve.wgsl share: the planes of one channel, reductions, links.
+
+@group(0) @binding(0) var<uniform> texels: Texels;
+@group(0) @binding(1) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> r: array<u32>;
+@group(0) @binding(3) var<storage, read_write> p: array<f32>;
+@group(0) @binding(4) var<storage, read_write> q: array<u32>;
+@group(0) @binding(5) var<storage, read_write> diagonal: array<u32>;
+@group(0) @binding(6) var<storage, read_write> exponents: array<u32>;
+@group(0) @binding(7) var<storage, read> counts: array<u32>;
+// λ of each texel.
+@group(0) @binding(8) var<storage, read_write> lambda: array<f32>;
+// Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
+@group(0) @binding(9) var<storage, read> trusted: array<u32, 2>;
+// Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower.
+@group(0) @binding(10) var<storage, read> links: array<u32>;
+@group(0) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
+@group(0) @binding(12) var<storage, read_write> scalars: array<Scalars, 3>;
+
+var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
+
+// Sum of the first and sum or maximum of the second components over the workgroup, in lane 0.
+fn reduce(lane: u32, value: vec2<f32>, maximum: bool) -> vec2<f32> {
+    lanes[lane] = value;
+    workgroupBarrier();
+    for (var half = TEXEL_LANES / 2u; half > 0u; half /= 2u) {
+        if lane < half {
+            lanes[lane] = join(lanes[lane], lanes[lane + half], maximum);
+        }
+        workgroupBarrier();
+    }
+    return lanes[0];
+}
+
+fn join(a: vec2<f32>, b: vec2<f32>, maximum: bool) -> vec2<f32> {
+    return vec2(a.x + b.x, select(a.y + b.y, max(a.y, b.y), maximum));
+}
+
+// The partial results of all workgroups, by one.
+fn reduce_partials(lane: u32, maximum: bool) -> vec2<f32> {
+    var value = vec2(0.0);
+    for (var group = lane; group < texels.groups; group += TEXEL_LANES) {
+        value = join(value, partials[group], maximum);
+    }
+    return reduce(lane, value, maximum);
+}
+
+// Bits of linked neighbours: 1 right, 2 lower, 4 left, 8 upper.
+fn linked(texel: u32) -> u32 {
+    let column = texel % texels.size;
+    var bits = link_bits(texel);
+    if column > 0u {
+        bits |= (link_bits(texel - 1u) & 1u) << 2u;
+    }
+    if texel >= texels.size {
+        bits |= (link_bits(texel - texels.size) & 2u) << 2u;
+    }
+    return bits;
+}
+
+fn link_bits(texel: u32) -> u32 {
+    return (links[texel / 4u] >> (8u * (texel % 4u))) & 3u;
+}
+
+// The neighbour that bit `side` of `linked` stands for.
+fn neighbour(texel: u32, side: u32) -> u32 {
+    let offset = select(texels.size, 1u, side % 2u == 0u);
+    return select(texel - offset, texel + offset, side < 2u);
+}
+
+fn value_of(sum: u32, texel: u32, reach: i32) -> f32 {
+    let exponent = exponent_of(exponents[texel], texels.channel);
+    return f32(bitcast<i32>(sum)) * exp2i(reach - exponent);
+}

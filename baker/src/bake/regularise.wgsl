@@ -1,0 +1,67 @@
+// Largest contributions and trust → exponents that sums are scaled with, strength of the ties, and the whole diagonal. Native
+// twin: normal.rs. Bindings: planes.wgsl.
+
+// q (largest contribution of a pixel) → number of observed texels.
+@compute @workgroup_size(TEXEL_LANES)
+fn observe(
+    @builtin(global_invocation_id) at: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+) {
+    var count = 0.0;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        count += select(0.0, 1.0, q[texel] != 0u);
+    }
+    let total = reduce(lane, vec2(count, 0.0), false);
+    if lane == 0u {
+        partials[group.x] = total;
+    }
+}
+
+// The ties' strength is relative to the mean of Σ trust a² over observed texels.
+@compute @workgroup_size(TEXEL_LANES)
+fn reduce_observe(@builtin(local_invocation_index) lane: u32) {
+    let observed = reduce_partials(lane, false).x;
+    if lane == 0u {
+        let sum = f32(trusted[1]) * 4.0 + f32(trusted[0]) / 1073741824.0;
+        let mean = select(1.0, sum / max(observed, 1.0), observed > 0.0);
+        scalars[texels.channel].smoothness = texels.smoothness * mean;
+    }
+}
+
+// λ, judged in sRGB at the texel's colour.
+@compute @workgroup_size(TEXEL_LANES)
+fn soften(@builtin(global_invocation_id) at: vec3<u32>) {
+    let strength = scalars[texels.channel].smoothness;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        lambda[texel] = strength * slope_squared_at(x[texel]);
+    }
+}
+
+// q (largest contribution of any row) → exponents; empties q for the first product.
+@compute @workgroup_size(TEXEL_LANES)
+fn scale(@builtin(global_invocation_id) at: vec3<u32>) {
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        // bound < 2^reach ⇒ bound · 2^(30 − reach) < 2³⁰; nothing at all to sum takes any exponent.
+        let bound = f32(counts[texel]) * bitcast<f32>(q[texel]);
+        let exponent = u32(clamp(30 - reach_of(bound), -100, 100) + 128);
+        let shift = 8u * texels.channel;
+        exponents[texel] = (exponents[texel] & ~(255u << shift)) | (exponent << shift);
+        q[texel] = 0u;
+    }
+}
+
+// diagonal: sums as integers → floats, with the links' part.
+@compute @workgroup_size(TEXEL_LANES)
+fn settle(@builtin(global_invocation_id) at: vec3<u32>) {
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        var sum = value_of(diagonal[texel], texel, 0);
+        let bits = linked(texel);
+        for (var side = 0u; side < 4u; side++) {
+            if (bits & (1u << side)) != 0u {
+                sum += 0.5 * (lambda[texel] + lambda[neighbour(texel, side)]);
+            }
+        }
+        diagonal[texel] = bitcast<u32>(sum);
+    }
+}

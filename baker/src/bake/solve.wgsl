@@ -1,0 +1,184 @@
+// Preconditioned conjugate gradients (Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1) with the
+// diagonal as preconditioner, and the ties between linked texels. One dispatch is one channel; its coefficients never leave the adapter.
+// Native twin: normal.rs.
+//
+// Buffers r, q and diagonal hold the integer sums of normal.wgsl first and, from the stage named here on, the floats made of
+// them in place. Reductions are trees of fixed shape: same bytes every run.
+
+// The ties' part of the product with x, and with p.
+fn smooth_x(texel: u32) -> f32 {
+    let bits = linked(texel);
+    let own = x[texel];
+    let strength = lambda[texel];
+    var sum = 0.0;
+    for (var side = 0u; side < 4u; side++) {
+        if (bits & (1u << side)) != 0u {
+            let other = neighbour(texel, side);
+            sum += 0.5 * (strength + lambda[other]) * (own - x[other]);
+        }
+    }
+    return sum;
+}
+
+fn smooth_p(texel: u32) -> f32 {
+    let bits = linked(texel);
+    let own = p[texel];
+    let strength = lambda[texel];
+    var sum = 0.0;
+    for (var side = 0u; side < 4u; side++) {
+        if (bits & (1u << side)) != 0u {
+            let other = neighbour(texel, side);
+            sum += 0.5 * (strength + lambda[other]) * (own - p[other]);
+        }
+    }
+    return sum;
+}
+
+fn preconditioned(texel: u32, residual: f32) -> f32 {
+    let d = bitcast<f32>(diagonal[texel]);
+    return select(0.0, residual / d, d > 0.0);
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn measure(
+    @builtin(global_invocation_id) at: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+) {
+    var largest = 0.0;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        largest = max(largest, abs(x[texel]));
+    }
+    let total = reduce(lane, vec2(0.0, largest), true);
+    if lane == 0u {
+        partials[group.x] = total;
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn reduce_measure(@builtin(local_invocation_index) lane: u32) {
+    let total = reduce_partials(lane, true);
+    if lane == 0u {
+        scalars[texels.channel].reach_x = reach_of(1.0 + total.y);
+    }
+}
+
+// r: defect as integers → residual as floats; p = z.
+@compute @workgroup_size(TEXEL_LANES)
+fn begin(
+    @builtin(global_invocation_id) at: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+) {
+    var sum = vec2(0.0);
+    let reach = scalars[texels.channel].reach_x;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        let residual = -(value_of(r[texel], texel, reach) + smooth_x(texel));
+        let z = preconditioned(texel, residual);
+        r[texel] = bitcast<u32>(residual);
+        p[texel] = z;
+        sum = vec2(sum.x + residual * z, max(sum.y, abs(z)));
+    }
+    let total = reduce(lane, sum, true);
+    if lane == 0u {
+        partials[group.x] = total;
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn reduce_begin(@builtin(local_invocation_index) lane: u32) {
+    let total = reduce_partials(lane, true);
+    if lane == 0u {
+        scalars[texels.channel].rz = total.x;
+        scalars[texels.channel].reach_p = reach_of(total.y);
+    }
+}
+
+// q: product as integers → floats, with the ties' part.
+@compute @workgroup_size(TEXEL_LANES)
+fn finish_apply(
+    @builtin(global_invocation_id) at: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+) {
+    var sum = 0.0;
+    let reach = scalars[texels.channel].reach_p;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        let product = value_of(q[texel], texel, reach) + smooth_p(texel);
+        q[texel] = bitcast<u32>(product);
+        sum += p[texel] * product;
+    }
+    let total = reduce(lane, vec2(sum, 0.0), false);
+    if lane == 0u {
+        partials[group.x] = total;
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn reduce_apply(@builtin(local_invocation_index) lane: u32) {
+    let total = reduce_partials(lane, false);
+    if lane == 0u {
+        let rz = scalars[texels.channel].rz;
+        scalars[texels.channel].alpha = select(0.0, rz / total.x, total.x > 0.0);
+    }
+}
+
+// x += α p, r −= α q; q is emptied for the next product.
+@compute @workgroup_size(TEXEL_LANES)
+fn advance(
+    @builtin(global_invocation_id) at: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+) {
+    var sum = 0.0;
+    let alpha = scalars[texels.channel].alpha;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        x[texel] += alpha * p[texel];
+        let residual = bitcast<f32>(r[texel]) - alpha * bitcast<f32>(q[texel]);
+        r[texel] = bitcast<u32>(residual);
+        q[texel] = 0u;
+        sum += residual * preconditioned(texel, residual);
+    }
+    let total = reduce(lane, vec2(sum, 0.0), false);
+    if lane == 0u {
+        partials[group.x] = total;
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn reduce_advance(@builtin(local_invocation_index) lane: u32) {
+    let total = reduce_partials(lane, false);
+    if lane == 0u {
+        let rz = scalars[texels.channel].rz;
+        scalars[texels.channel].beta = select(0.0, total.x / rz, rz > 0.0);
+        scalars[texels.channel].rz = total.x;
+    }
+}
+
+// p = z + β p.
+@compute @workgroup_size(TEXEL_LANES)
+fn direct(
+    @builtin(global_invocation_id) at: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+) {
+    var largest = 0.0;
+    let beta = scalars[texels.channel].beta;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        let next = preconditioned(texel, bitcast<f32>(r[texel])) + beta * p[texel];
+        p[texel] = next;
+        largest = max(largest, abs(next));
+    }
+    let total = reduce(lane, vec2(0.0, largest), true);
+    if lane == 0u {
+        partials[group.x] = total;
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn reduce_direct(@builtin(local_invocation_index) lane: u32) {
+    let total = reduce_partials(lane, true);
+    if lane == 0u {
+        scalars[texels.channel].reach_p = reach_of(total.y);
+    }
+}

@@ -1,0 +1,43 @@
+// What every stage over texels knows. Same as `layout::Texels`.
+struct Texels {
+    size: u32,
+    count: u32,
+    // Channel that a dispatch is for.
+    channel: u32,
+    // Workgroups of a dispatch over all texels, and their invocations: each takes every stride-th texel.
+    groups: u32,
+    stride: u32,
+    // Strength of links as a share of the mean diagonal, and of seams as a multiple of it.
+    smoothness: f32,
+    seam_ratio: f32,
+    unused: u32,
+}
+
+// Numbers of one channel that stay on the adapter. Same as `layout::Scalars`.
+struct Scalars {
+    alpha: f32,
+    beta: f32,
+    rz: f32,
+    // λ at unit slope, in absolute terms.
+    smoothness: f32,
+    // |x| + 1 < 2^reach_x, |p| < 2^reach_p.
+    reach_x: i32,
+    reach_p: i32,
+    unused_0: u32,
+    unused_1: u32,
+}
+
+// 2^k, exactly; k within ±126.
+fn exp2i(k: i32) -> f32 {
+    return bitcast<f32>(u32(clamp(k, -126, 127) + 127) << 23u);
+}
+
+// The smallest power of two above |v|: |v| < 2^result. −127 for zero.
+fn reach_of(v: f32) -> i32 {
+    return i32((bitcast<u32>(v) >> 23u) & 255u) - 126;
+}
+
+// Byte `channel` of a texel's packed exponents.
+fn exponent_of(packed: u32, channel: u32) -> i32 {
+    return i32((packed >> (8u * channel)) & 255u) - 128;
+}

@@ -1,0 +1,14 @@
+// The part of a view that is drawn at once, and its camera in scene units. Same as `layout::Tile`.
+struct Tile {
+    row_x: vec4<f32>,
+    row_y: vec4<f32>,
+    row_z: vec4<f32>,
+    focal: vec2<f32>,
+    centre: vec2<f32>,
+    size: vec2<u32>,
+    origin: vec2<u32>,
+    view_width: u32,
+    texture_size: u32,
+    against_surface: u32,
+    unused: u32,
+}

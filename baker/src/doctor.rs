@@ -1,0 +1,108 @@
+//! `kiln-baker doctor`: what the GPU role would find on this machine, as one line of JSON on standard output. A process of its
+//! own, because a broken driver may take it down.
+
+use serde_json::{Value, json};
+
+use crate::bake::gpu::device::{adapters, describe};
+
+/// The features that matter to somebody who asks; none is needed.
+const FEATURES: [(wgpu::Features, &str); 4] = [
+    (wgpu::Features::TIMESTAMP_QUERY, "timestamp_query"),
+    (wgpu::Features::SHADER_F16, "shader_f16"),
+    (wgpu::Features::SUBGROUP, "subgroup"),
+    (
+        wgpu::Features::SHADER_FLOAT32_ATOMIC,
+        "shader_float32_atomic",
+    ),
+];
+
+/// Storage buffers that one stage binds at most: `average` 9 of its own and 8 for rows; a test counts them.
+pub(crate) const STORAGE_BUFFERS: u32 = 17;
+/// Bytes of one binding that a texture of 4096² needs.
+const BINDING_BYTES: u64 = 64 << 20;
+
+/// The report: `{"adapters": […], "problems": […]}`.
+pub(crate) fn report() -> Value {
+    let adapters = adapters();
+    let mut problems = Vec::new();
+    let mut problem = |what: String, how_to_mend: &str| {
+        problems.push(json!({"what": what, "how_to_mend": how_to_mend}));
+    };
+    let mut listed = Vec::new();
+    let mut real = false;
+    for adapter in &adapters {
+        let info = describe(&adapter.get_info());
+        let (limits, features) = (adapter.limits(), adapter.features());
+        real |= info.kind != "software";
+        if limits.max_storage_buffers_per_shader_stage < STORAGE_BUFFERS {
+            let has = limits.max_storage_buffers_per_shader_stage;
+            let what = format!(
+                "{} binds {has} buffers to a shader, Kiln needs {STORAGE_BUFFERS}",
+                info.name
+            );
+            problem(what, "use another adapter, or --device cpu");
+        }
+        if limits.max_storage_buffer_binding_size < BINDING_BYTES {
+            let has = limits.max_storage_buffer_binding_size >> 20;
+            problem(
+                format!(
+                    "{} binds {has} MiB at most: textures of 4096² do not fit",
+                    info.name
+                ),
+                "bake smaller textures on it, or use --device cpu",
+            );
+        }
+        listed.push(json!({
+            "name": info.name,
+            "backend": info.backend,
+            "kind": info.kind,
+            "driver": info.driver,
+            "limits": {
+                "max_storage_buffer_binding_size": limits.max_storage_buffer_binding_size,
+                "max_buffer_size": limits.max_buffer_size,
+                "max_storage_buffers_per_shader_stage": limits.max_storage_buffers_per_shader_stage,
+                "max_texture_dimension_2d": limits.max_texture_dimension_2d,
+                "max_compute_workgroup_storage_size": limits.max_compute_workgroup_storage_size,
+            },
+            "features": FEATURES.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| name).collect::<Vec<_>>(),
+        }));
+    }
+    if listed.is_empty() {
+        problem(
+            "no Vulkan, Metal or DirectX 12 adapter; bakes run on the processor".to_owned(),
+            "install the GPU's driver with its Vulkan part; for a software adapter to test with, apt-get install mesa-vulkan-drivers",
+        );
+    } else if !real {
+        problem(
+            "software adapters only; bakes run on the processor, which is faster than those"
+                .to_owned(),
+            "install the GPU's driver with its Vulkan part, and in a container pass the GPU in",
+        );
+    }
+    json!({"adapters": listed, "problems": problems})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_adapter_is_named_with_its_limits() {
+        let report = report();
+        for adapter in report["adapters"].as_array().expect("a list") {
+            assert!(
+                adapter["name"]
+                    .as_str()
+                    .is_some_and(|name| !name.is_empty())
+            );
+            assert!(
+                adapter["limits"]["max_storage_buffer_binding_size"]
+                    .as_u64()
+                    .is_some_and(|bytes| bytes > 0)
+            );
+        }
+        for problem in report["problems"].as_array().expect("a list") {
+            assert!(problem["what"].is_string() && problem["how_to_mend"].is_string());
+        }
+    }
+}
