@@ -9,6 +9,8 @@ use crate::session::Session;
 
 pub mod folder;
 
+pub mod load;
+
 /// Runs the role.
 ///
 /// # Errors
