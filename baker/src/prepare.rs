@@ -11,6 +11,10 @@ pub mod folder;
 
 pub mod load;
 
+pub mod clean;
+
+pub mod unwrap;
+
 /// Runs the role.
 ///
 /// # Errors
