@@ -8,6 +8,9 @@ use proto::message::{Failure, PrepareSummary};
 use crate::session::Session;
 
 pub mod folder;
+pub(crate) mod picture;
+pub(crate) mod transforms;
+pub(crate) mod views;
 
 pub mod load;
 

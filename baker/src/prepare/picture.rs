@@ -1,0 +1,146 @@
+//! PNG, JPEG or WebP, told by content and not by name → 8-bit sRGB with straight alpha.
+//!
+//! The size is read from the header and checked before any decoder runs, so a picture costs at most what
+//! [`proto::limits`] allows. A picture that ends early or does not pass its checksums is refused whole: half a picture
+//! would be baked as if it were meant.
+//!
+//! Deliberately not done: gAMA, cHRM and ICC profiles are ignored (pixels count as sRGB); EXIF orientation is not applied,
+//! since the programs that estimate cameras work on the pixels as stored ([`Picture::turned`] tells); of an animated PNG
+//! the default picture is used; CMYK, 12-bit and lossless JPEG and animated WebP are refused.
+
+mod jpeg;
+mod png;
+mod probe;
+#[cfg(test)]
+mod tests;
+mod webp;
+
+use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
+use proto::message::Code;
+
+pub(crate) use probe::{Format, Header, probe};
+
+/// A decoded picture.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Picture {
+    /// Width in pixels.
+    pub(crate) width: u32,
+    /// Height in pixels.
+    pub(crate) height: u32,
+    /// Row by row from the top: sRGB and straight alpha.
+    pub(crate) pixels: Vec<[u8; 4]>,
+    /// Some pixel is not opaque. Alpha that is full everywhere, stored or not, says nothing about a silhouette.
+    pub(crate) has_alpha: bool,
+    /// EXIF asks a viewer to turn or mirror the picture.
+    pub(crate) turned: bool,
+}
+
+/// Why a picture is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PictureError {
+    /// No bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// Nothing that we know of.
+    #[error("is no picture")]
+    Unknown,
+    /// A format that is not read.
+    #[error("is {0}, which is not read")]
+    Format(&'static str),
+    /// A flavour that is not read.
+    #[error("is {0}, which is not supported")]
+    Flavour(&'static str),
+    /// No pixels.
+    #[error("is {width}x{height} pixels large")]
+    NoPixels {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// Beyond the limits.
+    #[error(
+        "is {width}x{height} pixels large, more than {MAX_VIEW_EDGE} on an edge or {MAX_VIEW_PIXELS} in all"
+    )]
+    TooLarge {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// Ends early.
+    #[error("is cut off: the file ends before the picture does")]
+    Truncated,
+    /// The decoder's words.
+    #[error("is damaged: {0}")]
+    Damaged(String),
+    /// No memory for the pixels.
+    #[error("there is no memory for its pixels")]
+    Memory,
+}
+
+impl PictureError {
+    /// The code under which the user is told.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Format(_) | Self::Flavour(_) => Code::UnsupportedFeature,
+            Self::TooLarge { .. } => Code::LimitExceeded,
+            Self::Memory => Code::OutOfHostMemory,
+            Self::Empty
+            | Self::Unknown
+            | Self::NoPixels { .. }
+            | Self::Truncated
+            | Self::Damaged(_) => Code::InvalidAsset,
+        }
+    }
+}
+
+/// Decodes the picture that `header`, from [`probe`] of the same bytes, describes.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub(crate) fn decode(bytes: &[u8], header: Header) -> Result<Picture, PictureError> {
+    let (pixels, turned) = match header.format {
+        Format::Png => png::decode(bytes, header)?,
+        Format::Jpeg => jpeg::decode(bytes, header)?,
+        Format::WebP => webp::decode(bytes, header)?,
+    };
+    let has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);
+    Ok(Picture {
+        width: header.width,
+        height: header.height,
+        pixels,
+        has_alpha,
+        turned,
+    })
+}
+
+/// Bytes for `channels` channels of every pixel; refused instead of ended when there is no memory.
+fn buffer(header: Header, channels: usize) -> Result<Vec<u8>, PictureError> {
+    let mut bytes = Vec::new();
+    let size = header.pixels() * channels;
+    bytes
+        .try_reserve_exact(size)
+        .map_err(|_refused| PictureError::Memory)?;
+    bytes.resize(size, 0);
+    Ok(bytes)
+}
+
+/// Spreads decoded samples to RGBA. `N` is the number of samples of a pixel.
+fn spread<const N: usize>(
+    bytes: &[u8],
+    pixel: impl Fn([u8; N]) -> [u8; 4],
+) -> Result<Vec<[u8; 4]>, PictureError> {
+    let mut pixels = Vec::new();
+    pixels
+        .try_reserve_exact(bytes.len() / N)
+        .map_err(|_refused| PictureError::Memory)?;
+    pixels.extend(
+        bytes
+            .as_chunks::<N>()
+            .0
+            .iter()
+            .map(|&samples| pixel(samples)),
+    );
+    Ok(pixels)
+}

@@ -1,0 +1,34 @@
+//! JPEG → RGBA, and whether EXIF asks to turn it. Strict: what the decoder would only repair is refused.
+
+use image::metadata::Orientation;
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+use super::{Header, PictureError, buffer, spread};
+
+pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(header.width as usize)
+        .set_max_height(header.height as usize)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    let damaged = |error: zune_jpeg::errors::DecodeErrors| PictureError::Damaged(error.to_string());
+    decoder.decode_headers().map_err(damaged)?;
+    let mut samples = buffer(header, 3)?;
+    if decoder.dimensions() != Some((header.width as usize, header.height as usize))
+        || decoder.output_buffer_size() != Some(samples.len())
+    {
+        return Err(PictureError::Damaged(
+            "two frame headers of different size".to_owned(),
+        ));
+    }
+    decoder.decode_into(&mut samples).map_err(damaged)?;
+    let orientation = decoder
+        .exif()
+        .and_then(|exif| Orientation::from_exif_chunk(exif));
+    let turned = orientation.is_some_and(|orientation| orientation != Orientation::NoTransforms);
+    Ok((spread(&samples, |[r, g, b]| [r, g, b, 255])?, turned))
+}

@@ -1,0 +1,226 @@
+//! The first bytes of a file → format and size, without a decoder; JPEG and WebP are walked to see that all of it is there.
+
+use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
+
+use super::PictureError;
+
+/// A format that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Portable network graphics.
+    Png,
+    /// Baseline or progressive, 8 bits.
+    Jpeg,
+    /// Lossy or lossless.
+    WebP,
+}
+
+/// What a decoder will have to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Format.
+    pub(crate) format: Format,
+    /// Width in pixels, within the limits.
+    pub(crate) width: u32,
+    /// Height in pixels, within the limits.
+    pub(crate) height: u32,
+}
+
+impl Header {
+    /// Number of pixels.
+    pub(crate) fn pixels(self) -> usize {
+        self.width as usize * self.height as usize
+    }
+}
+
+/// Magic bytes of what people also call pictures, at their offset.
+const OTHERS: [(usize, &[u8], &str); 17] = [
+    (0, b"GIF8", "a GIF"),
+    (0, b"BM", "a BMP"),
+    (0, b"II*\0", "a TIFF"),
+    (0, b"MM\0*", "a TIFF"),
+    (0, b"II+\0", "a BigTIFF"),
+    (4, b"ftypavif", "an AVIF"),
+    (4, b"ftyp", "a HEIC or a video"),
+    (0, b"\x76\x2F\x31\x01", "an OpenEXR picture"),
+    (0, b"#?R", "a Radiance HDR picture"),
+    (0, b"qoif", "a QOI picture"),
+    (0, b"8BPS", "a Photoshop file"),
+    (0, b"\xFF\x0A", "a JPEG XL"),
+    (0, b"\0\0\0\x0CJXL ", "a JPEG XL"),
+    (0, b"\0\0\0\x0CjP", "a JPEG 2000"),
+    (0, b"\xABKTX", "a KTX texture"),
+    (0, b"DDS ", "a DDS texture"),
+    (0, b"glTF", "a GLB"),
+];
+
+/// Reads format and size and checks the size.
+///
+/// # Errors
+/// Not a picture that is read, of no or too many pixels, or cut off.
+pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
+    let (format, [width, height]) = if bytes.is_empty() {
+        return Err(PictureError::Empty);
+    } else if bytes.starts_with(b"\x89PNG\r\n\x1A\n") {
+        (Format::Png, png(bytes)?)
+    } else if bytes.starts_with(b"\xFF\xD8\xFF") {
+        (Format::Jpeg, jpeg(bytes)?)
+    } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+        (Format::WebP, webp(bytes)?)
+    } else {
+        let other = OTHERS
+            .iter()
+            .find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
+        return Err(other.map_or(PictureError::Unknown, |&(_, _, name)| {
+            PictureError::Format(name)
+        }));
+    };
+    check_size(width, height)?;
+    Ok(Header {
+        format,
+        width,
+        height,
+    })
+}
+
+pub(super) fn check_size(width: u32, height: u32) -> Result<(), PictureError> {
+    if width == 0 || height == 0 {
+        return Err(PictureError::NoPixels { width, height });
+    }
+    let too_large = width > MAX_VIEW_EDGE || height > MAX_VIEW_EDGE;
+    if too_large || u64::from(width) * u64::from(height) > MAX_VIEW_PIXELS {
+        return Err(PictureError::TooLarge { width, height });
+    }
+    Ok(())
+}
+
+/// IHDR, which is the first chunk.
+fn png(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
+    let header: [u8; 16] = array(bytes, 8).ok_or(PictureError::Truncated)?;
+    if &header[4..8] != b"IHDR" {
+        return Err(PictureError::Damaged(
+            "the first chunk is not IHDR".to_owned(),
+        ));
+    }
+    let [_, _, _, _, _, _, _, _, w0, w1, w2, w3, h0, h1, h2, h3] = header;
+    Ok([
+        u32::from_be_bytes([w0, w1, w2, w3]),
+        u32::from_be_bytes([h0, h1, h2, h3]),
+    ])
+}
+
+/// Walks the segments to the end marker: a decoder would fill what is missing with grey.
+fn jpeg(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
+    let mut size = None;
+    let mut at = 2;
+    loop {
+        let [first, marker] = array(bytes, at).ok_or(PictureError::Truncated)?;
+        match (first, marker) {
+            // Fill bytes may stand before a marker; entropy-coded data goes on to one.
+            (0xFF, 0xFF) => at += 1,
+            // A stuffed zero, and restarts, belong to the data.
+            (0xFF, 0x00 | 0xD0..=0xD7) => at += 2,
+            (0xFF, 0xD9) => break,
+            (0xFF, 0x01 | 0xD8) => at += 2,
+            (0xFF, _) => {
+                let length: [u8; 2] = array(bytes, at + 2).ok_or(PictureError::Truncated)?;
+                if size.is_none()
+                    && (0xC0..=0xCF).contains(&marker)
+                    && !matches!(marker, 0xC4 | 0xC8 | 0xCC)
+                {
+                    size = Some(jpeg_frame(
+                        marker,
+                        array(bytes, at + 4).ok_or(PictureError::Truncated)?,
+                    )?);
+                }
+                at += 2 + usize::from(u16::from_be_bytes(length)).max(2);
+            }
+            _ => match bytes
+                .get(at..)
+                .unwrap_or_default()
+                .iter()
+                .position(|&byte| byte == 0xFF)
+            {
+                Some(skip) => at += skip,
+                None => return Err(PictureError::Truncated),
+            },
+        }
+    }
+    size.ok_or_else(|| PictureError::Damaged("no frame header".to_owned()))
+}
+
+/// Size from a frame header: precision, height, width, number of components.
+fn jpeg_frame(
+    marker: u8,
+    [precision, h0, h1, w0, w1, components]: [u8; 6],
+) -> Result<[u32; 2], PictureError> {
+    match (marker, precision, components) {
+        (0xC3 | 0xC7 | 0xCB | 0xCF, ..) => return Err(PictureError::Flavour("a lossless JPEG")),
+        (0xC5 | 0xC6 | 0xCD | 0xCE, ..) => {
+            return Err(PictureError::Flavour("a hierarchical JPEG"));
+        }
+        (0xC9 | 0xCA, ..) => return Err(PictureError::Flavour("an arithmetic-coded JPEG")),
+        (_, 8, 1 | 3) => {}
+        (_, 8, 4) => return Err(PictureError::Flavour("a CMYK JPEG")),
+        (_, 8, _) => {
+            return Err(PictureError::Flavour(
+                "a JPEG with neither one nor three channels",
+            ));
+        }
+        _ => return Err(PictureError::Flavour("a JPEG of more than 8 bits")),
+    }
+    Ok([
+        u32::from(u16::from_be_bytes([w0, w1])),
+        u32::from(u16::from_be_bytes([h0, h1])),
+    ])
+}
+
+/// Walks the chunks: all of each must be there, and the frame is as large as it says, whatever the canvas claims.
+fn webp(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
+    let riff = u32::from_le_bytes(array(bytes, 4).ok_or(PictureError::Truncated)?) as usize;
+    let bytes = bytes
+        .get(..riff.saturating_add(8))
+        .ok_or(PictureError::Truncated)?;
+    let (mut canvas, mut frame) = (None, None);
+    let mut at = 12;
+    while let Some([c0, c1, c2, c3, l0, l1, l2, l3]) = array(bytes, at) {
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let body = bytes
+            .get(at + 8..)
+            .and_then(|rest| rest.get(..length))
+            .ok_or(PictureError::Truncated)?;
+        match &[c0, c1, c2, c3] {
+            b"VP8X" => {
+                let [_, _, _, _, w0, w1, w2, h0, h1, h2] =
+                    array(body, 0).ok_or(PictureError::Truncated)?;
+                let edge =
+                    |bytes: [u8; 3]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]) + 1;
+                canvas = canvas.or(Some([edge([w0, w1, w2]), edge([h0, h1, h2])]));
+            }
+            b"ANIM" | b"ANMF" => return Err(PictureError::Flavour("an animated WebP")),
+            b"VP8 " => {
+                let [w0, w1, h0, h1] = array(body, 6).ok_or(PictureError::Truncated)?;
+                let edge = |bytes| u32::from(u16::from_le_bytes(bytes) & 0x3FFF);
+                frame = frame.or(Some([edge([w0, w1]), edge([h0, h1])]));
+            }
+            b"VP8L" => {
+                let bits = u32::from_le_bytes(array(body, 1).ok_or(PictureError::Truncated)?);
+                frame = frame.or(Some([(bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1]));
+            }
+            _ => {}
+        }
+        // Chunks are padded to even lengths.
+        at += 8 + length + length % 2;
+    }
+    match (canvas, frame) {
+        (_, None) => Err(PictureError::Damaged("no picture in it".to_owned())),
+        (Some(canvas), Some(frame)) if canvas != frame => Err(PictureError::Damaged(
+            "canvas and frame differ in size".to_owned(),
+        )),
+        (_, Some(frame)) => Ok(frame),
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}

@@ -1,0 +1,366 @@
+//! Pictures written here, or by another program (`samples/`, by Pillow: 20×12 pixels, red over green on the left, blue on
+//! the right), against the pixels that they hold.
+
+use ::png::{BitDepth, ColorType, Encoder};
+use proto::message::Code;
+
+use super::{Picture, PictureError, decode, probe};
+
+fn read(bytes: &[u8]) -> Result<Picture, PictureError> {
+    decode(bytes, probe(bytes)?)
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    read(bytes).expect_err("should be refused").to_string()
+}
+
+fn png_of(
+    size: [u32; 2],
+    colour: ColorType,
+    depth: BitDepth,
+    data: &[u8],
+    set: impl FnOnce(&mut Encoder<'_, &mut Vec<u8>>),
+) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, size[0], size[1]);
+    encoder.set_color(colour);
+    encoder.set_depth(depth);
+    set(&mut encoder);
+    encoder
+        .write_header()
+        .expect("header")
+        .write_image_data(data)
+        .expect("data");
+    file
+}
+
+fn plain(colour: ColorType, depth: BitDepth, data: &[u8]) -> Picture {
+    read(&png_of([2, 1], colour, depth, data, |_| {})).expect("a picture")
+}
+
+#[test]
+fn png_of_every_colour_type_becomes_rgba() {
+    let eight = BitDepth::Eight;
+    let rgba = plain(ColorType::Rgba, eight, &[1, 2, 3, 4, 5, 6, 7, 255]);
+    assert_eq!(
+        (rgba.pixels, rgba.has_alpha),
+        (vec![[1, 2, 3, 4], [5, 6, 7, 255]], true)
+    );
+    let rgb = plain(ColorType::Rgb, eight, &[1, 2, 3, 5, 6, 7]);
+    assert_eq!(
+        (rgb.pixels, rgb.has_alpha),
+        (vec![[1, 2, 3, 255], [5, 6, 7, 255]], false)
+    );
+    let grey = plain(ColorType::Grayscale, eight, &[9, 200]);
+    assert_eq!(grey.pixels, [[9, 9, 9, 255], [200, 200, 200, 255]]);
+    let grey_alpha = plain(ColorType::GrayscaleAlpha, eight, &[9, 0, 200, 128]);
+    assert_eq!(grey_alpha.pixels, [[9, 9, 9, 0], [200, 200, 200, 128]]);
+    // One bit: the first two of the byte.
+    let bits = plain(ColorType::Grayscale, BitDepth::One, &[0b0100_0000]);
+    assert_eq!(bits.pixels, [[0, 0, 0, 255], [255, 255, 255, 255]]);
+}
+
+#[test]
+fn png_of_16_bits_is_rounded() {
+    // 128 and 129 sixteen-bit steps: below and above half of an eight-bit one.
+    let samples = [128_u16, 129, 65535, 0x1234 * 2, 65406, 65407]
+        .map(u16::to_be_bytes)
+        .concat();
+    let picture = plain(ColorType::Rgb, BitDepth::Sixteen, &samples);
+    assert_eq!(picture.pixels, [[0, 1, 255, 255], [36, 254, 255, 255]]);
+    for byte in 0..=255_u32 {
+        let samples = [(byte * 257) as u16; 2].map(u16::to_be_bytes).concat();
+        assert_eq!(
+            u32::from(plain(ColorType::Grayscale, BitDepth::Sixteen, &samples).pixels[0][0]),
+            byte
+        );
+    }
+}
+
+#[test]
+fn png_palette_and_transparent_colour_are_expanded() {
+    let palette = png_of(
+        [2, 1],
+        ColorType::Indexed,
+        BitDepth::Eight,
+        &[1, 0],
+        |encoder| {
+            encoder.set_palette(vec![10, 20, 30, 40, 50, 60]);
+            encoder.set_trns(vec![255, 7]);
+        },
+    );
+    assert_eq!(
+        read(&palette).expect("a picture").pixels,
+        [[40, 50, 60, 7], [10, 20, 30, 255]]
+    );
+    let keyed = png_of(
+        [2, 1],
+        ColorType::Grayscale,
+        BitDepth::Eight,
+        &[9, 8],
+        |e| e.set_trns(vec![0, 8]),
+    );
+    assert_eq!(
+        read(&keyed).expect("a picture").pixels,
+        [[9, 9, 9, 255], [8, 8, 8, 0]]
+    );
+}
+
+#[test]
+fn alpha_that_is_full_everywhere_is_none() {
+    assert!(
+        !plain(
+            ColorType::Rgba,
+            BitDepth::Eight,
+            &[1, 2, 3, 255, 5, 6, 7, 255]
+        )
+        .has_alpha
+    );
+}
+
+#[test]
+fn animated_png_is_its_first_picture() {
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, 1, 1);
+    encoder.set_color(ColorType::Rgb);
+    encoder.set_animated(2, 0).expect("settings");
+    let mut writer = encoder.write_header().expect("header");
+    writer.write_image_data(&[1, 2, 3]).expect("data");
+    writer.write_image_data(&[7, 8, 9]).expect("data");
+    writer.finish().expect("the end");
+    assert_eq!(read(&file).expect("a picture").pixels, [[1, 2, 3, 255]]);
+}
+
+#[test]
+fn damaged_png_is_refused() {
+    let noise: Vec<u8> = (0..64 * 64 * 3_u32)
+        .map(|k| (k.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let good = png_of([64, 64], ColorType::Rgb, BitDepth::Eight, &noise, |_| {});
+    assert!(read(&good).is_ok());
+    for length in [
+        good.len() * 6 / 10,
+        good.len() - 13,
+        good.len() - 5,
+        40,
+        20,
+        9,
+    ] {
+        assert_eq!(
+            refusal(&good[..length]),
+            PictureError::Truncated.to_string(),
+            "{length} bytes"
+        );
+    }
+    // Every byte from IDAT on is under a checksum.
+    for at in [good.len() / 2, good.len() - 20, good.len() - 14] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        assert!(
+            refusal(&bad).contains("damaged"),
+            "byte {at}: {}",
+            refusal(&bad)
+        );
+    }
+}
+
+fn png_header(width: u32, height: u32) -> Vec<u8> {
+    let mut file = png_of([1, 1], ColorType::Grayscale, BitDepth::Eight, &[0], |_| {});
+    file[16..20].copy_from_slice(&width.to_be_bytes());
+    file[20..24].copy_from_slice(&height.to_be_bytes());
+    file
+}
+
+#[test]
+fn size_is_judged_from_the_header() {
+    for (width, height, code) in [
+        (60_000, 60_000, Code::LimitExceeded),
+        (i32::MAX as u32, i32::MAX as u32, Code::LimitExceeded),
+        (u32::MAX, 1, Code::LimitExceeded),
+        (16_384, 4097, Code::LimitExceeded),
+        (0, 5, Code::InvalidAsset),
+        (5, 0, Code::InvalidAsset),
+    ] {
+        let error = probe(&png_header(width, height)).expect_err("refused");
+        assert_eq!(error.code(), code, "{width}x{height}: {error}");
+        assert!(
+            error.to_string().contains(&format!("{width}x{height}")),
+            "{error}"
+        );
+    }
+    assert!(probe(&png_header(16_384, 4096)).is_ok());
+}
+
+#[test]
+fn text_chunk_is_not_inflated() {
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, 1, 1);
+    encoder
+        .add_ztxt_chunk("k".to_owned(), "a".repeat(100 << 20))
+        .expect("text");
+    encoder
+        .write_header()
+        .expect("header")
+        .write_image_data(&[77])
+        .expect("data");
+    assert_eq!(read(&file).expect("a picture").pixels, [[77, 77, 77, 255]]);
+}
+
+const PROGRESSIVE: &[u8] = include_bytes!("samples/progressive.jpg");
+const TURNED: &[u8] = include_bytes!("samples/turned.jpg");
+const LOSSY: &[u8] = include_bytes!("samples/lossy.webp");
+const ALPHA: &[u8] = include_bytes!("samples/alpha.webp");
+const ANIMATED: &[u8] = include_bytes!("samples/animated.webp");
+
+/// Far from the colours' borders, where a lossy codec keeps them.
+fn check_sample(picture: &Picture, tolerance: u8) {
+    assert_eq!((picture.width, picture.height), (20, 12));
+    for (x, y, wanted) in [
+        (3, 2, [200, 40, 40]),
+        (3, 10, [40, 180, 60]),
+        (17, 5, [40, 60, 220]),
+    ] {
+        let pixel = picture.pixels[y * 20 + x];
+        let off = (0..3)
+            .map(|c| pixel[c].abs_diff(wanted[c]))
+            .max()
+            .unwrap_or(0);
+        assert!(
+            off <= tolerance,
+            "pixel {x}, {y} is {pixel:?} instead of {wanted:?}"
+        );
+    }
+}
+
+#[test]
+fn jpeg_is_read_and_its_orientation_told() {
+    let progressive = read(PROGRESSIVE).expect("a picture");
+    check_sample(&progressive, 12);
+    assert!(!progressive.turned && !progressive.has_alpha);
+    let turned = read(TURNED).expect("a picture");
+    check_sample(&turned, 12);
+    assert!(turned.turned);
+
+    let mut grey = Vec::new();
+    let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut grey, 95);
+    image::ImageEncoder::write_image(encoder, &[77; 64], 8, 8, image::ExtendedColorType::L8)
+        .expect("encodes");
+    assert!(
+        read(&grey)
+            .expect("a picture")
+            .pixels
+            .iter()
+            .all(|p| p[0].abs_diff(77) < 3 && p[0] == p[2])
+    );
+}
+
+#[test]
+fn damaged_jpeg_is_refused() {
+    for sample in [PROGRESSIVE, TURNED] {
+        for length in [
+            sample.len() * 6 / 10,
+            sample.len() - 40,
+            sample.len() - 2,
+            sample.len() - 1,
+            30,
+            4,
+        ] {
+            assert_eq!(
+                refusal(&sample[..length]),
+                PictureError::Truncated.to_string(),
+                "{length} bytes"
+            );
+        }
+    }
+    // Four components in the frame header.
+    let mut cmyk = TURNED.to_vec();
+    let frame = cmyk
+        .windows(2)
+        .position(|w| w == [0xFF, 0xC0])
+        .expect("a frame header");
+    cmyk[frame + 9] = 4;
+    assert_eq!(refusal(&cmyk), "is a CMYK JPEG, which is not supported");
+    cmyk[frame + 9] = 3;
+    cmyk[frame + 5..frame + 9].fill(0xFF);
+    assert!(refusal(&cmyk).contains("65535x65535"));
+}
+
+#[test]
+fn webp_is_read_lossy_lossless_and_with_alpha() {
+    let lossy = read(LOSSY).expect("a picture");
+    check_sample(&lossy, 16);
+    assert!(!lossy.has_alpha);
+    let alpha = read(ALPHA).expect("a picture");
+    assert!(alpha.has_alpha);
+    assert!(
+        alpha.pixels[..60].iter().all(|p| p[3] == 0)
+            && alpha.pixels[60..].iter().all(|p| p[3] == 255)
+    );
+
+    let mut lossless = Vec::new();
+    let pixels: Vec<u8> = (0..5 * 3 * 4).map(|k| k * 4).collect();
+    let encoder = image::codecs::webp::WebPEncoder::new_lossless(&mut lossless);
+    encoder
+        .encode(&pixels, 5, 3, image::ExtendedColorType::Rgba8)
+        .expect("encodes");
+    assert_eq!(
+        read(&lossless).expect("a picture").pixels.as_flattened(),
+        pixels
+    );
+}
+
+#[test]
+fn damaged_and_animated_webp_is_refused() {
+    for sample in [LOSSY, ALPHA] {
+        for length in [sample.len() * 6 / 10, sample.len() - 1, 30, 14] {
+            assert_eq!(
+                refusal(&sample[..length]),
+                PictureError::Truncated.to_string(),
+                "{length} bytes"
+            );
+        }
+    }
+    assert_eq!(
+        refusal(ANIMATED),
+        "is an animated WebP, which is not supported"
+    );
+}
+
+#[test]
+fn what_is_no_picture_is_named() {
+    assert_eq!(refusal(b""), "the file is empty");
+    assert_eq!(refusal(b"GIF89a and so on"), "is a GIF, which is not read");
+    assert_eq!(refusal(b"glTF\x02\0\0\0"), "is a GLB, which is not read");
+    assert_eq!(
+        refusal(b"\0\0\0\x1Cftypavif\0\0"),
+        "is an AVIF, which is not read"
+    );
+    assert_eq!(refusal(b"hello"), "is no picture");
+    assert_eq!(refusal(b"R"), "is no picture");
+}
+
+#[test]
+fn no_bytes_make_a_decoder_panic() {
+    // Every sample with each byte in turn replaced: an answer, whichever.
+    let png = png_of(
+        [9, 7],
+        ColorType::Rgba,
+        BitDepth::Eight,
+        &[99; 9 * 7 * 4],
+        |_| {},
+    );
+    for sample in [&png, PROGRESSIVE, TURNED, LOSSY, ALPHA, ANIMATED] {
+        for at in 0..sample.len() {
+            for value in [0, 0x7F, 0xFF, sample[at] ^ 0x10] {
+                let mut bytes = sample.to_vec();
+                bytes[at] = value;
+                if let Ok(picture) = read(&bytes) {
+                    assert_eq!(
+                        picture.pixels.len(),
+                        picture.width as usize * picture.height as usize
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! `transforms.json` in the variants of instant-ngp, nerfstudio and Blender exporters → [`Frame`]s: a file each, its pose
+//! in OpenCV axes, and a lens that becomes a camera once the picture's size is known.
+//!
+//! A key of a frame goes before the same key of the file. Keys that change what a pixel sees (lens distortion, fisheye,
+//! rolling shutter) are refused by name, never ignored; all other unknown keys are skipped unread, whatever their size.
+//! `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world. The
+//! poses are taken as written, since they already contain it; whether the mesh lives in the same world, the file cannot
+//! say, so a warning does.
+
+mod keys;
+mod lens;
+mod pose;
+#[cfg(test)]
+mod tests;
+
+use proto::limits::{MAX_VIEW_EDGE, MAX_VIEWS};
+use proto::message::Code;
+
+use keys::{File, Keys};
+pub(crate) use lens::Lens;
+pub(crate) use pose::Pose;
+
+/// One view as the file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Frame {
+    /// `file_path`, as written: the extension may be missing.
+    pub(crate) file: String,
+    /// `mask_path` (nerfstudio): a picture that is white where the view counts.
+    pub(crate) mask: Option<String>,
+    /// Where the camera is.
+    pub(crate) pose: Pose,
+    /// What it is.
+    pub(crate) lens: Lens,
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Transforms {
+    /// In the file's order, at least one.
+    pub(crate) frames: Vec<Frame>,
+    /// What the user should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why the file is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransformsError {
+    /// Not UTF-8.
+    #[error("is UTF-16, not UTF-8")]
+    Utf16,
+    /// Nothing in it.
+    #[error("is empty")]
+    Empty,
+    /// Not JSON, or a value of the wrong kind.
+    #[error("is not readable: {0}")]
+    Json(#[source] serde_json::Error),
+    /// No `frames`.
+    #[error("has no frames: the key is missing")]
+    NoFrames,
+    /// `"frames": []`.
+    #[error("has no frames: the list is empty")]
+    EmptyFrames,
+    /// More than [`MAX_VIEWS`].
+    #[error("has {0} frames, more than the {MAX_VIEWS} that are taken")]
+    TooManyFrames(usize),
+    /// Something is wrong with one frame.
+    #[error("frame {frame}: {problem}")]
+    Frame {
+        /// Its number in the list, from 0.
+        frame: usize,
+        /// What.
+        #[source]
+        problem: Problem,
+    },
+}
+
+/// What is wrong with a frame.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    /// A key that every frame needs.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// Neither a focal length nor a field of view.
+    #[error("neither fl_x nor camera_angle_x is given, here or at the top of the file")]
+    NoFocalLength,
+    /// A number outside its range.
+    #[error("{key} is {value}, which is not {wanted}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// Rows and columns.
+    #[error("transform_matrix has the shape {0}, not 4x4, 3x4 or 16 numbers in a row")]
+    Shape(String),
+    /// A number that no camera has.
+    #[error("transform_matrix contains {0}, which is out of range")]
+    Number(f64),
+    /// Not `0 0 0 1`.
+    #[error("transform_matrix ends in the row {0:?} instead of 0, 0, 0, 1")]
+    LastRow([f64; 4]),
+    /// Negative determinant.
+    #[error("transform_matrix is mirrored (determinant {0:.3})")]
+    Mirrored(f64),
+    /// No volume.
+    #[error(
+        "transform_matrix is singular (determinant {0:.3e}): it turns space into a plane or less"
+    )]
+    Singular(f64),
+    /// Axes that are not at right angles, or not equally long.
+    #[error("transform_matrix is sheared or stretched: its axes are off by {0:.4}")]
+    Sheared(f64),
+    /// A distortion coefficient.
+    #[error("{key} is {value}: lens distortion is not supported")]
+    Distorted {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: f64,
+    },
+    /// Something that is no pinhole.
+    #[error("{key} is {value}: only pinhole cameras are supported")]
+    NotPinhole {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The picture is not the one that the lens was measured on.
+    #[error(
+        "the picture has {}x{} pixels, but w and h say {}x{}: another shape",
+        picture[0], picture[1], stated[0], stated[1]
+    )]
+    Aspect {
+        /// Width and height of the picture.
+        picture: [u32; 2],
+        /// `w` and `h`.
+        stated: [f64; 2],
+    },
+    /// `w` against `fl_x` against `camera_angle_x`.
+    #[error(
+        "w is {stated}, the picture has {picture} columns, and scaled to it fl_x contradicts camera_angle_x"
+    )]
+    Contradiction {
+        /// `w`.
+        stated: f64,
+        /// Width of the picture.
+        picture: u32,
+    },
+}
+
+impl TransformsError {
+    /// The code under which the user is told.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::TooManyFrames(_) => Code::LimitExceeded,
+            Self::Frame { problem, .. } => problem.code(),
+            Self::Utf16 | Self::Empty | Self::Json(_) | Self::NoFrames | Self::EmptyFrames => {
+                Code::InvalidAsset
+            }
+        }
+    }
+
+    /// How to mend it.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Utf16 => "save the file as UTF-8",
+            Self::Json(_) => {
+                "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not"
+            }
+            Self::NoFrames | Self::EmptyFrames | Self::Empty => {
+                "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}"
+            }
+            Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
+            Self::Frame { problem, .. } => problem.hint(),
+        }
+    }
+}
+
+impl Problem {
+    /// The code under which the user is told.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Distorted { .. } | Self::NotPinhole { .. } => Code::UnsupportedFeature,
+            _ => Code::InvalidAsset,
+        }
+    }
+
+    /// How to mend it.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Distorted { .. } => {
+                "undistort the pictures first (colmap image_undistorter, ns-process-data) and set the coefficients to 0"
+            }
+            Self::NotPinhole { .. } => "convert the pictures to a pinhole camera first",
+            Self::NoFocalLength => "give fl_x in pixels or camera_angle_x in radians",
+            Self::Aspect { .. } => {
+                "the camera belongs to a picture of another shape: w and h, or the file, are wrong"
+            }
+            Self::Contradiction { .. } => {
+                "make w, h and fl_x those of one picture size, or leave camera_angle_x out"
+            }
+            Self::Mirrored(_) => {
+                "the matrix is camera-to-world with OpenGL axes (x right, y up, looking along -z)"
+            }
+            _ => {
+                "transform_matrix is camera-to-world: a rotation, a position, and the last row 0, 0, 0, 1"
+            }
+        }
+    }
+}
+
+/// Reads the file's bytes.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
+    let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    match text {
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [0, _, ..] | [_, 0, ..] => {
+            return Err(TransformsError::Utf16);
+        }
+        _ if text.iter().all(u8::is_ascii_whitespace) => return Err(TransformsError::Empty),
+        _ => {}
+    }
+    let file: File = serde_json::from_slice(text).map_err(TransformsError::Json)?;
+    let Some(list) = file.frames else {
+        return Err(TransformsError::NoFrames);
+    };
+    if list.count > MAX_VIEWS {
+        return Err(TransformsError::TooManyFrames(list.count));
+    }
+    if list.count == 0 {
+        return Err(TransformsError::EmptyFrames);
+    }
+
+    let mut warnings = Vec::new();
+    if let Some(key) = file.keys.applied {
+        warnings.push(format!(
+            "{key} is present: the poses are taken as written, so the mesh has to be in the same world as they are"
+        ));
+    }
+    let mut scaled = 0_usize;
+    let mut disagreeing = 0_usize;
+    let frames = list.frames.into_iter().enumerate().map(|(number, keys)| {
+        let (frame, notes) =
+            read_frame(keys, &file.keys).map_err(|problem| TransformsError::Frame {
+                frame: number,
+                problem,
+            })?;
+        scaled += usize::from(notes.scaled);
+        disagreeing += usize::from(notes.disagreeing);
+        Ok(frame)
+    });
+    let frames = frames.collect::<Result<Vec<_>, _>>()?;
+    if scaled > 0 {
+        warnings.push(format!(
+            "transform_matrix of {scaled} frames contains a scale, which is taken out"
+        ));
+    }
+    if disagreeing > 0 {
+        warnings.push(format!(
+            "fl_x and camera_angle_x of {disagreeing} frames disagree: fl_x is used"
+        ));
+    }
+    Ok(Transforms { frames, warnings })
+}
+
+struct Notes {
+    scaled: bool,
+    disagreeing: bool,
+}
+
+fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
+    keys.check_pinhole()?;
+    top.check_pinhole()?;
+    let file = keys
+        .file_path
+        .clone()
+        .ok_or(Problem::Missing("file_path"))?;
+    let matrix = keys
+        .transform_matrix
+        .as_ref()
+        .ok_or(Problem::Missing("transform_matrix"))?;
+    let (pose, scaled) = Pose::from_matrix(matrix)?;
+    let (lens, disagreeing) = Lens::from_keys(&keys, top)?;
+    Ok((
+        Frame {
+            file,
+            mask: keys.mask_path,
+            pose,
+            lens,
+        },
+        Notes {
+            scaled,
+            disagreeing,
+        },
+    ))
+}
+
+/// Largest `w`, `h`, focal length or principal point in pixels: a thousand times what a picture may have.
+const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;

@@ -1,0 +1,311 @@
+//! JSON text into the keys that matter, of the file and of each frame. Errors name frame and key; what is skipped is
+//! skipped in the text and never built, so memory follows the number of frames and nothing else.
+
+use std::fmt;
+
+use proto::limits::MAX_VIEWS;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::Problem;
+
+/// The keys of one level: of the file, or of a frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Keys {
+    pub(super) file_path: Option<String>,
+    pub(super) mask_path: Option<String>,
+    pub(super) transform_matrix: Option<Matrix>,
+    pub(super) fl_x: Option<f64>,
+    pub(super) fl_y: Option<f64>,
+    pub(super) cx: Option<f64>,
+    pub(super) cy: Option<f64>,
+    pub(super) w: Option<f64>,
+    pub(super) h: Option<f64>,
+    pub(super) camera_angle_x: Option<f64>,
+    pub(super) camera_angle_y: Option<f64>,
+    /// The first distortion coefficient that is not 0.
+    distortion: Option<(String, f64)>,
+    camera_model: Option<String>,
+    /// A key that names another projection and is true.
+    projection: Option<&'static str>,
+    rolling_shutter: Option<Vec<f64>>,
+    /// `applied_transform` or `applied_scale`, if there.
+    pub(super) applied: Option<&'static str>,
+}
+
+/// Coefficients of COLMAP, OpenCV, nerfstudio and instant-ngp.
+const DISTORTION: [&str; 12] = [
+    "k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2", "s1", "s2", "s3", "s4",
+];
+/// Camera models that are pinholes when their coefficients are 0.
+const PINHOLES: [&str; 8] = [
+    "PINHOLE",
+    "SIMPLE_PINHOLE",
+    "OPENCV",
+    "FULL_OPENCV",
+    "RADIAL",
+    "SIMPLE_RADIAL",
+    "PERSPECTIVE",
+    "",
+];
+
+impl Keys {
+    /// Refuses everything that a pinhole camera does not do.
+    pub(super) fn check_pinhole(&self) -> Result<(), Problem> {
+        if let Some((key, value)) = &self.distortion {
+            return Err(Problem::Distorted {
+                key: key.clone(),
+                value: *value,
+            });
+        }
+        if let Some(model) = &self.camera_model
+            && !PINHOLES.contains(&model.to_ascii_uppercase().as_str())
+        {
+            return Err(Problem::NotPinhole {
+                key: "camera_model",
+                value: model.clone(),
+            });
+        }
+        if let Some(key) = self.projection {
+            return Err(Problem::NotPinhole {
+                key,
+                value: "true".to_owned(),
+            });
+        }
+        if let Some(shutter) = &self.rolling_shutter
+            && shutter.iter().any(|&x| x != 0.0)
+        {
+            return Err(Problem::NotPinhole {
+                key: "rolling_shutter",
+                value: format!("{shutter:?}"),
+            });
+        }
+        Ok(())
+    }
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "file_path" => self.file_path = value(key, map)?,
+            "mask_path" => self.mask_path = value(key, map)?,
+            "transform_matrix" => self.transform_matrix = value(key, map)?,
+            "fl_x" => self.fl_x = value(key, map)?,
+            "fl_y" => self.fl_y = value(key, map)?,
+            "cx" => self.cx = value(key, map)?,
+            "cy" => self.cy = value(key, map)?,
+            "w" => self.w = value(key, map)?,
+            "h" => self.h = value(key, map)?,
+            "camera_angle_x" => self.camera_angle_x = value(key, map)?,
+            "camera_angle_y" => self.camera_angle_y = value(key, map)?,
+            "camera_model" => self.camera_model = value(key, map)?,
+            "is_fisheye" => self.projection = flag("is_fisheye", map)?.or(self.projection),
+            "latlong" => self.projection = flag("latlong", map)?.or(self.projection),
+            "equirectangular" => {
+                self.projection = flag("equirectangular", map)?.or(self.projection)
+            }
+            "ftheta_p0" => {
+                map.next_value::<IgnoredAny>()?;
+                self.projection = Some("ftheta_p0");
+            }
+            "rolling_shutter" => self.rolling_shutter = value(key, map)?,
+            "applied_transform" => {
+                map.next_value::<IgnoredAny>()?;
+                self.applied = Some("applied_transform");
+            }
+            "applied_scale" => {
+                map.next_value::<IgnoredAny>()?;
+                self.applied = self.applied.or(Some("applied_scale"));
+            }
+            key if DISTORTION.contains(&key) => {
+                if let Some(coefficient) = value::<_, f64>(key, map)?
+                    && coefficient != 0.0
+                {
+                    self.distortion = self
+                        .distortion
+                        .take()
+                        .or(Some((key.to_owned(), coefficient)));
+                }
+            }
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of `key`, none for `null`; an error names the key.
+fn value<'de, A: MapAccess<'de>, T: Deserialize<'de>>(
+    key: &str,
+    map: &mut A,
+) -> Result<Option<T>, A::Error> {
+    map.next_value()
+        .map_err(|error| A::Error::custom(format_args!("{key}: {error}")))
+}
+
+fn flag<'de, A: MapAccess<'de>>(
+    key: &'static str,
+    map: &mut A,
+) -> Result<Option<&'static str>, A::Error> {
+    // instant-ngp writes booleans, others 0 and 1.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Flag {
+        Bool(bool),
+        Number(f64),
+    }
+    let set = match value(key, map)? {
+        Some(Flag::Bool(set)) => set,
+        Some(Flag::Number(number)) => number != 0.0,
+        None => false,
+    };
+    Ok(set.then_some(key))
+}
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FrameVisitor;
+        impl<'de> Visitor<'de> for FrameVisitor {
+            type Value = Keys;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a frame {…}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+                let mut keys = Keys::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    keys.read(&key, &mut map)?;
+                }
+                Ok(keys)
+            }
+        }
+        deserializer.deserialize_map(FrameVisitor)
+    }
+}
+
+/// The whole file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) keys: Keys,
+    pub(super) frames: Option<FrameList>,
+}
+
+/// `frames`.
+#[derive(Debug, Default)]
+pub(super) struct FrameList {
+    /// At most [`MAX_VIEWS`]: those beyond are counted only.
+    pub(super) frames: Vec<Keys>,
+    pub(super) count: usize,
+}
+
+impl<'de> Deserialize<'de> for File {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FileVisitor;
+        impl<'de> Visitor<'de> for FileVisitor {
+            type Value = File;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object {\"frames\": […]}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
+                let mut file = File {
+                    keys: Keys::default(),
+                    frames: None,
+                };
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "frames" {
+                        file.frames = Some(map.next_value_seed(FrameListSeed)?);
+                    } else {
+                        file.keys.read(&key, &mut map)?;
+                    }
+                }
+                Ok(file)
+            }
+        }
+        deserializer.deserialize_map(FileVisitor)
+    }
+}
+
+struct FrameListSeed;
+
+impl<'de> DeserializeSeed<'de> for FrameListSeed {
+    type Value = FrameList;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FrameList, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FrameListSeed {
+    type Value = FrameList;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of frames […]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FrameList, A::Error> {
+        let mut result = FrameList::default();
+        loop {
+            if result.count < MAX_VIEWS {
+                let number = result.count;
+                let frame = list.next_element::<Keys>();
+                let Some(keys) = frame
+                    .map_err(|error| A::Error::custom(format_args!("frame {number}: {error}")))?
+                else {
+                    return Ok(result);
+                };
+                result.frames.push(keys);
+            } else if list.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(result);
+            }
+            result.count += 1;
+        }
+    }
+}
+
+/// A matrix as written: rows of numbers, or all numbers in one list.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Matrix(pub(super) Vec<Row>);
+
+/// A row, or a number of a flat matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Row {
+    Numbers(Vec<f64>),
+    Number(f64),
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RowVisitor;
+        impl<'de> Visitor<'de> for RowVisitor {
+            type Value = Row;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a row of numbers")
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Row, E> {
+                Ok(Row::Number(number))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Row, E> {
+                Ok(Row::Number(number as f64))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Row, E> {
+                Ok(Row::Number(number as f64))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Row, A::Error> {
+                let mut row = Vec::new();
+                while let Some(number) = list.next_element()? {
+                    row.push(number);
+                }
+                Ok(Row::Numbers(row))
+            }
+        }
+        deserializer.deserialize_any(RowVisitor)
+    }
+}

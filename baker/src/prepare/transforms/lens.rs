@@ -1,0 +1,165 @@
+//! Focal length or field of view, principal point and stated size → intrinsics for a picture of a given size.
+//!
+//! Per axis the frame goes before the file, and a focal length before an angle. With `w` and `h`, lengths are in pixels of
+//! that size and scale with the picture, as long as it has the same shape; without, they are pixels of the picture itself.
+//! Image coordinates run over pixels' areas (`w` is the right border), so scaling is a plain factor.
+
+use super::keys::Keys;
+use super::{MAX_PIXELS, Problem};
+
+/// What a frame says about its lens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Lens {
+    focal: [Option<Focal>; 2],
+    centre: [Option<f64>; 2],
+    stated: [Option<f64>; 2],
+    /// `camera_angle_x` beside `fl_x`.
+    angle_x: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Focal {
+    /// In pixels of the stated size.
+    Length(f64),
+    /// Field of view of the whole axis in radians.
+    Angle(f64),
+}
+
+/// Two ways to say the same thing may differ by this share, which is what rounding to two decimals does.
+const AGREEMENT: f64 = 0.01;
+
+impl Lens {
+    /// Reads the keys; the flag says that `fl_x` and `camera_angle_x` disagree.
+    pub(super) fn from_keys(keys: &Keys, top: &Keys) -> Result<(Self, bool), Problem> {
+        let mut focal = [None; 2];
+        for level in [keys, top] {
+            let here = [
+                focal_of(level.fl_x, level.camera_angle_x, ["fl_x", "camera_angle_x"])?,
+                focal_of(level.fl_y, level.camera_angle_y, ["fl_y", "camera_angle_y"])?,
+            ];
+            // A frame's fl_x goes with its own fl_y, if any, and not with the file's: one lens, not two halves.
+            if here != [None, None] && focal == [None, None] {
+                focal = here;
+            }
+        }
+        if focal == [None, None] {
+            return Err(Problem::NoFocalLength);
+        }
+        let centre = [keys.cx.or(top.cx), keys.cy.or(top.cy)];
+        for (key, value) in ["cx", "cy"].into_iter().zip(centre) {
+            if let Some(value) = value.filter(|x| x.abs() > MAX_PIXELS) {
+                return Err(Problem::Range {
+                    key,
+                    value,
+                    wanted: "a place near the picture",
+                });
+            }
+        }
+        let stated = [keys.w.or(top.w), keys.h.or(top.h)];
+        for (key, value) in ["w", "h"].into_iter().zip(stated) {
+            if let Some(value) = value.filter(|x| !(1.0..=MAX_PIXELS).contains(x)) {
+                return Err(Problem::Range {
+                    key,
+                    value,
+                    wanted: "a number of pixels",
+                });
+            }
+        }
+        let angle_x = if keys.fl_x.is_some() {
+            keys.camera_angle_x
+        } else {
+            keys.camera_angle_x.or(top.camera_angle_x)
+        };
+        let lens = Self {
+            focal,
+            centre,
+            stated,
+            angle_x,
+        };
+        let disagreeing = stated[0].is_some_and(|w| lens.contradicts(w, w));
+        Ok((lens, disagreeing))
+    }
+
+    /// `fl_x` scaled from `stated` to `width` is not what `camera_angle_x` says.
+    fn contradicts(&self, stated: f64, width: f64) -> bool {
+        let (Some(Focal::Length(length)), Some(angle)) = (self.focal[0], self.angle_x) else {
+            return false;
+        };
+        let wanted = focal_length(angle, width);
+        (length * width / stated / wanted - 1.0).abs() > AGREEMENT
+    }
+
+    /// Focal lengths and principal point in pixels of a picture of `width`×`height`.
+    pub(crate) fn intrinsics(
+        &self,
+        [width, height]: [u32; 2],
+    ) -> Result<([f64; 2], [f64; 2]), Problem> {
+        let picture = [f64::from(width), f64::from(height)];
+        let mut scale = [1.0; 2];
+        match self.stated {
+            [Some(w), Some(h)] => {
+                // A picture made smaller has rounded edges: one of them may be off by a pixel.
+                let fits = (picture[0] - w * picture[1] / h).abs() <= 1.0
+                    || (picture[1] - h * picture[0] / w).abs() <= 1.0;
+                if !fits {
+                    return Err(Problem::Aspect {
+                        picture: [width, height],
+                        stated: [w, h],
+                    });
+                }
+                if picture[0] != w && self.contradicts(w, w) {
+                    return Err(Problem::Contradiction {
+                        stated: w,
+                        picture: width,
+                    });
+                }
+                scale = [picture[0] / w, picture[1] / h];
+            }
+            [Some(w), None] => scale = [picture[0] / w; 2],
+            [None, Some(h)] => scale = [picture[1] / h; 2],
+            [None, None] => {}
+        }
+        let length = |axis: usize| match self.focal[axis] {
+            Some(Focal::Length(length)) => Some(length * scale[axis]),
+            Some(Focal::Angle(angle)) => Some(focal_length(angle, picture[axis])),
+            None => None,
+        };
+        // One axis alone means square pixels.
+        let focal = match (length(0), length(1)) {
+            (Some(x), Some(y)) => [x, y],
+            (Some(f), None) => [f, f * scale[1] / scale[0]],
+            (None, Some(f)) => [f * scale[0] / scale[1], f],
+            (None, None) => return Err(Problem::NoFocalLength),
+        };
+        let centre =
+            [0, 1].map(|axis| self.centre[axis].map_or(picture[axis] / 2.0, |c| c * scale[axis]));
+        Ok((focal, centre))
+    }
+}
+
+fn focal_of(
+    length: Option<f64>,
+    angle: Option<f64>,
+    keys: [&'static str; 2],
+) -> Result<Option<Focal>, Problem> {
+    // An angle that is overruled is checked all the same: a file with such a number is broken.
+    if let Some(value) = angle.filter(|x| !(1e-4..=std::f64::consts::PI - 1e-4).contains(x)) {
+        return Err(Problem::Range {
+            key: keys[1],
+            value,
+            wanted: "a field of view between 0 and π",
+        });
+    }
+    if let Some(value) = length.filter(|x| !(1e-3..=MAX_PIXELS).contains(x)) {
+        return Err(Problem::Range {
+            key: keys[0],
+            value,
+            wanted: "a positive number of pixels",
+        });
+    }
+    Ok(length.map(Focal::Length).or(angle.map(Focal::Angle)))
+}
+
+fn focal_length(angle: f64, edge: f64) -> f64 {
+    edge / 2.0 / (angle / 2.0).tan()
+}

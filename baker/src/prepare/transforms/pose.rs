@@ -1,0 +1,152 @@
+//! `transform_matrix`, camera-to-world with OpenGL axes → world-to-camera with OpenCV axes.
+//!
+//! The axes differ by the sign of y and z, so with camera-to-world `(C, c)`: `R = diag(1, -1, -1) · Cᵀ`, `t = -R c`.
+//! A uniform scale in C (instant-ngp) moves no pixel of a pinhole camera and is taken out. What is left must be a rotation
+//! up to the rounding of the program that wrote it; that rounding is removed too, by the polar decomposition.
+
+use proto::limits::MAX_COORDINATE;
+
+use super::Problem;
+use super::keys::{Matrix, Row};
+
+/// World to camera, conventions of [`proto::table::Camera`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pose {
+    /// Row by row.
+    pub(crate) rotation: [[f64; 3]; 3],
+    /// Translation.
+    pub(crate) translation: [f64; 3],
+}
+
+/// Farthest that an entry of a rotation may be off: files that keep three decimals are off by 0.001.
+const ROUNDING: f64 = 5e-3;
+
+type Matrix3 = [[f64; 3]; 3];
+
+impl Pose {
+    /// Reads a matrix; the flag says that it contained a scale.
+    pub(super) fn from_matrix(matrix: &Matrix) -> Result<(Self, bool), Problem> {
+        let rows = rows(matrix)?;
+        let numbers = || rows.iter().flatten().copied();
+        // A NaN cannot come out of JSON; an absurd number can. Half, since turning a position may lengthen its components.
+        if let Some(number) =
+            numbers().find(|x| x.is_nan() || x.abs() > f64::from(MAX_COORDINATE) / 2.0)
+        {
+            return Err(Problem::Number(number));
+        }
+        let linear: Matrix3 = std::array::from_fn(|r| [rows[r][0], rows[r][1], rows[r][2]]);
+        let position: [f64; 3] = std::array::from_fn(|r| rows[r][3]);
+        let size = linear
+            .iter()
+            .flatten()
+            .fold(0.0, |size: f64, x| size.max(x.abs()));
+        let determinant = determinant(&linear);
+        // Written so that zeros and NaN are singular too.
+        if !(determinant.abs() > 1e-9 * size.powi(3)) {
+            return Err(Problem::Singular(determinant));
+        }
+        if determinant < 0.0 {
+            return Err(Problem::Mirrored(determinant));
+        }
+        let scale = determinant.cbrt();
+        let unit = linear.map(|row| row.map(|x| x / scale));
+        let rotation = nearest_rotation(unit);
+        let off = (0..9)
+            .map(|k| (unit[k / 3][k % 3] - rotation[k / 3][k % 3]).abs())
+            .fold(0.0, f64::max);
+        if !(off <= ROUNDING) {
+            return Err(Problem::Sheared(off));
+        }
+        const SIGN: [f64; 3] = [1.0, -1.0, -1.0];
+        let rotation: Matrix3 =
+            std::array::from_fn(|r| std::array::from_fn(|c| SIGN[r] * rotation[c][r]));
+        let translation =
+            std::array::from_fn(|r| -(0..3).map(|c| rotation[r][c] * position[c]).sum::<f64>());
+        Ok((
+            Self {
+                rotation,
+                translation,
+            },
+            (scale - 1.0).abs() > ROUNDING,
+        ))
+    }
+}
+
+/// Three rows of four, from any of the shapes.
+fn rows(Matrix(matrix): &Matrix) -> Result<[[f64; 4]; 3], Problem> {
+    let shape = || Problem::Shape(describe(matrix));
+    let numbers: Vec<f64> = match matrix.first() {
+        Some(Row::Number(_)) => {
+            let flat = matrix.iter().map(|row| match row {
+                Row::Number(number) => Ok(*number),
+                Row::Numbers(_) => Err(shape()),
+            });
+            flat.collect::<Result<_, _>>()?
+        }
+        _ => {
+            let mut numbers = Vec::with_capacity(16);
+            for row in matrix {
+                match row {
+                    Row::Numbers(row) if row.len() == 4 && numbers.len() < 16 => {
+                        numbers.extend(row)
+                    }
+                    _ => return Err(shape()),
+                }
+            }
+            numbers
+        }
+    };
+    if numbers.len() != 16 && numbers.len() != 12 {
+        return Err(shape());
+    }
+    let row = |r: usize| {
+        [
+            numbers[4 * r],
+            numbers[4 * r + 1],
+            numbers[4 * r + 2],
+            numbers[4 * r + 3],
+        ]
+    };
+    if numbers.len() == 16 {
+        let last = row(3);
+        let off = last
+            .iter()
+            .zip([0.0, 0.0, 0.0, 1.0])
+            .map(|(x, wanted)| (x - wanted).abs())
+            .fold(0.0, f64::max);
+        if !(off <= 1e-6) {
+            return Err(Problem::LastRow(last));
+        }
+    }
+    Ok([row(0), row(1), row(2)])
+}
+
+fn describe(matrix: &[Row]) -> String {
+    match matrix.first() {
+        None => "of an empty list".to_owned(),
+        Some(Row::Number(_)) => format!("of {} numbers", matrix.len()),
+        Some(Row::Numbers(row)) => format!("{}x{}", matrix.len(), row.len()),
+    }
+}
+
+fn determinant(m: &Matrix3) -> f64 {
+    let minor = |a: usize, b: usize| m[1][a] * m[2][b] - m[1][b] * m[2][a];
+    m[0][0] * minor(1, 2) - m[0][1] * minor(0, 2) + m[0][2] * minor(0, 1)
+}
+
+/// The rotation factor of the polar decomposition by Newton's iteration `M ← (M + M⁻ᵀ)/2` (Higham 1986), which doubles
+/// its digits each time; sixteen steps are plenty for any matrix that passes.
+fn nearest_rotation(mut m: Matrix3) -> Matrix3 {
+    for _ in 0..16 {
+        let determinant = determinant(&m);
+        // The inverse's transpose is the matrix of cofactors over the determinant.
+        let cofactor = |r: usize, c: usize| {
+            let (r1, r2, c1, c2) = ((r + 1) % 3, (r + 2) % 3, (c + 1) % 3, (c + 2) % 3);
+            m[r1][c1] * m[r2][c2] - m[r1][c2] * m[r2][c1]
+        };
+        m = std::array::from_fn(|r| {
+            std::array::from_fn(|c| (m[r][c] + cofactor(r, c) / determinant) / 2.0)
+        });
+    }
+    m
+}

@@ -1,0 +1,393 @@
+//! Each variant of the file, written out here, against the camera it means; each broken one against its message.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A camera at (1, 2, 3) that looks along world -x with world z up: no two axes alike, nothing symmetric.
+fn pose() -> Value {
+    json!([
+        [0.0, 0.0, 1.0, 1.0],
+        [1.0, 0.0, 0.0, 2.0],
+        [0.0, 1.0, 0.0, 3.0],
+        [0.0, 0.0, 0.0, 1.0]
+    ])
+}
+
+fn frame() -> Value {
+    json!({"file_path": "a.png", "transform_matrix": pose()})
+}
+
+/// The file with `top` beside one frame with `keys` beside its own.
+fn file(top: Value, keys: Value) -> Vec<u8> {
+    let mut frame = frame();
+    let mut file = json!({});
+    for (target, more) in [(&mut frame, keys), (&mut file, top)] {
+        if let (Some(target), Value::Object(more)) = (target.as_object_mut(), more) {
+            target.extend(more);
+        }
+    }
+    file["frames"] = json!([frame]);
+    file.to_string().into_bytes()
+}
+
+fn with_matrix(matrix: Value) -> Vec<u8> {
+    file(json!({"fl_x": 10.0}), json!({"transform_matrix": matrix}))
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    let error = parse(bytes).expect_err("should be refused");
+    format!("{error}")
+}
+
+fn intrinsics(top: Value, keys: Value, size: [u32; 2]) -> ([f64; 2], [f64; 2]) {
+    let transforms = parse(&file(top, keys)).expect("readable");
+    transforms.frames[0].lens.intrinsics(size).expect("a lens")
+}
+
+fn close(a: ([f64; 2], [f64; 2]), b: ([f64; 2], [f64; 2])) {
+    let off = [
+        a.0[0] - b.0[0],
+        a.0[1] - b.0[1],
+        a.1[0] - b.1[0],
+        a.1[1] - b.1[1],
+    ];
+    assert!(off.iter().all(|x| x.abs() < 1e-9), "{a:?} instead of {b:?}");
+}
+
+#[test]
+fn pose_is_turned_to_opencv_axes() {
+    let transforms = parse(&file(json!({"fl_x": 10.0}), json!({}))).expect("readable");
+    let pose = transforms.frames[0].pose;
+    let see = |p: [f64; 3]| -> [f64; 3] {
+        std::array::from_fn(|r| {
+            (0..3).map(|c| pose.rotation[r][c] * p[c]).sum::<f64>() + pose.translation[r]
+        })
+    };
+    // The camera itself; a step ahead (world -x); to the right (world y); above (world z).
+    for (world, wanted) in [
+        ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]),
+        ([0.0, 2.0, 3.0], [0.0, 0.0, 1.0]),
+        ([1.0, 3.0, 3.0], [1.0, 0.0, 0.0]),
+        ([1.0, 2.0, 4.0], [0.0, -1.0, 0.0]),
+    ] {
+        assert_eq!(see(world), wanted, "{world:?}");
+    }
+}
+
+#[test]
+fn every_shape_of_matrix_is_the_same_pose() {
+    let wanted = parse(&with_matrix(pose())).expect("4x4").frames[0].pose;
+    let rows = pose().as_array().cloned().expect("rows");
+    let flat: Vec<Value> = rows
+        .iter()
+        .flat_map(|row| row.as_array().cloned().expect("numbers"))
+        .collect();
+    for matrix in [json!(rows[..3]), json!(flat), json!(flat[..12])] {
+        assert_eq!(
+            parse(&with_matrix(matrix.clone()))
+                .expect("readable")
+                .frames[0]
+                .pose,
+            wanted,
+            "{matrix}"
+        );
+    }
+    // Whole numbers are numbers.
+    let whole = json!([[0, 0, 1, 1], [1, 0, 0, 2], [0, 1, 0, 3], [0, 0, 0, 1]]);
+    assert_eq!(
+        parse(&with_matrix(whole)).expect("readable").frames[0].pose,
+        wanted
+    );
+}
+
+#[test]
+fn scale_is_taken_out_with_a_warning_and_rounding_without() {
+    let wanted = parse(&with_matrix(pose())).expect("readable");
+    assert_eq!(wanted.warnings, Vec::<String>::new());
+    let scaled = parse(&with_matrix(json!([
+        [0, 0, 0.5, 1],
+        [0.5, 0, 0, 2],
+        [0, 0.5, 0, 3],
+        [0, 0, 0, 1]
+    ])));
+    let scaled = scaled.expect("readable");
+    assert_eq!(scaled.frames[0].pose, wanted.frames[0].pose);
+    assert!(
+        scaled.warnings[0].contains("scale"),
+        "{:?}",
+        scaled.warnings
+    );
+
+    let rounded = json!([
+        [0.36, -0.48, 0.8, 1],
+        [0.8, 0.6, 0.0, 2],
+        [-0.481, 0.639, 0.601, 3],
+        [0, 0, 0, 1]
+    ]);
+    let rounded = parse(&with_matrix(rounded)).expect("readable");
+    assert!(rounded.warnings.is_empty());
+    let r = rounded.frames[0].pose.rotation;
+    for a in 0..3 {
+        for b in 0..3 {
+            let dot: f64 = (0..3).map(|k| r[a][k] * r[b][k]).sum();
+            assert!(
+                (dot - f64::from(u8::from(a == b))).abs() < 1e-12,
+                "axes {a} and {b}: {dot}"
+            );
+        }
+    }
+}
+
+#[test]
+fn matrices_that_are_no_camera_are_refused_by_frame_and_reason() {
+    for (matrix, reason) in [
+        (
+            json!([[0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 3], [0, 0, 0, 1]]),
+            "frame 0: transform_matrix is singular",
+        ),
+        (
+            json!([[1, 0, 1, 1], [0, 1, 1, 2], [0, 0, 0, 3], [0, 0, 0, 1]]),
+            "is singular",
+        ),
+        (
+            json!([[-1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
+            "mirrored (determinant -1.000)",
+        ),
+        (
+            json!([[1, 0.1, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
+            "sheared",
+        ),
+        (
+            json!([[2, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
+            "stretched",
+        ),
+        (
+            json!([[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [1, 2, 3, 4]]),
+            "ends in the row [1.0, 2.0, 3.0, 4.0]",
+        ),
+        (json!([[1, 0], [0, 1]]), "has the shape 2x2"),
+        (json!([]), "has the shape of an empty list"),
+        (json!([1, 2, 3]), "has the shape of 3 numbers"),
+        (
+            json!([[1, 0, 0, 1e30], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
+            "out of range",
+        ),
+        (
+            json!([["1", 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]]),
+            "frame 0: transform_matrix: invalid type: string",
+        ),
+    ] {
+        let text = refusal(&with_matrix(matrix));
+        assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+    }
+    // The third frame is named as frame 2.
+    let frames =
+        json!({"fl_x": 9, "frames": [frame(), frame(), {"file_path": "c.png"}]}).to_string();
+    assert_eq!(
+        refusal(frames.as_bytes()),
+        "frame 2: transform_matrix is missing"
+    );
+    let frames = json!({"fl_x": 9, "frames": [frame(), {"transform_matrix": pose()}]}).to_string();
+    assert_eq!(refusal(frames.as_bytes()), "frame 1: file_path is missing");
+}
+
+#[test]
+fn lens_comes_from_lengths_angles_or_both() {
+    let all = json!({"fl_x": 50.0, "fl_y": 60.0, "cx": 30.0, "cy": 20.0, "w": 64, "h": 48});
+    close(
+        intrinsics(all.clone(), json!({}), [64, 48]),
+        ([50.0, 60.0], [30.0, 20.0]),
+    );
+    close(
+        intrinsics(json!({}), all.clone(), [64, 48]),
+        ([50.0, 60.0], [30.0, 20.0]),
+    );
+    // A right angle across: half the width. One axis means square pixels; the centre is the picture's.
+    let right = std::f64::consts::FRAC_PI_2;
+    close(
+        intrinsics(json!({"camera_angle_x": right}), json!({}), [64, 48]),
+        ([32.0, 32.0], [32.0, 24.0]),
+    );
+    close(
+        intrinsics(json!({"camera_angle_y": right}), json!({}), [64, 48]),
+        ([24.0, 24.0], [32.0, 24.0]),
+    );
+    let both = json!({"camera_angle_x": right, "camera_angle_y": right});
+    close(
+        intrinsics(both, json!({}), [64, 48]),
+        ([32.0, 24.0], [32.0, 24.0]),
+    );
+    // The frame's own angle goes before the file's length.
+    close(
+        intrinsics(all, json!({"camera_angle_x": right}), [64, 48]),
+        ([32.0, 32.0], [30.0, 20.0]),
+    );
+    // Without w and h, pixels are those of the picture.
+    close(
+        intrinsics(json!({"fl_x": 50.0, "cx": 3.0}), json!({}), [64, 48]),
+        ([50.0, 50.0], [3.0, 24.0]),
+    );
+}
+
+#[test]
+fn lens_scales_with_the_picture_and_refuses_another_shape() {
+    let all = json!({"fl_x": 50.0, "fl_y": 60.0, "cx": 30.0, "cy": 20.0, "w": 64, "h": 48});
+    close(
+        intrinsics(all.clone(), json!({}), [128, 96]),
+        ([100.0, 120.0], [60.0, 40.0]),
+    );
+    let lens = parse(&file(all, json!({}))).expect("readable").frames[0].lens;
+    let text = lens
+        .intrinsics([64, 64])
+        .expect_err("another shape")
+        .to_string();
+    assert!(text.contains("another shape"), "{text}");
+    // 1920×1080 made smaller to 853×480, the width rounded.
+    let hd = json!({"fl_x": 1000.0, "w": 1920, "h": 1080});
+    let (focal, _) = intrinsics(hd, json!({}), [853, 480]);
+    assert!(
+        (focal[0] / focal[1] - 1.0).abs() < 1e-3 && (focal[0] - 444.3).abs() < 0.2,
+        "{focal:?}"
+    );
+    // w of another picture, and nothing to tell which is meant.
+    let torn = json!({"fl_x": 50.0, "camera_angle_x": 1.1391, "w": 4000, "h": 4000});
+    let lens = parse(&file(torn, json!({}))).expect("readable").frames[0].lens;
+    assert!(matches!(
+        lens.intrinsics([64, 64]),
+        Err(Problem::Contradiction { .. })
+    ));
+}
+
+#[test]
+fn lens_numbers_out_of_range_are_refused_by_key() {
+    for (key, value, reason) in [
+        (
+            "fl_x",
+            json!(0.0),
+            "fl_x is 0, which is not a positive number of pixels",
+        ),
+        ("fl_x", json!(-5.0), "fl_x is -5"),
+        (
+            "camera_angle_x",
+            json!(3.5),
+            "camera_angle_x is 3.5, which is not a field of view",
+        ),
+        ("w", json!(-96), "w is -96, which is not a number of pixels"),
+        ("cx", json!(1e18), "cx is 1000000000000000000"),
+        ("fl_x", json!("50"), "fl_x: invalid type: string"),
+        (
+            "k1",
+            json!(0.2),
+            "k1 is 0.2: lens distortion is not supported",
+        ),
+        ("p2", json!(-0.001), "p2 is -0.001"),
+        (
+            "camera_model",
+            json!("OPENCV_FISHEYE"),
+            "camera_model is OPENCV_FISHEYE",
+        ),
+        (
+            "camera_model",
+            json!("EQUIRECTANGULAR"),
+            "only pinhole cameras",
+        ),
+        ("is_fisheye", json!(true), "is_fisheye is true"),
+        ("rolling_shutter", json!([0, 0, 0.1]), "rolling_shutter"),
+    ] {
+        let mut bad = json!({"fl_x": 9});
+        bad[key] = value;
+        for (top, keys) in [(bad.clone(), json!({})), (json!({}), bad)] {
+            let text = refusal(&file(top, keys));
+            assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+        }
+    }
+    assert!(refusal(&file(json!({}), json!({}))).contains("neither fl_x nor camera_angle_x"));
+    // What is 0 distorts nothing.
+    let harmless = json!({"fl_x": 9, "k1": 0, "p1": 0.0, "camera_model": "OPENCV", "is_fisheye": false, "rolling_shutter": [0, 0, 0]});
+    assert!(parse(&file(harmless, json!({}))).is_ok());
+}
+
+#[test]
+fn what_does_not_concern_us_is_skipped_or_told() {
+    let extra = json!({"fl_x": 9, "aabb_scale": 16, "comment": {"a": [[[]]]}, "scale": 0.33, "offset": [0.5, 0.5, 0.5]});
+    let transforms = parse(&file(
+        extra,
+        json!({"sharpness": 33.0, "mask_path": "m.png", "cx": null}),
+    ))
+    .expect("readable");
+    assert_eq!(transforms.frames[0].mask.as_deref(), Some("m.png"));
+    assert!(transforms.warnings.is_empty());
+    let moved = parse(&file(
+        json!({"fl_x": 9, "applied_transform": [[1, 0, 0, 0]]}),
+        json!({}),
+    ))
+    .expect("readable");
+    assert!(
+        moved.warnings[0].contains("applied_transform"),
+        "{:?}",
+        moved.warnings
+    );
+}
+
+#[test]
+fn broken_text_is_refused_whatever_it_is() {
+    let good = file(json!({"fl_x": 9}), json!({}));
+    assert!(parse(&good).is_ok());
+    assert!(parse(&[b"\xEF\xBB\xBF".as_slice(), &good].concat()).is_ok());
+    let text = String::from_utf8(good).expect("JSON");
+    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(refusal(&utf16), "is UTF-16, not UTF-8");
+    assert_eq!(
+        refusal(&[[0xFE, 0xFF].as_slice(), &utf16].concat()),
+        "is UTF-16, not UTF-8"
+    );
+    assert_eq!(refusal(b""), "is empty");
+    assert_eq!(refusal(b" \n"), "is empty");
+    assert!(refusal(b"[]").contains("expected an object"));
+    assert!(refusal(b"{\"frames\": {}}").contains("expected a list of frames"));
+    assert_eq!(
+        refusal(b"{\"frames\": []}"),
+        "has no frames: the list is empty"
+    );
+    assert_eq!(
+        refusal(b"{\"fl_x\": 4}"),
+        "has no frames: the key is missing"
+    );
+    assert!(refusal(&text.as_bytes()[..text.len() * 7 / 10]).contains("EOF"));
+    for number in ["NaN", "Infinity", "1e400", "-1e400"] {
+        assert!(
+            refusal(text.replace("3.0", number).as_bytes()).contains("not readable"),
+            "{number}"
+        );
+    }
+    for deep in [
+        "[".repeat(200_000),
+        format!("{{\"a\": {}", "[".repeat(200_000)),
+        format!("{{\"frames\": {}", "[".repeat(200_000)),
+    ] {
+        assert!(refusal(deep.as_bytes()).contains("not readable"));
+    }
+    let number = file(json!({"fl_x": 9}), json!({"file_path": 7}));
+    assert!(
+        refusal(&number).contains("frame 0: file_path: invalid type: integer `7`"),
+        "{}",
+        refusal(&number)
+    );
+}
+
+#[test]
+fn too_many_frames_are_counted_but_not_kept() {
+    let many = json!({"fl_x": 9, "frames": vec![frame(); MAX_VIEWS + 5]}).to_string();
+    let error = parse(many.as_bytes()).expect_err("too many");
+    assert_eq!(error.code(), Code::LimitExceeded);
+    assert!(
+        error.to_string().contains(&(MAX_VIEWS + 5).to_string()),
+        "{error}"
+    );
+    let most = json!({"fl_x": 9, "frames": vec![frame(); MAX_VIEWS]}).to_string();
+    assert_eq!(
+        parse(most.as_bytes()).expect("readable").frames.len(),
+        MAX_VIEWS
+    );
+}

@@ -1,0 +1,270 @@
+//! `transforms.json` and its pictures → one [`View`] table each, cropped to what can matter and handed on at once.
+//!
+//! The calling thread reads the files and speaks to the supervisor; the pool decodes. What is in flight is bounded in bytes
+//! and number, so memory does not grow with the number of views. Views go out in the order of the file: whoever adds
+//! floats up as they arrive gets the same sums every time.
+
+mod crop;
+mod holdout;
+mod load;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use proto::job::PrepareJob;
+use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
+use proto::message::{Code, Failure, Phase, Table};
+use proto::table::{Mesh, View};
+
+use super::folder::{Folder, FolderError};
+use super::transforms::{self, Frame};
+use crate::progress::{PhaseClock, Progress};
+use crate::session::Session;
+use crop::Outline;
+use load::{Loaded, Sees, Source};
+
+/// What was handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ViewsSummary {
+    /// Views for the fit.
+    pub(crate) views: u32,
+    /// Views to measure with.
+    pub(crate) holdout_views: u32,
+}
+
+/// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
+const IN_FLIGHT_BYTES: usize = 384 << 20;
+
+/// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file.
+pub(crate) fn deliver(
+    session: &Session,
+    views: &Folder,
+    job: &PrepareJob,
+    mesh: &Mesh,
+    clock: &mut PhaseClock,
+) -> Result<ViewsSummary, Failure> {
+    clock.time(Phase::DecodeViews, || {
+        let frames = read_frames(session, views, &job.views_file)?;
+        let held_out = choose_holdout(frames.len(), job)?;
+        let delivery = Delivery {
+            session,
+            outline: &Outline::new(mesh),
+            folder: views,
+            // Files are named relative to the file that names them.
+            base: job.views_file.rsplit_once('/').map_or("", |(base, _)| base),
+            frames: &frames,
+            held_out: &held_out,
+        };
+        delivery.run()?;
+        Ok(ViewsSummary {
+            views: frames.len() as u32 - job.holdout,
+            holdout_views: job.holdout,
+        })
+    })
+}
+
+fn read_frames(session: &Session, folder: &Folder, name: &str) -> Result<Vec<Frame>, Failure> {
+    let bytes = folder
+        .read(name, MAX_TRANSFORMS_BYTES)
+        .map_err(|error| unread(name, &error))?;
+    let read = transforms::parse(&bytes).map_err(|error| Failure {
+        code: error.code(),
+        message: format!("{name}: {error}"),
+        hint: error.hint().to_owned(),
+    })?;
+    for warning in &read.warnings {
+        session.warning(&format!("{name}: {warning}"));
+    }
+    Ok(read.frames)
+}
+
+fn choose_holdout(frames: usize, job: &PrepareJob) -> Result<Vec<bool>, Failure> {
+    if job.holdout as usize >= frames {
+        return Err(Failure {
+            code: Code::InvalidSpec,
+            message: format!(
+                "{} views to hold out of {frames} leave none to bake from",
+                job.holdout
+            ),
+            hint: format!("hold out at most {}", frames - 1),
+        });
+    }
+    Ok(holdout::choose(frames, job.holdout as usize, job.seed))
+}
+
+fn unread(name: &str, error: &FolderError) -> Failure {
+    let hint = match error {
+        FolderError::Outside => "files are read only beneath the folder of transforms.json",
+        FolderError::Missing => {
+            "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
+        }
+        _ => "",
+    };
+    Failure {
+        code: error.code(),
+        message: format!("{name}: {error}"),
+        hint: hint.to_owned(),
+    }
+}
+
+struct Delivery<'a> {
+    session: &'a Session,
+    outline: &'a Outline,
+    folder: &'a Folder,
+    base: &'a str,
+    frames: &'a [Frame],
+    held_out: &'a [bool],
+}
+
+/// A view that the pool is at work on.
+struct InFlight {
+    index: usize,
+    bytes: usize,
+    result: Receiver<Result<Loaded, Failure>>,
+}
+
+/// What the user will be told at the end.
+#[derive(Default)]
+struct Tally {
+    bytes: u64,
+    delivered: u64,
+    unseen: Vec<usize>,
+    transparent: Vec<usize>,
+    turned: Vec<usize>,
+}
+
+impl Delivery<'_> {
+    fn run(&self) -> Result<(), Failure> {
+        let mut tally = Tally::default();
+        self.session
+            .progress(Phase::DecodeViews, 0, self.frames.len() as u64);
+        rayon::in_place_scope_fifo(|scope| {
+            let most = 2 * rayon::current_num_threads();
+            let mut in_flight = VecDeque::new();
+            let mut bytes = 0;
+            for (index, frame) in self.frames.iter().enumerate() {
+                let source = Source::read(self.folder, self.base, index, frame)?;
+                let needed = source.decoding_bytes();
+                while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {
+                    let Some(oldest) = in_flight.pop_front() else {
+                        break;
+                    };
+                    bytes -= self.finish(oldest, &mut tally)?;
+                }
+                let (sender, result) = sync_channel(1);
+                let (outline, holdout) = (self.outline, self.held_out[index]);
+                scope.spawn_fifo(move |_| {
+                    // Nobody listens any more when an earlier view has failed.
+                    drop(sender.send(source.load(outline, frame, holdout)));
+                });
+                in_flight.push_back(InFlight {
+                    index,
+                    bytes: needed,
+                    result,
+                });
+                bytes += needed;
+            }
+            in_flight
+                .into_iter()
+                .try_for_each(|next| self.finish(next, &mut tally).map(drop))
+        })?;
+        self.report(&tally)
+    }
+
+    /// Waits for a view and hands it on; returns what it held.
+    fn finish(&self, next: InFlight, tally: &mut Tally) -> Result<usize, Failure> {
+        let loaded = next
+            .result
+            .recv()
+            .map_err(|error| crate::run::internal(&error))??;
+        let view: &View = &loaded.view;
+        tally.bytes += view.byte_len();
+        if tally.bytes > MAX_TOTAL_VIEW_BYTES {
+            return Err(Failure {
+                code: Code::LimitExceeded,
+                message: format!(
+                    "the views have more than {MAX_TOTAL_VIEW_BYTES} bytes once decoded"
+                ),
+                hint: "use fewer or smaller views".to_owned(),
+            });
+        }
+        self.session
+            .put(Table::View(view.index), view.byte_len(), |out| {
+                view.write(out)
+            })
+            .map_err(|error| crate::run::internal(&error))?;
+        match loaded.sees {
+            Sees::Mesh => {}
+            Sees::Nothing => tally.unseen.push(next.index),
+            Sees::Transparent => tally.transparent.push(next.index),
+        }
+        if loaded.turned {
+            tally.turned.push(next.index);
+        }
+        tally.delivered += 1;
+        self.session.progress(
+            Phase::DecodeViews,
+            tally.delivered,
+            self.frames.len() as u64,
+        );
+        Ok(next.bytes)
+    }
+
+    fn report(&self, tally: &Tally) -> Result<(), Failure> {
+        let (unseen, transparent) = (tally.unseen.len(), tally.transparent.len());
+        if unseen + transparent == self.frames.len() {
+            let message = match (unseen, transparent) {
+                (0, _) => "no view shows the mesh: all pictures are fully transparent".to_owned(),
+                (_, 0) => {
+                    "no view shows the mesh: it is behind every camera or outside every picture"
+                        .to_owned()
+                }
+                _ => format!(
+                    "no view shows the mesh: in {unseen} it is behind the camera or outside the picture, {transparent} are fully transparent"
+                ),
+            };
+            let hint = "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)";
+            return Err(Failure {
+                code: Code::InvalidAsset,
+                message,
+                hint: hint.to_owned(),
+            });
+        }
+        for (list, text) in [
+            (
+                &tally.unseen,
+                "show nothing of the mesh: it is behind the camera or outside the picture",
+            ),
+            (&tally.transparent, "are fully transparent"),
+            (
+                &tally.turned,
+                "carry an EXIF orientation, which is not applied: cameras belong to the pixels as stored",
+            ),
+        ] {
+            if !list.is_empty() {
+                self.session.warning(&format!(
+                    "{} of {} views {text} ({})",
+                    list.len(),
+                    self.frames.len(),
+                    self.names(list)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to three files by name.
+    fn names(&self, list: &[usize]) -> String {
+        let mut names: Vec<&str> = list
+            .iter()
+            .take(3)
+            .map(|&index| self.frames[index].file.as_str())
+            .collect();
+        if list.len() > names.len() {
+            names.push("…");
+        }
+        names.join(", ")
+    }
+}

@@ -1,0 +1,145 @@
+//! What of a picture can matter: where the mesh may show, and where the picture is not transparent.
+
+use std::collections::HashMap;
+
+use proto::table::{Camera, Mesh};
+
+use crate::prepare::picture::Picture;
+use crate::render::{Projection, projected_bounds};
+
+/// Kept around what can matter: silhouettes are eroded and blurred by a few pixels later on.
+const MARGIN: f64 = 4.0;
+
+/// Left, top, width, height.
+pub(super) type Crop = [u32; 4];
+
+/// Points whose hull holds the mesh: all of it for a small one, corners of boxes for a large one, so that a view costs the
+/// same however many vertices there are.
+#[derive(Debug)]
+pub(super) struct Outline {
+    pub(super) points: Vec<[f32; 3]>,
+}
+
+/// Up to here the vertices themselves are projected.
+const MAX_POINTS: usize = 1 << 15;
+/// Cells along the longest edge of a large mesh; only those with vertices count, and each is shrunk to its vertices.
+const CELLS: f32 = 24.0;
+
+impl Outline {
+    pub(super) fn new(mesh: &Mesh) -> Self {
+        if mesh.positions.len() <= MAX_POINTS {
+            return Self {
+                points: mesh.positions.clone(),
+            };
+        }
+        let [low, high] = bounds(&mesh.positions);
+        let edge = (0..3)
+            .map(|axis| high[axis] - low[axis])
+            .fold(0.0, f32::max)
+            / CELLS;
+        let mut cells: HashMap<[u32; 3], [[f32; 3]; 2]> = HashMap::new();
+        for &point in &mesh.positions {
+            // A mesh without extent has one cell: NaN and infinity become indices too.
+            let cell = std::array::from_fn(|axis| ((point[axis] - low[axis]) / edge) as u32);
+            let [low, high] = cells.entry(cell).or_insert([point; 2]);
+            for axis in 0..3 {
+                low[axis] = low[axis].min(point[axis]);
+                high[axis] = high[axis].max(point[axis]);
+            }
+        }
+        let corners = |ends: [[f32; 3]; 2]| {
+            (0..8_usize)
+                .map(move |corner| std::array::from_fn(|axis| ends[corner >> axis & 1][axis]))
+        };
+        Self {
+            points: cells.into_values().flat_map(corners).collect(),
+        }
+    }
+
+    /// The part of the picture that can matter; none where the mesh does not show, or shows only what is transparent.
+    pub(super) fn crop(&self, camera: &Camera, picture: &Picture) -> Option<Crop> {
+        let size = [f64::from(picture.width), f64::from(picture.height)];
+        let [mut left, mut top, mut right, mut bottom] =
+            match projected_bounds(camera, &self.points) {
+                Projection::Within(bounds) => bounds,
+                // Some of the mesh is behind the camera: what lies between may show anywhere.
+                Projection::Across => [0.0, 0.0, size[0], size[1]],
+                Projection::Behind => return None,
+            };
+        let opaque = if picture.has_alpha {
+            opaque_bounds(picture)?
+        } else {
+            [0.0, 0.0, size[0], size[1]]
+        };
+        (left, top) = (left.max(opaque[0]), top.max(opaque[1]));
+        (right, bottom) = (right.min(opaque[2]), bottom.min(opaque[3]));
+        // Written so that NaN shows nothing.
+        if !(left < right && top < bottom) {
+            return None;
+        }
+        let (left, top) = (
+            (left - MARGIN).floor().max(0.0),
+            (top - MARGIN).floor().max(0.0),
+        );
+        let (right, bottom) = (
+            (right + MARGIN).ceil().min(size[0]),
+            (bottom + MARGIN).ceil().min(size[1]),
+        );
+        Some([
+            left as u32,
+            top as u32,
+            (right - left) as u32,
+            (bottom - top) as u32,
+        ])
+    }
+}
+
+fn bounds(points: &[[f32; 3]]) -> [[f32; 3]; 2] {
+    let mut ends = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
+    for point in points {
+        for axis in 0..3 {
+            ends[0][axis] = ends[0][axis].min(point[axis]);
+            ends[1][axis] = ends[1][axis].max(point[axis]);
+        }
+    }
+    ends
+}
+
+/// The rectangle around all pixels that are not fully transparent.
+fn opaque_bounds(picture: &Picture) -> Option<[f64; 4]> {
+    let (mut left, mut right, mut top, mut bottom) = (usize::MAX, 0, usize::MAX, 0);
+    for (row, line) in picture
+        .pixels
+        .chunks_exact(picture.width as usize)
+        .enumerate()
+    {
+        let Some(first) = line.iter().position(|pixel| pixel[3] != 0) else {
+            continue;
+        };
+        let last = line
+            .iter()
+            .rposition(|pixel| pixel[3] != 0)
+            .unwrap_or(first);
+        (left, right) = (left.min(first), right.max(last + 1));
+        (top, bottom) = (top.min(row), row + 1);
+    }
+    (top < bottom).then_some([left as f64, top as f64, right as f64, bottom as f64])
+}
+
+/// Rows and columns of the crop.
+pub(super) fn cut(picture: &Picture, [left, top, width, height]: Crop) -> Vec<[u8; 4]> {
+    if [width, height] == [picture.width, picture.height] {
+        return picture.pixels.clone();
+    }
+    let (left, top, width, height) = (left as usize, top as usize, width as usize, height as usize);
+    let mut pixels = Vec::with_capacity(width * height);
+    for line in picture
+        .pixels
+        .chunks_exact(picture.width as usize)
+        .skip(top)
+        .take(height)
+    {
+        pixels.extend_from_slice(&line[left..left + width]);
+    }
+    pixels
+}

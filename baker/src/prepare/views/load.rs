@@ -1,0 +1,216 @@
+//! One frame: its files' bytes → a decoded, masked and cropped [`View`] with its camera.
+
+use proto::limits::MAX_IMAGE_FILE_BYTES;
+use proto::message::{Code, Failure};
+use proto::table::{Camera, View};
+
+use super::crop::{self, Outline};
+use super::unread;
+use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::picture::{self, Header, Picture, PictureError};
+use crate::prepare::transforms::Frame;
+
+/// A picture's bytes.
+struct File {
+    name: String,
+    bytes: Vec<u8>,
+    header: Header,
+}
+
+/// What a frame is made of, read but not decoded.
+pub(super) struct Source {
+    index: usize,
+    picture: File,
+    mask: Option<File>,
+}
+
+/// A view, and what there is to say about it.
+pub(super) struct Loaded {
+    pub(super) view: View,
+    pub(super) sees: Sees,
+    /// EXIF asks for another orientation.
+    pub(super) turned: bool,
+}
+
+/// What a view shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sees {
+    /// Some of the mesh, as far as rectangles can tell.
+    Mesh,
+    /// Nothing of it.
+    Nothing,
+    /// Nothing at all.
+    Transparent,
+}
+
+/// Tried in this order behind a `file_path` that is not there as it is.
+const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
+
+impl Source {
+    /// Reads the frame's files and judges their size.
+    pub(super) fn read(
+        folder: &Folder,
+        base: &str,
+        index: usize,
+        frame: &Frame,
+    ) -> Result<Self, Failure> {
+        let picture = File::read(folder, base, &frame.file, index)?;
+        let mask = frame
+            .mask
+            .as_ref()
+            .map(|mask| File::read(folder, base, mask, index))
+            .transpose()?;
+        Ok(Self {
+            index,
+            picture,
+            mask,
+        })
+    }
+
+    /// Memory that this and its decoding may take.
+    pub(super) fn decoding_bytes(&self) -> usize {
+        // 16-bit RGBA is the largest that a decoder writes; the 8-bit pixels and their crop stand beside it.
+        let file = |file: &File| file.bytes.len() + file.header.pixels() * (8 + 4 + 4);
+        file(&self.picture) + self.mask.as_ref().map_or(0, file)
+    }
+
+    /// Decodes, masks, crops.
+    pub(super) fn load(
+        self,
+        outline: &Outline,
+        frame: &Frame,
+        holdout: bool,
+    ) -> Result<Loaded, Failure> {
+        let mut picture = self.picture.decode(self.index)?;
+        if let Some(mask) = &self.mask {
+            apply_mask(&mut picture, &mask.decode(self.index)?)
+                .map_err(|message| mask.failure(self.index, Code::InvalidAsset, &message))?;
+        }
+        let (focal, centre) = frame
+            .lens
+            .intrinsics([picture.width, picture.height])
+            .map_err(|problem| Failure {
+                code: problem.code(),
+                message: format!("{} (frame {}): {problem}", self.picture.name, self.index),
+                hint: problem.hint().to_owned(),
+            })?;
+        let mut camera = Camera {
+            rotation: frame.pose.rotation,
+            translation: frame.pose.translation,
+            focal,
+            centre,
+        };
+        let crop = outline.crop(&camera, &picture);
+        let (sees, [left, top, width, height], pixels) = match crop {
+            Some(crop) => (Sees::Mesh, crop, crop::cut(&picture, crop)),
+            // A view keeps its index even if there is nothing in it.
+            None if picture.pixels.iter().all(|pixel| pixel[3] == 0) => {
+                (Sees::Transparent, [0, 0, 1, 1], vec![[0; 4]])
+            }
+            None => (Sees::Nothing, [0, 0, 1, 1], vec![[0; 4]]),
+        };
+        camera.centre = [
+            camera.centre[0] - f64::from(left),
+            camera.centre[1] - f64::from(top),
+        ];
+        let view = View {
+            index: self.index as u32,
+            width,
+            height,
+            crop: [left, top],
+            has_alpha: picture.has_alpha || sees != Sees::Mesh,
+            holdout,
+            camera,
+            pixels,
+        };
+        Ok(Loaded {
+            view,
+            sees,
+            turned: picture.turned,
+        })
+    }
+}
+
+impl File {
+    fn read(folder: &Folder, base: &str, name: &str, index: usize) -> Result<Self, Failure> {
+        let failed = |error: &FolderError| {
+            let mut failure = unread(name, error);
+            failure.message = match name {
+                "" => format!("frame {index}: file_path: {error}"),
+                _ => format!("frame {index}: {}", failure.message),
+            };
+            failure
+        };
+        for extension in EXTENSIONS {
+            // An empty name stays empty, and an absolute one absolute: the folder refuses both.
+            let candidate = match (base, name) {
+                ("", _) | (_, "") => format!("{name}{extension}"),
+                _ if name.starts_with('/') => format!("{name}{extension}"),
+                _ => format!("{base}/{name}{extension}"),
+            };
+            let bytes = match folder.read(&candidate, MAX_IMAGE_FILE_BYTES) {
+                Ok(bytes) => bytes,
+                Err(FolderError::Missing) => continue,
+                Err(error) => return Err(failed(&error)),
+            };
+            let name = format!("{name}{extension}");
+            return match picture::probe(&bytes) {
+                Ok(header) => Ok(Self {
+                    name,
+                    bytes,
+                    header,
+                }),
+                Err(error) => Err(broken(&name, index, &error)),
+            };
+        }
+        Err(failed(&FolderError::Missing))
+    }
+
+    fn decode(&self, index: usize) -> Result<Picture, Failure> {
+        picture::decode(&self.bytes, self.header).map_err(|error| broken(&self.name, index, &error))
+    }
+
+    fn failure(&self, index: usize, code: Code, message: &str) -> Failure {
+        Failure {
+            code,
+            message: format!("{} (frame {index}): {message}", self.name),
+            hint: String::new(),
+        }
+    }
+}
+
+fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
+    let hint = match error {
+        PictureError::Format(_) | PictureError::Flavour(_) | PictureError::Unknown => {
+            "views are PNG, JPEG or WebP pictures in RGB"
+        }
+        PictureError::TooLarge { .. } => {
+            "make the pictures smaller; the camera may keep its w and h"
+        }
+        _ => "",
+    };
+    Failure {
+        code: error.code(),
+        message: format!("{name} (frame {index}): {error}"),
+        hint: hint.to_owned(),
+    }
+}
+
+/// nerfstudio's masks: white counts, black does not. It becomes alpha, on top of what the picture has.
+fn apply_mask(picture: &mut Picture, mask: &Picture) -> Result<(), String> {
+    if (mask.width, mask.height) != (picture.width, picture.height) {
+        return Err(format!(
+            "the mask has {}x{} pixels, its picture {}x{}",
+            mask.width, mask.height, picture.width, picture.height
+        ));
+    }
+    for (pixel, mask) in picture.pixels.iter_mut().zip(&mask.pixels) {
+        let white = mask[..3]
+            .iter()
+            .map(|&channel| u32::from(channel))
+            .sum::<u32>();
+        pixel[3] = ((u32::from(pixel[3]) * white + 382) / 765) as u8;
+    }
+    picture.has_alpha = picture.pixels.iter().any(|pixel| pixel[3] != 255);
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! `deliver` against a supervisor that grants and reads back, on folders written here.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread;
+
+use proto::blob::{Blob, BlobFile};
+use proto::channel::{Channel, ChannelError};
+use proto::job::Simplify;
+use proto::message::{FromChild, ToChild};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::prepare::picture::Picture;
+
+/// Grants what is asked for until the other end closes; the views that were filled, and the warnings.
+fn supervise(channel: &Channel) -> (Vec<View>, Vec<String>) {
+    let (mut views, mut warnings) = (Vec::new(), Vec::new());
+    let mut granted = None;
+    loop {
+        match channel.receive() {
+            Ok(FromChild::Allocate { table, bytes }) => {
+                let blob = Blob::create("test", bytes).expect("memory");
+                channel
+                    .send(&ToChild::Grant { table }, &[blob.as_fd()])
+                    .expect("room");
+                granted = Some(blob);
+            }
+            Ok(FromChild::Filled { table }) => {
+                let blob = granted.take().expect("granted before");
+                blob.seal_written().expect("seals");
+                let file = BlobFile::open(blob.as_fd().try_clone_to_owned().expect("an fd"))
+                    .expect("sealed");
+                let view = View::read(&mut file.reader()).expect("a view");
+                assert_eq!(table, Table::View(view.index));
+                views.push(view);
+            }
+            Ok(FromChild::Warning { text }) => warnings.push(text),
+            Ok(_) => {}
+            Err(ChannelError::Closed) => return (views, warnings),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn mesh() -> Mesh {
+    // A square of two units about the origin, in the plane z = 0.
+    let positions = vec![
+        [-1.0, -1.0, 0.0],
+        [1.0, -1.0, 0.0],
+        [1.0, 1.0, 0.0],
+        [-1.0, 1.0, 0.0],
+    ];
+    Mesh {
+        normals: vec![[0.0, 0.0, 1.0]; 4],
+        uvs: vec![[0.0; 2]; 4],
+        surface_vertices: vec![0, 1, 2, 3],
+        triangles: vec![[0, 1, 2], [0, 2, 3]],
+        charts: 1,
+        positions,
+    }
+}
+
+/// On the z axis at distance 4, looking at the origin; turned away on demand.
+fn frame(file: &str, away: bool) -> Value {
+    let turn = if away { -1 } else { 1 };
+    json!({"file_path": file, "transform_matrix": [[turn, 0, 0, 0], [0, 1, 0, 0], [0, 0, turn, 4], [0, 0, 0, 1]]})
+}
+
+/// 64×48 pixels, focal length 40: the square covers columns 22-42 and rows 14-34.
+fn transforms(frames: &[Value]) -> Value {
+    json!({"fl_x": 40.0, "w": 64, "h": 48, "frames": frames})
+}
+
+fn picture(path: &Path, size: [u32; 2], pixel: impl Fn(u32, u32) -> [u8; 4]) {
+    image::RgbaImage::from_fn(size[0], size[1], |x, y| image::Rgba(pixel(x, y)))
+        .save(path)
+        .expect("saves");
+}
+
+fn job(holdout: u32) -> PrepareJob {
+    PrepareJob {
+        mesh_file: String::new(),
+        views_file: "transforms.json".to_owned(),
+        texture_size: 256,
+        simplify: Simplify::Keep,
+        keep_uvs: false,
+        holdout,
+        seed: 0,
+        unwrap_deadline_ms: 1000,
+    }
+}
+
+type Outcome = (Result<ViewsSummary, Failure>, Vec<View>, Vec<String>);
+
+fn deliver_from(folder: &Path, transforms: &Value, job: &PrepareJob) -> Outcome {
+    let file = folder.join(&job.views_file);
+    std::fs::write(file, transforms.to_string()).expect("writes");
+    let (ours, theirs) = Channel::pair().expect("sockets");
+    let supervisor = thread::spawn(move || supervise(&ours));
+    let session = Session::over(theirs);
+    let views = Folder::new(std::fs::File::open(folder).expect("a folder").into());
+    let result = deliver(&session, &views, job, &mesh(), &mut PhaseClock::default());
+    drop(session);
+    let (views, warnings) = supervisor.join().expect("no panic");
+    (result, views, warnings)
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Two pixels of each picture tell where it came from.
+    picture(&folder.path().join("opaque.png"), [64, 48], |x, y| {
+        [x as u8, y as u8, 7, 255]
+    });
+    picture(&folder.path().join("cut.png"), [64, 48], |x, y| {
+        [
+            x as u8,
+            y as u8,
+            8,
+            if (30..60).contains(&x) && (20..22).contains(&y) {
+                200
+            } else {
+                0
+            },
+        ]
+    });
+    picture(&folder.path().join("clear.png"), [64, 48], |_, _| {
+        [9; 4].map(|_| 0)
+    });
+    picture(&folder.path().join("mask.png"), [64, 48], |x, _| {
+        if x < 32 { [255; 4] } else { [0, 0, 0, 255] }
+    });
+    folder
+}
+
+#[test]
+fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
+    let folder = folder();
+    let mut masked = frame("opaque.png", false);
+    masked["mask_path"] = json!("mask");
+    let frames = [
+        frame("opaque.png", false),
+        frame("./cut", false),
+        frame("clear.png", false),
+        frame("opaque", true),
+        masked,
+    ];
+    let (result, views, warnings) = deliver_from(folder.path(), &transforms(&frames), &job(0));
+    assert_eq!(
+        result,
+        Ok(ViewsSummary {
+            views: 5,
+            holdout_views: 0
+        })
+    );
+    assert_eq!(
+        views.iter().map(|view| view.index).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4]
+    );
+
+    // Columns 22-42 and rows 14-34 grown by 4.
+    let opaque = &views[0];
+    assert_eq!(
+        (opaque.crop, opaque.width, opaque.height, opaque.has_alpha),
+        ([18, 10], 28, 28, false)
+    );
+    assert_eq!(
+        (opaque.pixels[0], opaque.pixels[27]),
+        ([18, 10, 7, 255], [45, 10, 7, 255])
+    );
+    assert_eq!(opaque.camera.centre, [32.0 - 18.0, 24.0 - 10.0]);
+    // A corner of the square, seen through the crop's camera, is where it is in the whole picture.
+    let depth = -1.0 * opaque.camera.rotation[2][0] + opaque.camera.translation[2];
+    assert_eq!(
+        (depth, 40.0 / depth + opaque.camera.centre[0] + 18.0),
+        (4.0, 42.0)
+    );
+
+    // Of the opaque columns 30-60 only those up to 42 can show the mesh.
+    let cut = &views[1];
+    assert_eq!(
+        (cut.crop, cut.width, cut.height, cut.has_alpha),
+        ([26, 16], 20, 10, true)
+    );
+    assert_eq!(cut.pixels[4 * 20 + 4], [30, 20, 8, 200]);
+
+    for empty in &views[2..4] {
+        assert_eq!(
+            (empty.width, empty.height, &empty.pixels[..]),
+            (1, 1, &[[0; 4]][..])
+        );
+    }
+    let masked = &views[4];
+    assert_eq!(
+        (masked.crop, masked.width, masked.has_alpha),
+        ([18, 10], 18, true)
+    );
+    assert_eq!(masked.pixels[13], [31, 10, 7, 255]);
+    assert_eq!(masked.pixels[14], [32, 10, 7, 0]);
+
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("1 of 5 views show nothing of the mesh")
+            && warnings[0].contains("(opaque)")
+    );
+    assert!(
+        warnings[1].starts_with("1 of 5 views are fully transparent")
+            && warnings[1].contains("(clear.png)")
+    );
+}
+
+#[test]
+fn held_out_views_are_marked_and_one_must_stay() {
+    let folder = folder();
+    let frames: Vec<Value> = (0..7).map(|_| frame("opaque.png", false)).collect();
+    let (result, views, _) = deliver_from(folder.path(), &transforms(&frames), &job(3));
+    assert_eq!(
+        result,
+        Ok(ViewsSummary {
+            views: 4,
+            holdout_views: 3
+        })
+    );
+    assert_eq!(views.iter().filter(|view| view.holdout).count(), 3);
+    let (result, views, _) = deliver_from(folder.path(), &transforms(&frames), &job(7));
+    assert_eq!(
+        (result.expect_err("none left").code, views.len()),
+        (Code::InvalidSpec, 0)
+    );
+}
+
+#[test]
+fn views_that_all_miss_the_mesh_are_refused() {
+    let folder = folder();
+    for (frames, reason) in [
+        (
+            vec![frame("opaque", true), frame("cut", true)],
+            "behind every camera",
+        ),
+        (
+            vec![frame("clear", false)],
+            "all pictures are fully transparent",
+        ),
+        (
+            vec![frame("clear", false), frame("opaque", true)],
+            "1 are fully transparent",
+        ),
+    ] {
+        let failure = deliver_from(folder.path(), &transforms(&frames), &job(0))
+            .0
+            .expect_err("refused");
+        assert_eq!(failure.code, Code::InvalidAsset);
+        assert!(failure.message.contains(reason), "{failure:?}");
+    }
+}
+
+#[test]
+fn failures_name_file_and_frame() {
+    let folder = folder();
+    std::fs::write(folder.path().join("text.png"), "hello").expect("writes");
+    std::fs::create_dir(folder.path().join("sub")).expect("a folder");
+    picture(&folder.path().join("small.png"), [12, 3], |_, _| [255; 4]);
+    for (file, code, reason) in [
+        (
+            "absent",
+            Code::MissingInput,
+            "frame 1: absent: no such file",
+        ),
+        (
+            "../x.png",
+            Code::MissingInput,
+            "frame 1: ../x.png: lies outside its folder",
+        ),
+        ("/etc/passwd", Code::MissingInput, "lies outside its folder"),
+        ("sub", Code::MissingInput, "frame 1: sub: is a directory"),
+        (
+            "",
+            Code::InvalidAsset,
+            "frame 1: file_path: the file name is empty",
+        ),
+        (
+            "text",
+            Code::InvalidAsset,
+            "text.png (frame 1): is no picture",
+        ),
+        (
+            "small",
+            Code::InvalidAsset,
+            "small.png (frame 1): the picture has 12x3 pixels, but w and h say 64x48",
+        ),
+    ] {
+        let frames = [frame("opaque", false), frame(file, false)];
+        let failure = deliver_from(folder.path(), &transforms(&frames), &job(0))
+            .0
+            .expect_err("refused");
+        assert_eq!(failure.code, code, "{failure:?}");
+        assert!(
+            failure.message.contains(reason),
+            "{failure:?} does not say {reason:?}"
+        );
+    }
+    let mut masked = frame("opaque", false);
+    masked["mask_path"] = json!("small.png");
+    let failure = deliver_from(folder.path(), &transforms(&[masked]), &job(0))
+        .0
+        .expect_err("refused");
+    assert!(
+        failure
+            .message
+            .contains("small.png (frame 0): the mask has 12x3 pixels"),
+        "{failure:?}"
+    );
+}
+
+#[test]
+fn files_are_relative_to_the_file_that_names_them() {
+    let outer = tempfile::tempdir().expect("a folder");
+    let inner = outer.path().join("set");
+    std::fs::create_dir(&inner).expect("a folder");
+    picture(&inner.join("a.png"), [64, 48], |_, _| [255; 4]);
+    let job = PrepareJob {
+        views_file: "set/transforms.json".to_owned(),
+        ..job(0)
+    };
+    let (result, views, _) = deliver_from(outer.path(), &transforms(&[frame("a", false)]), &job);
+    assert_eq!((result.is_ok(), views.len()), (true, 1));
+}
+
+#[test]
+fn outline_of_a_large_mesh_holds_it_closely() {
+    // A sphere of 40,000 points, and the same with all of them projected.
+    let points: Vec<[f32; 3]> = (0..40_000)
+        .map(|k| {
+            let (z, turn) = (
+                1.0 - 2.0 * (k as f32 + 0.5) / 40_000.0,
+                k as f32 * 2.399_963,
+            );
+            let r = (1.0 - z * z).sqrt();
+            [r * turn.cos(), r * turn.sin(), z]
+        })
+        .collect();
+    let large = Mesh {
+        positions: points.clone(),
+        ..mesh()
+    };
+    let camera = proto::table::Camera {
+        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        translation: [0.1, 0.2, 4.0],
+        focal: [400.0; 2],
+        centre: [200.0; 2],
+    };
+    let picture = Picture {
+        width: 400,
+        height: 400,
+        pixels: vec![[255; 4]; 160_000],
+        has_alpha: false,
+        turned: false,
+    };
+    let loose = Outline::new(&large)
+        .crop(&camera, &picture)
+        .expect("it shows");
+    let exact = Outline { points }
+        .crop(&camera, &picture)
+        .expect("it shows");
+    assert!(loose[0] <= exact[0] && loose[1] <= exact[1]);
+    assert!(
+        loose[0] + loose[2] >= exact[0] + exact[2] && loose[1] + loose[3] >= exact[1] + exact[3]
+    );
+    assert!(
+        loose[2] - exact[2] <= 12 && loose[3] - exact[3] <= 12,
+        "{loose:?} around {exact:?}"
+    );
+}

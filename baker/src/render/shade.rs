@@ -1,0 +1,119 @@
+//! Hits and an image into colours: bilinear lookup of each sample, mean over the samples of a pixel.
+
+use proto::job::Blend;
+use proto::table::{Mesh, Texture};
+
+use super::raster::Hit;
+use super::srgb;
+
+/// A texture to look up: sRGB texels, row 0 at v = 0. Need not be square.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    width: usize,
+    height: usize,
+    texels: &'a [[u8; 4]],
+}
+
+impl<'a> Image<'a> {
+    /// None unless there are exactly `width · height` texels, and at least one.
+    #[must_use]
+    pub fn new(width: usize, height: usize, texels: &'a [[u8; 4]]) -> Option<Self> {
+        (!texels.is_empty() && width.checked_mul(height) == Some(texels.len())).then_some(Self {
+            width,
+            height,
+            texels,
+        })
+    }
+
+    /// The four texels around `uv` with their weights, clamped to the edge.
+    fn taps(&self, [u, v]: [f32; 2]) -> [([u8; 4], f32); 4] {
+        let (column, across) = split(u, self.width);
+        let (row, down) = split(v, self.height);
+        let texel = |c: usize, r: usize| self.texels[r * self.width + c];
+        [
+            (texel(column[0], row[0]), (1.0 - across) * (1.0 - down)),
+            (texel(column[1], row[0]), across * (1.0 - down)),
+            (texel(column[0], row[1]), (1.0 - across) * down),
+            (texel(column[1], row[1]), across * down),
+        ]
+    }
+}
+
+impl<'a> From<&'a Texture> for Image<'a> {
+    fn from(texture: &'a Texture) -> Self {
+        let edge = texture.size as usize;
+        Self {
+            width: edge,
+            height: edge,
+            texels: &texture.texels,
+        }
+    }
+}
+
+/// The two neighbours along one axis and the second one's share. Texel k is centred on `(k + ½)/edge`.
+fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
+    let last = edge as f32 - 1.0;
+    let x = coordinate * edge as f32 - 0.5;
+    let floor = x.floor();
+    // Clamped as floats, so that no coordinate, however far outside, overflows an index.
+    (
+        [
+            floor.clamp(0.0, last) as usize,
+            (floor + 1.0).clamp(0.0, last) as usize,
+        ],
+        x - floor,
+    )
+}
+
+/// Fills the pixels of one band from its hits, which are `width · samples` to a row.
+pub(super) fn shade(
+    mesh: &Mesh,
+    image: Image<'_>,
+    hits: &[Hit],
+    [width, samples]: [usize; 2],
+    blend: Blend,
+    colours: &mut [[f32; 3]],
+    coverage: &mut [f32],
+) {
+    let decode = match blend {
+        Blend::Linear => srgb::linear_table(),
+        Blend::Srgb => srgb::display_table(),
+    };
+    for (pixel, (colour, covered)) in colours.iter_mut().zip(coverage).enumerate() {
+        let (column, row) = (pixel % width, pixel / width);
+        let mut sum = [0.0_f32; 3];
+        let mut count = 0_u32;
+        for line in row * samples..(row + 1) * samples {
+            for hit in &hits[(line * width + column) * samples..][..samples] {
+                if hit.triangle == Hit::NONE {
+                    continue;
+                }
+                count += 1;
+                for (texel, weight) in image.taps(uv(mesh, hit)) {
+                    for channel in 0..3 {
+                        sum[channel] += weight * decode[texel[channel] as usize];
+                    }
+                }
+            }
+        }
+        if count > 0 {
+            let mean = sum.map(|x| x / count as f32);
+            *colour = if blend == Blend::Linear {
+                mean.map(srgb::encode)
+            } else {
+                mean
+            };
+            *covered = count as f32 / (samples * samples) as f32;
+        }
+    }
+}
+
+fn uv(mesh: &Mesh, hit: &Hit) -> [f32; 2] {
+    let [a, b, c] = mesh.triangles[hit.triangle as usize].map(|corner| mesh.uvs[corner as usize]);
+    let [second, third] = hit.second_third;
+    let first = 1.0 - second - third;
+    [
+        first * a[0] + second * b[0] + third * c[0],
+        first * a[1] + second * b[1] + third * c[1],
+    ]
+}
