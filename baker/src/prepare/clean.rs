@@ -36,7 +36,11 @@ impl CleanError {
             Self::NoArea(_) => (Code::InvalidAsset, ""),
             Self::TooSmall(_) => (Code::LimitExceeded, "scale the mesh up"),
         };
-        Failure { code, message: format!("{name}: {self}"), hint: hint.to_owned() }
+        Failure {
+            code,
+            message: format!("{name}: {self}"),
+            hint: hint.to_owned(),
+        }
     }
 }
 
@@ -71,12 +75,24 @@ pub struct Counts {
 /// # Errors
 /// Nothing with area is left.
 pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
-    let diagonal = diagonal(raw.triangles.iter().flatten().map(|&vertex| raw.positions[vertex as usize]));
+    let diagonal = diagonal(
+        raw.triangles
+            .iter()
+            .flatten()
+            .map(|&vertex| raw.positions[vertex as usize]),
+    );
     if diagonal > 0.0 && diagonal < MIN_DIAGONAL {
         return Err(CleanError::TooSmall(diagonal));
     }
-    let mut mesh = CleanMesh { radius: diagonal / 2.0, ..CleanMesh::default() };
-    let mut corner_uvs = raw.uvs.as_ref().ok().map(|_| Vec::with_capacity(raw.triangles.len()));
+    let mut mesh = CleanMesh {
+        radius: diagonal / 2.0,
+        ..CleanMesh::default()
+    };
+    let mut corner_uvs = raw
+        .uvs
+        .as_ref()
+        .ok()
+        .map(|_| Vec::with_capacity(raw.triangles.len()));
     let mut points = Points::new(raw.positions.len());
     let mut met = HashSet::with_capacity(raw.triangles.len());
     for corners in &raw.triangles {
@@ -85,7 +101,8 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
             mesh.counts.degenerate += 1;
             continue;
         }
-        let triangle = std::array::from_fn(|k| points.number(corners[k], places[k], &mut mesh.positions));
+        let triangle =
+            std::array::from_fn(|k| points.number(corners[k], places[k], &mut mesh.positions));
         let mut any_order: [u32; 3] = triangle;
         any_order.sort_unstable();
         if !met.insert(any_order) {
@@ -101,7 +118,8 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
         return Err(CleanError::NoArea(raw.triangles.len()));
     }
     mesh.corner_uvs = corner_uvs;
-    mesh.counts.nonmanifold_edges = edges(&mesh.triangles).filter(|count| *count > 2).count() as u64;
+    mesh.counts.nonmanifold_edges =
+        edges(&mesh.triangles).filter(|count| *count > 2).count() as u64;
     Ok(mesh)
 }
 
@@ -116,7 +134,11 @@ fn diagonal(points: impl Iterator<Item = [f32; 3]>) -> f64 {
     }
     let square: f64 = (0..3).map(|axis| (high[axis] - low[axis]).powi(2)).sum();
     // No point at all leaves the box inside out.
-    if square.is_finite() { square.sqrt() } else { 0.0 }
+    if square.is_finite() {
+        square.sqrt()
+    } else {
+        0.0
+    }
 }
 
 fn has_area(corners: [[f32; 3]; 3], min_height: f64) -> bool {
@@ -124,7 +146,11 @@ fn has_area(corners: [[f32; 3]; 3], min_height: f64) -> bool {
     let edge = |from: [f64; 3], to: [f64; 3]| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
     let length = |v: [f64; 3]| (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]).sqrt();
     let (ab, bc, ca) = (edge(a, b), edge(b, c), edge(c, a));
-    let cross = [ab[1] * ca[2] - ab[2] * ca[1], ab[2] * ca[0] - ab[0] * ca[2], ab[0] * ca[1] - ab[1] * ca[0]];
+    let cross = [
+        ab[1] * ca[2] - ab[2] * ca[1],
+        ab[2] * ca[0] - ab[0] * ca[2],
+        ab[0] * ca[1] - ab[1] * ca[0],
+    ];
     let longest = length(ab).max(length(bc)).max(length(ca));
     // Twice the area over the longest side is the smallest height.
     length(cross) > longest * min_height
@@ -139,7 +165,10 @@ struct Points {
 
 impl Points {
     fn new(vertices: usize) -> Self {
-        Self { by_place: HashMap::with_capacity(vertices), by_vertex: vec![u32::MAX; vertices] }
+        Self {
+            by_place: HashMap::with_capacity(vertices),
+            by_vertex: vec![u32::MAX; vertices],
+        }
     }
 
     fn number(&mut self, vertex: u32, place: [f32; 3], positions: &mut Vec<[f32; 3]>) -> u32 {
@@ -147,10 +176,13 @@ impl Points {
         if *known == u32::MAX {
             // Adding zero turns −0 into 0.
             let place = place.map(|x| x + 0.0);
-            *known = *self.by_place.entry(place.map(f32::to_bits)).or_insert_with(|| {
-                positions.push(place);
-                positions.len() as u32 - 1
-            });
+            *known = *self
+                .by_place
+                .entry(place.map(f32::to_bits))
+                .or_insert_with(|| {
+                    positions.push(place);
+                    positions.len() as u32 - 1
+                });
         }
         *known
     }
@@ -160,13 +192,19 @@ impl Points {
 pub(crate) fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
     let mut edges: Vec<u64> = Vec::with_capacity(triangles.len() * 3);
     for [a, b, c] in triangles {
-        edges.extend([(a, b), (b, c), (c, a)].map(|(a, b)| u64::from(*a.min(b)) << 32 | u64::from(*a.max(b))));
+        edges.extend(
+            [(a, b), (b, c), (c, a)]
+                .map(|(a, b)| u64::from(*a.min(b)) << 32 | u64::from(*a.max(b))),
+        );
     }
     edges.sort_unstable();
     let mut at = 0;
     std::iter::from_fn(move || {
         let edge = edges.get(at)?;
-        let count = edges[at..].iter().take_while(|other| *other == edge).count();
+        let count = edges[at..]
+            .iter()
+            .take_while(|other| *other == edge)
+            .count();
         at += count;
         Some(count)
     })
@@ -178,10 +216,19 @@ mod tests {
     use crate::prepare::load::NoUvs;
 
     fn raw(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> RawMesh {
-        RawMesh { positions: positions.to_vec(), uvs: Err(NoUvs::Absent), triangles: triangles.to_vec() }
+        RawMesh {
+            positions: positions.to_vec(),
+            uvs: Err(NoUvs::Absent),
+            triangles: triangles.to_vec(),
+        }
     }
 
-    const SQUARE: [[f32; 3]; 4] = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]];
+    const SQUARE: [[f32; 3]; 4] = [
+        [0.0, 0.0, 0.0],
+        [1.0, 0.0, 0.0],
+        [1.0, 1.0, 0.0],
+        [0.0, 1.0, 0.0],
+    ];
 
     #[test]
     fn points_are_welded_and_strangers_dropped() {
@@ -198,13 +245,26 @@ mod tests {
     fn what_has_no_area_or_stands_twice_is_dropped() {
         let mut positions = SQUARE.to_vec();
         positions.push([0.5, 0.0, 0.0]);
-        let triangles = [[0, 1, 2], [0, 0, 2], [0, 4, 1], [2, 0, 1], [0, 2, 1], [0, 2, 3]];
+        let triangles = [
+            [0, 1, 2],
+            [0, 0, 2],
+            [0, 4, 1],
+            [2, 0, 1],
+            [0, 2, 1],
+            [0, 2, 3],
+        ];
         let mesh = clean(&raw(&positions, &triangles)).unwrap();
         assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3]]);
         assert_eq!((mesh.counts.degenerate, mesh.counts.duplicate), (2, 2));
         assert_eq!(mesh.positions.len(), 4);
-        assert_eq!(clean(&raw(&positions, &[[0, 4, 1]])), Err(CleanError::NoArea(1)));
-        assert_eq!(clean(&raw(&positions, &[[1, 1, 1]])), Err(CleanError::NoArea(1)));
+        assert_eq!(
+            clean(&raw(&positions, &[[0, 4, 1]])),
+            Err(CleanError::NoArea(1))
+        );
+        assert_eq!(
+            clean(&raw(&positions, &[[1, 1, 1]])),
+            Err(CleanError::NoArea(1))
+        );
     }
 
     #[test]
@@ -212,10 +272,17 @@ mod tests {
         for scale in [1e-9, 1e-3, 1e9f32] {
             let positions = SQUARE.map(|point| point.map(|x| x * scale));
             let mesh = clean(&raw(&positions, &[[0, 1, 2], [0, 2, 3], [0, 1, 1]])).unwrap();
-            assert_eq!((mesh.triangles.len(), mesh.counts.degenerate), (2, 1), "{scale}");
+            assert_eq!(
+                (mesh.triangles.len(), mesh.counts.degenerate),
+                (2, 1),
+                "{scale}"
+            );
         }
         let positions = SQUARE.map(|point| point.map(|x| x * 1e-20));
-        assert!(matches!(clean(&raw(&positions, &[[0, 1, 2]])), Err(CleanError::TooSmall(_))));
+        assert!(matches!(
+            clean(&raw(&positions, &[[0, 1, 2]])),
+            Err(CleanError::TooSmall(_))
+        ));
     }
 
     #[test]
@@ -223,7 +290,10 @@ mod tests {
         let mut positions = SQUARE.to_vec();
         positions.push([0.5, 0.5, 1.0]);
         let mesh = clean(&raw(&positions, &[[0, 1, 2], [0, 2, 3], [0, 2, 4]])).unwrap();
-        assert_eq!((mesh.triangles.len(), mesh.counts.nonmanifold_edges), (3, 1));
+        assert_eq!(
+            (mesh.triangles.len(), mesh.counts.nonmanifold_edges),
+            (3, 1)
+        );
     }
 
     #[test]
@@ -232,6 +302,9 @@ mod tests {
         raw.uvs = Ok((0..8).map(|i| [i as f32, 0.0]).collect());
         let mesh = clean(&raw).unwrap();
         assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3]]);
-        assert_eq!(mesh.corner_uvs.unwrap()[1], [[4.0, 0.0], [6.0, 0.0], [7.0, 0.0]]);
+        assert_eq!(
+            mesh.corner_uvs.unwrap()[1],
+            [[4.0, 0.0], [6.0, 0.0], [7.0, 0.0]]
+        );
     }
 }

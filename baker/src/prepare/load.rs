@@ -24,8 +24,6 @@ mod obj;
 
 mod corners;
 
-
-
 pub use self::gltf::GltfError;
 pub use self::obj::ObjError;
 pub use self::ply::PlyError;
@@ -121,10 +119,14 @@ impl LoadError {
         let (code, hint) = match self {
             Self::File(error) => (error.code(), String::new()),
             Self::Gltf(error) => (error.code(), error.hint()),
-            Self::TooLarge { .. } => (Code::LimitExceeded, "reduce the mesh before baking".to_owned()),
-            Self::UnknownKind => {
-                (Code::InvalidAsset, "give a .glb, .gltf, .ply or .obj file".to_owned())
-            }
+            Self::TooLarge { .. } => (
+                Code::LimitExceeded,
+                "reduce the mesh before baking".to_owned(),
+            ),
+            Self::UnknownKind => (
+                Code::InvalidAsset,
+                "give a .glb, .gltf, .ply or .obj file".to_owned(),
+            ),
             Self::Coordinate { value, .. } if value.is_finite() => {
                 (Code::LimitExceeded, "scale the mesh down".to_owned())
             }
@@ -139,7 +141,11 @@ impl LoadError {
             | Self::Corner { .. }
             | Self::Coordinate { .. } => (Code::InvalidAsset, String::new()),
         };
-        Failure { code, message: format!("{name}: {self}"), hint }
+        Failure {
+            code,
+            message: format!("{name}: {self}"),
+            hint,
+        }
     }
 }
 
@@ -153,7 +159,9 @@ pub fn read(
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
-    let bytes = folder.read(name, MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
+    let bytes = folder
+        .read(name, MAX_MESH_FILE_BYTES)
+        .map_err(LoadError::File)?;
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     let mesh = match kind(&bytes, name)? {
@@ -177,8 +185,13 @@ enum Kind {
 }
 
 fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
-    let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes).trim_ascii_start();
-    let extension = name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase());
+    let text = bytes
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(bytes)
+        .trim_ascii_start();
+    let extension = name
+        .rsplit_once('.')
+        .map(|(_, end)| end.to_ascii_lowercase());
     if bytes.is_empty() {
         Err(LoadError::Empty)
     } else if bytes.starts_with(b"glTF") {
@@ -206,7 +219,11 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
     ];
     for (what, count, limit) in bounds {
         if count > limit {
-            return Err(LoadError::TooLarge { what, count: count as u64, limit });
+            return Err(LoadError::TooLarge {
+                what,
+                count: count as u64,
+                limit,
+            });
         }
     }
     if mesh.triangles.is_empty() {
@@ -216,11 +233,20 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
     for (triangle, corners) in mesh.triangles.iter().enumerate() {
         for &vertex in corners {
             let Some(position) = mesh.positions.get(vertex as usize) else {
-                return Err(LoadError::Corner { triangle, vertex, vertices });
+                return Err(LoadError::Corner {
+                    triangle,
+                    vertex,
+                    vertices,
+                });
             };
-            // Written so that NaN fails.
-            if let Some(&value) = position.iter().find(|x| !(x.abs() <= MAX_COORDINATE)) {
-                return Err(LoadError::Coordinate { vertex, value, triangle });
+            // NaN is within no range.
+            let usable = -MAX_COORDINATE..=MAX_COORDINATE;
+            if let Some(&value) = position.iter().find(|x| !usable.contains(*x)) {
+                return Err(LoadError::Coordinate {
+                    vertex,
+                    value,
+                    triangle,
+                });
             }
         }
     }
@@ -235,7 +261,10 @@ pub(crate) mod tests {
     use crate::progress::Silent;
 
     /// Writes the files into a fresh folder and reads the first as a mesh.
-    pub(crate) fn read_files(files: &[(&str, &[u8])], want_uvs: bool) -> Result<RawMesh, LoadError> {
+    pub(crate) fn read_files(
+        files: &[(&str, &[u8])],
+        want_uvs: bool,
+    ) -> Result<RawMesh, LoadError> {
         let dir = tempfile::tempdir().unwrap();
         for (name, bytes) in files {
             std::fs::write(dir.path().join(name), bytes).unwrap();
@@ -250,21 +279,37 @@ pub(crate) mod tests {
         assert_eq!(kind(b"ply\r\n", "a.glb").unwrap(), Kind::Ply);
         assert_eq!(kind(b" {}", "a").unwrap(), Kind::Gltf);
         assert_eq!(kind(b"# x", "A.OBJ").unwrap(), Kind::Obj);
-        assert!(matches!(kind(b"\x89PNG", "a.png"), Err(LoadError::UnknownKind)));
+        assert!(matches!(
+            kind(b"\x89PNG", "a.png"),
+            Err(LoadError::UnknownKind)
+        ));
         assert!(matches!(kind(b"", "a.glb"), Err(LoadError::Empty)));
     }
 
     #[test]
     fn only_vertices_in_use_must_be_numbers() {
         let positions = vec![[0.0; 3], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [f32::NAN; 3]];
-        let mut mesh = RawMesh { positions, uvs: Err(NoUvs::Absent), triangles: vec![[0, 1, 2]] };
+        let mut mesh = RawMesh {
+            positions,
+            uvs: Err(NoUvs::Absent),
+            triangles: vec![[0, 1, 2]],
+        };
         check(&mesh).unwrap();
         mesh.triangles.push([0, 3, 1]);
         let error = check(&mesh).unwrap_err().failure("a.ply");
-        assert_eq!(error.message, "a.ply: vertex 3 has the coordinate NaN, and triangle 1 uses it");
+        assert_eq!(
+            error.message,
+            "a.ply: vertex 3 has the coordinate NaN, and triangle 1 uses it"
+        );
         mesh.positions[3] = [0.0, 2e12, 0.0];
-        assert_eq!(check(&mesh).unwrap_err().failure("a.ply").code, Code::LimitExceeded);
+        assert_eq!(
+            check(&mesh).unwrap_err().failure("a.ply").code,
+            Code::LimitExceeded
+        );
         mesh.triangles[1] = [0, 4, 1];
-        assert_eq!(check(&mesh).unwrap_err().to_string(), "triangle 1 names vertex 4 of 4");
+        assert_eq!(
+            check(&mesh).unwrap_err().to_string(),
+            "triangle 1 names vertex 4 of 4"
+        );
     }
 }

@@ -37,6 +37,9 @@ const COMPARED_TRIANGLES: usize = 40_000;
 /// Charts up to which the page packer works; above, shelves are nearly as dense and far faster.
 const PACKED_CHARTS: usize = 4_000;
 
+/// Of the ways to cut, so many that pack densest at first are packed with more effort.
+const IMPROVED_CUTS: usize = 2;
+
 /// A chart and the part of the surface that it shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Piece {
@@ -59,36 +62,86 @@ pub struct Unwrapped {
 }
 
 /// Makes an atlas for textures of `texture_size` texels. `deadline` bounds the better of the two ways to cut.
-pub fn unwrap(mesh: &CleanMesh, texture_size: u32, deadline: Duration, progress: &dyn Progress) -> Unwrapped {
+pub fn unwrap(
+    mesh: &CleanMesh,
+    texture_size: u32,
+    deadline: Duration,
+    progress: &dyn Progress,
+) -> Unwrapped {
     let end = Instant::now() + deadline.min(flatten::patience(mesh.triangles.len()));
     progress.progress(Phase::Unwrap, 0, 0);
-    let mut best: Option<(Vec<Piece>, Atlas)> = None;
+    let mut cuts = Vec::new();
     if flatten::is_sane(mesh) {
-        let ways = if mesh.triangles.len() <= COMPARED_TRIANGLES { &flatten::WAYS[..] } else { &flatten::WAYS[..1] };
+        let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
+        let ways = if few {
+            &flatten::WAYS[..]
+        } else {
+            &flatten::WAYS[..1]
+        };
         for way in ways {
-            let Some(pieces) = flatten::flatten(mesh, way, end, progress) else { break };
-            let atlas = arrange(&pieces, texture_size, false);
-            eprintln!("  {way:?} {} {:.4}", pieces.len(), atlas.utilisation);
-            if best.as_ref().is_none_or(|(_, best)| atlas.utilisation > best.utilisation) {
-                best = Some((pieces, atlas));
+            let Some(pieces) = flatten::flatten(mesh, way, end, progress) else {
+                break;
+            };
+            // Among many charts every cut packs alike.
+            let last = pieces.len() > pack::SEARCHED_CHARTS;
+            cuts.push(pieces);
+            if last {
+                break;
             }
         }
     }
-    let method = if best.is_some() { UnwrapMethod::Uvunwrap } else { UnwrapMethod::Fallback };
-    let (pieces, atlas) = best.unwrap_or_else(|| {
-        let pieces = planar::cut(mesh);
-        let atlas = arrange(&pieces, texture_size, false);
-        (pieces, atlas)
-    });
-    let searched = arrange(&pieces, texture_size, true);
-    let atlas = if searched.utilisation > atlas.utilisation { searched } else { atlas };
+    let method = if cuts.is_empty() {
+        UnwrapMethod::Fallback
+    } else {
+        UnwrapMethod::Uvunwrap
+    };
+    if cuts.is_empty() {
+        cuts.push(planar::cut(mesh));
+    }
+    let (pieces, atlas) = densest(cuts, texture_size);
     let utilisation = atlas.utilisation as f32;
-    Unwrapped { mesh: assemble::assemble(mesh, &pieces, &atlas), method, utilisation }
+    Unwrapped {
+        mesh: assemble::assemble(mesh, &pieces, &atlas),
+        method,
+        utilisation,
+    }
 }
 
-/// Places the charts, by whichever packer suits their number.
-fn arrange(pieces: &[Piece], texture_size: u32, search: bool) -> Atlas {
-    let charts: Vec<Chart> = pieces.iter().map(|piece| piece.chart.clone()).collect();
-    let packed = if charts.len() <= PACKED_CHARTS { pack::pack(&charts, texture_size, search) } else { None };
-    packed.unwrap_or_else(|| shelf::pack(&charts, texture_size))
+/// The cut that packs densest, with its atlas.
+fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32) -> (Vec<Piece>, Atlas) {
+    let charts = |pieces: &[Piece]| -> Vec<Chart> {
+        pieces.iter().map(|piece| piece.chart.clone()).collect()
+    };
+    let fits = |pieces: &[Piece]| pieces.len() <= PACKED_CHARTS;
+    let packed = |(cut, pieces): (usize, &Vec<Piece>)| {
+        let packed = if fits(pieces) {
+            pack::pack(charts(pieces), texture_size)
+        } else {
+            None
+        };
+        packed.map(|packed| (cut, packed))
+    };
+    let mut candidates: Vec<(usize, pack::Packed)> =
+        cuts.iter().enumerate().filter_map(packed).collect();
+    candidates.sort_by(|(_, a), (_, b)| b.utilisation().total_cmp(&a.utilisation()));
+    candidates.truncate(IMPROVED_CUTS);
+    for (_, packed) in &mut candidates {
+        packed.improve();
+    }
+    let best = candidates.into_iter().reduce(|best, other| {
+        if other.1.utilisation() > best.1.utilisation() {
+            other
+        } else {
+            best
+        }
+    });
+    let (cut, atlas) = match best {
+        Some((cut, packed)) => (cut, packed.atlas()),
+        None => (0, shelf::pack(&charts(&cuts[0]), texture_size)),
+    };
+    let pieces = cuts.into_iter().nth(cut).unwrap_or_default();
+    (pieces, atlas)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -42,7 +42,9 @@ pub enum AccessorError {
         wanted: &'static str,
     },
     /// More elements than there are bytes.
-    #[error("accessor {accessor} reaches past the end of buffer view {view} (needs {needed} bytes, has {present})")]
+    #[error(
+        "accessor {accessor} reaches past the end of buffer view {view} (needs {needed} bytes, has {present})"
+    )]
     PastEnd {
         /// The accessor.
         accessor: usize,
@@ -54,7 +56,9 @@ pub enum AccessorError {
         present: usize,
     },
     /// Elements that overlap.
-    #[error("buffer view {view} has byteStride {stride}, less than the {element} bytes of an element of accessor {accessor}")]
+    #[error(
+        "buffer view {view} has byteStride {stride}, less than the {element} bytes of an element of accessor {accessor}"
+    )]
     Stride {
         /// The accessor.
         accessor: usize,
@@ -74,7 +78,9 @@ pub enum AccessorError {
         count: u64,
     },
     /// A sparse index that is out of order or range.
-    #[error("sparse index {position} of accessor {accessor} is {value}: out of order or not below {count}")]
+    #[error(
+        "sparse index {position} of accessor {accessor} is {value}: out of order or not below {count}"
+    )]
     Sparse {
         /// The accessor.
         accessor: usize,
@@ -104,8 +110,10 @@ impl Use {
             Self::Position => kind == Type::Vec3 && component != ComponentType::U32,
             Self::TexCoord => kind == Type::Vec2 && component != ComponentType::U32,
             Self::Index => {
-                let unsigned =
-                    matches!(component, ComponentType::U8 | ComponentType::U16 | ComponentType::U32);
+                let unsigned = matches!(
+                    component,
+                    ComponentType::U8 | ComponentType::U16 | ComponentType::U32
+                );
                 kind == Type::Scalar && unsigned
             }
         }
@@ -132,7 +140,11 @@ impl Strided<'_> {
     /// Bytes of the component from its place in the element on; the caller knows that they are there.
     fn component<const N: usize>(&self, element: usize, component: usize) -> [u8; N] {
         let at = element * self.stride + component * N;
-        self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or([0; N])
+        self.bytes
+            .get(at..)
+            .and_then(|bytes| bytes.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
     }
 
     fn float(&self, element: usize, component: usize, normalized: bool) -> f64 {
@@ -140,29 +152,46 @@ impl Strided<'_> {
             ComponentType::F32 => {
                 return f64::from(f32::from_le_bytes(self.component(element, component)));
             }
-            ComponentType::I8 => (f64::from(i8::from_le_bytes(self.component(element, component))), 127.0),
-            ComponentType::U8 => (f64::from(u8::from_le_bytes(self.component(element, component))), 255.0),
-            ComponentType::I16 => {
-                (f64::from(i16::from_le_bytes(self.component(element, component))), 32_767.0)
-            }
-            ComponentType::U16 => {
-                (f64::from(u16::from_le_bytes(self.component(element, component))), 65_535.0)
-            }
-            ComponentType::U32 => {
-                (f64::from(u32::from_le_bytes(self.component(element, component))), 1.0)
-            }
+            ComponentType::I8 => (
+                f64::from(i8::from_le_bytes(self.component(element, component))),
+                127.0,
+            ),
+            ComponentType::U8 => (
+                f64::from(u8::from_le_bytes(self.component(element, component))),
+                255.0,
+            ),
+            ComponentType::I16 => (
+                f64::from(i16::from_le_bytes(self.component(element, component))),
+                32_767.0,
+            ),
+            ComponentType::U16 => (
+                f64::from(u16::from_le_bytes(self.component(element, component))),
+                65_535.0,
+            ),
+            ComponentType::U32 => (
+                f64::from(u32::from_le_bytes(self.component(element, component))),
+                1.0,
+            ),
         };
         // Signed integers have one value more below zero than above: it means -1 too.
-        if normalized { (value / largest).max(-1.0) } else { value }
+        if normalized {
+            (value / largest).max(-1.0)
+        } else {
+            value
+        }
     }
 
     fn index(&self, element: usize) -> u32 {
         match self.component {
-            ComponentType::U8 | ComponentType::I8 => u32::from(u8::from_le_bytes(self.component(element, 0))),
+            ComponentType::U8 | ComponentType::I8 => {
+                u32::from(u8::from_le_bytes(self.component(element, 0)))
+            }
             ComponentType::U16 | ComponentType::I16 => {
                 u32::from(u16::from_le_bytes(self.component(element, 0)))
             }
-            ComponentType::U32 | ComponentType::F32 => u32::from_le_bytes(self.component(element, 0)),
+            ComponentType::U32 | ComponentType::F32 => {
+                u32::from_le_bytes(self.component(element, 0))
+            }
         }
     }
 }
@@ -179,19 +208,31 @@ pub(super) struct Elements<'a> {
 }
 
 /// Loads the views that accessor `index` needs.
-pub(super) fn load(root: &json::Root, buffers: &mut Buffers<'_>, index: usize) -> Result<(), AccessorError> {
+pub(super) fn load(
+    root: &json::Root,
+    buffers: &mut Buffers<'_>,
+    index: usize,
+) -> Result<(), AccessorError> {
     let json = accessor(root, index)?;
-    let sparse = json.sparse.iter().flat_map(|sparse| [sparse.indices.buffer_view, sparse.values.buffer_view]);
+    let sparse = json
+        .sparse
+        .iter()
+        .flat_map(|sparse| [sparse.indices.buffer_view, sparse.values.buffer_view]);
     for view in json.buffer_view.into_iter().chain(sparse) {
         let loaded = buffers.load_view(view.value());
-        loaded.map_err(|error| AccessorError::Bytes { accessor: index, error })?;
+        loaded.map_err(|error| AccessorError::Bytes {
+            accessor: index,
+            error,
+        })?;
     }
     Ok(())
 }
 
 fn accessor(root: &json::Root, index: usize) -> Result<&json::Accessor, AccessorError> {
     let count = root.accessors.len();
-    root.accessors.get(index).ok_or(AccessorError::NoSuch { index, count })
+    root.accessors
+        .get(index)
+        .ok_or(AccessorError::NoSuch { index, count })
 }
 
 impl<'a> Elements<'a> {
@@ -204,23 +245,47 @@ impl<'a> Elements<'a> {
     ) -> Result<Self, AccessorError> {
         let json = accessor(root, index)?;
         let (kind, component) = match (json.type_, json.component_type) {
-            (Checked::Valid(kind), Checked::Valid(component)) if purpose.allows(kind, component.0) => {
+            (Checked::Valid(kind), Checked::Valid(component))
+                if purpose.allows(kind, component.0) =>
+            {
                 (kind, component.0)
             }
             (kind, component) => {
                 let found = describe(kind, component);
-                return Err(AccessorError::Type { accessor: index, found, wanted: purpose.wanted() });
+                return Err(AccessorError::Type {
+                    accessor: index,
+                    found,
+                    wanted: purpose.wanted(),
+                });
             }
         };
         let element = (component.size() * kind.multiplicity()) as u64;
-        let strided = |view: usize, offset: Option<json::validation::USize64>, count, component, element| {
-            open_strided(buffers, index, view, offset.unwrap_or_default().0, count, component, element)
-        };
+        let strided =
+            |view: usize, offset: Option<json::validation::USize64>, count, component, element| {
+                open_strided(
+                    buffers,
+                    index,
+                    view,
+                    offset.unwrap_or_default().0,
+                    count,
+                    component,
+                    element,
+                )
+            };
         let count = json.count.0;
         let base = match json.buffer_view {
-            Some(view) => Some(strided(view.value(), json.byte_offset, count, component, element)?),
+            Some(view) => Some(strided(
+                view.value(),
+                json.byte_offset,
+                count,
+                component,
+                element,
+            )?),
             None if count > MAX_VERTICES as u64 => {
-                return Err(AccessorError::Unbacked { accessor: index, count });
+                return Err(AccessorError::Unbacked {
+                    accessor: index,
+                    count,
+                });
             }
             None => None,
         };
@@ -228,7 +293,11 @@ impl<'a> Elements<'a> {
         if let Some(json) = &json.sparse {
             let Checked::Valid(index_type) = json.indices.component_type else {
                 let found = "an unknown type".to_owned();
-                return Err(AccessorError::Type { accessor: index, found, wanted: Use::Index.wanted() });
+                return Err(AccessorError::Type {
+                    accessor: index,
+                    found,
+                    wanted: Use::Index.wanted(),
+                });
             };
             let (places, values) = (&json.indices, &json.values);
             let indices = strided(
@@ -249,7 +318,12 @@ impl<'a> Elements<'a> {
             sparse = Some((indices, values, json.count.0 as usize));
         }
         // Backed by bytes or below the bound: it fits.
-        Ok(Self { count: count as usize, normalized: json.normalized, base, sparse })
+        Ok(Self {
+            count: count as usize,
+            normalized: json.normalized,
+            base,
+            sparse,
+        })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -282,7 +356,8 @@ impl<'a> Elements<'a> {
 
     /// Element `element` as an index; zero beyond the last.
     pub(super) fn index(&self, element: usize) -> u32 {
-        self.find(element).map_or(0, |(strided, at)| strided.index(at))
+        self.find(element)
+            .map_or(0, |(strided, at)| strided.index(at))
     }
 }
 
@@ -299,34 +374,66 @@ fn open_strided<'a>(
     let bytes = buffers.view(view).map_err(wrap)?;
     let stride = buffers.stride(view).map_err(wrap)?.unwrap_or(element);
     if stride < element {
-        return Err(AccessorError::Stride { accessor, view, stride, element });
+        return Err(AccessorError::Stride {
+            accessor,
+            view,
+            stride,
+            element,
+        });
     }
     let needed = match count.checked_sub(1) {
         None => Some(0),
-        Some(last) => last.checked_mul(stride).and_then(|n| n.checked_add(element)).and_then(|n| n.checked_add(offset)),
+        Some(last) => last
+            .checked_mul(stride)
+            .and_then(|n| n.checked_add(element))
+            .and_then(|n| n.checked_add(offset)),
     };
     let needed = needed.unwrap_or(u64::MAX);
     if needed > bytes.len() as u64 {
-        return Err(AccessorError::PastEnd { accessor, view, needed, present: bytes.len() });
+        return Err(AccessorError::PastEnd {
+            accessor,
+            view,
+            needed,
+            present: bytes.len(),
+        });
     }
     // An empty accessor may start anywhere.
-    let bytes = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or(&[]);
-    Ok(Strided { bytes, stride: stride as usize, component })
+    let bytes = bytes
+        .get(usize::try_from(offset).unwrap_or(usize::MAX)..)
+        .unwrap_or(&[]);
+    Ok(Strided {
+        bytes,
+        stride: stride as usize,
+        component,
+    })
 }
 
-fn check_sparse(accessor: usize, indices: &Strided<'_>, sparse_count: u64, count: u64) -> Result<(), AccessorError> {
+fn check_sparse(
+    accessor: usize,
+    indices: &Strided<'_>,
+    sparse_count: u64,
+    count: u64,
+) -> Result<(), AccessorError> {
     let mut last = None;
     for position in 0..sparse_count {
         let value = indices.index(position as usize);
         if u64::from(value) >= count || last.is_some_and(|last| last >= value) {
-            return Err(AccessorError::Sparse { accessor, position, value, count });
+            return Err(AccessorError::Sparse {
+                accessor,
+                position,
+                value,
+                count,
+            });
         }
         last = Some(value);
     }
     Ok(())
 }
 
-fn describe(kind: Checked<Type>, component: Checked<json::accessor::GenericComponentType>) -> String {
+fn describe(
+    kind: Checked<Type>,
+    component: Checked<json::accessor::GenericComponentType>,
+) -> String {
     let component = match component {
         Checked::Valid(component) => match component.0 {
             ComponentType::I8 => "8-bit integers",

@@ -37,7 +37,9 @@ pub enum BufferError {
         present: usize,
     },
     /// A view that leaves its buffer.
-    #[error("buffer view {view} reaches past the end of buffer {buffer} (starts at {offset} with {length} bytes, of {present})")]
+    #[error(
+        "buffer view {view} reaches past the end of buffer {buffer} (starts at {offset} with {length} bytes, of {present})"
+    )]
     View {
         /// The view.
         view: usize,
@@ -125,7 +127,14 @@ impl<'a> Buffers<'a> {
         beside: &'a str,
         bin: Option<&'a [u8]>,
     ) -> Self {
-        Self { root, folder, beside, bin, loaded: HashMap::new(), decoded: HashMap::new() }
+        Self {
+            root,
+            folder,
+            beside,
+            bin,
+            loaded: HashMap::new(),
+            decoded: HashMap::new(),
+        }
     }
 
     /// Loads what view `index` needs, so that [`Self::view`] can lend it.
@@ -140,8 +149,15 @@ impl<'a> Buffers<'a> {
         let wrap = |error| BufferError::Compressed { view: index, error };
         let compression = compression.map_err(wrap)?;
         self.load(compression.buffer)?;
-        let range = self.range(index, compression.buffer, compression.offset, compression.length)?;
-        let bytes = compression.decode(&self.bytes(compression.buffer)[range]).map_err(wrap)?;
+        let range = self.range(
+            index,
+            compression.buffer,
+            compression.offset,
+            compression.length,
+        )?;
+        let bytes = compression
+            .decode(&self.bytes(compression.buffer)[range])
+            .map_err(wrap)?;
         self.decoded.insert(index, bytes);
         Ok(())
     }
@@ -169,7 +185,11 @@ impl<'a> Buffers<'a> {
 
     fn json_view(&self, index: usize) -> Result<&'a json::buffer::View, BufferError> {
         let count = self.root.buffer_views.len();
-        let missing = BufferError::NoSuch { what: "buffer view", index, count };
+        let missing = BufferError::NoSuch {
+            what: "buffer view",
+            index,
+            count,
+        };
         self.root.buffer_views.get(index).ok_or(missing)
     }
 
@@ -185,7 +205,13 @@ impl<'a> Buffers<'a> {
         match offset.checked_add(length) {
             // Both ends fit memory, since the buffer does.
             Some(end) if end <= present => Ok(offset as usize..end as usize),
-            _ => Err(BufferError::View { view, buffer, offset, length, present }),
+            _ => Err(BufferError::View {
+                view,
+                buffer,
+                offset,
+                length,
+                present,
+            }),
         }
     }
 
@@ -196,18 +222,33 @@ impl<'a> Buffers<'a> {
             (None, Some(bin)) if self.is_bin(buffer) => bin,
             _ => &[],
         };
-        let length = self.root.buffers.get(buffer).map_or(0, |json| json.byte_length.0);
-        &bytes[..bytes.len().min(usize::try_from(length).unwrap_or(usize::MAX))]
+        let length = self
+            .root
+            .buffers
+            .get(buffer)
+            .map_or(0, |json| json.byte_length.0);
+        &bytes[..bytes
+            .len()
+            .min(usize::try_from(length).unwrap_or(usize::MAX))]
     }
 
     fn is_bin(&self, buffer: usize) -> bool {
-        buffer == 0 && self.root.buffers.first().is_some_and(|json| json.uri.is_none())
+        buffer == 0
+            && self
+                .root
+                .buffers
+                .first()
+                .is_some_and(|json| json.uri.is_none())
     }
 
     fn load(&mut self, buffer: usize) -> Result<(), BufferError> {
         let count = self.root.buffers.len();
         let Some(json) = self.root.buffers.get(buffer) else {
-            return Err(BufferError::NoSuch { what: "buffer", index: buffer, count });
+            return Err(BufferError::NoSuch {
+                what: "buffer",
+                index: buffer,
+                count,
+            });
         };
         if self.loaded.contains_key(&buffer) {
             return Ok(());
@@ -223,24 +264,42 @@ impl<'a> Buffers<'a> {
             (None, _) => return Err(BufferError::NoContent(buffer)),
         };
         if json.byte_length.0 > present as u64 {
-            return Err(BufferError::Short { buffer, needed: json.byte_length.0, present });
+            return Err(BufferError::Short {
+                buffer,
+                needed: json.byte_length.0,
+                present,
+            });
         }
         Ok(())
     }
 
     fn fetch(&self, buffer: usize, uri: &str) -> Result<Vec<u8>, BufferError> {
         if let Some(data) = uri.strip_prefix("data:") {
-            let encoded = data.split_once(";base64,").ok_or(BufferError::Base64(buffer))?.1;
+            let encoded = data
+                .split_once(";base64,")
+                .ok_or(BufferError::Base64(buffer))?
+                .1;
             return decode_base64(encoded).ok_or(BufferError::Base64(buffer));
         }
         if let Some((scheme, _)) = uri.split_once("://") {
-            return Err(BufferError::Remote { buffer, uri: format!("{scheme}://…") });
+            return Err(BufferError::Remote {
+                buffer,
+                uri: format!("{scheme}://…"),
+            });
         }
         let name = decode_percent(uri).ok_or(BufferError::Uri(buffer))?;
         // An absolute name stays one, and is refused as such.
-        let file = if name.starts_with('/') { name } else { format!("{}{name}", self.beside) };
+        let file = if name.starts_with('/') {
+            name
+        } else {
+            format!("{}{name}", self.beside)
+        };
         let read = self.folder.read(&file, MAX_MESH_FILE_BYTES);
-        read.map_err(|error| BufferError::File { buffer, file, error })
+        read.map_err(|error| BufferError::File {
+            buffer,
+            file,
+            error,
+        })
     }
 }
 
@@ -294,9 +353,13 @@ mod tests {
 
     #[test]
     fn base64_is_decoded_strictly() {
-        for (text, bytes) in
-            [("", ""), ("Zg==", "f"), ("Zm8", "fo"), ("Zm9v", "foo"), ("Zm9vYmE=", "fooba")]
-        {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYmE=", "fooba"),
+        ] {
             assert_eq!(decode_base64(text).unwrap(), bytes.as_bytes(), "{text}");
         }
         for text in ["Z", "Zm9v!", "Zm 9v", "Zm9vZ", "Zg==Zg=="] {

@@ -67,7 +67,10 @@ pub(super) fn of(view: &json::buffer::View) -> Option<Result<Compression, Compre
 fn parse(fields: &json::Value) -> Result<Compression, CompressedError> {
     let number = |name: &'static str| match fields.get(name) {
         None => Ok(None),
-        Some(value) => value.as_u64().map(Some).ok_or(CompressedError::Malformed(name)),
+        Some(value) => value
+            .as_u64()
+            .map(Some)
+            .ok_or(CompressedError::Malformed(name)),
     };
     let required = |name| number(name)?.ok_or(CompressedError::Malformed(name));
     let word = |name| fields.get(name).and_then(json::Value::as_str);
@@ -162,12 +165,18 @@ mod tests {
         let vertices: Vec<[u32; 3]> = (0..50).map(|i| [i, i * i, 7]).collect();
         let encoded = meshopt::encode_vertex_buffer(&vertices).unwrap();
         let decode = |value, bytes: &[u8]| parse(&value).unwrap().decode(bytes);
-        assert_eq!(decode(fields("ATTRIBUTES", 50, 12, "NONE"), &encoded).unwrap(), plain(vertices));
+        assert_eq!(
+            decode(fields("ATTRIBUTES", 50, 12, "NONE"), &encoded).unwrap(),
+            plain(vertices)
+        );
         assert!(decode(fields("ATTRIBUTES", 50, 16, "NONE"), &encoded).is_err());
 
         let indices: Vec<u32> = vec![0, 1, 2, 2, 1, 3];
         let encoded = meshopt::encode_index_buffer(&indices, 4).unwrap();
-        assert_eq!(decode(fields("TRIANGLES", 6, 4, "NONE"), &encoded).unwrap(), plain(indices));
+        assert_eq!(
+            decode(fields("TRIANGLES", 6, 4, "NONE"), &encoded).unwrap(),
+            plain(indices)
+        );
         assert!(decode(fields("TRIANGLES", 6, 4, "NONE"), b"rubbish").is_err());
     }
 
@@ -177,15 +186,24 @@ mod tests {
         let filtered = meshopt::encode_filter_exp(&numbers, 15, meshopt::EncodeExpMode::Separate);
         let encoded = meshopt::encode_vertex_buffer(&filtered).unwrap();
         let compression = parse(&fields("ATTRIBUTES", 1, 12, "EXPONENTIAL")).unwrap();
-        assert_eq!(compression.decode(&encoded).unwrap(), plain(numbers.to_vec()));
+        assert_eq!(
+            compression.decode(&encoded).unwrap(),
+            plain(numbers.to_vec())
+        );
     }
 
     #[test]
     fn hostile_numbers_are_refused_before_memory_is_taken() {
         let code = |value| parse(&value).unwrap_err().code();
-        assert_eq!(code(fields("ATTRIBUTES", 1 << 60, 12, "NONE")), Code::LimitExceeded);
+        assert_eq!(
+            code(fields("ATTRIBUTES", 1 << 60, 12, "NONE")),
+            Code::LimitExceeded
+        );
         assert_eq!(code(fields("ATTRIBUTES", 9, 6, "NONE")), Code::InvalidAsset);
-        assert_eq!(code(fields("ATTRIBUTES", 9, 8, "OCTAHEDRAL")), Code::UnsupportedFeature);
+        assert_eq!(
+            code(fields("ATTRIBUTES", 9, 8, "OCTAHEDRAL")),
+            Code::UnsupportedFeature
+        );
         assert_eq!(code(fields("TRIANGLES", 10, 4, "NONE")), Code::InvalidAsset);
         assert_eq!(code(fields("WHAT", 9, 8, "NONE")), Code::InvalidAsset);
     }

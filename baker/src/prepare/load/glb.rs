@@ -73,7 +73,10 @@ pub(super) fn split(bytes: &[u8]) -> Result<Chunks, GlbError> {
     }
     let end = promised as usize;
     if end > bytes.len() || end < HEADER_BYTES + CHUNK_HEADER_BYTES {
-        return Err(GlbError::Length { promised, present: bytes.len() });
+        return Err(GlbError::Length {
+            promised,
+            present: bytes.len(),
+        });
     }
     let mut found = Vec::new();
     let mut at = HEADER_BYTES;
@@ -82,7 +85,11 @@ pub(super) fn split(bytes: &[u8]) -> Result<Chunks, GlbError> {
         let start = (at + CHUNK_HEADER_BYTES).min(end);
         let present = end - start;
         if needed as usize > present {
-            return Err(GlbError::Chunk { chunk: found.len(), needed, present });
+            return Err(GlbError::Chunk {
+                chunk: found.len(),
+                needed,
+                present,
+            });
         }
         let range = start..start + needed as usize;
         at = range.end.next_multiple_of(4);
@@ -115,9 +122,21 @@ mod tests {
     #[test]
     fn chunks_are_found_and_strangers_skipped() {
         let bytes = glb(&[(&JSON, b"{}  "), (b"XXXX", b"1234"), (&BIN, b"12345678")]);
-        assert_eq!(split(&bytes).unwrap(), Chunks { json: 20..24, bin: Some(44..52) });
+        assert_eq!(
+            split(&bytes).unwrap(),
+            Chunks {
+                json: 20..24,
+                bin: Some(44..52)
+            }
+        );
         let bytes = glb(&[(&JSON, b"{}  ")]);
-        assert_eq!(split(&bytes).unwrap(), Chunks { json: 20..24, bin: None });
+        assert_eq!(
+            split(&bytes).unwrap(),
+            Chunks {
+                json: 20..24,
+                bin: None
+            }
+        );
     }
 
     #[test]
@@ -125,16 +144,42 @@ mod tests {
         let good = glb(&[(&JSON, b"{}  "), (&BIN, b"12345678")]);
         assert_eq!(split(&good[..10]), Err(GlbError::Header(10)));
         assert_eq!(split(b"glTX--------"), Err(GlbError::Magic));
-        assert_eq!(split(&good[..30]), Err(GlbError::Length { promised: 40, present: 30 }));
+        assert_eq!(
+            split(&good[..30]),
+            Err(GlbError::Length {
+                promised: 40,
+                present: 30
+            })
+        );
         let with = |at: usize, value: u32| {
             let mut bytes = good.clone();
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
             split(&bytes)
         };
         assert_eq!(with(4, 1), Err(GlbError::Version(1)));
-        assert_eq!(with(8, 13), Err(GlbError::Length { promised: 13, present: 40 }));
-        assert_eq!(with(12, !0), Err(GlbError::Chunk { chunk: 0, needed: !0, present: 20 }));
-        assert_eq!(with(24, !15), Err(GlbError::Chunk { chunk: 1, needed: !15, present: 8 }));
+        assert_eq!(
+            with(8, 13),
+            Err(GlbError::Length {
+                promised: 13,
+                present: 40
+            })
+        );
+        assert_eq!(
+            with(12, !0),
+            Err(GlbError::Chunk {
+                chunk: 0,
+                needed: !0,
+                present: 20
+            })
+        );
+        assert_eq!(
+            with(24, !15),
+            Err(GlbError::Chunk {
+                chunk: 1,
+                needed: !15,
+                present: 8
+            })
+        );
         assert_eq!(with(16, 7), Err(GlbError::FirstChunk));
         for end in 0..good.len() {
             assert!(split(&good[..end]).is_err());

@@ -25,8 +25,14 @@ use crate::progress::Progress;
 /// Extensions that change how positions are stored and that are understood.
 const GEOMETRY_EXTENSIONS: [&str; 2] = ["KHR_mesh_quantization", "EXT_meshopt_compression"];
 /// Beginnings of the names of extensions that do not touch positions: what they do is replaced by the bake.
-const OTHER_EXTENSIONS: [&str; 6] =
-    ["KHR_materials_", "KHR_texture_", "EXT_texture_", "MSFT_texture_", "KHR_lights_", "KHR_animation_"];
+const OTHER_EXTENSIONS: [&str; 6] = [
+    "KHR_materials_",
+    "KHR_texture_",
+    "EXT_texture_",
+    "MSFT_texture_",
+    "KHR_lights_",
+    "KHR_animation_",
+];
 
 /// Why a glTF file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +87,9 @@ pub enum GltfError {
         count: usize,
     },
     /// An index that names no vertex.
-    #[error("mesh {mesh}, primitive {primitive}: index {vertex} names no vertex, there are {vertices}")]
+    #[error(
+        "mesh {mesh}, primitive {primitive}: index {vertex} names no vertex, there are {vertices}"
+    )]
     Index {
         /// The mesh.
         mesh: usize,
@@ -112,9 +120,14 @@ impl GltfError {
     /// The code under which a user is told.
     pub(super) fn code(&self) -> Code {
         match self {
-            Self::Extension(_) | Self::Version(_) | Self::Container(GlbError::Version(_)) => Code::UnsupportedFeature,
+            Self::Extension(_) | Self::Version(_) | Self::Container(GlbError::Version(_)) => {
+                Code::UnsupportedFeature
+            }
             Self::TooLarge { .. } => Code::LimitExceeded,
-            Self::Accessor { error: AccessorError::Bytes { error, .. }, .. } => error.code(),
+            Self::Accessor {
+                error: AccessorError::Bytes { error, .. },
+                ..
+            } => error.code(),
             Self::Container(_)
             | Self::Json(_)
             | Self::Scene(_)
@@ -149,7 +162,10 @@ pub(super) fn read(
 ) -> Result<RawMesh, GltfError> {
     let (json, bin) = if is_glb {
         let chunks = glb::split(bytes)?;
-        (&bytes[chunks.json], chunks.bin.map(|range: Range<usize>| &bytes[range]))
+        (
+            &bytes[chunks.json],
+            chunks.bin.map(|range: Range<usize>| &bytes[range]),
+        )
     } else {
         (bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes), None)
     };
@@ -164,14 +180,22 @@ pub(super) fn read(
         root: &root,
         buffers: Buffers::new(&root, folder, beside, bin),
         want_uvs,
-        mesh: RawMesh { positions: Vec::new(), uvs: Ok(Vec::new()), triangles: Vec::new() },
+        mesh: RawMesh {
+            positions: Vec::new(),
+            uvs: Ok(Vec::new()),
+            triangles: Vec::new(),
+        },
         skipped: 0,
         without_uvs: 0,
     };
     let total = instances.len() as u64;
     for (done, instance) in instances.iter().enumerate() {
         progress.progress(Phase::LoadMesh, done as u64, total);
-        let count = reader.root.meshes.get(instance.mesh).map_or(0, |mesh| mesh.primitives.len());
+        let count = reader
+            .root
+            .meshes
+            .get(instance.mesh)
+            .map_or(0, |mesh| mesh.primitives.len());
         for primitive in 0..count {
             reader.add(instance, primitive)?;
         }
@@ -181,7 +205,11 @@ pub(super) fn read(
 }
 
 fn check_root(root: &json::Root) -> Result<(), GltfError> {
-    let minimum = root.asset.min_version.as_ref().unwrap_or(&root.asset.version);
+    let minimum = root
+        .asset
+        .min_version
+        .as_ref()
+        .unwrap_or(&root.asset.version);
     if !root.asset.version.starts_with("2.") || !matches!(minimum.as_str(), "2.0" | "2.1") {
         return Err(GltfError::Version(minimum.clone()));
     }
@@ -197,20 +225,37 @@ fn check_root(root: &json::Root) -> Result<(), GltfError> {
 fn warn(root: &json::Root, instances: &[Instance], skipped: usize, progress: &dyn Progress) {
     if root.scenes.len() > 1 {
         let scene = root.scene.map_or(0, |scene| scene.value());
-        progress.warning(&format!("the file has {} scenes; only scene {scene} is baked", root.scenes.len()));
+        progress.warning(&format!(
+            "the file has {} scenes; only scene {scene} is baked",
+            root.scenes.len()
+        ));
     }
     if skipped > 0 {
-        progress.warning(&format!("{skipped} primitives of points or lines were left out"));
+        progress.warning(&format!(
+            "{skipped} primitives of points or lines were left out"
+        ));
     }
     if instances.iter().any(|instance| instance.skinned) {
         progress.warning("the mesh has a skin: its bind pose is baked");
     }
     let used = |instance: &Instance| root.meshes.get(instance.mesh);
-    let mut primitives = instances.iter().filter_map(used).flat_map(|mesh| &mesh.primitives);
-    if primitives.any(|primitive| primitive.targets.as_ref().is_some_and(|targets| !targets.is_empty())) {
+    let mut primitives = instances
+        .iter()
+        .filter_map(used)
+        .flat_map(|mesh| &mesh.primitives);
+    if primitives.any(|primitive| {
+        primitive
+            .targets
+            .as_ref()
+            .is_some_and(|targets| !targets.is_empty())
+    }) {
         progress.warning("the mesh has morph targets: its base shape is baked");
     }
-    if root.extensions_used.iter().any(|name| name == "EXT_mesh_gpu_instancing") {
+    if root
+        .extensions_used
+        .iter()
+        .any(|name| name == "EXT_mesh_gpu_instancing")
+    {
         progress.warning("EXT_mesh_gpu_instancing is not read: each instanced mesh is baked once");
     }
 }
@@ -229,7 +274,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn finish(mut self) -> Result<RawMesh, GltfError> {
         if self.mesh.triangles.is_empty() {
-            return Err(GltfError::NoTriangles { skipped: self.skipped });
+            return Err(GltfError::NoTriangles {
+                skipped: self.skipped,
+            });
         }
         match &self.mesh.uvs {
             _ if !self.want_uvs => self.mesh.uvs = Err(NoUvs::NotAsked),
@@ -243,27 +290,63 @@ impl Reader<'_> {
     fn add(&mut self, instance: &Instance, number: usize) -> Result<(), GltfError> {
         let mesh = instance.mesh;
         let root = self.root;
-        let Some(primitive) = root.meshes.get(mesh).and_then(|json| json.primitives.get(number)) else {
+        let Some(primitive) = root
+            .meshes
+            .get(mesh)
+            .and_then(|json| json.primitives.get(number))
+        else {
             return Ok(());
         };
         let mode = match primitive.mode {
             Checked::Valid(mode) => mode,
-            Checked::Invalid => return Err(GltfError::Lacks { mesh, primitive: number, what: "known mode" }),
+            Checked::Invalid => {
+                return Err(GltfError::Lacks {
+                    mesh,
+                    primitive: number,
+                    what: "known mode",
+                });
+            }
         };
-        if !matches!(mode, Mode::Triangles | Mode::TriangleStrip | Mode::TriangleFan) {
+        if !matches!(
+            mode,
+            Mode::Triangles | Mode::TriangleStrip | Mode::TriangleFan
+        ) {
             self.skipped += 1;
             return Ok(());
         }
-        if primitive.extensions.as_ref().is_some_and(|all| all.others.contains_key("KHR_draco_mesh_compression"))
+        if primitive
+            .extensions
+            .as_ref()
+            .is_some_and(|all| all.others.contains_key("KHR_draco_mesh_compression"))
             && primitive.attributes.is_empty()
         {
-            return Err(GltfError::Extension("KHR_draco_mesh_compression".to_owned()));
+            return Err(GltfError::Extension(
+                "KHR_draco_mesh_compression".to_owned(),
+            ));
         }
-        let at = |error| GltfError::Accessor { mesh, primitive: number, error };
-        let attribute = |semantic| primitive.attributes.get(&Checked::Valid(semantic)).map(|index| index.value());
+        let at = |error| GltfError::Accessor {
+            mesh,
+            primitive: number,
+            error,
+        };
+        let attribute = |semantic| {
+            primitive
+                .attributes
+                .get(&Checked::Valid(semantic))
+                .map(|index| index.value())
+        };
         let position = attribute(Semantic::Positions);
-        let position = position.ok_or(GltfError::Lacks { mesh, primitive: number, what: "POSITION" })?;
-        let uv = if self.want_uvs { self.uv_set(primitive).and_then(|set| attribute(Semantic::TexCoords(set))) } else { None };
+        let position = position.ok_or(GltfError::Lacks {
+            mesh,
+            primitive: number,
+            what: "POSITION",
+        })?;
+        let uv = if self.want_uvs {
+            self.uv_set(primitive)
+                .and_then(|set| attribute(Semantic::TexCoords(set)))
+        } else {
+            None
+        };
         let index = primitive.indices.map(|index| index.value());
         for accessor in [Some(position), uv, index].into_iter().flatten() {
             accessor::load(root, &mut self.buffers, accessor).map_err(at)?;
@@ -275,14 +358,21 @@ impl Reader<'_> {
 
         let corners = indices.as_ref().map_or(positions.count(), Elements::count);
         if mode == Mode::Triangles && corners % 3 != 0 {
-            return Err(GltfError::Remainder { mesh, primitive: number, count: corners });
+            return Err(GltfError::Remainder {
+                mesh,
+                primitive: number,
+                count: corners,
+            });
         }
         let triangles = match mode {
             Mode::Triangles => corners / 3,
             _ => corners.saturating_sub(2),
         };
         if triangles > MAX_TRIANGLES - self.mesh.triangles.len() {
-            return Err(GltfError::TooLarge { what: "triangles", limit: MAX_TRIANGLES });
+            return Err(GltfError::TooLarge {
+                what: "triangles",
+                limit: MAX_TRIANGLES,
+            });
         }
         let mut used = Used::new(positions.count(), corners);
         let first = self.mesh.positions.len();
@@ -293,10 +383,17 @@ impl Reader<'_> {
             }
             let mut wound = [0; 3];
             for (vertex, corner) in wound.iter_mut().zip(corners) {
-                let index = indices.as_ref().map_or(corner as u32, |indices| indices.index(corner));
+                let index = indices
+                    .as_ref()
+                    .map_or(corner as u32, |indices| indices.index(corner));
                 let vertices = positions.count();
                 if index as usize >= vertices {
-                    return Err(GltfError::Index { mesh, primitive: number, vertex: index, vertices });
+                    return Err(GltfError::Index {
+                        mesh,
+                        primitive: number,
+                        vertex: index,
+                        vertices,
+                    });
                 }
                 let (place, new) = used.place(index);
                 if new {
@@ -311,7 +408,10 @@ impl Reader<'_> {
             self.mesh.triangles.push(wound);
         }
         if self.mesh.positions.len() > MAX_VERTICES {
-            return Err(GltfError::TooLarge { what: "vertices", limit: MAX_VERTICES });
+            return Err(GltfError::TooLarge {
+                what: "vertices",
+                limit: MAX_VERTICES,
+            });
         }
         if uvs.is_none() && triangles > 0 {
             self.without_uvs += 1;
@@ -327,8 +427,12 @@ impl Reader<'_> {
 
     /// The set of texture coordinates that the base colour uses, 0 without one; none where the material moves them.
     fn uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
-        let material = primitive.material.and_then(|index| self.root.materials.get(index.value()));
-        let Some(texture) = material.and_then(|json| json.pbr_metallic_roughness.base_color_texture.as_ref()) else {
+        let material = primitive
+            .material
+            .and_then(|index| self.root.materials.get(index.value()));
+        let Some(texture) =
+            material.and_then(|json| json.pbr_metallic_roughness.base_color_texture.as_ref())
+        else {
             return Some(0);
         };
         let extensions = texture.extensions.as_ref();
@@ -343,7 +447,11 @@ impl Reader<'_> {
 /// Corners of a triangle within a list, strip or fan; every second triangle of a strip is wound the other way.
 fn corners_of(mode: Mode, triangle: usize) -> [usize; 3] {
     match mode {
-        Mode::TriangleStrip => [triangle, triangle + 1 + triangle % 2, triangle + 2 - triangle % 2],
+        Mode::TriangleStrip => [
+            triangle,
+            triangle + 1 + triangle % 2,
+            triangle + 2 - triangle % 2,
+        ],
         Mode::TriangleFan => [0, triangle + 1, triangle + 2],
         _ => [3 * triangle, 3 * triangle + 1, 3 * triangle + 2],
     }
@@ -359,7 +467,11 @@ enum Used {
 
 impl Used {
     fn new(vertices: usize, corners: usize) -> Self {
-        if vertices / 8 <= corners { Self::Dense(vec![u32::MAX; vertices], 0) } else { Self::Sparse(HashMap::new()) }
+        if vertices / 8 <= corners {
+            Self::Dense(vec![u32::MAX; vertices], 0)
+        } else {
+            Self::Sparse(HashMap::new())
+        }
     }
 
     /// The number of `vertex`, and whether it was given just now.
@@ -382,3 +494,6 @@ impl Used {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,13 +75,19 @@ struct Shape {
 
 impl Shape {
     fn read_line(&mut self, line: usize, bytes: &[u8]) -> Result<(), ObjError> {
-        let mut words = bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let mut words = bytes
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
         match words.next() {
             Some(b"v") => self.positions.push(numbers(line, words)?),
             Some(b"vt") => {
                 let [u] = numbers(line, words.clone())?;
                 // One number stands for a texture of one row.
-                let v = if words.clone().nth(1).is_some() { numbers::<2>(line, words)?[1] } else { 0.0 };
+                let v = if words.clone().nth(1).is_some() {
+                    numbers::<2>(line, words)?[1]
+                } else {
+                    0.0
+                };
                 self.uvs.push([u, 1.0 - v]);
             }
             Some(b"f") => {
@@ -94,7 +100,8 @@ impl Shape {
                     return Err(ObjError::TooManyTriangles);
                 }
                 if let [first, rest @ ..] = &self.polygon[..] {
-                    self.triangles.extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
+                    self.triangles
+                        .extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
                 }
             }
             _ => {}
@@ -104,16 +111,28 @@ impl Shape {
 
     /// `7`, `7/3`, `7//2` or `7/3/2`; counted from 1, or back from -1.
     fn corner(&self, line: usize, word: &[u8]) -> Result<Corner, ObjError> {
-        let no_corner = || ObjError::Corner { line, word: String::from_utf8_lossy(word).into_owned() };
+        let no_corner = || ObjError::Corner {
+            line,
+            word: String::from_utf8_lossy(word).into_owned(),
+        };
         let mut parts = word.split(|&byte| byte == b'/');
         let mut part = |what, count: usize| match parts.next() {
             None | Some(b"") => Ok(None),
             Some(digits) => {
                 let index: i64 = parse(digits).ok_or_else(no_corner)?;
-                let place = if index < 0 { i64::try_from(count).unwrap_or(0) + index } else { index - 1 };
+                let place = if index < 0 {
+                    i64::try_from(count).unwrap_or(0) + index
+                } else {
+                    index - 1
+                };
                 match u32::try_from(place) {
                     Ok(place) if (place as usize) < count => Ok(Some(place)),
-                    _ => Err(ObjError::Index { line, what, index, count }),
+                    _ => Err(ObjError::Index {
+                        line,
+                        what,
+                        index,
+                        count,
+                    }),
                 }
             }
         };
@@ -122,8 +141,11 @@ impl Shape {
     }
 
     fn finish(self, want_uvs: bool) -> RawMesh {
-        let triangles: Vec<[u32; 3]> =
-            self.triangles.iter().map(|corners| corners.map(|(vertex, _)| vertex)).collect();
+        let triangles: Vec<[u32; 3]> = self
+            .triangles
+            .iter()
+            .map(|corners| corners.map(|(vertex, _)| vertex))
+            .collect();
         let with_uvs: Vec<[[f32; 2]; 3]> = if want_uvs {
             let uv = |corner: &Corner| corner.1.map(|uv| self.uvs[uv as usize]);
             let all = |[a, b, c]: &[Corner; 3]| Some([uv(a)?, uv(b)?, uv(c)?]);
@@ -134,10 +156,16 @@ impl Shape {
         let uvs = match (want_uvs, with_uvs.len()) {
             (false, _) => NoUvs::NotAsked,
             (true, 0) => NoUvs::Absent,
-            (true, count) if count == triangles.len() => return unify(&self.positions, &triangles, &with_uvs),
+            (true, count) if count == triangles.len() => {
+                return unify(&self.positions, &triangles, &with_uvs);
+            }
             (true, _) => NoUvs::PartlyAbsent,
         };
-        RawMesh { positions: self.positions, uvs: Err(uvs), triangles }
+        RawMesh {
+            positions: self.positions,
+            uvs: Err(uvs),
+            triangles,
+        }
     }
 }
 
@@ -145,7 +173,10 @@ fn parse<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-fn numbers<'a, const N: usize>(line: usize, mut words: impl Iterator<Item = &'a [u8]>) -> Result<[f32; N], ObjError> {
+fn numbers<'a, const N: usize>(
+    line: usize,
+    mut words: impl Iterator<Item = &'a [u8]>,
+) -> Result<[f32; N], ObjError> {
     let mut numbers = [0.0; N];
     for number in &mut numbers {
         *number = words.next().and_then(parse).ok_or(ObjError::Number(line))?;
@@ -165,14 +196,24 @@ mod tests {
         assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3], [4, 1, 5]]);
         assert_eq!(mesh.positions[4], [0.0; 3]);
         let uvs = mesh.uvs.unwrap();
-        assert_eq!((uvs[0], uvs[3], uvs[4]), ([0.0, 1.0], [0.25, 1.0], [1.0, 1.0]));
+        assert_eq!(
+            (uvs[0], uvs[3], uvs[4]),
+            ([0.0, 1.0], [0.25, 1.0], [1.0, 1.0])
+        );
         let mesh = read(file, false).unwrap();
         assert_eq!((mesh.positions.len(), mesh.uvs), (4, Err(NoUvs::NotAsked)));
     }
 
     #[test]
     fn missing_texture_coordinates_are_told() {
-        let uvs = |faces: &str| read(format!("v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\n{faces}").as_bytes(), true).unwrap().uvs;
+        let uvs = |faces: &str| {
+            read(
+                format!("v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\n{faces}").as_bytes(),
+                true,
+            )
+            .unwrap()
+            .uvs
+        };
         assert_eq!(uvs("f 1//1 2//1 3//1"), Err(NoUvs::Absent));
         assert_eq!(uvs("f 1 2 3\nf 1/1 2/1 3/1"), Err(NoUvs::PartlyAbsent));
         assert!(uvs("f 1/1 2/1 3/1").is_ok());
@@ -181,13 +222,37 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         let error = |text: &str| read(text.as_bytes(), true).unwrap_err().to_string();
-        assert_eq!(error("v 0 0\n"), "line 1: has too few numbers, or words that are none");
-        assert_eq!(error("v 0 0 0\n\nf 1 1 2"), "line 3: names vertex 2, 1 were read");
-        assert_eq!(error("v 0 0 0\nf 1 1 0"), "line 2: names vertex 0, 1 were read");
-        assert_eq!(error("v 0 0 0\nf 1 1 -2"), "line 2: names vertex -2, 1 were read");
-        assert_eq!(error("v 0 0 0\nf 1/1"), "line 2: names texture coordinate 1, 0 were read");
-        assert_eq!(error("v 0 0 0\nf 1 x 1"), "line 2: x is no corner of a face");
-        assert_eq!(error("v 0 0 0\nf 1 9223372036854775808 1"), "line 2: 9223372036854775808 is no corner of a face");
-        assert_eq!(error("v 0 0 0\nf 1 -9223372036854775808 1"), "line 2: names vertex -9223372036854775808, 1 were read");
+        assert_eq!(
+            error("v 0 0\n"),
+            "line 1: has too few numbers, or words that are none"
+        );
+        assert_eq!(
+            error("v 0 0 0\n\nf 1 1 2"),
+            "line 3: names vertex 2, 1 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 1 0"),
+            "line 2: names vertex 0, 1 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 1 -2"),
+            "line 2: names vertex -2, 1 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1/1"),
+            "line 2: names texture coordinate 1, 0 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 x 1"),
+            "line 2: x is no corner of a face"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 9223372036854775808 1"),
+            "line 2: 9223372036854775808 is no corner of a face"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 -9223372036854775808 1"),
+            "line 2: names vertex -9223372036854775808, 1 were read"
+        );
     }
 }

@@ -24,7 +24,9 @@ pub enum PlyError {
         what: &'static str,
     },
     /// An element with more entries than there are bytes.
-    #[error("{count} entries of element {element} need at least {needed} bytes, {present} are left")]
+    #[error(
+        "{count} entries of element {element} need at least {needed} bytes, {present} are left"
+    )]
     Count {
         /// Name of the element.
         element: String,
@@ -137,7 +139,10 @@ struct Element {
 /// Reads the bytes of a file.
 pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
     let (encoding, elements, body) = header(bytes)?;
-    let mut values = Values { encoding, rest: body };
+    let mut values = Values {
+        encoding,
+        rest: body,
+    };
     let mut shape = Shape::default();
     for element in &elements {
         values.check_count(element)?;
@@ -156,8 +161,13 @@ fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
     let mut rest = bytes;
     for line in 1.. {
         let wrong = |what| PlyError::Header { line, what };
-        let end = rest.iter().position(|&byte| byte == b'\n').ok_or(wrong("the header does not end"))?;
-        let text = std::str::from_utf8(&rest[..end]).unwrap_or("comment").trim_end();
+        let end = rest
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .ok_or(wrong("the header does not end"))?;
+        let text = std::str::from_utf8(&rest[..end])
+            .unwrap_or("comment")
+            .trim_end();
         rest = &rest[end + 1..];
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         match words[..] {
@@ -173,19 +183,37 @@ fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
                 });
             }
             ["element", name, count] => {
-                let count = count.parse().map_err(|_not_a_number| wrong("the count is no number"))?;
-                elements.push(Element { name: name.to_owned(), count, properties: Vec::new() });
+                let count = count
+                    .parse()
+                    .map_err(|_not_a_number| wrong("the count is no number"))?;
+                elements.push(Element {
+                    name: name.to_owned(),
+                    count,
+                    properties: Vec::new(),
+                });
             }
             ["property", "list", length, number, name] => {
                 let list = Some(Number::named(length).ok_or(wrong("unknown type"))?);
                 let number = Number::named(number).ok_or(wrong("unknown type"))?;
-                let element = elements.last_mut().ok_or(wrong("a property before any element"))?;
-                element.properties.push(Property { name: name.to_owned(), list, number });
+                let element = elements
+                    .last_mut()
+                    .ok_or(wrong("a property before any element"))?;
+                element.properties.push(Property {
+                    name: name.to_owned(),
+                    list,
+                    number,
+                });
             }
             ["property", number, name] => {
                 let number = Number::named(number).ok_or(wrong("unknown type"))?;
-                let element = elements.last_mut().ok_or(wrong("a property before any element"))?;
-                element.properties.push(Property { name: name.to_owned(), list: None, number });
+                let element = elements
+                    .last_mut()
+                    .ok_or(wrong("a property before any element"))?;
+                element.properties.push(Property {
+                    name: name.to_owned(),
+                    list: None,
+                    number,
+                });
             }
             ["end_header"] => {
                 let encoding = encoding.ok_or(wrong("no format was named"))?;
@@ -194,7 +222,10 @@ fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
             _ => return Err(wrong("is not understood")),
         }
     }
-    Err(PlyError::Header { line: 0, what: "the header does not end" })
+    Err(PlyError::Header {
+        line: 0,
+        what: "the header does not end",
+    })
 }
 
 /// The numbers of the body, one after the other. Every type of PLY fits f64 exactly.
@@ -232,7 +263,12 @@ impl Values<'_> {
         let present = self.rest.len();
         // The last number of an ASCII file need not be followed by anything.
         if needed > present as u64 + 1 {
-            return Err(PlyError::Count { element: element.name.clone(), count: element.count, needed, present });
+            return Err(PlyError::Count {
+                element: element.name.clone(),
+                count: element.count,
+                needed,
+                present,
+            });
         }
         Ok(())
     }
@@ -241,16 +277,25 @@ impl Values<'_> {
         match self.encoding {
             Encoding::Ascii => {
                 let text = self.rest.trim_ascii_start();
-                let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+                let end = text
+                    .iter()
+                    .position(u8::is_ascii_whitespace)
+                    .unwrap_or(text.len());
                 let (word, rest) = text.split_at(end);
                 self.rest = rest;
                 if word.is_empty() {
                     return Err(Stop::End);
                 }
-                std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).ok_or(Stop::Word)
+                std::str::from_utf8(word)
+                    .ok()
+                    .and_then(|word| word.parse().ok())
+                    .ok_or(Stop::Word)
             }
             Encoding::Little | Encoding::Big => {
-                let (field, rest) = self.rest.split_at_checked(number.bytes()).ok_or(Stop::End)?;
+                let (field, rest) = self
+                    .rest
+                    .split_at_checked(number.bytes())
+                    .ok_or(Stop::End)?;
                 self.rest = rest;
                 let mut bytes = [0; 8];
                 bytes[..field.len()].copy_from_slice(field);
@@ -279,7 +324,7 @@ impl Values<'_> {
             None => 1.0,
             Some(number) => self.next(number)?,
         };
-        if !(length >= 0.0) {
+        if length.is_nan() || length < 0.0 {
             return Err(Stop::Word);
         }
         // A long list ends with the bytes, not with memory.
@@ -297,7 +342,9 @@ fn skip(element: &Element, values: &mut Values<'_>) -> Result<(), PlyError> {
     }
     for entry in 0..element.count {
         for property in &element.properties {
-            values.property(property, &mut list).map_err(|stop| stop.at(element, entry))?;
+            values
+                .property(property, &mut list)
+                .map_err(|stop| stop.at(element, entry))?;
         }
     }
     Ok(())
@@ -316,9 +363,16 @@ fn flipped(u: f64, v: f64) -> [f32; 2] {
 }
 
 impl Shape {
-    fn read_vertices(&mut self, element: &Element, values: &mut Values<'_>, want_uvs: bool) -> Result<(), PlyError> {
+    fn read_vertices(
+        &mut self,
+        element: &Element,
+        values: &mut Values<'_>,
+        want_uvs: bool,
+    ) -> Result<(), PlyError> {
         let place = |names: &[&str]| {
-            let named = |property: &Property| property.list.is_none() && names.contains(&property.name.as_str());
+            let named = |property: &Property| {
+                property.list.is_none() && names.contains(&property.name.as_str())
+            };
             element.properties.iter().position(named)
         };
         let required = |name| place(&[name]).ok_or(PlyError::NoCoordinate(name));
@@ -331,10 +385,13 @@ impl Shape {
         self.positions.reserve_exact(element.count as usize);
         for entry in 0..element.count {
             for (value, property) in entry_values.iter_mut().zip(&element.properties) {
-                values.property(property, &mut list).map_err(|stop| stop.at(element, entry))?;
+                values
+                    .property(property, &mut list)
+                    .map_err(|stop| stop.at(element, entry))?;
                 *value = list.first().copied().unwrap_or(0.0);
             }
-            self.positions.push([x, y, z].map(|at| entry_values[at] as f32));
+            self.positions
+                .push([x, y, z].map(|at| entry_values[at] as f32));
             if let Some((u, v)) = uv {
                 self.uvs.push(flipped(entry_values[u], entry_values[v]));
             }
@@ -342,18 +399,29 @@ impl Shape {
         Ok(())
     }
 
-    fn read_faces(&mut self, element: &Element, values: &mut Values<'_>, want_uvs: bool) -> Result<(), PlyError> {
+    fn read_faces(
+        &mut self,
+        element: &Element,
+        values: &mut Values<'_>,
+        want_uvs: bool,
+    ) -> Result<(), PlyError> {
         let place = |names: &[&str]| {
-            let named = |property: &Property| property.list.is_some() && names.contains(&property.name.as_str());
+            let named = |property: &Property| {
+                property.list.is_some() && names.contains(&property.name.as_str())
+            };
             element.properties.iter().position(named)
         };
         let corners_at = place(&["vertex_indices", "vertex_index"]);
-        let Some(corners_at) = corners_at else { return skip(element, values) };
+        let Some(corners_at) = corners_at else {
+            return skip(element, values);
+        };
         let uvs_at = place(&["texcoord"]).filter(|_| want_uvs);
         let mut lists = vec![Vec::new(); element.properties.len()];
         for face in 0..element.count {
             for (list, property) in lists.iter_mut().zip(&element.properties) {
-                values.property(property, list).map_err(|stop| stop.at(element, face))?;
+                values
+                    .property(property, list)
+                    .map_err(|stop| stop.at(element, face))?;
             }
             self.add_polygon(face, &lists[corners_at])?;
             if let Some(at) = uvs_at {
@@ -368,14 +436,23 @@ impl Shape {
         let index = |&vertex: &f64| {
             // Written so that NaN fails. A position's number fits u32 or the file would be larger than is read.
             let valid = vertex >= 0.0 && vertex < vertices as f64 && vertex.fract() == 0.0;
-            if valid { Ok(vertex as u32) } else { Err(PlyError::Index { face, vertex, vertices }) }
+            if valid {
+                Ok(vertex as u32)
+            } else {
+                Err(PlyError::Index {
+                    face,
+                    vertex,
+                    vertices,
+                })
+            }
         };
         let corners: Vec<u32> = corners.iter().map(index).collect::<Result<_, _>>()?;
         if corners.len().saturating_sub(2) > MAX_TRIANGLES - self.triangles.len() {
             return Err(PlyError::TooManyTriangles);
         }
         if let [first, rest @ ..] = &corners[..] {
-            self.triangles.extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
+            self.triangles
+                .extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
         }
         Ok(())
     }
@@ -385,15 +462,21 @@ impl Shape {
             // The lists part ways: `finish` sees that their lengths differ.
             return;
         }
-        let uvs: Vec<[f32; 2]> = list.chunks_exact(2).map(|uv| flipped(uv[0], uv[1])).collect();
+        let uvs: Vec<[f32; 2]> = list
+            .chunks_exact(2)
+            .map(|uv| flipped(uv[0], uv[1]))
+            .collect();
         if let [first, rest @ ..] = &uvs[..] {
-            self.corner_uvs.extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
+            self.corner_uvs
+                .extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
         }
     }
 
     fn finish(self, want_uvs: bool) -> Result<RawMesh, PlyError> {
         if self.triangles.is_empty() {
-            return Err(PlyError::NoFaces { vertices: self.positions.len() });
+            return Err(PlyError::NoFaces {
+                vertices: self.positions.len(),
+            });
         }
         if !self.corner_uvs.is_empty() && self.corner_uvs.len() == self.triangles.len() {
             return Ok(unify(&self.positions, &self.triangles, &self.corner_uvs));
@@ -404,7 +487,11 @@ impl Shape {
             (true, true, true) => Err(NoUvs::Absent),
             (true, true, false) => Err(NoUvs::PartlyAbsent),
         };
-        Ok(RawMesh { positions: self.positions, uvs, triangles: self.triangles })
+        Ok(RawMesh {
+            positions: self.positions,
+            uvs,
+            triangles: self.triangles,
+        })
     }
 }
 
@@ -423,7 +510,10 @@ mod tests {
         assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3]]);
         assert_eq!(mesh.positions[2], [1.0, 1.0, 5.0]);
         assert_eq!(mesh.uvs.unwrap()[3], [0.0, 0.0]);
-        assert_eq!(read(SQUARE.as_bytes(), false).unwrap().uvs, Err(NoUvs::NotAsked));
+        assert_eq!(
+            read(SQUARE.as_bytes(), false).unwrap().uvs,
+            Err(NoUvs::NotAsked)
+        );
     }
 
     /// The square in binary, with an element to skip between the two that count.
@@ -434,22 +524,44 @@ mod tests {
              property list uchar float texcoord\nend_header\n"
         )
         .into_bytes();
-        for point in [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]] {
+        for point in [
+            [0.0, 0.0, 0.0],
+            [1.0, 0.0, 0.0],
+            [1.0, 1.0, 0.0],
+            [0.0, 1.0, 0.0],
+        ] {
             file.extend(point.map(float).concat());
         }
         file.extend([&[1][..], &int(7), &[0]].concat());
         file.extend([&[4][..], &[0, 1, 2, 3].map(int).concat()].concat());
-        file.extend([&[8][..], &[0.0, 0.0, 0.5, 0.0, 0.5, 1.0, 0.0, 1.0].map(float).concat()].concat());
+        file.extend(
+            [
+                &[8][..],
+                &[0.0, 0.0, 0.5, 0.0, 0.5, 1.0, 0.0, 1.0].map(float).concat(),
+            ]
+            .concat(),
+        );
         file
     }
 
     #[test]
     fn both_byte_orders_and_face_texcoords_are_read() {
-        let little = read(&binary("binary_little_endian", f32::to_le_bytes, i32::to_le_bytes), true).unwrap();
-        let big = read(&binary("binary_big_endian", f32::to_be_bytes, i32::to_be_bytes), true).unwrap();
+        let little = read(
+            &binary("binary_little_endian", f32::to_le_bytes, i32::to_le_bytes),
+            true,
+        )
+        .unwrap();
+        let big = read(
+            &binary("binary_big_endian", f32::to_be_bytes, i32::to_be_bytes),
+            true,
+        )
+        .unwrap();
         assert_eq!(little, big);
         assert_eq!(little.triangles, [[0, 1, 2], [0, 2, 3]]);
-        assert_eq!(little.uvs.unwrap(), [[0.0, 1.0], [0.5, 1.0], [0.5, 0.0], [0.0, 0.0]]);
+        assert_eq!(
+            little.uvs.unwrap(),
+            [[0.0, 1.0], [0.5, 1.0], [0.5, 0.0], [0.0, 0.0]]
+        );
     }
 
     #[test]
@@ -462,16 +574,46 @@ mod tests {
 
     #[test]
     fn hostile_headers_and_bodies_are_named() {
-        let error = |from: &str, to: &str| read(SQUARE.replace(from, to).as_bytes(), true).unwrap_err().to_string();
-        assert!(error("vertex 4", "vertex 4000000000").starts_with("4000000000 entries of element vertex need"));
-        assert!(error("vertex 4", "vertex -1").starts_with("header line 4: the count is no number"));
-        assert_eq!(error("4 0 1 2 3", "4 0 1 2 4"), "face 0 names vertex 4 of 4");
-        assert_eq!(error("4 0 1 2 3", "4 0 1 -2 3"), "face 0 names vertex -2 of 4");
-        assert_eq!(error("200 4 0", "200 x 0"), "entry 0 of element face has a word that is no number");
-        assert_eq!(error("200 4 0", "200 250 0"), "ends within entry 0 of element face");
-        assert_eq!(error("200 4 0 1 2 3", "200 2 0 1"), "has 4 vertices and no faces");
-        assert_eq!(error("property double z\n", "property double w\n"), "its vertices have no z");
+        let error = |from: &str, to: &str| {
+            read(SQUARE.replace(from, to).as_bytes(), true)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(
+            error("vertex 4", "vertex 4000000000")
+                .starts_with("4000000000 entries of element vertex need")
+        );
+        assert!(
+            error("vertex 4", "vertex -1").starts_with("header line 4: the count is no number")
+        );
+        assert_eq!(
+            error("4 0 1 2 3", "4 0 1 2 4"),
+            "face 0 names vertex 4 of 4"
+        );
+        assert_eq!(
+            error("4 0 1 2 3", "4 0 1 -2 3"),
+            "face 0 names vertex -2 of 4"
+        );
+        assert_eq!(
+            error("200 4 0", "200 x 0"),
+            "entry 0 of element face has a word that is no number"
+        );
+        assert_eq!(
+            error("200 4 0", "200 250 0"),
+            "ends within entry 0 of element face"
+        );
+        assert_eq!(
+            error("200 4 0 1 2 3", "200 2 0 1"),
+            "has 4 vertices and no faces"
+        );
+        assert_eq!(
+            error("property double z\n", "property double w\n"),
+            "its vertices have no z"
+        );
         assert_eq!(error("ascii", "morse"), "header line 2: unknown format");
-        assert_eq!(error("end_header", "end"), "header line 14: is not understood");
+        assert_eq!(
+            error("end_header", "end"),
+            "header line 14: is not understood"
+        );
     }
 }

@@ -15,35 +15,36 @@ use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 use super::Piece;
 use super::pack::Chart;
 use crate::prepare::clean::{CleanMesh, edges};
+use crate::prepare::normals::surface_area;
 use crate::progress::Progress;
 
-/// Largest angle between a chart's normals and their mean in degrees, and largest area of a chart as a share of the surface, 0
-/// for none.
+/// A way to cut: the largest angle between a chart's normals and their mean, in degrees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     angle: f32,
-    share: f32,
 }
 
-/// Ways to cut. Which one packs densest differs from mesh to mesh.
-pub(super) const WAYS: [Way; 4] = [
-    Way { angle: 70.0, share: 0.0 },
-    Way { angle: 88.0, share: 0.0 },
-    Way { angle: 80.0, share: 0.0 },
-    Way { angle: 60.0, share: 0.0 },
+/// Which one packs densest differs from mesh to mesh.
+pub(super) const WAYS: [Way; 3] = [
+    Way { angle: 70.0 },
+    Way { angle: 88.0 },
+    Way { angle: 80.0 },
 ];
 /// Texels along the edge of a square as large as the surface: the scale of the coordinates on their way through f32.
 const TEXELS: f64 = 1024.0;
 /// How often the watcher looks at clock and progress.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// It splits charts that do not flatten, and each split goes a call deeper: a peel of one triangle at a time goes far.
+const STACK_BYTES: usize = 256 << 20;
 /// A stop that is not obeyed within this time will not be.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Open or crowded edges, as a share of all, above which a mesh is taken for loose triangles.
 const MAX_OPEN_EDGES: f64 = 0.5;
 
-/// What `uvunwrap` may take for so many triangles: twenty times what it needs for a sane mesh of that size.
+/// What `uvunwrap` may take for so many triangles: about five times what it needs for a sane mesh of that size on two cores.
 pub(super) fn patience(triangles: usize) -> Duration {
-    Duration::from_secs(4) + Duration::from_micros(200) * u32::try_from(triangles).unwrap_or(u32::MAX)
+    Duration::from_secs(3)
+        + Duration::from_micros(80) * u32::try_from(triangles).unwrap_or(u32::MAX)
 }
 
 /// Whether the triangles hang together well enough to be flattened in pieces of more than one.
@@ -57,12 +58,19 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
 }
 
 /// Cuts and flattens until `end`. None if it was not done by then, or could not be done.
-pub(super) fn flatten(mesh: &CleanMesh, way: &Way, end: Instant, progress: &dyn Progress) -> Option<Vec<Piece>> {
-    let area = surface_area(mesh);
+pub(super) fn flatten(
+    mesh: &CleanMesh,
+    way: &Way,
+    end: Instant,
+    progress: &dyn Progress,
+) -> Option<Vec<Piece>> {
+    let area = surface_area(&mesh.positions, &mesh.triangles);
     let options = Options {
         max_chart_angle: way.angle,
-        max_chart_area: way.share * area as f32,
-        density: Density::Fixed { texels_per_unit: (TEXELS / area.sqrt()) as f32, page_size: None },
+        density: Density::Fixed {
+            texels_per_unit: (TEXELS / area.sqrt()) as f32,
+            page_size: None,
+        },
         padding: 0,
         allow_rotation: false,
         packing: Packing::Fast,
@@ -82,8 +90,17 @@ pub(super) fn flatten(mesh: &CleanMesh, way: &Way, end: Instant, progress: &dyn 
                 }
                 !stop.load(Ordering::Relaxed)
             };
-            let run = || uvunwrap::generate_with_progress(&[MeshInput::new(&positions, &indices)], &options, report);
-            let result = match rayon::ThreadPoolBuilder::new().build() {
+            let run = || {
+                uvunwrap::generate_with_progress(
+                    &[MeshInput::new(&positions, &indices)],
+                    &options,
+                    report,
+                )
+            };
+            let result = match rayon::ThreadPoolBuilder::new()
+                .stack_size(STACK_BYTES)
+                .build()
+            {
                 Ok(pool) => pool.install(run),
                 Err(_no_threads) => run(),
             };
@@ -91,7 +108,10 @@ pub(super) fn flatten(mesh: &CleanMesh, way: &Way, end: Instant, progress: &dyn 
             sender.send(result).is_ok()
         }
     };
-    std::thread::Builder::new().name("unwrap".to_owned()).spawn(worker).ok()?;
+    std::thread::Builder::new()
+        .name("unwrap".to_owned())
+        .spawn(worker)
+        .ok()?;
     let total = mesh.triangles.len() as u64;
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
@@ -113,18 +133,9 @@ pub(super) fn flatten(mesh: &CleanMesh, way: &Way, end: Instant, progress: &dyn 
         }
     };
     let output = atlas.meshes.pop()?;
-    let unit = [f64::from(atlas.width), f64::from(atlas.height)].map(|edge| edge / f64::from(atlas.texels_per_unit));
+    let unit = [f64::from(atlas.width), f64::from(atlas.height)]
+        .map(|edge| edge / f64::from(atlas.texels_per_unit));
     Some(pieces(mesh, &output, unit, atlas.chart_count as usize))
-}
-
-fn surface_area(mesh: &CleanMesh) -> f64 {
-    let double = |corners: &[u32; 3]| {
-        let [a, b, c] = corners.map(|point| mesh.positions[point as usize].map(f64::from));
-        let (u, v): ([f64; 3], [f64; 3]) = (std::array::from_fn(|k| b[k] - a[k]), std::array::from_fn(|k| c[k] - a[k]));
-        let cross = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]];
-        cross.iter().map(|x| x * x).sum::<f64>().sqrt()
-    };
-    mesh.triangles.iter().map(double).sum::<f64>() / 2.0
 }
 
 /// Sorts the output by charts. Triangles that `uvunwrap` found too thin hang on a vertex of a chart, without area there; those
@@ -133,7 +144,12 @@ fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) 
     let mut pieces = vec![Piece::default(); charts];
     let mut place = vec![u32::MAX; output.vertices.len()];
     for (face, corners) in output.indices.as_chunks::<3>().0.iter().enumerate() {
-        let chart = corners.map(|corner| output.vertices.get(corner as usize).and_then(|vertex| vertex.chart));
+        let chart = corners.map(|corner| {
+            output
+                .vertices
+                .get(corner as usize)
+                .and_then(|vertex| vertex.chart)
+        });
         let piece = match chart {
             [Some(a), Some(b), Some(c)] if a == b && b == c => pieces.get_mut(a as usize),
             _ => None,
@@ -149,7 +165,10 @@ fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) 
                 let vertex = &output.vertices[corner as usize];
                 piece.points.push(vertex.xref);
                 // Its v points up where triangles are counter-clockwise; ours points down.
-                piece.chart.uvs.push([f64::from(vertex.uv[0]) * unit[0], -f64::from(vertex.uv[1]) * unit[1]]);
+                piece.chart.uvs.push([
+                    f64::from(vertex.uv[0]) * unit[0],
+                    -f64::from(vertex.uv[1]) * unit[1],
+                ]);
             }
             *place
         });
@@ -165,7 +184,9 @@ fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) 
 
 /// Moves a chart to the origin, where its coordinates have all their digits.
 fn recentre(chart: &mut Chart) {
-    let Some(&first) = chart.uvs.first() else { return };
+    let Some(&first) = chart.uvs.first() else {
+        return;
+    };
     for uv in &mut chart.uvs {
         *uv = [uv[0] - first[0], uv[1] - first[1]];
     }

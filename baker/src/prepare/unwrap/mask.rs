@@ -28,7 +28,11 @@ pub(super) struct Mask {
 impl Mask {
     /// Rasterises a chart, turned by the unit vector `turn` and scaled to cells. None if it is larger than `limit` cells.
     pub(super) fn new(chart: &Chart, turn: [f64; 2], scale: f64, limit: usize) -> Option<Self> {
-        let points: Vec<[f64; 2]> = chart.uvs.iter().map(|&uv| turned(uv, turn, scale)).collect();
+        let points: Vec<[f64; 2]> = chart
+            .uvs
+            .iter()
+            .map(|&uv| turned(uv, turn, scale))
+            .collect();
         let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         for point in &points {
             for axis in 0..2 {
@@ -37,9 +41,9 @@ impl Mask {
             }
         }
         let shift = [SLACK - low[0], SLACK - low[1]];
-        let [width, height] = [0, 1].map(|axis| (high[axis] + shift[axis] + SLACK).ceil().max(1.0));
-        // Written so that NaN fails.
-        if !(width <= limit as f64 && height <= limit as f64) {
+        let [width, height] = [0, 1].map(|axis| (high[axis] + shift[axis] + SLACK).ceil());
+        // Written so that NaN, and a chart of no points, fail.
+        if !((1.0..=limit as f64).contains(&width) && (1.0..=limit as f64).contains(&height)) {
             return None;
         }
         let mut bits = Bits::new(width as usize, height as usize);
@@ -60,7 +64,10 @@ impl Mask {
 
 /// A point of a chart in cells, before its shift.
 pub(super) fn turned(uv: [f64; 2], turn: [f64; 2], scale: f64) -> [f64; 2] {
-    [(uv[0] * turn[0] - uv[1] * turn[1]) * scale, (uv[0] * turn[1] + uv[1] * turn[0]) * scale]
+    [
+        (uv[0] * turn[0] - uv[1] * turn[1]) * scale,
+        (uv[0] * turn[1] + uv[1] * turn[0]) * scale,
+    ]
 }
 
 struct Bits {
@@ -73,22 +80,48 @@ struct Bits {
 impl Bits {
     fn new(width: usize, height: usize) -> Self {
         let words = width.div_ceil(64);
-        Self { width, height, words, bits: vec![0; words * height] }
+        Self {
+            width,
+            height,
+            words,
+            bits: vec![0; words * height],
+        }
     }
 
     fn fill(&mut self, row: usize, from: usize, to: usize) {
         let words = &mut self.bits[row * self.words..(row + 1) * self.words];
-        for (word, bits) in words.iter_mut().enumerate().take(to / 64 + 1).skip(from / 64) {
-            let low = if word == from / 64 { !0 << (from % 64) } else { !0 };
-            let high = if word == to / 64 { !0 >> (63 - to % 64) } else { !0 };
+        for (word, bits) in words
+            .iter_mut()
+            .enumerate()
+            .take(to / 64 + 1)
+            .skip(from / 64)
+        {
+            let low = if word == from / 64 {
+                !0 << (from % 64)
+            } else {
+                !0
+            };
+            let high = if word == to / 64 {
+                !0 >> (63 - to % 64)
+            } else {
+                !0
+            };
             *bits |= low & high;
         }
     }
 
     fn fill_triangle(&mut self, corners: [[f64; 2]; 3]) {
         let cell = |x: f64, count: usize| (x.max(0.0) as usize).min(count - 1);
-        let low = corners.iter().map(|corner| corner[1]).fold(f64::INFINITY, f64::min) - SLACK;
-        let high = corners.iter().map(|corner| corner[1]).fold(f64::NEG_INFINITY, f64::max) + SLACK;
+        let low = corners
+            .iter()
+            .map(|corner| corner[1])
+            .fold(f64::INFINITY, f64::min)
+            - SLACK;
+        let high = corners
+            .iter()
+            .map(|corner| corner[1])
+            .fold(f64::NEG_INFINITY, f64::max)
+            + SLACK;
         for row in cell(low, self.height)..=cell(high, self.height) {
             let (bottom, top) = (row as f64 - SLACK, row as f64 + 1.0 + SLACK);
             let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -110,13 +143,23 @@ impl Bits {
                 }
             }
             if from <= to {
-                self.fill(row, cell(from - SLACK, self.width), cell(to + SLACK, self.width));
+                self.fill(
+                    row,
+                    cell(from - SLACK, self.width),
+                    cell(to + SLACK, self.width),
+                );
             }
         }
     }
 
     fn into_mask(self, shift: [f64; 2]) -> Mask {
-        let mut mask = Mask { width: self.width, height: self.height, row_start: vec![0], shift, ..Mask::default() };
+        let mut mask = Mask {
+            width: self.width,
+            height: self.height,
+            row_start: vec![0],
+            shift,
+            ..Mask::default()
+        };
         for row in 0..self.height {
             let set = |cell: usize| self.bits[row * self.words + cell / 64] >> (cell % 64) & 1 == 1;
             let mut cell = 0;
@@ -159,13 +202,20 @@ mod tests {
     use super::*;
 
     fn cells(mask: &Mask) -> Vec<(usize, usize)> {
-        let row = |row: usize| mask.row(row).iter().flat_map(move |&[at, length]| (at..at + length).map(move |x| (x as usize, row)));
+        let row = |row: usize| {
+            mask.row(row)
+                .iter()
+                .flat_map(move |&[at, length]| (at..at + length).map(move |x| (x as usize, row)))
+        };
         (0..mask.height).flat_map(row).collect()
     }
 
     #[test]
     fn every_touched_cell_is_in_the_mask() {
-        let chart = Chart { uvs: vec![[0.0, 0.0], [7.3, 0.2], [1.1, 5.7]], triangles: vec![[0, 1, 2]] };
+        let chart = Chart {
+            uvs: vec![[0.0, 0.0], [7.3, 0.2], [1.1, 5.7]],
+            triangles: vec![[0, 1, 2]],
+        };
         for turn in [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]] {
             let mask = Mask::new(&chart, turn, 1.7, 100).unwrap();
             let found = cells(&mask);
@@ -174,12 +224,19 @@ mod tests {
                     let (s, t) = (f64::from(i) / 200.0, f64::from(j) / 200.0);
                     let uv = [7.3 * s + 1.1 * t, 0.2 * s + 5.7 * t];
                     let point = turned(uv, turn, 1.7);
-                    let cell = ((point[0] + mask.shift[0]) as usize, (point[1] + mask.shift[1]) as usize);
+                    let cell = (
+                        (point[0] + mask.shift[0]) as usize,
+                        (point[1] + mask.shift[1]) as usize,
+                    );
                     assert!(found.contains(&cell), "{cell:?}");
                 }
             }
             // Area plus a border of one cell at most.
-            assert!((found.len() as f64) < 1.7f64.powi(2) * 20.7 + 1.5 * 1.7 * 22.0, "{}", found.len());
+            assert!(
+                (found.len() as f64) < 1.7f64.powi(2) * 20.7 + 1.5 * 1.7 * 22.0,
+                "{}",
+                found.len()
+            );
         }
         assert!(Mask::new(&chart, [1.0, 0.0], 100.0, 100).is_none());
         assert!(Mask::new(&chart, [f64::NAN, 0.0], 1.0, 100).is_none());

@@ -2,8 +2,8 @@
 //!
 //! Every chart keeps one scale, so texels cover the same area everywhere. Charts are placed one by one, largest first, at
 //! the lowest place that any of their turns finds ([`super::page`]); the scale at which the last of them just stays within
-//! the square is searched. Density is what a bake lives on, so where there are few charts the order is searched too: many
-//! orders are tried on a coarse grid, and the best few are packed in full.
+//! the square is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried
+//! at a scale a little larger, and whichever fits raises it again.
 //!
 //! All searches are bounded by counts of work, never by time: the same charts give the same atlas on any machine.
 
@@ -68,13 +68,13 @@ const SCALE_WIDTH: usize = 4;
 /// Turns in which the smallest rectangle is upright. The others waste space more often than not: only the search uses them.
 const UPRIGHT_TURNS: u8 = 4;
 /// Charts whose girth is within this ratio of the first of their class share a start.
-const SIZE_CLASS: (usize, usize) = (9, 10);
+const SIZE_CLASS: (usize, usize) = (19, 20);
 /// Charts up to which other orders are tried.
-const SEARCHED_CHARTS: usize = 400;
+pub(super) const SEARCHED_CHARTS: usize = 400;
 /// Row tests spent on trying orders.
-const SEARCH_WORK: u64 = 8_000_000;
+const SEARCH_WORK: u64 = 2_000_000;
 /// Orders tried at once; a fixed number, so that the outcome does not depend on the threads.
-const SEARCH_WIDTH: usize = 8;
+const SEARCH_WIDTH: u64 = 8;
 /// By so much an order must beat the best one.
 const SCALE_STEP: f64 = 1.004;
 /// Turns of a chart in all.
@@ -90,59 +90,136 @@ struct Plan {
     turn: Vec<Option<u8>>,
 }
 
-/// One packing: for each chart its turn and the place of its mask.
+/// A chart's turn, the place of its mask, and the mask's shift.
+type Place = (u8, [usize; 2], [f64; 2]);
+
+/// One packing.
 #[derive(Clone, Debug)]
 struct Layout {
-    places: Vec<(u8, [usize; 2], [f64; 2])>,
-    height: usize,
+    places: Vec<Place>,
     scale: f64,
 }
 
+/// Charts in their places, which may still become denser.
+pub(crate) struct Packed {
+    charts: Vec<Chart>,
+    turns: Vec<Turns>,
+    plan: Plan,
+    layout: Layout,
+    grid: usize,
+    area: f64,
+}
+
 /// Packs charts for a texture of `texture_size` texels. None if they do not fit with their gaps at any scale.
-pub(crate) fn pack(charts: &[Chart], texture_size: u32, search: bool) -> Option<Atlas> {
+pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32) -> Option<Packed> {
     let grid = texture_size.min(MAX_GRID) as usize;
-    let inner = grid - 2 * MARGIN;
     let area: f64 = charts.iter().map(Chart::area).sum();
-    if charts.is_empty() || !(area > 0.0) {
+    if charts.is_empty() || area.is_nan() || area <= 0.0 {
         return None;
     }
     let turns: Vec<Turns> = charts.par_iter().map(turns_of).collect();
-    let first = Plan { order: by_size(charts, &turns), turn: vec![None; charts.len()] };
-    let mut best = largest_scale(charts, &turns, &first, inner, area)?;
-    if search && (2..=SEARCHED_CHARTS).contains(&charts.len()) {
-        best = improve(charts, &turns, first, best, inner);
+    let plan = Plan {
+        order: by_size(&charts, &turns),
+        turn: vec![None; charts.len()],
+    };
+    let layout = largest_scale(&charts, &turns, &plan, grid - 2 * MARGIN, area)?;
+    Some(Packed {
+        charts,
+        turns,
+        plan,
+        layout,
+        grid,
+        area,
+    })
+}
+
+impl Packed {
+    /// Looks for plans that fit at a larger scale than the best so far: changes of its order and turns, several at once. Each
+    /// success is the new best, and raises the scale again. Nothing changes where there are too many charts for that.
+    pub(crate) fn improve(&mut self) {
+        if !(2..=SEARCHED_CHARTS).contains(&self.charts.len()) {
+            return;
+        }
+        let inner = self.grid - 2 * MARGIN;
+        let (mut work, mut round) = (0, 0u64);
+        while work < SEARCH_WORK {
+            let scale = self.layout.scale * SCALE_STEP;
+            let Some(masks) = masks(&self.charts, &self.turns, TURNS, scale, inner) else {
+                return;
+            };
+            let mut found = None;
+            while found.is_none() && work < SEARCH_WORK {
+                round += 1;
+                let tries: Vec<(Plan, Option<Layout>, u64)> = (0..SEARCH_WIDTH)
+                    .into_par_iter()
+                    .map(|lane| {
+                        let seed = round * SEARCH_WIDTH + lane;
+                        let plan = neighbour(
+                            &self.plan,
+                            &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+                        );
+                        let mut work = self.charts.len() as u64;
+                        let layout = place(&masks, &plan, inner, scale, &mut work);
+                        (plan, layout, work)
+                    })
+                    .collect();
+                work += tries.iter().map(|(.., work)| work).sum::<u64>();
+                found = tries
+                    .into_iter()
+                    .find_map(|(plan, layout, _)| Some((plan, layout?)));
+            }
+            if let Some((plan, layout)) = found {
+                (self.plan, self.layout) = (plan, layout);
+            }
+        }
     }
 
-    // What is left at the top and right: scaling about the corner keeps all gaps.
-    let grow = fill(charts, &turns, &best, inner);
-    let uvs: Vec<Vec<[f64; 2]>> = charts
-        .iter()
-        .zip(&best.places)
-        .zip(&turns)
-        .map(|((chart, (turn, place, shift)), turns)| {
+    /// How much the layout may grow about its corner: what is left at the top and right. All gaps grow with it.
+    fn growth(&self) -> f64 {
+        let mut reach = 0.0f64;
+        for ((chart, turns), (turn, place, _)) in
+            self.charts.iter().zip(&self.turns).zip(&self.layout.places)
+        {
+            let extent = chart.extent(turns[*turn as usize]);
+            for axis in 0..2 {
+                // A mask begins a little before its chart.
+                reach = reach.max(place[axis] as f64 + extent[axis] * self.layout.scale + 0.01);
+            }
+        }
+        ((self.grid - 2 * MARGIN) as f64 / reach).max(1.0)
+    }
+
+    /// Share of the square that charts cover.
+    pub(crate) fn utilisation(&self) -> f64 {
+        self.area * (self.layout.scale * self.growth() / self.grid as f64).powi(2)
+    }
+
+    /// The texture coordinates.
+    pub(crate) fn atlas(&self) -> Atlas {
+        let growth = self.growth();
+        let placed = |((chart, turns), (turn, place, shift)): ((&Chart, &Turns), &Place)| {
             let to_uv = |&uv: &[f64; 2]| {
-                let point = turned(uv, turns[*turn as usize], best.scale);
+                let point = turned(uv, turns[*turn as usize], self.layout.scale);
                 [0, 1].map(|axis| {
-                    let cell = (point[axis] + shift[axis] + place[axis] as f64) * grow + MARGIN as f64;
-                    (cell / grid as f64).clamp(0.0, 1.0)
+                    let cell =
+                        (point[axis] + shift[axis] + place[axis] as f64) * growth + MARGIN as f64;
+                    (cell / self.grid as f64).clamp(0.0, 1.0)
                 })
             };
             chart.uvs.iter().map(to_uv).collect()
-        })
-        .collect();
-    let utilisation = area * (best.scale * grow / grid as f64).powi(2);
-    Some(Atlas { uvs, utilisation })
-}
-
-fn fill(charts: &[Chart], turns: &[Turns], layout: &Layout, inner: usize) -> f64 {
-    let mut reach = 0.0f64;
-    for ((chart, (turn, place, _)), turns) in charts.iter().zip(&layout.places).zip(turns) {
-        let extent = chart.extent(turns[*turn as usize]);
-        for axis in 0..2 {
-            reach = reach.max(place[axis] as f64 + extent[axis] * layout.scale + 0.01);
+        };
+        let uvs = self
+            .charts
+            .iter()
+            .zip(&self.turns)
+            .zip(&self.layout.places)
+            .map(placed)
+            .collect();
+        Atlas {
+            uvs,
+            utilisation: self.utilisation(),
         }
     }
-    (inner as f64 / reach).max(1.0)
 }
 
 /// The turns worth trying: the sides of the smallest of 32 enclosing rectangles, and halfway between them.
@@ -151,50 +228,82 @@ fn turns_of(chart: &Chart) -> Turns {
         let (sin, cos) = (std::f64::consts::FRAC_PI_2 * step as f64 / 32.0).sin_cos();
         [cos, sin]
     };
-    let area = |turn| chart.extent(turn).iter().product::<f64>();
-    let best = (0..32).map(angle).min_by(|&a, &b| area(a).total_cmp(&area(b))).unwrap_or([1.0, 0.0]);
-    let quarter = |[cos, sin]: [f64; 2], times| (0..times).fold([cos, sin], |[cos, sin], _| [-sin, cos]);
+    // Of rectangles about as small the squarer: it is the sides that limit few charts.
+    let cost = |turn| {
+        let [width, height] = chart.extent(turn);
+        width * height + 0.01 * (width * width + height * height)
+    };
+    let best = (0..32)
+        .map(angle)
+        .min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
+        .unwrap_or([1.0, 0.0]);
+    let quarter =
+        |[cos, sin]: [f64; 2], times| (0..times).fold([cos, sin], |[cos, sin], _| [-sin, cos]);
     let (sin, cos) = std::f64::consts::FRAC_PI_4.sin_cos();
     let between = [best[0] * cos - best[1] * sin, best[0] * sin + best[1] * cos];
-    (0..4).map(|times| quarter(best, times)).chain((0..4).map(|times| quarter(between, times))).collect()
+    (0..4)
+        .map(|times| quarter(best, times))
+        .chain((0..4).map(|times| quarter(between, times)))
+        .collect()
 }
 
 /// Largest first, by half the girth: it says better than the area what is hard to place.
 fn by_size(charts: &[Chart], turns: &[Turns]) -> Vec<u32> {
-    let girth: Vec<f64> =
-        charts.iter().zip(turns).map(|(chart, turns)| chart.extent(turns[0]).iter().sum()).collect();
+    let girth: Vec<f64> = charts
+        .iter()
+        .zip(turns)
+        .map(|(chart, turns)| chart.extent(turns[0]).iter().sum())
+        .collect();
     let mut order: Vec<u32> = (0..charts.len() as u32).collect();
     order.sort_by(|&a, &b| girth[b as usize].total_cmp(&girth[a as usize]));
     order
 }
 
-/// Every chart's mask in every turn; none if a chart fits in no turn.
-fn masks(charts: &[Chart], turns: &[Turns], scale: f64, inner: usize) -> Option<Vec<Vec<Option<Mask>>>> {
-    let tried = if charts.len() <= SEARCHED_CHARTS { TURNS } else { UPRIGHT_TURNS };
-    let masks: Vec<Vec<Option<Mask>>> = charts
-        .par_iter()
-        .zip(turns)
-        .map(|(chart, turns)| (0..tried).map(|turn| Mask::new(chart, turns[turn as usize], scale, inner)).collect())
-        .collect();
-    masks.iter().all(|masks| masks.iter().take(UPRIGHT_TURNS as usize).any(Option::is_some)).then_some(masks)
+/// A chart's masks, turn by turn; none where it is larger than the page.
+type Masks = Vec<Option<Mask>>;
+
+/// Every chart's masks in its first `tried` turns; none if a chart fits in no upright turn.
+fn masks(
+    charts: &[Chart],
+    turns: &[Turns],
+    tried: u8,
+    scale: f64,
+    inner: usize,
+) -> Option<Vec<Masks>> {
+    let all = |(chart, turns): (&Chart, &Turns)| -> Masks {
+        (0..tried)
+            .map(|turn| Mask::new(chart, turns[turn as usize], scale, inner))
+            .collect()
+    };
+    let masks: Vec<Masks> = charts.par_iter().zip(turns).map(all).collect();
+    masks
+        .iter()
+        .all(|masks| {
+            masks
+                .iter()
+                .take(usize::from(UPRIGHT_TURNS))
+                .any(Option::is_some)
+        })
+        .then_some(masks)
 }
 
-/// Places all charts in a page of `inner` cells width, in the order of the plan. None if the top passes `limit`.
-fn place(
-    masks: &[Vec<Option<Mask>>],
-    plan: &Plan,
-    inner: usize,
-    scale: f64,
-    limit: usize,
-    work: &mut u64,
-) -> Option<Layout> {
+/// Places all charts in a square of `inner` cells, in the order of the plan, if they fit.
+fn place(masks: &[Masks], plan: &Plan, inner: usize, scale: f64, work: &mut u64) -> Option<Layout> {
     let mut page = Page::new(inner);
-    let mut layout = Layout { places: vec![(0, [0; 2], [0.0; 2]); masks.len()], height: 0, scale };
+    let mut layout = Layout {
+        places: vec![(0, [0; 2], [0.0; 2]); masks.len()],
+        scale,
+    };
     // Where there are many charts, one of about the same size as the last begins its search where that one was placed: what
     // lies lower had no room for the last.
     let (mut size, mut start) = (usize::MAX, 0);
     for &chart in &plan.order {
-        let girth = masks[chart as usize].iter().flatten().map(|mask| mask.width + mask.height).min().unwrap_or(0);
+        let girth = masks[chart as usize]
+            .iter()
+            .flatten()
+            .map(|mask| mask.width + mask.height)
+            .min()
+            .unwrap_or(0);
         if masks.len() <= SEARCHED_CHARTS || girth * SIZE_CLASS.1 < size * SIZE_CLASS.0 {
             (size, start) = (girth, 0);
         }
@@ -205,7 +314,7 @@ fn place(
             if plan.turn[chart as usize].map_or(turn >= UPRIGHT_TURNS, |fixed| fixed != turn) {
                 continue;
             }
-            let below = best.map_or(limit.saturating_add(1), |(top, ..)| top + 1);
+            let below = best.map_or(inner + 1, |(top, ..)| top + 1);
             if let Some(place) = page.find(mask, start, below, work) {
                 let key = (place[1] + mask.height, place[0]);
                 if best.is_none_or(|(top, x, ..)| key < (top, x)) {
@@ -213,11 +322,10 @@ fn place(
                 }
             }
         }
-        let (top, _, turn, at) = best?;
+        let (.., turn, at) = best?;
         let mask = masks[chart as usize][turn as usize].as_ref()?;
         page.insert(mask, at, GAP);
         start = start.max(at[1]);
-        layout.height = layout.height.max(top);
         layout.places[chart as usize] = (turn, at, mask.shift);
     }
     Some(layout)
@@ -233,17 +341,20 @@ fn largest_scale(
 ) -> Option<Layout> {
     let full = inner as f64 / area.sqrt();
     let try_scale = |scale: f64| {
-        let masks = masks(charts, turns, scale, inner)?;
-        place(&masks, plan, inner, scale, inner, &mut 0)
+        let masks = masks(charts, turns, UPRIGHT_TURNS, scale, inner)?;
+        place(&masks, plan, inner, scale, &mut 0)
     };
     // Of the scale's square: the utilisation, but for gaps.
     let (mut low, mut high) = FIRST_BRACKET;
     let mut best: Option<Layout> = None;
     for _ in 0..SCALE_ROUNDS {
-        let steps: Vec<f64> =
-            (1..=SCALE_WIDTH).map(|step| low + (high - low) * step as f64 / (SCALE_WIDTH + 1) as f64).collect();
-        let layouts: Vec<Option<Layout>> =
-            steps.par_iter().map(|utilisation| try_scale(full * utilisation.sqrt())).collect();
+        let steps: Vec<f64> = (1..=SCALE_WIDTH)
+            .map(|step| low + (high - low) * step as f64 / (SCALE_WIDTH + 1) as f64)
+            .collect();
+        let layouts: Vec<Option<Layout>> = steps
+            .par_iter()
+            .map(|utilisation| try_scale(full * utilisation.sqrt()))
+            .collect();
         let largest = layouts.iter().rposition(Option::is_some);
         match largest {
             Some(step) => {
@@ -272,43 +383,8 @@ impl Random {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        (high * bound as u64 >> 32) as usize
+        ((high * bound as u64) >> 32) as usize
     }
-}
-
-/// Looks for plans that fit at a larger scale than the best so far: changes of its order and turns, several at once. Each
-/// success is the new best, and raises the scale again.
-fn improve(charts: &[Chart], turns: &[Turns], mut plan: Plan, mut best: Layout, inner: usize) -> Layout {
-    let budget: u64 = std::env::var("WORK").map_or(SEARCH_WORK, |s| s.parse().unwrap());
-    let (mut work, mut round, mut wins) = (0, 0u64, 0);
-    while work < budget {
-        let scale = best.scale * SCALE_STEP;
-        let Some(masks) = masks(charts, turns, scale, inner) else { break };
-        loop {
-            round += 1;
-            let seed = |lane: usize| (round * SEARCH_WIDTH as u64 + lane as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            let tries: Vec<(Plan, Option<Layout>, u64)> = (0..SEARCH_WIDTH)
-                .into_par_iter()
-                .map(|lane| {
-                    let plan = if round == 1 && lane == 0 { plan.clone() } else { neighbour(&plan, &mut Random(seed(lane))) };
-                    let mut work = charts.len() as u64;
-                    let layout = place(&masks, &plan, inner, scale, inner, &mut work);
-                    (plan, layout, work)
-                })
-                .collect();
-            work += tries.iter().map(|(.., work)| work).sum::<u64>();
-            if let Some((better, layout)) = tries.into_iter().find_map(|(plan, layout, _)| Some((plan, layout?))) {
-                (plan, best) = (better, layout);
-                wins += 1;
-                break;
-            }
-            if work >= budget {
-                break;
-            }
-        }
-    }
-    eprintln!("   rounds {round} wins {wins}");
-    best
 }
 
 /// A plan a few changes away: two charts swapped, one moved, or one turned.

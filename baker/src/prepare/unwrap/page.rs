@@ -25,7 +25,14 @@ impl Page {
     pub(super) fn new(width: usize) -> Self {
         let words = width.div_ceil(64);
         let levels = width.ilog2() as usize + 1;
-        Self { width, words, levels, windows: Vec::new(), free_run: Vec::new(), scratch: vec![0; words] }
+        Self {
+            width,
+            words,
+            levels,
+            windows: Vec::new(),
+            free_run: Vec::new(),
+            scratch: vec![0; words],
+        }
     }
 
     fn rows(&self) -> usize {
@@ -39,7 +46,13 @@ impl Page {
 
     /// The lowest, then leftmost place of a mask from row `start` on whose top stays below `limit`. Counts its row tests in
     /// `work`.
-    pub(super) fn find(&mut self, mask: &Mask, start: usize, limit: usize, work: &mut u64) -> Option<[usize; 2]> {
+    pub(super) fn find(
+        &mut self,
+        mask: &Mask,
+        start: usize,
+        limit: usize,
+        work: &mut u64,
+    ) -> Option<[usize; 2]> {
         if mask.width > self.width {
             return None;
         }
@@ -53,9 +66,14 @@ impl Page {
                 break;
             }
             let [row, length] = mask.longest;
-            let hopeless = self.free_run.get(y + row as usize).is_some_and(|&run| run < length);
+            let hopeless = self
+                .free_run
+                .get(y + row as usize)
+                .is_some_and(|&run| run < length);
             if !hopeless {
-                found = self.first_free(mask, y, places, &mut blocked, work).map(|x| [x, y]);
+                found = self
+                    .first_free(mask, y, places, &mut blocked, work)
+                    .map(|x| [x, y]);
                 if found.is_some() {
                     break;
                 }
@@ -67,9 +85,16 @@ impl Page {
     }
 
     /// The leftmost place in row `y`.
-    fn first_free(&self, mask: &Mask, y: usize, places: usize, blocked: &mut [u64], work: &mut u64) -> Option<usize> {
+    fn first_free(
+        &self,
+        mask: &Mask,
+        y: usize,
+        places: usize,
+        blocked: &mut [u64],
+        work: &mut u64,
+    ) -> Option<usize> {
         blocked.fill(0);
-        if places % 64 != 0 {
+        if !places.is_multiple_of(64) {
             blocked[places / 64] = !0 << (places % 64);
         }
         let used = places.div_ceil(64);
@@ -117,7 +142,8 @@ impl Page {
 
     fn grow(&mut self, rows: usize) {
         while self.rows() < rows {
-            self.windows.resize(self.windows.len() + self.levels * self.words, 0);
+            self.windows
+                .resize(self.windows.len() + self.levels * self.words, 0);
             self.free_run.push(self.width as u32);
         }
     }
@@ -171,7 +197,11 @@ fn fill(words: &mut [u64], from: usize, to: usize) {
     let (first, last) = (from / 64, (to - 1) / 64);
     for (word, bits) in words.iter_mut().enumerate().take(last + 1).skip(first) {
         let low = if word == first { !0 << (from % 64) } else { !0 };
-        let high = if word == last { !0 >> (63 - (to - 1) % 64) } else { !0 };
+        let high = if word == last {
+            !0 >> (63 - (to - 1) % 64)
+        } else {
+            !0
+        };
         *bits |= low & high;
     }
 }
@@ -199,7 +229,10 @@ mod tests {
 
     /// A lower left triangle of legs `a`.
     fn corner(a: f64) -> Mask {
-        let chart = Chart { uvs: vec![[0.0, 0.0], [a, 0.0], [0.0, a]], triangles: vec![[0, 1, 2]] };
+        let chart = Chart {
+            uvs: vec![[0.0, 0.0], [a, 0.0], [0.0, a]],
+            triangles: vec![[0, 1, 2]],
+        };
         Mask::new(&chart, [1.0, 0.0], 1.0, 1000).unwrap()
     }
 
@@ -240,7 +273,10 @@ mod tests {
     fn the_gap_is_kept_on_every_side() {
         let mut page = Page::new(64);
         let mut places = Vec::new();
-        let square = Chart { uvs: vec![[0.0, 0.0], [5.9, 0.0], [5.9, 5.9], [0.0, 5.9]], triangles: vec![[0, 1, 2], [0, 2, 3]] };
+        let square = Chart {
+            uvs: vec![[0.0, 0.0], [5.9, 0.0], [5.9, 5.9], [0.0, 5.9]],
+            triangles: vec![[0, 1, 2], [0, 2, 3]],
+        };
         let mask = Mask::new(&square, [1.0, 0.0], 1.0, 64).unwrap();
         for _ in 0..40 {
             let place = page.find(&mask, 0, usize::MAX, &mut 0).unwrap();

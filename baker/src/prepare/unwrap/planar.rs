@@ -9,9 +9,9 @@
 use std::collections::HashMap;
 
 use super::Piece;
-use super::assemble::{cross, sub, unit};
 use super::pack::Chart;
 use crate::prepare::clean::CleanMesh;
+use crate::prepare::normals::{cross, sub, unit};
 
 /// Rounds of smoothing of the directions: about the radius in triangles over which noise is averaged.
 const SMOOTHING_ROUNDS: usize = 4;
@@ -50,10 +50,14 @@ pub(super) fn cut(mesh: &CleanMesh) -> Vec<Piece> {
 pub(super) fn single(mesh: &CleanMesh, face: u32) -> Piece {
     let corners = mesh.triangles[face as usize];
     let places = corners.map(|point| mesh.positions[point as usize].map(f64::from));
-    let normal = unit(cross(sub(places[1], places[0]), sub(places[2], places[0]))).unwrap_or([0.0, 0.0, 1.0]);
+    let normal = unit(cross(sub(places[1], places[0]), sub(places[2], places[0])))
+        .unwrap_or([0.0, 0.0, 1.0]);
     let frame = Frame::new(normal, places[0]);
     Piece {
-        chart: Chart { uvs: places.map(|place| frame.project(place)).to_vec(), triangles: vec![[0, 1, 2]] },
+        chart: Chart {
+            uvs: places.map(|place| frame.project(place)).to_vec(),
+            triangles: vec![[0, 1, 2]],
+        },
         faces: vec![face],
         points: corners.to_vec(),
     }
@@ -68,9 +72,17 @@ struct Frame {
 
 impl Frame {
     fn new(normal: [f64; 3], origin: [f64; 3]) -> Self {
-        let aside = if normal[0].abs() < 0.6 { [1.0, 0.0, 0.0] } else { [0.0, 1.0, 0.0] };
+        let aside = if normal[0].abs() < 0.6 {
+            [1.0, 0.0, 0.0]
+        } else {
+            [0.0, 1.0, 0.0]
+        };
         let u = unit(cross(aside, normal)).unwrap_or([1.0, 0.0, 0.0]);
-        Self { u, v: cross(u, normal), origin }
+        Self {
+            u,
+            v: cross(u, normal),
+            origin,
+        }
     }
 
     fn project(&self, place: [f64; 3]) -> Point {
@@ -99,8 +111,14 @@ impl<'a> Surface<'a> {
             cross(sub(b, a), sub(c, a))
         };
         let crosses: Vec<[f64; 3]> = mesh.triangles.iter().map(double).collect();
-        let normals: Vec<[f64; 3]> = crosses.iter().map(|&cross| unit(cross).unwrap_or([0.0, 0.0, 1.0])).collect();
-        let areas: Vec<f64> = crosses.iter().map(|&cross| dot(cross, cross).sqrt() / 2.0).collect();
+        let normals: Vec<[f64; 3]> = crosses
+            .iter()
+            .map(|&cross| unit(cross).unwrap_or([0.0, 0.0, 1.0]))
+            .collect();
+        let areas: Vec<f64> = crosses
+            .iter()
+            .map(|&cross| dot(cross, cross).sqrt() / 2.0)
+            .collect();
         let neighbours = neighbours(&mesh.triangles);
         let mut smooth = normals.clone();
         for _ in 0..SMOOTHING_ROUNDS {
@@ -117,7 +135,13 @@ impl<'a> Surface<'a> {
             };
             smooth = (0..smooth.len()).map(mean).collect();
         }
-        Self { mesh, normals, smooth, areas, neighbours }
+        Self {
+            mesh,
+            normals,
+            smooth,
+            areas,
+            neighbours,
+        }
     }
 }
 
@@ -127,7 +151,12 @@ fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
     for (face, corners) in triangles.iter().enumerate() {
         for side in 0..3 {
             let (a, b) = (corners[side], corners[(side + 1) % 3]);
-            sides.push((u64::from(a.min(b)) << 32 | u64::from(a.max(b)), a > b, face as u32, side as u8));
+            sides.push((
+                u64::from(a.min(b)) << 32 | u64::from(a.max(b)),
+                a > b,
+                face as u32,
+                side as u8,
+            ));
         }
     }
     sides.sort_unstable();
@@ -158,7 +187,11 @@ impl Grower<'_> {
         // The smoothed direction, unless it would hide the seed itself.
         let smooth = surface.smooth[seed as usize];
         let own = surface.normals[seed as usize];
-        let direction = if dot(smooth, own) >= MIN_COSINE { smooth } else { own };
+        let direction = if dot(smooth, own) >= MIN_COSINE {
+            smooth
+        } else {
+            own
+        };
         let frame = Frame::new(direction, place(corners_of(seed)[0]));
         let mut piece = Piece::default();
         let mut number: HashMap<u32, u32> = HashMap::new();
@@ -199,10 +232,16 @@ impl Grower<'_> {
 
     /// Enters a triangle into the grid if it overlaps none there.
     fn enter(&mut self, triangle: [Point; 3]) -> bool {
-        let Some(cells) = self.cells(triangle) else { return false };
+        let Some(cells) = self.cells(triangle) else {
+            return false;
+        };
         for cell in &cells {
             let there = self.grid.get(cell).map_or(&[][..], Vec::as_slice);
-            if there.len() >= MAX_SHARING || there.iter().any(|other| overlap(&triangle, other, 1e-9 * self.cell)) {
+            if there.len() >= MAX_SHARING
+                || there
+                    .iter()
+                    .any(|other| overlap(&triangle, other, 1e-9 * self.cell))
+            {
                 return false;
             }
         }
@@ -217,15 +256,24 @@ impl Grower<'_> {
         let scaled = triangle.map(|corner| corner.map(|x| x / self.cell));
         let range = |axis: usize| {
             let values = scaled.map(|corner| corner[axis]);
-            let [low, high] = [values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(f64::NEG_INFINITY, f64::max)];
+            let [low, high] = [
+                values.iter().copied().fold(f64::INFINITY, f64::min),
+                values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            ];
             (low.floor() as i64, high.floor() as i64)
         };
         let ((left, right), (bottom, top)) = (range(0), range(1));
-        let count = (right - left).saturating_add(1).saturating_mul((top - bottom).saturating_add(1));
+        let count = (right - left)
+            .saturating_add(1)
+            .saturating_mul((top - bottom).saturating_add(1));
         if !(1..=MAX_CELLS as i64).contains(&count) {
             return None;
         }
-        Some((bottom..=top).flat_map(|y| (left..=right).map(move |x| [x, y])).collect())
+        Some(
+            (bottom..=top)
+                .flat_map(|y| (left..=right).map(move |x| [x, y]))
+                .collect(),
+        )
     }
 }
 
@@ -238,7 +286,9 @@ fn overlap(a: &[Point; 3], b: &[Point; 3], slack: f64) -> bool {
             let length = (dx * dx + dy * dy).sqrt();
             let depth = |point: Point| dx * (point[1] - p[1]) - dy * (point[0] - p[0]);
             let inside = depth(opposite).signum();
-            other.iter().all(|&point| depth(point) * inside <= slack * length)
+            other
+                .iter()
+                .all(|&point| depth(point) * inside <= slack * length)
         })
     };
     !parted_by(a, b) && !parted_by(b, a)

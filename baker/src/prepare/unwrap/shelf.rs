@@ -49,15 +49,27 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
             }
         }
         let dense_enough = |scale: f64| (scale / full).powi(2) >= MIN_SHARE;
-        if let Some((scale, places)) = best.filter(|(scale, _)| dense_enough(*scale) || gap < 1e-3) {
+        if let Some((scale, places)) = best.filter(|(scale, _)| dense_enough(*scale) || gap < 1e-3)
+        {
             let uvs = charts.iter().zip(&shapes).zip(&places);
-            let uvs = uvs.map(|((chart, shape), place)| place_chart(chart, shape, *place, scale, edge)).collect();
-            return Atlas { uvs, utilisation: area * (scale / edge).powi(2) };
+            let uvs = uvs
+                .map(|((chart, shape), place)| place_chart(chart, shape, *place, scale, edge))
+                .collect();
+            return Atlas {
+                uvs,
+                utilisation: area * (scale / edge).powi(2),
+            };
         }
         gap /= 2.0;
         if gap < 1e-6 {
             // Not reached: without gaps, rows of rectangles cover more than the least share.
-            return Atlas { uvs: charts.iter().map(|chart| vec![[0.5; 2]; chart.uvs.len()]).collect(), utilisation: 0.0 };
+            return Atlas {
+                uvs: charts
+                    .iter()
+                    .map(|chart| vec![[0.5; 2]; chart.uvs.len()])
+                    .collect(),
+                utilisation: 0.0,
+            };
         }
     }
 }
@@ -65,12 +77,22 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
 /// Lower left corner in texels, and whether the chart is turned half round.
 type Place = ([f64; 2], bool);
 
-fn place_chart(chart: &Chart, shape: &Shape, (at, upside_down): Place, scale: f64, edge: f64) -> Vec<[f64; 2]> {
+fn place_chart(
+    chart: &Chart,
+    shape: &Shape,
+    (at, upside_down): Place,
+    scale: f64,
+    edge: f64,
+) -> Vec<[f64; 2]> {
     let to_uv = |&uv: &[f64; 2]| {
         let point = turned(uv, shape.turn, 1.0);
         std::array::from_fn(|axis| {
             let inside = point[axis] - shape.low[axis];
-            let inside = if upside_down { shape.size[axis] - inside } else { inside };
+            let inside = if upside_down {
+                shape.size[axis] - inside
+            } else {
+                inside
+            };
             ((at[axis] + inside * scale) / edge).clamp(0.0, 1.0)
         })
     };
@@ -81,8 +103,11 @@ fn place_chart(chart: &Chart, shape: &Shape, (at, upside_down): Place, scale: f6
 fn shape(chart: &Chart) -> Shape {
     if let ([a, b, c], [_]) = (&chart.uvs[..], &chart.triangles[..]) {
         let sides = [(a, b, c), (b, c, a), (c, a, b)];
-        let length = |(p, q, _): &(&[f64; 2], &[f64; 2], &[f64; 2])| (q[0] - p[0]).hypot(q[1] - p[1]);
-        let longest = sides.into_iter().max_by(|x, y| length(x).total_cmp(&length(y)));
+        let length =
+            |(p, q, _): &(&[f64; 2], &[f64; 2], &[f64; 2])| (q[0] - p[0]).hypot(q[1] - p[1]);
+        let longest = sides
+            .into_iter()
+            .max_by(|x, y| length(x).total_cmp(&length(y)));
         if let Some((p, q, tip)) = longest.filter(|side| length(side) > 0.0) {
             let length = length(&(p, q, tip));
             let turn = [(q[0] - p[0]) / length, -(q[1] - p[1]) / length];
@@ -91,9 +116,19 @@ fn shape(chart: &Chart) -> Shape {
             let (turn, left, height, tip) = if tip[1] >= p[1] {
                 (turn, p, tip[1] - p[1], tip[0] - p[0])
             } else {
-                ([-turn[0], -turn[1]], [-q[0], -q[1]], p[1] - tip[1], q[0] - tip[0])
+                (
+                    [-turn[0], -turn[1]],
+                    [-q[0], -q[1]],
+                    p[1] - tip[1],
+                    q[0] - tip[0],
+                )
             };
-            return Shape { turn, low: left, size: [length, height], tip: Some(tip.clamp(0.0, length)) };
+            return Shape {
+                turn,
+                low: left,
+                size: [length, height],
+                tip: Some(tip.clamp(0.0, length)),
+            };
         }
     }
     let laid = |turn: [f64; 2]| {
@@ -105,7 +140,12 @@ fn shape(chart: &Chart) -> Shape {
                 high[axis] = high[axis].max(point[axis]);
             }
         }
-        Shape { turn, low, size: [high[0] - low[0], high[1] - low[1]], tip: None }
+        Shape {
+            turn,
+            low,
+            size: [high[0] - low[0], high[1] - low[1]],
+            tip: None,
+        }
     };
     let turns = (0..32).map(|step| {
         let (sin, cos) = (std::f64::consts::PI * f64::from(step) / 32.0).sin_cos();
@@ -113,7 +153,15 @@ fn shape(chart: &Chart) -> Shape {
     });
     // Of the two ways to lay the smallest rectangle the flat one: high rows are few.
     let better = |a: &Shape, b: &Shape| {
-        let key = |shape: &Shape| shape.size[0] * shape.size[1] * if shape.size[1] > shape.size[0] { 1.0 + 1e-9 } else { 1.0 };
+        let key = |shape: &Shape| {
+            shape.size[0]
+                * shape.size[1]
+                * if shape.size[1] > shape.size[0] {
+                    1.0 + 1e-9
+                } else {
+                    1.0
+                }
+        };
         key(a).total_cmp(&key(b))
     };
     turns.min_by(better).unwrap_or_else(|| laid([1.0, 0.0]))
@@ -133,7 +181,15 @@ fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Opt
         let leaning = lean.filter(|_| shape.tip.is_some());
         let upside_down = leaning.is_some_and(|(_, _, upside_down)| !upside_down);
         let mut x = match leaning {
-            Some((last, left, _)) => push_against(&shapes[last], left, shape, upside_down, scale, gap, row_height),
+            Some((last, left, _)) => push_against(
+                &shapes[last],
+                left,
+                shape,
+                upside_down,
+                scale,
+                gap,
+                row_height,
+            ),
             None => end,
         };
         if x + width > edge - margin && x > margin {
@@ -150,7 +206,11 @@ fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Opt
             return None;
         }
         // Upside down, the long side is on top of the row.
-        let bottom = if upside_down { y + row_height - height } else { y };
+        let bottom = if upside_down {
+            y + row_height - height
+        } else {
+            y
+        };
         places[index as usize] = ([x, bottom], upside_down);
         end = (x + width + gap).max(end);
         lean = shape.tip.map(|_| (index as usize, x, upside_down));
@@ -159,7 +219,15 @@ fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Opt
 }
 
 /// Where a triangle that stands the other way may begin beside the last one, so that they stay `gap` apart.
-fn push_against(last: &Shape, left: f64, next: &Shape, upside_down: bool, scale: f64, gap: f64, row: f64) -> f64 {
+fn push_against(
+    last: &Shape,
+    left: f64,
+    next: &Shape,
+    upside_down: bool,
+    scale: f64,
+    gap: f64,
+    row: f64,
+) -> f64 {
     // Reach to the right at a height in the row, of a triangle whose tip points up or down; none beside it.
     let side = |shape: &Shape, flipped: bool, right: bool, y: f64| {
         let [width, height] = shape.size.map(|x| x * scale);
@@ -172,20 +240,42 @@ fn push_against(last: &Shape, left: f64, next: &Shape, upside_down: bool, scale:
             return None;
         }
         let share = share.clamp(0.0, 1.0);
-        Some(if right { width + (tip - width) * share } else { tip * share })
+        Some(if right {
+            width + (tip - width) * share
+        } else {
+            tip * share
+        })
     };
     let heights = [last.size[1], next.size[1]].map(|height| height * scale);
-    let tops = [0.0, row, heights[0], heights[1], row - heights[0], row - heights[1]];
-    let around = tops.iter().flat_map(|&y| [y - gap, y, y + gap]).filter(|y| (0.0..=row).contains(y));
+    let tops = [
+        0.0,
+        row,
+        heights[0],
+        heights[1],
+        row - heights[0],
+        row - heights[1],
+    ];
+    let around = tops
+        .iter()
+        .flat_map(|&y| [y - gap, y, y + gap])
+        .filter(|y| (0.0..=row).contains(y));
     // Level distance that keeps slopes a gap apart: a slope as flat as the flatter of the two stretches it.
     let slope = |shape: &Shape| {
         let [width, height] = shape.size;
         (width / height.max(1e-9 * width)).hypot(1.0)
     };
     let level = gap * slope(last).max(slope(next)).min(4.0);
-    let mut begin = left + if last.size[1] == next.size[1] { 0.0 } else { gap.min(1.0) };
+    let mut begin = left
+        + if last.size[1] == next.size[1] {
+            0.0
+        } else {
+            gap.min(1.0)
+        };
     for y in around {
-        if let (Some(right), Some(start)) = (side(last, !upside_down, true, y), side(next, upside_down, false, y)) {
+        if let (Some(right), Some(start)) = (
+            side(last, !upside_down, true, y),
+            side(next, upside_down, false, y),
+        ) {
             begin = f64::max(begin, left + right - start + level);
         }
     }
