@@ -23,6 +23,7 @@ pub mod footprint;
 
 pub mod backend;
 pub mod gpu;
+mod held;
 pub mod native;
 mod normal;
 
@@ -35,6 +36,9 @@ pub mod fit;
 pub mod gutter;
 
 pub mod colour;
+
+#[cfg(test)]
+mod fixture;
 
 use std::os::fd::OwnedFd;
 

@@ -240,3 +240,6 @@ fn tie(scene: &Scene, one: &Side, other: &Side, rows: &mut Rows) {
         rows.pixels.push(0);
     }
 }
+
+#[cfg(test)]
+mod tests;

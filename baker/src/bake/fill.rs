@@ -179,3 +179,6 @@ impl Neighbours {
         &self.vertices[self.starts[vertex] as usize..self.starts[vertex + 1] as usize]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,7 +109,8 @@ pub fn add_tap(footprint: &mut Vec<Entry>, size: u32, u: f32, v: f32, share: f32
     let (x, y) = (u - 0.5, v - 0.5);
     let (x0, y0) = (x.floor(), y.floor());
     let (fx, fy) = (x - x0, y - y0);
-    let clamp = |value: f32, offset: i32| (value as i32 + offset).clamp(0, last) as u32;
+    // Saturating: a lookup however far outside is one of the edge.
+    let clamp = |value: f32, offset| (value as i32).saturating_add(offset).clamp(0, last) as u32;
     for (dy, wy) in [(0, 1.0 - fy), (1, fy)] {
         for (dx, wx) in [(0, 1.0 - fx), (1, fx)] {
             let weight = wx * wy * share;
@@ -128,3 +129,6 @@ pub fn add_tap(footprint: &mut Vec<Entry>, size: u32, u: f32, v: f32, share: f32
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,47 +3,33 @@
 //!
 //! Same bytes every run: each lane sums its own chunks in order into its own texture, and lanes are added in order.
 
+use std::borrow::Cow;
+
 use proto::job::Blend;
 use proto::message::AdapterInfo;
 use proto::table::View;
 use rayon::prelude::*;
 
 use super::backend::{
-    BLOCK, Backend, BackendError, CONSENSUS_POWER, Strength, Ties, ViewResiduals, alpha_weight,
-    bin_of, robust_weight,
+    BINS, BLOCK, Backend, BackendError, CONSENSUS_POWER, Strength, Ties, ViewResiduals,
+    alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{Observed, observed, to_display};
-use super::footprint::footprints;
-use super::normal::Normal;
+use super::held::{BUDGET, Chunk, Held, WeighedRows};
+use super::normal::{Normal, conjugate_gradients};
 use super::rows::Rows;
 use super::scene::Scene;
 
 /// Memory that the lanes' textures may take together: more lanes than this allows would cost more than they gain.
 const LANE_BYTES: usize = 512 << 20;
 
-/// One view's rows.
-#[derive(Debug)]
-struct Held {
-    view: u32,
-    width: u32,
-    height: u32,
-    chunks: Vec<Chunk>,
-}
-
-/// Rows and their robust weights.
-#[derive(Debug)]
-pub(super) struct Chunk {
-    pub(super) rows: Rows,
-    pub(super) weights: Vec<f32>,
-}
-
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Native {
-    scene: Scene,
-    taps: u32,
     blend: Blend,
-    held: Vec<Held>,
+    held: Held,
+    /// Weight of each row of each view.
+    weights: Vec<Vec<f32>>,
     texels: Vec<[f32; 4]>,
     ties: Ties,
     normal: Normal,
@@ -53,43 +39,43 @@ impl Native {
     /// An adapter without views; `taps` is the s of s×s.
     #[must_use]
     pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend) -> Self {
+        Self::with_budget(scene, ties, taps, blend, BUDGET)
+    }
+
+    /// The same with another bound on the memory of the rows, in bytes.
+    fn with_budget(scene: Scene, ties: Ties, taps: u32, blend: Blend, budget: usize) -> Self {
         let texels = scene.texels();
-        let threads = rayon::current_num_threads();
-        let lanes = threads
+        let lanes = rayon::current_num_threads()
             .min(LANE_BYTES / (texels * size_of::<[f32; 4]>()))
             .max(1);
         Self {
-            taps,
             blend,
-            held: Vec::new(),
+            weights: Vec::new(),
             texels: vec![[0.0; 4]; texels],
             ties,
             normal: Normal::new(texels, scene.size as usize, lanes),
-            scene,
+            held: Held::new(scene, taps, budget),
         }
     }
 }
 
-/// Multiplies each weight by a power of the mean weight around it: see [`BLOCK`] and [`CONSENSUS_POWER`].
-fn apply_consensus(held: &mut Held) {
+/// Multiplies the weights of a view's rows by a power of the mean weight around each: see [`BLOCK`] and
+/// [`CONSENSUS_POWER`].
+fn apply_consensus([width, height]: [u32; 2], chunks: &[Rows], weights: &mut [f32]) {
     let (across, down) = (
-        held.width.div_ceil(BLOCK) as usize,
-        held.height.div_ceil(BLOCK) as usize,
+        width.div_ceil(BLOCK) as usize,
+        height.div_ceil(BLOCK) as usize,
     );
-    let mut blocks = vec![[0.0f32; 2]; across * down];
-    let width = held.width;
     let block = |pixel: u32| {
-        (
-            (pixel % width / BLOCK) as usize,
-            (pixel / width / BLOCK) as usize,
-        )
+        let (x, y) = (pixel % width / BLOCK, pixel / width / BLOCK);
+        y as usize * across + x as usize
     };
-    for chunk in &held.chunks {
-        for (&pixel, &weight) in chunk.rows.pixels.iter().zip(&chunk.weights) {
-            let (x, y) = block(pixel);
-            blocks[y * across + x][0] += weight;
-            blocks[y * across + x][1] += 1.0;
-        }
+    let pixels = || chunks.iter().flat_map(|rows| &rows.pixels);
+    let mut blocks = vec![[0.0f32; 2]; across * down];
+    for (&pixel, &weight) in pixels().zip(&*weights) {
+        let sum = &mut blocks[block(pixel)];
+        sum[0] += weight;
+        sum[1] += 1.0;
     }
     let around: Vec<f32> = (0..across * down)
         .map(|index| {
@@ -108,11 +94,8 @@ fn apply_consensus(held: &mut Held) {
             }
         })
         .collect();
-    for chunk in &mut held.chunks {
-        for (&pixel, weight) in chunk.rows.pixels.iter().zip(&mut chunk.weights) {
-            let (x, y) = block(pixel);
-            *weight *= around[y * across + x];
-        }
+    for (&pixel, weight) in pixels().zip(weights) {
+        *weight *= around[block(pixel)];
     }
 }
 
@@ -150,31 +133,18 @@ impl Backend for Native {
     }
 
     fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
-        let chunks: Vec<Chunk> = footprints(&self.scene, view, self.taps)
-            .into_iter()
-            .map(|rows| Chunk {
-                weights: vec![1.0; rows.len()],
-                rows,
-            })
-            .collect();
-        let count = chunks.iter().map(|chunk| chunk.rows.len() as u64).sum();
-        self.held.push(Held {
-            view: view.index,
-            width: view.width,
-            height: view.height,
-            chunks,
-        });
-        Ok(count)
+        let rows = self.held.add(view);
+        self.weights.push(vec![1.0; rows]);
+        Ok(rows as u64)
     }
 
     fn average(&mut self) -> Result<(), BackendError> {
         let table = observed(self.blend);
-        let chunks = self
-            .held
-            .iter()
-            .flat_map(|held| &held.chunks)
-            .collect::<Vec<_>>();
-        let sums = self.normal.scatter(&chunks, |chunk, row| {
+        let rows = WeighedRows {
+            held: &self.held,
+            weights: &self.weights,
+        };
+        let sums = self.normal.scatter(rows, |chunk, row| {
             let colour = chunk.rows.colours[row];
             [
                 table[colour[0] as usize].value,
@@ -208,65 +178,76 @@ impl Backend for Native {
 
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
         let (texels, blend) = (&self.texels, self.blend);
-        let of_view = |held: &Held| {
-            let mut sum = ViewResiduals {
-                view: held.view,
-                rows: 0,
-                histogram: [0; 256],
-                sum_squares: 0.0,
-            };
-            for Chunk { rows, .. } in &held.chunks {
-                for row in 0..rows.len() {
-                    let residual = residual(predict(rows, row, texels), rows.colours[row], blend);
-                    sum.histogram[bin_of(residual)] += 1;
-                    sum.sum_squares += f64::from(residual) * f64::from(residual);
+        let mut residuals = Vec::new();
+        for group in self.held.groups() {
+            let of_view = |(view, chunks): (usize, &Cow<'_, [Rows]>)| {
+                let mut sum = ViewResiduals {
+                    view: self.held.index(view),
+                    rows: 0,
+                    histogram: [0; BINS],
+                    sum_squares: 0.0,
+                };
+                for rows in chunks.iter() {
+                    for row in 0..rows.len() {
+                        let residual =
+                            residual(predict(rows, row, texels), rows.colours[row], blend);
+                        sum.histogram[bin_of(residual)] += 1;
+                        sum.sum_squares += f64::from(residual) * f64::from(residual);
+                    }
+                    sum.rows += rows.len() as u64;
                 }
-                sum.rows += rows.len() as u64;
-            }
-            sum
-        };
-        Ok(self.held.par_iter().map(of_view).collect())
+                sum
+            };
+            residuals.par_extend(group.views.into_par_iter().zip(&group.rows).map(of_view));
+        }
+        Ok(residuals)
     }
 
     fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError> {
-        let (texels, blend) = (&self.texels, self.blend);
-        self.held
-            .par_iter_mut()
-            .zip(scales)
-            .for_each(|(held, scale)| {
-                held.chunks
-                    .par_iter_mut()
-                    .for_each(|Chunk { rows, weights }| {
-                        for (row, weight) in weights.iter_mut().enumerate() {
-                            let residual =
-                                residual(predict(rows, row, texels), rows.colours[row], blend);
-                            *weight = robust_weight(residual, *scale)
-                                * alpha_weight(rows.colours[row][3]);
-                        }
-                    });
-                apply_consensus(held);
-            });
-        let chunks = self
-            .held
-            .iter()
-            .flat_map(|held| &held.chunks)
-            .collect::<Vec<_>>();
+        let (texels, blend, held) = (&self.texels, self.blend, &self.held);
+        for group in held.groups() {
+            let views = group.views.clone();
+            self.weights[views.clone()]
+                .par_iter_mut()
+                .zip(&scales[views.clone()])
+                .zip(&group.rows)
+                .zip(views)
+                .for_each(|(((weights, &scale), chunks), view)| {
+                    let mut rest = weights.as_mut_slice();
+                    for rows in chunks.iter() {
+                        let (of_chunk, after) = rest.split_at_mut(rows.len());
+                        rest = after;
+                        of_chunk
+                            .par_iter_mut()
+                            .enumerate()
+                            .with_min_len(1 << 10)
+                            .for_each(|(row, weight)| {
+                                let colour = rows.colours[row];
+                                let residual = residual(predict(rows, row, texels), colour, blend);
+                                *weight = robust_weight(residual, scale) * alpha_weight(colour[3]);
+                            });
+                    }
+                    apply_consensus(held.size(view), chunks, weights);
+                });
+        }
+        let rows = WeighedRows {
+            held,
+            weights: &self.weights,
+        };
         self.normal
-            .weigh(&chunks, blend, &self.ties, strength, &self.texels);
+            .weigh(rows, blend, &self.ties, strength, &self.texels);
         Ok(())
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
-        let chunks = self
-            .held
-            .iter()
-            .flat_map(|held| &held.chunks)
-            .collect::<Vec<_>>();
-        let table = observed(self.blend);
-        super::normal::conjugate_gradients(
+        let rows = WeighedRows {
+            held: &self.held,
+            weights: &self.weights,
+        };
+        conjugate_gradients(
             &mut self.normal,
-            &chunks,
-            table,
+            rows,
+            observed(self.blend),
             &self.ties,
             &mut self.texels,
             iterations,
@@ -280,9 +261,12 @@ impl Backend for Native {
 }
 
 /// Weight of each channel of a row: robust weight times squared slope.
-pub(super) fn channel_weights(chunk: &Chunk, row: usize, table: &[Observed; 256]) -> [f32; 3] {
+pub(super) fn channel_weights(chunk: Chunk<'_>, row: usize, table: &[Observed; 256]) -> [f32; 3] {
     let colour = chunk.rows.colours[row];
     std::array::from_fn(|channel| {
         chunk.weights[row] * table[colour[channel] as usize].slope_squared
     })
 }
+
+#[cfg(test)]
+mod tests;

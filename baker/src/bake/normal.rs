@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use super::atlas::{LINK_DOWN, LINK_RIGHT};
 use super::backend::{Strength, Ties};
 use super::colour::{Observed, observed, slope_squared};
-use super::native::{Chunk, channel_weights, predict};
+use super::held::{Chunk, WeighedRows};
+use super::native::{channel_weights, predict};
 use super::rows::Rows;
 
 /// One sum for each texel.
@@ -43,33 +44,42 @@ impl Normal {
     /// `Σ_p a · value(p)` for each texel, with `a` or its square per `square`.
     fn sum(
         &mut self,
-        chunks: &[&Chunk],
+        rows: WeighedRows<'_>,
         square: bool,
-        value: impl Fn(&Chunk, usize) -> [f32; 4] + Sync,
+        value: impl Fn(Chunk<'_>, usize) -> [f32; 4] + Sync,
     ) -> Sums {
         let count = self.lanes.len();
         self.lanes
             .par_iter_mut()
-            .enumerate()
-            .for_each(|(lane, sums)| {
-                sums.fill([0.0; 4]);
-                for chunk in chunks.iter().skip(lane).step_by(count) {
-                    for row in 0..chunk.rows.len() {
-                        let value = value(chunk, row);
-                        for entry in chunk.rows.row(row) {
-                            let share = if square {
-                                entry.weight * entry.weight
-                            } else {
-                                entry.weight
-                            };
-                            let sum = &mut sums[entry.texel as usize];
-                            for channel in 0..4 {
-                                sum[channel] += share * value[channel];
+            .for_each(|sums| sums.fill([0.0; 4]));
+        let mut before = 0;
+        for group in rows.held.groups() {
+            let chunks = group.chunks(rows.weights);
+            self.lanes
+                .par_iter_mut()
+                .enumerate()
+                .for_each(|(lane, sums)| {
+                    // Lane l takes chunks l, l + count, … of all chunks, however they are grouped.
+                    let skipped = (lane + count - before % count) % count;
+                    for &chunk in chunks.iter().skip(skipped).step_by(count) {
+                        for row in 0..chunk.rows.len() {
+                            let value = value(chunk, row);
+                            for entry in chunk.rows.row(row) {
+                                let share = if square {
+                                    entry.weight * entry.weight
+                                } else {
+                                    entry.weight
+                                };
+                                let sum = &mut sums[entry.texel as usize];
+                                for channel in 0..4 {
+                                    sum[channel] += share * value[channel];
+                                }
                             }
                         }
                     }
-                }
-            });
+                });
+            before += chunks.len();
+        }
         let lanes = &self.lanes;
         (0..self.texels)
             .into_par_iter()
@@ -89,24 +99,24 @@ impl Normal {
     /// `Aᵀ value`.
     pub(super) fn scatter(
         &mut self,
-        chunks: &[&Chunk],
-        value: impl Fn(&Chunk, usize) -> [f32; 4] + Sync,
+        rows: WeighedRows<'_>,
+        value: impl Fn(Chunk<'_>, usize) -> [f32; 4] + Sync,
     ) -> Sums {
-        self.sum(chunks, false, value)
+        self.sum(rows, false, value)
     }
 
     /// Takes over new row weights: diagonal, and the ties' strength relative to it. λ and σ are judged where they are
     /// seen, as the rows are: they carry the squared slope of the sRGB encoding at the texel's present colour.
     pub(super) fn weigh(
         &mut self,
-        chunks: &[&Chunk],
+        rows: WeighedRows<'_>,
         blend: Blend,
         ties: &Ties,
         strength: Strength,
         texels: &[[f32; 4]],
     ) {
         let table = observed(blend);
-        let mut diagonal = self.sum(chunks, true, |chunk, row| {
+        let mut diagonal = self.sum(rows, true, |chunk, row| {
             let [r, g, b] = channel_weights(chunk, row, table);
             [r, g, b, chunk.weights[row]]
         });
@@ -194,14 +204,14 @@ impl Normal {
     /// The normal matrix times `x`.
     fn apply(
         &mut self,
-        chunks: &[&Chunk],
+        rows: WeighedRows<'_>,
         table: &[Observed; 256],
         ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
-        let mut out = self.sum(chunks, false, |chunk, row| {
+        let mut out = self.sum(rows, false, |chunk, row| {
             let weights = channel_weights(chunk, row, table);
-            let predicted = predict(&chunk.rows, row, x);
+            let predicted = predict(chunk.rows, row, x);
             [
                 weights[0] * predicted[0],
                 weights[1] * predicted[1],
@@ -216,14 +226,14 @@ impl Normal {
     /// Right-hand side minus normal matrix times `x`.
     fn defect(
         &mut self,
-        chunks: &[&Chunk],
+        rows: WeighedRows<'_>,
         table: &[Observed; 256],
         ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
-        let mut out = self.sum(chunks, false, |chunk, row| {
+        let mut out = self.sum(rows, false, |chunk, row| {
             let weights = channel_weights(chunk, row, table);
-            let predicted = predict(&chunk.rows, row, x);
+            let predicted = predict(chunk.rows, row, x);
             let colour = chunk.rows.colours[row];
             let value = |channel: usize| {
                 weights[channel] * (predicted[channel] - table[colour[channel] as usize].value)
@@ -243,7 +253,7 @@ fn neighbours(links: &[u8], size: usize, texel: usize) -> [Option<usize>; 4] {
         at.filter(|&at| links.get(at).is_some_and(|bits| bits & link != 0))
             .and(other)
     };
-    let left = (texel % size > 0).then(|| texel.wrapping_sub(1));
+    let left = (!texel.is_multiple_of(size)).then(|| texel.wrapping_sub(1));
     let above = texel.checked_sub(size);
     [
         linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
@@ -277,13 +287,13 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
 /// Systems", 2003, algorithm 9.1), the three channels side by side with coefficients of their own.
 pub(super) fn conjugate_gradients(
     normal: &mut Normal,
-    chunks: &[&Chunk],
+    rows: WeighedRows<'_>,
     table: &[Observed; 256],
     ties: &Ties,
     x: &mut [[f32; 4]],
     iterations: u32,
 ) {
-    let mut r = normal.defect(chunks, table, ties, x);
+    let mut r = normal.defect(rows, table, ties, x);
     let precondition = |r: &Sums, diagonal: &Sums| -> Sums {
         r.par_iter()
             .zip(diagonal)
@@ -294,7 +304,7 @@ pub(super) fn conjugate_gradients(
     let mut p = z.clone();
     let mut rz = dot(&r, &z);
     for _ in 0..iterations {
-        let q = normal.apply(chunks, table, ties, &p);
+        let q = normal.apply(rows, table, ties, &p);
         let pq = dot(&p, &q);
         let alpha: [f32; 3] = std::array::from_fn(|c| {
             if pq[c] > 0.0 {
@@ -330,3 +340,6 @@ pub(super) fn conjugate_gradients(
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

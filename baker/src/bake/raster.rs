@@ -2,9 +2,9 @@
 //!
 //! Homogeneous rasterisation (Olano and Greer, "Triangle scan conversion using 2D homogeneous coordinates", 1997): with
 //! `h = (x·z, y·z, z)` for each corner, the row vectors of the inverse of `[h0 h1 h2]` are edge functions whose values at a
-//! pixel are `barycentric / z`. No clipping is needed: a point behind the camera has a negative value. Edges that two
-//! triangles share get exactly negated values, so no sample falls between them. Nothing is culled; the nearest surface wins,
-//! and of equally near ones the first.
+//! pixel are `barycentric / z`. No clipping is needed: a point behind the camera has a negative value. The determinant is
+//! kept apart from them, because only then do two triangles have exactly negated values on the edge that they share, and no
+//! sample falls between them. Nothing is culled; the nearest surface wins, and of equally near ones the first.
 
 use proto::table::Camera;
 
@@ -19,8 +19,11 @@ pub const NEAR: f64 = 1e-6;
 /// What a triangle looks like to one camera.
 #[derive(Clone, Copy, Debug)]
 pub struct Footing {
-    /// Row `k`: `edges[k] · (x, y, 1)` is the barycentric coordinate of corner `k` divided by depth, in pixels.
+    /// Row `k`: `edges[k] · (x, y, 1)`, at pixel `(x, y)`, is the barycentric coordinate of corner `k` divided by depth and
+    /// by [`Self::scale`].
     pub edges: [[f64; 3]; 3],
+    /// 1 / |determinant|, above 0.
+    pub scale: f64,
     /// Rows of pixels that it may touch, first and past the last; empty where it cannot be seen.
     pub rows: [i32; 2],
     /// Columns likewise.
@@ -87,6 +90,7 @@ impl Projected {
 
 const UNSEEN: Footing = Footing {
     edges: [[0.0; 3]; 3],
+    scale: 0.0,
     rows: [0, 0],
     columns: [0, 0],
 };
@@ -105,11 +109,12 @@ fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
     }
     let normals = [cross(h[1], h[2]), cross(h[2], h[0]), cross(h[0], h[1])];
     let determinant: f64 = (0..3).map(|k| h[0][k] * normals[0][k]).sum();
+    let scale = 1.0 / determinant.abs();
     // Edge-on, or without area.
-    if determinant == 0.0 || !determinant.is_finite() {
+    if determinant == 0.0 || !determinant.is_finite() || !scale.is_finite() {
         return UNSEEN;
     }
-    let edges = normals.map(|normal| normal.map(|value| value / determinant));
+    let edges = normals.map(|normal| normal.map(|value| value * determinant.signum()));
     let (mut columns, mut rows) = ([0.0, width], [0.0, height]);
     if h.iter().all(|corner| corner[2] > NEAR) {
         let (x, y) = (
@@ -121,6 +126,7 @@ fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
     }
     Footing {
         edges,
+        scale,
         rows: rows.map(|value| value as i32),
         columns: columns.map(|value| value as i32),
     }
@@ -183,7 +189,7 @@ pub fn raster(
                 let b1 = e1[0] * x + start[1];
                 let b2 = e2[0] * x + start[2];
                 if b0 >= 0.0 && b1 >= 0.0 && b2 >= 0.0 {
-                    let inverse_depth = b0 + b1 + b2;
+                    let inverse_depth = (b0 + b1 + b2) * footing.scale;
                     let at = line + column;
                     if inverse_depth > samples.inverse_depths[at] {
                         samples.inverse_depths[at] = inverse_depth;
@@ -195,3 +201,6 @@ pub fn raster(
     }
     samples
 }
+
+#[cfg(test)]
+mod tests;

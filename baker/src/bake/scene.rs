@@ -109,3 +109,88 @@ pub fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
         at[2],
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::fixture::{Random, camera, cube};
+
+    /// Largest distance in pixels between a vertex as the world's camera and as the scene's camera sees it, for a random
+    /// mesh around `centre` of this radius.
+    fn distance(centre: [f64; 3], radius: f64, moved: impl Fn(&Scene, &Camera) -> Camera) -> f64 {
+        let mut random = Random(5);
+        let mut mesh = cube();
+        for position in &mut mesh.positions {
+            *position = std::array::from_fn(|axis| {
+                (centre[axis] + radius * random.within(-1.0, 1.0)) as f32
+            });
+        }
+        let mut world = camera([1.1, 0.7, -2.9], 900.0, [640, 480], [3.0, -5.0]);
+        for row in 0..3 {
+            let centre: f64 = (0..3).map(|k| world.rotation[row][k] * centre[k]).sum();
+            world.translation[row] = radius * world.translation[row] - centre;
+        }
+        let scene = Scene::new(&mesh, 64);
+        for position in &scene.positions {
+            let length = position.iter().map(|x| x * x).sum::<f32>().sqrt();
+            assert!(length < 1.0 + 1e-6, "{length}");
+        }
+        let camera = moved(&scene, &world);
+        let pixel = |h: [f64; 3]| [h[0] / h[2], h[1] / h[2]];
+        mesh.positions
+            .iter()
+            .zip(&scene.positions)
+            .map(|(&at, &in_scene)| {
+                let (a, b) = (
+                    pixel(project(&world, at)),
+                    pixel(project(&camera, in_scene)),
+                );
+                (a[0] - b[0]).hypot(a[1] - b[1])
+            })
+            .fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn scene_and_camera_move_together() {
+        for (centre, radius) in [
+            ([0.0; 3], 1.0),
+            ([1e5, -2e5, 3e4], 0.5),
+            ([1e3, 0.0, -4e3], 0.02),
+            ([0.1, 0.2, 0.3], 1e-7),
+            ([5e9, 0.0, 1e9], 3e8),
+            ([0.0; 3], 1e-15),
+        ] {
+            let error = distance(centre, radius, Scene::camera);
+            // Scene positions have 24 bits: 2⁻²⁴ · 900 px / 1.9, far below a tenth of a sample's distance.
+            assert!(
+                error < 1e-3,
+                "{error} px around {centre:?}, radius {radius}"
+            );
+        }
+        let forgotten = distance([0.1, 0.2, 0.3], 1.0, |_, camera| *camera);
+        assert!(
+            forgotten > 1.0,
+            "a camera that stays behind sees {forgotten} px off"
+        );
+    }
+
+    #[test]
+    fn vertices_that_no_triangle_uses_do_not_count() {
+        let mut mesh = cube();
+        mesh.positions.push([1e9; 3]);
+        mesh.uvs.push([0.0; 2]);
+        mesh.surface_vertices.push(24);
+        let (with, without) = (Scene::new(&mesh, 8), Scene::new(&cube(), 8));
+        assert_eq!((with.centre, with.radius), (without.centre, without.radius));
+        assert_eq!(with.texels(), 64);
+    }
+
+    #[test]
+    fn a_mesh_of_one_place_has_a_scale() {
+        let mut mesh = cube();
+        mesh.positions.fill([3.0, 4.0, 5.0]);
+        let scene = Scene::new(&mesh, 8);
+        assert_eq!((scene.centre, scene.radius), ([3.0, 4.0, 5.0], 1.0));
+        assert!(scene.positions.iter().all(|at| *at == [0.0; 3]));
+    }
+}

@@ -62,3 +62,76 @@ impl Original {
             });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::fixture::{blank_view, camera, mesh};
+
+    /// A square in the plane z = 0 of 8×8 cells, those of the middle 4×4 this much nearer to the viewer.
+    fn relief(height: f32) -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
+        let (mut positions, mut triangles) = (Vec::new(), Vec::new());
+        for cell in 0..64 {
+            let (i, j) = (cell % 8, cell / 8);
+            let raised = (2..6).contains(&i) && (2..6).contains(&j);
+            let z = if raised { height } else { 0.0 };
+            let k = positions.len() as u32;
+            for (dx, dy) in [(0, 0), (1, 0), (1, 1), (0, 1)] {
+                let at = |k: i32| k as f32 / 4.0 - 1.0;
+                positions.push([at(i + dx), at(j + dy), z]);
+            }
+            triangles.extend([[k, k + 1, k + 2], [k, k + 2, k + 3]]);
+        }
+        (positions, triangles)
+    }
+
+    /// Which pixels of a 64×66 view keep their alpha.
+    fn kept(original: (Vec<[f32; 3]>, Vec<[u32; 3]>)) -> Vec<bool> {
+        let (positions, triangles) = relief(0.0);
+        let uvs = vec![[0.5; 2]; positions.len()];
+        let scene = Scene::new(&mesh(positions, uvs, triangles), 16);
+        let (positions, triangles) = original;
+        let size = [64, 66];
+        // From so far away that a pixel stands for one place whatever its height: 20 px a unit, 33 rows a band and more.
+        let camera = camera([0.0, 0.0, 100.0], 2000.0, size, [0.0, 0.0]);
+        let mut view = blank_view(0, camera, size, vec![[9, 9, 9, 255]; 64 * 66]);
+        let surface = Surface {
+            positions,
+            triangles,
+        };
+        Original::new(&scene, surface).mask(&scene, &mut view);
+        view.pixels.iter().map(|pixel| pixel[3] == 255).collect()
+    }
+
+    #[test]
+    fn a_displaced_patch_is_masked_and_nothing_else() {
+        // Radii: half of the diagonal of a square of edge 2.
+        let radius = 2.0f32.sqrt();
+        let patch = |pixel: usize| {
+            let (x, y) = (pixel % 64, pixel / 64);
+            ((22..42).contains(&x), (23..43).contains(&y)) == (true, true)
+        };
+        for (height, masked) in [(0.021, true), (-0.021, true), (0.019, false), (0.0, false)] {
+            let kept = kept(relief(height * radius));
+            for (pixel, &kept) in kept.iter().enumerate() {
+                let (x, y) = (pixel % 64, pixel / 64);
+                // The patch's outline may go either way.
+                let on_outline = [21, 22, 41, 42].contains(&x) || [22, 23, 42, 43].contains(&y);
+                if !on_outline {
+                    assert_eq!(kept, !(masked && patch(pixel)), "{height} at {x}, {y}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_only_one_of_the_surfaces_has_is_masked() {
+        let (positions, mut triangles) = relief(0.0);
+        // The first row of cells is missing before simplification.
+        triangles.drain(..16);
+        let kept = kept((positions, triangles));
+        let count = kept.iter().filter(|&&kept| !kept).count();
+        // 40 by 5 pixels.
+        assert!((150..260).contains(&count), "{count}");
+    }
+}

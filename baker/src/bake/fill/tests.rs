@@ -1,0 +1,143 @@
+//! Filling: colours come over the surface, from what is seen, and reach everything.
+
+use super::*;
+use crate::bake::fixture::{cube, sphere};
+use proto::table::Mesh;
+
+/// Fills a texture in which `seen` gives the colour of a place on the surface, if it is seen there.
+fn filled(
+    mesh: &Mesh,
+    size: u32,
+    seen: impl Fn([f32; 3]) -> Option<[f32; 3]>,
+) -> (Scene, Atlas, Vec<[f32; 4]>, Vec<Option<[f32; 3]>>) {
+    let scene = Scene::new(mesh, size);
+    let atlas = Atlas::new(&scene);
+    let places: Vec<Option<[f32; 3]>> = atlas
+        .triangles
+        .iter()
+        .enumerate()
+        .map(|(texel, &triangle)| {
+            (triangle != NOTHING).then(|| {
+                let weights = barycentrics(&scene, triangle, texel);
+                let corners = mesh.triangles[triangle as usize].map(|k| mesh.positions[k as usize]);
+                std::array::from_fn(|axis| (0..3).map(|k| weights[k] * corners[k][axis]).sum())
+            })
+        })
+        .collect();
+    let mut texels: Vec<[f32; 4]> = places
+        .iter()
+        .map(|place| match place.and_then(&seen) {
+            Some([r, g, b]) => [r, g, b, 0.7],
+            None => [0.0; 4],
+        })
+        .collect();
+    fill(&scene, &atlas, &mut texels);
+    (scene, atlas, texels, places)
+}
+
+#[test]
+fn the_unseen_half_of_a_sphere_lies_between_the_colours_of_the_seen() {
+    let red = |at: [f32; 3]| 0.4 + 0.2 * at[1];
+    let (_, _, texels, places) = filled(&sphere(24, 16), 96, |at| {
+        (at[0] > 0.05).then(|| [red(at), 0.5, 0.1])
+    });
+    let mut unseen = 0;
+    for (texel, place) in texels.iter().zip(&places) {
+        // All of it, the gutter too: nothing is black and nothing is outside of what was seen.
+        assert!((0.19..=0.61).contains(&texel[0]), "{texel:?}");
+        assert!((texel[1] - 0.5).abs() < 1e-4 && (texel[2] - 0.1).abs() < 1e-4);
+        if let Some(at) = place {
+            if at[0] > 0.05 {
+                assert_eq!((texel[0], texel[3]), (red(*at), 0.7), "seen texels stay");
+            } else {
+                unseen += 1;
+                assert_eq!(texel[3], 0.0, "the observed weight stays");
+                // Not far behind the terminator the north is still redder than the south.
+                if at[0] > -0.5 && at[1].abs() > 0.6 {
+                    assert_eq!(texel[0] > 0.4, at[1] > 0.0, "{texel:?} at {at:?}");
+                }
+            }
+        }
+    }
+    assert!(unseen > 2000);
+}
+
+#[test]
+fn colour_crosses_the_border_of_a_chart_as_the_surface_does() {
+    // Of the cube only the face x = +½ is seen; it is another chart than all others, next in the texture to faces that
+    // are not its neighbours alone.
+    let seen = |at: [f32; 3]| (at[0] > 0.499).then_some([0.1 + at[1].max(0.0), 0.2, 0.3]);
+    let (scene, _, texels, places) = filled(&cube(), 48, seen);
+    for (texel, place) in texels.iter().zip(&places) {
+        assert!((texel[1] - 0.2).abs() < 1e-4 && (texel[2] - 0.3).abs() < 1e-4);
+        if let Some(at) = place
+            && at[0] > 0.4
+            && at[0] < 0.499
+            && at[1].abs() > 0.499
+        {
+            // Faces y = ±½ continue what is at the edge that they share with the seen face.
+            assert_eq!(texel[0] > 0.25, at[1] > 0.0, "{texel:?} at {at:?}");
+        }
+    }
+    // Were charts not joined by their surface, the faces would all take the mean.
+    let mut cut = scene;
+    cut.surface_vertices = (0..cut.surface_vertices.len() as u32).collect();
+    let atlas = Atlas::new(&cut);
+    let mut alone: Vec<[f32; 4]> = places
+        .iter()
+        .map(|place| match place.and_then(seen) {
+            Some([r, g, b]) => [r, g, b, 1.0],
+            None => [0.0; 4],
+        })
+        .collect();
+    fill(&cut, &atlas, &mut alone);
+    let unseen: Vec<f32> = alone
+        .iter()
+        .zip(&places)
+        .filter(|(texel, place)| place.is_some() && texel[3] == 0.0)
+        .map(|(texel, _)| texel[0])
+        .collect();
+    let (low, high) = unseen
+        .iter()
+        .fold((1.0f32, 0.0f32), |(l, h), &x| (l.min(x), h.max(x)));
+    assert!(high - low < 1e-4, "{low} to {high}");
+}
+
+#[test]
+fn a_body_that_no_view_sees_takes_the_mean() {
+    // Two spheres, the second in a strip of the texture of its own.
+    let mut mesh = sphere(8, 6);
+    let count = mesh.positions.len() as u32;
+    let other = mesh.clone();
+    for uv in &mut mesh.uvs {
+        uv[1] *= 0.5;
+    }
+    mesh.positions
+        .extend(other.positions.iter().map(|at| [at[0] + 5.0, at[1], at[2]]));
+    mesh.uvs
+        .extend(other.uvs.iter().map(|uv| [uv[0], 0.5 + 0.5 * uv[1]]));
+    mesh.surface_vertices
+        .extend(other.surface_vertices.iter().map(|vertex| vertex + count));
+    mesh.triangles.extend(
+        other
+            .triangles
+            .iter()
+            .map(|t| t.map(|corner| corner + count)),
+    );
+    let seen = |at: [f32; 3]| (at[0] < 2.0).then_some([if at[0] > 0.0 { 0.8 } else { 0.2 }; 3]);
+    let (_, _, texels, places) = filled(&mesh, 64, seen);
+    let mut count = 0;
+    for (texel, place) in texels.iter().zip(&places) {
+        if place.is_some_and(|at| at[0] > 2.0) {
+            count += 1;
+            assert!((texel[0] - 0.5).abs() < 0.1, "{texel:?}");
+        }
+    }
+    assert!(count > 500);
+}
+
+#[test]
+fn where_nothing_is_seen_nothing_fails() {
+    let (_, _, texels, _) = filled(&cube(), 16, |_| None);
+    assert!(texels.iter().all(|texel| *texel == [0.0; 4]));
+}

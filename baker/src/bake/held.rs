@@ -1,0 +1,213 @@
+//! Views → their rows, again and again: kept in memory as far as a budget goes, made anew from the view beyond it.
+//!
+//! A row costs 100-150 bytes and its pixel 4, so a job of any number of views fits if the rows of the later ones are not
+//! kept; what that costs is time. Nothing else tells the two apart: chunks come in one order with one numbering, so sums over
+//! them are the same to the bit.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use proto::table::View;
+use rayon::prelude::*;
+
+use super::footprint::footprints;
+use super::rows::{Entry, Rows};
+use super::scene::Scene;
+
+/// Rows may take this much memory, so that all processes of a bake stay within 2 GiB. Beyond it they are not kept.
+pub(super) const BUDGET: usize = 1200 << 20;
+
+/// Rows that are made anew may take this share of the budget at once.
+const SHARE_IN_FLIGHT: usize = 8;
+
+/// Where the rows of a view come from.
+#[derive(Debug)]
+enum Source {
+    Kept(Vec<Rows>),
+    Remade(View),
+}
+
+#[derive(Debug)]
+struct HeldView {
+    index: u32,
+    size: [u32; 2],
+    bytes: usize,
+    source: Source,
+}
+
+/// All views of a job.
+#[derive(Debug)]
+pub(super) struct Held {
+    scene: Scene,
+    taps: u32,
+    budget: usize,
+    kept: usize,
+    views: Vec<HeldView>,
+}
+
+/// The rows of some consecutive views.
+pub(super) struct Group<'a> {
+    /// Which views, in the order in which they were added.
+    pub(super) views: Range<usize>,
+    /// Of each its rows, band by band.
+    pub(super) rows: Vec<Cow<'a, [Rows]>>,
+}
+
+/// Rows and their weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk<'a> {
+    pub(super) rows: &'a Rows,
+    pub(super) weights: &'a [f32],
+}
+
+/// The rows of all views and what each counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WeighedRows<'a> {
+    pub(super) held: &'a Held,
+    /// By view, in the order of its rows.
+    pub(super) weights: &'a [Vec<f32>],
+}
+
+impl Held {
+    pub(super) fn new(scene: Scene, taps: u32, budget: usize) -> Self {
+        Self {
+            scene,
+            taps,
+            budget,
+            kept: 0,
+            views: Vec::new(),
+        }
+    }
+
+    /// Takes a view in; returns its number of rows.
+    pub(super) fn add(&mut self, view: &View) -> usize {
+        let chunks = footprints(&self.scene, view, self.taps);
+        let bytes = chunks.iter().map(bytes).sum();
+        // Kept views come first: once one is not kept, none after it is.
+        let before_all_fit = self
+            .views
+            .last()
+            .is_none_or(|last| matches!(last.source, Source::Kept(_)));
+        let rows = chunks.iter().map(Rows::len).sum();
+        let source = if before_all_fit && self.kept + bytes <= self.budget {
+            self.kept += bytes;
+            Source::Kept(chunks)
+        } else {
+            Source::Remade(view.clone())
+        };
+        self.views.push(HeldView {
+            index: view.index,
+            size: [view.width, view.height],
+            bytes,
+            source,
+        });
+        rows
+    }
+
+    /// Index that each view came with.
+    pub(super) fn index(&self, view: usize) -> u32 {
+        self.views[view].index
+    }
+
+    /// Width and height of a view.
+    pub(super) fn size(&self, view: usize) -> [u32; 2] {
+        self.views[view].size
+    }
+
+    /// All rows in order: first a group of all kept views, then groups that are made as they are asked for.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = next;
+            next = self.group_end(first);
+            (first < next).then(|| Group {
+                views: first..next,
+                rows: self.views[first..next]
+                    .par_iter()
+                    .map(|view| match &view.source {
+                        Source::Kept(chunks) => Cow::Borrowed(chunks.as_slice()),
+                        Source::Remade(view) => {
+                            Cow::Owned(footprints(&self.scene, view, self.taps))
+                        }
+                    })
+                    .collect(),
+            })
+        })
+    }
+
+    /// Past the last view of the group that starts at `first`: kept views make one group, remade ones fill a share of the
+    /// budget, and one view is a group however large it is.
+    fn group_end(&self, first: usize) -> usize {
+        let mut bytes = 0;
+        let mut end = first;
+        for view in &self.views[first..] {
+            match (&self.views[first].source, &view.source) {
+                (Source::Kept(_), Source::Kept(_)) => {}
+                (Source::Remade(_), Source::Remade(_)) => {
+                    bytes += view.bytes;
+                    if end > first && bytes > self.budget / SHARE_IN_FLIGHT {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+            end += 1;
+        }
+        end
+    }
+}
+
+impl Group<'_> {
+    /// The chunks of all its views in order, with the weights of the rows of all the job's views.
+    pub(super) fn chunks<'a>(&'a self, weights: &'a [Vec<f32>]) -> Vec<Chunk<'a>> {
+        let mut chunks = Vec::new();
+        for (rows, weights) in self.rows.iter().zip(&weights[self.views.clone()]) {
+            let mut rest = weights.as_slice();
+            for rows in rows.iter() {
+                let (weights, after) = rest.split_at(rows.len());
+                rest = after;
+                chunks.push(Chunk { rows, weights });
+            }
+        }
+        chunks
+    }
+}
+
+#[cfg(test)]
+impl Held {
+    /// Views of one pixel row each that consist of these chunks.
+    pub(super) fn of_rows(views: Vec<Vec<Rows>>) -> Self {
+        let mut held = Self::new(Scene::default(), 1, usize::MAX);
+        held.views = views
+            .into_iter()
+            .map(|chunks| HeldView {
+                index: chunks.first().map_or(0, |rows| rows.view),
+                size: [chunks.iter().map(Rows::len).sum::<usize>() as u32, 1],
+                bytes: 0,
+                source: Source::Kept(chunks),
+            })
+            .collect();
+        held
+    }
+
+    /// Memory of the rows that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept
+    }
+
+    /// How many views' rows are kept.
+    pub(super) fn kept_views(&self) -> usize {
+        self.views
+            .iter()
+            .filter(|view| matches!(view.source, Source::Kept(_)))
+            .count()
+    }
+}
+
+/// Memory that rows take.
+fn bytes(rows: &Rows) -> usize {
+    size_of_val(rows.starts.as_slice())
+        + rows.entries.capacity() * size_of::<Entry>()
+        + size_of_val(rows.colours.as_slice())
+        + size_of_val(rows.pixels.as_slice())
+}
