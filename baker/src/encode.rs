@@ -66,11 +66,11 @@ fn write_glb(
     texture: &Texture,
     clock: &mut PhaseClock,
 ) -> Result<(u64, u64), Failure> {
-    let rows = u64::from(texture.size);
+    session.progress(Phase::Png, 0, 1);
     let png = clock.time(Phase::Png, || {
-        png::encode(texture.size, texture.size, &texture.texels, |done| {
-            session.progress(Phase::Png, done, rows);
-        })
+        let png = png::encode(texture.size, texture.size, &texture.texels)?;
+        png::verify(&png, &texture.texels)?;
+        Ok::<_, png::PngError>(png)
     });
     let png = png.map_err(|error| internal(&error))?;
     session.progress(Phase::Glb, 0, 1);

@@ -202,7 +202,7 @@ pub fn draw(
     canvas.tile([column(1), y], &origin.picture(), CELL);
     draw_figures(&mut canvas, [column(2), y], counts, holdout);
     canvas.finish(bottom + MARGIN, |width, height, pixels| {
-        png::encode(width, height, pixels, |_| {})
+        png::encode(width, height, pixels)
     })
 }
 
