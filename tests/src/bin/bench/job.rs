@@ -11,6 +11,7 @@ use proto::message::{AdapterInfo, BakeSummary, EncodeSummary, Phase, PhaseTime, 
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::glb::{GlbError, check_texture};
 use crate::memory::{INTERVAL, Sampler};
 use crate::set::{Set, SetError};
 
@@ -70,6 +71,9 @@ pub(crate) enum JobError {
     /// It ended without a word that could be understood.
     #[error("kiln ended with {0} and said {1:?}")]
     Wordless(ExitStatus, String),
+    /// It says that all is well, and the file says otherwise.
+    #[error(transparent)]
+    Glb(#[from] GlbError),
     /// The report is not the expected one.
     #[error("the report")]
     Report(#[source] serde_json::Error),
@@ -148,9 +152,14 @@ impl Job<'_> {
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
-        let outcome = judge(&last, status, &raw);
+        let mut outcome = judge(&last, status, &raw);
         if outcome.is_ok() {
+            // Before the check: a file that fails it is the one to look at.
             self.keep(&glb, &report)?;
+            let bytes = fs::read(&glb).map_err(at(&glb))?;
+            if let Err(error) = check_texture(&bytes) {
+                outcome = Err(error.into());
+            }
         }
         Ok(Finished {
             wall,

@@ -4,7 +4,7 @@
 //!  set ─ merge ─► folder with transforms.json, test views held out by name ─ job ─► report, peak memory ─ row ─► table
 //! ```
 //!
-//! A benchmark, not a test: it judges no figure. Quality is what Kiln itself measures on views that the fit never saw; time
+//! A benchmark, not a test: it judges no figure, only that the file is there and its texture can be decoded. Quality is what Kiln itself measures on views that the fit never saw; time
 //! and memory are those of whole processes, from outside. A set that fails is a row that says why, and exit code 1.
 
 #![expect(
@@ -20,6 +20,8 @@ mod set;
 mod merge;
 
 mod job;
+
+mod glb;
 
 mod memory;
 
