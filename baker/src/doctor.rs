@@ -79,6 +79,15 @@ pub(crate) fn report() -> Value {
             "install the GPU's driver with its Vulkan part, and in a container pass the GPU in",
         );
     }
+    // The processor always bakes, so it is last and never a problem.
+    listed.push(json!({
+        "name": format!("processor ({} threads)", rayon::current_num_threads()),
+        "backend": "native",
+        "kind": "native",
+        "driver": "",
+        "limits": {},
+        "features": [],
+    }));
     json!({"adapters": listed, "problems": problems})
 }
 
@@ -96,7 +105,7 @@ mod tests {
                     .is_some_and(|name| !name.is_empty())
             );
             assert!(
-                adapter["limits"]["max_storage_buffer_binding_size"]
+                adapter["kind"] == "native" || adapter["limits"]["max_storage_buffer_binding_size"]
                     .as_u64()
                     .is_some_and(|bytes| bytes > 0)
             );

@@ -1,27 +1,281 @@
-//! Prepare.
+//! The role that reads untrusted files: a mesh and pictures → flat tables.
+//!
+//! ```text
+//!  mesh file ─ load ─ clean ─┬─ simplify ─┬─ unwrap ─► Mesh ─┐
+//!                            └─► Surface ─┘                  ├─ views ─► View, View, …
+//!  transforms.json, pictures ────────────────────────────────┘
+//! ```
+//!
+//! Tables are put in this order: the surface before simplification, if there was any; the mesh; the views, each as soon as it
+//! is decoded. No GPU, no file outside the two folders, nothing fetched.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use proto::job::PrepareJob;
-use proto::message::{Failure, PrepareSummary};
+use proto::message::{Code, Failure, Phase, PrepareSummary, Table};
+use proto::table::Surface;
 
+use crate::progress::{PhaseClock, Progress};
+use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
 pub mod folder;
-pub(crate) mod picture;
+
+pub mod load;
+
+pub mod clean;
+
+mod normals;
+
+pub mod simplify;
+
+pub mod unwrap;
+
 pub(crate) mod transforms;
+
+pub(crate) mod picture;
+
 pub(crate) mod views;
+
+use self::clean::{CleanMesh, Counts};
+use self::folder::Folder;
+use self::unwrap::{Unwrapped, kept};
+
+/// The mesh half of the role's result.
+struct Prepared {
+    unwrapped: Unwrapped,
+    /// The surface before simplification.
+    original: Option<CleanMesh>,
+    simplify_error: Option<f32>,
+    triangles_read: usize,
+    counts: Counts,
+}
 
 /// Runs the role.
 ///
 /// # Errors
 /// What the user is told.
 pub fn run(
-    _session: &Session,
-    _job: &PrepareJob,
-    _fds: Vec<OwnedFd>,
+    session: &Session,
+    job: &PrepareJob,
+    fds: Vec<OwnedFd>,
 ) -> Result<PrepareSummary, Failure> {
-    Err(crate::run::internal(&std::io::Error::other(
-        "being written",
-    )))
+    let [mesh_folder, views_folder] = take_fds::<2>(fds)?.map(Folder::new);
+    let mut clock = PhaseClock::default();
+    let prepared = prepare_mesh(&mesh_folder, job, session, &mut clock)?;
+    if let Some(original) = prepared.original {
+        let surface = Surface {
+            positions: original.positions,
+            triangles: original.triangles,
+        };
+        let put = session.put(Table::Surface, surface.byte_len(), |out| surface.write(out));
+        put.map_err(|error| internal(&error))?;
+    }
+    let Unwrapped {
+        mesh,
+        method,
+        utilisation,
+    } = prepared.unwrapped;
+    let put = session.put(Table::Mesh, mesh.byte_len(), |out| mesh.write(out));
+    put.map_err(|error| internal(&error))?;
+    let views = views::deliver(session, &views_folder, job, &mesh, &mut clock)?;
+    Ok(PrepareSummary {
+        triangles_read: prepared.triangles_read as u64,
+        triangles_degenerate: prepared.counts.degenerate,
+        triangles: mesh.triangles.len() as u64,
+        vertices: mesh.positions.len() as u64,
+        nonmanifold_edges: prepared.counts.nonmanifold_edges,
+        simplify_error: prepared.simplify_error,
+        unwrap: method,
+        charts: u64::from(mesh.charts),
+        atlas_utilisation: utilisation,
+        views: views.views,
+        holdout_views: views.holdout_views,
+        times: clock.into_times(),
+        peak_rss_kib: peak_rss_kib(),
+    })
+}
+
+fn prepare_mesh(
+    folder: &Folder,
+    job: &PrepareJob,
+    progress: &dyn Progress,
+    clock: &mut PhaseClock,
+) -> Result<Prepared, Failure> {
+    let name = &job.mesh_file;
+    let raw = clock.time(Phase::LoadMesh, || {
+        load::read(folder, name, job.keep_uvs, progress)
+    });
+    let raw = raw.map_err(|error| error.failure(name))?;
+    if let (true, Err(missing)) = (job.keep_uvs, &raw.uvs) {
+        return Err(kept::KeptError::Missing(*missing).failure(name));
+    }
+    let triangles_read = raw.triangles.len();
+    progress.progress(Phase::Clean, 0, 0);
+    let cleaned = clock.time(Phase::Clean, || {
+        let cleaned = clean::clean(&raw);
+        drop(raw);
+        cleaned
+    });
+    let cleaned = cleaned.map_err(|error| error.failure(name))?;
+    let counts = cleaned.counts;
+    if counts.duplicate > 0 {
+        progress.warning(&format!(
+            "{} triangles lay on others and were dropped",
+            counts.duplicate
+        ));
+    }
+
+    let target =
+        simplify::target(job.simplify, cleaned.triangles.len()).map_err(|error| error.failure())?;
+    let (surface, original, simplify_error) = match target {
+        None => (cleaned, None, None),
+        Some(target) => {
+            progress.progress(Phase::Simplify, 0, 0);
+            let simplified = clock.time(Phase::Simplify, || simplify::simplify(&cleaned, target));
+            let simplified = simplified.map_err(|error| error.failure())?;
+            if let Some(text) = &simplified.warning {
+                progress.warning(text);
+            }
+            (simplified.mesh, Some(cleaned), Some(simplified.error))
+        }
+    };
+    let unwrapped = clock.time(Phase::Unwrap, || make_atlas(&surface, job, progress))?;
+    Ok(Prepared {
+        unwrapped,
+        original,
+        simplify_error,
+        triangles_read,
+        counts,
+    })
+}
+
+fn make_atlas(
+    surface: &CleanMesh,
+    job: &PrepareJob,
+    progress: &dyn Progress,
+) -> Result<Unwrapped, Failure> {
+    if job.keep_uvs {
+        return kept::keep(surface, job.texture_size, progress)
+            .map_err(|error| error.failure(&job.mesh_file));
+    }
+    let deadline = Duration::from_millis(job.unwrap_deadline_ms);
+    let unwrapped = unwrap::unwrap(surface, job.texture_size, deadline, progress);
+    let texels = f64::from(job.texture_size).powi(2) * f64::from(unwrapped.utilisation);
+    if texels < surface.triangles.len() as f64 {
+        progress.warning(&format!(
+            "a texture of {0} × {0} has less than a texel for each of the {1} triangles",
+            job.texture_size,
+            surface.triangles.len()
+        ));
+    }
+    if unwrapped.utilisation <= 0.0 {
+        return Err(Failure {
+            code: Code::LimitExceeded,
+            message: format!(
+                "{}: no atlas of {} texels holds its charts",
+                job.mesh_file, job.texture_size
+            ),
+            hint: "use a larger texture or fewer triangles".to_owned(),
+        });
+    }
+    Ok(unwrapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use proto::job::Simplify;
+    use proto::message::UnwrapMethod;
+
+    use super::*;
+    use crate::progress::Silent;
+
+    /// A tent of four triangles over a square.
+    const TENT: &str = "v 0 0 0\nv 2 0 0\nv 2 2 0\nv 0 2 0\nv 1 1 1\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\nvt 0.5 0.5\n\
+        f 1/1 2/2 5/5\nf 2/2 3/3 5/5\nf 3/3 4/4 5/5\nf 4/4 1/1 5/5\n";
+
+    fn prepare(
+        file: &str,
+        change: impl FnOnce(&mut PrepareJob),
+    ) -> Result<(Prepared, PhaseClock), Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.obj"), file).unwrap();
+        let mut job = PrepareJob {
+            mesh_file: "a.obj".to_owned(),
+            views_file: String::new(),
+            texture_size: 256,
+            simplify: Simplify::Keep,
+            keep_uvs: false,
+            holdout: 0,
+            seed: 0,
+            unwrap_deadline_ms: 60_000,
+        };
+        change(&mut job);
+        let folder = Folder::new(File::open(dir.path()).unwrap().into());
+        let mut clock = PhaseClock::default();
+        let prepared = prepare_mesh(&folder, &job, &Silent, &mut clock)?;
+        Ok((prepared, clock))
+    }
+
+    #[test]
+    fn a_mesh_passes_all_stages() {
+        let file = format!("{TENT}f 1 1 2\nf 5 1 2\n");
+        let (prepared, clock) = prepare(&file, |_| ()).unwrap();
+        assert_eq!(prepared.triangles_read, 6);
+        assert_eq!(
+            (prepared.counts.degenerate, prepared.counts.duplicate),
+            (1, 1)
+        );
+        assert_eq!(prepared.unwrapped.mesh.triangles.len(), 4);
+        assert!(prepared.original.is_none() && prepared.simplify_error.is_none());
+        let phases: Vec<Phase> = clock.into_times().iter().map(|time| time.phase).collect();
+        assert_eq!(phases, [Phase::LoadMesh, Phase::Clean, Phase::Unwrap]);
+    }
+
+    #[test]
+    fn a_simplified_mesh_comes_with_its_original() {
+        let (prepared, _) = prepare(TENT, |job| job.simplify = Simplify::TargetFaces(2)).unwrap();
+        assert!(prepared.unwrapped.mesh.triangles.len() <= 2);
+        assert_eq!(prepared.original.unwrap().triangles.len(), 4);
+        assert!(prepared.simplify_error.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn kept_coordinates_are_turned_to_our_convention() {
+        let (prepared, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
+        assert_eq!(prepared.unwrapped.method, UnwrapMethod::Kept);
+        assert_eq!(prepared.unwrapped.mesh.uvs[0], [0.0, 1.0]);
+        assert_eq!(prepared.unwrapped.mesh.charts, 1);
+    }
+
+    #[test]
+    fn failures_name_the_file_and_the_way_out() {
+        let failure =
+            |file: &str, change: fn(&mut PrepareJob)| prepare(file, change).err().unwrap();
+        let absent = failure(TENT, |job| job.mesh_file = "b.obj".to_owned());
+        assert_eq!(
+            (absent.code, &absent.message[..]),
+            (Code::MissingInput, "b.obj: no such file")
+        );
+        let no_uvs = failure("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3", |job| {
+            job.keep_uvs = true;
+        });
+        assert_eq!(no_uvs.message, "a.obj: the mesh has no texture coordinates");
+        assert!(no_uvs.hint.contains("--keep-uvs"));
+        let target = failure(TENT, |job| job.simplify = Simplify::RemoveShare(1.5));
+        assert_eq!(
+            (target.code, &target.message[..]),
+            (
+                Code::InvalidSpec,
+                "cannot simplify to a share of 1.5 removed"
+            )
+        );
+        assert_eq!(
+            failure("v 0 0 0\nf 1 1 1", |_| ()).message,
+            "a.obj: all 1 triangles have zero area"
+        );
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,8 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
+    /// Views that arrived while a grant was awaited: the supervisor sends both as they come.
+    early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
 }
 
@@ -88,6 +91,7 @@ impl Session {
     pub fn over(channel: Channel) -> Self {
         Self {
             channel,
+            early: Mutex::default(),
             last_progress: Mutex::new((None, Instant::now())),
         }
     }
@@ -108,7 +112,12 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else, or the view's table does not pass its checks.
     pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
-        match self.channel.receive_with_fds()? {
+        let early = self.early.lock().ok().and_then(|mut early| early.pop_front());
+        let message = match early {
+            Some(message) => message,
+            None => self.channel.receive_with_fds()?,
+        };
+        match message {
             (ToChild::View { .. }, fds) => {
                 let fd = fds
                     .into_iter()
@@ -133,12 +142,21 @@ impl Session {
     ) -> Result<(), SessionError> {
         self.channel
             .send(&FromChild::Allocate { table, bytes }, &[])?;
-        let fd = match self.channel.receive_with_fds()? {
-            (ToChild::Grant { table: granted }, fds) if granted == table => fds
-                .into_iter()
-                .next()
-                .ok_or(SessionError::OutOfTurn("Grant without memory"))?,
-            (other, _) => return Err(out_of_turn(&other)),
+        let fd = loop {
+            match self.channel.receive_with_fds()? {
+                (ToChild::Grant { table: granted }, fds) if granted == table => {
+                    break fds
+                        .into_iter()
+                        .next()
+                        .ok_or(SessionError::OutOfTurn("Grant without memory"))?;
+                }
+                view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
+                    if let Ok(mut early) = self.early.lock() {
+                        early.push_back(view);
+                    }
+                }
+                (other, _) => return Err(out_of_turn(&other)),
+            }
         };
         let blob = BlobFile::open(fd)?;
         let mut out = BufWriter::with_capacity(1 << 20, blob.writer());

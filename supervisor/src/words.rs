@@ -31,19 +31,19 @@ pub fn doing(phase: Phase) -> &'static str {
 #[must_use]
 pub fn unit(phase: Phase) -> &'static str {
     match phase {
-        Phase::DecodeViews | Phase::Measure => " views",
+        Phase::DecodeViews | Phase::Raster => " views",
         Phase::Start
         | Phase::LoadMesh
         | Phase::Clean
         | Phase::Simplify
         | Phase::Unwrap
         | Phase::OpenDevice
-        | Phase::Raster
         | Phase::Init
         | Phase::Fit
         | Phase::Gutter
         | Phase::Png
         | Phase::Glb
+        | Phase::Measure
         | Phase::Preview
         | Phase::Commit => "",
     }

@@ -125,17 +125,22 @@ fn root(parent: &mut [u32], mut of: u32) -> u32 {
     of
 }
 
+/// No chart.
+const NO_CHART: u32 = u32::MAX;
+
 fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
     let size = scene.size as usize;
-    let chart_of = |texel: usize| match triangles[texel] {
-        NOTHING => None,
-        triangle => Some(charts[scene.triangles[triangle as usize][0] as usize]),
-    };
-    let linked = |one: usize, other: usize| match (chart_of(one), chart_of(other)) {
-        (Some(a), Some(b)) => a == b,
-        (None, None) => false,
-        _ => true,
-    };
+    let covered: Vec<u32> = triangles
+        .par_iter()
+        .map(|&triangle| match triangle {
+            NOTHING => NO_CHART,
+            triangle => charts[scene.triangles[triangle as usize][0] as usize],
+        })
+        .collect();
+    let chart_of: Vec<u32> =
+        (0..size * size).into_par_iter().map(|texel| with_ring(&covered, size, texel)).collect();
+    let linked =
+        |one: usize, other: usize| chart_of[one] != NO_CHART && chart_of[one] == chart_of[other];
     (0..size * size)
         .into_par_iter()
         .map(|texel| {
@@ -149,6 +154,22 @@ fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
             links
         })
         .collect()
+}
+
+/// Chart of a texel; in the gutter, of the first of its eight neighbours that has one.
+fn with_ring(covered: &[u32], size: usize, texel: usize) -> u32 {
+    if covered[texel] != NO_CHART {
+        return covered[texel];
+    }
+    let (column, row) = (texel % size, texel / size);
+    for y in row.saturating_sub(1)..(row + 2).min(size) {
+        for x in column.saturating_sub(1)..(column + 2).min(size) {
+            if covered[y * size + x] != NO_CHART {
+                return covered[y * size + x];
+            }
+        }
+    }
+    NO_CHART
 }
 
 /// A triangle's edge that another triangle continues at another place of the texture.

@@ -91,13 +91,14 @@ pub fn fit(
             })?
         }
     };
+    let total = done + to_come;
     for round in &plan.rounds {
         residuals = backend.residuals()?;
         let scale = round.scale.max(SPREADS * spread(&residuals));
         backend.reweight(&vec![scale; residuals.len()], strength(smoothness))?;
         backend.solve(round.iterations)?;
         done += round.iterations;
-        progress(done, done.max(to_come));
+        progress(done, total);
         tracing::debug!(scale, smoothness, spread = spread(&residuals), "round");
     }
     Ok(Fitted {

@@ -13,6 +13,8 @@
 pub mod device;
 mod layout;
 mod memory;
+
+mod shaders;
 mod stage;
 
 mod tiles;

@@ -6,10 +6,16 @@
 //! `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world. The
 //! poses are taken as written, since they already contain it; whether the mesh lives in the same world, the file cannot
 //! say, so a warning does.
+//!
+//! Named splits are nerfstudio's: `test_filenames` and `val_filenames` list, by their `file_path`, frames that are held out;
+//! `train_filenames`, where it is given, lists all that may be fitted, so frames that it leaves out are held out as well. A
+//! frame on lists of both kinds is held out, since a view that was fitted measures nothing, and a warning says so. A name
+//! that no frame has is refused. Difference from nerfstudio: no list needs the others, and no frame is left unread.
 
 mod keys;
 mod lens;
 mod pose;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +37,8 @@ pub(crate) struct Frame {
     pub(crate) pose: Pose,
     /// What it is.
     pub(crate) lens: Lens,
+    /// The file's named splits keep it out of the fit.
+    pub(crate) held_out: bool,
 }
 
 /// What was read.
@@ -63,6 +71,25 @@ pub(crate) enum TransformsError {
     /// More than [`MAX_VIEWS`].
     #[error("has {0} frames, more than the {MAX_VIEWS} that are taken")]
     TooManyFrames(usize),
+    /// More names in one list than there may be frames.
+    #[error("{key} has {count} names, more than the {MAX_VIEWS} frames that are taken")]
+    TooManyNames {
+        /// The list.
+        key: &'static str,
+        /// Its length.
+        count: usize,
+    },
+    /// Names in a list that are no frame's `file_path`.
+    #[error("{key} names {names}, and no frame has that file_path")]
+    UnknownNames {
+        /// The list.
+        key: &'static str,
+        /// The names, in quotes, not too many.
+        names: String,
+    },
+    /// The lists keep all frames out of the fit.
+    #[error("holds every frame out of the fit by name: none is left to bake from")]
+    AllHeldOut,
     /// Something is wrong with one frame.
     #[error("frame {frame}: {problem}")]
     Frame {
@@ -156,11 +183,15 @@ impl TransformsError {
     /// The code under which the user is told.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::TooManyFrames(_) => Code::LimitExceeded,
+            Self::TooManyFrames(_) | Self::TooManyNames { .. } => Code::LimitExceeded,
             Self::Frame { problem, .. } => problem.code(),
-            Self::Utf16 | Self::Empty | Self::Json(_) | Self::NoFrames | Self::EmptyFrames => {
-                Code::InvalidAsset
-            }
+            Self::Utf16
+            | Self::Empty
+            | Self::Json(_)
+            | Self::NoFrames
+            | Self::EmptyFrames
+            | Self::UnknownNames { .. }
+            | Self::AllHeldOut => Code::InvalidAsset,
         }
     }
 
@@ -175,6 +206,13 @@ impl TransformsError {
                 "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}"
             }
             Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
+            Self::TooManyNames { .. } => "name each frame once",
+            Self::UnknownNames { .. } => {
+                "test_filenames, val_filenames and train_filenames repeat file_path as the frames have it"
+            }
+            Self::AllHeldOut => {
+                "take some frames out of test_filenames and val_filenames, or into train_filenames"
+            }
             Self::Frame { problem, .. } => problem.hint(),
         }
     }
@@ -255,7 +293,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
         disagreeing += usize::from(notes.disagreeing);
         Ok(frame)
     });
-    let frames = frames.collect::<Result<Vec<_>, _>>()?;
+    let mut frames = frames.collect::<Result<Vec<_>, _>>()?;
+    let lists = split::Lists {
+        train: file.train_filenames,
+        val: file.val_filenames,
+        test: file.test_filenames,
+    };
+    warnings.extend(split::hold_out(&mut frames, &lists)?);
     if scaled > 0 {
         warnings.push(format!(
             "transform_matrix of {scaled} frames contains a scale, which is taken out"
@@ -293,6 +337,7 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
             mask: keys.mask_path,
             pose,
             lens,
+            held_out: false,
         },
         Notes {
             scaled,

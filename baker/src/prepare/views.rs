@@ -47,7 +47,8 @@ pub(crate) fn deliver(
 ) -> Result<ViewsSummary, Failure> {
     clock.time(Phase::DecodeViews, || {
         let frames = read_frames(session, views, &job.views_file)?;
-        let held_out = choose_holdout(frames.len(), job)?;
+        let held_out = choose_holdout(&frames, job)?;
+        let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
         let delivery = Delivery {
             session,
             outline: &Outline::new(mesh),
@@ -59,8 +60,8 @@ pub(crate) fn deliver(
         };
         delivery.run()?;
         Ok(ViewsSummary {
-            views: frames.len() as u32 - job.holdout,
-            holdout_views: job.holdout,
+            views: frames.len() as u32 - holdout_views,
+            holdout_views,
         })
     })
 }
@@ -80,18 +81,32 @@ fn read_frames(session: &Session, folder: &Folder, name: &str) -> Result<Vec<Fra
     Ok(read.frames)
 }
 
-fn choose_holdout(frames: usize, job: &PrepareJob) -> Result<Vec<bool>, Failure> {
-    if job.holdout as usize >= frames {
+/// The frames that the file holds out by name, and `job.holdout` more of the rest.
+fn choose_holdout(frames: &[Frame], job: &PrepareJob) -> Result<Vec<bool>, Failure> {
+    let mut held_out: Vec<bool> = frames.iter().map(|frame| frame.held_out).collect();
+    let rest: Vec<usize> = (0..frames.len())
+        .filter(|&index| !held_out[index])
+        .collect();
+    if job.holdout as usize >= rest.len() {
+        let named = match frames.len() - rest.len() {
+            0 => String::new(),
+            named => format!(" ({named} more are held out by name)"),
+        };
         return Err(Failure {
             code: Code::InvalidSpec,
             message: format!(
-                "{} views to hold out of {frames} leave none to bake from",
-                job.holdout
+                "{} views to hold out of {}{named} leave none to bake from",
+                job.holdout,
+                rest.len()
             ),
-            hint: format!("hold out at most {}", frames - 1),
+            hint: format!("hold out at most {}", rest.len().saturating_sub(1)),
         });
     }
-    Ok(holdout::choose(frames, job.holdout as usize, job.seed))
+    let chosen = holdout::choose(rest.len(), job.holdout as usize, job.seed);
+    for (index, chosen) in rest.into_iter().zip(chosen) {
+        held_out[index] |= chosen;
+    }
+    Ok(held_out)
 }
 
 fn unread(name: &str, error: &FolderError) -> Failure {

@@ -80,7 +80,8 @@ pub(super) struct BakeArgs {
     /// adapter's name as `kiln doctor` shows it.
     #[arg(long, value_name = "auto|gpu|cpu|NAME", default_value = "auto", value_parser = device, help_heading = "Fit")]
     pub(super) device: Device,
-    /// Keep N views out of the fit and report how well the texture explains them.
+    /// Keep N views out of the fit and report how well the texture explains them. Views that the transforms.json names in
+    /// `test_filenames` or `val_filenames` are kept out anyway.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = holdout, help_heading = "Fit")]
     pub(super) holdout: u32,
     /// Chooses the held-out views.

@@ -38,12 +38,24 @@ impl Lines {
         }
     }
 
-    fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
-        let known = self.open.insert((role, phase), state).is_some();
-        if state.total > 0 && state.done >= state.total {
+    /// Ends the open phases of a role that come before `phase`, or all of them.
+    fn finish_before(&mut self, role: Role, phase: Option<Phase>) {
+        let mut over: Vec<Phase> = self
+            .open
+            .keys()
+            .filter(|(open, before)| *open == role && phase.is_none_or(|phase| *before < phase))
+            .map(|(_, phase)| *phase)
+            .collect();
+        over.sort_unstable();
+        for phase in over {
             self.finish(role, phase);
-            return;
         }
+    }
+
+    fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
+        // A role's phases follow each other: the next one ends those before it.
+        self.finish_before(role, Some(phase));
+        let known = self.open.insert((role, phase), state).is_some();
         let now = Instant::now();
         let due = self.said.get_or_insert(now).elapsed() >= INTERVAL;
         if !due || !known {
@@ -79,16 +91,7 @@ impl Listener for Lines {
                 ));
             }
             Event::RoleDone { role, time } => {
-                let mut phases: Vec<Phase> = self
-                    .open
-                    .keys()
-                    .filter(|(open, _)| open == role)
-                    .map(|(_, phase)| *phase)
-                    .collect();
-                phases.sort_unstable();
-                for phase in phases {
-                    self.finish(*role, phase);
-                }
+                self.finish_before(*role, None);
                 say(&format!(
                     "{} done in {}",
                     sentence(role.name()),

@@ -5,7 +5,6 @@ mod footprint;
 mod layout;
 mod reference;
 mod solve;
-mod timing;
 
 use proto::job::{Blend, Device as Wanted};
 use proto::table::{Camera, Mesh, View};

@@ -8,7 +8,8 @@ use proto::table::{Camera, Surface, View};
 use super::device::{Device, GpuError};
 use super::layout;
 use super::memory::{Budget, Buffer, Held, STORAGE, UNIFORM, buffer, buffer_with, target, write};
-use super::stage::{Compiled, FOOTPRINT, RASTER, bind};
+use super::shaders::{FOOTPRINT, RASTER};
+use super::stage::{Compiled, bind};
 use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::scene::Scene;
 
@@ -77,7 +78,7 @@ impl Tiles {
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
-        compile: &dyn Fn(&'static super::stage::Shader) -> Result<Compiled, GpuError>,
+        compile: &dyn Fn(&'static super::shaders::Shader) -> Result<Compiled, GpuError>,
         scene: &Scene,
         surface: Option<&Surface>,
         taps: u32,

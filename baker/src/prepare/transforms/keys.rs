@@ -184,10 +184,50 @@ impl<'de> Deserialize<'de> for Keys {
 }
 
 /// The whole file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) keys: Keys,
     pub(super) frames: Option<FrameList>,
+    pub(super) train_filenames: Option<Names>,
+    pub(super) val_filenames: Option<Names>,
+    pub(super) test_filenames: Option<Names>,
+}
+
+/// One of nerfstudio's lists of names.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// At most [`MAX_VIEWS`]: those beyond are counted only.
+    pub(super) names: Vec<String>,
+    pub(super) count: usize,
+}
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NamesVisitor;
+        impl<'de> Visitor<'de> for NamesVisitor {
+            type Value = Names;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of file names […]")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
+                let mut result = Names::default();
+                loop {
+                    if result.count < MAX_VIEWS {
+                        let Some(name) = list.next_element()? else {
+                            return Ok(result);
+                        };
+                        result.names.push(name);
+                    } else if list.next_element::<IgnoredAny>()?.is_none() {
+                        return Ok(result);
+                    }
+                    result.count += 1;
+                }
+            }
+        }
+        deserializer.deserialize_seq(NamesVisitor)
+    }
 }
 
 /// `frames`.
@@ -209,15 +249,14 @@ impl<'de> Deserialize<'de> for File {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
-                let mut file = File {
-                    keys: Keys::default(),
-                    frames: None,
-                };
+                let mut file = File::default();
                 while let Some(key) = map.next_key::<String>()? {
-                    if key == "frames" {
-                        file.frames = Some(map.next_value_seed(FrameListSeed)?);
-                    } else {
-                        file.keys.read(&key, &mut map)?;
+                    match key.as_str() {
+                        "frames" => file.frames = Some(map.next_value_seed(FrameListSeed)?),
+                        "train_filenames" => file.train_filenames = value(&key, &mut map)?,
+                        "val_filenames" => file.val_filenames = value(&key, &mut map)?,
+                        "test_filenames" => file.test_filenames = value(&key, &mut map)?,
+                        _ => file.keys.read(&key, &mut map)?,
                     }
                 }
                 Ok(file)

@@ -230,6 +230,53 @@ fn held_out_views_are_marked_and_one_must_stay() {
 }
 
 #[test]
+fn views_held_out_by_name_stay_out_and_more_are_chosen_from_the_rest() {
+    let folder = folder();
+    for number in 0..7 {
+        std::fs::copy(
+            folder.path().join("opaque.png"),
+            folder.path().join(format!("{number}.png")),
+        )
+        .expect("a copy");
+    }
+    let frames: Vec<Value> = (0..7)
+        .map(|number| frame(&format!("./{number}.png"), false))
+        .collect();
+    let mut file = transforms(&frames);
+    file["test_filenames"] = json!(["1.png", "2.png"]);
+    file["val_filenames"] = json!(["./2.png", "5.png"]);
+    for more in 0..4 {
+        let (result, views, _) = deliver_from(folder.path(), &file, &job(more));
+        assert_eq!(
+            result,
+            Ok(ViewsSummary {
+                views: 4 - more,
+                holdout_views: 3 + more
+            })
+        );
+        assert!([1, 2, 5].iter().all(|&index| views[index].holdout));
+        let held = views.iter().filter(|view| view.holdout).count();
+        assert_eq!(held, 3 + more as usize);
+    }
+    let failure = deliver_from(folder.path(), &file, &job(4))
+        .0
+        .expect_err("none left");
+    assert_eq!(failure.code, Code::InvalidSpec);
+    assert!(
+        failure
+            .message
+            .contains("4 views to hold out of 4 (3 more are held out by name)"),
+        "{failure:?}"
+    );
+    file["test_filenames"] = json!(["8.png"]);
+    let failure = deliver_from(folder.path(), &file, &job(0))
+        .0
+        .expect_err("no such frame");
+    assert_eq!(failure.code, Code::InvalidAsset);
+    assert!(failure.message.contains("\"8.png\""), "{failure:?}");
+}
+
+#[test]
 fn views_that_all_miss_the_mesh_are_refused() {
     let folder = folder();
     for (frames, reason) in [

@@ -6,7 +6,7 @@ use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInne
 use proto::job::Blend;
 
 use crate::bake::gpu::layout::{Chunk, Level, Scalars, Texels, Tile};
-use crate::bake::gpu::stage::{ALL, Kind, Over, ROWS, Shader};
+use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader};
 use crate::bake::rows::Entry;
 
 fn parse(shader: &Shader) -> Module {

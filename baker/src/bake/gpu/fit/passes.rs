@@ -1,0 +1,234 @@
+//! Average, residuals, reweighting and solution as sequences of passes over rows and texels.
+
+use super::{Fit, SUMS};
+use crate::bake::backend::{BINS, Strength, ViewResiduals};
+use crate::bake::gpu::chunks::{Batch, Visit, Which};
+use crate::bake::gpu::device::GpuError;
+use crate::bake::gpu::layout::texel_groups;
+use crate::bake::gpu::memory::{read_as, write};
+use crate::bake::gpu::planes::clear;
+use crate::bake::gpu::stage::Compiled;
+
+impl Fit {
+    /// Records one dispatch for each channel over all texels.
+    fn texels(
+        &self,
+        batch: &mut Batch<'_>,
+        stage: &Compiled,
+        groups: &[wgpu::BindGroup; 3],
+        entries: &[&'static str],
+    ) -> Result<(), GpuError> {
+        for own in groups {
+            for &entry in entries {
+                // A reduction is the work of one group.
+                let count = if entry.starts_with("reduce") {
+                    1
+                } else {
+                    texel_groups(self.planes.count)
+                };
+                stage.dispatch(batch.encoder(), entry, own, None, [count, 1])?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::bake::gpu) fn average(&mut self) -> Result<(), GpuError> {
+        let mut batch = Batch::new(&self.device, "average");
+        clear(batch.encoder(), &self.planes.r);
+        clear(batch.encoder(), &self.planes.q);
+        let stage = &self.stages.average;
+        let scatter = Visit {
+            stage,
+            entry: "scatter",
+            own: &self.groups.average,
+        };
+        self.chunks
+            .visit(&mut batch, &self.tiles, &[scatter], Which::Pixels, None)?;
+        let groups = [texel_groups(self.planes.count), 1];
+        stage.dispatch(batch.encoder(), "mean", &self.groups.average, None, groups)?;
+        batch.send()?;
+        self.device.wait()
+    }
+
+    pub(in crate::bake::gpu) fn residuals(&mut self) -> Result<Vec<ViewResiduals>, GpuError> {
+        self.view_sums()?;
+        let Some(views) = &self.view_sums else {
+            return Ok(Vec::new());
+        };
+        let mut batch = Batch::new(&self.device, "residual");
+        batch.encoder().clear_buffer(&views.sums.item, 0, None);
+        let visit = Visit {
+            stage: &self.stages.residual,
+            entry: "residual",
+            own: &views.now,
+        };
+        self.chunks
+            .visit(&mut batch, &self.tiles, &[visit], Which::Pixels, None)?;
+        batch.send()?;
+        let sums: Vec<u32> = read_as(
+            &self.device,
+            &self.budget,
+            &views.sums,
+            self.views.len() * SUMS,
+        )?;
+        self.chunks.verify(&self.device, &self.budget)?;
+        let of_view = |(&view, sums): (&u32, &[u32])| {
+            let mut histogram = [0; BINS];
+            histogram.copy_from_slice(&sums[..BINS]);
+            let whole = (u64::from(sums[BINS + 1]) << 32) | u64::from(sums[BINS]);
+            ViewResiduals {
+                view,
+                rows: u64::from(sums[BINS + 2]),
+                histogram,
+                sum_squares: whole as f64 / f64::from(1u32 << 30),
+            }
+        };
+        Ok(self
+            .views
+            .iter()
+            .zip(sums.chunks_exact(SUMS))
+            .map(of_view)
+            .collect())
+    }
+
+    pub(in crate::bake::gpu) fn reweight(
+        &mut self,
+        scales: &[f32],
+        strength: Strength,
+    ) -> Result<(), GpuError> {
+        self.view_sums()?;
+        let Some(views) = &self.view_sums else {
+            return Ok(());
+        };
+        // The shader multiplies: 1/c², 0 for an infinite scale, and −1 takes a view out.
+        let factor = |scale: &f32| {
+            if *scale > 0.0 {
+                (scale * scale).recip()
+            } else {
+                -1.0
+            }
+        };
+        let factors: Vec<f32> = (0..self.views.len())
+            .map(|view| scales.get(view).map_or(-1.0, factor))
+            .collect();
+        write(&self.device, &views.scales, &factors);
+        let smoothness = strength.smoothness.max(f32::MIN_POSITIVE);
+        self.planes
+            .set_strength(&self.device, smoothness, strength.seam / smoothness);
+        let planes = &self.planes;
+        let mut batch = Batch::new(&self.device, "reweigh");
+        clear(batch.encoder(), &planes.q);
+        clear(batch.encoder(), &planes.diagonal);
+        batch.encoder().clear_buffer(&planes.trusted.item, 0, None);
+        self.chunks.clear_blocks(batch.encoder());
+        if let Some((_, then)) = &views.then {
+            for (from, to) in planes.x.iter().zip(then) {
+                batch
+                    .encoder()
+                    .copy_buffer_to_buffer(&from.item, 0, &to.item, 0, None);
+            }
+        }
+        let residual = |entry| Visit {
+            stage: &self.stages.residual,
+            entry,
+            own: &views.now,
+        };
+        let normal = |entry, own| Visit {
+            stage: &self.stages.normal,
+            entry,
+            own,
+        };
+        let bound = normal("bound", &self.groups.bound);
+        self.chunks.visit(
+            &mut batch,
+            &self.tiles,
+            &[residual("survey")],
+            Which::Pixels,
+            None,
+        )?;
+        self.chunks.visit(
+            &mut batch,
+            &self.tiles,
+            &[residual("reweigh"), bound],
+            Which::Pixels,
+            None,
+        )?;
+        let (regularise, own) = (&self.stages.regularise, &self.groups.regularise);
+        self.texels(
+            &mut batch,
+            regularise,
+            own,
+            &["observe", "reduce_observe", "soften"],
+        )?;
+        let tie = normal("tie", &self.groups.tie);
+        self.chunks
+            .visit(&mut batch, &self.tiles, &[tie, bound], Which::Seams, None)?;
+        self.texels(&mut batch, regularise, own, &["scale"])?;
+        let diagonal = normal("diagonal", &self.groups.diagonal);
+        self.chunks.visit(
+            &mut batch,
+            &self.tiles,
+            &[diagonal],
+            Which::All,
+            self.again(),
+        )?;
+        self.texels(&mut batch, regularise, own, &["settle"])?;
+        batch.send()?;
+        self.weighed = true;
+        self.device.wait()
+    }
+
+    /// Restores the weights of rows that are drawn again.
+    fn again(&self) -> Option<Visit<'_>> {
+        let (own, _) = self.view_sums.as_ref()?.then.as_ref()?;
+        Some(Visit {
+            stage: &self.stages.residual,
+            entry: "reweigh",
+            own,
+        })
+    }
+
+    pub(in crate::bake::gpu) fn solve(&mut self, iterations: u32) -> Result<(), GpuError> {
+        if !self.weighed {
+            let label = "solve before reweight".to_owned();
+            return Err(GpuError::Refused {
+                label,
+                text: "no row has a weight".to_owned(),
+            });
+        }
+        let (solve, own) = (&self.stages.solve, &self.groups.solve);
+        let mut batch = Batch::new(&self.device, "solve");
+        clear(batch.encoder(), &self.planes.r);
+        clear(batch.encoder(), &self.planes.q);
+        self.texels(&mut batch, solve, own, &["measure", "reduce_measure"])?;
+        let defect = Visit {
+            stage: &self.stages.normal,
+            entry: "defect",
+            own: &self.groups.defect,
+        };
+        self.chunks
+            .visit(&mut batch, &self.tiles, &[defect], Which::All, self.again())?;
+        self.texels(&mut batch, solve, own, &["begin", "reduce_begin"])?;
+        let apply = Visit {
+            stage: &self.stages.normal,
+            entry: "apply",
+            own: &self.groups.apply,
+        };
+        for _ in 0..iterations {
+            self.chunks
+                .visit(&mut batch, &self.tiles, &[apply], Which::All, self.again())?;
+            let steps = [
+                "finish_apply",
+                "reduce_apply",
+                "advance",
+                "reduce_advance",
+                "direct",
+                "reduce_direct",
+            ];
+            self.texels(&mut batch, solve, own, &steps)?;
+            batch.send()?;
+        }
+        batch.send()?;
+        self.device.wait()
+    }
+}

@@ -1,0 +1,274 @@
+//! The shader files as the host sees them: what each binds, once, in order, and its entry points.
+//!
+//! All entry points of a file share one layout, so one bind group serves them all. Group 0 is the file's own, group 1 the
+//! chunk of rows for entry points that visit rows. A test parses every file and compares names, kinds, order and workgroup sizes.
+
+use proto::job::Blend;
+
+use super::layout::prelude;
+#[cfg(test)]
+use super::layout::{PIXEL_LANES, ROW_LANES, TEXEL_LANES};
+
+/// What is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Uniform,
+    Read,
+    Write,
+    /// Texture of unsigned integers.
+    Ids,
+    Depth,
+}
+
+/// What an entry point's invocations stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    Pixels,
+    Rows,
+    Texels,
+    /// Drawn by the graphics pipeline, see `raster.rs`.
+    Graphics,
+}
+
+#[cfg(test)]
+impl Over {
+    pub(super) fn workgroup(self) -> [u32; 3] {
+        match self {
+            Self::Pixels => [PIXEL_LANES, PIXEL_LANES, 1],
+            Self::Rows => [ROW_LANES, 1, 1],
+            Self::Texels => [TEXEL_LANES, 1, 1],
+            Self::Graphics => [0, 0, 0],
+        }
+    }
+}
+
+/// One shader file.
+#[derive(Debug)]
+pub(super) struct Shader {
+    pub(super) name: &'static str,
+    text: &'static [&'static str],
+    pub(super) bindings: &'static [(&'static str, Kind)],
+    pub(super) entries: &'static [(&'static str, Over)],
+}
+
+impl Shader {
+    /// The whole source of the shader for a job.
+    pub(super) fn source(&self, taps: u32, blend: Blend) -> String {
+        let mut source = self.text.concat();
+        source.push_str(&prelude(taps, blend));
+        source
+    }
+}
+
+/// Group 1 of every entry point over rows.
+pub(super) const ROWS: &[(&str, Kind)] = &[
+    ("chunk", Kind::Uniform),
+    ("spans", Kind::Read),
+    ("entries", Kind::Read),
+    ("colours", Kind::Read),
+    ("trust", Kind::Write),
+    ("tones", Kind::Read),
+    ("tally", Kind::Write),
+    ("places", Kind::Read),
+    ("blocks", Kind::Write),
+];
+
+const TILE_WGSL: &str = include_str!("../tile.wgsl");
+const ROWS_WGSL: &str = include_str!("../rows.wgsl");
+const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
+const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
+
+pub(super) static RASTER: Shader = Shader {
+    name: "raster",
+    text: &[include_str!("../raster.wgsl"), TILE_WGSL],
+    bindings: &[
+        ("tile", Kind::Uniform),
+        ("positions", Kind::Read),
+        ("triangles", Kind::Read),
+    ],
+    entries: &[("project", Over::Graphics), ("nearest", Over::Graphics)],
+};
+
+pub(super) static FOOTPRINT: Shader = Shader {
+    name: "footprint",
+    text: &[include_str!("../footprint.wgsl"), TILE_WGSL],
+    bindings: &[
+        ("tile", Kind::Uniform),
+        ("positions", Kind::Read),
+        ("triangles", Kind::Read),
+        ("texel_coords", Kind::Read),
+        ("pixels", Kind::Read),
+        ("ids", Kind::Ids),
+        ("depth", Kind::Depth),
+        ("surface_depth", Kind::Depth),
+        ("counters", Kind::Write),
+        ("new_spans", Kind::Write),
+        ("new_entries", Kind::Write),
+        ("new_colours", Kind::Write),
+        ("places", Kind::Write),
+    ],
+    entries: &[("footprint", Over::Pixels)],
+};
+
+pub(super) static AVERAGE: Shader = Shader {
+    name: "average",
+    text: &[include_str!("../average.wgsl"), ROWS_WGSL, TEXELS_WGSL],
+    bindings: &[
+        ("texels", Kind::Uniform),
+        ("counts", Kind::Write),
+        ("sum_r", Kind::Write),
+        ("sum_g", Kind::Write),
+        ("sum_b", Kind::Write),
+        ("sum_w", Kind::Write),
+        ("x_r", Kind::Write),
+        ("x_g", Kind::Write),
+        ("x_b", Kind::Write),
+        ("weight", Kind::Write),
+    ],
+    entries: &[
+        ("count", Over::Rows),
+        ("scatter", Over::Rows),
+        ("mean", Over::Texels),
+    ],
+};
+
+pub(super) static RESIDUAL: Shader = Shader {
+    name: "residual",
+    text: &[include_str!("../residual.wgsl"), ROWS_WGSL, DISPLAY_WGSL],
+    bindings: &[
+        ("x_r", Kind::Read),
+        ("x_g", Kind::Read),
+        ("x_b", Kind::Read),
+        ("scales", Kind::Read),
+        ("sums", Kind::Write),
+    ],
+    entries: &[
+        ("residual", Over::Rows),
+        ("survey", Over::Rows),
+        ("reweigh", Over::Rows),
+    ],
+};
+
+pub(super) static NORMAL: Shader = Shader {
+    name: "normal",
+    text: &[include_str!("../normal.wgsl"), ROWS_WGSL, TEXELS_WGSL],
+    bindings: &[
+        ("texels", Kind::Uniform),
+        ("v_r", Kind::Read),
+        ("v_g", Kind::Read),
+        ("v_b", Kind::Read),
+        ("out_r", Kind::Write),
+        ("out_g", Kind::Write),
+        ("out_b", Kind::Write),
+        ("exponents", Kind::Read),
+        ("scalars", Kind::Read),
+        ("trusted", Kind::Write),
+    ],
+    entries: &[
+        ("tie", Over::Rows),
+        ("bound", Over::Rows),
+        ("diagonal", Over::Rows),
+        ("defect", Over::Rows),
+        ("apply", Over::Rows),
+    ],
+};
+
+const PLANES: &[(&str, Kind)] = &[
+    ("texels", Kind::Uniform),
+    ("x", Kind::Write),
+    ("r", Kind::Write),
+    ("p", Kind::Write),
+    ("q", Kind::Write),
+    ("diagonal", Kind::Write),
+    ("exponents", Kind::Write),
+    ("counts", Kind::Read),
+    ("lambda", Kind::Write),
+    ("trusted", Kind::Read),
+    ("links", Kind::Read),
+    ("partials", Kind::Write),
+    ("scalars", Kind::Write),
+];
+
+pub(super) static REGULARISE: Shader = Shader {
+    name: "regularise",
+    text: &[
+        include_str!("../regularise.wgsl"),
+        include_str!("../planes.wgsl"),
+        TEXELS_WGSL,
+        DISPLAY_WGSL,
+    ],
+    bindings: PLANES,
+    entries: &[
+        ("observe", Over::Texels),
+        ("reduce_observe", Over::Texels),
+        ("soften", Over::Texels),
+        ("scale", Over::Texels),
+        ("settle", Over::Texels),
+    ],
+};
+
+pub(super) static SOLVE: Shader = Shader {
+    name: "solve",
+    text: &[
+        include_str!("../solve.wgsl"),
+        include_str!("../planes.wgsl"),
+        TEXELS_WGSL,
+    ],
+    bindings: PLANES,
+    entries: &[
+        ("measure", Over::Texels),
+        ("reduce_measure", Over::Texels),
+        ("begin", Over::Texels),
+        ("reduce_begin", Over::Texels),
+        ("finish_apply", Over::Texels),
+        ("reduce_apply", Over::Texels),
+        ("advance", Over::Texels),
+        ("reduce_advance", Over::Texels),
+        ("direct", Over::Texels),
+        ("reduce_direct", Over::Texels),
+    ],
+};
+
+pub(super) static PULL_PUSH: Shader = Shader {
+    name: "pull_push",
+    text: &[include_str!("../pull_push.wgsl")],
+    bindings: &[
+        ("level", Kind::Uniform),
+        ("fine_r", Kind::Write),
+        ("fine_g", Kind::Write),
+        ("fine_b", Kind::Write),
+        ("fine_w", Kind::Write),
+        ("coarse_r", Kind::Write),
+        ("coarse_g", Kind::Write),
+        ("coarse_b", Kind::Write),
+        ("coarse_w", Kind::Write),
+    ],
+    entries: &[("pull", Over::Texels), ("push", Over::Texels)],
+};
+
+pub(super) static ENCODE: Shader = Shader {
+    name: "encode",
+    text: &[include_str!("../encode.wgsl"), TEXELS_WGSL, DISPLAY_WGSL],
+    bindings: &[
+        ("texels", Kind::Uniform),
+        ("x_r", Kind::Read),
+        ("x_g", Kind::Read),
+        ("x_b", Kind::Read),
+        ("bytes", Kind::Write),
+    ],
+    entries: &[("encode", Over::Texels)],
+};
+
+/// Every file, in the order of the data.
+#[cfg(test)]
+pub(super) static ALL: [&Shader; 9] = [
+    &RASTER,
+    &FOOTPRINT,
+    &AVERAGE,
+    &RESIDUAL,
+    &NORMAL,
+    &REGULARISE,
+    &SOLVE,
+    &PULL_PUSH,
+    &ENCODE,
+];

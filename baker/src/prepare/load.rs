@@ -1,0 +1,315 @@
+//! A mesh file of any kind → [`RawMesh`]: one triangle list in world coordinates, every number checked.
+//!
+//! What a file is shows in its first bytes, then in its name. After [`read`] every corner names a vertex that is there, and
+//! every vertex that a triangle uses has finite coordinates within [`MAX_COORDINATE`]; vertices that no triangle uses may
+//! hold anything. Counts in a file never size memory before they were held against the file's own length.
+
+use proto::limits::{MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES};
+use proto::message::{Code, Failure, Phase};
+
+use crate::prepare::folder::{Folder, FolderError};
+use crate::progress::Progress;
+
+mod gltf;
+
+mod accessor;
+mod buffers;
+mod compressed;
+mod glb;
+mod scene;
+
+mod ply;
+
+mod obj;
+
+mod corners;
+
+pub use self::gltf::GltfError;
+pub use self::obj::ObjError;
+pub use self::ply::PlyError;
+
+/// The triangles of a file, as they came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawMesh {
+    /// World positions.
+    pub positions: Vec<[f32; 3]>,
+    /// One texture coordinate for each position, glTF convention (v down), or why there is none to use.
+    pub uvs: Result<Vec<[f32; 2]>, NoUvs>,
+    /// Corners, as vertex numbers.
+    pub triangles: Vec<[u32; 3]>,
+}
+
+/// Why a file's texture coordinates cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoUvs {
+    /// They were not asked for.
+    #[error("texture coordinates were not read")]
+    NotAsked,
+    /// The file has none.
+    #[error("the mesh has no texture coordinates")]
+    Absent,
+    /// Some triangles have them, others do not.
+    #[error("only a part of the mesh has texture coordinates")]
+    PartlyAbsent,
+    /// The material moves them, differently for each texture.
+    #[error("the material transforms the texture coordinates (KHR_texture_transform)")]
+    Transformed,
+}
+
+/// Why a mesh file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file itself cannot be read.
+    #[error("{0}")]
+    File(#[source] FolderError),
+    /// Zero bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// Neither the first bytes nor the name say what it is.
+    #[error("is neither glTF, nor PLY, nor OBJ")]
+    UnknownKind,
+    /// A glTF or GLB file is wrong.
+    #[error(transparent)]
+    Gltf(#[from] GltfError),
+    /// A PLY file is wrong.
+    #[error(transparent)]
+    Ply(#[from] PlyError),
+    /// An OBJ file is wrong.
+    #[error(transparent)]
+    Obj(#[from] ObjError),
+    /// Valid, but with nothing to texture.
+    #[error("the file has no triangles")]
+    NoTriangles,
+    /// Beyond the bound.
+    #[error("has {count} {what}, more than the {limit} that are taken")]
+    TooLarge {
+        /// Triangles or vertices.
+        what: &'static str,
+        /// How many there are.
+        count: u64,
+        /// The bound.
+        limit: usize,
+    },
+    /// A corner names a vertex that is not there.
+    #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
+    Corner {
+        /// The triangle.
+        triangle: usize,
+        /// The vertex it names.
+        vertex: u32,
+        /// How many there are.
+        vertices: usize,
+    },
+    /// A coordinate that cannot be computed with.
+    #[error("vertex {vertex} has the coordinate {value}, and triangle {triangle} uses it")]
+    Coordinate {
+        /// The vertex.
+        vertex: u32,
+        /// Its coordinate.
+        value: f32,
+        /// The first triangle that uses it.
+        triangle: usize,
+    },
+}
+
+impl LoadError {
+    /// What the user is told about the file `name`.
+    #[must_use]
+    pub fn failure(&self, name: &str) -> Failure {
+        let (code, hint) = match self {
+            Self::File(error) => (error.code(), String::new()),
+            Self::Gltf(error) => (error.code(), error.hint()),
+            Self::TooLarge { .. } => (
+                Code::LimitExceeded,
+                "reduce the mesh before baking".to_owned(),
+            ),
+            Self::UnknownKind => (
+                Code::InvalidAsset,
+                "give a .glb, .gltf, .ply or .obj file".to_owned(),
+            ),
+            Self::Coordinate { value, .. } if value.is_finite() => {
+                (Code::LimitExceeded, "scale the mesh down".to_owned())
+            }
+            Self::Ply(PlyError::NoFaces { .. }) => (
+                Code::InvalidAsset,
+                "a point cloud or Gaussian splat has no surface: mesh it first".to_owned(),
+            ),
+            Self::Ply(_)
+            | Self::Obj(_)
+            | Self::Empty
+            | Self::NoTriangles
+            | Self::Corner { .. }
+            | Self::Coordinate { .. } => (Code::InvalidAsset, String::new()),
+        };
+        Failure {
+            code,
+            message: format!("{name}: {self}"),
+            hint,
+        }
+    }
+}
+
+/// Reads the mesh file `name` of `folder`. Texture coordinates are read only if they are wanted.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn read(
+    folder: &Folder,
+    name: &str,
+    want_uvs: bool,
+    progress: &dyn Progress,
+) -> Result<RawMesh, LoadError> {
+    let bytes = folder
+        .read(name, MAX_MESH_FILE_BYTES)
+        .map_err(LoadError::File)?;
+    let total = bytes.len() as u64;
+    progress.progress(Phase::LoadMesh, 0, total);
+    let mesh = match kind(&bytes, name)? {
+        kind @ (Kind::Glb | Kind::Gltf) => {
+            gltf::read(&bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
+        }
+        Kind::Ply => ply::read(&bytes, want_uvs)?,
+        Kind::Obj => obj::read(&bytes, want_uvs)?,
+    };
+    check(&mesh)?;
+    progress.progress(Phase::LoadMesh, total, total);
+    Ok(mesh)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Glb,
+    Gltf,
+    Ply,
+    Obj,
+}
+
+fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
+    let text = bytes
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(bytes)
+        .trim_ascii_start();
+    let extension = name
+        .rsplit_once('.')
+        .map(|(_, end)| end.to_ascii_lowercase());
+    if bytes.is_empty() {
+        Err(LoadError::Empty)
+    } else if bytes.starts_with(b"glTF") {
+        Ok(Kind::Glb)
+    } else if bytes.starts_with(b"ply\n") || bytes.starts_with(b"ply\r") {
+        Ok(Kind::Ply)
+    } else if text.starts_with(b"{") {
+        Ok(Kind::Gltf)
+    } else {
+        match extension.as_deref() {
+            // Named so, but not begun so: the parser says what it missed.
+            Some("glb") => Ok(Kind::Glb),
+            Some("gltf") => Ok(Kind::Gltf),
+            Some("ply") => Ok(Kind::Ply),
+            Some("obj") => Ok(Kind::Obj),
+            _ => Err(LoadError::UnknownKind),
+        }
+    }
+}
+
+fn check(mesh: &RawMesh) -> Result<(), LoadError> {
+    let bounds = [
+        ("triangles", mesh.triangles.len(), MAX_TRIANGLES),
+        ("vertices", mesh.positions.len(), MAX_VERTICES),
+    ];
+    for (what, count, limit) in bounds {
+        if count > limit {
+            return Err(LoadError::TooLarge {
+                what,
+                count: count as u64,
+                limit,
+            });
+        }
+    }
+    if mesh.triangles.is_empty() {
+        return Err(LoadError::NoTriangles);
+    }
+    let vertices = mesh.positions.len();
+    for (triangle, corners) in mesh.triangles.iter().enumerate() {
+        for &vertex in corners {
+            let Some(position) = mesh.positions.get(vertex as usize) else {
+                return Err(LoadError::Corner {
+                    triangle,
+                    vertex,
+                    vertices,
+                });
+            };
+            // NaN is within no range.
+            let usable = -MAX_COORDINATE..=MAX_COORDINATE;
+            if let Some(&value) = position.iter().find(|x| !usable.contains(*x)) {
+                return Err(LoadError::Coordinate {
+                    vertex,
+                    value,
+                    triangle,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::progress::Silent;
+
+    /// Writes the files into a fresh folder and reads the first as a mesh.
+    pub(crate) fn read_files(
+        files: &[(&str, &[u8])],
+        want_uvs: bool,
+    ) -> Result<RawMesh, LoadError> {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        let folder = Folder::new(File::open(dir.path()).unwrap().into());
+        read(&folder, files[0].0, want_uvs, &Silent)
+    }
+
+    #[test]
+    fn content_decides_before_the_name() {
+        assert_eq!(kind(b"glTF....", "a.obj").unwrap(), Kind::Glb);
+        assert_eq!(kind(b"ply\r\n", "a.glb").unwrap(), Kind::Ply);
+        assert_eq!(kind(b" {}", "a").unwrap(), Kind::Gltf);
+        assert_eq!(kind(b"# x", "A.OBJ").unwrap(), Kind::Obj);
+        assert!(matches!(
+            kind(b"\x89PNG", "a.png"),
+            Err(LoadError::UnknownKind)
+        ));
+        assert!(matches!(kind(b"", "a.glb"), Err(LoadError::Empty)));
+    }
+
+    #[test]
+    fn only_vertices_in_use_must_be_numbers() {
+        let positions = vec![[0.0; 3], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [f32::NAN; 3]];
+        let mut mesh = RawMesh {
+            positions,
+            uvs: Err(NoUvs::Absent),
+            triangles: vec![[0, 1, 2]],
+        };
+        check(&mesh).unwrap();
+        mesh.triangles.push([0, 3, 1]);
+        let error = check(&mesh).unwrap_err().failure("a.ply");
+        assert_eq!(
+            error.message,
+            "a.ply: vertex 3 has the coordinate NaN, and triangle 1 uses it"
+        );
+        mesh.positions[3] = [0.0, 2e12, 0.0];
+        assert_eq!(
+            check(&mesh).unwrap_err().failure("a.ply").code,
+            Code::LimitExceeded
+        );
+        mesh.triangles[1] = [0, 4, 1];
+        assert_eq!(
+            check(&mesh).unwrap_err().to_string(),
+            "triangle 1 names vertex 4 of 4"
+        );
+    }
+}

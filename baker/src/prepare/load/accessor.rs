@@ -1,0 +1,457 @@
+//! An accessor of a glTF document → its elements as floats or as indices, one at a time.
+//!
+//! [`Elements::open`] holds every number of the accessor, of its views and of its sparse part against the bytes that are
+//! there; after it, reading an element cannot fail and nothing was allocated. The `gltf` crate's own readers trust these
+//! numbers and panic where they are wrong, so only its JSON types are used.
+
+use gltf::json;
+use json::accessor::{ComponentType, Type};
+use json::validation::Checked;
+use proto::limits::MAX_VERTICES;
+
+use super::buffers::{BufferError, Buffers};
+
+/// Why an accessor cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessorError {
+    /// A number that names nothing.
+    #[error("accessor {index} of {count} is used")]
+    NoSuch {
+        /// The number.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// Its view or buffer is wrong.
+    #[error("accessor {accessor}: {error}")]
+    Bytes {
+        /// The accessor.
+        accessor: usize,
+        /// Why.
+        #[source]
+        error: BufferError,
+    },
+    /// A type that its use does not allow.
+    #[error("accessor {accessor} is {found}, where {wanted} belongs")]
+    Type {
+        /// The accessor.
+        accessor: usize,
+        /// Its type.
+        found: String,
+        /// What the use allows.
+        wanted: &'static str,
+    },
+    /// More elements than there are bytes.
+    #[error(
+        "accessor {accessor} reaches past the end of buffer view {view} (needs {needed} bytes, has {present})"
+    )]
+    PastEnd {
+        /// The accessor.
+        accessor: usize,
+        /// The view.
+        view: usize,
+        /// Bytes it needs; the largest number stands for more.
+        needed: u64,
+        /// Bytes of the view.
+        present: usize,
+    },
+    /// Elements that overlap.
+    #[error(
+        "buffer view {view} has byteStride {stride}, less than the {element} bytes of an element of accessor {accessor}"
+    )]
+    Stride {
+        /// The accessor.
+        accessor: usize,
+        /// The view.
+        view: usize,
+        /// Its stride.
+        stride: u64,
+        /// Bytes of an element.
+        element: u64,
+    },
+    /// Too many elements without a view to hold them.
+    #[error("accessor {accessor} has {count} elements and no bytes for them")]
+    Unbacked {
+        /// The accessor.
+        accessor: usize,
+        /// Their number.
+        count: u64,
+    },
+    /// A sparse index that is out of order or range.
+    #[error(
+        "sparse index {position} of accessor {accessor} is {value}: out of order or not below {count}"
+    )]
+    Sparse {
+        /// The accessor.
+        accessor: usize,
+        /// Which sparse element.
+        position: u64,
+        /// Its index.
+        value: u32,
+        /// Elements of the accessor.
+        count: u64,
+    },
+}
+
+/// What may be read from an accessor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Use {
+    /// Three coordinates; integers with `KHR_mesh_quantization`.
+    Position,
+    /// Two texture coordinates.
+    TexCoord,
+    /// Indices of vertices.
+    Index,
+}
+
+impl Use {
+    fn allows(self, kind: Type, component: ComponentType) -> bool {
+        match self {
+            Self::Position => kind == Type::Vec3 && component != ComponentType::U32,
+            Self::TexCoord => kind == Type::Vec2 && component != ComponentType::U32,
+            Self::Index => {
+                let unsigned = matches!(
+                    component,
+                    ComponentType::U8 | ComponentType::U16 | ComponentType::U32
+                );
+                kind == Type::Scalar && unsigned
+            }
+        }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Position => "VEC3 of floats or 8- or 16-bit integers",
+            Self::TexCoord => "VEC2 of floats or 8- or 16-bit integers",
+            Self::Index => "SCALAR of unsigned integers",
+        }
+    }
+}
+
+/// Elements that lie in bytes at a stride, all of them within the bytes.
+#[derive(Clone, Copy, Debug)]
+struct Strided<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+    component: ComponentType,
+}
+
+impl Strided<'_> {
+    /// Bytes of the component from its place in the element on; the caller knows that they are there.
+    fn component<const N: usize>(&self, element: usize, component: usize) -> [u8; N] {
+        let at = element * self.stride + component * N;
+        self.bytes
+            .get(at..)
+            .and_then(|bytes| bytes.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
+    }
+
+    fn float(&self, element: usize, component: usize, normalized: bool) -> f64 {
+        let (value, largest) = match self.component {
+            ComponentType::F32 => {
+                return f64::from(f32::from_le_bytes(self.component(element, component)));
+            }
+            ComponentType::I8 => (
+                f64::from(i8::from_le_bytes(self.component(element, component))),
+                127.0,
+            ),
+            ComponentType::U8 => (
+                f64::from(u8::from_le_bytes(self.component(element, component))),
+                255.0,
+            ),
+            ComponentType::I16 => (
+                f64::from(i16::from_le_bytes(self.component(element, component))),
+                32_767.0,
+            ),
+            ComponentType::U16 => (
+                f64::from(u16::from_le_bytes(self.component(element, component))),
+                65_535.0,
+            ),
+            ComponentType::U32 => (
+                f64::from(u32::from_le_bytes(self.component(element, component))),
+                1.0,
+            ),
+        };
+        // Signed integers have one value more below zero than above: it means -1 too.
+        if normalized {
+            (value / largest).max(-1.0)
+        } else {
+            value
+        }
+    }
+
+    fn index(&self, element: usize) -> u32 {
+        match self.component {
+            ComponentType::U8 | ComponentType::I8 => {
+                u32::from(u8::from_le_bytes(self.component(element, 0)))
+            }
+            ComponentType::U16 | ComponentType::I16 => {
+                u32::from(u16::from_le_bytes(self.component(element, 0)))
+            }
+            ComponentType::U32 | ComponentType::F32 => {
+                u32::from_le_bytes(self.component(element, 0))
+            }
+        }
+    }
+}
+
+/// The elements of one accessor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elements<'a> {
+    count: usize,
+    normalized: bool,
+    /// None: all zero, but for the sparse part.
+    base: Option<Strided<'a>>,
+    /// Indices in rising order, and the values for them.
+    sparse: Option<(Strided<'a>, Strided<'a>, usize)>,
+}
+
+/// Loads the views that accessor `index` needs.
+pub(super) fn load(
+    root: &json::Root,
+    buffers: &mut Buffers<'_>,
+    index: usize,
+) -> Result<(), AccessorError> {
+    let json = accessor(root, index)?;
+    let sparse = json
+        .sparse
+        .iter()
+        .flat_map(|sparse| [sparse.indices.buffer_view, sparse.values.buffer_view]);
+    for view in json.buffer_view.into_iter().chain(sparse) {
+        let loaded = buffers.load_view(view.value());
+        loaded.map_err(|error| AccessorError::Bytes {
+            accessor: index,
+            error,
+        })?;
+    }
+    Ok(())
+}
+
+fn accessor(root: &json::Root, index: usize) -> Result<&json::Accessor, AccessorError> {
+    let count = root.accessors.len();
+    root.accessors
+        .get(index)
+        .ok_or(AccessorError::NoSuch { index, count })
+}
+
+impl<'a> Elements<'a> {
+    /// Checks accessor `index`, whose views were loaded, for its use.
+    pub(super) fn open(
+        root: &'a json::Root,
+        buffers: &'a Buffers<'_>,
+        index: usize,
+        purpose: Use,
+    ) -> Result<Self, AccessorError> {
+        let json = accessor(root, index)?;
+        let (kind, component) = match (json.type_, json.component_type) {
+            (Checked::Valid(kind), Checked::Valid(component))
+                if purpose.allows(kind, component.0) =>
+            {
+                (kind, component.0)
+            }
+            (kind, component) => {
+                let found = describe(kind, component);
+                return Err(AccessorError::Type {
+                    accessor: index,
+                    found,
+                    wanted: purpose.wanted(),
+                });
+            }
+        };
+        let element = (component.size() * kind.multiplicity()) as u64;
+        let strided =
+            |view: usize, offset: Option<json::validation::USize64>, count, component, element| {
+                open_strided(
+                    buffers,
+                    index,
+                    view,
+                    offset.unwrap_or_default().0,
+                    count,
+                    component,
+                    element,
+                )
+            };
+        let count = json.count.0;
+        let base = match json.buffer_view {
+            Some(view) => Some(strided(
+                view.value(),
+                json.byte_offset,
+                count,
+                component,
+                element,
+            )?),
+            None if count > MAX_VERTICES as u64 => {
+                return Err(AccessorError::Unbacked {
+                    accessor: index,
+                    count,
+                });
+            }
+            None => None,
+        };
+        let mut sparse = None;
+        if let Some(json) = &json.sparse {
+            let Checked::Valid(index_type) = json.indices.component_type else {
+                let found = "an unknown type".to_owned();
+                return Err(AccessorError::Type {
+                    accessor: index,
+                    found,
+                    wanted: Use::Index.wanted(),
+                });
+            };
+            let (places, values) = (&json.indices, &json.values);
+            let indices = strided(
+                places.buffer_view.value(),
+                Some(places.byte_offset),
+                json.count.0,
+                index_type.0,
+                index_type.0.size() as u64,
+            )?;
+            let values = strided(
+                values.buffer_view.value(),
+                Some(values.byte_offset),
+                json.count.0,
+                component,
+                element,
+            )?;
+            check_sparse(index, &indices, json.count.0, count)?;
+            sparse = Some((indices, values, json.count.0 as usize));
+        }
+        // Backed by bytes or below the bound: it fits.
+        Ok(Self {
+            count: count as usize,
+            normalized: json.normalized,
+            base,
+            sparse,
+        })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Where element `element` lies.
+    fn find(&self, element: usize) -> Option<(&Strided<'a>, usize)> {
+        if let Some((indices, values, count)) = &self.sparse {
+            let (mut low, mut high) = (0, *count);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                match (indices.index(middle) as usize).cmp(&element) {
+                    std::cmp::Ordering::Less => low = middle + 1,
+                    std::cmp::Ordering::Equal => return Some((values, middle)),
+                    std::cmp::Ordering::Greater => high = middle,
+                }
+            }
+        }
+        self.base.as_ref().map(|base| (base, element))
+    }
+
+    /// Element `element` as numbers; zeros beyond the last.
+    pub(super) fn floats<const N: usize>(&self, element: usize) -> [f64; N] {
+        match self.find(element) {
+            Some((strided, at)) => std::array::from_fn(|k| strided.float(at, k, self.normalized)),
+            None => [0.0; N],
+        }
+    }
+
+    /// Element `element` as an index; zero beyond the last.
+    pub(super) fn index(&self, element: usize) -> u32 {
+        self.find(element)
+            .map_or(0, |(strided, at)| strided.index(at))
+    }
+}
+
+fn open_strided<'a>(
+    buffers: &'a Buffers<'_>,
+    accessor: usize,
+    view: usize,
+    offset: u64,
+    count: u64,
+    component: ComponentType,
+    element: u64,
+) -> Result<Strided<'a>, AccessorError> {
+    let wrap = |error| AccessorError::Bytes { accessor, error };
+    let bytes = buffers.view(view).map_err(wrap)?;
+    let stride = buffers.stride(view).map_err(wrap)?.unwrap_or(element);
+    if stride < element {
+        return Err(AccessorError::Stride {
+            accessor,
+            view,
+            stride,
+            element,
+        });
+    }
+    let needed = match count.checked_sub(1) {
+        None => Some(0),
+        Some(last) => last
+            .checked_mul(stride)
+            .and_then(|n| n.checked_add(element))
+            .and_then(|n| n.checked_add(offset)),
+    };
+    let needed = needed.unwrap_or(u64::MAX);
+    if needed > bytes.len() as u64 {
+        return Err(AccessorError::PastEnd {
+            accessor,
+            view,
+            needed,
+            present: bytes.len(),
+        });
+    }
+    // An empty accessor may start anywhere.
+    let bytes = bytes
+        .get(usize::try_from(offset).unwrap_or(usize::MAX)..)
+        .unwrap_or(&[]);
+    Ok(Strided {
+        bytes,
+        stride: stride as usize,
+        component,
+    })
+}
+
+fn check_sparse(
+    accessor: usize,
+    indices: &Strided<'_>,
+    sparse_count: u64,
+    count: u64,
+) -> Result<(), AccessorError> {
+    let mut last = None;
+    for position in 0..sparse_count {
+        let value = indices.index(position as usize);
+        if u64::from(value) >= count || last.is_some_and(|last| last >= value) {
+            return Err(AccessorError::Sparse {
+                accessor,
+                position,
+                value,
+                count,
+            });
+        }
+        last = Some(value);
+    }
+    Ok(())
+}
+
+fn describe(
+    kind: Checked<Type>,
+    component: Checked<json::accessor::GenericComponentType>,
+) -> String {
+    let component = match component {
+        Checked::Valid(component) => match component.0 {
+            ComponentType::I8 => "8-bit integers",
+            ComponentType::U8 => "unsigned 8-bit integers",
+            ComponentType::I16 => "16-bit integers",
+            ComponentType::U16 => "unsigned 16-bit integers",
+            ComponentType::U32 => "unsigned 32-bit integers",
+            ComponentType::F32 => "floats",
+        },
+        Checked::Invalid => "an unknown type",
+    };
+    let kind = match kind {
+        Checked::Valid(Type::Scalar) => "SCALAR",
+        Checked::Valid(Type::Vec2) => "VEC2",
+        Checked::Valid(Type::Vec3) => "VEC3",
+        Checked::Valid(Type::Vec4) => "VEC4",
+        Checked::Valid(Type::Mat2 | Type::Mat3 | Type::Mat4) => "a matrix",
+        Checked::Invalid => "an unknown shape",
+    };
+    format!("{kind} of {component}")
+}

@@ -1,0 +1,499 @@
+//! glTF and GLB → triangles of the default scene, in world coordinates.
+//!
+//! The `gltf` crate gives the JSON types; everything that reaches from them into bytes or into each other is checked here and
+//! in the files beside, because its validation indexes before it checks and its readers trust counts. JSON is parsed with
+//! `serde_json`'s depth limit, so nesting cannot overflow the stack. Transforms are applied in f64; a mirroring one turns
+//! the winding round. Only vertices that triangles use are kept.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use gltf::json;
+use json::mesh::{Mode, Semantic};
+use json::validation::Checked;
+use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
+use proto::message::{Code, Phase};
+
+use super::accessor::{self, AccessorError, Elements, Use};
+use super::buffers::Buffers;
+use super::glb::{self, GlbError};
+use super::scene::{self, Instance, SceneError};
+use super::{NoUvs, RawMesh};
+use crate::prepare::folder::Folder;
+use crate::progress::Progress;
+
+/// Extensions that change how positions are stored and that are understood.
+const GEOMETRY_EXTENSIONS: [&str; 2] = ["KHR_mesh_quantization", "EXT_meshopt_compression"];
+/// Beginnings of the names of extensions that do not touch positions: what they do is replaced by the bake.
+const OTHER_EXTENSIONS: [&str; 6] = [
+    "KHR_materials_",
+    "KHR_texture_",
+    "EXT_texture_",
+    "MSFT_texture_",
+    "KHR_lights_",
+    "KHR_animation_",
+];
+
+/// Why a glTF file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum GltfError {
+    /// The container is wrong.
+    #[error(transparent)]
+    Container(#[from] GlbError),
+    /// The JSON is wrong.
+    #[error("its JSON does not parse ({0})")]
+    Json(#[source] json::Error),
+    /// Not glTF 2.
+    #[error("is glTF {0}; glTF 2 is read")]
+    Version(String),
+    /// `extensionsRequired` names something that is not done.
+    #[error("requires the extension {0}, which is not supported")]
+    Extension(String),
+    /// The node tree is wrong.
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    /// No node of the scene has a mesh.
+    #[error("the scene contains no mesh")]
+    NoMesh,
+    /// A primitive lacks what it needs.
+    #[error("mesh {mesh}, primitive {primitive} has no {what}")]
+    Lacks {
+        /// The mesh.
+        mesh: usize,
+        /// The primitive.
+        primitive: usize,
+        /// The attribute.
+        what: &'static str,
+    },
+    /// An accessor of a primitive is wrong.
+    #[error("mesh {mesh}, primitive {primitive}: {error}")]
+    Accessor {
+        /// The mesh.
+        mesh: usize,
+        /// The primitive.
+        primitive: usize,
+        /// Why.
+        #[source]
+        error: AccessorError,
+    },
+    /// A list of triangles that ends within one.
+    #[error("mesh {mesh}, primitive {primitive} has {count} indices, no multiple of 3")]
+    Remainder {
+        /// The mesh.
+        mesh: usize,
+        /// The primitive.
+        primitive: usize,
+        /// Indices or vertices.
+        count: usize,
+    },
+    /// An index that names no vertex.
+    #[error(
+        "mesh {mesh}, primitive {primitive}: index {vertex} names no vertex, there are {vertices}"
+    )]
+    Index {
+        /// The mesh.
+        mesh: usize,
+        /// The primitive.
+        primitive: usize,
+        /// The index.
+        vertex: u32,
+        /// How many vertices there are.
+        vertices: usize,
+    },
+    /// Only points and lines, or nothing at all.
+    #[error("the file has no triangles ({skipped} primitives of points or lines)")]
+    NoTriangles {
+        /// Primitives of another kind.
+        skipped: usize,
+    },
+    /// Beyond the bound, counted over all instances.
+    #[error("has more than the {limit} {what} that are taken")]
+    TooLarge {
+        /// Triangles or vertices.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+}
+
+impl GltfError {
+    /// The code under which a user is told.
+    pub(super) fn code(&self) -> Code {
+        match self {
+            Self::Extension(_) | Self::Version(_) | Self::Container(GlbError::Version(_)) => {
+                Code::UnsupportedFeature
+            }
+            Self::TooLarge { .. } => Code::LimitExceeded,
+            Self::Accessor {
+                error: AccessorError::Bytes { error, .. },
+                ..
+            } => error.code(),
+            Self::Container(_)
+            | Self::Json(_)
+            | Self::Scene(_)
+            | Self::NoMesh
+            | Self::Lacks { .. }
+            | Self::Accessor { .. }
+            | Self::Remainder { .. }
+            | Self::Index { .. }
+            | Self::NoTriangles { .. } => Code::InvalidAsset,
+        }
+    }
+
+    pub(super) fn hint(&self) -> String {
+        match self {
+            Self::Extension(name) if name == "KHR_draco_mesh_compression" => {
+                "export without Draco compression, or decompress the file first".to_owned()
+            }
+            Self::TooLarge { .. } => "reduce the mesh before baking".to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Reads the bytes of the file `name`, a GLB or bare JSON.
+pub(super) fn read(
+    bytes: &[u8],
+    is_glb: bool,
+    name: &str,
+    folder: &Folder,
+    want_uvs: bool,
+    progress: &dyn Progress,
+) -> Result<RawMesh, GltfError> {
+    let (json, bin) = if is_glb {
+        let chunks = glb::split(bytes)?;
+        (
+            &bytes[chunks.json],
+            chunks.bin.map(|range: Range<usize>| &bytes[range]),
+        )
+    } else {
+        (bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes), None)
+    };
+    let root: json::Root = json::deserialize::from_slice(json).map_err(GltfError::Json)?;
+    check_root(&root)?;
+    let instances = scene::instances(&root)?;
+    if instances.is_empty() {
+        return Err(GltfError::NoMesh);
+    }
+    let beside = name.rfind('/').map_or("", |slash| &name[..=slash]);
+    let mut reader = Reader {
+        root: &root,
+        buffers: Buffers::new(&root, folder, beside, bin),
+        want_uvs,
+        mesh: RawMesh {
+            positions: Vec::new(),
+            uvs: Ok(Vec::new()),
+            triangles: Vec::new(),
+        },
+        skipped: 0,
+        without_uvs: 0,
+    };
+    let total = instances.len() as u64;
+    for (done, instance) in instances.iter().enumerate() {
+        progress.progress(Phase::LoadMesh, done as u64, total);
+        let count = reader
+            .root
+            .meshes
+            .get(instance.mesh)
+            .map_or(0, |mesh| mesh.primitives.len());
+        for primitive in 0..count {
+            reader.add(instance, primitive)?;
+        }
+    }
+    warn(&root, &instances, reader.skipped, progress);
+    reader.finish()
+}
+
+fn check_root(root: &json::Root) -> Result<(), GltfError> {
+    let minimum = root
+        .asset
+        .min_version
+        .as_ref()
+        .unwrap_or(&root.asset.version);
+    if !root.asset.version.starts_with("2.") || !matches!(minimum.as_str(), "2.0" | "2.1") {
+        return Err(GltfError::Version(minimum.clone()));
+    }
+    for name in &root.extensions_required {
+        let harmless = OTHER_EXTENSIONS.iter().any(|start| name.starts_with(start));
+        if !harmless && !GEOMETRY_EXTENSIONS.contains(&name.as_str()) {
+            return Err(GltfError::Extension(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn warn(root: &json::Root, instances: &[Instance], skipped: usize, progress: &dyn Progress) {
+    if root.scenes.len() > 1 {
+        let scene = root.scene.map_or(0, |scene| scene.value());
+        progress.warning(&format!(
+            "the file has {} scenes; only scene {scene} is baked",
+            root.scenes.len()
+        ));
+    }
+    if skipped > 0 {
+        progress.warning(&format!(
+            "{skipped} primitives of points or lines were left out"
+        ));
+    }
+    if instances.iter().any(|instance| instance.skinned) {
+        progress.warning("the mesh has a skin: its bind pose is baked");
+    }
+    let used = |instance: &Instance| root.meshes.get(instance.mesh);
+    let mut primitives = instances
+        .iter()
+        .filter_map(used)
+        .flat_map(|mesh| &mesh.primitives);
+    if primitives.any(|primitive| {
+        primitive
+            .targets
+            .as_ref()
+            .is_some_and(|targets| !targets.is_empty())
+    }) {
+        progress.warning("the mesh has morph targets: its base shape is baked");
+    }
+    if root
+        .extensions_used
+        .iter()
+        .any(|name| name == "EXT_mesh_gpu_instancing")
+    {
+        progress.warning("EXT_mesh_gpu_instancing is not read: each instanced mesh is baked once");
+    }
+}
+
+struct Reader<'a> {
+    root: &'a json::Root,
+    buffers: Buffers<'a>,
+    want_uvs: bool,
+    mesh: RawMesh,
+    /// Primitives of points and lines.
+    skipped: usize,
+    /// Primitives of triangles that bring no texture coordinates.
+    without_uvs: usize,
+}
+
+impl Reader<'_> {
+    fn finish(mut self) -> Result<RawMesh, GltfError> {
+        if self.mesh.triangles.is_empty() {
+            return Err(GltfError::NoTriangles {
+                skipped: self.skipped,
+            });
+        }
+        match &self.mesh.uvs {
+            _ if !self.want_uvs => self.mesh.uvs = Err(NoUvs::NotAsked),
+            Ok(uvs) if uvs.is_empty() => self.mesh.uvs = Err(NoUvs::Absent),
+            Ok(_) if self.without_uvs > 0 => self.mesh.uvs = Err(NoUvs::PartlyAbsent),
+            Ok(_) | Err(_) => {}
+        }
+        Ok(self.mesh)
+    }
+
+    fn add(&mut self, instance: &Instance, number: usize) -> Result<(), GltfError> {
+        let mesh = instance.mesh;
+        let root = self.root;
+        let Some(primitive) = root
+            .meshes
+            .get(mesh)
+            .and_then(|json| json.primitives.get(number))
+        else {
+            return Ok(());
+        };
+        let mode = match primitive.mode {
+            Checked::Valid(mode) => mode,
+            Checked::Invalid => {
+                return Err(GltfError::Lacks {
+                    mesh,
+                    primitive: number,
+                    what: "known mode",
+                });
+            }
+        };
+        if !matches!(
+            mode,
+            Mode::Triangles | Mode::TriangleStrip | Mode::TriangleFan
+        ) {
+            self.skipped += 1;
+            return Ok(());
+        }
+        if primitive
+            .extensions
+            .as_ref()
+            .is_some_and(|all| all.others.contains_key("KHR_draco_mesh_compression"))
+            && primitive.attributes.is_empty()
+        {
+            return Err(GltfError::Extension(
+                "KHR_draco_mesh_compression".to_owned(),
+            ));
+        }
+        let at = |error| GltfError::Accessor {
+            mesh,
+            primitive: number,
+            error,
+        };
+        let attribute = |semantic| {
+            primitive
+                .attributes
+                .get(&Checked::Valid(semantic))
+                .map(|index| index.value())
+        };
+        let position = attribute(Semantic::Positions);
+        let position = position.ok_or(GltfError::Lacks {
+            mesh,
+            primitive: number,
+            what: "POSITION",
+        })?;
+        let uv = if self.want_uvs {
+            self.uv_set(primitive)
+                .and_then(|set| attribute(Semantic::TexCoords(set)))
+        } else {
+            None
+        };
+        let index = primitive.indices.map(|index| index.value());
+        for accessor in [Some(position), uv, index].into_iter().flatten() {
+            accessor::load(root, &mut self.buffers, accessor).map_err(at)?;
+        }
+        let open = |index, purpose| Elements::open(root, &self.buffers, index, purpose).map_err(at);
+        let positions = open(position, Use::Position)?;
+        let uvs = uv.map(|uv| open(uv, Use::TexCoord)).transpose()?;
+        let indices = index.map(|index| open(index, Use::Index)).transpose()?;
+
+        let corners = indices.as_ref().map_or(positions.count(), Elements::count);
+        if mode == Mode::Triangles && corners % 3 != 0 {
+            return Err(GltfError::Remainder {
+                mesh,
+                primitive: number,
+                count: corners,
+            });
+        }
+        let triangles = match mode {
+            Mode::Triangles => corners / 3,
+            _ => corners.saturating_sub(2),
+        };
+        if triangles > MAX_TRIANGLES - self.mesh.triangles.len() {
+            return Err(GltfError::TooLarge {
+                what: "triangles",
+                limit: MAX_TRIANGLES,
+            });
+        }
+        let mut used = Used::new(positions.count(), corners);
+        let first = self.mesh.positions.len();
+        for triangle in 0..triangles {
+            let mut corners = corners_of(mode, triangle);
+            if scene::mirrors(&instance.transform) {
+                corners.swap(1, 2);
+            }
+            let mut wound = [0; 3];
+            for (vertex, corner) in wound.iter_mut().zip(corners) {
+                let index = indices
+                    .as_ref()
+                    .map_or(corner as u32, |indices| indices.index(corner));
+                let vertices = positions.count();
+                if index as usize >= vertices {
+                    return Err(GltfError::Index {
+                        mesh,
+                        primitive: number,
+                        vertex: index,
+                        vertices,
+                    });
+                }
+                let (place, new) = used.place(index);
+                if new {
+                    let point = scene::apply(&instance.transform, positions.floats(index as usize));
+                    self.mesh.positions.push(point.map(|x| x as f32));
+                    if let (Ok(all), Some(uvs)) = (&mut self.mesh.uvs, &uvs) {
+                        all.push(uvs.floats(index as usize).map(|x| x as f32));
+                    }
+                }
+                *vertex = first as u32 + place;
+            }
+            self.mesh.triangles.push(wound);
+        }
+        if self.mesh.positions.len() > MAX_VERTICES {
+            return Err(GltfError::TooLarge {
+                what: "vertices",
+                limit: MAX_VERTICES,
+            });
+        }
+        if uvs.is_none() && triangles > 0 {
+            self.without_uvs += 1;
+            // Keeps the two lists of one length; `finish` drops the made-up ones.
+            if let Ok(all) = &mut self.mesh.uvs
+                && !all.is_empty()
+            {
+                all.resize(self.mesh.positions.len(), [0.0; 2]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The set of texture coordinates that the base colour uses, 0 without one; none where the material moves them.
+    fn uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
+        let material = primitive
+            .material
+            .and_then(|index| self.root.materials.get(index.value()));
+        let Some(texture) =
+            material.and_then(|json| json.pbr_metallic_roughness.base_color_texture.as_ref())
+        else {
+            return Some(0);
+        };
+        let extensions = texture.extensions.as_ref();
+        if extensions.is_some_and(|all| all.others.contains_key("KHR_texture_transform")) {
+            self.mesh.uvs = Err(NoUvs::Transformed);
+            return None;
+        }
+        Some(texture.tex_coord)
+    }
+}
+
+/// Corners of a triangle within a list, strip or fan; every second triangle of a strip is wound the other way.
+fn corners_of(mode: Mode, triangle: usize) -> [usize; 3] {
+    match mode {
+        Mode::TriangleStrip => [
+            triangle,
+            triangle + 1 + triangle % 2,
+            triangle + 2 - triangle % 2,
+        ],
+        Mode::TriangleFan => [0, triangle + 1, triangle + 2],
+        _ => [3 * triangle, 3 * triangle + 1, 3 * triangle + 2],
+    }
+}
+
+/// Numbers the vertices in the order of their first use.
+enum Used {
+    /// By vertex; for primitives that use a good part of their vertices.
+    Dense(Vec<u32>, u32),
+    /// For primitives that share the vertices of a large mesh.
+    Sparse(HashMap<u32, u32>),
+}
+
+impl Used {
+    fn new(vertices: usize, corners: usize) -> Self {
+        if vertices / 8 <= corners {
+            Self::Dense(vec![u32::MAX; vertices], 0)
+        } else {
+            Self::Sparse(HashMap::new())
+        }
+    }
+
+    /// The number of `vertex`, and whether it was given just now.
+    fn place(&mut self, vertex: u32) -> (u32, bool) {
+        match self {
+            Self::Dense(places, next) => {
+                let place = &mut places[vertex as usize];
+                let new = *place == u32::MAX;
+                if new {
+                    *place = *next;
+                    *next += 1;
+                }
+                (*place, new)
+            }
+            Self::Sparse(places) => {
+                let next = places.len() as u32;
+                let place = *places.entry(vertex).or_insert(next);
+                (place, place == next)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

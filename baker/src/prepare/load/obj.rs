@@ -1,0 +1,258 @@
+//! Wavefront OBJ → triangles: `v`, `vt` and `f`, everything else is skipped.
+//!
+//! Polygons become fans, negative indices count back from the last line read, a backslash joins lines. v points up in OBJ and
+//! down here.
+//!
+//! Why no crate: `tobj` refuses a whole file for one byte of a name that is not UTF-8, does not join lines, and splits the
+//! file into models that would have to be merged again; and none of its errors names the line.
+
+use proto::limits::MAX_TRIANGLES;
+
+use super::corners::unify;
+use super::{NoUvs, RawMesh};
+
+/// Why an OBJ file is refused.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum ObjError {
+    /// A `v` or `vt` without its numbers.
+    #[error("line {0}: has too few numbers, or words that are none")]
+    Number(usize),
+    /// A corner that is no index.
+    #[error("line {line}: {word} is no corner of a face")]
+    Corner {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What stands there.
+        word: String,
+    },
+    /// A corner that names something that is not there.
+    #[error("line {line}: names {what} {index}, {count} were read")]
+    Index {
+        /// Number of the line, from 1.
+        line: usize,
+        /// Vertex or texture coordinate.
+        what: &'static str,
+        /// What stands there.
+        index: i64,
+        /// How many there are up to this line.
+        count: usize,
+    },
+    /// Beyond the bound.
+    #[error("has more than the {MAX_TRIANGLES} triangles that are taken")]
+    TooManyTriangles,
+}
+
+/// A corner: vertex, and texture coordinate if it has one.
+type Corner = (u32, Option<u32>);
+
+/// Reads the bytes of a file.
+pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
+    let mut shape = Shape::default();
+    let mut joined = Vec::new();
+    for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let line = line.trim_ascii_end();
+        if let Some(start) = line.strip_suffix(b"\\") {
+            joined.extend_from_slice(start);
+            joined.push(b' ');
+        } else if joined.is_empty() {
+            shape.read_line(number + 1, line)?;
+        } else {
+            joined.extend_from_slice(line);
+            shape.read_line(number + 1, &joined)?;
+            joined.clear();
+        }
+    }
+    Ok(shape.finish(want_uvs))
+}
+
+#[derive(Default)]
+struct Shape {
+    positions: Vec<[f32; 3]>,
+    uvs: Vec<[f32; 2]>,
+    triangles: Vec<[Corner; 3]>,
+    polygon: Vec<Corner>,
+}
+
+impl Shape {
+    fn read_line(&mut self, line: usize, bytes: &[u8]) -> Result<(), ObjError> {
+        let mut words = bytes
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        match words.next() {
+            Some(b"v") => self.positions.push(numbers(line, words)?),
+            Some(b"vt") => {
+                let [u] = numbers(line, words.clone())?;
+                // One number stands for a texture of one row.
+                let v = if words.clone().nth(1).is_some() {
+                    numbers::<2>(line, words)?[1]
+                } else {
+                    0.0
+                };
+                self.uvs.push([u, 1.0 - v]);
+            }
+            Some(b"f") => {
+                self.polygon.clear();
+                for word in words.take_while(|word| !word.starts_with(b"#")) {
+                    let corner = self.corner(line, word)?;
+                    self.polygon.push(corner);
+                }
+                if self.polygon.len().saturating_sub(2) > MAX_TRIANGLES - self.triangles.len() {
+                    return Err(ObjError::TooManyTriangles);
+                }
+                if let [first, rest @ ..] = &self.polygon[..] {
+                    self.triangles
+                        .extend(rest.windows(2).map(|pair| [*first, pair[0], pair[1]]));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `7`, `7/3`, `7//2` or `7/3/2`; counted from 1, or back from -1.
+    fn corner(&self, line: usize, word: &[u8]) -> Result<Corner, ObjError> {
+        let no_corner = || ObjError::Corner {
+            line,
+            word: String::from_utf8_lossy(word).into_owned(),
+        };
+        let mut parts = word.split(|&byte| byte == b'/');
+        let mut part = |what, count: usize| match parts.next() {
+            None | Some(b"") => Ok(None),
+            Some(digits) => {
+                let index: i64 = parse(digits).ok_or_else(no_corner)?;
+                let place = if index < 0 {
+                    i64::try_from(count).unwrap_or(0) + index
+                } else {
+                    index - 1
+                };
+                match u32::try_from(place) {
+                    Ok(place) if (place as usize) < count => Ok(Some(place)),
+                    _ => Err(ObjError::Index {
+                        line,
+                        what,
+                        index,
+                        count,
+                    }),
+                }
+            }
+        };
+        let vertex = part("vertex", self.positions.len())?.ok_or_else(no_corner)?;
+        Ok((vertex, part("texture coordinate", self.uvs.len())?))
+    }
+
+    fn finish(self, want_uvs: bool) -> RawMesh {
+        let triangles: Vec<[u32; 3]> = self
+            .triangles
+            .iter()
+            .map(|corners| corners.map(|(vertex, _)| vertex))
+            .collect();
+        let with_uvs: Vec<[[f32; 2]; 3]> = if want_uvs {
+            let uv = |corner: &Corner| corner.1.map(|uv| self.uvs[uv as usize]);
+            let all = |[a, b, c]: &[Corner; 3]| Some([uv(a)?, uv(b)?, uv(c)?]);
+            self.triangles.iter().filter_map(all).collect()
+        } else {
+            Vec::new()
+        };
+        let uvs = match (want_uvs, with_uvs.len()) {
+            (false, _) => NoUvs::NotAsked,
+            (true, 0) => NoUvs::Absent,
+            (true, count) if count == triangles.len() => {
+                return unify(&self.positions, &triangles, &with_uvs);
+            }
+            (true, _) => NoUvs::PartlyAbsent,
+        };
+        RawMesh {
+            positions: self.positions,
+            uvs: Err(uvs),
+            triangles,
+        }
+    }
+}
+
+fn parse<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn numbers<'a, const N: usize>(
+    line: usize,
+    mut words: impl Iterator<Item = &'a [u8]>,
+) -> Result<[f32; N], ObjError> {
+    let mut numbers = [0.0; N];
+    for number in &mut numbers {
+        *number = words.next().and_then(parse).ok_or(ObjError::Number(line))?;
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polygons_negative_indices_and_seams_are_read() {
+        let file = b"mtllib \xFF.mtl\nv 0 0 0\nv 1 0 0 0.5 0.5 0.5\nv 1 1 0\n v 0 1 0\nvt 0 0\nvt 1 0\nvt 1 1 0\nvt 0.25\n\
+            vn 0 0 1\nusemtl a\nf 1/1/1 2/2/1 \\\n 3/3/1 -1/-1/-1 # four\nf -4/2 -3/2 -2/2\n";
+        let mesh = read(file, true).unwrap();
+        assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3], [4, 1, 5]]);
+        assert_eq!(mesh.positions[4], [0.0; 3]);
+        let uvs = mesh.uvs.unwrap();
+        assert_eq!(
+            (uvs[0], uvs[3], uvs[4]),
+            ([0.0, 1.0], [0.25, 1.0], [1.0, 1.0])
+        );
+        let mesh = read(file, false).unwrap();
+        assert_eq!((mesh.positions.len(), mesh.uvs), (4, Err(NoUvs::NotAsked)));
+    }
+
+    #[test]
+    fn missing_texture_coordinates_are_told() {
+        let uvs = |faces: &str| {
+            read(
+                format!("v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\n{faces}").as_bytes(),
+                true,
+            )
+            .unwrap()
+            .uvs
+        };
+        assert_eq!(uvs("f 1//1 2//1 3//1"), Err(NoUvs::Absent));
+        assert_eq!(uvs("f 1 2 3\nf 1/1 2/1 3/1"), Err(NoUvs::PartlyAbsent));
+        assert!(uvs("f 1/1 2/1 3/1").is_ok());
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = |text: &str| read(text.as_bytes(), true).unwrap_err().to_string();
+        assert_eq!(
+            error("v 0 0\n"),
+            "line 1: has too few numbers, or words that are none"
+        );
+        assert_eq!(
+            error("v 0 0 0\n\nf 1 1 2"),
+            "line 3: names vertex 2, 1 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 1 0"),
+            "line 2: names vertex 0, 1 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 1 -2"),
+            "line 2: names vertex -2, 1 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1/1"),
+            "line 2: names texture coordinate 1, 0 were read"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 x 1"),
+            "line 2: x is no corner of a face"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 9223372036854775808 1"),
+            "line 2: 9223372036854775808 is no corner of a face"
+        );
+        assert_eq!(
+            error("v 0 0 0\nf 1 -9223372036854775808 1"),
+            "line 2: names vertex -9223372036854775808, 1 were read"
+        );
+    }
+}

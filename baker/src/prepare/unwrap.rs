@@ -1,0 +1,147 @@
+//! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
+//!
+//! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
+//! a few directions ([`planar`]); their places come from [`pack`], or from [`shelf`] where there are very many. Every way
+//! ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of triangles. No two triangles
+//! overlap in the atlas, charts stay two texels apart and one inside the border.
+
+use std::time::{Duration, Instant};
+
+use proto::message::{Phase, UnwrapMethod};
+use proto::table::Mesh;
+
+use crate::prepare::clean::CleanMesh;
+use crate::progress::Progress;
+
+mod flatten;
+
+mod planar;
+
+mod mask;
+mod page;
+
+mod pack;
+
+mod shelf;
+
+mod coverage;
+
+pub mod kept;
+
+mod assemble;
+
+use self::pack::{Atlas, Chart};
+
+/// Triangles up to which several ways to cut are compared; above, the first is good enough and time is short.
+const COMPARED_TRIANGLES: usize = 40_000;
+/// Charts up to which the page packer works; above, shelves are nearly as dense and far faster.
+const PACKED_CHARTS: usize = 4_000;
+
+/// Of the ways to cut, so many that pack densest at first are packed with more effort.
+const IMPROVED_CUTS: usize = 2;
+
+/// A chart and the part of the surface that it shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) chart: Chart,
+    /// The triangles of the surface, in the order of the chart's.
+    pub(crate) faces: Vec<u32>,
+    /// The point of the surface for each vertex of the chart.
+    pub(crate) points: Vec<u32>,
+}
+
+/// The mesh with its atlas.
+#[derive(Clone, Debug)]
+pub struct Unwrapped {
+    /// What is handed on.
+    pub mesh: Mesh,
+    /// Which way it was made.
+    pub method: UnwrapMethod,
+    /// Share of the atlas that charts cover.
+    pub utilisation: f32,
+}
+
+/// Makes an atlas for textures of `texture_size` texels. `deadline` bounds the better of the two ways to cut.
+pub fn unwrap(
+    mesh: &CleanMesh,
+    texture_size: u32,
+    deadline: Duration,
+    progress: &dyn Progress,
+) -> Unwrapped {
+    let end = Instant::now() + deadline.min(flatten::patience(mesh.triangles.len()));
+    progress.progress(Phase::Unwrap, 0, 0);
+    let mut cuts = Vec::new();
+    if flatten::is_sane(mesh) {
+        let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
+        let ways = if few {
+            &flatten::WAYS[..]
+        } else {
+            &flatten::WAYS[..1]
+        };
+        for way in ways {
+            let Some(pieces) = flatten::flatten(mesh, way, end, progress) else {
+                break;
+            };
+            // Among many charts every cut packs alike.
+            let last = pieces.len() > pack::SEARCHED_CHARTS;
+            cuts.push(pieces);
+            if last {
+                break;
+            }
+        }
+    }
+    let method = if cuts.is_empty() {
+        UnwrapMethod::Fallback
+    } else {
+        UnwrapMethod::Uvunwrap
+    };
+    if cuts.is_empty() {
+        cuts.push(planar::cut(mesh));
+    }
+    let (pieces, atlas) = densest(cuts, texture_size);
+    let utilisation = atlas.utilisation as f32;
+    Unwrapped {
+        mesh: assemble::assemble(mesh, &pieces, &atlas),
+        method,
+        utilisation,
+    }
+}
+
+/// The cut that packs densest, with its atlas.
+fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32) -> (Vec<Piece>, Atlas) {
+    let charts = |pieces: &[Piece]| -> Vec<Chart> {
+        pieces.iter().map(|piece| piece.chart.clone()).collect()
+    };
+    let fits = |pieces: &[Piece]| pieces.len() <= PACKED_CHARTS;
+    let packed = |(cut, pieces): (usize, &Vec<Piece>)| {
+        let packed = if fits(pieces) {
+            pack::pack(charts(pieces), texture_size)
+        } else {
+            None
+        };
+        packed.map(|packed| (cut, packed))
+    };
+    let mut candidates: Vec<(usize, pack::Packed)> =
+        cuts.iter().enumerate().filter_map(packed).collect();
+    candidates.sort_by(|(_, a), (_, b)| b.utilisation().total_cmp(&a.utilisation()));
+    candidates.truncate(IMPROVED_CUTS);
+    for (_, packed) in &mut candidates {
+        packed.improve();
+    }
+    let best = candidates.into_iter().reduce(|best, other| {
+        if other.1.utilisation() > best.1.utilisation() {
+            other
+        } else {
+            best
+        }
+    });
+    let (cut, atlas) = match best {
+        Some((cut, packed)) => (cut, packed.atlas()),
+        None => (0, shelf::pack(&charts(&cuts[0]), texture_size)),
+    };
+    let pieces = cuts.into_iter().nth(cut).unwrap_or_default();
+    (pieces, atlas)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,193 @@
+//! A surface → charts by the `uvunwrap` crate: grown by normals, flattened conformally, then as rigidly as possible.
+//!
+//! Only its segmentation and parameterisation are used: it packs here at a fixed density, in one fast pass, and the places are
+//! thrown away. It runs on threads of its own, since it can be told to stop only between charts: if it does not listen it is
+//! left behind, and ends with the process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use proto::message::Phase;
+use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
+
+use super::Piece;
+use super::pack::Chart;
+use crate::prepare::clean::{CleanMesh, edges};
+use crate::prepare::normals::surface_area;
+use crate::progress::Progress;
+
+/// A way to cut: the largest angle between a chart's normals and their mean, in degrees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    angle: f32,
+}
+
+/// Which one packs densest differs from mesh to mesh.
+pub(super) const WAYS: [Way; 3] = [
+    Way { angle: 70.0 },
+    Way { angle: 88.0 },
+    Way { angle: 80.0 },
+];
+/// Texels along the edge of a square as large as the surface: the scale of the coordinates on their way through f32.
+const TEXELS: f64 = 1024.0;
+/// How often the watcher looks at clock and progress.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// It splits charts that do not flatten, and each split goes a call deeper: a peel of one triangle at a time goes far.
+const STACK_BYTES: usize = 256 << 20;
+/// A stop that is not obeyed within this time will not be.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+/// Open or crowded edges, as a share of all, above which a mesh is taken for loose triangles.
+const MAX_OPEN_EDGES: f64 = 0.5;
+
+/// What `uvunwrap` may take for so many triangles: about five times what it needs for a sane mesh of that size on two cores.
+pub(super) fn patience(triangles: usize) -> Duration {
+    Duration::from_secs(3)
+        + Duration::from_micros(80) * u32::try_from(triangles).unwrap_or(u32::MAX)
+}
+
+/// Whether the triangles hang together well enough to be flattened in pieces of more than one.
+pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
+    let (mut all, mut open) = (0usize, 0usize);
+    for triangles in edges(&mesh.triangles) {
+        all += 1;
+        open += usize::from(triangles != 2);
+    }
+    open as f64 <= MAX_OPEN_EDGES * all as f64 || mesh.triangles.len() < 1000
+}
+
+/// Cuts and flattens until `end`. None if it was not done by then, or could not be done.
+pub(super) fn flatten(
+    mesh: &CleanMesh,
+    way: &Way,
+    end: Instant,
+    progress: &dyn Progress,
+) -> Option<Vec<Piece>> {
+    let area = surface_area(&mesh.positions, &mesh.triangles);
+    let options = Options {
+        max_chart_angle: way.angle,
+        density: Density::Fixed {
+            texels_per_unit: (TEXELS / area.sqrt()) as f32,
+            page_size: None,
+        },
+        padding: 0,
+        allow_rotation: false,
+        packing: Packing::Fast,
+        ..Options::default()
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicU64::new(0));
+    let (sender, receiver) = sync_channel(1);
+    let worker = {
+        let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
+        let positions = mesh.positions.clone();
+        let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
+        move || {
+            let report = |state: uvunwrap::Progress| {
+                if state.stage == Stage::Parameterizing {
+                    done.fetch_max(state.done as u64, Ordering::Relaxed);
+                }
+                !stop.load(Ordering::Relaxed)
+            };
+            let run = || {
+                uvunwrap::generate_with_progress(
+                    &[MeshInput::new(&positions, &indices)],
+                    &options,
+                    report,
+                )
+            };
+            let result = match rayon::ThreadPoolBuilder::new()
+                .stack_size(STACK_BYTES)
+                .build()
+            {
+                Ok(pool) => pool.install(run),
+                Err(_no_threads) => run(),
+            };
+            // Nobody listens any more if it came too late.
+            sender.send(result).is_ok()
+        }
+    };
+    std::thread::Builder::new()
+        .name("unwrap".to_owned())
+        .spawn(worker)
+        .ok()?;
+    let total = mesh.triangles.len() as u64;
+    let result = loop {
+        match receiver.recv_timeout(WATCH_INTERVAL) {
+            Ok(result) => break result,
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
+        if Instant::now() >= end {
+            stop.store(true, Ordering::Relaxed);
+            break receiver.recv_timeout(STOP_GRACE).ok()?;
+        }
+    };
+    let mut atlas = match result {
+        Ok(atlas) => atlas,
+        Err(error) => {
+            tracing::info!(%error, "uvunwrap gave up");
+            return None;
+        }
+    };
+    let output = atlas.meshes.pop()?;
+    let unit = [f64::from(atlas.width), f64::from(atlas.height)]
+        .map(|edge| edge / f64::from(atlas.texels_per_unit));
+    Some(pieces(mesh, &output, unit, atlas.chart_count as usize))
+}
+
+/// Sorts the output by charts. Triangles that `uvunwrap` found too thin hang on a vertex of a chart, without area there; those
+/// that hang on none become pieces of their own.
+fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) -> Vec<Piece> {
+    let mut pieces = vec![Piece::default(); charts];
+    let mut place = vec![u32::MAX; output.vertices.len()];
+    for (face, corners) in output.indices.as_chunks::<3>().0.iter().enumerate() {
+        let chart = corners.map(|corner| {
+            output
+                .vertices
+                .get(corner as usize)
+                .and_then(|vertex| vertex.chart)
+        });
+        let piece = match chart {
+            [Some(a), Some(b), Some(c)] if a == b && b == c => pieces.get_mut(a as usize),
+            _ => None,
+        };
+        let Some(piece) = piece else {
+            pieces.push(super::planar::single(mesh, face as u32));
+            continue;
+        };
+        let triangle = corners.map(|corner| {
+            let place = &mut place[corner as usize];
+            if *place == u32::MAX {
+                *place = piece.points.len() as u32;
+                let vertex = &output.vertices[corner as usize];
+                piece.points.push(vertex.xref);
+                // Its v points up where triangles are counter-clockwise; ours points down.
+                piece.chart.uvs.push([
+                    f64::from(vertex.uv[0]) * unit[0],
+                    -f64::from(vertex.uv[1]) * unit[1],
+                ]);
+            }
+            *place
+        });
+        piece.chart.triangles.push(triangle);
+        piece.faces.push(face as u32);
+    }
+    pieces.retain(|piece| !piece.faces.is_empty());
+    for piece in &mut pieces {
+        recentre(&mut piece.chart);
+    }
+    pieces
+}
+
+/// Moves a chart to the origin, where its coordinates have all their digits.
+fn recentre(chart: &mut Chart) {
+    let Some(&first) = chart.uvs.first() else {
+        return;
+    };
+    for uv in &mut chart.uvs {
+        *uv = [uv[0] - first[0], uv[1] - first[1]];
+    }
+}

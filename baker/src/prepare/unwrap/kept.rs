@@ -1,0 +1,285 @@
+//! The mesh's own texture coordinates → the mesh that is baked, or why they cannot be used.
+//!
+//! They must be numbers within [0, 1], since a baked texture does not repeat, and must have area. Charts that overlap are
+//! baked all the same, with a warning: one texel then shows two places.
+
+use std::collections::HashMap;
+
+use proto::message::{Code, Failure, UnwrapMethod};
+use proto::table::Mesh;
+
+use super::Unwrapped;
+use super::coverage;
+use crate::prepare::clean::CleanMesh;
+use crate::prepare::load::NoUvs;
+use crate::prepare::normals::point_normals;
+use crate::progress::Progress;
+
+/// Beyond [0, 1] by no more than this is rounding, and moved to the border.
+const ROUNDING: f32 = 1e-4;
+/// Share of texels covered twice, or of triangles without area in the atlas, from which on it is told.
+const TOLD_SHARE: f64 = 0.002;
+
+/// Why the mesh's coordinates cannot be kept.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum KeptError {
+    /// There are none to keep.
+    #[error("{0}")]
+    Missing(NoUvs),
+    /// NaN or infinite.
+    #[error("triangle {0} has a texture coordinate that is not a number")]
+    Number(usize),
+    /// Tiled or misplaced.
+    #[error(
+        "{percent:.1} % of the triangles have texture coordinates outside 0 to 1 (from {low} to {high})"
+    )]
+    Outside {
+        /// Share of the triangles.
+        percent: f64,
+        /// Least coordinate.
+        low: f32,
+        /// Greatest coordinate.
+        high: f32,
+    },
+    /// All on points or lines.
+    #[error("the texture coordinates have no area")]
+    NoArea,
+}
+
+impl KeptError {
+    /// What the user is told about the mesh file `name`.
+    #[must_use]
+    pub fn failure(&self, name: &str) -> Failure {
+        let code = match self {
+            Self::Missing(NoUvs::Transformed) => Code::UnsupportedFeature,
+            Self::Missing(_) | Self::Number(_) | Self::Outside { .. } | Self::NoArea => {
+                Code::InvalidAsset
+            }
+        };
+        let hint = "leave out --keep-uvs to have new texture coordinates made".to_owned();
+        Failure {
+            code,
+            message: format!("{name}: {self}"),
+            hint,
+        }
+    }
+}
+
+/// Keeps the coordinates of the corners of `surface`.
+///
+/// # Errors
+/// They cannot be baked with.
+pub fn keep(
+    surface: &CleanMesh,
+    texture_size: u32,
+    progress: &dyn Progress,
+) -> Result<Unwrapped, KeptError> {
+    let corner_uvs = surface
+        .corner_uvs
+        .as_ref()
+        .ok_or(KeptError::Missing(NoUvs::Absent))?;
+    check(corner_uvs)?;
+    let normals = point_normals(&surface.positions, &surface.triangles);
+    let mut numbers: HashMap<(u32, [u32; 2]), u32> =
+        HashMap::with_capacity(surface.positions.len());
+    let mut mesh = Mesh::default();
+    for (points, uvs) in surface.triangles.iter().zip(corner_uvs) {
+        let corners = std::array::from_fn(|k| {
+            let (point, uv) = (points[k], uvs[k].map(|x| x.clamp(0.0, 1.0)));
+            *numbers
+                .entry((point, uv.map(f32::to_bits)))
+                .or_insert_with(|| {
+                    mesh.positions.push(surface.positions[point as usize]);
+                    mesh.normals.push(normals[point as usize]);
+                    mesh.uvs.push(uv);
+                    mesh.surface_vertices.push(point);
+                    mesh.positions.len() as u32 - 1
+                })
+        });
+        mesh.triangles.push(corners);
+    }
+    mesh.charts = count_charts(&mesh);
+    let covered = coverage::measure(&mesh.uvs, &mesh.triangles, texture_size);
+    if covered.covered == 0 {
+        return Err(KeptError::NoArea);
+    }
+    tell(&mesh, covered, progress);
+    let utilisation = covered.covered as f32 / (texture_size as f32).powi(2);
+    Ok(Unwrapped {
+        mesh,
+        method: UnwrapMethod::Kept,
+        utilisation,
+    })
+}
+
+fn check(corner_uvs: &[[[f32; 2]; 3]]) -> Result<(), KeptError> {
+    let (mut low, mut high, mut outside) = (0.0f32, 1.0f32, 0usize);
+    for (triangle, uvs) in corner_uvs.iter().enumerate() {
+        let values = uvs.as_flattened();
+        if !values.iter().all(|x| x.is_finite()) {
+            return Err(KeptError::Number(triangle));
+        }
+        outside += usize::from(
+            values
+                .iter()
+                .any(|x| !(-ROUNDING..=1.0 + ROUNDING).contains(x)),
+        );
+        low = values.iter().copied().fold(low, f32::min);
+        high = values.iter().copied().fold(high, f32::max);
+    }
+    if outside > 0 {
+        let percent = 100.0 * outside as f64 / corner_uvs.len() as f64;
+        return Err(KeptError::Outside { percent, low, high });
+    }
+    Ok(())
+}
+
+fn tell(mesh: &Mesh, covered: coverage::Coverage, progress: &dyn Progress) {
+    let share = covered.doubly as f64 / covered.covered as f64;
+    if share > TOLD_SHARE {
+        progress.warning(&format!(
+            "the mesh's texture coordinates overlap: {:.1} % of the texels in use show more than one place",
+            100.0 * share
+        ));
+    }
+    let flat = |triangle: &&[u32; 3]| {
+        let [a, b, c] = triangle.map(|corner| mesh.uvs[corner as usize].map(f64::from));
+        (b[0] - a[0]) * (c[1] - a[1]) == (b[1] - a[1]) * (c[0] - a[0])
+    };
+    let share = mesh.triangles.iter().filter(flat).count() as f64 / mesh.triangles.len() as f64;
+    if share > TOLD_SHARE {
+        progress.warning(&format!(
+            "{:.1} % of the triangles have no area in the mesh's texture coordinates: each shows a single texel",
+            100.0 * share
+        ));
+    }
+}
+
+/// Charts are what hangs together by vertices of the same place and coordinate.
+fn count_charts(mesh: &Mesh) -> u32 {
+    let mut parents: Vec<u32> = (0..mesh.positions.len() as u32).collect();
+    let root = |mut vertex: u32, parents: &mut Vec<u32>| {
+        while parents[vertex as usize] != vertex {
+            // Halving the way keeps it short.
+            parents[vertex as usize] = parents[parents[vertex as usize] as usize];
+            vertex = parents[vertex as usize];
+        }
+        vertex
+    };
+    for &[a, b, c] in &mesh.triangles {
+        for other in [b, c] {
+            let (first, second) = (root(a, &mut parents), root(other, &mut parents));
+            parents[first.max(second) as usize] = first.min(second);
+        }
+    }
+    (0..)
+        .zip(&parents)
+        .filter(|(vertex, parent)| vertex == *parent)
+        .count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use proto::message::Phase;
+
+    use super::*;
+    use crate::progress::Silent;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Progress for Heard {
+        fn progress(&self, _: Phase, _: u64, _: u64) {}
+
+        fn warning(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    /// A square of two triangles, with these coordinates for its corners.
+    fn square(uvs: [[[f32; 2]; 3]; 2]) -> CleanMesh {
+        CleanMesh {
+            positions: vec![
+                [0.0, 0.0, 0.0],
+                [1.0, 0.0, 0.0],
+                [1.0, 1.0, 0.0],
+                [0.0, 1.0, 0.0],
+            ],
+            triangles: vec![[0, 1, 2], [0, 2, 3]],
+            corner_uvs: Some(uvs.to_vec()),
+            radius: 0.7,
+            ..CleanMesh::default()
+        }
+    }
+
+    const LOW: [[f32; 2]; 3] = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]];
+    const HIGH: [[f32; 2]; 3] = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
+
+    #[test]
+    fn seams_split_vertices_and_nothing_else() {
+        let kept = keep(&square([LOW, HIGH]), 256, &Silent).unwrap();
+        assert_eq!(
+            (
+                kept.mesh.positions.len(),
+                kept.mesh.charts,
+                kept.utilisation
+            ),
+            (4, 1, 1.0)
+        );
+        let apart = HIGH.map(|[u, v]| [u * 0.5, v]);
+        let kept = keep(
+            &square([LOW.map(|[u, v]| [0.5 + u * 0.5, v]), apart]),
+            256,
+            &Silent,
+        )
+        .unwrap();
+        assert_eq!((kept.mesh.positions.len(), kept.mesh.charts), (6, 2));
+        assert_eq!(kept.mesh.surface_vertices, [0, 1, 2, 0, 2, 3]);
+    }
+
+    #[test]
+    fn overlap_is_told() {
+        let heard = Heard::default();
+        keep(&square([LOW, LOW]), 256, &heard).unwrap();
+        let heard = heard.0.into_inner().unwrap();
+        assert_eq!(
+            heard,
+            [
+                "the mesh's texture coordinates overlap: 100.0 % of the texels in use show more than one place"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_baked_with_is_refused() {
+        let error = |uvs: [[f32; 2]; 3]| keep(&square([LOW, uvs]), 256, &Silent).unwrap_err();
+        assert_eq!(error([[f32::NAN, 0.0]; 3]), KeptError::Number(1));
+        assert!(matches!(
+            error([[0.0, 0.0], [0.0, 1.5], [0.5, 0.5]]),
+            KeptError::Outside { percent: 50.0, .. }
+        ));
+        let just = [[0.0, 0.0], [1.00005, 1.0], [-0.00005, 1.0]];
+        let kept = keep(&square([LOW, just]), 256, &Silent).unwrap();
+        assert!(
+            kept.mesh
+                .uvs
+                .as_flattened()
+                .iter()
+                .all(|x| (0.0..=1.0).contains(x))
+        );
+        assert_eq!(
+            keep(&square([[[0.5; 2]; 3]; 2]), 256, &Silent).unwrap_err(),
+            KeptError::NoArea
+        );
+        let without = CleanMesh {
+            corner_uvs: None,
+            ..square([LOW, HIGH])
+        };
+        assert_eq!(
+            keep(&without, 256, &Silent).unwrap_err(),
+            KeptError::Missing(NoUvs::Absent)
+        );
+    }
+}

@@ -1,0 +1,409 @@
+//! Charts → their places in a square atlas, as large as they go.
+//!
+//! Every chart keeps one scale, so texels cover the same area everywhere. Charts are placed one by one, largest first, at
+//! the lowest place that any of their turns finds ([`super::page`]); the scale at which the last of them just stays within
+//! the square is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried
+//! at a scale a little larger, and whichever fits raises it again.
+//!
+//! All searches are bounded by counts of work, never by time: the same charts give the same atlas on any machine.
+
+use rayon::prelude::*;
+
+use super::mask::{Mask, turned};
+use super::page::Page;
+
+/// A flattened piece of the surface.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Chart {
+    /// Coordinates of its vertices, in units of the mesh.
+    pub(crate) uvs: Vec<[f64; 2]>,
+    /// Corners, as numbers of its vertices.
+    pub(crate) triangles: Vec<[u32; 3]>,
+}
+
+impl Chart {
+    pub(crate) fn area(&self) -> f64 {
+        let corner = |corner: u32| self.uvs[corner as usize];
+        let double = |&[a, b, c]: &[u32; 3]| {
+            let ([ax, ay], [bx, by], [cx, cy]) = (corner(a), corner(b), corner(c));
+            ((bx - ax) * (cy - ay) - (by - ay) * (cx - ax)).abs()
+        };
+        self.triangles.iter().map(double).sum::<f64>() / 2.0
+    }
+
+    /// Extent along both axes once turned.
+    fn extent(&self, turn: [f64; 2]) -> [f64; 2] {
+        let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
+        for &uv in &self.uvs {
+            let point = turned(uv, turn, 1.0);
+            for axis in 0..2 {
+                low[axis] = low[axis].min(point[axis]);
+                high[axis] = high[axis].max(point[axis]);
+            }
+        }
+        [high[0] - low[0], high[1] - low[1]]
+    }
+}
+
+/// Where the charts lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Atlas {
+    /// Texture coordinates of every chart's vertices, within [0, 1].
+    pub(crate) uvs: Vec<Vec<[f64; 2]>>,
+    /// Share of the square that charts cover.
+    pub(crate) utilisation: f64,
+}
+
+/// Cells of the atlas along an edge. Above 1024² a cell is a block of texels: padding grows with the texture, as mips want.
+const MAX_GRID: u32 = 1024;
+/// Cells between charts.
+const GAP: usize = 2;
+/// Cells between charts and the border.
+const MARGIN: usize = 1;
+/// Between these the utilisation is looked for first.
+const FIRST_BRACKET: (f64, f64) = (0.5, 0.9);
+/// Rounds of the search for the scale, and scales tried at once in each.
+const SCALE_ROUNDS: usize = 3;
+const SCALE_WIDTH: usize = 4;
+/// Turns in which the smallest rectangle is upright. The others waste space more often than not: only the search uses them.
+const UPRIGHT_TURNS: u8 = 4;
+/// Charts whose girth is within this ratio of the first of their class share a start.
+const SIZE_CLASS: (usize, usize) = (19, 20);
+/// Charts up to which other orders are tried.
+pub(super) const SEARCHED_CHARTS: usize = 400;
+/// Row tests spent on trying orders.
+const SEARCH_WORK: u64 = 2_000_000;
+/// Orders tried at once; a fixed number, so that the outcome does not depend on the threads.
+const SEARCH_WIDTH: u64 = 8;
+/// By so much an order must beat the best one.
+const SCALE_STEP: f64 = 1.004;
+/// Turns of a chart in all.
+const TURNS: u8 = 8;
+
+/// A chart's turns. Four of them put its smallest rectangle upright, four lie between.
+type Turns = Vec<[f64; 2]>;
+
+/// An order of the charts and, for those that were fixed, their turn.
+#[derive(Clone, Debug)]
+struct Plan {
+    order: Vec<u32>,
+    turn: Vec<Option<u8>>,
+}
+
+/// A chart's turn, the place of its mask, and the mask's shift.
+type Place = (u8, [usize; 2], [f64; 2]);
+
+/// One packing.
+#[derive(Clone, Debug)]
+struct Layout {
+    places: Vec<Place>,
+    scale: f64,
+}
+
+/// Charts in their places, which may still become denser.
+pub(crate) struct Packed {
+    charts: Vec<Chart>,
+    turns: Vec<Turns>,
+    plan: Plan,
+    layout: Layout,
+    grid: usize,
+    area: f64,
+}
+
+/// Packs charts for a texture of `texture_size` texels. None if they do not fit with their gaps at any scale.
+pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32) -> Option<Packed> {
+    let grid = texture_size.min(MAX_GRID) as usize;
+    let area: f64 = charts.iter().map(Chart::area).sum();
+    if charts.is_empty() || area.is_nan() || area <= 0.0 {
+        return None;
+    }
+    let turns: Vec<Turns> = charts.par_iter().map(turns_of).collect();
+    let plan = Plan {
+        order: by_size(&charts, &turns),
+        turn: vec![None; charts.len()],
+    };
+    let layout = largest_scale(&charts, &turns, &plan, grid - 2 * MARGIN, area)?;
+    Some(Packed {
+        charts,
+        turns,
+        plan,
+        layout,
+        grid,
+        area,
+    })
+}
+
+impl Packed {
+    /// Looks for plans that fit at a larger scale than the best so far: changes of its order and turns, several at once. Each
+    /// success is the new best, and raises the scale again. Nothing changes where there are too many charts for that.
+    pub(crate) fn improve(&mut self) {
+        if !(2..=SEARCHED_CHARTS).contains(&self.charts.len()) {
+            return;
+        }
+        let inner = self.grid - 2 * MARGIN;
+        let (mut work, mut round) = (0, 0u64);
+        while work < SEARCH_WORK {
+            let scale = self.layout.scale * SCALE_STEP;
+            let Some(masks) = masks(&self.charts, &self.turns, TURNS, scale, inner) else {
+                return;
+            };
+            let mut found = None;
+            while found.is_none() && work < SEARCH_WORK {
+                round += 1;
+                let tries: Vec<(Plan, Option<Layout>, u64)> = (0..SEARCH_WIDTH)
+                    .into_par_iter()
+                    .map(|lane| {
+                        let seed = round * SEARCH_WIDTH + lane;
+                        let plan = neighbour(
+                            &self.plan,
+                            &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+                        );
+                        let mut work = self.charts.len() as u64;
+                        let layout = place(&masks, &plan, inner, scale, &mut work);
+                        (plan, layout, work)
+                    })
+                    .collect();
+                work += tries.iter().map(|(.., work)| work).sum::<u64>();
+                found = tries
+                    .into_iter()
+                    .find_map(|(plan, layout, _)| Some((plan, layout?)));
+            }
+            if let Some((plan, layout)) = found {
+                (self.plan, self.layout) = (plan, layout);
+            }
+        }
+    }
+
+    /// How much the layout may grow about its corner: what is left at the top and right. All gaps grow with it.
+    fn growth(&self) -> f64 {
+        let mut reach = 0.0f64;
+        for ((chart, turns), (turn, place, _)) in
+            self.charts.iter().zip(&self.turns).zip(&self.layout.places)
+        {
+            let extent = chart.extent(turns[*turn as usize]);
+            for axis in 0..2 {
+                // A mask begins a little before its chart.
+                reach = reach.max(place[axis] as f64 + extent[axis] * self.layout.scale + 0.01);
+            }
+        }
+        ((self.grid - 2 * MARGIN) as f64 / reach).max(1.0)
+    }
+
+    /// Share of the square that charts cover.
+    pub(crate) fn utilisation(&self) -> f64 {
+        self.area * (self.layout.scale * self.growth() / self.grid as f64).powi(2)
+    }
+
+    /// The texture coordinates.
+    pub(crate) fn atlas(&self) -> Atlas {
+        let growth = self.growth();
+        let placed = |((chart, turns), (turn, place, shift)): ((&Chart, &Turns), &Place)| {
+            let to_uv = |&uv: &[f64; 2]| {
+                let point = turned(uv, turns[*turn as usize], self.layout.scale);
+                [0, 1].map(|axis| {
+                    let cell =
+                        (point[axis] + shift[axis] + place[axis] as f64) * growth + MARGIN as f64;
+                    (cell / self.grid as f64).clamp(0.0, 1.0)
+                })
+            };
+            chart.uvs.iter().map(to_uv).collect()
+        };
+        let uvs = self
+            .charts
+            .iter()
+            .zip(&self.turns)
+            .zip(&self.layout.places)
+            .map(placed)
+            .collect();
+        Atlas {
+            uvs,
+            utilisation: self.utilisation(),
+        }
+    }
+}
+
+/// The turns worth trying: the sides of the smallest of 32 enclosing rectangles, and halfway between them.
+fn turns_of(chart: &Chart) -> Turns {
+    let angle = |step: usize| {
+        let (sin, cos) = (std::f64::consts::FRAC_PI_2 * step as f64 / 32.0).sin_cos();
+        [cos, sin]
+    };
+    // Of rectangles about as small the squarer: it is the sides that limit few charts.
+    let cost = |turn| {
+        let [width, height] = chart.extent(turn);
+        width * height + 0.01 * (width * width + height * height)
+    };
+    let best = (0..32)
+        .map(angle)
+        .min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
+        .unwrap_or([1.0, 0.0]);
+    let quarter =
+        |[cos, sin]: [f64; 2], times| (0..times).fold([cos, sin], |[cos, sin], _| [-sin, cos]);
+    let (sin, cos) = std::f64::consts::FRAC_PI_4.sin_cos();
+    let between = [best[0] * cos - best[1] * sin, best[0] * sin + best[1] * cos];
+    (0..4)
+        .map(|times| quarter(best, times))
+        .chain((0..4).map(|times| quarter(between, times)))
+        .collect()
+}
+
+/// Largest first, by half the girth: it says better than the area what is hard to place.
+fn by_size(charts: &[Chart], turns: &[Turns]) -> Vec<u32> {
+    let girth: Vec<f64> = charts
+        .iter()
+        .zip(turns)
+        .map(|(chart, turns)| chart.extent(turns[0]).iter().sum())
+        .collect();
+    let mut order: Vec<u32> = (0..charts.len() as u32).collect();
+    order.sort_by(|&a, &b| girth[b as usize].total_cmp(&girth[a as usize]));
+    order
+}
+
+/// A chart's masks, turn by turn; none where it is larger than the page.
+type Masks = Vec<Option<Mask>>;
+
+/// Every chart's masks in its first `tried` turns; none if a chart fits in no upright turn.
+fn masks(
+    charts: &[Chart],
+    turns: &[Turns],
+    tried: u8,
+    scale: f64,
+    inner: usize,
+) -> Option<Vec<Masks>> {
+    let all = |(chart, turns): (&Chart, &Turns)| -> Masks {
+        (0..tried)
+            .map(|turn| Mask::new(chart, turns[turn as usize], scale, inner))
+            .collect()
+    };
+    let masks: Vec<Masks> = charts.par_iter().zip(turns).map(all).collect();
+    masks
+        .iter()
+        .all(|masks| {
+            masks
+                .iter()
+                .take(usize::from(UPRIGHT_TURNS))
+                .any(Option::is_some)
+        })
+        .then_some(masks)
+}
+
+/// Places all charts in a square of `inner` cells, in the order of the plan, if they fit.
+fn place(masks: &[Masks], plan: &Plan, inner: usize, scale: f64, work: &mut u64) -> Option<Layout> {
+    let mut page = Page::new(inner);
+    let mut layout = Layout {
+        places: vec![(0, [0; 2], [0.0; 2]); masks.len()],
+        scale,
+    };
+    // Where there are many charts, one of about the same size as the last begins its search where that one was placed: what
+    // lies lower had no room for the last.
+    let (mut size, mut start) = (usize::MAX, 0);
+    for &chart in &plan.order {
+        let girth = masks[chart as usize]
+            .iter()
+            .flatten()
+            .map(|mask| mask.width + mask.height)
+            .min()
+            .unwrap_or(0);
+        if masks.len() <= SEARCHED_CHARTS || girth * SIZE_CLASS.1 < size * SIZE_CLASS.0 {
+            (size, start) = (girth, 0);
+        }
+        let mut best: Option<(usize, usize, u8, [usize; 2])> = None;
+        for (turn, mask) in masks[chart as usize].iter().enumerate() {
+            let turn = turn as u8;
+            let Some(mask) = mask else { continue };
+            if plan.turn[chart as usize].map_or(turn >= UPRIGHT_TURNS, |fixed| fixed != turn) {
+                continue;
+            }
+            let below = best.map_or(inner + 1, |(top, ..)| top + 1);
+            if let Some(place) = page.find(mask, start, below, work) {
+                let key = (place[1] + mask.height, place[0]);
+                if best.is_none_or(|(top, x, ..)| key < (top, x)) {
+                    best = Some((key.0, key.1, turn, place));
+                }
+            }
+        }
+        let (.., turn, at) = best?;
+        let mask = masks[chart as usize][turn as usize].as_ref()?;
+        page.insert(mask, at, GAP);
+        start = start.max(at[1]);
+        layout.places[chart as usize] = (turn, at, mask.shift);
+    }
+    Some(layout)
+}
+
+/// The packing of the largest scale found that stays within a square of `inner` cells.
+fn largest_scale(
+    charts: &[Chart],
+    turns: &[Turns],
+    plan: &Plan,
+    inner: usize,
+    area: f64,
+) -> Option<Layout> {
+    let full = inner as f64 / area.sqrt();
+    let try_scale = |scale: f64| {
+        let masks = masks(charts, turns, UPRIGHT_TURNS, scale, inner)?;
+        place(&masks, plan, inner, scale, &mut 0)
+    };
+    // Of the scale's square: the utilisation, but for gaps.
+    let (mut low, mut high) = FIRST_BRACKET;
+    let mut best: Option<Layout> = None;
+    for _ in 0..SCALE_ROUNDS {
+        let steps: Vec<f64> = (1..=SCALE_WIDTH)
+            .map(|step| low + (high - low) * step as f64 / (SCALE_WIDTH + 1) as f64)
+            .collect();
+        let layouts: Vec<Option<Layout>> = steps
+            .par_iter()
+            .map(|utilisation| try_scale(full * utilisation.sqrt()))
+            .collect();
+        let largest = layouts.iter().rposition(Option::is_some);
+        match largest {
+            Some(step) => {
+                high = steps.get(step + 1).copied().unwrap_or(high);
+                low = steps[step];
+                best = layouts.into_iter().nth(step).flatten();
+            }
+            // Nothing fitted: the lowest step is the new top.
+            None => {
+                high = steps[0];
+                if best.is_none() {
+                    low = 0.0;
+                }
+            }
+        }
+    }
+    best
+}
+
+/// A generator for the search: what matters is that it is the same everywhere (xorshift64*, Vigna 2016).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((high * bound as u64) >> 32) as usize
+    }
+}
+
+/// A plan a few changes away: two charts swapped, one moved, or one turned.
+fn neighbour(plan: &Plan, random: &mut Random) -> Plan {
+    let mut plan = plan.clone();
+    let count = plan.order.len();
+    for _ in 0..=random.below(3) {
+        match random.below(4) {
+            0 => plan.order.swap(random.below(count), random.below(count)),
+            1 | 2 => {
+                let chart = plan.order.remove(random.below(count));
+                plan.order.insert(random.below(count), chart);
+            }
+            _ => {
+                let turn = random.below(usize::from(TURNS) + 1) as u8;
+                // One more leaves the choice to the page.
+                plan.turn[random.below(count)] = (turn < TURNS).then_some(turn);
+            }
+        }
+    }
+    plan
+}

@@ -1,0 +1,283 @@
+//! Many charts → rows in a square atlas, in time that sorting takes.
+//!
+//! Every chart stands in its smallest upright rectangle, lying along the row, and rows are filled from the highest down, so a
+//! row wastes little. Triangles standing alone are turned alternately and pushed into each other along their slopes:
+//! rows of loose triangles would waste half of the atlas otherwise. If not even a texel is left for each chart, the gaps shrink
+//! with the charts, so there is always an atlas.
+
+use super::mask::turned;
+use super::pack::{Atlas, Chart};
+
+/// Texels between charts, and between charts and the border. They are shares of the charts' own size where texels run out.
+const GAP: f64 = 2.0;
+const MARGIN: f64 = 1.0;
+/// Smallest share of the atlas that charts get before gaps give way.
+const MIN_SHARE: f64 = 0.15;
+/// Halvings of the interval of the scale: to a thousandth.
+const SCALE_TRIALS: usize = 14;
+
+/// The outline of a chart in its row: how far it reaches left and right at the bottom and at the top.
+struct Shape {
+    turn: [f64; 2],
+    low: [f64; 2],
+    size: [f64; 2],
+    /// For a triangle whose longest side is at the bottom: where its tip stands above that side.
+    tip: Option<f64>,
+}
+
+/// Packs charts for a texture of `texture_size` texels.
+pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
+    let edge = f64::from(texture_size);
+    let shapes: Vec<Shape> = charts.iter().map(shape).collect();
+    let mut order: Vec<u32> = (0..charts.len() as u32).collect();
+    order.sort_by(|&a, &b| shapes[b as usize].size[1].total_cmp(&shapes[a as usize].size[1]));
+    let area: f64 = charts.iter().map(Chart::area).sum();
+    let full = edge / area.sqrt();
+
+    let mut gap = GAP;
+    loop {
+        let (mut low, mut high) = (0.0, full);
+        let mut best = None;
+        for _ in 0..SCALE_TRIALS {
+            let scale = f64::midpoint(low, high);
+            match rows(&shapes, &order, scale, gap, edge) {
+                Some(places) => {
+                    best = Some((scale, places));
+                    low = scale;
+                }
+                None => high = scale,
+            }
+        }
+        let dense_enough = |scale: f64| (scale / full).powi(2) >= MIN_SHARE;
+        if let Some((scale, places)) = best.filter(|(scale, _)| dense_enough(*scale) || gap < 1e-3)
+        {
+            let uvs = charts.iter().zip(&shapes).zip(&places);
+            let uvs = uvs
+                .map(|((chart, shape), place)| place_chart(chart, shape, *place, scale, edge))
+                .collect();
+            return Atlas {
+                uvs,
+                utilisation: area * (scale / edge).powi(2),
+            };
+        }
+        gap /= 2.0;
+        if gap < 1e-6 {
+            // Not reached: without gaps, rows of rectangles cover more than the least share.
+            return Atlas {
+                uvs: charts
+                    .iter()
+                    .map(|chart| vec![[0.5; 2]; chart.uvs.len()])
+                    .collect(),
+                utilisation: 0.0,
+            };
+        }
+    }
+}
+
+/// Lower left corner in texels, and whether the chart is turned half round.
+type Place = ([f64; 2], bool);
+
+fn place_chart(
+    chart: &Chart,
+    shape: &Shape,
+    (at, upside_down): Place,
+    scale: f64,
+    edge: f64,
+) -> Vec<[f64; 2]> {
+    let to_uv = |&uv: &[f64; 2]| {
+        let point = turned(uv, shape.turn, 1.0);
+        std::array::from_fn(|axis| {
+            let inside = point[axis] - shape.low[axis];
+            let inside = if upside_down {
+                shape.size[axis] - inside
+            } else {
+                inside
+            };
+            ((at[axis] + inside * scale) / edge).clamp(0.0, 1.0)
+        })
+    };
+    chart.uvs.iter().map(to_uv).collect()
+}
+
+/// Lays a chart down: the longest side of a lone triangle, otherwise the side of the smallest of 16 rectangles, lies flat.
+fn shape(chart: &Chart) -> Shape {
+    if let ([a, b, c], [_]) = (&chart.uvs[..], &chart.triangles[..]) {
+        let sides = [(a, b, c), (b, c, a), (c, a, b)];
+        let length =
+            |(p, q, _): &(&[f64; 2], &[f64; 2], &[f64; 2])| (q[0] - p[0]).hypot(q[1] - p[1]);
+        let longest = sides
+            .into_iter()
+            .max_by(|x, y| length(x).total_cmp(&length(y)));
+        if let Some((p, q, tip)) = longest.filter(|side| length(side) > 0.0) {
+            let length = length(&(p, q, tip));
+            let turn = [(q[0] - p[0]) / length, -(q[1] - p[1]) / length];
+            let [p, q, tip] = [p, q, tip].map(|&uv| turned(uv, turn, 1.0));
+            // Below its side, the tip points down: half a turn puts it up.
+            let (turn, left, height, tip) = if tip[1] >= p[1] {
+                (turn, p, tip[1] - p[1], tip[0] - p[0])
+            } else {
+                (
+                    [-turn[0], -turn[1]],
+                    [-q[0], -q[1]],
+                    p[1] - tip[1],
+                    q[0] - tip[0],
+                )
+            };
+            return Shape {
+                turn,
+                low: left,
+                size: [length, height],
+                tip: Some(tip.clamp(0.0, length)),
+            };
+        }
+    }
+    let laid = |turn: [f64; 2]| {
+        let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
+        for &uv in &chart.uvs {
+            let point = turned(uv, turn, 1.0);
+            for axis in 0..2 {
+                low[axis] = low[axis].min(point[axis]);
+                high[axis] = high[axis].max(point[axis]);
+            }
+        }
+        Shape {
+            turn,
+            low,
+            size: [high[0] - low[0], high[1] - low[1]],
+            tip: None,
+        }
+    };
+    let turns = (0..32).map(|step| {
+        let (sin, cos) = (std::f64::consts::PI * f64::from(step) / 32.0).sin_cos();
+        laid([cos, sin])
+    });
+    // Of the two ways to lay the smallest rectangle the flat one: high rows are few.
+    let better = |a: &Shape, b: &Shape| {
+        let key = |shape: &Shape| {
+            shape.size[0]
+                * shape.size[1]
+                * if shape.size[1] > shape.size[0] {
+                    1.0 + 1e-9
+                } else {
+                    1.0
+                }
+        };
+        key(a).total_cmp(&key(b))
+    };
+    turns.min_by(better).unwrap_or_else(|| laid([1.0, 0.0]))
+}
+
+/// Places all shapes in rows, if they fit.
+fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Option<Vec<Place>> {
+    let margin = MARGIN.min(gap);
+    let mut places = vec![([0.0; 2], false); shapes.len()];
+    let (mut y, mut row_height) = (margin, 0.0);
+    // The end of the row, and the slope it ends in: the last triangle, for the next to lean on.
+    let mut end = margin;
+    let mut lean: Option<(usize, f64, bool)> = None;
+    for &index in order {
+        let shape = &shapes[index as usize];
+        let [width, height] = shape.size.map(|x| x * scale);
+        let leaning = lean.filter(|_| shape.tip.is_some());
+        let upside_down = leaning.is_some_and(|(_, _, upside_down)| !upside_down);
+        let mut x = match leaning {
+            Some((last, left, _)) => push_against(
+                &shapes[last],
+                left,
+                shape,
+                upside_down,
+                scale,
+                gap,
+                row_height,
+            ),
+            None => end,
+        };
+        if x + width > edge - margin && x > margin {
+            y += row_height + gap;
+            (row_height, x) = (0.0, margin);
+            end = margin;
+            lean = None;
+        }
+        let upside_down = upside_down && lean.is_some();
+        if row_height == 0.0 {
+            row_height = height;
+        }
+        if x + width > edge - margin || y + height > edge - margin {
+            return None;
+        }
+        // Upside down, the long side is on top of the row.
+        let bottom = if upside_down {
+            y + row_height - height
+        } else {
+            y
+        };
+        places[index as usize] = ([x, bottom], upside_down);
+        end = (x + width + gap).max(end);
+        lean = shape.tip.map(|_| (index as usize, x, upside_down));
+    }
+    Some(places)
+}
+
+/// Where a triangle that stands the other way may begin beside the last one, so that they stay `gap` apart.
+fn push_against(
+    last: &Shape,
+    left: f64,
+    next: &Shape,
+    upside_down: bool,
+    scale: f64,
+    gap: f64,
+    row: f64,
+) -> f64 {
+    // Reach to the right at a height in the row, of a triangle whose tip points up or down; none beside it.
+    let side = |shape: &Shape, flipped: bool, right: bool, y: f64| {
+        let [width, height] = shape.size.map(|x| x * scale);
+        let tip = shape.tip.unwrap_or(0.0) * scale;
+        let tip = if flipped { width - tip } else { tip };
+        let up = if flipped { row - y } else { y };
+        // Within a gap of the tip it still counts: the distance is measured level, but must hold all round.
+        let share = if height > 0.0 { up / height } else { 0.0 };
+        if share > 1.0 + gap / height.max(1e-9) {
+            return None;
+        }
+        let share = share.clamp(0.0, 1.0);
+        Some(if right {
+            width + (tip - width) * share
+        } else {
+            tip * share
+        })
+    };
+    let heights = [last.size[1], next.size[1]].map(|height| height * scale);
+    let tops = [
+        0.0,
+        row,
+        heights[0],
+        heights[1],
+        row - heights[0],
+        row - heights[1],
+    ];
+    let around = tops
+        .iter()
+        .flat_map(|&y| [y - gap, y, y + gap])
+        .filter(|y| (0.0..=row).contains(y));
+    // Level distance that keeps slopes a gap apart: a slope as flat as the flatter of the two stretches it.
+    let slope = |shape: &Shape| {
+        let [width, height] = shape.size;
+        (width / height.max(1e-9 * width)).hypot(1.0)
+    };
+    let level = gap * slope(last).max(slope(next)).min(4.0);
+    let mut begin = left
+        + if last.size[1] == next.size[1] {
+            0.0
+        } else {
+            gap.min(1.0)
+        };
+    for y in around {
+        if let (Some(right), Some(start)) = (
+            side(last, !upside_down, true, y),
+            side(next, upside_down, false, y),
+        ) {
+            begin = f64::max(begin, left + right - start + level);
+        }
+    }
+    begin
+}

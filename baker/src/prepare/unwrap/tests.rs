@@ -1,0 +1,268 @@
+//! Whole atlases, checked texel by texel: nothing twice, gaps kept, everything as the table wants it.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::prepare::clean::{self, CleanMesh};
+use crate::prepare::load::{NoUvs, RawMesh};
+use crate::prepare::normals::{cross, sub};
+use crate::progress::Silent;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The unit sphere of 20 · 4^level triangles.
+pub(crate) fn icosphere(level: u32) -> CleanMesh {
+    let t = f32::midpoint(1.0, 5f32.sqrt());
+    let mut positions: Vec<[f32; 3]> = Vec::new();
+    for (a, b) in [(-1.0, t), (1.0, t), (-1.0, -t), (1.0, -t)] {
+        positions.extend([[a, b, 0.0], [0.0, a, b], [b, 0.0, a]]);
+    }
+    let length = |p: [f32; 3]| p.iter().map(|x| x * x).sum::<f32>().sqrt();
+    // Of all triples, those whose sides have the icosahedron's length, wound outwards.
+    let near = |a: usize, b: usize| {
+        (length(std::array::from_fn(|k| positions[a][k] - positions[b][k])) - 2.0).abs() < 1e-3
+    };
+    let mut triangles: Vec<[u32; 3]> = Vec::new();
+    for a in 0..12 {
+        for b in a + 1..12 {
+            for c in b + 1..12 {
+                if near(a, b) && near(b, c) && near(c, a) {
+                    let [p, q, r] = [a, b, c].map(|i| positions[i].map(f64::from));
+                    let n = cross(sub(q, p), sub(r, p));
+                    let outward = n[0] * p[0] + n[1] * p[1] + n[2] * p[2] > 0.0;
+                    let [a, b, c] = [a, b, c].map(|i| i as u32);
+                    triangles.push(if outward { [a, b, c] } else { [a, c, b] });
+                }
+            }
+        }
+    }
+    for _ in 0..level {
+        let mut middles: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut finer = Vec::new();
+        for [a, b, c] in triangles {
+            let mut middle = |a: u32, b: u32| {
+                *middles.entry((a.min(b), a.max(b))).or_insert_with(|| {
+                    let (p, q) = (positions[a as usize], positions[b as usize]);
+                    positions.push(std::array::from_fn(|k| f32::midpoint(p[k], q[k])));
+                    positions.len() as u32 - 1
+                })
+            };
+            let (ab, bc, ca) = (middle(a, b), middle(b, c), middle(c, a));
+            finer.extend([[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]);
+        }
+        triangles = finer;
+    }
+    let positions = positions
+        .into_iter()
+        .map(|p| p.map(|x| x / length(p)))
+        .collect();
+    surface(positions, triangles)
+}
+
+fn surface(positions: Vec<[f32; 3]>, triangles: Vec<[u32; 3]>) -> CleanMesh {
+    clean::clean(&RawMesh {
+        positions,
+        uvs: Err(NoUvs::NotAsked),
+        triangles,
+    })
+    .unwrap()
+}
+
+/// Numbers that look random and are the same everywhere, from -1 to 1.
+fn noise(state: &mut u64) -> f32 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+}
+
+fn soup(count: u32, size: f32) -> CleanMesh {
+    let mut state = 7;
+    let mut positions = Vec::new();
+    for _ in 0..count {
+        let centre: [f32; 3] = std::array::from_fn(|_| noise(&mut state));
+        positions.extend((0..3).map(|_| centre.map(|x| x + size * noise(&mut state))));
+    }
+    surface(
+        positions,
+        (0..count).map(|i| [3 * i, 3 * i + 1, 3 * i + 2]).collect(),
+    )
+}
+
+/// Which chart each vertex is of, by what its triangles connect.
+fn charts_of(mesh: &Mesh) -> Vec<u32> {
+    let mut chart: Vec<u32> = (0..mesh.positions.len() as u32).collect();
+    loop {
+        let before = chart.clone();
+        for corners in &mesh.triangles {
+            let least = corners
+                .map(|corner| chart[corner as usize])
+                .into_iter()
+                .min()
+                .unwrap();
+            for corner in corners {
+                chart[*corner as usize] = least;
+            }
+        }
+        if chart == before {
+            return chart;
+        }
+    }
+}
+
+/// No texel twice, no two charts within `gap` texels, none within a texel of the border, everything as the table wants it.
+fn check(surface: &CleanMesh, unwrapped: &Unwrapped, size: u32, gap: usize) {
+    let mesh = &unwrapped.mesh;
+    let mut bytes = Vec::new();
+    mesh.write(&mut bytes).unwrap();
+    assert_eq!(&Mesh::read(&mut bytes.as_slice()).unwrap(), mesh);
+    assert_eq!(mesh.triangles.len(), surface.triangles.len());
+    for (corners, points) in mesh.triangles.iter().zip(&surface.triangles) {
+        assert_eq!(
+            &corners.map(|corner| mesh.surface_vertices[corner as usize]),
+            points
+        );
+    }
+    for (vertex, &point) in mesh.surface_vertices.iter().enumerate() {
+        assert_eq!(mesh.positions[vertex], surface.positions[point as usize]);
+    }
+    let covered = coverage::measure(&mesh.uvs, &mesh.triangles, size);
+    assert_eq!(covered.doubly, 0);
+    let share = covered.covered as f32 / (size as f32).powi(2);
+    assert!(
+        (share - unwrapped.utilisation).abs() < 0.02,
+        "{share} {}",
+        unwrapped.utilisation
+    );
+    let border = 1.0 / size as f32 - 1e-6;
+    assert!(
+        mesh.uvs
+            .as_flattened()
+            .iter()
+            .all(|x| (border..=1.0 - border).contains(x))
+    );
+
+    // Texels of each chart by their centres: those of two charts stand a gap and a texel apart, less the halves.
+    let chart = charts_of(mesh);
+    let width = size as usize;
+    let mut owner = vec![u32::MAX; width * width];
+    for corners in &mesh.triangles {
+        let one = coverage::texels(&mesh.uvs, corners, size);
+        for (x, y) in one {
+            owner[y * width + x] = chart[corners[0] as usize];
+        }
+    }
+    for y in 0..width {
+        for x in 0..width {
+            let own = owner[y * width + x];
+            for (dx, dy) in (0..=gap).flat_map(|dx| (0..=gap).map(move |dy| (dx, dy))) {
+                let (nx, ny) = (x + dx, y + dy);
+                if own != u32::MAX && nx < width && ny < width {
+                    let other = owner[ny * width + nx];
+                    assert!(other == u32::MAX || other == own, "{x} {y} and {nx} {ny}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_sphere_is_cut_and_packed() {
+    let sphere = icosphere(6);
+    assert_eq!(sphere.triangles.len(), 81_920);
+    let unwrapped = unwrap(&sphere, 1024, PATIENCE, &Silent);
+    assert_eq!(unwrapped.method, UnwrapMethod::Uvunwrap);
+    assert!(unwrapped.utilisation > 0.5, "{}", unwrapped.utilisation);
+    check(&sphere, &unwrapped, 1024, 2);
+    for (normal, position) in unwrapped.mesh.normals.iter().zip(&unwrapped.mesh.positions) {
+        let cosine: f32 = normal.iter().zip(position).map(|(a, b)| a * b).sum();
+        assert!(cosine > 0.999);
+    }
+}
+
+#[test]
+fn padding_grows_with_the_texture_and_shrinks_with_nothing() {
+    let sphere = icosphere(3);
+    for (size, gap) in [(256, 2), (512, 2), (2048, 4)] {
+        let unwrapped = unwrap(&sphere, size, PATIENCE, &Silent);
+        check(&sphere, &unwrapped, size, gap);
+    }
+}
+
+#[test]
+fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
+    let sphere = icosphere(3);
+    let with = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| unwrap(&sphere, 512, PATIENCE, &Silent).mesh)
+    };
+    assert_eq!(with(1), with(3));
+}
+
+#[test]
+fn loose_triangles_get_an_atlas_at_once() {
+    let soup = soup(3000, 0.05);
+    let start = Instant::now();
+    let unwrapped = unwrap(&soup, 1024, PATIENCE, &Silent);
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
+    check(&soup, &unwrapped, 1024, 1);
+    assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
+}
+
+#[test]
+fn one_triangle_fills_its_half() {
+    let one = surface(
+        vec![[0.0; 3], [2.0, 0.0, 0.0], [0.0, 2.0, 0.0]],
+        vec![[0, 1, 2]],
+    );
+    let unwrapped = unwrap(&one, 256, PATIENCE, &Silent);
+    check(&one, &unwrapped, 256, 2);
+    assert!(unwrapped.utilisation > 0.47, "{}", unwrapped.utilisation);
+}
+
+#[test]
+fn no_time_means_the_fallback_and_it_is_valid() {
+    let sphere = icosphere(5);
+    let unwrapped = unwrap(&sphere, 1024, Duration::ZERO, &Silent);
+    assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
+    assert!(
+        unwrapped.mesh.charts < 400 && unwrapped.utilisation > 0.4,
+        "{} {}",
+        unwrapped.mesh.charts,
+        unwrapped.utilisation
+    );
+    check(&sphere, &unwrapped, 1024, 2);
+}
+
+#[test]
+fn a_spiral_staircase_does_not_lie_on_itself() {
+    // Two turns of a flat ribbon around an axis: every triangle faces up, and the second turn lies over the first.
+    let mut positions = Vec::new();
+    for step in 0..=80 {
+        let (angle, height) = (
+            step as f32 * std::f32::consts::PI / 20.0,
+            step as f32 * 0.01,
+        );
+        let (sin, cos) = angle.sin_cos();
+        positions.extend([[cos, sin, height], [2.0 * cos, 2.0 * sin, height]]);
+    }
+    let cell = |i: u32| [[2 * i, 2 * i + 1, 2 * i + 3], [2 * i, 2 * i + 3, 2 * i + 2]];
+    let ribbon = surface(positions, (0..80).flat_map(cell).collect());
+    let unwrapped = unwrap(&ribbon, 512, Duration::ZERO, &Silent);
+    check(&ribbon, &unwrapped, 512, 2);
+}
+
+#[test]
+fn more_triangles_than_texels_still_get_an_atlas() {
+    let soup = soup(40_000, 0.02);
+    let unwrapped = unwrap(&soup, 256, PATIENCE, &Silent);
+    assert!(unwrapped.utilisation > 0.1);
+    assert_eq!(
+        coverage::measure(&unwrapped.mesh.uvs, &unwrapped.mesh.triangles, 256).doubly,
+        0
+    );
+}

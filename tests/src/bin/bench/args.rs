@@ -1,0 +1,86 @@
+//! The flags, as clap parses them and `--help` explains them.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use crate::set::Set;
+
+/// Bakes sets of views with the kiln beside this program and prints a table: quality, seconds per stage, peak memory.
+///
+/// A set is a folder with `mesh_nouv.glb` (and `mesh_uv.glb` for --keep-uvs), transforms.json with the views to bake from, and
+/// `transforms_test.json` with views to measure with. A file kiln.json with {"blend": "srgb"} says that its views blend encoded
+/// colours, as Gaussian splats do; a set with "splat" in its name is taken to do so.
+#[derive(Debug, Parser)]
+#[command(name = "bench", max_term_width = 100)]
+pub(crate) struct Args {
+    /// A folder of sets, or one set. Without it, the sets in the repository.
+    pub(crate) folder: Option<PathBuf>,
+    /// Work put into the fit.
+    #[arg(long, value_enum, default_value = "standard")]
+    pub(crate) quality: QualityArg,
+    /// Bake onto the mesh's own texture coordinates, where a set has them.
+    #[arg(long)]
+    pub(crate) keep_uvs: bool,
+    /// How the views blend colours, whatever the sets say.
+    #[arg(long, value_enum)]
+    pub(crate) blend: Option<BlendArg>,
+    /// Print Markdown: one table of quality and one of cost.
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Where everything that was measured goes.
+    #[arg(long, value_name = "FILE", default_value = "bench.json")]
+    pub(crate) json: PathBuf,
+    /// Keep the GLBs and reports in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) keep: Option<PathBuf>,
+    /// The program under test.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(crate) program: Option<PathBuf>,
+    /// Further flags for kiln bake, after `--`: for instance `-- --device cpu --texture-size 2048`.
+    #[arg(last = true, value_name = "KILN FLAGS", allow_hyphen_values = true)]
+    pub(crate) kiln: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum QualityArg {
+    /// Seconds on two cores.
+    Draft,
+    /// The default.
+    Standard,
+    /// More samples and iterations.
+    Best,
+    /// One row for each of them.
+    All,
+}
+
+impl QualityArg {
+    /// The words of `kiln bake --quality`.
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Draft => &["draft"],
+            Self::Standard => &["standard"],
+            Self::Best => &["best"],
+            Self::All => &["draft", "standard", "best"],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum BlendArg {
+    /// In linear light.
+    Linear,
+    /// In encoded colours.
+    Srgb,
+}
+
+impl Args {
+    /// The word of `kiln bake --blend` for a set.
+    pub(crate) fn blend(&self, set: &Set) -> &'static str {
+        match self.blend {
+            Some(BlendArg::Linear) => "linear",
+            Some(BlendArg::Srgb) => "srgb",
+            None => set.blend,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Sets of posed views → the real `kiln bake` over each → a table of quality, time and memory, and `bench.json`.
+//!
+//! ```text
+//!  set ─ merge ─► folder with transforms.json, test views held out by name ─ job ─► report, peak memory ─ row ─► table
+//! ```
+//!
+//! A benchmark, not a test: it judges no figure. Quality is what Kiln itself measures on views that the fit never saw; time
+//! and memory are those of whole processes, from outside. A set that fails is a row that says why, and exit code 1.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the table is its product, and progress goes beside it"
+)]
+
+mod args;
+
+mod set;
+
+mod merge;
+
+mod job;
+
+mod memory;
+
+mod machine;
+
+mod row;
+
+mod table;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::job::{Finished, Job};
+use crate::row::Row;
+use crate::set::{Set, SetError};
+
+/// What keeps the whole benchmark from running. What befalls one set is a row of the table instead.
+#[derive(Debug, thiserror::Error)]
+enum BenchError {
+    /// The folder has none, or cannot be read.
+    #[error(transparent)]
+    Sets(#[from] SetError),
+    /// Not built.
+    #[error("{} is not there: cargo build --release --workspace --bins", .0.display())]
+    NoKiln(PathBuf),
+    /// Nothing can be made or written there.
+    #[error("{}", path.display())]
+    File {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every set was baked.
+fn run(args: &Args) -> Result<bool, BenchError> {
+    let kiln = kiln(args)?;
+    let sets = sets(args)?;
+    if let Some(folder) = &args.keep {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+    }
+    let qualities = args.quality.names();
+    let facts = machine::facts(&kiln);
+    let (mut rows, mut entries) = (Vec::new(), Vec::new());
+    for set in &sets {
+        for quality in qualities {
+            let job = Job {
+                kiln: &kiln,
+                set,
+                quality,
+                blend: args.blend(set),
+                keep_uvs: args.keep_uvs,
+                more: &args.kiln,
+                keep: args.keep.as_deref(),
+            };
+            let number = rows.len() + 1;
+            eprintln!("[{number}/{}] {}", sets.len() * qualities.len(), job.name());
+            let finished = job.run();
+            let row = Row::new(&job, &finished, qualities.len() > 1);
+            eprintln!("       {}", row.in_short());
+            entries.push(entry(&job, &finished));
+            rows.push(row);
+            // After each set, so that an interrupted benchmark has not been for nothing.
+            write_json(&args.json, args, &facts, &entries)?;
+        }
+    }
+    print!(
+        "{}",
+        table::render(&rows, args.markdown, &machine::line(&facts))
+    );
+    eprintln!("everything else: {}", args.json.display());
+    Ok(rows.iter().all(Row::succeeded))
+}
+
+fn kiln(args: &Args) -> Result<PathBuf, BenchError> {
+    let kiln = match &args.program {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()
+            .map_err(at(Path::new("bench")))?
+            .with_file_name("kiln"),
+    };
+    if kiln.is_file() {
+        Ok(kiln)
+    } else {
+        Err(BenchError::NoKiln(kiln))
+    }
+}
+
+/// The sets asked for. Those without texture coordinates are left out where coordinates are to be kept.
+fn sets(args: &Args) -> Result<Vec<Set>, BenchError> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let mut sets = set::find(args.folder.as_deref().unwrap_or(&repository))?;
+    if args.keep_uvs {
+        sets.retain(|set| {
+            let there = set.mesh(true).is_file();
+            if !there {
+                eprintln!("{}: no mesh_uv.glb, left out", set.name);
+            }
+            there
+        });
+    }
+    Ok(sets)
+}
+
+fn entry(job: &Job<'_>, finished: &Finished) -> Value {
+    json!({
+        "set": job.set.name,
+        "quality": job.quality,
+        "blend": job.blend,
+        "keep_uvs": job.keep_uvs,
+        "wall_s": finished.wall.as_secs_f64(),
+        "wall_without_measure_s": finished.wall_without_measure(),
+        "peak_all_kib": finished.peak_kib,
+        "error": finished.outcome.as_ref().err().map(|error| chain(error)),
+        "report": finished.raw,
+    })
+}
+
+fn write_json(
+    path: &Path,
+    args: &Args,
+    facts: &Value,
+    entries: &[Value],
+) -> Result<(), BenchError> {
+    let whole = json!({
+        "schema": 1,
+        "machine": facts,
+        "flags": args.kiln,
+        "rows": entries,
+    });
+    fs::write(path, format!("{whole:#}\n")).map_err(at(path))
+}
+
+fn at(path: &Path) -> impl FnOnce(std::io::Error) -> BenchError {
+    let path = path.to_path_buf();
+    |source| BenchError::File { path, source }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text.push_str(&format!(": {error}"));
+        next = error.source();
+    }
+    text
+}

@@ -1,0 +1,138 @@
+//! `kiln` and its workers → the most memory that all of them held at one moment.
+//!
+//! Tables live in memory files that no process maps, so they are in nobody's resident set: their pages are added from the
+//! files themselves, each file once, however many processes hold it. Pages of programs and libraries that processes share
+//! count once for each, which adds a few MiB. A peak shorter than the time between two samples can be missed.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// Time between two samples.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
+
+/// What links to the descriptors of `proto::blob` say.
+const BLOB: &str = "/memfd:kiln-";
+
+/// Watches one `kiln`.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    kiln: u32,
+    workers: Vec<u32>,
+    peak_kib: u64,
+}
+
+impl Sampler {
+    /// Of the process `kiln`.
+    pub(crate) fn new(kiln: u32) -> Self {
+        Self {
+            kiln,
+            workers: Vec::new(),
+            peak_kib: 0,
+        }
+    }
+
+    /// It has started a worker.
+    pub(crate) fn worker(&mut self, pid: u32) {
+        self.workers.push(pid);
+    }
+
+    /// The most seen.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        self.peak_kib
+    }
+
+    /// Looks once.
+    pub(crate) fn sample(&mut self) {
+        let mut total = 0;
+        let mut blobs = HashMap::new();
+        let kiln = self.kiln;
+        // A number whose process is no child of kiln's has been given to somebody else since.
+        self.workers
+            .retain(|&pid| status(pid).is_some_and(|status| status.parent == kiln));
+        for &pid in self.workers.iter().chain([&kiln]) {
+            total += status(pid).map_or(0, |status| status.resident_kib);
+            collect_blobs(pid, &mut blobs);
+        }
+        total += blobs.values().sum::<u64>();
+        self.peak_kib = self.peak_kib.max(total);
+    }
+}
+
+struct Status {
+    parent: u32,
+    resident_kib: u64,
+}
+
+/// None once the process has ended, even while its parent has not asked for its end yet.
+fn status(pid: u32) -> Option<Status> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn parse(text: &str) -> Option<Status> {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(Status {
+        parent: u32::try_from(field("PPid:")?).ok()?,
+        resident_kib: field("VmRSS:")?,
+    })
+}
+
+/// Pages of the memory files that the process holds, in KiB by file. A process that ends meanwhile has none.
+fn collect_blobs(pid: u32, blobs: &mut HashMap<u64, u64>) {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return;
+    };
+    for path in descriptors.flatten().map(|entry| entry.path()) {
+        let is_blob = fs::read_link(&path).is_ok_and(|to| to.to_string_lossy().starts_with(BLOB));
+        if let (true, Ok(file)) = (is_blob, fs::metadata(&path)) {
+            blobs.insert(file.ino(), file.blocks() / 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use proto::blob::Blob;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_read_and_a_zombie_has_none() {
+        let text = "Name:\tVmRSS: 1\nPPid:\t12\nVmHWM:\t  900 kB\nVmRSS:\t  800 kB\n";
+        let status = parse(text).expect("readable");
+        assert_eq!((status.parent, status.resident_kib), (12, 800));
+        assert!(parse("Name:\tx\nState:\tZ (zombie)\nPPid:\t12\n").is_none());
+    }
+
+    #[test]
+    fn blobs_count_once_and_only_as_far_as_they_are_written() {
+        let pid = std::process::id();
+        let of_file = |ino: u64| {
+            let mut blobs = HashMap::new();
+            collect_blobs(pid, &mut blobs);
+            blobs.get(&ino).copied()
+        };
+        let blob = Blob::create("kiln-bench", 3 << 20).expect("memory");
+        let twin = fs::File::from(blob.as_fd().try_clone_to_owned().expect("an fd"));
+        let ino = twin.metadata().expect("a file").ino();
+        assert_eq!(of_file(ino), Some(0));
+        (&twin).write_all(&vec![1; 2 << 20]).expect("room");
+        assert_eq!(of_file(ino), Some(2048));
+        let mut sampler = Sampler::new(pid);
+        // Not a child of this process.
+        sampler.worker(1);
+        sampler.sample();
+        assert!(sampler.workers.is_empty());
+        let resident = status(pid).expect("it lives").resident_kib;
+        assert!(sampler.peak_kib() >= 2048 + resident / 2);
+        drop((blob, twin));
+        assert_eq!(of_file(ino), None);
+    }
+}
