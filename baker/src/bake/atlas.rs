@@ -137,8 +137,10 @@ fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
             triangle => charts[scene.triangles[triangle as usize][0] as usize],
         })
         .collect();
-    let chart_of: Vec<u32> =
-        (0..size * size).into_par_iter().map(|texel| with_ring(&covered, size, texel)).collect();
+    let chart_of: Vec<u32> = (0..size * size)
+        .into_par_iter()
+        .map(|texel| with_ring(&covered, size, texel))
+        .collect();
     let linked =
         |one: usize, other: usize| chart_of[one] != NO_CHART && chart_of[one] == chart_of[other];
     (0..size * size)

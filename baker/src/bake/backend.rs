@@ -161,3 +161,55 @@ pub trait Backend {
     /// Largest memory of the adapter in use at once, in bytes.
     fn peak_memory(&self) -> u64;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_residual_lies_in_the_bin_whose_middle_is_nearest() {
+        let half = (0.5 / BINS_PER_OCTAVE).exp2();
+        for step in 0..2000 {
+            // Down to the end of the first bin.
+            let residual = LARGEST_RESIDUAL * (-(step as f32 + 0.5) / 2000.0 * 15.9).exp2();
+            let ratio = residual / bin_middle(bin_of(residual));
+            assert!(
+                (1.0 / half - 1e-4..=half + 1e-4).contains(&ratio),
+                "{residual}: {ratio}"
+            );
+            let beside = residual / bin_middle(bin_of(residual) - 1);
+            assert!(beside > half - 1e-4, "the bin below is another");
+        }
+    }
+
+    #[test]
+    fn bins_end_where_they_say() {
+        assert_eq!(bin_of(LARGEST_RESIDUAL), BINS - 1);
+        assert_eq!(bin_of(5.0), BINS - 1);
+        assert_eq!(bin_of(0.0), 0);
+        assert_eq!(bin_of(1e-20), 0);
+        assert!((0..BINS - 1).all(|bin| bin_middle(bin) < bin_middle(bin + 1)));
+        assert!((0..BINS).all(|bin| bin_of(bin_middle(bin)) == bin));
+    }
+
+    #[test]
+    fn robust_weight_is_the_slope_of_geman_mcclure() {
+        // ρ(e) = e² / (1 + e²/c²); the weight is ρ'(e) / (2 e).
+        let loss = |e: f64, c: f64| e * e / (1.0 + e * e / (c * c));
+        for (residual, scale) in [(0.01, 0.1), (0.1, 0.1), (0.7, 0.1), (0.3, 2.0)] {
+            let h = 1e-5;
+            let slope = (loss(residual + h, scale) - loss(residual - h, scale)) / (2.0 * h);
+            let weight = f64::from(robust_weight(residual as f32, scale as f32));
+            assert!((weight - slope / (2.0 * residual)).abs() < 1e-5);
+        }
+        assert_eq!(robust_weight(0.0, 0.1), 1.0);
+        assert_eq!(robust_weight(0.9, f32::INFINITY), 1.0);
+        assert_eq!(robust_weight(0.0, 0.0), 0.0);
+    }
+
+    #[test]
+    fn alpha_counts_by_its_fourth_power() {
+        assert_eq!((alpha_weight(0), alpha_weight(255)), (0.0, 1.0));
+        assert!((alpha_weight(128) - 0.0635).abs() < 1e-4);
+    }
+}

@@ -122,4 +122,41 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn encoding_undoes_decoding_and_clamps() {
+        for step in 0..=1000 {
+            let encoded = step as f32 / 1000.0;
+            assert!((encode(decode(encoded)) - encoded).abs() < 2e-6);
+            // A plain power of 2.2 is another curve.
+            assert!(step % 100 != 50 || (encode(encoded.powf(2.2)) - encoded).abs() > 1e-5);
+        }
+        assert_eq!(encode(-1.0), 0.0);
+        assert!((encode(7.0) - 1.0).abs() < 1e-6);
+        assert_eq!(
+            (to_byte(-1.0, Blend::Srgb), to_byte(7.0, Blend::Srgb)),
+            (0, 255)
+        );
+    }
+
+    #[test]
+    fn both_pieces_of_the_curve_meet() {
+        let (below, above) = (0.003_130_7, 0.003_131);
+        assert!((encode(above) - encode(below)).abs() < 1e-5);
+        assert!((decode(0.040_46) - decode(0.040_44)).abs() < 2e-6);
+    }
+
+    #[test]
+    fn slopes_of_bytes_and_of_values_agree_and_are_bounded_near_black() {
+        for blend in [Blend::Linear, Blend::Srgb] {
+            for byte in observed(blend) {
+                assert_eq!(byte.slope_squared, slope_squared(byte.value, blend));
+            }
+            assert_eq!(
+                slope_squared(-3.0, blend),
+                slope_squared(SLOPE_FLOOR, blend)
+            );
+            assert_eq!(slope_squared(3.0, blend), slope_squared(1.0, blend));
+        }
+    }
 }

@@ -167,3 +167,6 @@ fn robust_error<'a>(views: impl Iterator<Item = &'a ViewResiduals>) -> f64 {
     }
     if count > 0.0 { sum / count } else { 0.0 }
 }
+
+#[cfg(test)]
+mod tests;

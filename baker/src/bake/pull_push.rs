@@ -56,7 +56,7 @@ fn push(fine: &mut [[f32; 4]], width: usize, coarse: &[[f32; 4]]) {
         // A fine texel's centre lies a quarter of a coarse texel from the centre of its parent.
         let side = |at: usize, count: usize| {
             let parent = at / 2;
-            let other = if at % 2 == 0 {
+            let other = if at.is_multiple_of(2) {
                 parent.saturating_sub(1)
             } else {
                 (parent + 1).min(count - 1)
@@ -109,5 +109,71 @@ mod tests {
             );
         }
         assert!(texels[9][0] > texels[54][0], "nearer to red on red's side");
+    }
+
+    #[test]
+    fn every_shape_is_filled_from_its_one_colour() {
+        for (width, height) in [
+            (1, 1),
+            (1, 2),
+            (2, 1),
+            (1, 9),
+            (9, 1),
+            (3, 3),
+            (5, 17),
+            (16, 1),
+        ] {
+            let count = width * height;
+            for known in [0, count / 2, count - 1] {
+                let mut texels = vec![[0.0; 4]; count];
+                texels[known] = [0.3, 0.6, 0.9, 2.0];
+                pull_push(&mut texels, width);
+                for (index, texel) in texels.iter().enumerate() {
+                    let near = |channel: usize, wanted: f32| (texel[channel] - wanted).abs() < 1e-6;
+                    assert!(
+                        near(0, 0.3) && near(1, 0.6) && near(2, 0.9),
+                        "{width}×{height}, {index} from {known}: {texel:?}"
+                    );
+                    assert_eq!(texel[3], if index == known { 2.0 } else { 0.0 });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_known_nothing_is_made_up() {
+        let mut texels = vec![[0.0; 4]; 35];
+        pull_push(&mut texels, 5);
+        assert!(texels.iter().all(|texel| *texel == [0.0; 4]));
+        pull_push(&mut [], 0);
+    }
+
+    #[test]
+    fn a_weak_texel_is_mixed_with_its_surroundings_by_its_weight() {
+        let mut texels = vec![[0.0, 0.0, 0.0, 1.0]; 64 * 64];
+        texels[32 * 64 + 32] = [1.0, 1.0, 1.0, 0.25];
+        pull_push(&mut texels, 64);
+        let value = texels[32 * 64 + 32][0];
+        // A quarter its own; the rest comes from a parent of which it makes 0.25 of 3.25 at most.
+        assert!((0.25..0.25 + 0.75 * 0.08).contains(&value), "{value}");
+    }
+
+    #[test]
+    fn a_ramp_with_holes_stays_a_ramp_between_its_ends() {
+        let ramp = |x: usize| x as f32 / 30.0;
+        let mut texels: Vec<[f32; 4]> = (0..31 * 5)
+            .map(|k| {
+                let weight = if k % 31 % 3 == 0 { 1.0 } else { 0.0 };
+                [ramp(k % 31) * weight, 0.0, 0.0, weight]
+            })
+            .collect();
+        pull_push(&mut texels, 31);
+        for (k, texel) in texels.iter().enumerate() {
+            // Three texels apart, so within two of the truth.
+            assert!(
+                (texel[0] - ramp(k % 31)).abs() < 2.0 / 30.0,
+                "{k}: {texel:?}"
+            );
+        }
     }
 }

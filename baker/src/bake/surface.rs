@@ -109,7 +109,7 @@ mod tests {
         let radius = 2.0f32.sqrt();
         let patch = |pixel: usize| {
             let (x, y) = (pixel % 64, pixel / 64);
-            ((22..42).contains(&x), (23..43).contains(&y)) == (true, true)
+            (22..42).contains(&x) && (23..43).contains(&y)
         };
         for (height, masked) in [(0.021, true), (-0.021, true), (0.019, false), (0.0, false)] {
             let kept = kept(relief(height * radius));

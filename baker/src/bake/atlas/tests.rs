@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bake::fixture::{Random, cube, mesh, sphere};
+use proto::table::Mesh;
 
 fn scene_of(texel_coords: Vec<[f32; 2]>, triangles: Vec<[u32; 3]>, size: u32) -> Scene {
     Scene {
@@ -92,59 +93,88 @@ fn face(triangle: u32) -> u32 {
     triangle / 2
 }
 
+/// A cube whose charts leave this many texels between them in a texture of 36².
+fn cube_with_gap(gap: f32) -> Mesh {
+    let mut mesh = cube();
+    for (k, uv) in mesh.uvs.iter_mut().enumerate() {
+        let (across, down) = ((k / 4 % 3) as f32, (k / 12) as f32);
+        *uv = [
+            (12.0 * across + (12.0 - gap) * (k % 2) as f32) / 36.0,
+            (18.0 * down + (18.0 - gap) * (k / 2 % 2) as f32) / 36.0,
+        ];
+    }
+    mesh
+}
+
+/// Pairs of neighbours with what the atlas says of them.
+fn pairs(atlas: &Atlas, size: usize) -> Vec<(usize, usize, bool)> {
+    let mut pairs = Vec::new();
+    for texel in 0..size * size {
+        let (right, down) = (texel % size + 1 < size, texel / size + 1 < size);
+        for (link, exists, other) in [
+            (LINK_RIGHT, right, texel + 1),
+            (LINK_DOWN, down, texel + size),
+        ] {
+            let linked = atlas.links[texel] & link != 0;
+            assert!(exists || !linked, "past the edge at {texel}");
+            if exists {
+                pairs.push((texel, other, linked));
+            }
+        }
+    }
+    pairs
+}
+
 #[test]
-fn links_hold_charts_and_their_rings_together_and_never_join_two() {
-    // As it is, and with charts so close that their texels touch.
-    for closer in [false, true] {
-        let mut mesh = cube();
-        if closer {
-            for (k, uv) in mesh.uvs.iter_mut().enumerate() {
-                let (across, down) = ((k / 4 % 3) as f32, (k / 12) as f32);
-                *uv = [
-                    (across + (k % 2) as f32) / 3.0,
-                    (down + (k / 2 % 2) as f32) / 2.0,
-                ];
-            }
-        }
-        let size = 36;
-        let atlas = Atlas::new(&Scene::new(&mesh, size as u32));
-        let (mut touching, mut rings) = (0, 0);
-        for texel in 0..size * size {
-            let pairs = [
-                (LINK_RIGHT, texel % size + 1 < size, texel + 1),
-                (LINK_DOWN, texel / size + 1 < size, texel + size),
-            ];
-            for (link, exists, other) in pairs {
-                let linked = atlas.links[texel] & link != 0;
-                if !exists {
-                    assert!(!linked, "past the edge at {texel}");
-                    continue;
+fn links_hold_each_chart_with_its_ring_and_join_no_two() {
+    let size = 36;
+    for gap in [0.0, 1.0, 2.0, 5.0] {
+        let atlas = Atlas::new(&Scene::new(&cube_with_gap(gap), size as u32));
+        let chart = |texel: usize| match atlas.triangles[texel] {
+            NOTHING => None,
+            triangle => Some(face(triangle)),
+        };
+        let pairs = pairs(&atlas, size);
+        // Every texel takes the chart of what it is linked with, until nothing changes.
+        let mut reached: Vec<Option<u32>> = (0..size * size).map(chart).collect();
+        loop {
+            let before = reached.clone();
+            for &(one, other, linked) in &pairs {
+                if linked {
+                    let both = reached[one].or(reached[other]);
+                    for end in [one, other] {
+                        let joined = reached[end].is_some_and(|of| Some(of) != both);
+                        assert!(!joined, "{one} and {other} join two charts, gap {gap}");
+                        reached[end] = both;
+                    }
                 }
-                let both = [atlas.triangles[texel], atlas.triangles[other]];
-                let wanted = match both.map(|t| (t != NOTHING).then(|| face(t))) {
-                    [Some(one), Some(other)] => {
-                        touching += usize::from(one != other);
-                        one == other
-                    }
-                    [None, None] => false,
-                    _ => {
-                        rings += 1;
-                        true
-                    }
-                };
-                assert_eq!(linked, wanted, "{texel} and {other}");
+            }
+            if before == reached {
+                break;
             }
         }
-        if closer {
-            assert_eq!(touching, 2 * 36 + 36, "two columns and one row of borders");
-        } else {
-            assert!(touching == 0 && rings > 200, "{rings}");
+        let mut touching = 0;
+        for (one, other, linked) in pairs {
+            if let (Some(a), Some(b)) = (chart(one), chart(other)) {
+                touching += usize::from(a != b);
+                assert_eq!(linked, a == b, "{one} and {other}, gap {gap}");
+            }
+        }
+        // Two columns and one row of borders, where the charts touch.
+        assert_eq!(touching, if gap == 0.0 { 3 * 36 } else { 0 });
+        // All gutter texels beside a chart, across a corner too, belong to one; none that is further off does.
+        for texel in 0..size * size {
+            let (x, y) = (texel % size, texel / size);
+            let near = (y.saturating_sub(1)..(y + 2).min(size)).any(|y| {
+                (x.saturating_sub(1)..(x + 2).min(size)).any(|x| chart(y * size + x).is_some())
+            });
+            assert_eq!(reached[texel].is_some(), near, "{texel}, gap {gap}");
         }
     }
 }
 
 /// Largest `|B x|` over the seams where each texel has the value, at its place, of a function that is linear in space.
-fn seam_error(mesh: &proto::table::Mesh, size: u32, of: impl Fn([f64; 2]) -> f32) -> f32 {
+fn seam_error(mesh: &Mesh, size: u32, of: impl Fn([f64; 2]) -> f32) -> f32 {
     let atlas = Atlas::new(&Scene::new(mesh, size));
     let texels: Vec<f32> = (0..size * size)
         .map(|texel| of([texel % size, texel / size].map(|k| f64::from(k) + 0.5)))
@@ -167,7 +197,7 @@ fn seam_error(mesh: &proto::table::Mesh, size: u32, of: impl Fn([f64; 2]) -> f32
 }
 
 /// `x + 2y + 3z` on the cube's surface, continued linearly around each face.
-fn linear_on_cube(mesh: &proto::table::Mesh, size: u32, at: [f64; 2]) -> f32 {
+fn linear_on_cube(mesh: &Mesh, size: u32, at: [f64; 2]) -> f32 {
     let cell = at.map(|x| x / f64::from(size));
     let face = (cell[0] * 3.0) as usize + 3 * (cell[1] * 2.0) as usize;
     let corner = |k: usize| mesh.positions[4 * face + k].map(f64::from);

@@ -4,15 +4,18 @@ use super::*;
 use crate::bake::fixture::{cube, sphere};
 use proto::table::Mesh;
 
+/// Place on the surface of each texel, none in the gutter.
+type Places = Vec<Option<[f32; 3]>>;
+
 /// Fills a texture in which `seen` gives the colour of a place on the surface, if it is seen there.
 fn filled(
     mesh: &Mesh,
     size: u32,
     seen: impl Fn([f32; 3]) -> Option<[f32; 3]>,
-) -> (Scene, Atlas, Vec<[f32; 4]>, Vec<Option<[f32; 3]>>) {
+) -> (Scene, Vec<[f32; 4]>, Places) {
     let scene = Scene::new(mesh, size);
     let atlas = Atlas::new(&scene);
-    let places: Vec<Option<[f32; 3]>> = atlas
+    let places: Places = atlas
         .triangles
         .iter()
         .enumerate()
@@ -32,13 +35,13 @@ fn filled(
         })
         .collect();
     fill(&scene, &atlas, &mut texels);
-    (scene, atlas, texels, places)
+    (scene, texels, places)
 }
 
 #[test]
 fn the_unseen_half_of_a_sphere_lies_between_the_colours_of_the_seen() {
     let red = |at: [f32; 3]| 0.4 + 0.2 * at[1];
-    let (_, _, texels, places) = filled(&sphere(24, 16), 96, |at| {
+    let (_, texels, places) = filled(&sphere(24, 16), 96, |at| {
         (at[0] > 0.05).then(|| [red(at), 0.5, 0.1])
     });
     let mut unseen = 0;
@@ -67,7 +70,7 @@ fn colour_crosses_the_border_of_a_chart_as_the_surface_does() {
     // Of the cube only the face x = +½ is seen; it is another chart than all others, next in the texture to faces that
     // are not its neighbours alone.
     let seen = |at: [f32; 3]| (at[0] > 0.499).then_some([0.1 + at[1].max(0.0), 0.2, 0.3]);
-    let (scene, _, texels, places) = filled(&cube(), 48, seen);
+    let (scene, texels, places) = filled(&cube(), 48, seen);
     for (texel, place) in texels.iter().zip(&places) {
         assert!((texel[1] - 0.2).abs() < 1e-4 && (texel[2] - 0.3).abs() < 1e-4);
         if let Some(at) = place
@@ -125,7 +128,7 @@ fn a_body_that_no_view_sees_takes_the_mean() {
             .map(|t| t.map(|corner| corner + count)),
     );
     let seen = |at: [f32; 3]| (at[0] < 2.0).then_some([if at[0] > 0.0 { 0.8 } else { 0.2 }; 3]);
-    let (_, _, texels, places) = filled(&mesh, 64, seen);
+    let (_, texels, places) = filled(&mesh, 64, seen);
     let mut count = 0;
     for (texel, place) in texels.iter().zip(&places) {
         if place.is_some_and(|at| at[0] > 2.0) {
@@ -138,6 +141,6 @@ fn a_body_that_no_view_sees_takes_the_mean() {
 
 #[test]
 fn where_nothing_is_seen_nothing_fails() {
-    let (_, _, texels, _) = filled(&cube(), 16, |_| None);
+    let (_, texels, _) = filled(&cube(), 16, |_| None);
     assert!(texels.iter().all(|texel| *texel == [0.0; 4]));
 }

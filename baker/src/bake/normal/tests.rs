@@ -125,32 +125,25 @@ fn random_texels(random: &mut Random) -> Sums {
         .collect()
 }
 
-/// Squared terms of one channel's objective: `weight · (Σ a x − target)²`.
-struct Terms(Vec<(f64, Vec<(usize, f64)>, f64)>);
+/// `weight · (Σ a x − target)²`, with the texels and their factors `a`.
+type Term = (f64, Vec<(usize, f64)>, f64);
+
+/// All squared terms of one channel's objective.
+struct Terms(Vec<Term>);
 
 impl Terms {
     fn new(job: &Job, channel: usize) -> Self {
-        let decode = |s: f64| {
-            if s <= 0.04045 {
-                s / 12.92
-            } else {
-                ((s + 0.055) / 1.055).powf(2.4)
-            }
+        let space = |s: f64| match job.blend {
+            Blend::Srgb => s,
+            Blend::Linear if s <= 0.04045 => s / 12.92,
+            Blend::Linear => ((s + 0.055) / 1.055).powf(2.4),
         };
-        // The slope of the encoding, taken no nearer to black than 0.002.
-        let slope = |linear: f64| 1.055 / 2.4 * linear.clamp(0.002, 1.0).powf(1.0 / 2.4 - 1.0);
-        let floor_slope = |linear: f64| {
-            if linear.max(0.002) <= 0.003_130_8 {
-                12.92
-            } else {
-                slope(linear)
-            }
+        // The slope of the encoding; its floor at 0.002 lies in the linear piece, whose slope is constant.
+        let squared_slope = |value: f64| match job.blend {
+            Blend::Srgb => 1.0,
+            Blend::Linear if value <= 0.003_130_8 => 12.92f64.powi(2),
+            Blend::Linear => (1.055 / 2.4 * value.min(1.0).powf(1.0 / 2.4 - 1.0)).powi(2),
         };
-        let (space, squared_slope): (Box<dyn Fn(f64) -> f64>, Box<dyn Fn(f64) -> f64>) =
-            match job.blend {
-                Blend::Linear => (Box::new(decode), Box::new(move |x| floor_slope(x).powi(2))),
-                Blend::Srgb => (Box::new(|s| s), Box::new(|_| 1.0)),
-            };
         let entries = |rows: &Rows, row: usize| -> Vec<(usize, f64)> {
             rows.row(row)
                 .iter()
