@@ -118,7 +118,9 @@ pub fn bake(
     let scene = Scene::new(mesh, job.texture_size);
     let atlas = Atlas::new(&scene);
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, job, progress))?;
+    let mut backend = clock.time(Phase::OpenDevice, || {
+        open(&scene, &atlas, &plan, job, progress)
+    })?;
 
     let mut views = 0;
     while let Some(mut view) = next_view()? {
@@ -184,7 +186,10 @@ fn open(
     job: &BakeJob,
     progress: &dyn Progress,
 ) -> Result<Box<dyn Backend>, Failure> {
-    let ties = Ties { links: atlas.links.clone(), seams: atlas.seams.clone() };
+    let ties = Ties {
+        links: atlas.links.clone(),
+        seams: atlas.seams.clone(),
+    };
     let options = gpu::Options {
         taps: plan.taps,
         blend: job.blend,
@@ -199,11 +204,18 @@ fn open(
         Ok(Some(gpu)) => return Ok(Box::new(gpu)),
         Ok(None) => {}
         Err(error) if job.device == Device::Auto => {
-            progress.warning(&format!("the GPU does not open, the processor bakes instead: {error}"));
+            progress.warning(&format!(
+                "the GPU does not open, the processor bakes instead: {error}"
+            ));
         }
         Err(error) => return Err(error.into()),
     }
-    Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, job.blend)))
+    Ok(Box::new(Native::new(
+        scene.clone(),
+        ties,
+        plan.taps,
+        job.blend,
+    )))
 }
 
 /// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.

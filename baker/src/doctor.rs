@@ -105,9 +105,10 @@ mod tests {
                     .is_some_and(|name| !name.is_empty())
             );
             assert!(
-                adapter["kind"] == "native" || adapter["limits"]["max_storage_buffer_binding_size"]
-                    .as_u64()
-                    .is_some_and(|bytes| bytes > 0)
+                adapter["kind"] == "native"
+                    || adapter["limits"]["max_storage_buffer_binding_size"]
+                        .as_u64()
+                        .is_some_and(|bytes| bytes > 0)
             );
         }
         for problem in report["problems"].as_array().expect("a list") {

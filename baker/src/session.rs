@@ -3,9 +3,9 @@
 //! A worker never outlives its supervisor: it is killed with the thread that spawned it (`PR_SET_PDEATHSIG`), and every
 //! receive ends with the socket.
 
+use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,11 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else, or the view's table does not pass its checks.
     pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
-        let early = self.early.lock().ok().and_then(|mut early| early.pop_front());
+        let early = self
+            .early
+            .lock()
+            .ok()
+            .and_then(|mut early| early.pop_front());
         let message = match early {
             Some(message) => message,
             None => self.channel.receive_with_fds()?,

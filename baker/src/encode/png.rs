@@ -133,7 +133,10 @@ mod tests {
     #[test]
     fn a_wrong_number_of_pixels_is_refused() {
         let pixels = picture(4, 4);
-        assert!(matches!(encode(4, 5, &pixels), Err(PngError::Size { pixels: 16, .. })));
+        assert!(matches!(
+            encode(4, 5, &pixels),
+            Err(PngError::Size { pixels: 16, .. })
+        ));
         assert!(matches!(encode(0, 0, &[]), Err(PngError::Size { .. })));
     }
 }
