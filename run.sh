@@ -85,7 +85,7 @@ check)
     need_toolchain
     cargo fmt --all --check
     cargo clippy --release --locked --workspace --all-targets -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --release --locked --workspace --no-deps --document-private-items
     ;;
 help | -h | --help)
     usage

@@ -1,7 +1,7 @@
 //! One job's life in order: spawn → feed → watch → judge → reap → commit.
 //!
 //! Prepare and bake start together, so that bake opens its device while prepare decodes; encode starts when bake is done.
-//! Every decision about a dead process is [`judge`]'s. All children are reaped before [`bake`] returns.
+//! Every decision about a dead process is [`crate::verdict::judge`]'s. All children are reaped before [`bake`] returns.
 
 mod commit;
 

@@ -312,6 +312,7 @@ fn the_khronos_validator_finds_no_error_and_no_warning() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a test left out says so aloud")]
 fn a_vulkan_adapter_bakes_what_the_processor_bakes() {
     let adapter = std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned());
     if adapter == "none" {

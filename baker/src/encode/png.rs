@@ -76,8 +76,6 @@ pub fn verify(file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     /// Smooth, noisy and constant parts.
@@ -97,7 +95,7 @@ mod tests {
     fn decode(file: &[u8]) -> Vec<u8> {
         let mut options = png::DecodeOptions::default();
         options.set_ignore_adler32(false);
-        let decoder = png::Decoder::new_with_options(io::Cursor::new(file), options);
+        let decoder = png::Decoder::new_with_options(Cursor::new(file), options);
         let mut reader = decoder.read_info().expect("a header");
         assert_eq!(reader.info().srgb, Some(SrgbRenderingIntent::Perceptual));
         let mut bytes = vec![0; reader.output_buffer_size().expect("a size")];

@@ -95,7 +95,7 @@ impl PictureError {
     }
 }
 
-/// Decodes the picture that `header`, from [`probe`] of the same bytes, describes.
+/// Decodes the picture that `header`, from [`probe()`] of the same bytes, describes.
 ///
 /// # Errors
 /// The first thing that is wrong with it.

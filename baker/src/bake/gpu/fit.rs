@@ -21,7 +21,7 @@ use crate::bake::backend::{BINS, Ties};
 use crate::bake::colour::observed;
 use crate::bake::scene::Scene;
 
-/// Words of [`ViewResiduals`] on the device.
+/// Words of [`super::super::backend::ViewResiduals`] on the device.
 const SUMS: usize = BINS + 4;
 
 /// How a job uses the device.
