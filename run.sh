@@ -14,7 +14,7 @@ usage() {
 TEXT
 }
 
-say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+say() { if [ -t 2 ]; then printf '\033[1m%s\033[0m\n' "$*" >&2; else printf '%s\n' "$*" >&2; fi; }
 
 # install REASON PACKAGE…: Debian and Ubuntu packages, once.
 install() {
