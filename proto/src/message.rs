@@ -1,5 +1,9 @@
 //! The packets, one enum for each direction. Field order and variant order are the wire format: `tests/golden.rs` pins their bytes.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{BakeJob, EncodeJob, PrepareJob};
@@ -244,6 +248,7 @@ pub struct PrepareSummary {
     /// Views handed on to measure with.
     pub holdout_views: u32,
     /// Wall time by phase.
+    #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
@@ -295,8 +300,10 @@ pub struct BakeSummary {
     /// Mean absolute difference across chart seams in sRGB, 0-1.
     pub seam_residual: f32,
     /// One entry for each view of the fit.
+    #[serde(deserialize_with = "list")]
     pub views: Vec<ViewFit>,
     /// Wall time by phase.
+    #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,
@@ -323,10 +330,12 @@ pub struct EncodeSummary {
     /// Size of the PNG within it.
     pub png_bytes: u64,
     /// One entry for each held-out view.
+    #[serde(deserialize_with = "list")]
     pub holdout: Vec<ViewScore>,
     /// Mean of the held-out views' PSNR in dB; none without such views.
     pub holdout_psnr_db: Option<f32>,
     /// Wall time by phase.
+    #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
@@ -387,4 +396,27 @@ pub struct Failure {
     pub message: String,
     /// One line for people: how to mend it; may be empty.
     pub hint: String,
+}
+
+/// A list whose memory follows its elements: serde's own takes up to a mebibyte for whatever length a packet claims.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Elements<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                list.push(element);
+            }
+            Ok(list)
+        }
+    }
+
+    from.deserialize_seq(Elements(PhantomData))
 }

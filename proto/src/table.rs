@@ -151,6 +151,12 @@ impl ViewHeader {
         let [width, height, flags, index, left, top] = read_header(input, View::MAGIC, "view")?;
         bound("view width", width, 1, MAX_VIEW_EDGE as usize)?;
         bound("view height", height, 1, MAX_VIEW_EDGE as usize)?;
+        bound(
+            "view flags",
+            flags,
+            0,
+            (View::HAS_ALPHA | View::HOLDOUT) as usize,
+        )?;
         let count = u64::from(width) * u64::from(height);
         if count > MAX_VIEW_PIXELS {
             return Err(TableError::Bound {
@@ -220,20 +226,40 @@ fn read_header<const N: usize>(
     if &bytes[..8] != magic {
         return Err(TableError::Magic(name));
     }
-    let mut fields = [0; N];
-    for (field, slot) in fields.iter_mut().zip(bytes[8..].chunks_exact(4)) {
-        *field = u32::from_le_bytes([slot[0], slot[1], slot[2], slot[3]]);
+    let mut words = [0; (HEADER_BYTES - 8) / 4];
+    for (word, slot) in words.iter_mut().zip(bytes[8..].chunks_exact(4)) {
+        *word = u32::from_le_bytes([slot[0], slot[1], slot[2], slot[3]]);
     }
-    Ok(fields)
+    if let Some(&value) = words[N..].iter().find(|&&word| word != 0) {
+        return Err(TableError::Bound {
+            what: "unused word of the header",
+            value: u64::from(value),
+        });
+    }
+    Ok(std::array::from_fn(|field| words[field]))
 }
 
 // Arrays travel as the machine has them, and the machines that Kiln runs on are little-endian.
 #[cfg(target_endian = "big")]
 compile_error!("the flat tables are little-endian");
 
+/// What is taken for an array before any of it was read.
+const FIRST_READ_BYTES: usize = 64 << 10;
+
+/// Reads an array of `count`. Its memory grows with what has been read, so that a count without bytes behind it takes none.
 fn read_array<T: Pod>(input: &mut impl Read, count: usize) -> Result<Vec<T>, TableError> {
-    let mut array = vec![T::zeroed(); count];
-    input.read_exact(bytemuck::cast_slice_mut(&mut array))?;
+    let mut array: Vec<T> = Vec::new();
+    while array.len() < count {
+        let start = array.len();
+        let end = (2 * start)
+            .max(FIRST_READ_BYTES / size_of::<T>())
+            .min(count);
+        array
+            .try_reserve_exact(end - start)
+            .map_err(|_refused| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        array.resize(end, T::zeroed());
+        input.read_exact(bytemuck::cast_slice_mut(&mut array[start..]))?;
+    }
     Ok(array)
 }
 

@@ -101,6 +101,7 @@ fn every_field_of_a_mesh_is_bounded() {
         |bytes| Mesh::read(bytes),
         &[
             ("magic", 0, b"KILNMSH2"),
+            ("unused word", 60, &[0, 0, 0, 1]),
             ("another table's magic", 0, b"KILNSRF1"),
             ("no vertices", 8, &ZERO),
             ("two vertices", 8, &2_u32.to_le_bytes()),
@@ -143,6 +144,7 @@ fn every_field_of_a_surface_is_bounded() {
         |bytes| Surface::read(bytes),
         &[
             ("magic", 0, b"KILNMSH1"),
+            ("unused word", 60, &[0, 0, 0, 1]),
             ("two vertices", 8, &2_u32.to_le_bytes()),
             ("most vertices", 8, &MAX),
             ("no triangles", 12, &ZERO),
@@ -164,6 +166,8 @@ fn every_field_of_a_view_is_bounded() {
     let (translation, focal, centre) = (camera + 72, camera + 96, camera + 112);
     let changes: &[(&str, usize, &[u8])] = &[
         ("magic", 0, b"KILNTEX1"),
+        ("unused word", 60, &[0, 0, 0, 1]),
+        ("unknown flag", 16, &[5]),
         ("no width", 8, &ZERO),
         ("no height", 12, &ZERO),
         ("width beyond the limit", 8, &16_385_u32.to_le_bytes()),
@@ -233,6 +237,7 @@ fn every_field_of_a_texture_is_bounded() {
         |bytes| Texture::read(bytes),
         &[
             ("magic", 0, b"KILNVIW1"),
+            ("unused word", 60, &[0, 0, 0, 1]),
             ("size 0", 8, &ZERO),
             ("size below the limit", 8, &252_u32.to_le_bytes()),
             ("size beyond the limit", 8, &8196_u32.to_le_bytes()),
