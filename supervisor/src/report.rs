@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use proto::job::{Blend, Device, Quality, Simplify};
+use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
-use crate::words::{size, span};
+use crate::words::{printable, size, span};
 
 /// Everything about one job.
 #[derive(Clone, Debug, Serialize)]
@@ -212,7 +213,17 @@ impl Report {
                 self.peak.prepare_rss_kib = Some(summary.peak_rss_kib);
                 self.prepare = Some(summary);
             }
-            Done::Bake(summary) => {
+            Done::Bake(mut summary) => {
+                let AdapterInfo {
+                    name,
+                    backend,
+                    kind,
+                    driver,
+                } = &mut summary.adapter;
+                // A driver's words, or a hostile process's: they are shown on terminals.
+                for text in [name, backend, kind, driver] {
+                    *text = printable(text, MAX_TEXT_BYTES);
+                }
                 self.peak.bake_rss_kib = Some(summary.peak_rss_kib);
                 self.peak.vram_kib = Some(summary.peak_vram_kib);
                 self.psnr.train_db = Some(summary.train_psnr_db);
