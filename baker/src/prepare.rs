@@ -36,6 +36,8 @@ pub(crate) mod transforms;
 
 pub(crate) mod picture;
 
+pub mod alone;
+
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};

@@ -63,6 +63,21 @@ impl FolderError {
     }
 }
 
+/// Where bytes by name come from: a [`Folder`], or memory for whoever tries a reader alone.
+pub trait Files {
+    /// Reads the file `name` if it has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The first reason not to.
+    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError>;
+}
+
+impl Files for Folder {
+    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
+        Self::read(self, name, limit)
+    }
+}
+
 /// A folder, and everything beneath it.
 #[derive(Debug)]
 pub struct Folder {

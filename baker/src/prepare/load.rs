@@ -7,7 +7,7 @@
 use proto::limits::{MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::{Code, Failure, Phase};
 
-use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::folder::{Files, FolderError};
 use crate::progress::Progress;
 
 mod gltf;
@@ -154,7 +154,7 @@ impl LoadError {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn read(
-    folder: &Folder,
+    folder: &dyn Files,
     name: &str,
     want_uvs: bool,
     progress: &dyn Progress,
@@ -258,6 +258,7 @@ pub(crate) mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::prepare::folder::Folder;
     use crate::progress::Silent;
 
     /// Writes the files into a fresh folder and reads the first as a mesh.

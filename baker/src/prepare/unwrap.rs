@@ -68,6 +68,17 @@ pub fn unwrap(
     deadline: Duration,
     progress: &dyn Progress,
 ) -> Unwrapped {
+    unwrap_with(mesh, texture_size, deadline, IMPROVED_CUTS, progress)
+}
+
+/// [`unwrap`] with more effort for the `improved` densest cuts only: that effort is a fixed tenth of a second.
+pub fn unwrap_with(
+    mesh: &CleanMesh,
+    texture_size: u32,
+    deadline: Duration,
+    improved: usize,
+    progress: &dyn Progress,
+) -> Unwrapped {
     let end = Instant::now() + deadline.min(flatten::patience(mesh.triangles.len()));
     progress.progress(Phase::Unwrap, 0, 0);
     let mut cuts = Vec::new();
@@ -98,7 +109,7 @@ pub fn unwrap(
     if cuts.is_empty() {
         cuts.push(planar::cut(mesh));
     }
-    let (pieces, atlas) = densest(cuts, texture_size);
+    let (pieces, atlas) = densest(cuts, texture_size, improved);
     let utilisation = atlas.utilisation as f32;
     Unwrapped {
         mesh: assemble::assemble(mesh, &pieces, &atlas),
@@ -108,7 +119,7 @@ pub fn unwrap(
 }
 
 /// The cut that packs densest, with its atlas.
-fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32) -> (Vec<Piece>, Atlas) {
+fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32, improved: usize) -> (Vec<Piece>, Atlas) {
     let charts = |pieces: &[Piece]| -> Vec<Chart> {
         pieces.iter().map(|piece| piece.chart.clone()).collect()
     };
@@ -124,8 +135,8 @@ fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32) -> (Vec<Piece>, Atlas) {
     let mut candidates: Vec<(usize, pack::Packed)> =
         cuts.iter().enumerate().filter_map(packed).collect();
     candidates.sort_by(|(_, a), (_, b)| b.utilisation().total_cmp(&a.utilisation()));
-    candidates.truncate(IMPROVED_CUTS);
-    for (_, packed) in &mut candidates {
+    candidates.truncate(improved.max(1));
+    for (_, packed) in candidates.iter_mut().take(improved) {
         packed.improve();
     }
     let best = candidates.into_iter().reduce(|best, other| {

@@ -281,7 +281,7 @@ impl<'a> Elements<'a> {
                 component,
                 element,
             )?),
-            None if count > MAX_VERTICES as u64 => {
+            None if count > most_unbacked(json.sparse.as_ref(), purpose) => {
                 return Err(AccessorError::Unbacked {
                     accessor: index,
                     count,
@@ -358,6 +358,16 @@ impl<'a> Elements<'a> {
     pub(super) fn index(&self, element: usize) -> u32 {
         self.find(element)
             .map_or(0, |(strided, at)| strided.index(at))
+    }
+}
+
+/// Elements that an accessor may have without a view: all are zero, but for the sparse ones. Of so many points in one place
+/// there is no use, and memory is taken for each.
+fn most_unbacked(sparse: Option<&json::accessor::sparse::Sparse>, purpose: Use) -> u64 {
+    match (purpose, sparse) {
+        (Use::TexCoord, _) => MAX_VERTICES as u64,
+        (_, None) => 1024,
+        (_, Some(sparse)) => sparse.count.0.saturating_mul(16).saturating_add(1024),
     }
 }
 

@@ -11,7 +11,7 @@ use proto::limits::MAX_MESH_FILE_BYTES;
 use proto::message::Code;
 
 use super::compressed::{self, CompressedError};
-use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::folder::{Files, FolderError};
 
 /// Why bytes of a glTF document cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +111,7 @@ impl BufferError {
 /// The bytes of a document, loaded as they are needed.
 pub(super) struct Buffers<'a> {
     root: &'a json::Root,
-    folder: &'a Folder,
+    folder: &'a dyn Files,
     /// Folder of the mesh file within `folder`, with its trailing slash; empty at the top.
     beside: &'a str,
     /// The GLB's binary chunk, and the file it lies in.
@@ -123,7 +123,7 @@ pub(super) struct Buffers<'a> {
 impl<'a> Buffers<'a> {
     pub(super) fn new(
         root: &'a json::Root,
-        folder: &'a Folder,
+        folder: &'a dyn Files,
         beside: &'a str,
         bin: Option<&'a [u8]>,
     ) -> Self {

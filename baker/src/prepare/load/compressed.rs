@@ -6,8 +6,10 @@
 use gltf::json;
 use proto::message::Code;
 
-/// What a view may decode to. Decoding expands without bound, so the file's own length is no measure.
+/// What a view may decode to.
 const MAX_DECODED_BYTES: u64 = 512 << 20;
+/// The densest that the codecs get: vertices that are all alike take a bit pair for each byte of 256 of them.
+const MAX_EXPANSION: u64 = 1024;
 /// `byteStride` of vertex data: the extension allows 256, no exporter writes more than this.
 const MAX_STRIDE: usize = 128;
 
@@ -20,6 +22,14 @@ pub enum CompressedError {
     /// Beyond the bound.
     #[error("decompresses to {0} bytes, more than is taken")]
     TooLarge(u64),
+    /// More than its bytes can stand for.
+    #[error("decompresses to {decoded} bytes from {encoded}, which is not possible")]
+    TooDense {
+        /// Bytes by its numbers.
+        decoded: u64,
+        /// Bytes that it has.
+        encoded: usize,
+    },
     /// A filter that is for normals and rotations.
     #[error("EXT_meshopt_compression with filter {0} on positions or texture coordinates")]
     Filter(String),
@@ -33,7 +43,7 @@ impl CompressedError {
         match self {
             Self::TooLarge(_) => Code::LimitExceeded,
             Self::Filter(_) => Code::UnsupportedFeature,
-            Self::Malformed(_) | Self::Damaged(_) => Code::InvalidAsset,
+            Self::Malformed(_) | Self::TooDense { .. } | Self::Damaged(_) => Code::InvalidAsset,
         }
     }
 }
@@ -114,6 +124,13 @@ impl Compression {
     /// The plain bytes: `count · stride` of them.
     pub(super) fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, CompressedError> {
         let count = self.count;
+        let decoded = count as u64 * self.stride as u64;
+        if decoded > bytes.len() as u64 * MAX_EXPANSION {
+            return Err(CompressedError::TooDense {
+                decoded,
+                encoded: bytes.len(),
+            });
+        }
         let decoded = match (self.mode, self.stride) {
             (Mode::Attributes, _) => return self.decode_vertices(bytes),
             (Mode::Triangles, 2) => meshopt::decode_index_buffer::<u16>(bytes, count).map(plain),
@@ -178,6 +195,34 @@ mod tests {
             plain(indices)
         );
         assert!(decode(fields("TRIANGLES", 6, 4, "NONE"), b"rubbish").is_err());
+    }
+
+    #[test]
+    fn the_densest_there_is_decodes_and_nothing_denser_takes_memory() {
+        for stride in [4, 32, 128] {
+            let alike = vec![[0u32; 32]; 100_000 * stride / 128];
+            let bytes = plain(alike);
+            let count = bytes.len() / stride;
+            let encoded = match stride {
+                4 => meshopt::encode_vertex_buffer(&bytemuck::pod_collect_to_vec::<_, [u32; 1]>(
+                    &bytes,
+                )),
+                32 => meshopt::encode_vertex_buffer(&bytemuck::pod_collect_to_vec::<_, [u32; 8]>(
+                    &bytes,
+                )),
+                _ => meshopt::encode_vertex_buffer(&bytemuck::pod_collect_to_vec::<_, [u32; 32]>(
+                    &bytes,
+                )),
+            };
+            let fields = fields("ATTRIBUTES", count as u64, stride as u64, "NONE");
+            let decoded = parse(&fields).unwrap().decode(&encoded.unwrap());
+            assert_eq!(decoded.unwrap(), bytes, "{stride}");
+        }
+        let many = fields("ATTRIBUTES", 4 << 20, 128, "NONE");
+        assert!(matches!(
+            parse(&many).unwrap().decode(&[0xa0; 300]),
+            Err(CompressedError::TooDense { encoded: 300, .. })
+        ));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::buffers::Buffers;
 use super::glb::{self, GlbError};
 use super::scene::{self, Instance, SceneError};
 use super::{NoUvs, RawMesh};
-use crate::prepare::folder::Folder;
+use crate::prepare::folder::Files;
 use crate::progress::Progress;
 
 /// Extensions that change how positions are stored and that are understood.
@@ -156,7 +156,7 @@ pub(super) fn read(
     bytes: &[u8],
     is_glb: bool,
     name: &str,
-    folder: &Folder,
+    folder: &dyn Files,
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, GltfError> {

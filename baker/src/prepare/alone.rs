@@ -1,0 +1,78 @@
+//! The readers of views by themselves: bytes in memory → what prepare makes of them, without session, folder or pool.
+//! For the fuzz targets; meshes have [`super::load::read`], which takes any [`super::folder::Files`].
+
+use proto::message::{Code, Failure};
+use proto::table::Camera;
+
+use super::picture;
+use super::transforms::{self, Problem};
+
+/// A decoded picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Row by row from the top: sRGB and straight alpha.
+    pub pixels: Vec<[u8; 4]>,
+    /// Some pixel is not opaque.
+    pub has_alpha: bool,
+}
+
+/// Decodes a PNG, JPEG or WebP, unless its header promises more than `most` pixels: the reader's own bound is far above
+/// what can be tried many times a second.
+///
+/// # Errors
+/// What the user is told.
+pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
+    let failure = |error: picture::PictureError| Failure {
+        code: error.code(),
+        message: error.to_string(),
+        hint: String::new(),
+    };
+    let header = picture::probe(bytes).map_err(failure)?;
+    if header.pixels() > most {
+        return Err(Failure {
+            code: Code::LimitExceeded,
+            message: format!("has more than {most} pixels"),
+            hint: String::new(),
+        });
+    }
+    let picture = picture::decode(bytes, header).map_err(failure)?;
+    Ok(Decoded {
+        width: picture.width,
+        height: picture.height,
+        pixels: picture.pixels,
+        has_alpha: picture.has_alpha,
+    })
+}
+
+/// Reads a `transforms.json` whose pictures are all of `size`, width and height, into their cameras.
+///
+/// # Errors
+/// What the user is told.
+pub fn read_cameras(bytes: &[u8], size: [u32; 2]) -> Result<Vec<Camera>, Failure> {
+    let read = transforms::parse(bytes).map_err(|error| Failure {
+        code: error.code(),
+        message: error.to_string(),
+        hint: error.hint().to_owned(),
+    })?;
+    let camera = |frame: &transforms::Frame| -> Result<Camera, Problem> {
+        let (focal, centre) = frame.lens.intrinsics(size)?;
+        Ok(Camera {
+            rotation: frame.pose.rotation,
+            translation: frame.pose.translation,
+            focal,
+            centre,
+        })
+    };
+    let cameras = read.frames.iter().map(camera);
+    cameras
+        .collect::<Result<_, _>>()
+        .map_err(|problem| Failure {
+            code: problem.code(),
+            message: problem.to_string(),
+            hint: problem.hint().to_owned(),
+        })
+}
