@@ -10,6 +10,8 @@ usage() {
 ./run.sh doctor          what this machine can bake with, and what is missing
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
+./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts
+./run.sh fuzz keep       the inputs that reached most so far, into tests/fuzz/seeds
 ./run.sh check           formatting, lints, documentation
 TEXT
 }
@@ -52,6 +54,54 @@ build() {
     cargo build --release --locked --workspace --bins
 }
 
+# The targets with coverage and AddressSanitizer: both are in the stable compiler, which calls switching them on unstable.
+build_fuzz() {
+    local triple option flags=-Cpasses=sancov-module
+    triple=$(rustc -vV | sed -n 's/^host: //p')
+    for option in level=4 inline-8bit-counters pc-table trace-compares; do
+        flags+=" -Cllvm-args=-sanitizer-coverage-$option"
+    done
+    say "building the fuzz targets: every crate once more, with instruments; the first time takes some ten minutes"
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="$flags -Zsanitizer=address --cap-lints=warn" \
+        cargo build --quiet --locked --profile fuzz --target "$triple" -p kiln-fuzz --features libfuzzer --bins
+    export fuzzers=target/$triple/fuzz
+    # A refused allocation is an answer that readers take; meshopt's static tables look to g++ like two of one name; the
+    # pools of threads live as long as the process.
+    export ASAN_OPTIONS=allocator_may_return_null=1:detect_odr_violation=0:detect_leaks=0
+    rm -rf target/fuzz/seeds
+    "$fuzzers/fuzz-seeds" write target/fuzz/seeds
+    mapfile -t targets < <(find tests/fuzz/fuzz_targets -name '*.rs' -printf '%f\n' | sed 's/\.rs$//' | sort)
+}
+
+# fuzz_target NAME SECONDS: one target, one line; fails if an input crashed it.
+fuzz_target() {
+    local name=$1 log=target/fuzz/$1.log corpus=target/fuzz/corpus/$1 largest=4096 result=0
+    # The smallest table of a texture has 330 kB; a soup reads no more than it may have triangles.
+    case $name in table) largest=400000 ;; soup) largest=256 ;; esac
+    mkdir -p "$corpus" tests/fuzz/artifacts
+    "$fuzzers/fuzz_$name" "$corpus" "target/fuzz/seeds/$name" -max_total_time="$2" -max_len=$largest -timeout=20 \
+        -rss_limit_mb=3072 -print_final_stats=1 -artifact_prefix="tests/fuzz/artifacts/$name-" >"$log" 2>&1 || result=$?
+    awk -v name="$name" -v result=$result '
+        /^#[0-9]+.* cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") coverage = $(i + 1) }
+        /^stat::/ { stat[$1] = $2 }
+        /Test unit written to/ { kept = $NF }
+        END {
+            printf "%-10s %9d runs %6d/s %6d edges %5d new  %s\n", name, stat["stat::number_of_executed_units:"],
+                stat["stat::average_exec_per_sec:"], coverage, stat["stat::new_units_added:"],
+                result == 0 ? "no crash" : kept == "" ? "FAILED, see target/fuzz/" name ".log" : "CRASHED, see " kept
+        }' "$log"
+    return "$result"
+}
+
+# fuzz_keep NAME: of all inputs that runs have left, the smallest that reach as much code, into the repository.
+fuzz_keep() {
+    local least=target/fuzz/least/$1
+    rm -rf "$least"
+    mkdir -p "$least"
+    "$fuzzers/fuzz_$1" -merge=1 -use_counters=0 -max_len=2048 "$least" "target/fuzz/corpus/$1" >"target/fuzz/$1.log" 2>&1
+    "$fuzzers/fuzz-seeds" pack "$1" "$least"
+}
+
 command=${1:-sample}
 [ $# -gt 0 ] && shift
 case $command in
@@ -80,6 +130,18 @@ test)
 bench)
     build
     exec target/release/bench "$@"
+    ;;
+fuzz)
+    need_toolchain
+    build_fuzz
+    case ${1:-60} in
+    keep) for target in "${targets[@]}"; do fuzz_keep "$target"; done ;;
+    *[!0-9]*) usage >&2 && exit 64 ;;
+    *)
+        export -f fuzz_target
+        printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -euo pipefail -c "fuzz_target {} ${1:-60}"
+        ;;
+    esac
     ;;
 check)
     need_toolchain

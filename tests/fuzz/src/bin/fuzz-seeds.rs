@@ -1,0 +1,42 @@
+//! `fuzz-seeds write FOLDER`: every seed, made and kept, to `FOLDER/TARGET/NAME`, for ./run.sh fuzz.
+//! `fuzz-seeds pack TARGET FOLDER`: the files of `FOLDER` to the kept inputs of `TARGET`.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use kiln_fuzz::seed;
+use kiln_fuzz::targets::ALL;
+
+/// Larger inputs are not kept: what they reach, a smaller one mostly reaches too.
+const MOST_BYTES: usize = 2048;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["write", folder] => {
+            for (target, name, bytes) in seed::all() {
+                write(&Path::new(folder).join(target), &name, &bytes)?;
+            }
+            for (target, _) in ALL {
+                for (name, bytes) in seed::kept(target)? {
+                    write(&Path::new(folder).join(target), &name, &bytes)?;
+                }
+            }
+            Ok(())
+        }
+        ["pack", target, folder] => {
+            let files = seed::read_all(Path::new(folder))?;
+            let small = files.iter().map(|(_, bytes)| &bytes[..]);
+            let small = small.filter(|bytes| bytes.len() <= MOST_BYTES);
+            let path = seed::folder().join(format!("{target}.pack"));
+            Ok(fs::write(path, seed::pack(small))?)
+        }
+        _ => Err("usage: fuzz-seeds write FOLDER | fuzz-seeds pack TARGET FOLDER".into()),
+    }
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join(name), bytes)
+}

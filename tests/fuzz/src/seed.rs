@@ -1,0 +1,110 @@
+//! The sample of the repository and a few lines of our own → seeds for every target, each a good input in miniature.
+//!
+//! Made anew each time rather than kept, so that they never fall behind the formats. The sample is in the public domain; no
+//! other data is used. What the fuzzer made of them lies in `seeds/`: one file of inputs that reach the most code for each
+//! target ([`pack`]), and each input that crashed one, by itself.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+mod mesh;
+mod packet;
+mod picture;
+mod protocol;
+mod table;
+mod text;
+
+/// Target, name, bytes.
+pub type Seed = (&'static str, String, Vec<u8>);
+
+/// All seeds that are made.
+///
+/// # Panics
+/// If the sample is not what it was.
+#[must_use]
+pub fn all() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    packet::add(&mut seeds);
+    table::add(&mut seeds);
+    mesh::add(&mut seeds);
+    text::add(&mut seeds);
+    picture::add(&mut seeds);
+    protocol::add(&mut seeds);
+    seeds
+}
+
+/// Where kept inputs lie.
+#[must_use]
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds")
+}
+
+/// Kept inputs of a target, with a name for each.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn kept(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let packed = read_if_there(&folder().join(format!("{target}.pack")), |path| {
+        fs::read(path)
+    })?;
+    let inputs = unpack(&packed).into_iter().enumerate();
+    let mut kept: Vec<_> = inputs
+        .map(|(number, input)| (format!("kept-{number}"), input.to_vec()))
+        .collect();
+    kept.extend(read_if_there(&folder().join(target), read_all)?);
+    Ok(kept)
+}
+
+/// Every file of a folder, by name.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn read_all(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        files.push((name, fs::read(entry.path())?));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read_if_there<T: Default>(
+    path: &Path,
+    read: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    if path.exists() {
+        read(path)
+    } else {
+        Ok(T::default())
+    }
+}
+
+/// Inputs as one file: the length of each in four bytes, little-endian, and its bytes.
+#[must_use]
+pub fn pack<'a>(inputs: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let with_length = |input: &[u8]| [&(input.len() as u32).to_le_bytes()[..], input].concat();
+    inputs.flat_map(with_length).collect()
+}
+
+fn unpack(mut packed: &[u8]) -> Vec<&[u8]> {
+    let mut inputs = Vec::new();
+    while let Some((length, rest)) = packed.split_first_chunk() {
+        let (input, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        inputs.push(input);
+        packed = rest;
+    }
+    inputs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let inputs: [&[u8]; 3] = [b"one", b"", b"three"];
+        assert_eq!(unpack(&pack(inputs.into_iter())), inputs);
+    }
+}

@@ -1,0 +1,148 @@
+//! One packet of each kind and direction.
+
+use proto::job::{BakeJob, Blend, Device, EncodeJob, PrepareJob, Quality, Simplify};
+use proto::message::{
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, Phase, PhaseTime,
+    PrepareSummary, Role, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+};
+use proto::wire;
+
+use super::Seed;
+
+pub(super) fn add(seeds: &mut Vec<Seed>) {
+    let down = to_child().into_iter().map(|packet| wire::encode(&packet));
+    let up = from_child().into_iter().map(|packet| wire::encode(&packet));
+    for (number, bytes) in down.chain(up).enumerate() {
+        let bytes = bytes.expect("it fits");
+        seeds.push(("packet", format!("made-{number}"), bytes));
+    }
+}
+
+fn to_child() -> Vec<ToChild> {
+    let start = [
+        Start::Prepare(PrepareJob {
+            mesh_file: "mesh.glb".to_owned(),
+            views_file: "transforms.json".to_owned(),
+            texture_size: 1024,
+            simplify: Simplify::RemoveShare(0.5),
+            keep_uvs: true,
+            holdout: 2,
+            seed: 7,
+            unwrap_deadline_ms: 20_000,
+        }),
+        Start::Bake(BakeJob {
+            texture_size: 2048,
+            quality: Quality::Best,
+            blend: Blend::Srgb,
+            device: Device::Name("llvmpipe".to_owned()),
+            has_surface: true,
+        }),
+        Start::Encode(EncodeJob {
+            blend: Blend::Linear,
+            preview: true,
+        }),
+    ];
+    let mut packets: Vec<ToChild> = start.map(ToChild::Start).into();
+    packets.extend([
+        ToChild::View { index: 300 },
+        ToChild::EndOfViews { count: 40 },
+        ToChild::Grant {
+            table: Table::View(3),
+        },
+    ]);
+    packets
+}
+
+fn from_child() -> Vec<FromChild> {
+    let mut packets = vec![
+        FromChild::Hello {
+            version: proto::PROTOCOL_VERSION,
+            build_id: "0.1.0+0123456789abcdef".to_owned(),
+            role: Role::Bake,
+        },
+        FromChild::Progress {
+            phase: Phase::Fit,
+            done: 70_000,
+            total: u64::MAX,
+        },
+        FromChild::Warning {
+            text: "odd".to_owned(),
+        },
+        FromChild::Allocate {
+            table: Table::Texture,
+            bytes: 5 << 20,
+        },
+        FromChild::Filled {
+            table: Table::View(255),
+        },
+        FromChild::Failed(Failure {
+            code: Code::InvalidAsset,
+            message: "mesh.glb: the file is empty".to_owned(),
+            hint: String::new(),
+        }),
+    ];
+    packets.extend(summaries().map(FromChild::Done));
+    packets
+}
+
+/// One of each role.
+pub(super) fn summaries() -> [Done; 3] {
+    let times = vec![PhaseTime {
+        phase: Phase::Raster,
+        ms: 12.5,
+    }];
+    [
+        Done::Prepare(PrepareSummary {
+            triangles_read: 5856,
+            triangles_degenerate: 1,
+            triangles: 5855,
+            vertices: 9000,
+            nonmanifold_edges: 2,
+            simplify_error: Some(0.25),
+            unwrap: UnwrapMethod::Uvunwrap,
+            charts: 31,
+            atlas_utilisation: 0.75,
+            views: 1,
+            holdout_views: 1,
+            times: times.clone(),
+            peak_rss_kib: 90_000,
+        }),
+        Done::Bake(BakeSummary {
+            adapter: AdapterInfo {
+                // A terminal would change its colour.
+                name: "llvm\u{1b}[31mpipe\n".to_owned(),
+                backend: "vulkan".to_owned(),
+                kind: "software".to_owned(),
+                driver: "Mesa".to_owned(),
+            },
+            covered_pixels: 1 << 20,
+            chart_texels: 1 << 19,
+            observed_texels: 1 << 18,
+            filled_texels: 1 << 18,
+            iterations: 64,
+            train_psnr_db: 48.5,
+            seam_residual: 0.01,
+            views: vec![ViewFit {
+                view: 0,
+                pixels: 4096,
+                psnr_db: 40.0,
+                median_residual: 0.002,
+            }],
+            times: times.clone(),
+            peak_vram_kib: 400_000,
+            peak_rss_kib: 550_000,
+        }),
+        Done::Encode(EncodeSummary {
+            glb_bytes: 1 << 20,
+            png_bytes: 1 << 19,
+            holdout: vec![ViewScore {
+                view: 1,
+                pixels: 4096,
+                psnr_db: f32::INFINITY,
+            }],
+            holdout_psnr_db: Some(f32::NAN),
+            times,
+            peak_rss_kib: 120_000,
+        }),
+    ]
+}

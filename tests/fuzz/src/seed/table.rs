@@ -1,0 +1,51 @@
+//! The smallest good table of each kind.
+
+use proto::table::{Camera, Mesh, Surface, Texture, View};
+
+use super::Seed;
+
+const CORNERS: [[f32; 3]; 3] = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, -1.0]];
+
+pub(super) fn add(seeds: &mut Vec<Seed>) {
+    let mesh = Mesh {
+        positions: CORNERS.to_vec(),
+        normals: vec![[0.0, 0.0, 1.0]; 3],
+        uvs: vec![[0.25, 0.25], [0.75, 0.25], [0.25, 0.75]],
+        surface_vertices: vec![0, 1, 2],
+        triangles: vec![[0, 1, 2]],
+        charts: 1,
+    };
+    let surface = Surface {
+        positions: CORNERS.to_vec(),
+        triangles: vec![[0, 1, 2], [2, 1, 0]],
+    };
+    let view = View {
+        index: 3,
+        width: 2,
+        height: 3,
+        crop: [5, 7],
+        has_alpha: true,
+        holdout: true,
+        camera: Camera {
+            rotation: [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
+            translation: [0.5, -0.5, 3.0],
+            focal: [300.0, 310.0],
+            centre: [128.0, -3.0],
+        },
+        pixels: vec![[1, 2, 3, 255]; 6],
+    };
+    let texture = Texture {
+        size: 256,
+        texels: vec![[9, 8, 7, 255]; 256 * 256],
+        provenance: vec![3; 256 * 256],
+    };
+    let mut add = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> Result<(), _>| {
+        let mut bytes = Vec::new();
+        write(&mut bytes).expect("memory takes all");
+        seeds.push(("table", format!("made-{name}"), bytes));
+    };
+    add("mesh", &|out| mesh.write(out));
+    add("surface", &|out| surface.write(out));
+    add("view", &|out| view.write(out));
+    add("texture", &|out| texture.write(out));
+}

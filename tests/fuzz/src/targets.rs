@@ -1,0 +1,43 @@
+//! The targets. Each takes any bytes and tells whether they were accepted; each promise of a reader is an assertion here.
+
+mod packet;
+
+mod table;
+
+pub(crate) mod mesh;
+
+mod soup;
+
+mod transforms;
+
+mod picture;
+
+mod log;
+
+mod protocol;
+
+pub use log::log;
+pub use mesh::{gltf, obj, ply};
+pub use packet::packet;
+pub use picture::picture;
+pub use protocol::{Op, protocol};
+pub use soup::soup;
+pub use table::table;
+pub use transforms::transforms;
+
+/// A target's name, and what it does.
+pub type Target = (&'static str, fn(&[u8]) -> bool);
+
+/// All targets, by the names of their binaries and of their folders of seeds.
+pub const ALL: [Target; 10] = [
+    ("packet", packet),
+    ("table", table),
+    ("gltf", gltf),
+    ("ply", ply),
+    ("obj", obj),
+    ("transforms", transforms),
+    ("picture", picture),
+    ("log", log),
+    ("protocol", protocol),
+    ("soup", soup),
+];

@@ -1,0 +1,114 @@
+//! A mesh file of each kind: refused in words, or triangles that hold what [`load`] promises and that cleaning takes.
+
+use baker::prepare::clean::{self, CleanMesh};
+use baker::prepare::folder::{Files, FolderError};
+use baker::prepare::load::{self, RawMesh};
+use baker::prepare::unwrap::kept;
+use baker::progress::Silent;
+use proto::limits::MAX_COORDINATE;
+use proto::message::Failure;
+use proto::table::Mesh;
+
+use crate::heap;
+
+/// A compressed glTF may expand a thousandfold, and is copied; the rest is for what does not depend on the file.
+const BYTES_FOR_A_BYTE: usize = 4096;
+const LOADING_BYTES: usize = 4 << 20;
+/// Larger meshes are loaded and cleaned, but their texture coordinates are not judged: time.
+const JUDGED_TRIANGLES: usize = 2_000;
+
+/// The bytes of a GLB or a glTF.
+#[must_use]
+pub fn gltf(bytes: &[u8]) -> bool {
+    mesh(bytes, "mesh.gltf")
+}
+
+/// The bytes of a PLY.
+#[must_use]
+pub fn ply(bytes: &[u8]) -> bool {
+    mesh(bytes, "mesh.ply")
+}
+
+/// The bytes of an OBJ.
+#[must_use]
+pub fn obj(bytes: &[u8]) -> bool {
+    mesh(bytes, "mesh.obj")
+}
+
+fn mesh(bytes: &[u8], name: &str) -> bool {
+    match load(bytes, name) {
+        Ok(raw) => {
+            check(&raw);
+            if let Ok(clean) = clean::clean(&raw) {
+                judge(&clean);
+            }
+            true
+        }
+        Err(failure) => {
+            assert!(
+                failure.message.starts_with(name),
+                "the line names the file: {}",
+                failure.message
+            );
+            false
+        }
+    }
+}
+
+/// Reads `bytes` as the file `name`; every other file that it asks for is full of zeros.
+pub(crate) fn load(bytes: &[u8], name: &str) -> Result<RawMesh, Failure> {
+    // The square: nodes of a glTF may show a mesh many times.
+    let limit = LOADING_BYTES + (BYTES_FOR_A_BYTE + bytes.len()) * bytes.len();
+    heap::within(limit, "loading a mesh", || {
+        let files = One { name, bytes };
+        load::read(&files, name, true, &Silent).map_err(|error| error.failure(name))
+    })
+}
+
+struct One<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+}
+
+impl Files for One<'_> {
+    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
+        match self.bytes.len() as u64 {
+            _ if name.is_empty() => Err(FolderError::EmptyName),
+            _ if name != self.name => Ok(vec![0; 4096]),
+            size if size > limit => Err(FolderError::TooLarge { size, limit }),
+            _ => Ok(self.bytes.to_vec()),
+        }
+    }
+}
+
+fn check(raw: &RawMesh) {
+    assert!(!raw.triangles.is_empty(), "a mesh has triangles");
+    for &vertex in raw.triangles.iter().flatten() {
+        let position = raw.positions[vertex as usize];
+        assert!(
+            position.iter().all(|x| x.abs() <= MAX_COORDINATE),
+            "vertex {vertex} at {position:?}"
+        );
+    }
+    if let Ok(uvs) = &raw.uvs {
+        assert_eq!(uvs.len(), raw.positions.len(), "one for each position");
+    }
+}
+
+/// A mesh with coordinates of its own: refused, or a table that the next process takes.
+fn judge(clean: &CleanMesh) {
+    if clean.corner_uvs.is_none() || clean.triangles.len() > JUDGED_TRIANGLES {
+        return;
+    }
+    if let Ok(unwrapped) = kept::keep(clean, 256, &Silent) {
+        passes(&unwrapped.mesh);
+    }
+}
+
+/// The mesh is one that the next process takes as it is.
+pub(super) fn passes(mesh: &Mesh) {
+    let mut bytes = Vec::new();
+    mesh.write(&mut bytes).expect("memory takes all");
+    let read = Mesh::read(&mut bytes.as_slice()).expect("prepare's table passes bake's checks");
+    assert_eq!(&read, mesh, "and holds the same");
+}

@@ -1,0 +1,378 @@
+//! Three children and the supervisor's state for them, beside a plain model of what has happened: [`Children::step`] does
+//! one thing and asserts that both agree.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto::blob::{Blob, BlobFile};
+use proto::limits::{MAX_BLOB_BYTES, MAX_VIEWS};
+use proto::message::{Done, FromChild, Role, Table, ToChild};
+use proto::table::ViewHeader;
+use proto::wire;
+use supervisor::feed::{Feed, Handed, Parcel, encode_views};
+use supervisor::job::Spec;
+use supervisor::report::Report;
+use supervisor::stock::Stock;
+use supervisor::watch::Watch;
+
+use super::Op;
+use super::fixture::{done, least, owner, spec, view};
+
+/// One process, and what it was sent.
+struct Child {
+    feed: Feed,
+    watch: Watch,
+    answered: bool,
+    started: bool,
+    views: HashSet<u32>,
+    ended: bool,
+}
+
+/// A table that was granted.
+struct Granted {
+    owner: Role,
+    blob: Arc<Blob>,
+    filled: bool,
+}
+
+/// See the head of this file.
+pub(super) struct Children {
+    spec: &'static Spec,
+    stock: Stock,
+    report: Report,
+    /// By role; none: not spawned.
+    children: [Option<Child>; 3],
+    granted: HashMap<Table, Granted>,
+    /// Filled views in their order.
+    views: Vec<(u32, bool)>,
+    finished: bool,
+}
+
+/// The packet breaks the protocol: the child is killed.
+struct Violation;
+
+impl Children {
+    pub(super) fn new(preview: bool) -> Self {
+        let spec = spec(preview);
+        let mut children = Self {
+            spec,
+            stock: Stock::new(spec.texture_size),
+            report: Report::new(spec),
+            children: [Some(Child::new()), Some(Child::new()), None],
+            granted: HashMap::new(),
+            views: Vec::new(),
+            finished: false,
+        };
+        children.feed();
+        children
+    }
+
+    /// The job's result is complete.
+    pub(super) fn finished(&self) -> bool {
+        self.finished
+    }
+
+    pub(super) fn step(&mut self, op: Op) {
+        match op {
+            Op::WriteView {
+                table,
+                index,
+                holdout,
+            } => {
+                let mut bytes = Vec::new();
+                let view = view(u32::from(index), holdout);
+                view.write(&mut bytes).expect("memory takes all");
+                self.write(Table::View(u32::from(table)), &bytes);
+            }
+            Op::Write(table, bytes) => self.write(table, &bytes),
+            Op::Dies(role) => self.dies(role),
+            Op::Packet(role, bytes) => match wire::decode(&bytes) {
+                Ok(packet) => self.hear(role, packet),
+                Err(_) => self.dies(role),
+            },
+            Op::Allocate(role, table, more) => {
+                let bytes = least(table).saturating_add(more);
+                self.hear(role, FromChild::Allocate { table, bytes });
+            }
+            Op::Filled(role, table) => self.hear(role, FromChild::Filled { table }),
+            Op::Done(role, fit, holdout) => {
+                self.hear(role, FromChild::Done(done(role, fit, holdout)));
+            }
+            Op::Progress(role, phase, done, total) => {
+                self.hear(role, FromChild::Progress { phase, done, total });
+            }
+        }
+        self.feed();
+        self.agree();
+    }
+
+    fn hear(&mut self, role: Role, packet: FromChild) {
+        let here = self.children[role as usize].as_ref();
+        if here.is_some_and(|child| !child.answered) && self.packet(role, packet).is_err() {
+            self.dies(role);
+        }
+    }
+
+    /// As `job/hear.rs` does, for a child that has said hello.
+    fn packet(&mut self, role: Role, packet: FromChild) -> Result<(), Violation> {
+        let Some(child) = &mut self.children[role as usize] else {
+            return Ok(());
+        };
+        match packet {
+            FromChild::Hello { .. } => Err(Violation),
+            FromChild::Allocate { .. } | FromChild::Filled { .. } if !child.feed.started() => {
+                Err(Violation)
+            }
+            FromChild::Progress { phase, done, total } => {
+                let now = Instant::now();
+                let state = child.watch.progress(phase, done, total, now);
+                assert!(state.done >= done, "a count never falls");
+                let share = state.fraction();
+                assert!(share.is_none_or(|share| (0.0..=1.0).contains(&share)));
+                let _shown = state.time_left(now + Duration::from_secs(86_400));
+                Ok(())
+            }
+            FromChild::Warning { text } => {
+                let text = supervisor::words::printable(&text, proto::limits::MAX_TEXT_BYTES);
+                harmless(&text);
+                Ok(())
+            }
+            FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
+            FromChild::Filled { table } => self.fill(role, table),
+            FromChild::Done(done) => {
+                if !child.feed.ended() {
+                    return Err(Violation);
+                }
+                self.complete(role, done)
+            }
+            FromChild::Failed(failure) => {
+                harmless(&supervisor::words::printable(&failure.message, 4096));
+                Err(Violation)
+            }
+        }
+    }
+
+    fn allocate(&mut self, role: Role, table: Table, bytes: u64) -> Result<(), Violation> {
+        let Ok(blob) = self.stock.allocate(role, table, bytes) else {
+            return Err(Violation);
+        };
+        assert_eq!(owner(table), role, "a role gets only its own tables");
+        assert_eq!(blob.len(), bytes, "memory has the size asked for");
+        assert!((least(table)..=MAX_BLOB_BYTES).contains(&bytes), "{bytes}");
+        assert!(!matches!(table, Table::View(index) if index as usize >= MAX_VIEWS));
+        let granted = Granted {
+            owner: role,
+            blob,
+            filled: false,
+        };
+        let before = self.granted.insert(table, granted);
+        assert!(before.is_none(), "{table:?} is granted once an attempt");
+        Ok(())
+    }
+
+    fn fill(&mut self, role: Role, table: Table) -> Result<(), Violation> {
+        if self.stock.fill(role, table).is_err() {
+            return Err(Violation);
+        }
+        let granted = self.granted.get_mut(&table).expect("filled after granted");
+        assert_eq!(granted.owner, role, "by its owner");
+        assert!(!granted.filled, "once");
+        granted.filled = true;
+        if let Table::View(index) = table {
+            let header = ViewHeader::read(&mut granted.blob.reader()).expect("a checked header");
+            assert_eq!(header.index, index, "the view is the one announced");
+            assert_eq!(header.table_bytes(), granted.blob.len(), "of its size");
+            self.views.push((index, header.holdout));
+        }
+        if table == Table::Mesh {
+            let surface = self.granted.get(&Table::Surface);
+            assert!(surface.is_none_or(|surface| surface.filled));
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, role: Role, done: Done) -> Result<(), Violation> {
+        let preview = self.spec.preview.is_some();
+        if self.stock.complete(role, &done, preview).is_err() {
+            return Err(Violation);
+        }
+        for (table, granted) in &self.granted {
+            let open = granted.owner == role && !granted.filled;
+            assert!(!open, "{table:?} was left open");
+        }
+        let filled = |table| {
+            let granted = self.granted.get(&table);
+            granted.is_some_and(|granted| granted.filled)
+        };
+        match (role, &done) {
+            (Role::Prepare, Done::Prepare(summary)) => {
+                let holdout = self.views.iter().filter(|view| view.1).count();
+                assert!(filled(Table::Mesh));
+                assert!(holdout < self.views.len(), "some view is for the fit");
+                assert_eq!(summary.holdout_views as usize, holdout);
+                assert_eq!(summary.views as usize + holdout, self.views.len());
+                let numbers: HashSet<u32> = self.views.iter().map(|view| view.0).collect();
+                assert!((0..self.views.len() as u32).all(|index| numbers.contains(&index)));
+            }
+            (Role::Bake, Done::Bake(_)) => {
+                assert!(filled(Table::Texture) && self.stock.prepared());
+            }
+            (Role::Encode, Done::Encode(_)) => {
+                assert!(filled(Table::Glb) && (!preview || filled(Table::Preview)));
+            }
+            (role, done) => panic!("{role:?} is done with {done:?}"),
+        }
+        self.report.role_done(done, Duration::from_millis(1));
+        if let Some(child) = &mut self.children[role as usize] {
+            child.answered = true;
+        }
+        match role {
+            Role::Prepare => {}
+            Role::Bake => {
+                let keep = encode_views(self.stock.views(), preview);
+                self.stock.release_bake_inputs(&keep);
+                self.granted.retain(|table, _| match table {
+                    Table::Surface => false,
+                    Table::View(index) => keep.contains(index),
+                    _ => true,
+                });
+                self.children[Role::Encode as usize] = Some(Child::new());
+            }
+            Role::Encode => self.finished = true,
+        }
+        Ok(())
+    }
+
+    /// What `job/bury.rs` does with a death before the answer, as long as a retry is left.
+    fn dies(&mut self, role: Role) {
+        let Some(child) = &mut self.children[role as usize] else {
+            return;
+        };
+        if child.answered {
+            return;
+        }
+        *child = Child::new();
+        self.withdraw(role);
+        let bake = &mut self.children[Role::Bake as usize];
+        if role == Role::Prepare
+            && let Some(bake) = bake
+            && bake.started
+        {
+            *bake = Child::new();
+            self.withdraw(Role::Bake);
+        }
+    }
+
+    fn withdraw(&mut self, role: Role) {
+        self.stock.discard(role);
+        self.granted.retain(|_, granted| granted.owner != role);
+        if role == Role::Prepare {
+            self.views.clear();
+        }
+    }
+
+    /// What a child writes to memory that it was granted; frozen memory takes nothing.
+    fn write(&mut self, table: Table, bytes: &[u8]) {
+        let Some(granted) = self.granted.get(&table) else {
+            return;
+        };
+        let fd = granted.blob.as_fd().try_clone_to_owned().expect("a fd");
+        let file = BlobFile::open(fd).expect("sealed in size");
+        let written = file.writer().write_all(bytes).is_ok();
+        let fits = bytes.len() as u64 <= granted.blob.len();
+        let allowed = bytes.is_empty() || (fits && !granted.filled);
+        assert_eq!(written, allowed, "{table:?}: only open memory is written");
+    }
+
+    /// Sends what can be sent, and checks that it is what the child may get.
+    fn feed(&mut self) {
+        for role in [Role::Prepare, Role::Bake, Role::Encode] {
+            let Some(child) = &mut self.children[role as usize] else {
+                continue;
+            };
+            if child.answered {
+                continue;
+            }
+            let parcels = match role {
+                Role::Prepare => child.feed.for_prepare(self.spec),
+                Role::Bake => child.feed.for_bake(self.spec, &self.stock),
+                Role::Encode => child.feed.for_encode(self.spec, &self.stock),
+            };
+            for parcel in parcels {
+                child.receives(role, &parcel);
+            }
+        }
+    }
+
+    /// The stock knows what the model knows.
+    fn agree(&self) {
+        assert_eq!(self.stock.views(), self.views);
+        for (table, granted) in &self.granted {
+            let known = self.stock.filled(*table);
+            assert_eq!(known.is_some(), granted.filled, "{table:?}");
+        }
+    }
+
+    /// The report is JSON, and the closing lines are harmless, whatever the children said.
+    pub(super) fn report(&mut self) {
+        self.report.close(Duration::from_secs(1), None);
+        let json: Result<serde_json::Value, _> = serde_json::from_slice(&self.report.to_json());
+        let json = json.expect("the report is JSON");
+        assert_eq!(json["schema"], 1, "all of it was written");
+        self.report.summary().iter().for_each(|line| harmless(line));
+    }
+}
+
+impl Child {
+    fn new() -> Self {
+        let now = Instant::now();
+        let mut watch = Watch::new(Duration::from_secs(60), now);
+        watch.hello();
+        Self {
+            feed: Feed::default(),
+            watch,
+            answered: false,
+            started: false,
+            views: HashSet::new(),
+            ended: false,
+        }
+    }
+
+    fn receives(&mut self, role: Role, parcel: &Parcel) {
+        assert!(!self.ended, "nothing follows the end of views");
+        match &parcel.message {
+            ToChild::Start(_) => {
+                assert!(!std::mem::replace(&mut self.started, true), "one start");
+            }
+            ToChild::View { index } => {
+                assert!(self.started && role != Role::Prepare);
+                assert!(self.views.insert(*index), "view {index} was sent twice");
+            }
+            ToChild::EndOfViews { count } => {
+                assert_eq!(*count as usize, self.views.len());
+                self.ended = true;
+            }
+            ToChild::Grant { .. } => panic!("a grant answers a wish"),
+        }
+        for fd in &parcel.fds {
+            if let Handed::Blob(blob) = fd {
+                let fd = blob.as_fd().try_clone_to_owned().expect("a fd");
+                let file = BlobFile::open(fd).expect("sealed in size");
+                let mut first = [0];
+                file.reader().read_exact(&mut first).expect("readable");
+                assert!(
+                    file.writer().write_all(&first).is_err(),
+                    "what is handed on is frozen"
+                );
+            }
+        }
+    }
+}
+
+/// A line that a terminal shows as it is.
+fn harmless(line: &str) {
+    assert!(!line.chars().any(char::is_control), "{line:?}");
+}

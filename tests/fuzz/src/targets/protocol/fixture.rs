@@ -1,0 +1,135 @@
+//! What the model of the children takes for granted: whose tables are whose, the least of each, and good words of each role.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use proto::job::{Blend, Device, Quality, Simplify};
+use proto::message::{
+    AdapterInfo, BakeSummary, Done, EncodeSummary, PrepareSummary, Role, Table, UnwrapMethod,
+};
+use proto::table::{Camera, View};
+use supervisor::job::Spec;
+use supervisor::{input, output};
+
+const TEXTURE_SIZE: u32 = 256;
+
+/// Who writes a table.
+pub(super) fn owner(table: Table) -> Role {
+    match table {
+        Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
+        Table::Texture => Role::Bake,
+        Table::Glb | Table::Preview => Role::Encode,
+    }
+}
+
+/// The least that a table can have: one triangle, one pixel.
+pub(super) fn least(table: Table) -> u64 {
+    match table {
+        Table::Mesh => 64 + 3 * (12 + 12 + 8 + 4) + 12,
+        Table::Surface => 64 + 3 * 12 + 12,
+        Table::View(_) => view(0, false).byte_len(),
+        Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
+        Table::Glb => 12,
+        Table::Preview => 33,
+    }
+}
+
+/// A good view of one pixel.
+pub(super) fn view(index: u32, holdout: bool) -> View {
+    View {
+        index,
+        width: 1,
+        height: 1,
+        crop: [0, 0],
+        has_alpha: true,
+        holdout,
+        camera: Camera {
+            rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            translation: [0.0; 3],
+            focal: [1.0; 2],
+            centre: [0.0; 2],
+        },
+        pixels: vec![[0; 4]],
+    }
+}
+
+/// A summary of the role's own kind.
+pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
+    match role {
+        Role::Prepare => Done::Prepare(PrepareSummary {
+            triangles_read: 1,
+            triangles_degenerate: 0,
+            triangles: 1,
+            vertices: 3,
+            nonmanifold_edges: 0,
+            simplify_error: None,
+            unwrap: UnwrapMethod::Fallback,
+            charts: 1,
+            atlas_utilisation: 0.5,
+            views: u32::from(fit),
+            holdout_views: u32::from(holdout),
+            times: Vec::new(),
+            peak_rss_kib: 1,
+        }),
+        Role::Bake => Done::Bake(BakeSummary {
+            adapter: AdapterInfo {
+                name: "adapter".to_owned(),
+                backend: "native".to_owned(),
+                kind: "native".to_owned(),
+                driver: String::new(),
+            },
+            covered_pixels: 1,
+            chart_texels: 1,
+            observed_texels: 1,
+            filled_texels: 0,
+            iterations: 1,
+            train_psnr_db: 30.0,
+            seam_residual: 0.0,
+            views: Vec::new(),
+            times: Vec::new(),
+            peak_vram_kib: 0,
+            peak_rss_kib: 1,
+        }),
+        Role::Encode => Done::Encode(EncodeSummary {
+            glb_bytes: 1,
+            png_bytes: 1,
+            holdout: Vec::new(),
+            holdout_psnr_db: None,
+            times: Vec::new(),
+            peak_rss_kib: 1,
+        }),
+    }
+}
+
+/// A job, made once, with a preview or without.
+pub(super) fn spec(preview: bool) -> &'static Spec {
+    static SPECS: [OnceLock<Spec>; 2] = [OnceLock::new(), OnceLock::new()];
+    SPECS[usize::from(preview)].get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["mesh.glb", "transforms.json"] {
+            std::fs::write(path(name), b"{}").expect("a file");
+        }
+        let find = |name| input::find("a file", &path(name)).expect("it is there");
+        let target = |name| output::Target::check(&path(name)).expect("it can be written");
+        Spec {
+            mesh: find("mesh.glb"),
+            views: find("transforms.json"),
+            glb: target("out.glb"),
+            preview: preview.then(|| target("out.png")),
+            report: None,
+            texture_size: TEXTURE_SIZE,
+            simplify: Simplify::Keep,
+            keep_uvs: false,
+            quality: Quality::Draft,
+            blend: Blend::Linear,
+            device: Device::Cpu,
+            seed: 0,
+            holdout: 0,
+            timeout: Duration::from_secs(60),
+            stall: None,
+            baker: "/kiln-baker".into(),
+            log_filter: "warn".to_owned(),
+        }
+    })
+}
