@@ -9,6 +9,8 @@
 //!  gutter    past the chart borders, 8 bits
 //! ```
 
+pub mod warm;
+
 pub mod plan;
 pub mod scene;
 
@@ -43,7 +45,7 @@ mod fixture;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
-use proto::job::{BakeJob, Device};
+use proto::job::BakeJob;
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
@@ -58,12 +60,18 @@ use native::Native;
 use plan::Plan;
 use scene::Scene;
 use surface::Original;
+use warm::Warm;
 
 /// Runs the role: receives the tables, bakes, hands the texture over.
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(session: &Session, job: &BakeJob, fds: Vec<OwnedFd>) -> Result<BakeSummary, Failure> {
+pub fn run(
+    session: &Session,
+    warm: Warm,
+    job: &BakeJob,
+    fds: Vec<OwnedFd>,
+) -> Result<BakeSummary, Failure> {
     let session_failed = |error| internal(&error);
     let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, surface) = if job.has_surface {
@@ -76,7 +84,7 @@ pub fn run(session: &Session, job: &BakeJob, fds: Vec<OwnedFd>) -> Result<BakeSu
         (mesh, None)
     };
     let mesh = Mesh::read(&mut read(mesh)?.reader()).map_err(|error| internal(&error))?;
-    let baked = bake(&mesh, surface, job, session, || {
+    let baked = bake(&mesh, surface, warm, job, session, || {
         session.receive_view().map_err(session_failed)
     })?;
     session
@@ -106,21 +114,20 @@ pub struct Baked {
 pub fn bake(
     mesh: &Mesh,
     surface: Option<Surface>,
+    warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
-    let plan = Plan::new(job.quality);
-    let blend = job.blend;
+    let plan = Plan::new(warm.quality);
+    let blend = warm.blend;
 
     progress.progress(Phase::OpenDevice, 0, 0);
     let scene = Scene::new(mesh, job.texture_size);
     let atlas = Atlas::new(&scene);
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || {
-        open(&scene, &atlas, &plan, job, progress)
-    })?;
+    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?;
 
     let mut views = 0;
     while let Some(mut view) = next_view()? {
@@ -177,45 +184,31 @@ pub fn bake(
     Ok(Baked { texture, summary })
 }
 
-/// Opens the adapter that the job wants: a GPU where `auto` finds one that opens, otherwise the processor, and never that
-/// where a GPU was asked for.
+/// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.
 fn open(
     scene: &Scene,
     atlas: &Atlas,
     plan: &Plan,
+    warm: Warm,
     job: &BakeJob,
-    progress: &dyn Progress,
 ) -> Result<Box<dyn Backend>, Failure> {
     let ties = Ties {
         links: atlas.links.clone(),
         seams: atlas.seams.clone(),
     };
+    let blend = warm.blend;
+    let Some(device) = warm.device else {
+        return Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, blend)));
+    };
     let options = gpu::Options {
         taps: plan.taps,
-        blend: job.blend,
+        blend,
         vram_budget: gpu::default_budget(job.texture_size),
         binding_limit: None,
     };
-    let on_gpu = |device| {
-        // The surface before simplification has masked the views already.
-        gpu::Gpu::new(device, scene.clone(), &ties, None, &options)
-    };
-    match gpu::device::open(&job.device).and_then(|device| device.map(on_gpu).transpose()) {
-        Ok(Some(gpu)) => return Ok(Box::new(gpu)),
-        Ok(None) => {}
-        Err(error) if job.device == Device::Auto => {
-            progress.warning(&format!(
-                "the GPU does not open, the processor bakes instead: {error}"
-            ));
-        }
-        Err(error) => return Err(error.into()),
-    }
-    Ok(Box::new(Native::new(
-        scene.clone(),
-        ties,
-        plan.taps,
-        job.blend,
-    )))
+    // The surface before simplification has masked the views already.
+    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, None, &options)?;
+    Ok(Box::new(gpu))
 }
 
 /// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.

@@ -4,9 +4,11 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use proto::exit;
-use proto::message::{Code, Done, Failure, Role, Start};
+use proto::message::{Code, Done, Failure, Phase, Role, Start};
 use tracing_subscriber::EnvFilter;
 
+use crate::bake::warm::Warm;
+use crate::progress::Progress;
 use crate::session::Session;
 use crate::{bake, encode, prepare};
 
@@ -77,17 +79,36 @@ fn doctor() -> ExitCode {
 }
 
 fn work(session: &Session, role: Role) -> Result<Done, Failure> {
+    let warm = match role {
+        Role::Prepare | Role::Encode => None,
+        Role::Bake => Some(warm(session)?),
+    };
     let (start, fds) = session.receive_start().map_err(|error| internal(&error))?;
-    match (role, start) {
-        (Role::Prepare, Start::Prepare(job)) => prepare::run(session, &job, fds).map(Done::Prepare),
-        (Role::Bake, Start::Bake(job)) => bake::run(session, &job, fds).map(Done::Bake),
-        (Role::Encode, Start::Encode(job)) => encode::run(session, &job, fds).map(Done::Encode),
-        (role, _) => Err(Failure {
+    match (start, warm) {
+        (Start::Prepare(job), None) if role == Role::Prepare => {
+            prepare::run(session, &job, fds).map(Done::Prepare)
+        }
+        (Start::Encode(job), None) if role == Role::Encode => {
+            encode::run(session, &job, fds).map(Done::Encode)
+        }
+        (Start::Bake(job), Some(warm)) => bake::run(session, warm, &job, fds).map(Done::Bake),
+        _ => Err(Failure {
             code: Code::ProtocolViolation,
             message: format!("the supervisor sent another role's job to {}", role.name()),
             hint: String::new(),
         }),
     }
+}
+
+/// Opens the adapter, and says so.
+fn warm(session: &Session) -> Result<Warm, Failure> {
+    let job = session.receive_warm().map_err(|error| internal(&error))?;
+    session.progress(Phase::OpenDevice, 0, 0);
+    let warm = Warm::up(&job, session)?;
+    session
+        .ready(warm.adapter())
+        .map_err(|error| internal(&error))?;
+    Ok(warm)
 }
 
 /// A failure that is nobody's input: a bug of ours, or the supervisor's end.

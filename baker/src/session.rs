@@ -1,4 +1,5 @@
-//! The child's side of the protocol: socket on fd 0 into a job, work into progress, results into granted memory.
+//! The child's side of the protocol: socket on fd 0 into a job, work into progress, results into granted memory; flight
+//! recorder on fd 1.
 //!
 //! A worker never outlives its supervisor: it is killed with the thread that spawned it (`PR_SET_PDEATHSIG`), and every
 //! receive ends with the socket.
@@ -14,8 +15,10 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 use proto::blob::{BlobError, BlobFile, BlobWriter};
 use proto::channel::{Channel, ChannelError};
+use proto::job::WarmJob;
 use proto::limits::MAX_TEXT_BYTES;
-use proto::message::{Done, Failure, FromChild, Phase, Role, Start, Table, ToChild};
+use proto::message::{AdapterInfo, Done, Failure, FromChild, Phase, Role, Start, Table, ToChild};
+use proto::recorder::Recorder;
 use proto::table::{TableError, View};
 
 use crate::progress::Progress;
@@ -53,6 +56,8 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
+    /// None in tests.
+    recorder: Option<Recorder>,
     /// Views that arrived while a grant was awaited: the supervisor sends both as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
@@ -68,7 +73,9 @@ impl Session {
             .as_fd()
             .try_clone_to_owned()
             .map_err(SessionError::NoSocket)?;
-        let session = Self::over(Channel::from_fd(socket));
+        let recorder = take_recorder().map_err(SessionError::NoSocket)?;
+        let mut session = Self::over(Channel::from_fd(socket));
+        session.recorder = Some(recorder);
         prctl::set_pdeathsig(Signal::SIGKILL)
             .map_err(|errno| SessionError::NoSocket(errno.into()))?;
         if getppid().as_raw() == 1 {
@@ -91,9 +98,29 @@ impl Session {
     pub fn over(channel: Channel) -> Self {
         Self {
             channel,
+            recorder: None,
             early: Mutex::default(),
             last_progress: Mutex::new((None, Instant::now())),
         }
+    }
+
+    /// Waits for what can be done before there is data.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else.
+    pub fn receive_warm(&self) -> Result<WarmJob, SessionError> {
+        match self.channel.receive_with_fds()? {
+            (ToChild::Warm(job), _) => Ok(job),
+            (other, _) => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Says that data may come.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn ready(&self, adapter: AdapterInfo) -> Result<(), SessionError> {
+        Ok(self.channel.send(&FromChild::Ready { adapter }, &[])?)
     }
 
     /// Waits for the job and its descriptors.
@@ -196,6 +223,13 @@ impl Session {
 
 impl Progress for Session {
     fn progress(&self, phase: Phase, done: u64, total: u64) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note(|state| {
+                state.work += 1;
+                state.set_phase(phase);
+                (state.done, state.total) = (done, total);
+            });
+        }
         {
             let Ok(mut last) = self.last_progress.lock() else {
                 return;
@@ -230,9 +264,17 @@ impl Progress for Session {
     }
 }
 
+/// Moves the recorder from standard output to a descriptor of its own; what is printed from here on goes to the log.
+fn take_recorder() -> io::Result<Recorder> {
+    let memory = io::stdout().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdout(io::stderr())?;
+    Ok(Recorder::new(memory))
+}
+
 fn out_of_turn(message: &ToChild) -> SessionError {
     SessionError::OutOfTurn(match message {
         ToChild::Start(_) => "Start",
+        ToChild::Warm(_) => "Warm",
         ToChild::View { .. } => "View",
         ToChild::EndOfViews { .. } => "EndOfViews",
         ToChild::Grant { .. } => "Grant",

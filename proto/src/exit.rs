@@ -18,6 +18,8 @@ pub const SOFTWARE: u8 = 70;
 pub const OSERR: u8 = 71;
 /// The output could not be created (`EX_CANTCREAT`).
 pub const CANTCREAT: u8 = 73;
+/// The sandbox cannot be had (`EX_NOPERM`).
+pub const NOPERM: u8 = 77;
 /// The binaries do not belong together (`EX_CONFIG`).
 pub const CONFIG: u8 = 78;
 /// The deadline passed, as timeout(1) says it.
@@ -43,7 +45,10 @@ pub fn of(code: Code) -> u8 {
         | Code::WorkerCrashed
         | Code::WorkerStalled
         | Code::ProtocolViolation
+        | Code::GpuHang
+        | Code::SandboxViolation
         | Code::Internal => SOFTWARE,
+        Code::SandboxUnavailable => NOPERM,
         Code::DeadlineExceeded => TIMEOUT,
         Code::SpawnFailed => OSERR,
         Code::OutputError => CANTCREAT,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{BakeJob, EncodeJob, PrepareJob};
+use crate::job::{BakeJob, EncodeJob, PrepareJob, WarmJob};
 
 /// What a child process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,6 +67,38 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// In the order of the data.
+    pub const ALL: [Self; 16] = [
+        Self::Start,
+        Self::LoadMesh,
+        Self::Clean,
+        Self::Simplify,
+        Self::Unwrap,
+        Self::DecodeViews,
+        Self::OpenDevice,
+        Self::Raster,
+        Self::Init,
+        Self::Fit,
+        Self::Gutter,
+        Self::Png,
+        Self::Glb,
+        Self::Measure,
+        Self::Preview,
+        Self::Commit,
+    ];
+
+    /// Its place in [`Phase::ALL`]: what the flight recorder stores.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The phase at that place.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+
     /// The word in logs, in JSON and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -107,6 +139,8 @@ pub enum Table {
     Glb,
     /// The bytes of the preview PNG.
     Preview,
+    /// [`crate::table::Colours`]: in place of the texture on the ladder's last rung.
+    Colours,
 }
 
 /// Supervisor to child.
@@ -129,6 +163,8 @@ pub enum ToChild {
         /// The table asked for.
         table: Table,
     },
+    /// Open the adapter, and whatever else can be had before the job is known. Answered by `Ready`.
+    Warm(WarmJob),
 }
 
 /// The first message of the supervisor.
@@ -184,6 +220,11 @@ pub enum FromChild {
     Done(Done),
     /// The role cannot do its work.
     Failed(Failure),
+    /// The adapter is open: from here on data may come.
+    Ready {
+        /// The one.
+        adapter: AdapterInfo,
+    },
 }
 
 /// What each role reports of its work.
@@ -376,6 +417,41 @@ pub enum Code {
     Internal,
     /// `kiln` and `kiln-baker` come from different builds.
     BinaryMismatch,
+    /// The adapter took work and never came back from it.
+    GpuHang,
+    /// The process tried what its sandbox forbids.
+    SandboxViolation,
+    /// The sandbox cannot be had on this system.
+    SandboxUnavailable,
+}
+
+impl Code {
+    /// Every cause, in the order of the wire.
+    pub const ALL: [Self; 23] = [
+        Self::InvalidSpec,
+        Self::InvalidAsset,
+        Self::MissingInput,
+        Self::LimitExceeded,
+        Self::UnsupportedFeature,
+        Self::OutOfHostMemory,
+        Self::OutOfDeviceMemory,
+        Self::GpuDeviceLost,
+        Self::ShaderRejected,
+        Self::IncompleteOutput,
+        Self::NoAdapter,
+        Self::WorkerCrashed,
+        Self::WorkerStalled,
+        Self::DeadlineExceeded,
+        Self::SpawnFailed,
+        Self::ProtocolViolation,
+        Self::OutputError,
+        Self::Cancelled,
+        Self::Internal,
+        Self::BinaryMismatch,
+        Self::GpuHang,
+        Self::SandboxViolation,
+        Self::SandboxUnavailable,
+    ];
 }
 
 /// A failure as its process names it.

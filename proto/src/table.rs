@@ -6,6 +6,7 @@
 //!  Surface  magic "KILNSRF1" | vertices u32 | triangles u32 | 0…             positions f32×3 | triangles u32×3
 //!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8
 //!  Texture  magic "KILNTEX1" | size u32 | 0…                                 texels RGBA8 | provenance u8
+//!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
 //! ```
 //!
 //! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
@@ -16,6 +17,8 @@
 //! - Texture: glTF's; row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
 //! - Colours: 8-bit sRGB, straight alpha.
 
+mod colours;
+
 use std::io::{self, Read, Write};
 
 use bytemuck::{Pod, Zeroable};
@@ -24,6 +27,8 @@ use crate::limits::{
     MAX_COORDINATE, MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_EDGE, MAX_VIEW_PIXELS,
     MIN_TEXTURE_SIZE,
 };
+
+pub use colours::Colours;
 
 /// Why a table is refused.
 #[derive(Debug, thiserror::Error)]

@@ -176,6 +176,7 @@ fn descriptors_beyond_the_limit_are_refused() {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let null = File::open("/dev/null").expect("there");
     let start = wire::encode(&ToChild::Start(Start::Encode(EncodeJob {
+        product: proto::job::Product::Texture,
         blend: Blend::Linear,
         preview: false,
     })));

@@ -1,12 +1,13 @@
 //! One process of `kiln-baker`: parcels in, events out, in order; the last event says how the process ended.
 //!
-//! The process gets the socket as fd 0, the null device as standard output, a pipe as standard error, an environment of
+//! The process gets the socket as fd 0, its flight recorder as standard output, a pipe as standard error, an environment of
 //! listed variables, and nothing else: every other descriptor of ours is closed on exec. It is spawned on the main thread
 //! (see the crate's head) into a process group of its own, so that Ctrl-C at a terminal reaches the supervisor alone,
 //! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`Event::Ended`].
 
 mod environment;
 
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use proto::blob::Blob;
 use proto::channel::{Channel, ChannelError};
 use proto::limits::MAX_VIEWS;
 use proto::message::{FromChild, Role};
+use proto::recorder::RECORDER_BYTES;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{ChildStderr, Command};
 use tokio::sync::{Notify, mpsc};
@@ -64,6 +67,8 @@ pub struct Child {
     pub pid: u32,
     /// Its last lines.
     pub tail: Tail,
+    /// What it was doing.
+    pub recorder: Arc<Blob>,
     /// When it was spawned.
     pub spawned: Instant,
     /// To the task, which sends one parcel after the other. Closes with this handle.
@@ -99,13 +104,19 @@ impl Launcher<'_> {
         ours.set_nonblocking()
             .map_err(|error| not_spawned(&error))?;
         let socket = watched(ours).map_err(|error| not_spawned(&error))?;
+        let recorder =
+            Blob::create("kiln-recorder", RECORDER_BYTES).map_err(|error| not_spawned(&error))?;
+        let theirs_recorder = recorder
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| not_spawned(&error))?;
         let mut command = Command::new(self.program);
         command
             .arg(role.name())
             .env_clear()
             .envs(environment(role, self.log_filter, std::env::vars_os()))
             .stdin(Stdio::from(theirs.into_fd()))
-            .stdout(Stdio::null())
+            .stdout(Stdio::from(theirs_recorder))
             .stderr(Stdio::piped())
             .current_dir("/")
             .process_group(0)
@@ -145,6 +156,7 @@ impl Launcher<'_> {
             role,
             pid,
             tail,
+            recorder: Arc::new(recorder),
             spawned: Instant::now(),
             outgoing,
             kill,
@@ -288,7 +300,6 @@ impl Conversation {
 }
 
 fn post(channel: &Channel, parcel: &Parcel) -> Result<(), ChannelError> {
-    use std::os::fd::AsFd;
     let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
     channel.send(&parcel.message, &fds)
 }

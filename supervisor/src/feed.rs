@@ -1,11 +1,11 @@
-//! Stock → what the next child still has to be sent, in order: `Start` as soon as its tables are there, each view as soon
-//! as it is filled, `EndOfViews` when no view will follow. A fresh [`Feed`] repeats everything from kept tables.
+//! Stock → what the next child still has to be sent, in order: `Warm` at once, `Start` as soon as its tables are there,
+//! each view as soon as it is filled, `EndOfViews` when no view will follow. A fresh [`Feed`] repeats everything from kept tables.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{BakeJob, EncodeJob};
+use proto::job::{BakeJob, EncodeJob, Memory, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
@@ -44,6 +44,8 @@ pub struct Parcel {
 /// How far one process has been fed.
 #[derive(Debug, Default)]
 pub struct Feed {
+    warmed: bool,
+    ready: bool,
     started: bool,
     views_seen: usize,
     views_sent: u32,
@@ -61,6 +63,11 @@ impl Feed {
     #[must_use]
     pub fn started(&self) -> bool {
         self.started
+    }
+
+    /// The adapter is open; tells whether that was asked for, and for the first time.
+    pub fn ready(&mut self) -> bool {
+        self.warmed && !std::mem::replace(&mut self.ready, true)
     }
 
     /// What prepare is sent: its job and the two folders.
@@ -81,6 +88,21 @@ impl Feed {
     /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
     pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
         let mut parcels = Vec::new();
+        if !self.warmed {
+            self.warmed = true;
+            parcels.push(Parcel {
+                message: ToChild::Warm(WarmJob {
+                    device: spec.device.clone(),
+                    avoid: Vec::new(),
+                    quality: spec.quality,
+                    blend: spec.blend,
+                }),
+                fds: Vec::new(),
+            });
+        }
+        if !self.ready {
+            return parcels;
+        }
         if !self.started {
             let Some(mesh) = stock.filled(Table::Mesh) else {
                 return parcels;
@@ -88,9 +110,8 @@ impl Feed {
             let surface = stock.filled(Table::Surface);
             let job = BakeJob {
                 texture_size: spec.texture_size,
-                quality: spec.quality,
-                blend: spec.blend,
-                device: spec.device.clone(),
+                product: Product::Texture,
+                memory: Memory::Full,
                 has_surface: surface.is_some(),
             };
             let fds = std::iter::once(mesh)
@@ -118,8 +139,16 @@ impl Feed {
     /// What encode is sent: all at once, since all is there.
     pub fn for_encode(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
         let mut parcels = Vec::new();
-        let (Some(mesh), Some(texture)) = (stock.filled(Table::Mesh), stock.filled(Table::Texture))
-        else {
+        let texture = stock.filled(Table::Texture);
+        let product = if texture.is_some() {
+            Product::Texture
+        } else {
+            Product::VertexColours
+        };
+        let (Some(mesh), Some(baked)) = (
+            stock.filled(Table::Mesh),
+            texture.or(stock.filled(Table::Colours)),
+        ) else {
             return parcels;
         };
         if self.started {
@@ -127,12 +156,13 @@ impl Feed {
         }
         self.started = true;
         let job = EncodeJob {
+            product,
             blend: spec.blend,
             preview: spec.preview.is_some(),
         };
         let fds = vec![
             Handed::Blob(Arc::clone(mesh)),
-            Handed::Blob(Arc::clone(texture)),
+            Handed::Blob(Arc::clone(baked)),
         ];
         parcels.push(Parcel {
             message: ToChild::Start(Start::Encode(job)),

@@ -74,10 +74,15 @@ impl RetryClass {
             | Code::WorkerCrashed
             | Code::WorkerStalled
             | Code::ProtocolViolation
+            | Code::GpuHang
+            | Code::SandboxViolation
             | Code::Internal => Self::Ambiguous,
             Code::OutOfHostMemory | Code::OutOfDeviceMemory => Self::Resource,
             Code::SpawnFailed => Self::Transient,
-            Code::NoAdapter | Code::OutputError | Code::BinaryMismatch => Self::Config,
+            Code::NoAdapter
+            | Code::OutputError
+            | Code::BinaryMismatch
+            | Code::SandboxUnavailable => Self::Config,
         }
     }
 }

@@ -122,14 +122,20 @@ fn residual(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
     (squares / 3.0).sqrt()
 }
 
+/// The processor, in the words of the report.
+#[must_use]
+pub fn adapter() -> AdapterInfo {
+    AdapterInfo {
+        name: format!("processor ({} threads)", rayon::current_num_threads()),
+        backend: "native".to_owned(),
+        kind: "native".to_owned(),
+        driver: String::new(),
+    }
+}
+
 impl Backend for Native {
     fn adapter(&self) -> AdapterInfo {
-        AdapterInfo {
-            name: format!("processor ({} threads)", rayon::current_num_threads()),
-            backend: "native".to_owned(),
-            kind: "native".to_owned(),
-            driver: String::new(),
-        }
+        adapter()
     }
 
     fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {

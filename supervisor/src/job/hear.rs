@@ -93,6 +93,13 @@ impl Job<'_> {
                 Ok(())
             }
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
+            FromChild::Ready { adapter: _ } => {
+                if !running.feed.ready() {
+                    return Err("it is ready out of turn".to_owned());
+                }
+                running.watch.alive();
+                Ok(())
+            }
             FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
                 Err("a table before its job was sent".to_owned())
             }

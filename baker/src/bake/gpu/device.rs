@@ -155,15 +155,16 @@ pub struct Device {
 }
 
 /// Opens the adapter that `wanted` asks for. None where any will do and no real GPU is there, or the processor was asked for:
-/// the caller's native adapter is the better one then.
+/// the caller's native adapter is the better one then. Adapters whose name is in `avoid` are passed over.
 ///
 /// # Errors
 /// [`GpuError::NoAdapter`] or [`GpuError::NoDevice`].
-pub fn open(wanted: &Wanted) -> Result<Option<Device>, GpuError> {
+pub fn open(wanted: &Wanted, avoid: &[String]) -> Result<Option<Device>, GpuError> {
     if *wanted == Wanted::Cpu {
         return Ok(None);
     }
-    let adapters = adapters();
+    let mut adapters = adapters();
+    adapters.retain(|adapter| !avoid.contains(&adapter.get_info().name));
     let infos: Vec<AdapterInfo> = adapters
         .iter()
         .map(|adapter| describe(&adapter.get_info()))
@@ -393,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_name_that_nothing_has_is_no_adapter() {
-        let error = open(&Wanted::Name("no adapter is called this".to_owned()))
+        let error = open(&Wanted::Name("no adapter is called this".to_owned()), &[])
             .map(|_| ())
             .unwrap_err();
         assert_eq!(Failure::from(error).code, Code::NoAdapter);

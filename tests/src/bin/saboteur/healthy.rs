@@ -10,8 +10,8 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use proto::blob::BlobFile;
 use proto::message::{
-    AdapterInfo, BakeSummary, Done, EncodeSummary, Phase, PhaseTime, PrepareSummary, Role, Start,
-    Table, ToChild, UnwrapMethod, ViewScore,
+    AdapterInfo, BakeSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime, PrepareSummary,
+    Role, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
 use proto::table::{Camera, Mesh, Surface, Texture, View};
 
@@ -67,6 +67,10 @@ pub(crate) fn prepare(worker: &Worker) {
 }
 
 pub(crate) fn bake(worker: &Worker) {
+    let (ToChild::Warm(_), _) = worker.receive() else {
+        panic!("bake is warmed first")
+    };
+    worker.send(&FromChild::Ready { adapter: adapter() });
     let (ToChild::Start(Start::Bake(job)), fds) = worker.receive() else {
         panic!("another job")
     };
@@ -196,7 +200,6 @@ fn receive_views(worker: &Worker) -> Vec<View> {
 
 /// Asks for memory and tries to change its size, then its bytes once it is handed over.
 pub(crate) fn tamper(worker: &Worker) {
-    use proto::message::FromChild;
     let table = Table::Surface;
     let bytes = bytes_of(|out| surface().write(out));
     worker.send(&FromChild::Allocate {
@@ -276,6 +279,15 @@ fn view(index: u32, holdout: bool) -> View {
     }
 }
 
+fn adapter() -> AdapterInfo {
+    AdapterInfo {
+        name: "saboteur".to_owned(),
+        backend: "native".to_owned(),
+        kind: "native".to_owned(),
+        driver: String::new(),
+    }
+}
+
 pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
     let times = vec![PhaseTime {
         phase: Phase::Start,
@@ -298,12 +310,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             peak_rss_kib: 1000,
         }),
         Role::Bake => Done::Bake(BakeSummary {
-            adapter: AdapterInfo {
-                name: "saboteur".to_owned(),
-                backend: "native".to_owned(),
-                kind: "native".to_owned(),
-                driver: String::new(),
-            },
+            adapter: adapter(),
             covered_pixels: 4,
             chart_texels: 10,
             observed_texels: 9,
