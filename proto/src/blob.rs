@@ -99,6 +99,12 @@ impl Blob {
         false
     }
 
+    /// For reads at offsets, of what a child may be writing at the same time.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Reads from the start.
     #[must_use]
     pub fn reader(&self) -> BlobReader<'_> {

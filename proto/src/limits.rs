@@ -42,5 +42,5 @@ pub const MAX_BLOB_BYTES: u64 = 2 << 30;
 
 /// A child says `Hello` within this time or is taken for dead.
 pub const HELLO_DEADLINE_MS: u64 = 5_000;
-/// Starts of children for one job, whatever the mix of roles and reasons, beyond the three that a clean job needs.
-pub const MAX_RETRIES: u32 = 3;
+/// Starts of one role's process for one job, whatever the mix of reasons.
+pub const MAX_STARTS: u32 = 4;

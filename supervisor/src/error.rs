@@ -1,7 +1,9 @@
 //! How a job ends badly: everything that a person, a script or a caller's error body needs, in one value.
 
+use std::path::PathBuf;
+
 use proto::exit;
-use proto::message::{Code, Phase, Role};
+use proto::message::{AdapterInfo, Code, Phase, Role};
 use serde::Serialize;
 
 use crate::verdict::RetryClass;
@@ -23,6 +25,12 @@ pub struct Attempt {
     pub ms: f64,
     /// Why it was repeated or given up; none where it did its work.
     pub class: Option<RetryClass>,
+    /// What was wrong; none where it did its work.
+    pub code: Option<Code>,
+    /// The adapter that it opened.
+    pub device: Option<AdapterInfo>,
+    /// What is kept of its death, for `kiln replay`.
+    pub crash_folder: Option<PathBuf>,
 }
 
 /// A terminal failure.
@@ -44,6 +52,10 @@ pub struct JobError {
     pub signal: Option<String>,
     /// The exit code with which the process ended.
     pub exit: Option<i32>,
+    /// The adapter that the process had opened.
+    pub device: Option<AdapterInfo>,
+    /// What is kept of its death, for `kiln replay`.
+    pub crash_folder: Option<PathBuf>,
     /// Every process of the job, in order of their ends.
     pub attempts: Vec<Attempt>,
     /// The last lines that the process at fault wrote.
@@ -65,10 +77,22 @@ impl JobError {
             phase: None,
             signal: None,
             exit: None,
+            device: None,
+            crash_folder: None,
             attempts: Vec::new(),
             log_tail: Vec::new(),
             exit_code: exit::of(code),
         })
+    }
+
+    /// The supervisor left before the job was done, and keeps it for another.
+    #[must_use]
+    pub fn unfinished() -> Box<Self> {
+        Self::own(
+            Code::Cancelled,
+            "not finished: kiln was told to leave",
+            "run it again",
+        )
     }
 
     /// The caller ended the job with this signal.

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{BakeJob, EncodeJob, Memory, Product, WarmJob};
+use proto::job::{BakeJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
+use crate::ladder::Rung;
 use crate::stock::Stock;
 
 /// Training views on the contact sheet: more would shrink them below what an eye can judge.
@@ -44,6 +45,7 @@ pub struct Parcel {
 /// How far one process has been fed.
 #[derive(Debug, Default)]
 pub struct Feed {
+    rung: Rung,
     warmed: bool,
     ready: bool,
     started: bool,
@@ -53,6 +55,15 @@ pub struct Feed {
 }
 
 impl Feed {
+    /// Nothing has been sent; a bake is to work on this rung.
+    #[must_use]
+    pub fn new(rung: Rung) -> Self {
+        Self {
+            rung,
+            ..Self::default()
+        }
+    }
+
     /// Everything has been sent: from here on, silence is the child's own.
     #[must_use]
     pub fn ended(&self) -> bool {
@@ -92,8 +103,8 @@ impl Feed {
             self.warmed = true;
             parcels.push(Parcel {
                 message: ToChild::Warm(WarmJob {
-                    device: spec.device.clone(),
-                    avoid: Vec::new(),
+                    device: self.rung.device.clone(),
+                    avoid: self.rung.avoid.clone(),
                     quality: spec.quality,
                     blend: spec.blend,
                 }),
@@ -110,8 +121,8 @@ impl Feed {
             let surface = stock.filled(Table::Surface);
             let job = BakeJob {
                 texture_size: spec.texture_size,
-                product: Product::Texture,
-                memory: Memory::Full,
+                product: self.rung.product,
+                memory: self.rung.memory,
                 has_surface: surface.is_some(),
             };
             let fds = std::iter::once(mesh)

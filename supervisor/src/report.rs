@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use proto::job::{Blend, Device, Quality, Simplify};
+use proto::job::{Blend, Device, Product, Quality, Simplify};
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
+use crate::ladder::{Policy, Step};
 use crate::words::{size, span};
 
 /// Everything about one job.
@@ -39,6 +40,10 @@ pub struct Report {
     pub roles: Vec<RoleTime>,
     /// Wall time of each phase. Roles overlap, and so may phases.
     pub stages: Vec<Stage>,
+    /// What repeated bakes did differently, in order; empty where the first one succeeded.
+    pub ladder: Vec<Step>,
+    /// `texture`, or `vertex_colours` where no texture could be had and the caller allowed them.
+    pub product: Product,
     /// Every process that ran, and how it ended.
     pub attempts: Vec<Attempt>,
     /// What the user should know.
@@ -82,6 +87,8 @@ pub struct Options {
     pub seed: u64,
     /// Views to keep out of the fit.
     pub holdout: u32,
+    /// How far a failed bake may climb.
+    pub fallback: Policy,
     /// Time allowed.
     pub timeout_ms: f64,
 }
@@ -163,6 +170,7 @@ impl Report {
             device: spec.device.clone(),
             seed: spec.seed,
             holdout: spec.holdout,
+            fallback: spec.fallback,
             timeout_ms: spec.timeout.as_secs_f64() * 1e3,
         };
         Self {
@@ -176,6 +184,8 @@ impl Report {
             peak: Peak::default(),
             roles: Vec::new(),
             stages: Vec::new(),
+            ladder: Vec::new(),
+            product: Product::Texture,
             attempts: Vec::new(),
             warnings: Vec::new(),
             warnings_dropped: 0,
@@ -263,12 +273,20 @@ impl Report {
             )
         });
         let bytes = self.files.first().map_or(0, |file| file.bytes);
+        let product = match self.product {
+            Product::Texture => format!("texture {texture}×{texture}"),
+            Product::VertexColours => "vertex colours in place of a texture".to_owned(),
+        };
         lines.push(format!(
-            "{} ({}): texture {texture}×{texture}{}",
+            "{} ({}): {product}{}",
             self.options.output.display(),
             size(bytes),
             mesh.unwrap_or_default()
         ));
+        if !self.ladder.is_empty() {
+            let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
+            lines.push(format!("baked again {}", steps.join(", then ")));
+        }
         let train = self
             .psnr
             .train_db

@@ -7,13 +7,14 @@ use indicatif::MultiProgress;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proto::exit;
 use proto::message::Code;
+use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::cli::{self, Command};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
-use crate::{doctor, job};
+use crate::{doctor, many};
 
 /// Runs the command that the arguments name, and gives the program's exit code.
 #[must_use]
@@ -47,13 +48,27 @@ pub fn run() -> ExitCode {
         Command::Shown => ExitCode::from(exit::OK),
         Command::Bake { spec, .. } => {
             let mut listener = screen::listener(json, voice, &bars);
-            let report = runtime.block_on(job::bake(&spec, &mut *listener));
+            let report = runtime.block_on(many::one(&spec, &mut *listener));
+            leave(runtime);
             ExitCode::from(report.error.map_or(exit::OK, |error| error.exit_code))
+        }
+        Command::BakeMany {
+            specs, parallel, ..
+        } => {
+            let listener = |name: &str| screen::listener_of(json, voice, name);
+            let code = runtime.block_on(many::all(specs, parallel, listener));
+            leave(runtime);
+            ExitCode::from(code)
         }
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
         }
     }
+}
+
+/// Waits for no thread that a stuck disk or network file system holds, and for no process that cannot be killed.
+fn leave(runtime: Runtime) {
+    runtime.shutdown_background();
 }
 
 fn fail(error: &JobError, json: bool) -> ExitCode {

@@ -42,6 +42,16 @@ pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Liste
     }
 }
 
+/// The listener of one of many jobs, whose name marks all that it says.
+#[must_use]
+pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
+    match voice {
+        _ if json => Box::new(Json::of(name)),
+        Voice::Quiet => Box::new(Quiet),
+        Voice::Normal | Voice::Verbose => Box::new(lines::Lines::of(name)),
+    }
+}
+
 /// Only the result and errors.
 #[derive(Debug)]
 struct Quiet;
@@ -59,6 +69,8 @@ impl Listener for Quiet {
             | Event::Progress { .. }
             | Event::Warning { .. }
             | Event::Retry { .. }
+            | Event::Ended { .. }
+            | Event::Working { .. }
             | Event::RoleDone { .. } => {}
         }
     }

@@ -63,7 +63,9 @@ impl Bench {
         let mut bench = Self::bare(saboteur);
         let link = bench.path("kiln-baker");
         symlink(saboteur, &link).expect("a link to the saboteur");
-        mkfifo(&bench.path("alive"), Mode::S_IRWXU).expect("a pipe");
+        for pipe in ["alive", "told"] {
+            mkfifo(&bench.path(pipe), Mode::S_IRWXU).expect("a pipe");
+        }
         fs::write(bench.path("mesh.glb"), MESH_TEXT).expect("a mesh");
         fs::write(bench.path("transforms.json"), "{}").expect("views");
         bench.baker = link;

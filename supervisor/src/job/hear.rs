@@ -1,44 +1,42 @@
 //! What a child says → checked, and carried out: the supervisor's half of the protocol.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
-use proto::message::{Code, Done, FromChild, Role, Table, ToChild};
+use proto::message::{Code, FromChild, Role, Table, ToChild};
 
 use super::{Answer, Job};
 use crate::child::{self, ChildId, chain};
 use crate::error::JobError;
 use crate::event::Event;
-use crate::feed::{Handed, Parcel, encode_views};
+use crate::feed::{Handed, Parcel};
+use crate::life;
 use crate::stock::StockError;
-use crate::verdict::Kill;
+use crate::verdict::{Exit, Kill};
 use crate::words::{self, printable};
 
 impl Job<'_> {
     pub(super) fn hear(&mut self, id: ChildId, event: child::Event) {
-        let Some(place) = self
+        let place = self
             .running
             .iter()
-            .position(|running| running.child.id == id)
-        else {
-            return;
-        };
-        match event {
-            child::Event::Packet(packet) => {
+            .position(|running| running.child.id == id);
+        match (event, place) {
+            (child::Event::Packet(packet), Some(place)) => {
                 if let Err(what) = self.packet(place, packet) {
                     self.violation(place, what);
                 }
             }
-            child::Event::Violation(what) => self.violation(place, what),
-            child::Event::Closed => {
+            (child::Event::Violation(what), Some(place)) => self.violation(place, what),
+            (child::Event::Closed, Some(place)) => {
                 if let Some(running) = self.running.get_mut(place) {
                     running.watch.linger();
                 }
             }
-            child::Event::Ended(exit) => {
-                let running = self.running.swap_remove(place);
-                self.ended(running, exit);
+            (child::Event::Packet(_) | child::Event::Violation(_) | child::Event::Closed, None) => {
             }
+            (child::Event::Ended(exit), _) => self.ended(id, exit),
+            (child::Event::Unkillable, _) => self.ended(id, Exit::Unkillable),
         }
         self.feed();
     }
@@ -60,7 +58,7 @@ impl Job<'_> {
             return Ok(());
         };
         let role = running.child.role;
-        if running.kill.is_some() || self.error.is_some() {
+        if running.kill.is_some() {
             // Sent before the kill arrived: of no interest any more.
             return Ok(());
         }
@@ -93,11 +91,12 @@ impl Job<'_> {
                 Ok(())
             }
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
-            FromChild::Ready { adapter: _ } => {
+            FromChild::Ready { adapter } => {
                 if !running.feed.ready() {
                     return Err("it is ready out of turn".to_owned());
                 }
                 running.watch.alive();
+                running.adapter = Some(words::adapter(adapter));
                 Ok(())
             }
             FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
@@ -127,7 +126,8 @@ impl Job<'_> {
                             .ok_or("it asks faster than it reads".to_owned())
                     }
                     Err(StockError::Memory(error)) => {
-                        self.error = Some(no_memory(role, table, bytes, &error));
+                        let error = no_memory(role, table, bytes, &error);
+                        self.step(life::Event::Stop(error));
                         Ok(())
                     }
                     Err(error) => Err(chain(&error)),
@@ -147,7 +147,9 @@ impl Job<'_> {
                 running.answered = Some(Answer::Done);
                 running.watch.linger();
                 let time = running.child.spawned.elapsed();
-                self.done(role, done, time);
+                self.listener.event(&Event::RoleDone { role, time });
+                self.report.role_done(done, time);
+                self.step(life::Event::Answered(role));
                 Ok(())
             }
             FromChild::Failed(mut failure) => {
@@ -179,35 +181,29 @@ impl Job<'_> {
         self.report.warning(role, text);
     }
 
-    pub(super) fn done(&mut self, role: Role, done: Done, time: Duration) {
-        self.listener.event(&Event::RoleDone { role, time });
-        self.report.role_done(done, time);
-        match role {
-            Role::Prepare => {}
-            Role::Bake => {
-                let keep = encode_views(self.stock.views(), self.spec.preview.is_some());
-                self.stock.release_bake_inputs(&keep);
-                self.spawn(Role::Encode);
-            }
-            Role::Encode => self.finished = true,
-        }
-    }
-
     /// Sends every child what it can be sent by now.
     fn feed(&mut self) {
-        let mut clogged = Vec::new();
+        let (mut clogged, mut fed) = (Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
             if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
                 continue;
             }
+            let before = running.feed.started();
             let parcels = match running.child.role {
                 Role::Prepare => running.feed.for_prepare(self.spec),
                 Role::Bake => running.feed.for_bake(self.spec, &self.stock),
                 Role::Encode => running.feed.for_encode(self.spec, &self.stock),
             };
+            if running.feed.started() && !before {
+                fed.push((running.child.role, running.number));
+            }
             if !parcels.into_iter().all(|parcel| running.child.send(parcel)) {
                 clogged.push(place);
             }
+        }
+        for (role, attempt) in fed {
+            self.listener.event(&Event::Working { role, attempt });
+            self.step(life::Event::Fed(role));
         }
         for place in clogged {
             self.violation(place, "its queue is full".to_owned());

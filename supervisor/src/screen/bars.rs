@@ -105,17 +105,16 @@ fn finish(bar: &ProgressBar, time: Duration) {
 impl Listener for Bars {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Ended { .. } | Event::Working { .. } => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
             Event::Warning { role, text } => {
                 self.line(&format!("warning: {}: {text}", role.name()));
             }
-            Event::Retry { role, fault, .. } => {
+            Event::Retry {
+                role, fault, step, ..
+            } => {
                 self.close(*role, false);
-                self.line(&format!(
-                    "{}: trying once more in a fresh process",
-                    fault.message
-                ));
+                self.line(&format!("{}: trying again {}", fault.message, step.words()));
             }
             Event::RoleDone { role, .. } => self.close(*role, true),
             Event::Done(report) => {

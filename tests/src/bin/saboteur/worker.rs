@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use nix::sys::prctl;
@@ -27,6 +27,9 @@ pub(crate) struct Worker {
     /// Prepare's next view lies about its number.
     pub(crate) lying: Cell<bool>,
     _alive: File,
+    /// For [`Fault::Tell`] and [`Fault::Hear`]; what is told stays in the pipe while somebody holds it open.
+    told: PathBuf,
+    telling: Cell<Option<File>>,
 }
 
 impl Worker {
@@ -54,6 +57,8 @@ impl Worker {
             attempt,
             lying,
             _alive: alive,
+            told: link.with_file_name("told"),
+            telling: Cell::new(None),
         };
         worker.reach(Step::Spawn);
         worker.hello(proto::PROTOCOL_VERSION, proto::BUILD_ID, role);
@@ -182,6 +187,12 @@ impl Worker {
                 .expect("shut down");
                 wait_for_ever();
             }
+            Fault::Tell => {
+                let mut pipe = self.told();
+                pipe.write_all(b"!").expect("room");
+                self.telling.set(Some(pipe));
+            }
+            Fault::Hear => self.told().read_exact(&mut [0]).expect("told"),
             Fault::Fail(code) => {
                 let message = "the saboteur says no".to_owned();
                 let hint = "change the plan".to_owned();
@@ -288,6 +299,13 @@ impl Worker {
             Fault::LyingView => self.lying.set(true),
             Fault::Tamper => healthy::tamper(self),
         }
+    }
+
+    fn told(&self) -> File {
+        // For both directions, so that opening waits for nobody.
+        let mut options = File::options();
+        options.read(true).write(true);
+        options.open(&self.told).expect("the pipe")
     }
 
     fn own_table(&self) -> Table {
