@@ -217,10 +217,15 @@ impl Job<'_> {
 
 impl Running {
     /// Kills the process, for the first reason that comes up.
-    fn kill(&mut self, why: Kill) {
+    fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
         if self.kill.is_some() {
             return;
         }
+        listener.event(&Event::Killing {
+            role: self.child.role,
+            attempt: self.number,
+            why: why.word(),
+        });
         match why {
             // It does not know where it is stuck: its stacks tell.
             Kill::Stall { .. } => self.child.abort(),

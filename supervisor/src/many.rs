@@ -16,6 +16,7 @@ use crate::error::JobError;
 use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::job::{self, Order, Spec};
+use crate::procfs::Holdings;
 use crate::report::Report;
 use crate::signals::Signals;
 
@@ -115,7 +116,9 @@ pub async fn all(
             }
         }
     };
+    listener("").event(&Event::Host(&Holdings::count(host.parked())));
     local.run_until(work).await;
+    listener("").event(&Event::Host(&Holdings::count(host.parked())));
     for spec in waiting {
         let error = ended.map_or_else(JobError::unfinished, JobError::cancelled);
         enter(not_begun(&spec, &mut *listener(&spec.name), error));

@@ -1,6 +1,9 @@
-//! `/proc` of a child that is not reaped yet, so that its number is nobody else's → whether it runs, waits or is stopped.
+//! `/proc` of a child that is not reaped yet, so that its number is nobody else's → whether it runs, waits or is stopped; and
+//! of this process → what it holds.
 
 use std::fs;
+
+use serde::Serialize;
 
 /// How the kernel sees a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,53 @@ fn parse(schedstat: &str) -> Option<Share> {
     Some(Share { ran, waited })
 }
 
+/// What this process holds: equal before and after any number of jobs, or something leaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Holdings {
+    /// Descriptors, but for the one that counts them.
+    pub open_fds: usize,
+    /// Of these, memory shared with workers.
+    pub memfds: usize,
+    /// Processes that are not reaped, dead ones among them.
+    pub children: usize,
+    /// Processes that could not be killed.
+    pub parked: usize,
+    /// Resident memory in KiB.
+    pub rss_kib: u64,
+}
+
+impl Holdings {
+    /// Counts.
+    #[must_use]
+    pub fn count(parked: usize) -> Self {
+        let links: Vec<_> = fs::read_dir("/proc/self/fd")
+            .map(|entries| {
+                entries
+                    .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+                    .collect()
+            })
+            .unwrap_or_default();
+        let memfds = links
+            .iter()
+            .filter(|link| link.to_string_lossy().starts_with("/memfd:"))
+            .count();
+        let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        Self {
+            open_fds: links.len().saturating_sub(1),
+            memfds,
+            children: children.split_whitespace().count(),
+            parked,
+            rss_kib: resident_kib(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        }
+    }
+}
+
+fn resident_kib(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +144,14 @@ mod tests {
         assert!((at(15_000_000, 31_000_000).starved_since(&before) - 0.75).abs() < 1e-9);
         assert_eq!(parse("12 34 5\n"), Some(at(12, 34)));
         assert_eq!(parse("x"), None);
+    }
+
+    #[test]
+    fn what_is_opened_is_counted() {
+        let before = Holdings::count(0);
+        assert!(before.rss_kib > 100 && before.open_fds >= 3);
+        let blobs = [(); 3].map(|()| proto::blob::Blob::create("counted", 10).expect("memory"));
+        assert!(Holdings::count(0).memfds >= blobs.len());
     }
 
     #[test]

@@ -70,6 +70,8 @@ impl Listener for Quiet {
             | Event::Warning { .. }
             | Event::Retry { .. }
             | Event::Ended { .. }
+            | Event::Killing { .. }
+            | Event::Host(_)
             | Event::Working { .. }
             | Event::RoleDone { .. } => {}
         }

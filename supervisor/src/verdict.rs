@@ -42,6 +42,24 @@ pub enum Kill {
     JobOver,
 }
 
+impl Kill {
+    /// One word for programs.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NoHello { .. } => "no_hello",
+            Self::Stall { .. } => "stall",
+            Self::Frozen => "frozen",
+            Self::Violation(_) => "violation",
+            Self::Mismatch(_) => "mismatch",
+            Self::Unconfined(_) => "unconfined",
+            Self::Lingering => "lingering",
+            Self::Superseded => "superseded",
+            Self::JobOver => "job_over",
+        }
+    }
+}
+
 /// What the kernel says of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {

@@ -33,7 +33,7 @@ impl Job<'_> {
             Action::Kill { role, why } => {
                 let mut running = self.running.iter_mut();
                 if let Some(running) = running.find(|running| running.child.role == role) {
-                    running.kill(why);
+                    running.kill(why, self.listener);
                 }
             }
             Action::Discard(role) => self.stock.discard(role),

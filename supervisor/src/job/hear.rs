@@ -48,7 +48,7 @@ impl Job<'_> {
                 pid = running.child.pid,
                 "protocol violation: {what}"
             );
-            running.kill(Kill::Violation(what));
+            running.kill(Kill::Violation(what), self.listener);
         }
     }
 
@@ -82,7 +82,7 @@ impl Job<'_> {
                         proto::BUILD_ID,
                         proto::PROTOCOL_VERSION
                     );
-                    running.kill(Kill::Mismatch(what));
+                    running.kill(Kill::Mismatch(what), self.listener);
                 } else if theirs != role {
                     return Err(format!("it says that it is {}", theirs.name()));
                 } else {

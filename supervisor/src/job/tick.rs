@@ -16,7 +16,7 @@ impl Job<'_> {
     pub(super) fn tick(&mut self, now: Instant) {
         for running in &mut self.running {
             if let Some(kill) = running.look(now) {
-                running.kill(kill);
+                running.kill(kill, self.listener);
             }
         }
         let due: Vec<Role> = self

@@ -105,7 +105,11 @@ fn finish(bar: &ProgressBar, time: Duration) {
 impl Listener for Bars {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { .. } | Event::Ended { .. } | Event::Working { .. } => {}
+            Event::Started { .. }
+            | Event::Ended { .. }
+            | Event::Killing { .. }
+            | Event::Working { .. }
+            | Event::Host(_) => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
             Event::Warning { role, text } => {
                 self.line(&format!("warning: {}: {text}", role.name()));

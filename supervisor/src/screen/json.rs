@@ -1,9 +1,11 @@
 //! Events → one JSON object per line on standard output, for programs.
 //!
 //! `started {role, attempt, pid}` · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` ·
-//! `working {role, attempt, monotonic_us}`, when a process has been given its job · `ended {role, attempt, pid, ended,
+//! `working {role, attempt, monotonic_us}`, when a process has been given its job · `killing {role, attempt, why,
+//! monotonic_us}` · `ended {role, attempt, pid, ended,
 //! monotonic_us}` · `retry {role, code, class, message, step, delay_ms}` · `role_done {role, ms}` · `done {output, report}` ·
 //! `error {code, class, message, hint, role, phase, signal, exit, attempts, log_tail, exit_code}`.
+//! `host {holds}`, what the supervisor holds before the first and after the last of many jobs.
 //! The last line of a job is `done` or `error`. Where there are several jobs, each line has `job`, its name.
 
 use std::collections::HashMap;
@@ -84,6 +86,14 @@ impl Listener for Json {
                 "ended": how,
                 "monotonic_us": monotonic_us(),
             }),
+            Event::Killing { role, attempt, why } => json!({
+                "event": "killing",
+                "role": role,
+                "attempt": attempt,
+                "why": why,
+                "monotonic_us": monotonic_us(),
+            }),
+            Event::Host(holdings) => json!({ "event": "host", "holds": holdings }),
             Event::Working { role, attempt } => json!({
                 "event": "working",
                 "role": role,

@@ -94,7 +94,11 @@ impl Lines {
 impl Listener for Lines {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { .. } | Event::Ended { .. } | Event::Working { .. } => {}
+            Event::Started { .. }
+            | Event::Ended { .. }
+            | Event::Killing { .. }
+            | Event::Working { .. }
+            | Event::Host(_) => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
             Event::Warning { role, text } => self.say(&format!("warning: {}: {text}", role.name())),
             Event::Retry {
