@@ -310,16 +310,16 @@ fn failures_name_file_and_frame() {
     for (file, code, reason) in [
         (
             "absent",
-            Code::MissingInput,
-            "frame 1: absent: no such file",
+            Code::InvalidAsset,
+            "transforms.json: frame 1: absent: no such file",
         ),
         (
             "../x.png",
-            Code::MissingInput,
+            Code::InvalidAsset,
             "frame 1: ../x.png: lies outside its folder",
         ),
-        ("/etc/passwd", Code::MissingInput, "lies outside its folder"),
-        ("sub", Code::MissingInput, "frame 1: sub: is a directory"),
+        ("/etc/passwd", Code::InvalidAsset, "lies outside its folder"),
+        ("sub", Code::InvalidAsset, "frame 1: sub: is a directory"),
         (
             "",
             Code::InvalidAsset,
