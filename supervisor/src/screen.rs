@@ -77,7 +77,10 @@ pub fn result(line: &str) {
 fn place(path: &Path) {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
-        print(&mut out, &printable(&path.to_string_lossy(), MAX_TEXT_BYTES));
+        print(
+            &mut out,
+            &printable(&path.to_string_lossy(), MAX_TEXT_BYTES),
+        );
     } else {
         write(&mut out, &[path.as_os_str().as_bytes(), b"\n"].concat());
     }

@@ -54,6 +54,7 @@ pub(crate) fn deliver(
             outline: &Outline::new(mesh),
             folder: views,
             file: &job.views_file,
+            mesh: &job.mesh_file,
             frames: &frames,
             held_out: &held_out,
         };
@@ -118,6 +119,7 @@ struct Delivery<'a> {
     folder: &'a Folder,
     /// `transforms.json`, whatever its name.
     file: &'a str,
+    mesh: &'a str,
     frames: &'a [Frame],
     held_out: &'a [bool],
 }
@@ -158,10 +160,10 @@ impl Delivery<'_> {
                     bytes -= self.finish(oldest, &mut tally)?;
                 }
                 let (sender, result) = sync_channel(1);
-                let (outline, holdout) = (self.outline, self.held_out[index]);
+                let (file, outline, holdout) = (self.file, self.outline, self.held_out[index]);
                 scope.spawn_fifo(move |_| {
                     // Nobody listens any more when an earlier view has failed.
-                    drop(sender.send(source.load(outline, frame, holdout)));
+                    drop(sender.send(source.load(file, outline, frame, holdout)));
                 });
                 in_flight.push_back(InFlight {
                     index,
@@ -230,7 +232,7 @@ impl Delivery<'_> {
             let hint = "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)";
             return Err(Failure {
                 code: Code::InvalidAsset,
-                message: format!("{}: no view shows the mesh: {why}", self.file),
+                message: format!("{}: no view shows {}: {why}", self.file, self.mesh),
                 hint: hint.to_owned(),
             });
         }

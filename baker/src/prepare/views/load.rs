@@ -74,9 +74,10 @@ impl Source {
         file(&self.picture) + self.mask.as_ref().map_or(0, file)
     }
 
-    /// Decodes, masks, crops.
+    /// Decodes, masks, crops. The lens, which `transforms` describes, may not suit the picture.
     pub(super) fn load(
         self,
+        transforms: &str,
         outline: &Outline,
         frame: &Frame,
         holdout: bool,
@@ -91,7 +92,10 @@ impl Source {
             .intrinsics([picture.width, picture.height])
             .map_err(|problem| Failure {
                 code: problem.code(),
-                message: format!("{} (frame {}): {problem}", self.picture.name, self.index),
+                message: format!(
+                    "{transforms}: frame {}: {}: {problem}",
+                    self.index, self.picture.name
+                ),
                 hint: problem.hint().to_owned(),
             })?;
         let mut camera = Camera {

@@ -333,7 +333,7 @@ fn failures_name_file_and_frame() {
         (
             "small",
             Code::InvalidAsset,
-            "small.png (frame 1): the picture has 12x3 pixels, but w and h say 64x48",
+            "transforms.json: frame 1: small.png: the picture has 12x3 pixels, but w and h say 64x48",
         ),
     ] {
         let frames = [frame("opaque", false), frame(file, false)];
