@@ -39,7 +39,7 @@ pub(crate) mod picture;
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
-use self::folder::Folder;
+use self::folder::{Folder, FolderError};
 use self::unwrap::{Unwrapped, kept};
 
 /// The mesh half of the role's result.
@@ -50,6 +50,14 @@ struct Prepared {
     simplify_error: Option<f32>,
     triangles_read: usize,
     counts: Counts,
+}
+
+/// The code of a file that another file names, not the user: that it is not there, or not to be had, is bad data.
+fn named_by_input(error: &FolderError) -> Code {
+    match error.code() {
+        Code::MissingInput => Code::InvalidAsset,
+        code => code,
+    }
 }
 
 /// Runs the role.

@@ -379,9 +379,9 @@ pub struct EncodeSummary {
 pub enum Code {
     /// The options contradict each other or leave their range.
     InvalidSpec,
-    /// A mesh, a picture or the camera file is not what it says it is.
+    /// A mesh, a picture or the camera file is not what it says it is, or names a file that cannot be had.
     InvalidAsset,
-    /// A named file is not there, or lies outside its folder.
+    /// A file that the user named is not there. One that the input names is [`Self::InvalidAsset`].
     MissingInput,
     /// A bound of [`crate::limits`].
     LimitExceeded,

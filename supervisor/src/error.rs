@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use proto::exit;
+use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{AdapterInfo, Code, Phase, Role};
 use serde::Serialize;
 
 use crate::verdict::RetryClass;
+use crate::words::printable;
 
 /// One process that ran for the job, and how it ended.
 #[derive(Clone, Debug, Serialize)]
@@ -65,14 +67,14 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// A failure that no child had a part in.
+    /// A failure that no child had a part in. Paths in the text may hold anything: what is kept is one printable line.
     #[must_use]
     pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Box<Self> {
         Box::new(Self {
             code,
             class: RetryClass::of(code),
-            message: message.into(),
-            hint: hint.into(),
+            message: printable(&message.into(), MAX_TEXT_BYTES),
+            hint: printable(&hint.into(), MAX_TEXT_BYTES),
             role: None,
             phase: None,
             signal: None,

@@ -47,7 +47,12 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
         .file_name()
         .ok_or_else(|| missing("has no file name".to_owned()))?;
     let Some(name) = name.to_str() else {
-        return Err(missing("the file name is not UTF-8".to_owned()));
+        // It is there, so this is no missing file; workers are told names as text.
+        return Err(JobError::own(
+            Code::UnsupportedFeature,
+            format!("{what} {shown}: the file name is not UTF-8"),
+            "rename the file",
+        ));
     };
     let folder = match place.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

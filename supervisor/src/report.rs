@@ -3,14 +3,14 @@
 //! The fields below are the schema; a field may be added without a new number, none is renamed or removed. Times are wall
 //! time in milliseconds, memory in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::job::{Blend, Device, Product, Quality, Simplify};
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
@@ -66,10 +66,13 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub mesh: PathBuf,
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub views: PathBuf,
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub output: PathBuf,
     /// Edge of the texture in texels.
     pub texture_size: u32,
@@ -149,9 +152,15 @@ pub struct FileEntry {
     /// `glb` or `preview`.
     pub kind: &'static str,
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
+}
+
+/// JSON is UTF-8, and a path need not be: what is not, reads U+FFFD.
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl Report {

@@ -22,6 +22,10 @@ pub mod fault;
 
 mod run;
 
+pub mod glb;
+
+pub mod verdict;
+
 pub use run::{Outcome, Run};
 
 /// For anything that must happen: far beyond what a loaded machine of two cores needs.
@@ -146,10 +150,16 @@ impl Bench {
     /// `kiln bake` with the real worker, on the processor: the same everywhere. `more` follows mesh and views.
     #[must_use]
     pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+        self.bake_for_people(mesh, views, &[&["--json"], more].concat())
+    }
+
+    /// [`Self::bake_for_real`] with words instead of JSON.
+    #[must_use]
+    pub fn bake_for_people(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
         let mut command = self.kiln();
         command.arg("bake").arg(mesh).arg("--views").arg(views);
         command
-            .args(["-o", "out/out.glb", "--json"])
+            .args(["-o", "out/out.glb"])
             .arg("--baker")
             .arg(&self.baker)
             .args(more);

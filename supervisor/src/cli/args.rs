@@ -19,8 +19,9 @@ Examples:
       Show what can bake on this machine.
 
 Exit codes:
-  0 done · 64 bad flags · 65 bad mesh or views · 66 file missing · 69 no such device · 70 a worker crashed twice
-  71 a worker cannot be started · 73 cannot write the output · 77 no sandbox here · 78 kiln and kiln-baker do not match
+  0 done · 64 bad flags · 65 bad mesh or views · 66 mesh or views file missing · 69 no such device
+  70 a worker crashed twice · 71 a worker cannot be started · 73 cannot write the output
+  77 no sandbox here · 78 kiln and kiln-baker do not match
   124 out of time · 130, 143 interrupted";
 
 /// Bakes the colours of posed views of a mesh into a UV texture, and writes a GLB.

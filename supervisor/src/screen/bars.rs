@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, result, say};
+use crate::screen::{complain, place, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -125,7 +125,7 @@ impl Listener for Bars {
                 for line in report.summary() {
                     self.line(&line);
                 }
-                result(&report.options.output.display().to_string());
+                place(&report.options.output);
             }
             Event::Failed(report) => {
                 for role in [Role::Prepare, Role::Bake, Role::Encode] {

@@ -118,7 +118,8 @@ impl Listener for Json {
                 json!({ "event": "role_done", "role": role, "ms": time.as_secs_f64() * 1e3 })
             }
             Event::Done(report) => {
-                json!({ "event": "done", "output": report.options.output, "report": report })
+                let output = report.options.output.to_string_lossy();
+                json!({ "event": "done", "output": output, "report": report })
             }
             Event::Failed(report) => match &report.error {
                 Some(error) => error_line(error),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, result, say};
+use crate::screen::{complain, place, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -119,7 +119,7 @@ impl Listener for Lines {
                 for line in report.summary() {
                     self.say(&line);
                 }
-                result(&report.options.output.display().to_string());
+                place(&report.options.output);
             }
             Event::Failed(report) => {
                 if let Some(error) = &report.error {

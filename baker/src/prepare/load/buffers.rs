@@ -12,6 +12,7 @@ use proto::message::Code;
 
 use super::compressed::{self, CompressedError};
 use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::named_by_input;
 
 /// Why bytes of a glTF document cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +97,7 @@ impl BufferError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Remote { .. } => Code::UnsupportedFeature,
-            Self::File { error, .. } => error.code(),
+            Self::File { error, .. } => named_by_input(error),
             Self::Compressed { error, .. } => error.code(),
             Self::NoSuch { .. }
             | Self::Short { .. }

@@ -5,8 +5,8 @@ use proto::message::{Code, Failure};
 use proto::table::{Camera, View};
 
 use super::crop::{self, Outline};
-use super::unread;
 use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
 use crate::prepare::transforms::Frame;
 
@@ -47,18 +47,18 @@ pub(super) enum Sees {
 const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
 impl Source {
-    /// Reads the frame's files and judges their size.
+    /// Reads the files of the frame `index` of `transforms` and judges their size.
     pub(super) fn read(
         folder: &Folder,
-        base: &str,
+        transforms: &str,
         index: usize,
         frame: &Frame,
     ) -> Result<Self, Failure> {
-        let picture = File::read(folder, base, &frame.file, index)?;
+        let picture = File::read(folder, transforms, &frame.file, index)?;
         let mask = frame
             .mask
             .as_ref()
-            .map(|mask| File::read(folder, base, mask, index))
+            .map(|mask| File::read(folder, transforms, mask, index))
             .transpose()?;
         Ok(Self {
             index,
@@ -74,9 +74,10 @@ impl Source {
         file(&self.picture) + self.mask.as_ref().map_or(0, file)
     }
 
-    /// Decodes, masks, crops.
+    /// Decodes, masks, crops. The lens, which `transforms` describes, may not suit the picture.
     pub(super) fn load(
         self,
+        transforms: &str,
         outline: &Outline,
         frame: &Frame,
         holdout: bool,
@@ -91,7 +92,10 @@ impl Source {
             .intrinsics([picture.width, picture.height])
             .map_err(|problem| Failure {
                 code: problem.code(),
-                message: format!("{} (frame {}): {problem}", self.picture.name, self.index),
+                message: format!(
+                    "{transforms}: frame {}: {}: {problem}",
+                    self.index, self.picture.name
+                ),
                 hint: problem.hint().to_owned(),
             })?;
         let mut camera = Camera {
@@ -132,18 +136,24 @@ impl Source {
 }
 
 impl File {
-    fn read(folder: &Folder, base: &str, name: &str, index: usize) -> Result<Self, Failure> {
+    fn read(folder: &Folder, transforms: &str, name: &str, index: usize) -> Result<Self, Failure> {
         let failed = |error: &FolderError| {
-            let mut failure = unread(name, error);
-            failure.message = match name {
-                "" => format!("frame {index}: file_path: {error}"),
-                _ => format!("frame {index}: {}", failure.message),
+            let shown = if name.is_empty() { "file_path" } else { name };
+            let hint = match error {
+                FolderError::Missing => {
+                    "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
+                }
+                FolderError::Outside => "files are read only beneath the folder of transforms.json",
+                _ => "",
             };
-            if matches!(error, FolderError::Missing) {
-                failure.hint = "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out".to_owned();
+            Failure {
+                code: named_by_input(error),
+                message: format!("{transforms}: frame {index}: {shown}: {error}"),
+                hint: hint.to_owned(),
             }
-            failure
         };
+        // Files are named relative to the file that names them.
+        let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
         for extension in EXTENSIONS {
             // An empty name stays empty, and an absolute one absolute: the folder refuses both.
             let candidate = match (base, name) {

@@ -310,16 +310,16 @@ fn failures_name_file_and_frame() {
     for (file, code, reason) in [
         (
             "absent",
-            Code::MissingInput,
-            "frame 1: absent: no such file",
+            Code::InvalidAsset,
+            "transforms.json: frame 1: absent: no such file",
         ),
         (
             "../x.png",
-            Code::MissingInput,
+            Code::InvalidAsset,
             "frame 1: ../x.png: lies outside its folder",
         ),
-        ("/etc/passwd", Code::MissingInput, "lies outside its folder"),
-        ("sub", Code::MissingInput, "frame 1: sub: is a directory"),
+        ("/etc/passwd", Code::InvalidAsset, "lies outside its folder"),
+        ("sub", Code::InvalidAsset, "frame 1: sub: is a directory"),
         (
             "",
             Code::InvalidAsset,
@@ -333,7 +333,7 @@ fn failures_name_file_and_frame() {
         (
             "small",
             Code::InvalidAsset,
-            "small.png (frame 1): the picture has 12x3 pixels, but w and h say 64x48",
+            "transforms.json: frame 1: small.png: the picture has 12x3 pixels, but w and h say 64x48",
         ),
     ] {
         let frames = [frame("opaque", false), frame(file, false)];
