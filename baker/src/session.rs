@@ -64,11 +64,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Ties this process to its supervisor and says hello on fd 0.
+    /// Ties this process to its supervisor. To be called before the sandbox is entered, which lets none of this through.
     ///
     /// # Errors
-    /// [`SessionError::NoSocket`] when fd 0 is no socket.
-    pub fn connect(role: Role) -> Result<Self, SessionError> {
+    /// [`SessionError::NoSocket`] when fd 0 cannot be had.
+    pub fn connect() -> Result<Self, SessionError> {
         let socket = io::stdin()
             .as_fd()
             .try_clone_to_owned()
@@ -82,14 +82,22 @@ impl Session {
             // The supervisor may have died before the line above.
             return Err(SessionError::Orphaned);
         }
+        Ok(session)
+    }
+
+    /// Says hello.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSocket`] when fd 0 is no socket.
+    pub fn hello(&self, role: Role) -> Result<(), SessionError> {
         let hello = FromChild::Hello {
             version: proto::PROTOCOL_VERSION,
             build_id: proto::BUILD_ID.to_owned(),
             role,
         };
-        match session.channel.send(&hello, &[]) {
+        match self.channel.send(&hello, &[]) {
             Err(ChannelError::Os(error)) => Err(SessionError::NoSocket(error)),
-            other => Ok(other.map(|()| session)?),
+            other => Ok(other?),
         }
     }
 

@@ -25,6 +25,7 @@ pub mod limits;
 
 pub mod job;
 pub mod message;
+pub mod sandbox;
 pub mod wire;
 
 pub mod blob;
