@@ -111,9 +111,9 @@ fn begin(
 fn thread_count() -> usize {
     let wanted = std::env::var("RAYON_NUM_THREADS");
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
-    wanted.filter(|&count| count > 0).unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-    })
+    wanted
+        .filter(|&count| count > 0)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// Prints what the GPU role would find here.
@@ -134,7 +134,7 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
     let (start, fds) = session.receive_start().map_err(|error| internal(&error))?;
     match (start, warm) {
         (Start::Prepare(job), None) if role == Role::Prepare => {
-            prepare::run(session, &job, fds).map(Done::Prepare)
+            prepare::run(session, &job).map(Done::Prepare)
         }
         (Start::Encode(job), None) if role == Role::Encode => {
             encode::run(session, &job, fds).map(Done::Encode)

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use self::environment::environment;
 use crate::feed::Parcel;
 use crate::logs::{self, Source, Tail};
+use crate::opener::Opened;
 use crate::verdict::Exit;
 
 /// Parcels that may wait for one child: every view, and a handful of others.
@@ -46,6 +47,8 @@ pub enum Event {
     Packet(FromChild),
     /// It sent something that is no packet of ours.
     Violation(String),
+    /// A file that it asked for is open, or is not.
+    Opened(Opened),
     /// It closed its socket; its end should follow.
     Closed,
     /// The process has ended and is reaped. Nothing follows.

@@ -64,7 +64,10 @@ fn told(status: &RestrictionStatus) -> Landlocked {
     let missing = match abi {
         0 => "Landlock: the kernel has none, or was started without it".to_owned(),
         abi if abi < TESTED as i32 => {
-            format!("Landlock is of version {abi}, not {}: the system call filters stand in for network, signals and ioctls", TESTED as i32)
+            format!(
+                "Landlock is of version {abi}, not {}: the system call filters stand in for network, signals and ioctls",
+                TESTED as i32
+            )
         }
         _ => String::new(),
     };

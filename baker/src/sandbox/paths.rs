@@ -64,18 +64,12 @@ pub(super) const READ: [&str; 40] = [
 pub(super) const DEVICES: [&str; 8] = [
     // nvidiactl, nvidia0…, nvidia-modeset, nvidia-uvm. The nodes must be there: with no_new_privs the setuid helper
     // nvidia-modprobe that would make them is not run.
-    "nvidia",
-    // Render and card nodes of AMD, Intel and all who speak DRM.
+    "nvidia", // Render and card nodes of AMD, Intel and all who speak DRM.
     "dri",
     // Memory shared between drivers; newer lavapipe exports through the second.
-    "dma_heap",
-    "udmabuf",
-    // GPUs of a Windows host.
-    "dxg",
-    // GPUs of ARM boards with vendor drivers.
-    "mali",
-    "pvr",
-    "null",
+    "dma_heap", "udmabuf", // GPUs of a Windows host.
+    "dxg",     // GPUs of ARM boards with vendor drivers.
+    "mali", "pvr", "null",
 ];
 
 /// Variables that name further files of the loader, by the user's own choice: lists of files or folders.
