@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
@@ -17,10 +17,13 @@ use proto::blob::{BlobError, BlobFile, BlobWriter};
 use proto::channel::{Channel, ChannelError};
 use proto::job::WarmJob;
 use proto::limits::MAX_TEXT_BYTES;
-use proto::message::{AdapterInfo, Done, Failure, FromChild, Phase, Role, Start, Table, ToChild};
+use proto::message::{
+    AdapterInfo, Done, Failure, FromChild, Phase, Role, Root, Start, Table, ToChild,
+};
 use proto::recorder::Recorder;
 use proto::table::{TableError, View};
 
+use crate::prepare::folder::{Files, FolderError};
 use crate::progress::Progress;
 
 /// Progress of one phase is sent at most this often: the supervisor draws ten times a second.
@@ -58,17 +61,19 @@ pub struct Session {
     channel: Channel,
     /// None in tests.
     recorder: Option<Recorder>,
-    /// Views that arrived while a grant was awaited: the supervisor sends both as they come.
+    /// Held from a question to its answer, so that threads do not take each other's.
+    turn: Mutex<()>,
+    /// Views that arrived while an answer was awaited: the supervisor sends both as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
 }
 
 impl Session {
-    /// Ties this process to its supervisor and says hello on fd 0.
+    /// Ties this process to its supervisor. To be called before the sandbox is entered, which lets none of this through.
     ///
     /// # Errors
-    /// [`SessionError::NoSocket`] when fd 0 is no socket.
-    pub fn connect(role: Role) -> Result<Self, SessionError> {
+    /// [`SessionError::NoSocket`] when fd 0 cannot be had.
+    pub fn connect() -> Result<Self, SessionError> {
         let socket = io::stdin()
             .as_fd()
             .try_clone_to_owned()
@@ -82,14 +87,22 @@ impl Session {
             // The supervisor may have died before the line above.
             return Err(SessionError::Orphaned);
         }
+        Ok(session)
+    }
+
+    /// Says hello.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSocket`] when fd 0 is no socket.
+    pub fn hello(&self, role: Role) -> Result<(), SessionError> {
         let hello = FromChild::Hello {
             version: proto::PROTOCOL_VERSION,
             build_id: proto::BUILD_ID.to_owned(),
             role,
         };
-        match session.channel.send(&hello, &[]) {
+        match self.channel.send(&hello, &[]) {
             Err(ChannelError::Os(error)) => Err(SessionError::NoSocket(error)),
-            other => Ok(other.map(|()| session)?),
+            other => Ok(other?),
         }
     }
 
@@ -99,6 +112,7 @@ impl Session {
         Self {
             channel,
             recorder: None,
+            turn: Mutex::default(),
             early: Mutex::default(),
             last_progress: Mutex::new((None, Instant::now())),
         }
@@ -171,23 +185,12 @@ impl Session {
         bytes: u64,
         write: impl FnOnce(&mut BufWriter<BlobWriter<'_>>) -> Result<(), TableError>,
     ) -> Result<(), SessionError> {
-        self.channel
-            .send(&FromChild::Allocate { table, bytes }, &[])?;
-        let fd = loop {
-            match self.channel.receive_with_fds()? {
-                (ToChild::Grant { table: granted }, fds) if granted == table => {
-                    break fds
-                        .into_iter()
-                        .next()
-                        .ok_or(SessionError::OutOfTurn("Grant without memory"))?;
-                }
-                view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
-                    if let Ok(mut early) = self.early.lock() {
-                        early.push_back(view);
-                    }
-                }
-                (other, _) => return Err(out_of_turn(&other)),
-            }
+        let fd = match self.ask(&FromChild::Allocate { table, bytes })? {
+            (ToChild::Grant { table: granted }, fds) if granted == table => fds
+                .into_iter()
+                .next()
+                .ok_or(SessionError::OutOfTurn("Grant without memory"))?,
+            (other, _) => return Err(out_of_turn(&other)),
         };
         let blob = BlobFile::open(fd)?;
         let mut out = BufWriter::with_capacity(1 << 20, blob.writer());
@@ -197,6 +200,21 @@ impl Session {
         drop(blob);
         self.channel.send(&FromChild::Filled { table }, &[])?;
         Ok(())
+    }
+
+    /// Sends a question and waits for its answer, past the views that come in between.
+    fn ask(&self, question: &FromChild) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.channel.send(question, &[])?;
+        loop {
+            match self.channel.receive_with_fds()? {
+                view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
+                    let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+                    early.push_back(view);
+                }
+                answer => return Ok(answer),
+            }
+        }
     }
 
     /// Ends the conversation with the role's summary.
@@ -218,6 +236,28 @@ impl Session {
             hint: one_line(&failure.hint),
         };
         Ok(self.channel.send(&FromChild::Failed(failure), &[])?)
+    }
+}
+
+impl Files for Session {
+    fn open(&self, root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError> {
+        let name = name.to_owned();
+        match self.ask(&FromChild::Open { root, name, limit })? {
+            (ToChild::Opened { outcome: Ok(bytes) }, fds) => {
+                let fd = fds
+                    .into_iter()
+                    .next()
+                    .ok_or(SessionError::OutOfTurn("Opened without a file"))?;
+                Ok((fd, bytes))
+            }
+            (
+                ToChild::Opened {
+                    outcome: Err(refusal),
+                },
+                _,
+            ) => Err(refusal.into()),
+            (other, _) => Err(out_of_turn(&other).into()),
+        }
     }
 }
 
@@ -278,6 +318,7 @@ fn out_of_turn(message: &ToChild) -> SessionError {
         ToChild::View { .. } => "View",
         ToChild::EndOfViews { .. } => "EndOfViews",
         ToChild::Grant { .. } => "Grant",
+        ToChild::Opened { .. } => "Opened",
     })
 }
 

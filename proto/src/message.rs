@@ -146,7 +146,7 @@ pub enum Table {
 /// Supervisor to child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToChild {
-    /// The job; answers `Hello`. Fds: the two folders, or the input tables (see the job's own text).
+    /// The job; answers `Hello`. Fds: the input tables (see the job's own text).
     Start(Start),
     /// A view, with its fd. Indices may come in any order, each once.
     View {
@@ -165,6 +165,11 @@ pub enum ToChild {
     },
     /// Open the adapter, and whatever else can be had before the job is known. Answered by `Ready`.
     Warm(WarmJob),
+    /// Answers `Open`, with the file's fd if there is one: for reading, at its start.
+    Opened {
+        /// Size of the file in bytes, or why it is not opened.
+        outcome: Result<u64, Refusal>,
+    },
 }
 
 /// The first message of the supervisor.
@@ -225,6 +230,92 @@ pub enum FromChild {
         /// The one.
         adapter: AdapterInfo,
     },
+    /// Prepare asks for an input file: it cannot open any itself. One question at a time.
+    Open {
+        /// The folder that the name is relative to.
+        root: Root,
+        /// Bytes of a path.
+        name: String,
+        /// A larger file is refused.
+        limit: u64,
+    },
+}
+
+/// A folder that input files lie beneath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Root {
+    /// Of the mesh file.
+    Mesh,
+    /// Of `transforms.json`.
+    Views,
+}
+
+/// Why a file is not opened. The name is the caller's to add.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// The empty name.
+    #[error("the file name is empty")]
+    EmptyName,
+    /// A name with a NUL character.
+    #[error("the file name contains a NUL character")]
+    NulInName,
+    /// The name, or a symbolic link on its way, leaves the folder.
+    #[error("lies outside its folder")]
+    Outside,
+    /// Neither what the user named, nor of a kind that meshes and views are made of; or hidden.
+    #[error("is not a file of a mesh or a view, going by its name")]
+    Unlisted,
+    /// Nothing of this name.
+    #[error("no such file")]
+    Missing,
+    /// A directory, device, pipe or socket.
+    #[error("is {0}, not a regular file")]
+    NotAFile(NotAFile),
+    /// Larger than the caller's bound.
+    #[error("has {size} bytes, more than the {limit} that are taken")]
+    TooLarge {
+        /// Size of the file in bytes.
+        size: u64,
+        /// The bound in bytes.
+        limit: u64,
+    },
+    /// Its file system does not answer.
+    #[error("did not open within {0} seconds: its file system does not answer")]
+    Slow(u32),
+    /// The system refuses for another reason: its error number.
+    #[error("cannot be read ({})", std::io::Error::from_raw_os_error(*.0))]
+    Os(i32),
+}
+
+impl Refusal {
+    /// The code under which a user is told.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::EmptyName | Self::NulInName => Code::InvalidAsset,
+            Self::Outside
+            | Self::Unlisted
+            | Self::Missing
+            | Self::NotAFile(_)
+            | Self::Slow(_)
+            | Self::Os(_) => Code::MissingInput,
+            Self::TooLarge { .. } => Code::LimitExceeded,
+        }
+    }
+}
+
+/// What is not a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum NotAFile {
+    /// A directory.
+    #[error("a directory")]
+    Directory,
+    /// A pipe.
+    #[error("a pipe")]
+    Pipe,
+    /// A device or socket.
+    #[error("a device or socket")]
+    Device,
 }
 
 /// What each role reports of its work.

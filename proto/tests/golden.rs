@@ -9,8 +9,9 @@ use proto::job::{
     BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
 };
 use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, Phase, PhaseTime,
-    PrepareSummary, Role, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
+    PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
+    ViewScore,
 };
 use proto::wire;
 use serde::Serialize;
@@ -120,6 +121,30 @@ fn messages_to_a_child() {
             "0306",
         ),
         (ToChild::Warm(warm), "040304483230300101780201"),
+        (
+            ToChild::Opened {
+                outcome: Ok(70_000),
+            },
+            "",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::NotAFile(NotAFile::Pipe)),
+            },
+            "",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::TooLarge { size: 9, limit: 8 }),
+            },
+            "",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::Os(13)),
+            },
+            "",
+        ),
     ]);
 }
 
@@ -229,6 +254,14 @@ fn messages_from_a_child() {
         (
             FromChild::Ready { adapter },
             "0701610676756c6b616e0864697363726574650164",
+        ),
+        (
+            FromChild::Open {
+                root: Root::Views,
+                name: "a.png".into(),
+                limit: 300,
+            },
+            "",
         ),
     ]);
 }

@@ -32,6 +32,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use self::environment::environment;
 use crate::feed::Parcel;
 use crate::logs::{self, Source, Tail};
+use crate::opener::Opened;
 use crate::verdict::Exit;
 
 /// Parcels that may wait for one child: every view, and a handful of others.
@@ -53,6 +54,8 @@ pub enum Event {
     Packet(FromChild),
     /// It sent something that is no packet of ours.
     Violation(String),
+    /// A file that it asked for is open, or is not.
+    Opened(Opened),
     /// It closed its socket; its end should follow.
     Closed,
     /// It was killed a while ago and is still there.

@@ -10,6 +10,7 @@ use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
 use crate::ladder::Rung;
+use crate::opener::Opener;
 use crate::stock::Stock;
 
 /// Training views on the contact sheet: more would shrink them below what an eye can judge.
@@ -18,8 +19,8 @@ const PREVIEW_TRAINING_VIEWS: usize = 3;
 /// What is handed down with a packet. Shared, so that a queue of packets holds no second copy.
 #[derive(Clone, Debug)]
 pub enum Handed {
-    /// An opened folder.
-    Folder(Arc<OwnedFd>),
+    /// An opened input file.
+    File(Arc<OwnedFd>),
     /// A table.
     Blob(Arc<Blob>),
 }
@@ -27,7 +28,7 @@ pub enum Handed {
 impl AsFd for Handed {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Folder(folder) => folder.as_fd(),
+            Self::File(file) => file.as_fd(),
             Self::Blob(blob) => blob.as_fd(),
         }
     }
@@ -49,6 +50,8 @@ pub struct Feed {
     warmed: bool,
     ready: bool,
     started: bool,
+    /// The files that prepare asks for.
+    pub opener: Opener,
     views_seen: usize,
     views_sent: u32,
     ended: bool,
@@ -81,18 +84,15 @@ impl Feed {
         self.warmed && !std::mem::replace(&mut self.ready, true)
     }
 
-    /// What prepare is sent: its job and the two folders.
+    /// What prepare is sent: its job. Files follow as it asks for them.
     pub fn for_prepare(&mut self, spec: &Spec) -> Vec<Parcel> {
         if self.started {
             return Vec::new();
         }
         (self.started, self.ended) = (true, true);
-        let fds = [&spec.mesh, &spec.views]
-            .map(|input| Handed::Folder(Arc::clone(&input.folder)))
-            .into();
         vec![Parcel {
             message: ToChild::Start(Start::Prepare(spec.prepare_job())),
-            fds,
+            fds: Vec::new(),
         }]
     }
 

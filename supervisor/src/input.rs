@@ -1,7 +1,7 @@
 //! A path that the user named → its folder, opened without the right to list or read it, and the name beneath it.
 //!
-//! Prepare opens files only beneath the folders it is handed, so the supervisor resolves the one link that the user named
-//! himself: a mesh that is a link out of its folder is looked for where it lies.
+//! Files are opened for prepare only beneath these folders ([`crate::opener`]), so the one link that the user named himself
+//! is resolved here: a mesh that is a link out of its folder is looked for where it lies.
 
 use std::fs;
 use std::os::fd::OwnedFd;

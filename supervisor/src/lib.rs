@@ -7,6 +7,7 @@
 //!   - [`ladder`]: a failed bake → what its repetition does differently (pure),
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
 //!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
+//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's,
 //!   - [`feed`]: stock → what the next child still has to be sent,
 //!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
 //!   - [`procfs`]: a silent process → starved, stopped or stuck,
@@ -54,6 +55,10 @@ pub mod logs;
 pub mod stock;
 
 pub mod feed;
+
+pub mod opener;
+
+pub mod sandbox;
 
 pub mod watch;
 

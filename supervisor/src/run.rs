@@ -44,7 +44,7 @@ pub fn run() -> ExitCode {
             );
         }
     };
-    match command {
+    let code = match command {
         Command::Shown => ExitCode::from(exit::OK),
         Command::Bake { spec, .. } => {
             let mut listener = screen::listener(json, voice, &bars);
@@ -63,7 +63,10 @@ pub fn run() -> ExitCode {
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
         }
-    }
+    };
+    // A thread that waits for a network file system may wait for ever, and nothing waits for it.
+    runtime.shutdown_background();
+    code
 }
 
 /// Waits for no thread that a stuck disk or network file system holds, and for no process that cannot be killed.

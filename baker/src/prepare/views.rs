@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use proto::job::PrepareJob;
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
-use proto::message::{Code, Failure, Phase, Table};
+use proto::message::{Code, Failure, Phase, Refusal, Table};
 use proto::table::{Mesh, View};
 
 use super::folder::Folder;
@@ -40,7 +40,7 @@ const IN_FLIGHT_BYTES: usize = 640 << 20;
 /// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file.
 pub(crate) fn deliver(
     session: &Session,
-    views: &Folder,
+    views: &Folder<'_>,
     job: &PrepareJob,
     mesh: &Mesh,
     clock: &mut PhaseClock,
@@ -66,7 +66,7 @@ pub(crate) fn deliver(
     })
 }
 
-fn read_frames(session: &Session, folder: &Folder, name: &str) -> Result<Vec<Frame>, Failure> {
+fn read_frames(session: &Session, folder: &Folder<'_>, name: &str) -> Result<Vec<Frame>, Failure> {
     let bytes = folder
         .read(name, MAX_TRANSFORMS_BYTES)
         .map_err(|error| Failure {
@@ -116,7 +116,7 @@ fn choose_holdout(frames: &[Frame], job: &PrepareJob) -> Result<Vec<bool>, Failu
 struct Delivery<'a> {
     session: &'a Session,
     outline: &'a Outline,
-    folder: &'a Folder,
+    folder: &'a Folder<'a>,
     /// `transforms.json`, whatever its name.
     file: &'a str,
     mesh: &'a str,

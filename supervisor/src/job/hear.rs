@@ -11,6 +11,7 @@ use crate::error::JobError;
 use crate::event::Event;
 use crate::feed::{Handed, Parcel};
 use crate::life;
+use crate::opener::Opened;
 use crate::stock::StockError;
 use crate::verdict::{Exit, Kill};
 use crate::words::{self, printable};
@@ -28,6 +29,7 @@ impl Job<'_> {
                 }
             }
             (child::Event::Violation(what), Some(place)) => self.violation(place, what),
+            (child::Event::Opened(opened), Some(place)) => self.opened(place, opened),
             (child::Event::Closed, Some(place)) => {
                 if let Some(running) = self.running.get_mut(place) {
                     running.watch.linger();
@@ -133,6 +135,26 @@ impl Job<'_> {
                     Err(error) => Err(chain(&error)),
                 }
             }
+            FromChild::Open { root, name, limit } => {
+                if role != Role::Prepare || !running.feed.started() {
+                    return Err("it asks for a file, which is not its part".to_owned());
+                }
+                running.watch.alive();
+                let inputs = [&self.spec.mesh, &self.spec.views];
+                let question = running.feed.opener.admit(inputs, root, name, limit)?;
+                let (id, events) = (running.child.id, self.events.clone());
+                tokio::spawn(async move {
+                    let opened = question.answer().await;
+                    if events
+                        .send((id, child::Event::Opened(opened)))
+                        .await
+                        .is_err()
+                    {
+                        tracing::debug!("a file was opened after the job's end");
+                    }
+                });
+                Ok(())
+            }
             FromChild::Filled { table } => {
                 running.watch.alive();
                 self.stock.fill(role, table).map_err(|error| chain(&error))
@@ -159,6 +181,22 @@ impl Job<'_> {
                 running.watch.linger();
                 Ok(())
             }
+        }
+    }
+
+    /// Hands a file down that a child asked for.
+    fn opened(&mut self, place: usize, Opened { outcome, file }: Opened) {
+        let Some(running) = self.running.get_mut(place) else {
+            return;
+        };
+        running.feed.opener.answered();
+        running.watch.alive();
+        let parcel = Parcel {
+            message: ToChild::Opened { outcome },
+            fds: file.map(Handed::File).into_iter().collect(),
+        };
+        if !running.child.send(parcel) {
+            self.violation(place, "its queue is full".to_owned());
         }
     }
 

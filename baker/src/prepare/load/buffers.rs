@@ -112,7 +112,7 @@ impl BufferError {
 /// The bytes of a document, loaded as they are needed.
 pub(super) struct Buffers<'a> {
     root: &'a json::Root,
-    folder: &'a Folder,
+    folder: &'a Folder<'a>,
     /// Folder of the mesh file within `folder`, with its trailing slash; empty at the top.
     beside: &'a str,
     /// The GLB's binary chunk, and the file it lies in.
@@ -124,7 +124,7 @@ pub(super) struct Buffers<'a> {
 impl<'a> Buffers<'a> {
     pub(super) fn new(
         root: &'a json::Root,
-        folder: &'a Folder,
+        folder: &'a Folder<'a>,
         beside: &'a str,
         bin: Option<&'a [u8]>,
     ) -> Self {

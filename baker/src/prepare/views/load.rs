@@ -1,7 +1,7 @@
 //! One frame: its files' bytes → a decoded, masked and cropped [`View`] with its camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
-use proto::message::{Code, Failure};
+use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, View};
 
 use super::crop::{self, Outline};
@@ -49,7 +49,7 @@ const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 impl Source {
     /// Reads the files of the frame `index` of `transforms` and judges their size.
     pub(super) fn read(
-        folder: &Folder,
+        folder: &Folder<'_>,
         transforms: &str,
         index: usize,
         frame: &Frame,
@@ -136,14 +136,14 @@ impl Source {
 }
 
 impl File {
-    fn read(folder: &Folder, transforms: &str, name: &str, index: usize) -> Result<Self, Failure> {
+    fn read(folder: &Folder<'_>, transforms: &str, name: &str, index: usize) -> Result<Self, Failure> {
         let failed = |error: &FolderError| {
             let shown = if name.is_empty() { "file_path" } else { name };
             let hint = match error {
-                FolderError::Missing => {
+                FolderError::Refused(Refusal::Missing) => {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
                 }
-                FolderError::Outside => "files are read only beneath the folder of transforms.json",
+                FolderError::Refused(Refusal::Outside) => "files are read only beneath the folder of transforms.json",
                 _ => "",
             };
             Failure {
@@ -154,6 +154,7 @@ impl File {
         };
         // Files are named relative to the file that names them.
         let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
+        let mut unlisted = false;
         for extension in EXTENSIONS {
             // An empty name stays empty, and an absolute one absolute: the folder refuses both.
             let candidate = match (base, name) {
@@ -163,7 +164,12 @@ impl File {
             };
             let bytes = match folder.read(&candidate, MAX_IMAGE_FILE_BYTES) {
                 Ok(bytes) => bytes,
-                Err(FolderError::Missing) => continue,
+                Err(FolderError::Refused(Refusal::Missing)) => continue,
+                // Without an ending it is no picture's name yet.
+                Err(FolderError::Refused(Refusal::Unlisted)) if extension.is_empty() => {
+                    unlisted = true;
+                    continue;
+                }
                 Err(error) => return Err(failed(&error)),
             };
             let name = format!("{name}{extension}");
@@ -176,7 +182,12 @@ impl File {
                 Err(error) => Err(broken(&name, index, &error)),
             };
         }
-        Err(failed(&FolderError::Missing))
+        let refusal = if unlisted && has_ending(name) {
+            Refusal::Unlisted
+        } else {
+            Refusal::Missing
+        };
+        Err(failed(&refusal.into()))
     }
 
     fn decode(&self, index: usize) -> Result<Picture, Failure> {
@@ -190,6 +201,12 @@ impl File {
             hint: String::new(),
         }
     }
+}
+
+/// `view.gif` has an ending, and another than a picture that is read; `view` and `take.1/view` have none.
+fn has_ending(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.trim_start_matches('.').contains('.')
 }
 
 fn broken(name: &str, index: usize, error: &PictureError) -> Failure {

@@ -14,7 +14,7 @@ use nix::unistd::pause;
 use proto::blob::BlobFile;
 use proto::channel::Channel;
 use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES};
-use proto::message::{Done, Failure, FromChild, Phase, Role, Table, ToChild};
+use proto::message::{Done, Failure, FromChild, Phase, Role, Root, Table, ToChild};
 
 use crate::healthy;
 
@@ -141,6 +141,18 @@ impl Worker {
         for planned in self.plan.faults.iter().filter(due) {
             self.commit(&planned.fault);
         }
+    }
+
+    /// Asks for an input file.
+    pub(crate) fn open(&self, root: Root, name: &str) -> File {
+        let (name, limit) = (name.to_owned(), 1 << 20);
+        self.send(&FromChild::Open { root, name, limit });
+        let (opened, fds) = self.receive();
+        assert!(
+            matches!(opened, ToChild::Opened { outcome: Ok(_) }),
+            "{opened:?}"
+        );
+        File::from(fds.into_iter().next().expect("an fd"))
     }
 
     /// Asks for memory, writes `bytes` and hands it over, with a step in the middle.
