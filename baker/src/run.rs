@@ -97,9 +97,8 @@ fn begin(
     peak_rss_kib();
     let threads = thread_count();
     let entered = sandbox::enter(role, options).map_err(|error| (exit::NOPERM, error.into()))?;
-    tracing::debug!(?entered, "sandbox");
     session
-        .hello(role)
+        .hello(role, entered)
         .map_err(|error| (exit::USAGE, error.into()))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     pool.build_global()
@@ -154,10 +153,13 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
     session.progress(Phase::OpenDevice, 0, 0);
     let warm = Warm::up(&job, session)?;
     // Before there is data.
-    let sealed = sandbox::seal_gpu().map_err(|error| internal(&error))?;
-    tracing::debug!(?sealed, "sandbox");
+    let sandbox = sandbox::seal_gpu().map_err(|error| Failure {
+        code: Code::SandboxUnavailable,
+        message: format!("bake cannot be confined: {error}"),
+        hint: String::new(),
+    })?;
     session
-        .ready(warm.adapter())
+        .ready(warm.adapter(), sandbox)
         .map_err(|error| internal(&error))?;
     Ok(warm)
 }

@@ -21,6 +21,7 @@ use proto::message::{
     AdapterInfo, Done, Failure, FromChild, Phase, Role, Root, Start, Table, ToChild,
 };
 use proto::recorder::Recorder;
+use proto::sandbox::Sandbox;
 use proto::table::{TableError, View};
 
 use crate::prepare::folder::{Files, FolderError};
@@ -94,11 +95,12 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::NoSocket`] when fd 0 is no socket.
-    pub fn hello(&self, role: Role) -> Result<(), SessionError> {
+    pub fn hello(&self, role: Role, sandbox: Sandbox) -> Result<(), SessionError> {
         let hello = FromChild::Hello {
             version: proto::PROTOCOL_VERSION,
             build_id: proto::BUILD_ID.to_owned(),
             role,
+            sandbox,
         };
         match self.channel.send(&hello, &[]) {
             Err(ChannelError::Os(error)) => Err(SessionError::NoSocket(error)),
@@ -133,8 +135,9 @@ impl Session {
     ///
     /// # Errors
     /// The supervisor is gone.
-    pub fn ready(&self, adapter: AdapterInfo) -> Result<(), SessionError> {
-        Ok(self.channel.send(&FromChild::Ready { adapter }, &[])?)
+    pub fn ready(&self, adapter: AdapterInfo, sandbox: Sandbox) -> Result<(), SessionError> {
+        let ready = FromChild::Ready { adapter, sandbox };
+        Ok(self.channel.send(&ready, &[])?)
     }
 
     /// Waits for the job and its descriptors.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::{BakeJob, EncodeJob, PrepareJob, WarmJob};
+use crate::sandbox::Sandbox;
 
 /// What a child process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -194,6 +195,8 @@ pub enum FromChild {
         build_id: String,
         /// What the process was started as.
         role: Role,
+        /// What it gave up before it said this.
+        sandbox: Sandbox,
     },
     /// Work was done. The supervisor takes any growth of `done` for a sign of life.
     Progress {
@@ -229,6 +232,8 @@ pub enum FromChild {
     Ready {
         /// The one.
         adapter: AdapterInfo,
+        /// What it gave up since its hello, too.
+        sandbox: Sandbox,
     },
     /// Prepare asks for an input file: it cannot open any itself. One question at a time.
     Open {

@@ -13,6 +13,7 @@ use proto::message::{
     PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
     ViewScore,
 };
+use proto::sandbox::{Level, Sandbox};
 use proto::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,6 +47,16 @@ fn times() -> Vec<PhaseTime> {
         phase: Phase::Fit,
         ms: 1.5,
     }]
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox {
+        level: Level::Full,
+        landlock_abi: 7,
+        seccomp_filters: 4,
+        allowed_calls: 36,
+        missing: "x".into(),
+    }
 }
 
 #[test]
@@ -213,8 +224,9 @@ fn messages_from_a_child() {
                 version: 1,
                 build_id: "0.1.0+00".into(),
                 role: Role::Bake,
+                sandbox: sandbox(),
             },
-            "000108302e312e302b303001",
+            "000108302e312e302b303001020704240178",
         ),
         (
             FromChild::Progress {
@@ -252,8 +264,11 @@ fn messages_from_a_child() {
         ),
         (FromChild::Failed(failure), "0601026e6f00"),
         (
-            FromChild::Ready { adapter },
-            "0701610676756c6b616e0864697363726574650164",
+            FromChild::Ready {
+                adapter,
+                sandbox: sandbox(),
+            },
+            "0701610676756c6b616e0864697363726574650164020704240178",
         ),
         (
             FromChild::Open {

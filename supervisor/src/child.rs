@@ -104,6 +104,8 @@ pub struct Launcher<'a> {
     pub program: &'a Path,
     /// What to log, unless `KILN_LOG` says it.
     pub log_filter: &'a str,
+    /// Whether processes enter their sandbox.
+    pub sandbox: bool,
     /// The job's name in logs.
     pub job: Arc<str>,
 }
@@ -132,6 +134,7 @@ impl Launcher<'_> {
         let mut command = Command::new(self.program);
         command
             .arg(role.name())
+            .args((!self.sandbox).then_some("--no-sandbox"))
             .env_clear()
             .envs(environment(role, self.log_filter, std::env::vars_os()))
             .stdin(Stdio::from(theirs.into_fd()))

@@ -264,6 +264,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             FallbackArg::Adapters => Policy::Adapters,
             FallbackArg::VertexColours => Policy::VertexColours,
         },
+        sandbox: !args.insecure_no_sandbox,
         crash_root: match args.crash_folder {
             Some(folder) if folder.as_os_str() == "none" => None,
             Some(folder) => Some(folder),

@@ -120,6 +120,7 @@ pub async fn run(
         launcher: Launcher {
             program: &spec.baker,
             log_filter: &spec.log_filter,
+            sandbox: spec.sandbox,
             job: Arc::clone(&spec.name),
         },
         events,

@@ -10,6 +10,7 @@ use proto::job::{Blend, Device, Product, Quality, Simplify};
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
+use proto::sandbox::{Level, Sandbox};
 use serde::{Serialize, Serializer};
 
 use crate::error::{Attempt, JobError};
@@ -44,6 +45,8 @@ pub struct Report {
     pub ladder: Vec<Step>,
     /// `texture`, or `vertex_colours` where no texture could be had and the caller allowed them.
     pub product: Product,
+    /// What each role's latest process gave up before it was given data; `off` with `--insecure-no-sandbox`.
+    pub sandbox: Vec<Confinement>,
     /// Every process that ran, and how it ended.
     pub attempts: Vec<Attempt>,
     /// What the user should know.
@@ -137,6 +140,16 @@ pub struct Stage {
     pub time: PhaseTime,
 }
 
+/// A role's sandbox.
+#[derive(Clone, Debug, Serialize)]
+pub struct Confinement {
+    /// The role.
+    pub role: Role,
+    /// Its account, which the kernel confirmed.
+    #[serde(flatten)]
+    pub sandbox: Sandbox,
+}
+
 /// One line for the user.
 #[derive(Clone, Debug, Serialize)]
 pub struct Warning {
@@ -195,6 +208,7 @@ impl Report {
             stages: Vec::new(),
             ladder: Vec::new(),
             product: Product::Texture,
+            sandbox: Vec::new(),
             attempts: Vec::new(),
             warnings: Vec::new(),
             warnings_dropped: 0,
@@ -209,6 +223,12 @@ impl Report {
     /// Keeps a warning.
     pub fn warning(&mut self, role: Role, text: String) {
         self.warnings.push(Warning { role, text });
+    }
+
+    /// Enters what a process gave up; its successor's word replaces it.
+    pub fn confined(&mut self, role: Role, sandbox: Sandbox) {
+        self.sandbox.retain(|known| known.role != role);
+        self.sandbox.push(Confinement { role, sandbox });
     }
 
     /// Enters a role's summary. A repeated role replaces what its predecessor reported.
@@ -292,6 +312,13 @@ impl Report {
             size(bytes),
             mesh.unwrap_or_default()
         ));
+        if self
+            .sandbox
+            .iter()
+            .any(|role| role.sandbox.level != Level::Full)
+        {
+            lines.push("the workers ran without their full sandbox".to_owned());
+        }
         if !self.ladder.is_empty() {
             let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
             lines.push(format!("baked again {}", steps.join(", then ")));

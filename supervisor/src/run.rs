@@ -7,7 +7,6 @@ use indicatif::MultiProgress;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proto::exit;
 use proto::message::Code;
-use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -49,7 +48,6 @@ pub fn run() -> ExitCode {
         Command::Bake { spec, .. } => {
             let mut listener = screen::listener(json, voice, &bars);
             let report = runtime.block_on(many::one(&spec, &mut *listener));
-            leave(runtime);
             ExitCode::from(report.error.map_or(exit::OK, |error| error.exit_code))
         }
         Command::BakeMany {
@@ -57,21 +55,16 @@ pub fn run() -> ExitCode {
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
             let code = runtime.block_on(many::all(specs, parallel, listener));
-            leave(runtime);
             ExitCode::from(code)
         }
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
         }
     };
-    // A thread that waits for a network file system may wait for ever, and nothing waits for it.
+    // A thread that waits for a network file system may wait for ever, and a process that cannot be killed may stay for ever:
+    // nothing waits for them.
     runtime.shutdown_background();
     code
-}
-
-/// Waits for no thread that a stuck disk or network file system holds, and for no process that cannot be killed.
-fn leave(runtime: Runtime) {
-    runtime.shutdown_background();
 }
 
 fn fail(error: &JobError, json: bool) -> ExitCode {

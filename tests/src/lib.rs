@@ -141,7 +141,7 @@ impl Bench {
             "--json",
         ]);
         command
-            .args(["--texture-size", "256", "--baker"])
+            .args(["--texture-size", "256", "--insecure-no-sandbox", "--baker"])
             .arg(&self.baker)
             .args(more);
         command

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use proto::job::PrepareJob;
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
-use proto::message::{Code, Failure, Phase, Refusal, Table};
+use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{Mesh, View};
 
 use super::folder::Folder;

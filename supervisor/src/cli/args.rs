@@ -108,6 +108,9 @@ pub(super) struct BakeArgs {
     /// which were taken.
     #[arg(long, value_enum, default_value = "adapters", help_heading = "Run")]
     pub(super) fallback: FallbackArg,
+    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
+    #[arg(long, help_heading = "Run")]
+    pub(super) insecure_no_sandbox: bool,
     /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
     /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
     #[arg(long, value_name = "FOLDER", help_heading = "Run")]

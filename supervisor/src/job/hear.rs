@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
 use proto::message::{Code, FromChild, Role, Table, ToChild};
+use proto::sandbox::{Sandbox, Stage};
 
 use super::{Answer, Job};
 use crate::child::{self, ChildId, chain};
@@ -12,6 +13,7 @@ use crate::event::Event;
 use crate::feed::{Handed, Parcel};
 use crate::life;
 use crate::opener::Opened;
+use crate::sandbox;
 use crate::stock::StockError;
 use crate::verdict::{Exit, Kill};
 use crate::words::{self, printable};
@@ -35,8 +37,13 @@ impl Job<'_> {
                     running.watch.linger();
                 }
             }
-            (child::Event::Packet(_) | child::Event::Violation(_) | child::Event::Closed, None) => {
-            }
+            (
+                child::Event::Packet(_)
+                | child::Event::Violation(_)
+                | child::Event::Opened(_)
+                | child::Event::Closed,
+                None,
+            ) => {}
             (child::Event::Ended(exit), _) => self.ended(id, exit),
             (child::Event::Unkillable, _) => self.ended(id, Exit::Unkillable),
         }
@@ -73,6 +80,7 @@ impl Job<'_> {
                 version,
                 build_id,
                 role: theirs,
+                sandbox,
             } => {
                 if running.watch.said_hello() {
                     return Err("a second hello".to_owned());
@@ -89,16 +97,18 @@ impl Job<'_> {
                     return Err(format!("it says that it is {}", theirs.name()));
                 } else {
                     running.watch.hello();
+                    self.confined(place, Stage::Entered, sandbox);
                 }
                 Ok(())
             }
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
-            FromChild::Ready { adapter } => {
+            FromChild::Ready { adapter, sandbox } => {
                 if !running.feed.ready() {
                     return Err("it is ready out of turn".to_owned());
                 }
                 running.watch.alive();
                 running.adapter = Some(words::adapter(adapter));
+                self.confined(place, Stage::Sealed, sandbox);
                 Ok(())
             }
             FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
@@ -182,6 +192,21 @@ impl Job<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Holds a process's account of its sandbox against the kernel's, before it is given anything.
+    fn confined(&mut self, place: usize, stage: Stage, mut account: Sandbox) {
+        let Some(running) = self.running.get_mut(place) else {
+            return;
+        };
+        account.missing = printable(&account.missing, MAX_TEXT_BYTES);
+        let (role, pid) = (running.child.role, running.child.pid);
+        if self.spec.sandbox
+            && let Err(error) = sandbox::check(role, stage, pid, &account)
+        {
+            running.kill(Kill::Unconfined(chain(&error)), self.listener);
+        }
+        self.report.confined(role, account);
     }
 
     /// Hands a file down that a child asked for.

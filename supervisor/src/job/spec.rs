@@ -44,6 +44,8 @@ pub struct Spec {
     pub holdout: u32,
     /// How far a failed bake may climb.
     pub fallback: Policy,
+    /// Whether workers must be in their sandbox; otherwise they enter none.
+    pub sandbox: bool,
     /// Where folders about crashes go; none for nowhere.
     pub crash_root: Option<PathBuf>,
     /// For the whole job.
@@ -97,6 +99,9 @@ impl Spec {
         flag("baker", absolute(&self.baker));
         if self.keep_uvs {
             arguments.push("--keep-uvs".to_owned());
+        }
+        if !self.sandbox {
+            arguments.push("--insecure-no-sandbox".to_owned());
         }
         arguments
     }

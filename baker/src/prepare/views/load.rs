@@ -136,14 +136,21 @@ impl Source {
 }
 
 impl File {
-    fn read(folder: &Folder<'_>, transforms: &str, name: &str, index: usize) -> Result<Self, Failure> {
+    fn read(
+        folder: &Folder<'_>,
+        transforms: &str,
+        name: &str,
+        index: usize,
+    ) -> Result<Self, Failure> {
         let failed = |error: &FolderError| {
             let shown = if name.is_empty() { "file_path" } else { name };
             let hint = match error {
                 FolderError::Refused(Refusal::Missing) => {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
                 }
-                FolderError::Refused(Refusal::Outside) => "files are read only beneath the folder of transforms.json",
+                FolderError::Refused(Refusal::Outside) => {
+                    "files are read only beneath the folder of transforms.json"
+                }
                 _ => "",
             };
             Failure {

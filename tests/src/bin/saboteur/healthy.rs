@@ -11,6 +11,7 @@ use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime, PrepareSummary,
     Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
+use proto::sandbox::Sandbox;
 use proto::table::{Camera, Mesh, Surface, Texture, View};
 
 use crate::worker::Worker;
@@ -56,7 +57,10 @@ pub(crate) fn bake(worker: &Worker) {
     let (ToChild::Warm(_), _) = worker.receive() else {
         panic!("bake is warmed first")
     };
-    worker.send(&FromChild::Ready { adapter: adapter() });
+    worker.send(&FromChild::Ready {
+        adapter: adapter(),
+        sandbox: Sandbox::off(),
+    });
     let (ToChild::Start(Start::Bake(job)), fds) = worker.receive() else {
         panic!("another job")
     };

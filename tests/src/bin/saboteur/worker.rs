@@ -15,6 +15,7 @@ use proto::blob::BlobFile;
 use proto::channel::Channel;
 use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES};
 use proto::message::{Done, Failure, FromChild, Phase, Role, Root, Table, ToChild};
+use proto::sandbox::Sandbox;
 
 use crate::healthy;
 
@@ -72,6 +73,7 @@ impl Worker {
             version,
             build_id: build_id.to_owned(),
             role,
+            sandbox: Sandbox::off(),
         });
     }
 
