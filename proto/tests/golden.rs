@@ -136,25 +136,25 @@ fn messages_to_a_child() {
             ToChild::Opened {
                 outcome: Ok(70_000),
             },
-            "",
+            "0500fc70110100",
         ),
         (
             ToChild::Opened {
                 outcome: Err(Refusal::NotAFile(NotAFile::Pipe)),
             },
-            "",
+            "05010501",
         ),
         (
             ToChild::Opened {
                 outcome: Err(Refusal::TooLarge { size: 9, limit: 8 }),
             },
-            "",
+            "0501060908",
         ),
         (
             ToChild::Opened {
                 outcome: Err(Refusal::Os(13)),
             },
-            "",
+            "0501081a",
         ),
     ]);
 }
@@ -276,7 +276,7 @@ fn messages_from_a_child() {
                 name: "a.png".into(),
                 limit: 300,
             },
-            "",
+            "080105612e706e67fb2c01",
         ),
     ]);
 }

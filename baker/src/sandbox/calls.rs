@@ -95,8 +95,9 @@ pub(super) const DRIVER: &[Call] = calls![
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x4600),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x4700),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6200),
-    // A driver opens its node again for a new context; Landlock says which files there are.
-    SYS_openat if When::Lacks(2, (libc::O_CREAT | libc::O_TRUNC) as u64),
+    // A driver opens its node again for a new context; Landlock says which files there are, and [`REFUSED_TO_BAKE`] that
+    // none is made.
+    SYS_openat,
     SYS_read,
     SYS_fstat,
     SYS_newfstatat,
@@ -125,11 +126,12 @@ pub(super) const DRIVER: &[Call] = calls![
 /// `clone3`, whose flags a filter cannot see.
 pub(super) const ABSENT: &[Call] = calls![SYS_clone3, SYS_openat2, SYS_faccessat2];
 
-/// The same for prepare, encode and a sealed bake: robust mutexes, names of threads and their processors are not needed.
+/// The same for prepare and encode: robust mutexes, names of threads and their processors are not needed.
 pub(super) const ABSENT_AT_WORK: &[Call] = calls![
     SYS_set_robust_list,
     SYS_sched_getaffinity,
-    SYS_prctl,
+    // The one that each further filter begins with; the allow-list, which comes last, traps it.
+    SYS_prctl if When::IsNot(0, libc::PR_SET_NO_NEW_PRIVS as u64),
     SYS_statx,
     SYS_getrusage,
 ];
