@@ -20,6 +20,8 @@ use crate::procfs::Holdings;
 use crate::report::Report;
 use crate::signals::Signals;
 
+/// Open folders of one job: the mesh's and the views'.
+const FOLDERS: usize = 2;
 /// Orders that may wait for one job.
 const ORDERS: usize = 4;
 
@@ -51,6 +53,7 @@ pub async fn all(
     parallel: usize,
     listener: impl Fn(&str) -> Box<dyn Listener>,
 ) -> u8 {
+    let folders = FOLDERS * specs.len();
     let mut waiting: VecDeque<Spec> = specs.into();
     let mut code = exit::OK;
     let mut enter = |report: Report| {
@@ -116,7 +119,10 @@ pub async fn all(
             }
         }
     };
-    listener("").event(&Event::Host(&Holdings::count(host.parked())));
+    let mut before = Holdings::count(host.parked());
+    // Each job holds the folders of its inputs until its end.
+    before.open_fds = before.open_fds.saturating_sub(folders);
+    listener("").event(&Event::Host(&before));
     local.run_until(work).await;
     listener("").event(&Event::Host(&Holdings::count(host.parked())));
     for spec in waiting {
