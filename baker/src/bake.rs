@@ -1,20 +1,32 @@
 //! The bake role: mesh and views into a texture, on a GPU or on the processor.
 //!
-//! ```text
-//!  scene     mesh in scene units            atlas    texel → triangle, neighbours on the surface, seams
-//!  surface   views lose what simplification moved
-//!  raster    view → triangle of each sample footprint  samples → rows: pixel = weighted sum of texels
-//!  fill      averaged texels → a start for every texel, unseen ones from their neighbours on the surface
-//!  fit       reweighted least squares over any backend (native or gpu)
-//!  gutter    past the chart borders, 8 bits
-//! ```
+//! | module | what it turns into what |
+//! |---|---|
+//! | `plan` | quality → taps, rounds, smoothness |
+//! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
+//! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
+//! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
+//! | `raster` | scene, camera → the triangle that each sample hits |
+//! | `rows` | what a pixel is: a weighted sum of texels |
+//! | `footprint` | samples, picture → rows |
+//! | `held` | views → their rows, kept or made again |
+//! | `backend` | what the fit asks of an adapter: average, residuals, weights, solve |
+//! | `colour` | bytes ↔ the space of the fit |
+//! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |
+//! | `native`, `gpu` | the backend on the processor, and on a GPU with a shader for each stage |
+//! | `pull_push` | texels with weights → every texel has a colour |
+//! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
+//! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
+//! | `gutter` | texels → 8 bits, past the chart borders |
 
 pub mod warm;
 
 pub mod plan;
+
 pub mod scene;
 
 pub mod atlas;
+
 pub mod surface;
 
 pub mod raster;
@@ -23,21 +35,25 @@ pub mod rows;
 
 pub mod footprint;
 
-pub mod backend;
-pub mod gpu;
 mod held;
-pub mod native;
+
+pub mod backend;
+
+pub mod colour;
+
 mod normal;
 
-pub mod fill;
+pub mod native;
+
+pub mod gpu;
 
 pub mod pull_push;
+
+pub mod fill;
 
 pub mod fit;
 
 pub mod gutter;
-
-pub mod colour;
 
 #[cfg(test)]
 mod fixture;
@@ -242,11 +258,26 @@ fn failure(error: BackendError) -> Failure {
 /// 8-bit rounding ends near 59 dB; a view that is explained exactly is given this.
 const LARGEST_PSNR: f32 = 100.0;
 
+/// PSNR of a mean square of residuals in sRGB, 0-1. What is no number is as bad as black for white: 0 dB.
 fn psnr(mean_square: f64) -> f32 {
-    if mean_square > 0.0 {
-        ((-10.0 * mean_square.log10()) as f32).min(LARGEST_PSNR)
-    } else {
-        LARGEST_PSNR
+    if mean_square.is_nan() {
+        return 0.0;
+    }
+    ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psnr_is_best_for_nothing_and_worst_for_no_number() {
+        assert_eq!(psnr(0.0), LARGEST_PSNR);
+        assert_eq!(psnr(1e-30), LARGEST_PSNR);
+        assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
+        for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
+            assert_eq!(psnr(worst), 0.0, "{worst}");
+        }
     }
 }
 

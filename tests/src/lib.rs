@@ -28,6 +28,10 @@ pub mod glb;
 
 pub mod verdict;
 
+pub mod shapes;
+
+pub mod views;
+
 pub use run::{Outcome, Run};
 
 /// For anything that must happen: far beyond what a loaded machine of two cores needs.

@@ -1,4 +1,4 @@
-//! Weighted texels → every texel has a colour: native twin of `pull_push.wgsl`.
+//! Weighted texels → every texel has a colour.
 //!
 //! Gortler et al., "The Lumigraph", 1996, section 3.4: pull averages by weight into ever coarser levels, push fills what
 //! has no weight of its own from the level above, bilinearly. Weights saturate at 1, so a texel keeps its own colour once
