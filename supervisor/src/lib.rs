@@ -4,6 +4,7 @@
 //! - [`input`], [`output`]: paths → opened folders and targets that can be written, before any work,
 //! - [`job`]: one job's life: spawn → feed → watch → judge → put the result in place,
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
+//!   - [`cgroup`]: a child's limits of memory and processes, and whether the kernel's OOM killer ended it,
 //!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
 //!   - [`feed`]: stock → what the next child still has to be sent,
 //!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
@@ -33,6 +34,8 @@ pub mod event;
 pub mod job;
 
 pub mod child;
+
+pub mod cgroup;
 
 pub mod logs;
 
