@@ -31,7 +31,7 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
         Ok(signals) => signals,
         Err(error) => return not_begun(spec, listener, error),
     };
-    let host = Host::new();
+    let host = Host::new(spec.memory_limit);
     let (orders, received) = mpsc::channel(ORDERS);
     let forward = async {
         loop {
@@ -46,11 +46,12 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
     }
 }
 
-/// Runs a list, at most `parallel` jobs at once, and gives the exit code: that of the first job that failed. `listener` makes
+/// Runs a list, at most `parallel` jobs at once, each worker within `memory_limit` bytes, and gives the exit code: that of the first job that failed. `listener` makes
 /// the listener of a job by its name.
 pub async fn all(
     specs: Vec<Spec>,
     parallel: usize,
+    memory_limit: Option<u64>,
     listener: impl Fn(&str) -> Box<dyn Listener>,
 ) -> u8 {
     let folders = FOLDERS * specs.len();
@@ -70,7 +71,7 @@ pub async fn all(
             return code;
         }
     };
-    let host = Rc::new(Host::new());
+    let host = Rc::new(Host::new(memory_limit));
     let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
     let mut ended: Option<Signal> = None;
     let local = LocalSet::new();
