@@ -21,6 +21,9 @@ use crate::fault::Plan;
 pub mod fault;
 
 pub mod history;
+pub mod shim;
+
+pub mod replay;
 
 mod run;
 
