@@ -10,6 +10,7 @@ usage() {
 ./run.sh doctor          what this machine can bake with, and what is missing
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
+./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
 ./run.sh check           formatting, lints, documentation
 TEXT
 }
@@ -81,6 +82,10 @@ test)
 bench)
     build
     exec target/release/bench "$@"
+    ;;
+torture)
+    build
+    exec target/release/torture "$@"
     ;;
 check)
     need_toolchain
