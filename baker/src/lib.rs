@@ -5,9 +5,9 @@
 //! - [`encode`]: texture and mesh into PNG, GLB and preview (no GPU).
 //!
 //! Invariants: a worker never outlives its supervisor or its job; it opens no file but those beneath the folders it was
-//! handed; a panic is a bug and still says where it was ([`session`]).
+//! handed; a panic is a bug, and like every crash says
+//! where it was (`last_words`), which alone is where this crate is unsafe.
 
-#![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod progress;
@@ -22,6 +22,9 @@ pub mod encode;
 pub mod render;
 
 mod doctor;
+#[cfg(feature = "failpoints")]
+mod failpoints;
+mod last_words;
 mod run;
 
 pub use run::run;

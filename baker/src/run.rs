@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 use crate::bake::warm::Warm;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::{bake, encode, prepare};
+use crate::{bake, encode, last_words, prepare};
 
 /// Runs the role that the command line names and returns its exit code: 0 after `Done`, otherwise the failure's.
 #[must_use]
@@ -37,6 +37,11 @@ pub fn run() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
+    #[cfg(feature = "failpoints")]
+    {
+        crate::failpoints::begin(role);
+        crate::failpoints::at("spawn");
+    }
     let session = match Session::connect(role) {
         Ok(session) => session,
         Err(error) => {
@@ -44,6 +49,13 @@ pub fn run() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
+    #[cfg(feature = "failpoints")]
+    crate::failpoints::at("hello");
+    let pool = rayon::ThreadPoolBuilder::new().start_handler(|_| last_words::guard_thread());
+    if let Err(error) = pool.build_global() {
+        tracing::error!(error = &error as &dyn std::error::Error, "no threads");
+        return ExitCode::from(exit::OSERR);
+    }
     match work(&session, role) {
         Ok(done) => match session.done(done) {
             Ok(()) => ExitCode::from(exit::OK),
@@ -151,6 +163,7 @@ fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("no text");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
+        last_words::panicked(text, &place);
         tracing::error!(place, "panic: {text}");
         std::process::abort();
     }));

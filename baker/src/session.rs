@@ -21,6 +21,7 @@ use proto::message::{AdapterInfo, Done, Failure, FromChild, Phase, Role, Start, 
 use proto::recorder::Recorder;
 use proto::table::{TableError, View};
 
+use crate::last_words;
 use crate::progress::Progress;
 
 /// Progress of one phase is sent at most this often: the supervisor draws ten times a second.
@@ -57,7 +58,7 @@ pub enum SessionError {
 pub struct Session {
     channel: Channel,
     /// None in tests.
-    recorder: Option<Recorder>,
+    recorder: Option<&'static Recorder>,
     /// Views that arrived while a grant was awaited: the supervisor sends both as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
@@ -73,7 +74,7 @@ impl Session {
             .as_fd()
             .try_clone_to_owned()
             .map_err(SessionError::NoSocket)?;
-        let recorder = take_recorder().map_err(SessionError::NoSocket)?;
+        let recorder = last_words::install(take_recorder().map_err(SessionError::NoSocket)?);
         let mut session = Self::over(Channel::from_fd(socket));
         session.recorder = Some(recorder);
         prctl::set_pdeathsig(Signal::SIGKILL)
@@ -194,6 +195,11 @@ impl Session {
         write(&mut out)?;
         out.flush().map_err(SessionError::Write)?;
         drop(out);
+        #[cfg(feature = "failpoints")]
+        {
+            crate::failpoints::at("put");
+            crate::failpoints::spoil(&blob);
+        }
         drop(blob);
         self.channel.send(&FromChild::Filled { table }, &[])?;
         Ok(())
@@ -204,6 +210,8 @@ impl Session {
     /// # Errors
     /// The supervisor is gone.
     pub fn done(&self, done: Done) -> Result<(), SessionError> {
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::at("done");
         Ok(self.channel.send(&FromChild::Done(done), &[])?)
     }
 
@@ -223,13 +231,34 @@ impl Session {
 
 impl Progress for Session {
     fn progress(&self, phase: Phase, done: u64, total: u64) {
-        if let Some(recorder) = &self.recorder {
+        if let Some(recorder) = self.recorder {
             recorder.note(|state| {
                 state.work += 1;
                 state.set_phase(phase);
                 (state.done, state.total) = (done, total);
             });
         }
+        self.tell(phase, done, total);
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::at(phase.name());
+    }
+
+    fn warning(&self, text: &str) {
+        tracing::warn!("{text}");
+        if let Err(error) = self.channel.send(
+            &FromChild::Warning {
+                text: one_line(text),
+            },
+            &[],
+        ) {
+            tracing::debug!(%error, "warning was not sent");
+        }
+    }
+}
+
+impl Session {
+    /// Sends a count, unless one of the same phase has just been sent.
+    fn tell(&self, phase: Phase, done: u64, total: u64) {
         {
             let Ok(mut last) = self.last_progress.lock() else {
                 return;
@@ -248,18 +277,6 @@ impl Progress for Session {
         {
             // A supervisor that is gone shows at the next receive, or kills this process.
             tracing::debug!(%error, "progress was not sent");
-        }
-    }
-
-    fn warning(&self, text: &str) {
-        tracing::warn!("{text}");
-        if let Err(error) = self.channel.send(
-            &FromChild::Warning {
-                text: one_line(text),
-            },
-            &[],
-        ) {
-            tracing::debug!(%error, "warning was not sent");
         }
     }
 }

@@ -52,6 +52,7 @@ pub mod report;
 
 pub mod doctor;
 
+mod failpoint;
 mod run;
 
 pub use run::run;

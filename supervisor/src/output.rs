@@ -11,6 +11,7 @@ use proto::message::Code;
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::JobError;
+use crate::failpoint::at;
 use crate::input::reason;
 
 /// A place for a result, seen to be writable.
@@ -69,14 +70,18 @@ impl Target {
 
     fn write(&self, bytes: &mut impl Read) -> io::Result<Staged> {
         // Mode as any new file has it, less the umask: the result is the user's, not a secret.
+        at("stage.create")?;
         let mut file: NamedTempFile = tempfile::Builder::new()
             .prefix(".kiln-")
             .suffix(".part")
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(&self.folder)?;
+        at("stage.write")?;
         let size = io::copy(bytes, &mut file)?;
         // A failed sync says that bytes are lost; trying again on the same file would say they are not.
+        at("stage.sync")?;
         file.as_file().sync_all()?;
+        at("stage.synced")?;
         Ok(Staged {
             part: file.into_temp_path(),
             target: self.clone(),
@@ -109,10 +114,12 @@ impl Staged {
     /// The system refuses; the old file is then still there.
     pub fn commit(self) -> Result<u64, Box<JobError>> {
         let Self { part, target, size } = self;
+        at("commit.rename").map_err(|error| target.error(&error))?;
         part.persist(&target.path)
             .map_err(|error| target.error(&error.error))?;
         // The rename itself must survive a power cut.
-        File::open(&target.folder)
+        at("commit.sync")
+            .and_then(|()| File::open(&target.folder))
             .and_then(|folder| folder.sync_all())
             .or_else(|error| {
                 if error.kind() == io::ErrorKind::InvalidInput {
@@ -122,6 +129,7 @@ impl Staged {
                 }
             })
             .map_err(|error| target.error(&error))?;
+        at("commit.synced").map_err(|error| target.error(&error))?;
         Ok(size)
     }
 

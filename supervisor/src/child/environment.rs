@@ -38,6 +38,12 @@ pub(super) fn environment(
         ("XDG_RUNTIME_DIR".into(), "/tmp".into()),
     ];
     variables.extend(ours.filter(|(name, _)| listed(name)));
+    #[cfg(feature = "failpoints")]
+    {
+        drop(crate::failpoint::at("spawn"));
+        let points = proto::failpoint::for_child(role);
+        variables.extend(points.map(|points| (proto::failpoint::VARIABLE.into(), points.into())));
+    }
     variables
 }
 

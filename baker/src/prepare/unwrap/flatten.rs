@@ -14,6 +14,7 @@ use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 
 use super::Piece;
 use super::pack::Chart;
+use crate::last_words;
 use crate::prepare::clean::{CleanMesh, edges};
 use crate::prepare::normals::surface_area;
 use crate::progress::Progress;
@@ -84,6 +85,7 @@ pub(super) fn flatten(
         let positions = mesh.positions.clone();
         let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
         move || {
+            last_words::guard_thread();
             let report = |state: uvunwrap::Progress| {
                 if state.stage == Stage::Parameterizing {
                     done.fetch_max(state.done as u64, Ordering::Relaxed);
@@ -99,6 +101,7 @@ pub(super) fn flatten(
             };
             let result = match rayon::ThreadPoolBuilder::new()
                 .stack_size(STACK_BYTES)
+                .start_handler(|_| last_words::guard_thread())
                 .build()
             {
                 Ok(pool) => pool.install(run),
