@@ -33,13 +33,12 @@ static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
 /// Makes `recorder` this process's own and watches over its deaths from here on. Opens files, which a sandbox forbids: call
 /// it first.
-pub(crate) fn install(recorder: Recorder) -> &'static Recorder {
-    let recorder = RECORDER.get_or_init(|| recorder);
+pub(crate) fn install(recorder: Recorder) {
+    RECORDER.get_or_init(|| recorder);
     symbols::load();
     stacks::load();
     signals::install();
     guard_thread();
-    recorder
 }
 
 /// The process's recorder; none where it was not started by a supervisor.

@@ -6,9 +6,9 @@ use crate::message::Code;
 pub const OK: u8 = 0;
 /// Bad flags (`EX_USAGE`).
 pub const USAGE: u8 = 64;
-/// The asset is invalid, beyond a limit or not supported (`EX_DATAERR`).
+/// The asset is invalid, beyond a limit or not supported, or names a file that cannot be had (`EX_DATAERR`).
 pub const DATAERR: u8 = 65;
-/// A named file is missing (`EX_NOINPUT`).
+/// A file that the command line names is missing (`EX_NOINPUT`).
 pub const NOINPUT: u8 = 66;
 /// No adapter fits (`EX_UNAVAILABLE`).
 pub const UNAVAILABLE: u8 = 69;

@@ -31,6 +31,7 @@ pub(crate) fn packet(packet: &FromChild) {
         FromChild::Hello { .. } => "packet.hello",
         FromChild::Ready { .. } => "packet.ready",
         FromChild::Progress { .. } => "packet.progress",
+        FromChild::Open { .. } => "packet.open",
         FromChild::Warning { .. } => "packet.warning",
         FromChild::Allocate { .. } => "packet.allocate",
         FromChild::Filled { .. } => "packet.filled",

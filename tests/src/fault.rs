@@ -33,6 +33,10 @@ pub enum Fault {
     Stall,
     /// Closes the socket and does nothing more.
     Close,
+    /// Tells another saboteur of the test that it came so far, and goes on.
+    Tell,
+    /// Waits until another has told so, and goes on.
+    Hear,
     /// Says that it failed.
     Fail(Code),
     /// Sends bytes that are no packet.

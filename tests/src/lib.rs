@@ -25,6 +25,10 @@ pub mod sphere;
 
 mod run;
 
+pub mod glb;
+
+pub mod verdict;
+
 pub use run::{Outcome, Run};
 
 /// For anything that must happen: far beyond what a loaded machine of two cores needs.
@@ -85,7 +89,9 @@ impl Bench {
         let mut bench = Self::bare(saboteur);
         let link = bench.path("kiln-baker");
         symlink(saboteur, &link).expect("a link to the saboteur");
-        mkfifo(&bench.path("alive"), Mode::S_IRWXU).expect("a pipe");
+        for pipe in ["alive", "told"] {
+            mkfifo(&bench.path(pipe), Mode::S_IRWXU).expect("a pipe");
+        }
         fs::write(bench.path("mesh.glb"), MESH_TEXT).expect("a mesh");
         fs::write(bench.path("transforms.json"), "{}").expect("views");
         bench.baker = link;
@@ -172,7 +178,7 @@ impl Bench {
             "--json",
         ]);
         command
-            .args(["--texture-size", "256", "--baker"])
+            .args(["--texture-size", "256", "--insecure-no-sandbox", "--baker"])
             .arg(&self.baker)
             .args(more);
         command
@@ -181,10 +187,16 @@ impl Bench {
     /// `kiln bake` with the real worker, on the processor: the same everywhere. `more` follows mesh and views.
     #[must_use]
     pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+        self.bake_for_people(mesh, views, &[&["--json"], more].concat())
+    }
+
+    /// [`Self::bake_for_real`] with words instead of JSON.
+    #[must_use]
+    pub fn bake_for_people(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
         let mut command = self.kiln();
         command.arg("bake").arg(mesh).arg("--views").arg(views);
         command
-            .args(["-o", "out/out.glb", "--json"])
+            .args(["-o", "out/out.glb"])
             .arg("--baker")
             .arg(&self.baker)
             .args(more);

@@ -154,7 +154,7 @@ impl LoadError {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn read(
-    folder: &Folder,
+    folder: &Folder<'_>,
     name: &str,
     want_uvs: bool,
     progress: &dyn Progress,
@@ -255,9 +255,10 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::fs::File;
+    use proto::message::Root;
 
     use super::*;
+    use crate::prepare::folder::Local;
     use crate::progress::Silent;
 
     /// Writes the files into a fresh folder and reads the first as a mesh.
@@ -269,7 +270,8 @@ pub(crate) mod tests {
         for (name, bytes) in files {
             std::fs::write(dir.path().join(name), bytes).unwrap();
         }
-        let folder = Folder::new(File::open(dir.path()).unwrap().into());
+        let local = Local(dir.path().to_path_buf());
+        let folder = Folder::new(&local, Root::Mesh);
         read(&folder, files[0].0, want_uvs, &Silent)
     }
 

@@ -18,7 +18,7 @@ use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{Mesh, View};
 
-use super::folder::{Folder, FolderError};
+use super::folder::Folder;
 use super::transforms::{self, Frame};
 use crate::progress::{PhaseClock, Progress};
 use crate::session::Session;
@@ -40,7 +40,7 @@ const IN_FLIGHT_BYTES: usize = 640 << 20;
 /// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file.
 pub(crate) fn deliver(
     session: &Session,
-    views: &Folder,
+    views: &Folder<'_>,
     job: &PrepareJob,
     mesh: &Mesh,
     clock: &mut PhaseClock,
@@ -53,8 +53,8 @@ pub(crate) fn deliver(
             session,
             outline: &Outline::new(mesh),
             folder: views,
-            // Files are named relative to the file that names them.
-            base: job.views_file.rsplit_once('/').map_or("", |(base, _)| base),
+            file: &job.views_file,
+            mesh: &job.mesh_file,
             frames: &frames,
             held_out: &held_out,
         };
@@ -66,10 +66,14 @@ pub(crate) fn deliver(
     })
 }
 
-fn read_frames(session: &Session, folder: &Folder, name: &str) -> Result<Vec<Frame>, Failure> {
+fn read_frames(session: &Session, folder: &Folder<'_>, name: &str) -> Result<Vec<Frame>, Failure> {
     let bytes = folder
         .read(name, MAX_TRANSFORMS_BYTES)
-        .map_err(|error| unread(name, &error))?;
+        .map_err(|error| Failure {
+            code: error.code(),
+            message: format!("{name}: {error}"),
+            hint: String::new(),
+        })?;
     let read = transforms::parse(&bytes).map_err(|error| Failure {
         code: error.code(),
         message: format!("{name}: {error}"),
@@ -109,23 +113,13 @@ fn choose_holdout(frames: &[Frame], job: &PrepareJob) -> Result<Vec<bool>, Failu
     Ok(held_out)
 }
 
-fn unread(name: &str, error: &FolderError) -> Failure {
-    let hint = match error {
-        FolderError::Outside => "files are read only beneath the folder of transforms.json",
-        _ => "",
-    };
-    Failure {
-        code: error.code(),
-        message: format!("{name}: {error}"),
-        hint: hint.to_owned(),
-    }
-}
-
 struct Delivery<'a> {
     session: &'a Session,
     outline: &'a Outline,
-    folder: &'a Folder,
-    base: &'a str,
+    folder: &'a Folder<'a>,
+    /// `transforms.json`, whatever its name.
+    file: &'a str,
+    mesh: &'a str,
     frames: &'a [Frame],
     held_out: &'a [bool],
 }
@@ -157,7 +151,7 @@ impl Delivery<'_> {
             let mut in_flight = VecDeque::new();
             let mut bytes = 0;
             for (index, frame) in self.frames.iter().enumerate() {
-                let source = Source::read(self.folder, self.base, index, frame)?;
+                let source = Source::read(self.folder, self.file, index, frame)?;
                 let needed = source.decoding_bytes();
                 while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {
                     let Some(oldest) = in_flight.pop_front() else {
@@ -166,10 +160,10 @@ impl Delivery<'_> {
                     bytes -= self.finish(oldest, &mut tally)?;
                 }
                 let (sender, result) = sync_channel(1);
-                let (outline, holdout) = (self.outline, self.held_out[index]);
+                let (file, outline, holdout) = (self.file, self.outline, self.held_out[index]);
                 scope.spawn_fifo(move |_| {
                     // Nobody listens any more when an earlier view has failed.
-                    drop(sender.send(source.load(outline, frame, holdout)));
+                    drop(sender.send(source.load(file, outline, frame, holdout)));
                 });
                 in_flight.push_back(InFlight {
                     index,
@@ -197,7 +191,8 @@ impl Delivery<'_> {
             return Err(Failure {
                 code: Code::LimitExceeded,
                 message: format!(
-                    "the views have more than {MAX_TOTAL_VIEW_BYTES} bytes once decoded"
+                    "{}: the views have more than {MAX_TOTAL_VIEW_BYTES} bytes once decoded",
+                    self.file
                 ),
                 hint: "use fewer or smaller views".to_owned(),
             });
@@ -227,20 +222,17 @@ impl Delivery<'_> {
     fn report(&self, tally: &Tally) -> Result<(), Failure> {
         let (unseen, transparent) = (tally.unseen.len(), tally.transparent.len());
         if unseen + transparent == self.frames.len() {
-            let message = match (unseen, transparent) {
-                (0, _) => "no view shows the mesh: all pictures are fully transparent".to_owned(),
-                (_, 0) => {
-                    "no view shows the mesh: it is behind every camera or outside every picture"
-                        .to_owned()
-                }
+            let why = match (unseen, transparent) {
+                (0, _) => "all pictures are fully transparent".to_owned(),
+                (_, 0) => "it is behind every camera or outside every picture".to_owned(),
                 _ => format!(
-                    "no view shows the mesh: in {unseen} it is behind the camera or outside the picture, {transparent} are fully transparent"
+                    "in {unseen} it is behind the camera or outside the picture, {transparent} are fully transparent"
                 ),
             };
             let hint = "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)";
             return Err(Failure {
                 code: Code::InvalidAsset,
-                message,
+                message: format!("{}: no view shows {}: {why}", self.file, self.mesh),
                 hint: hint.to_owned(),
             });
         }

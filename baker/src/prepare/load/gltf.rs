@@ -156,7 +156,7 @@ pub(super) fn read(
     bytes: &[u8],
     is_glb: bool,
     name: &str,
-    folder: &Folder,
+    folder: &Folder<'_>,
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, GltfError> {

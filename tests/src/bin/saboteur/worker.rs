@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use nix::sys::prctl;
@@ -14,7 +14,8 @@ use nix::unistd::pause;
 use proto::blob::BlobFile;
 use proto::channel::Channel;
 use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES};
-use proto::message::{Done, Failure, FromChild, Phase, Role, Table, ToChild};
+use proto::message::{Done, Failure, FromChild, Phase, Role, Root, Table, ToChild};
+use proto::sandbox::Sandbox;
 
 use crate::healthy;
 
@@ -27,6 +28,9 @@ pub(crate) struct Worker {
     /// Prepare's next view lies about its number.
     pub(crate) lying: Cell<bool>,
     _alive: File,
+    /// For [`Fault::Tell`] and [`Fault::Hear`]; what is told stays in the pipe while somebody holds it open.
+    told: PathBuf,
+    telling: Cell<Option<File>>,
 }
 
 impl Worker {
@@ -54,6 +58,8 @@ impl Worker {
             attempt,
             lying,
             _alive: alive,
+            told: link.with_file_name("told"),
+            telling: Cell::new(None),
         };
         worker.reach(Step::Spawn);
         worker.hello(proto::PROTOCOL_VERSION, proto::BUILD_ID, role);
@@ -67,6 +73,7 @@ impl Worker {
             version,
             build_id: build_id.to_owned(),
             role,
+            sandbox: Sandbox::off(),
         });
     }
 
@@ -138,6 +145,18 @@ impl Worker {
         }
     }
 
+    /// Asks for an input file.
+    pub(crate) fn open(&self, root: Root, name: &str) -> File {
+        let (name, limit) = (name.to_owned(), 1 << 20);
+        self.send(&FromChild::Open { root, name, limit });
+        let (opened, fds) = self.receive();
+        assert!(
+            matches!(opened, ToChild::Opened { outcome: Ok(_) }),
+            "{opened:?}"
+        );
+        File::from(fds.into_iter().next().expect("an fd"))
+    }
+
     /// Asks for memory, writes `bytes` and hands it over, with a step in the middle.
     pub(crate) fn put(&self, table: Table, bytes: &[u8]) {
         self.send(&FromChild::Allocate {
@@ -182,6 +201,12 @@ impl Worker {
                 .expect("shut down");
                 wait_for_ever();
             }
+            Fault::Tell => {
+                let mut pipe = self.told();
+                pipe.write_all(b"!").expect("room");
+                self.telling.set(Some(pipe));
+            }
+            Fault::Hear => self.told().read_exact(&mut [0]).expect("told"),
             Fault::Fail(code) => {
                 let message = "the saboteur says no".to_owned();
                 let hint = "change the plan".to_owned();
@@ -288,6 +313,13 @@ impl Worker {
             Fault::LyingView => self.lying.set(true),
             Fault::Tamper => healthy::tamper(self),
         }
+    }
+
+    fn told(&self) -> File {
+        // For both directions, so that opening waits for nobody.
+        let mut options = File::options();
+        options.read(true).write(true);
+        options.open(&self.told).expect("the pipe")
     }
 
     fn own_table(&self) -> Table {
