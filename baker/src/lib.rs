@@ -12,6 +12,7 @@
 
 pub mod sandbox;
 
+mod pace;
 pub mod progress;
 pub mod session;
 

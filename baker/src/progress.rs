@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, PhaseTime};
 use proto::recorder::State;
 
-use crate::last_words;
+use crate::{last_words, pace};
 
 /// Listens to the pipeline. Called from many threads; counts are of work done, never of time passed.
 pub trait Progress: Sync {
@@ -23,12 +23,9 @@ pub trait Progress: Sync {
 }
 
 /// A unit of work is done that no count tells of, since it lies deep in a stage: a band of pixels, an iteration, a pass of the
-/// adapter. Called from many threads; one write of the flight recorder.
+/// adapter. What was expected of it holds for the next one, too. Called from many threads; one write of the flight recorder.
 pub(crate) fn unit() {
-    note(|state| {
-        state.work += 1;
-        state.predicted_ms = 0;
-    });
+    note(|state| state.work += 1);
 }
 
 /// [`Progress::expect`], deep in a stage.
@@ -36,6 +33,20 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
     note(|state| {
         state.set_label(label);
         state.predicted_ms = u64::try_from(predicted.as_millis()).unwrap_or(u64::MAX);
+    });
+}
+
+/// The process waits for its adapter. What was said of the stage holds, if it is longer.
+pub(crate) fn wait_for(label: &str, software: bool) {
+    let pass = if software {
+        pace::SOFTWARE_PASS
+    } else {
+        pace::PASS
+    };
+    note(|state| {
+        state.set_label(label);
+        let pass = u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
+        state.predicted_ms = state.predicted_ms.max(pass);
     });
 }
 

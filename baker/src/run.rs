@@ -11,6 +11,7 @@ use proto::message::{Code, Done, Failure, Phase, Role, Start};
 use tracing_subscriber::EnvFilter;
 
 use crate::bake::warm::Warm;
+use crate::pace;
 use crate::progress::Progress;
 use crate::sandbox::{self, Options};
 use crate::session::Session;
@@ -157,6 +158,7 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
 fn warm(session: &Session) -> Result<Warm, Failure> {
     let job = session.receive_warm().map_err(|error| internal(&error))?;
     session.progress(Phase::OpenDevice, 0, 0);
+    session.expect("the adapter", pace::ADAPTER);
     let warm = Warm::up(&job, session)?;
     // Before there is data.
     let sandbox = sandbox::seal_gpu().map_err(|error| Failure {

@@ -25,6 +25,7 @@ use proto::sandbox::Sandbox;
 use proto::table::{TableError, View};
 
 use crate::last_words;
+use crate::pace;
 use crate::prepare::folder::{Files, FolderError};
 use crate::progress::{self, Progress};
 
@@ -117,12 +118,20 @@ impl Session {
         }
     }
 
+    /// Waits for the next packet.
+    fn receive(&self) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
+        let received = self.channel.receive_with_fds();
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::silence::answered();
+        Ok(received?)
+    }
+
     /// Waits for what can be done before there is data.
     ///
     /// # Errors
     /// The supervisor is gone or says something else.
     pub fn receive_warm(&self) -> Result<WarmJob, SessionError> {
-        match self.channel.receive_with_fds()? {
+        match self.receive()? {
             (ToChild::Warm(job), _) => Ok(job),
             (other, _) => Err(out_of_turn(&other)),
         }
@@ -142,7 +151,7 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else.
     pub fn receive_start(&self) -> Result<(Start, Vec<OwnedFd>), SessionError> {
-        match self.channel.receive_with_fds()? {
+        match self.receive()? {
             (ToChild::Start(start), fds) => Ok((start, fds)),
             (other, _) => Err(out_of_turn(&other)),
         }
@@ -160,7 +169,7 @@ impl Session {
             .and_then(|mut early| early.pop_front());
         let message = match early {
             Some(message) => message,
-            None => self.channel.receive_with_fds()?,
+            None => self.receive()?,
         };
         match message {
             (ToChild::View { .. }, fds) => {
@@ -193,6 +202,10 @@ impl Session {
             (other, _) => return Err(out_of_turn(&other)),
         };
         let blob = BlobFile::open(fd)?;
+        progress::expect(
+            "handing a table over",
+            progress::each(bytes as usize, pace::TABLE_BYTE),
+        );
         let mut out = BufWriter::with_capacity(1 << 20, blob.writer());
         write(&mut out)?;
         out.flush().map_err(SessionError::Write)?;
@@ -203,6 +216,7 @@ impl Session {
             crate::failpoints::spoil(&blob);
         }
         drop(blob);
+        progress::unit();
         self.channel.send(&FromChild::Filled { table }, &[])?;
         Ok(())
     }
@@ -212,7 +226,7 @@ impl Session {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.channel.send(question, &[])?;
         loop {
-            match self.channel.receive_with_fds()? {
+            match self.receive()? {
                 view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
                     let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
                     early.push_back(view);

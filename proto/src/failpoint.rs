@@ -52,8 +52,8 @@ pub enum Action {
     Spin,
     /// Allocates until it fails.
     Oom,
-    /// A call that no worker makes.
-    Syscall,
+    /// A system call, by its number.
+    Syscall(i64),
     /// One bit of the next table is wrong.
     Flip,
     /// Each passage from here on takes so much longer.
@@ -165,7 +165,8 @@ fn action_of(text: &str) -> Option<Action> {
         ("stall", None) => Action::Stall,
         ("spin", None) => Action::Spin,
         ("oom", None) => Action::Oom,
-        ("syscall", Some("ptrace")) => Action::Syscall,
+        ("syscall", Some("ptrace")) => Action::Syscall(nix::libc::SYS_ptrace),
+        ("syscall", Some(number)) => Action::Syscall(number.parse().ok()?),
         ("flip", None) => Action::Flip,
         ("slow", Some(ms)) => Action::Slow(Duration::from_millis(ms.parse().ok()?)),
         ("error", Some("ENOSPC")) => Action::Error(Errno::ENOSPC),

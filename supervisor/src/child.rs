@@ -106,11 +106,23 @@ pub struct Launcher<'a> {
     pub log_filter: &'a str,
     /// Whether processes enter their sandbox.
     pub sandbox: bool,
+    /// Bound of the address space in bytes, for roles that use no driver.
+    pub address_space: Option<u64>,
     /// The job's name in logs.
     pub job: Arc<str>,
 }
 
 impl Launcher<'_> {
+    /// Of the address space: a driver reserves far more than it uses, so bake is bounded by its control group alone.
+    fn bound(&self, role: Role) -> Vec<String> {
+        match (role, self.address_space) {
+            (Role::Prepare | Role::Encode, Some(bytes)) => {
+                vec!["--address-space".to_owned(), bytes.to_string()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Spawns a process for `role`; its events go to `events`, of which the job holds the receiver until all have ended.
     ///
     /// # Errors
@@ -135,6 +147,7 @@ impl Launcher<'_> {
         command
             .arg(role.name())
             .args((!self.sandbox).then_some("--no-sandbox"))
+            .args(self.bound(role))
             .env_clear()
             .envs(environment(role, self.log_filter, std::env::vars_os()))
             .stdin(Stdio::from(theirs.into_fd()))

@@ -42,6 +42,8 @@ pub enum Command {
         specs: Vec<Spec>,
         /// How many at once.
         parallel: usize,
+        /// For each worker, in bytes.
+        memory_limit: Option<u64>,
         /// One JSON object per line.
         json: bool,
         /// How much to show.
@@ -120,10 +122,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
 fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
     let (json, voice) = (args.json, voice(&args));
     if let Some(path) = &args.jobs {
-        let (specs, parallel) = (many(path)?, usize::from(args.parallel));
         return Ok(Command::BakeMany {
-            specs,
-            parallel,
+            specs: many(path)?,
+            parallel: usize::from(args.parallel),
+            memory_limit: args.memory_limit,
             json,
             voice,
         });
@@ -265,6 +267,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             FallbackArg::VertexColours => Policy::VertexColours,
         },
         sandbox: !args.insecure_no_sandbox,
+        memory_limit: args.memory_limit,
         crash_root: match args.crash_folder {
             Some(folder) if folder.as_os_str() == "none" => None,
             Some(folder) => Some(folder),

@@ -29,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
@@ -68,6 +69,8 @@ struct Running {
     adapter: Option<AdapterInfo>,
     answered: Option<Answer>,
     kill: Option<Kill>,
+    /// Bounds its memory, and tells whether that killed it.
+    group: Option<Group>,
     /// Time on a processor when it was last looked at.
     share: Share,
 }
@@ -121,6 +124,7 @@ pub async fn run(
             program: &spec.baker,
             log_filter: &spec.log_filter,
             sandbox: spec.sandbox,
+            address_space: host.memory_limit(),
             job: Arc::clone(&spec.name),
         },
         events,

@@ -6,6 +6,7 @@
 //!   - [`life`]: what happened → what to do (a pure state machine),
 //!   - [`ladder`]: a failed bake → what its repetition does differently (pure),
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
+//!   - [`cgroup`]: a child's limits of memory and processes, and whether the kernel's OOM killer ended it,
 //!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
 //!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's,
 //!   - [`feed`]: stock → what the next child still has to be sent,
@@ -49,6 +50,8 @@ pub mod life;
 pub mod ladder;
 
 pub mod child;
+
+pub mod cgroup;
 
 pub mod logs;
 

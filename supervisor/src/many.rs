@@ -20,6 +20,8 @@ use crate::procfs::Holdings;
 use crate::report::Report;
 use crate::signals::Signals;
 
+/// Open folders of one job: the mesh's and the views'.
+const FOLDERS: usize = 2;
 /// Orders that may wait for one job.
 const ORDERS: usize = 4;
 
@@ -29,7 +31,7 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
         Ok(signals) => signals,
         Err(error) => return not_begun(spec, listener, error),
     };
-    let host = Host::new();
+    let host = Host::new(spec.memory_limit);
     let (orders, received) = mpsc::channel(ORDERS);
     let forward = async {
         loop {
@@ -44,13 +46,15 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
     }
 }
 
-/// Runs a list, at most `parallel` jobs at once, and gives the exit code: that of the first job that failed. `listener` makes
+/// Runs a list, at most `parallel` jobs at once, each worker within `memory_limit` bytes, and gives the exit code: that of the first job that failed. `listener` makes
 /// the listener of a job by its name.
 pub async fn all(
     specs: Vec<Spec>,
     parallel: usize,
+    memory_limit: Option<u64>,
     listener: impl Fn(&str) -> Box<dyn Listener>,
 ) -> u8 {
+    let folders = FOLDERS * specs.len();
     let mut waiting: VecDeque<Spec> = specs.into();
     let mut code = exit::OK;
     let mut enter = |report: Report| {
@@ -67,7 +71,7 @@ pub async fn all(
             return code;
         }
     };
-    let host = Rc::new(Host::new());
+    let host = Rc::new(Host::new(memory_limit));
     let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
     let mut ended: Option<Signal> = None;
     let local = LocalSet::new();
@@ -116,7 +120,10 @@ pub async fn all(
             }
         }
     };
-    listener("").event(&Event::Host(&Holdings::count(host.parked())));
+    let mut before = Holdings::count(host.parked());
+    // Each job holds the folders of its inputs until its end.
+    before.open_fds = before.open_fds.saturating_sub(folders);
+    listener("").event(&Event::Host(&before));
     local.run_until(work).await;
     listener("").event(&Event::Host(&Holdings::count(host.parked())));
     for spec in waiting {

@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use proto::exit::DATAERR;
 use proto::job::{Blend, Device, Product, Quality, Simplify};
+use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
@@ -16,7 +18,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
 use crate::ladder::{Policy, Step};
-use crate::words::{size, span};
+use crate::words::{printable, size, span};
 
 /// Everything about one job.
 #[derive(Clone, Debug, Serialize)]
@@ -272,6 +274,14 @@ impl Report {
         self.outcome = if error.is_none() { "done" } else { "failed" };
         self.error = error.map(|mut error| {
             error.attempts.clone_from(&self.attempts);
+            // Prepare names the file at fault. The roles after it are told no names: what they refuse is the pair.
+            if error.exit_code == DATAERR && matches!(error.role, Some(Role::Bake | Role::Encode)) {
+                let pair = [&self.options.mesh, &self.options.views].map(|path| {
+                    let name = path.file_name().unwrap_or_default();
+                    printable(&name.to_string_lossy(), MAX_TEXT_BYTES)
+                });
+                error.message = format!("{} with {}: {}", pair[0], pair[1], error.message);
+            }
             error
         });
         if self.error.is_some() {

@@ -51,10 +51,13 @@ pub fn run() -> ExitCode {
             ExitCode::from(report.error.map_or(exit::OK, |error| error.exit_code))
         }
         Command::BakeMany {
-            specs, parallel, ..
+            specs,
+            parallel,
+            memory_limit,
+            ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let code = runtime.block_on(many::all(specs, parallel, listener));
+            let code = runtime.block_on(many::all(specs, parallel, memory_limit, listener));
             ExitCode::from(code)
         }
         Command::Doctor { baker, .. } => {

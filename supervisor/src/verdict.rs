@@ -113,8 +113,10 @@ impl Exit {
 pub struct MemoryKill {
     /// Most that the process used, in bytes.
     pub peak: u64,
-    /// The limit in bytes.
-    pub limit: u64,
+    /// What it might have used, in bytes; none where nothing but the machine bounded it.
+    pub limit: Option<u64>,
+    /// The machine, or a group that holds more than this process, had no memory left.
+    pub host: bool,
 }
 
 /// What a process left behind.
@@ -191,6 +193,8 @@ pub fn fault(ending: &Ending) -> Fault {
         (Some(Kill::Superseded | Kill::JobOver | Kill::Frozen), _) | (_, Exit::Unkillable) => {
             RetryClass::Victim
         }
+        // Others used the machine's memory, too; but this job's smaller plan is the only thing that this job can do.
+        (None, _) if ending.memory_kill.is_some() => RetryClass::Resource,
         (
             None,
             Exit::NotSpawned {
@@ -261,11 +265,14 @@ fn died(ending: &Ending) -> (Code, String) {
         memory,
         ..
     } = &ending.last;
-    if let Some(MemoryKill { peak, limit }) = ending.memory_kill {
-        let (peak, limit) = (words::size(peak), words::size(limit));
+    if let Some(MemoryKill { peak, limit, host }) = ending.memory_kill {
+        let used = match (limit, host) {
+            (Some(limit), false) => format!("{} of {}", words::size(peak), words::size(limit)),
+            _ => format!("{}, and the machine had no more", words::size(peak)),
+        };
         return (
             Code::OutOfHostMemory,
-            format!("{role} was killed for its memory {place}: it used {peak} of {limit}"),
+            format!("{role} was killed for its memory {place}: it used {used}"),
         );
     }
     match &ending.exit {

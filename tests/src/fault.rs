@@ -96,6 +96,19 @@ pub struct Planned {
     pub times: u32,
 }
 
+/// A fault that was committed: one line of the file `faults` beside the saboteur's link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Who committed it.
+    pub role: Role,
+    /// In which of its processes, from 1.
+    pub attempt: u32,
+    /// What.
+    pub fault: String,
+    /// Before it was committed: [`crate::history::now_us`].
+    pub at_us: u64,
+}
+
 /// What all saboteurs of a test do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {

@@ -21,6 +21,7 @@ use crate::fault::Plan;
 pub mod fault;
 
 pub mod hand;
+pub mod history;
 pub mod sphere;
 
 mod run;
@@ -28,6 +29,10 @@ mod run;
 pub mod glb;
 
 pub mod verdict;
+
+pub mod shapes;
+
+pub mod views;
 
 pub use run::{Outcome, Run};
 
@@ -244,12 +249,7 @@ impl Bench {
     /// If it cannot be opened.
     #[must_use]
     pub fn alive(&self) -> fs::File {
-        let flags = nix::libc::O_NONBLOCK;
-        fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(self.path("alive"))
-            .expect("the pipe")
+        alive_in(self.folder.path())
     }
 
     /// Processes that run the bench's worker right now.
@@ -279,6 +279,19 @@ impl Bench {
             self.workers()
         );
     }
+}
+
+/// The read end of the pipe `alive` in a folder of saboteurs.
+///
+/// # Panics
+/// If it cannot be opened.
+#[must_use]
+pub fn alive_in(folder: &Path) -> fs::File {
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(folder.join("alive"))
+        .expect("the pipe")
 }
 
 /// Waits until every process that held the write end has closed it, which only its end does.

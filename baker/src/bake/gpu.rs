@@ -3,11 +3,12 @@
 //!
 //! ```text
 //!   view ─ raster ─ footprint ─▶ rows (chunks: held, or drawn again for each pass when the budget is full)
-//!   rows ─ average ─▶ texels ─ pull_push ─▶ texels
+//!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
-//!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels ─ encode ─▶ bytes
+//!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels
 //! ```
 //!
+//! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway.
 //! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
 
 pub mod device;
@@ -21,8 +22,6 @@ mod tiles;
 
 mod chunks;
 mod planes;
-
-mod pyramid;
 
 mod fit;
 
@@ -88,22 +87,6 @@ impl Gpu {
         };
         self.failed = result.is_err();
         Ok(result?)
-    }
-
-    /// Fills every texel whose weight is below 1 from its surroundings in the texture; weights stay.
-    ///
-    /// # Errors
-    /// The adapter's.
-    pub fn pull_push(&mut self) -> Result<(), BackendError> {
-        self.run(Fit::pull_push)
-    }
-
-    /// The texels as bytes of sRGB, opaque. Uses the solver's buffers: a fit that goes on reweighs first.
-    ///
-    /// # Errors
-    /// The adapter's.
-    pub fn encode(&mut self) -> Result<Vec<[u8; 4]>, BackendError> {
-        self.run(Fit::encode)
     }
 }
 

@@ -90,9 +90,11 @@ pub(super) const WORK: &[Call] = calls![
 pub(super) const DRIVER: &[Call] = calls![
     SYS_mmap,
     SYS_mprotect,
-    // 'd' is DRM (Mesa), 'F' NVIDIA, 'G' Windows' paravirtual adapter, 'b' dma-buf.
+    // 'd' is DRM (Mesa), 'F' NVIDIA's resource manager, 'm' its modeset node (`NVKMS_IOCTL_MAGIC`), 'G' Windows'
+    // paravirtual adapter, 'b' dma-buf.
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6400),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x4600),
+    SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6d00),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x4700),
     SYS_ioctl if When::Masked(1, IOCTL_TYPE, 0x6200),
     // A driver opens its node again for a new context; Landlock says which files there are, and [`REFUSED_TO_BAKE`] that

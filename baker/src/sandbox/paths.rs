@@ -1,7 +1,7 @@
 //! What a Vulkan loader and its drivers open, as data with reasons. A path that is not there costs nothing.
 //!
-//! Sources: traces of Mesa 22.3 (lavapipe, radv, anv) and of NVIDIA's 5xx drivers, Chromium's list for its GPU process,
-//! firejail's for Vulkan. Rights cover what lies beneath. Nothing of a user's own is here: a cache of compiled shaders
+//! Sources: traces of Mesa 22.3 (lavapipe, and radv and anv without a card); for NVIDIA, which was not traced, Chromium's list
+//! for its GPU process and reports to firejail. Rights cover what lies beneath. Nothing of a user's own is here: a cache of compiled shaders
 //! would carry state from one job to the next, so drivers are told to keep none.
 
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(super) const READ: [&str; 40] = [
     "/sys/class/drm",
     "/sys/dev/char",
     "/sys/devices/platform",
-    // Whether NVIDIA's kernel modules are loaded, and their version.
+    // Whether NVIDIA's kernel modules are loaded: from 550 on the driver looks at initstate (firejail #6372, #6566).
     "/sys/module/nvidia",
     "/sys/module/nvidia_modeset",
     "/sys/module/nvidia_drm",

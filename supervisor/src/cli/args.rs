@@ -108,6 +108,9 @@ pub(super) struct BakeArgs {
     /// which were taken.
     #[arg(long, value_enum, default_value = "adapters", help_heading = "Run")]
     pub(super) fallback: FallbackArg,
+    /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    pub(super) memory_limit: Option<u64>,
     /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
     #[arg(long, help_heading = "Run")]
     pub(super) insecure_no_sandbox: bool,
@@ -175,6 +178,9 @@ pub(super) enum BlendArg {
     Srgb,
 }
 
+/// See [`bytes`].
+const LEAST_MEMORY: u64 = 16 << 20;
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum FallbackArg {
     /// A fresh process at most.
@@ -185,6 +191,25 @@ pub(super) enum FallbackArg {
     Adapters,
     /// A colour for each vertex, before nothing.
     VertexColours,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
+        Some(number) => (
+            number,
+            10 * ("KMGT".find(&text[number.len()..]).unwrap_or(0) + 1),
+        ),
+        None => (text, 0),
+    };
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift));
+    match bytes {
+        Some(bytes) if bytes >= LEAST_MEMORY => Ok(bytes),
+        Some(_) => Err("must be at least 16M: a worker that does nothing needs as much".to_owned()),
+        None => Err("must be a whole number of bytes, or of K, M, G or T".to_owned()),
+    }
 }
 
 fn texture_size(text: &str) -> Result<u32, String> {

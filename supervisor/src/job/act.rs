@@ -73,6 +73,7 @@ impl Job<'_> {
                     pid: child.pid,
                 });
                 let floor = self.spec.stall.unwrap_or(STALL_FLOOR);
+                let group = self.host.enter(child.pid);
                 let cap = self.spec.stall.unwrap_or_else(|| stall_cap(role));
                 self.running.push(Running {
                     child,
@@ -82,6 +83,7 @@ impl Job<'_> {
                     adapter: None,
                     answered: None,
                     kill: None,
+                    group,
                     share: Share::default(),
                 });
             }

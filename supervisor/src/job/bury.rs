@@ -7,12 +7,13 @@ use proto::message::{AdapterInfo, Phase};
 use proto::recorder::{self, Slot};
 
 use super::{Answer, Job, Running};
+use crate::cgroup::OomScope;
 use crate::child::ChildId;
 use crate::crash;
 use crate::error::{Attempt, JobError};
 use crate::event::Event;
 use crate::life;
-use crate::verdict::{Ending, Exit, Kill, LastWords, fault};
+use crate::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
 
 /// What the report needs of a process beside its end.
 #[derive(Debug)]
@@ -77,6 +78,7 @@ impl Job<'_> {
             adapter,
             answered,
             kill,
+            group,
             ..
         } = self.running.swap_remove(place);
         if let Ok(Some(state)) = recorder::read_state(child.recorder.file()) {
@@ -102,7 +104,13 @@ impl Job<'_> {
             adapter,
             failure,
             kill,
-            memory_kill: None,
+            memory_kill: group
+                .and_then(|group| group.oom_killed())
+                .map(|oom| MemoryKill {
+                    peak: oom.peak_bytes,
+                    limit: oom.limit,
+                    host: oom.scope == OomScope::Host,
+                }),
             last: last_words(&child.recorder),
             exit,
         };

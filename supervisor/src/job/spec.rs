@@ -46,6 +46,8 @@ pub struct Spec {
     pub fallback: Policy,
     /// Whether workers must be in their sandbox; otherwise they enter none.
     pub sandbox: bool,
+    /// Memory of each worker in bytes.
+    pub memory_limit: Option<u64>,
     /// Where folders about crashes go; none for nowhere.
     pub crash_root: Option<PathBuf>,
     /// For the whole job.
@@ -97,6 +99,9 @@ impl Spec {
         flag("seed", self.seed.to_string());
         flag("timeout", self.timeout.as_secs_f64().to_string());
         flag("baker", absolute(&self.baker));
+        if let Some(bytes) = self.memory_limit {
+            flag("memory-limit", bytes.to_string());
+        }
         if self.keep_uvs {
             arguments.push("--keep-uvs".to_owned());
         }

@@ -51,7 +51,8 @@ fn a_kill_for_memory_is_told_from_any_other() {
     assert_eq!(fault(&ending).code, Code::WorkerCrashed);
     ending.memory_kill = Some(MemoryKill {
         peak: 64 << 20,
-        limit: 64 << 20,
+        limit: Some(64 << 20),
+        host: false,
     });
     let named = fault(&ending);
     assert_eq!(

@@ -108,20 +108,6 @@ pub(super) struct Scalars {
     pub(super) unused_1: u32,
 }
 
-/// Two neighbouring levels of the pull-push pyramid.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Level {
-    pub(super) fine: u32,
-    pub(super) coarse: u32,
-    pub(super) fine_start: u32,
-    pub(super) coarse_start: u32,
-    pub(super) stride: u32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
-    pub(super) unused_2: u32,
-}
-
 /// Workgroups for all of `count` texels, each taking every n-th.
 pub(super) fn texel_groups(count: u32) -> u32 {
     count.div_ceil(TEXEL_LANES).clamp(1, TEXEL_GROUPS)

@@ -229,39 +229,9 @@ pub(super) static SOLVE: Shader = Shader {
     ],
 };
 
-pub(super) static PULL_PUSH: Shader = Shader {
-    name: "pull_push",
-    text: &[include_str!("../pull_push.wgsl")],
-    bindings: &[
-        ("level", Kind::Uniform),
-        ("fine_r", Kind::Write),
-        ("fine_g", Kind::Write),
-        ("fine_b", Kind::Write),
-        ("fine_w", Kind::Write),
-        ("coarse_r", Kind::Write),
-        ("coarse_g", Kind::Write),
-        ("coarse_b", Kind::Write),
-        ("coarse_w", Kind::Write),
-    ],
-    entries: &[("pull", Over::Texels), ("push", Over::Texels)],
-};
-
-pub(super) static ENCODE: Shader = Shader {
-    name: "encode",
-    text: &[include_str!("../encode.wgsl"), TEXELS_WGSL, DISPLAY_WGSL],
-    bindings: &[
-        ("texels", Kind::Uniform),
-        ("x_r", Kind::Read),
-        ("x_g", Kind::Read),
-        ("x_b", Kind::Read),
-        ("bytes", Kind::Write),
-    ],
-    entries: &[("encode", Over::Texels)],
-};
-
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 9] = [
+pub(super) static ALL: [&Shader; 7] = [
     &RASTER,
     &FOOTPRINT,
     &AVERAGE,
@@ -269,6 +239,4 @@ pub(super) static ALL: [&Shader; 9] = [
     &NORMAL,
     &REGULARISE,
     &SOLVE,
-    &PULL_PUSH,
-    &ENCODE,
 ];

@@ -116,13 +116,22 @@ pub(super) fn flatten(
         .spawn(worker)
         .ok()?;
     let total = mesh.triangles.len() as u64;
+    // One chart may be the whole mesh. A worker that goes on for longer is given up here, before the supervisor gives up us.
+    let predicted = patience(mesh.triangles.len()) / 4;
+    progress.expect("flattening", predicted);
+    let mut told = 0;
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
             Ok(result) => break result,
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
+        let done = done.load(Ordering::Relaxed);
+        if done > told {
+            told = done;
+            progress.progress(Phase::Unwrap, done, total);
+            progress.expect("flattening", predicted);
+        }
         if Instant::now() >= end {
             stop.store(true, Ordering::Relaxed);
             break receiver.recv_timeout(STOP_GRACE).ok()?;

@@ -22,6 +22,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
+use baker::bake::gpu::device::{self, Device as Gpu};
 use baker::sandbox::{self, Options};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe};
@@ -67,11 +68,7 @@ fn main() -> ExitCode {
         }
     }
     if hold {
-        let account = setting.enter();
-        println!("{}", serde_json::to_string(&account).expect("an account"));
-        loop {
-            std::thread::park();
-        }
+        hold_still(&setting);
     }
     let place = Place::new();
     for probe in PROBES.iter().filter(|probe| probe.meant_for(role)) {
@@ -89,22 +86,27 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn hold_still(setting: &Setting) -> ! {
+    let (account, _device) = setting.enter();
+    println!("{}", serde_json::to_string(&account).expect("an account"));
+    loop {
+        std::thread::park();
+    }
+}
+
 impl Setting {
-    /// As `kiln-baker` does it, up to the point where data would come.
-    fn enter(&self) -> Sandbox {
+    /// As `kiln-baker` does it, up to the point where data would come. The device's threads belong to the picture.
+    fn enter(&self) -> (Sandbox, Option<Gpu>) {
         sandbox::check_surroundings(self.role, &self.options).expect("a cleared environment");
         let entered = sandbox::enter(self.role, &self.options).expect("filters compile");
         if self.role != Role::Bake || !self.options.enabled {
-            return entered;
+            return (entered, None);
         }
         // Threads of ours and of the driver, from before the last filter: it must bind them, too.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         pool.build_global().expect("threads");
-        let device = baker::bake::gpu::device::open(&self.device, &[]).expect("the adapter opens");
-        let sealed = sandbox::seal_gpu().expect("filters compile");
-        // Open for as long as the process lives: its threads belong to the picture.
-        std::mem::forget(device);
-        sealed
+        let device = device::open(&self.device, &[]).expect("the adapter opens");
+        (sandbox::seal_gpu().expect("filters compile"), device)
     }
 
     fn attempt(&self, probe: &Probe, place: &Place) -> Got {
@@ -116,7 +118,7 @@ impl Setting {
             }
             ForkResult::Child => {
                 sys::become_worker(probe.stdin, write);
-                self.enter();
+                let _held = self.enter();
                 sys::report_traps();
                 let outcome = (probe.act)(place);
                 sys::report(outcome);

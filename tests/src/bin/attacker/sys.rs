@@ -21,8 +21,7 @@ pub(crate) fn call(number: i64, arguments: &[u64]) -> Result<i64, i32> {
     // SAFETY: whatever the kernel makes of the arguments, it writes to no memory but what the attempt itself hands it.
     let result = unsafe { libc::syscall(number, all[0], all[1], all[2], all[3], all[4], all[5]) };
     if result == -1 {
-        // SAFETY: the C library's own, for this thread.
-        Err(unsafe { *libc::__errno_location() })
+        Err(nix::errno::Errno::last_raw())
     } else {
         Ok(result)
     }
@@ -84,9 +83,10 @@ pub(crate) fn report_traps() {
 }
 
 extern "C" fn trapped(_signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel hands a siginfo that is valid while the handler runs; si_syscall of SIGSYS lies 8 bytes after
-    // si_addr, at byte 24.
-    let number = unsafe { info.cast::<i32>().add(6).read() };
+    // si_syscall of SIGSYS lies 8 bytes after si_addr, at byte 24.
+    let number = info.cast::<i32>().wrapping_add(6);
+    // SAFETY: the kernel hands a siginfo of 128 bytes, aligned to eight, that is valid while the handler runs.
+    let number = unsafe { number.read() };
     say(b't', i64::from(number));
 }
 

@@ -6,7 +6,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::fault::{Committed, Fault, Plan, Step};
+use kiln_tests::history::now_us;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{MsgFlags, sendmsg};
@@ -180,6 +181,7 @@ impl Worker {
 
     fn commit(&self, fault: &Fault) {
         tracing_line("ERROR", &format!("about to commit {fault:?}"));
+        self.confess(fault);
         match fault {
             Fault::Signal(number) => {
                 let signal = Signal::try_from(*number).expect("a signal");
@@ -313,6 +315,29 @@ impl Worker {
             Fault::LyingView => self.lying.set(true),
             Fault::Tamper => healthy::tamper(self),
         }
+    }
+
+    /// Writes down what it is about to do, for who counts.
+    fn confess(&self, fault: &Fault) {
+        if matches!(fault, Fault::Tell | Fault::Hear) {
+            return;
+        }
+        let committed = Committed {
+            role: self.role,
+            attempt: self.attempt,
+            fault: format!("{fault:?}"),
+            at_us: now_us(),
+        };
+        let mut line = serde_json::to_string(&committed).expect("JSON");
+        line.push('\n');
+        let mut options = File::options();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .open(self.told.with_file_name("faults"))
+            .expect("a file");
+        // One write, so that lines of two processes do not mix.
+        file.write_all(line.as_bytes()).expect("room");
     }
 
     fn told(&self) -> File {
