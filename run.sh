@@ -75,6 +75,10 @@ test)
     command -v npm >/dev/null || install "the GLBs are checked by the Khronos validator, an npm package" nodejs npm
     (cd tests/validator && npm ci --silent --no-audit --no-fund)
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
+    # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
+    cargo build --release --locked -p kiln -p kiln-baker --bins --features kiln/failpoints,kiln-baker/failpoints
+    mkdir -p target/failpoints
+    cp target/release/kiln target/release/kiln-baker target/failpoints/
     # With --lib: the library that makes kiln's system calls fail is preloaded into it.
     cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"

@@ -65,7 +65,8 @@ use proto::job::BakeJob;
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
@@ -92,14 +93,24 @@ pub fn run(
     let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, surface) = if job.has_surface {
         let [mesh, surface] = take_fds(fds)?;
-        let surface =
-            Surface::read(&mut read(surface)?.reader()).map_err(|error| internal(&error))?;
+        let surface = read(surface)?;
+        session.expect(
+            "reading the surface",
+            each(surface.len() as usize, pace::TABLE_BYTE),
+        );
+        let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
+        unit();
         (mesh, Some(surface))
     } else {
         let [mesh] = take_fds(fds)?;
         (mesh, None)
     };
-    let mesh = Mesh::read(&mut read(mesh)?.reader()).map_err(|error| internal(&error))?;
+    let mesh = read(mesh)?;
+    session.expect(
+        "reading the mesh",
+        each(mesh.len() as usize, pace::TABLE_BYTE),
+    );
+    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
     let baked = bake(&mesh, surface, warm, job, session, || {
         session.receive_view().map_err(session_failed)
     })?;
@@ -140,12 +151,18 @@ pub fn bake(
     let blend = warm.blend;
 
     progress.progress(Phase::OpenDevice, 0, 0);
+    let texels = (job.texture_size as usize).pow(2);
+    let step = each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE);
+    progress.expect("the map of the texture", step);
     let scene = Scene::new(mesh, job.texture_size);
+    unit();
     let atlas = Atlas::new(&scene);
+    unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?;
 
     let mut views = 0;
+    progress.progress(Phase::Raster, 0, 0);
     while let Some(mut view) = next_view()? {
         if view.holdout {
             continue;
@@ -162,15 +179,21 @@ pub fn bake(
         progress.progress(Phase::Raster, views, 0);
     }
 
+    progress.progress(Phase::Init, 0, 1);
+    progress.expect("averages", step);
+
     let observed = clock
         .time(Phase::Init, || start(&mut *backend, &scene, &atlas))
         .map_err(failure)?;
     progress.progress(Phase::Init, 1, 1);
 
+    progress.progress(Phase::Fit, 0, 0);
+    progress.expect("a step of the fit", step);
     let fitted = clock
         .time(Phase::Fit, || {
             fit::fit(&mut *backend, &plan, |done, total| {
                 progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+                progress.expect("a step of the fit", step);
             })
         })
         .map_err(failure)?;
@@ -182,8 +205,12 @@ pub fn bake(
         });
     }
 
+    progress.progress(Phase::Gutter, 0, 1);
+    progress.expect("the gutter", step);
     let texels = backend.read_texels().map_err(failure)?;
+    unit();
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
+    unit();
     let texture = clock.time(Phase::Gutter, || {
         gutter::gutter(texels, &observed, &atlas, job.texture_size, blend)
     });
@@ -234,8 +261,10 @@ fn start(
     atlas: &Atlas,
 ) -> Result<Vec<f32>, BackendError> {
     backend.average()?;
+    unit();
     let mut texels = backend.read_texels()?;
     let observed = texels.iter().map(|texel| texel[3]).collect();
+    unit();
     fill::fill(scene, atlas, &mut texels);
     backend.write_texels(&texels)?;
     Ok(observed)

@@ -11,17 +11,22 @@ pub mod preview;
 use std::error::Error;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use proto::blob::BlobFile;
 use proto::job::EncodeJob;
 use proto::message::{Code, EncodeSummary, Failure, Phase, Table, ViewScore};
 use proto::table::{Mesh, Texture};
 
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 use glb::GlbError;
 use preview::Row;
+
+/// A band of a view, whatever the mesh: its pixels are bounded.
+const BAND: Duration = Duration::from_secs(1);
 
 /// Runs the role.
 ///
@@ -34,8 +39,13 @@ pub fn run(
 ) -> Result<EncodeSummary, Failure> {
     let [mesh, texture] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
-    let mesh = Mesh::read(&mut open(mesh)?.reader()).map_err(|error| internal(&error))?;
-    let texture = Texture::read(&mut open(texture)?.reader()).map_err(|error| internal(&error))?;
+    let (mesh, texture) = (open(mesh)?, open(texture)?);
+    let bytes = mesh.len().max(texture.len()) as usize;
+    session.expect("reading mesh and texture", each(bytes, pace::TABLE_BYTE));
+    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
+    unit();
+    let texture = Texture::read(&mut texture.reader()).map_err(|error| internal(&error))?;
+    unit();
     let mut clock = PhaseClock::default();
 
     let (glb_bytes, png_bytes) = write_glb(session, &mesh, &texture, &mut clock)?;
@@ -43,6 +53,7 @@ pub fn run(
     if job.preview {
         let sheet = clock.time(Phase::Preview, || {
             session.progress(Phase::Preview, 0, 1);
+            session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
             preview::draw(&mesh, &texture, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
@@ -66,14 +77,19 @@ fn write_glb(
     texture: &Texture,
     clock: &mut PhaseClock,
 ) -> Result<(u64, u64), Failure> {
+    let texels = texture.texels.len();
     session.progress(Phase::Png, 0, 1);
+    session.expect("the PNG", each(texels, pace::PNG_TEXEL));
     let png = clock.time(Phase::Png, || {
         let png = png::encode(texture.size, texture.size, &texture.texels)?;
+        unit();
         png::verify(&png, &texture.texels)?;
         Ok::<_, png::PngError>(png)
     });
     let png = png.map_err(|error| internal(&error))?;
     session.progress(Phase::Glb, 0, 1);
+    let bytes = png.len() + mesh.byte_len() as usize;
+    session.expect("the GLB", each(bytes, pace::TABLE_BYTE));
     clock.time(Phase::Glb, || {
         let glb = glb::write(mesh, &png).map_err(|error| match error {
             GlbError::TooLong(_) => Failure {
@@ -100,11 +116,14 @@ fn receive_views(
     let mut holdout = Vec::new();
     let mut rows = Vec::new();
     let mut pixels = 0;
+    let band = each(mesh.triangles.len(), pace::BAND_TRIANGLE) + BAND;
     while let Some(view) = session.receive_view().map_err(|error| internal(&error))? {
         let draw = job.preview && preview::wants(&rows, &view);
         if !view.holdout && !draw {
             continue;
         }
+        session.progress(Phase::Measure, pixels, 0);
+        session.expect("a band of a view", band);
         let mut row = draw.then(|| Row::new(&view));
         let score = clock.time(Phase::Measure, || {
             measure::compare(
@@ -113,9 +132,10 @@ fn receive_views(
                 &view,
                 job.blend,
                 |pixel| row.iter_mut().for_each(|row| row.add(pixel)),
-                |band| {
-                    pixels += band;
+                |more| {
+                    pixels += more;
                     session.progress(Phase::Measure, pixels, 0);
+                    session.expect("a band of a view", band);
                 },
             )
         });

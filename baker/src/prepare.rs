@@ -15,7 +15,8 @@ use proto::job::PrepareJob;
 use proto::message::{Code, Failure, Phase, PrepareSummary, Root, Table};
 use proto::table::Surface;
 
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each};
 use crate::run::{internal, peak_rss_kib};
 use crate::session::Session;
 
@@ -117,6 +118,7 @@ fn prepare_mesh(
     }
     let triangles_read = raw.triangles.len();
     progress.progress(Phase::Clean, 0, 0);
+    progress.expect("welding", each(triangles_read, pace::CLEAN_TRIANGLE));
     let cleaned = clock.time(Phase::Clean, || {
         let cleaned = clean::clean(&raw);
         drop(raw);
@@ -137,6 +139,8 @@ fn prepare_mesh(
         None => (cleaned, None, None),
         Some(target) => {
             progress.progress(Phase::Simplify, 0, 0);
+            let predicted = each(cleaned.triangles.len(), pace::SIMPLIFY_TRIANGLE);
+            progress.expect("simplifying", predicted);
             let simplified = clock.time(Phase::Simplify, || simplify::simplify(&cleaned, target));
             let simplified = simplified.map_err(|error| error.failure())?;
             if let Some(text) = &simplified.warning {

@@ -22,6 +22,8 @@ use proto::job::Blend;
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
+use crate::progress::unit;
+
 /// A picture as floats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
@@ -86,6 +88,7 @@ pub fn render(
                 colours,
                 coverage,
             );
+            unit();
         });
     result
 }

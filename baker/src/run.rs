@@ -11,10 +11,11 @@ use proto::message::{Code, Done, Failure, Phase, Role, Start};
 use tracing_subscriber::EnvFilter;
 
 use crate::bake::warm::Warm;
+use crate::pace;
 use crate::progress::Progress;
 use crate::sandbox::{self, Options};
 use crate::session::Session;
-use crate::{bake, encode, prepare};
+use crate::{bake, encode, last_words, prepare};
 
 /// Runs the role that the command line names and returns its exit code: 0 after `Done`, otherwise the failure's.
 #[must_use]
@@ -39,6 +40,8 @@ pub fn run() -> ExitCode {
         );
         return ExitCode::from(exit::USAGE);
     };
+    #[cfg(feature = "failpoints")]
+    crate::failpoints::begin(role);
     let session = match begin(role, &options) {
         Ok(session) => session,
         Err((code, error)) => {
@@ -97,12 +100,16 @@ fn begin(
     peak_rss_kib();
     let threads = thread_count();
     let entered = sandbox::enter(role, options).map_err(|error| (exit::NOPERM, error.into()))?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .start_handler(|_| last_words::guard_thread());
+    pool.build_global()
+        .map_err(|error| (exit::OSERR, error.into()))?;
+    #[cfg(feature = "failpoints")]
+    crate::failpoints::at("hello");
     session
         .hello(role, entered)
         .map_err(|error| (exit::USAGE, error.into()))?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-    pool.build_global()
-        .map_err(|error| (exit::OSERR, error.into()))?;
     Ok(session)
 }
 
@@ -151,6 +158,7 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
 fn warm(session: &Session) -> Result<Warm, Failure> {
     let job = session.receive_warm().map_err(|error| internal(&error))?;
     session.progress(Phase::OpenDevice, 0, 0);
+    session.expect("the adapter", pace::ADAPTER);
     let warm = Warm::up(&job, session)?;
     // Before there is data.
     let sandbox = sandbox::seal_gpu().map_err(|error| Failure {
@@ -212,6 +220,7 @@ fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("no text");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
+        last_words::panicked(text, &place);
         tracing::error!(place, "panic: {text}");
         std::process::abort();
     }));

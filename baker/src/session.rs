@@ -24,8 +24,10 @@ use proto::recorder::Recorder;
 use proto::sandbox::Sandbox;
 use proto::table::{TableError, View};
 
+use crate::last_words;
+use crate::pace;
 use crate::prepare::folder::{Files, FolderError};
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 
 /// Progress of one phase is sent at most this often: the supervisor draws ten times a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
@@ -60,8 +62,6 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
-    /// None in tests.
-    recorder: Option<Recorder>,
     /// Held from a question to its answer, so that threads do not take each other's.
     turn: Mutex<()>,
     /// Views that arrived while an answer was awaited: the supervisor sends both as they come.
@@ -79,9 +79,8 @@ impl Session {
             .as_fd()
             .try_clone_to_owned()
             .map_err(SessionError::NoSocket)?;
-        let recorder = take_recorder().map_err(SessionError::NoSocket)?;
-        let mut session = Self::over(Channel::from_fd(socket));
-        session.recorder = Some(recorder);
+        last_words::install(take_recorder().map_err(SessionError::NoSocket)?);
+        let session = Self::over(Channel::from_fd(socket));
         prctl::set_pdeathsig(Signal::SIGKILL)
             .map_err(|errno| SessionError::NoSocket(errno.into()))?;
         if getppid().as_raw() == 1 {
@@ -113,11 +112,18 @@ impl Session {
     pub fn over(channel: Channel) -> Self {
         Self {
             channel,
-            recorder: None,
             turn: Mutex::default(),
             early: Mutex::default(),
             last_progress: Mutex::new((None, Instant::now())),
         }
+    }
+
+    /// Waits for the next packet.
+    fn receive(&self) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
+        let received = self.channel.receive_with_fds();
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::silence::answered();
+        Ok(received?)
     }
 
     /// Waits for what can be done before there is data.
@@ -125,7 +131,7 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else.
     pub fn receive_warm(&self) -> Result<WarmJob, SessionError> {
-        match self.channel.receive_with_fds()? {
+        match self.receive()? {
             (ToChild::Warm(job), _) => Ok(job),
             (other, _) => Err(out_of_turn(&other)),
         }
@@ -145,7 +151,7 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else.
     pub fn receive_start(&self) -> Result<(Start, Vec<OwnedFd>), SessionError> {
-        match self.channel.receive_with_fds()? {
+        match self.receive()? {
             (ToChild::Start(start), fds) => Ok((start, fds)),
             (other, _) => Err(out_of_turn(&other)),
         }
@@ -163,7 +169,7 @@ impl Session {
             .and_then(|mut early| early.pop_front());
         let message = match early {
             Some(message) => message,
-            None => self.channel.receive_with_fds()?,
+            None => self.receive()?,
         };
         match message {
             (ToChild::View { .. }, fds) => {
@@ -196,11 +202,21 @@ impl Session {
             (other, _) => return Err(out_of_turn(&other)),
         };
         let blob = BlobFile::open(fd)?;
+        progress::expect(
+            "handing a table over",
+            progress::each(bytes as usize, pace::TABLE_BYTE),
+        );
         let mut out = BufWriter::with_capacity(1 << 20, blob.writer());
         write(&mut out)?;
         out.flush().map_err(SessionError::Write)?;
         drop(out);
+        #[cfg(feature = "failpoints")]
+        {
+            crate::failpoints::at("put");
+            crate::failpoints::spoil(&blob);
+        }
         drop(blob);
+        progress::unit();
         self.channel.send(&FromChild::Filled { table }, &[])?;
         Ok(())
     }
@@ -210,7 +226,7 @@ impl Session {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.channel.send(question, &[])?;
         loop {
-            match self.channel.receive_with_fds()? {
+            match self.receive()? {
                 view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
                     let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
                     early.push_back(view);
@@ -225,6 +241,11 @@ impl Session {
     /// # Errors
     /// The supervisor is gone.
     pub fn done(&self, done: Done) -> Result<(), SessionError> {
+        #[cfg(feature = "failpoints")]
+        {
+            crate::failpoints::silence::report();
+            crate::failpoints::at("done");
+        }
         Ok(self.channel.send(&FromChild::Done(done), &[])?)
     }
 
@@ -266,13 +287,38 @@ impl Files for Session {
 
 impl Progress for Session {
     fn progress(&self, phase: Phase, done: u64, total: u64) {
-        if let Some(recorder) = &self.recorder {
-            recorder.note(|state| {
-                state.work += 1;
-                state.set_phase(phase);
-                (state.done, state.total) = (done, total);
-            });
+        progress::note(|state| {
+            state.work += 1;
+            state.set_phase(phase);
+            (state.done, state.total) = (done, total);
+            state.predicted_ms = 0;
+            state.set_label("");
+        });
+        self.tell(phase, done, total);
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::at(phase.name());
+    }
+
+    fn expect(&self, label: &str, predicted: Duration) {
+        progress::expect(label, predicted);
+    }
+
+    fn warning(&self, text: &str) {
+        tracing::warn!("{text}");
+        if let Err(error) = self.channel.send(
+            &FromChild::Warning {
+                text: one_line(text),
+            },
+            &[],
+        ) {
+            tracing::debug!(%error, "warning was not sent");
         }
+    }
+}
+
+impl Session {
+    /// Sends a count, unless one of the same phase has just been sent.
+    fn tell(&self, phase: Phase, done: u64, total: u64) {
         {
             let Ok(mut last) = self.last_progress.lock() else {
                 return;
@@ -291,18 +337,6 @@ impl Progress for Session {
         {
             // A supervisor that is gone shows at the next receive, or kills this process.
             tracing::debug!(%error, "progress was not sent");
-        }
-    }
-
-    fn warning(&self, text: &str) {
-        tracing::warn!("{text}");
-        if let Err(error) = self.channel.send(
-            &FromChild::Warning {
-                text: one_line(text),
-            },
-            &[],
-        ) {
-            tracing::debug!(%error, "warning was not sent");
         }
     }
 }

@@ -38,6 +38,9 @@ pub mod table;
 
 pub mod exit;
 
+#[cfg(feature = "failpoints")]
+pub mod failpoint;
+
 /// Changes with every change of the protocol's meaning that its bytes do not show.
 pub const PROTOCOL_VERSION: u32 = 2;
 

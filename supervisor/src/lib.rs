@@ -81,6 +81,7 @@ pub mod doctor;
 
 mod panics;
 
+mod failpoint;
 mod run;
 
 pub use run::run;

@@ -19,6 +19,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use proto::message::Code;
 
 use crate::error::JobError;
+use crate::failpoint::at;
 use crate::input::reason;
 
 use self::part::Part;
@@ -85,7 +86,9 @@ impl Target {
     }
 
     fn write(&self, bytes: &mut impl Read) -> io::Result<Staged> {
+        at("stage.create")?;
         let mut part = Part::create(&self.folder)?;
+        at("stage.write")?;
         let mut chunk = vec![0; CHUNK];
         let mut size = 0;
         loop {
@@ -99,7 +102,9 @@ impl Target {
                 .write_all(chunk.get(..count).unwrap_or_default())?;
             size += count as u64;
         }
+        at("stage.sync")?;
         part.file.sync_all()?;
+        at("stage.synced")?;
         Ok(Staged {
             part,
             target: self.clone(),
@@ -200,6 +205,7 @@ impl Staged {
 pub fn commit(files: impl IntoIterator<Item = Staged>) -> Result<(), Box<JobError>> {
     let mut swapped: Vec<Swapped> = Vec::new();
     let done: Result<(), Box<JobError>> = files.into_iter().try_for_each(|file| {
+        at("commit.rename").map_err(|error| file.target.error(&error))?;
         swapped.push(file.swap()?);
         Ok(())
     });
@@ -208,7 +214,10 @@ pub fn commit(files: impl IntoIterator<Item = Staged>) -> Result<(), Box<JobErro
         let mut synced: Vec<&Path> = Vec::new();
         for Swapped { target, .. } in &swapped {
             if !synced.contains(&target.folder.as_path()) {
-                sync_folder(&target.folder).map_err(|error| target.error(&error))?;
+                at("commit.sync")
+                    .and_then(|()| sync_folder(&target.folder))
+                    .and_then(|()| at("commit.synced"))
+                    .map_err(|error| target.error(&error))?;
                 synced.push(&target.folder);
             }
         }

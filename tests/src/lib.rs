@@ -20,10 +20,12 @@ use crate::fault::Plan;
 
 pub mod fault;
 
+pub mod hand;
 pub mod history;
 pub mod shim;
 
 pub mod replay;
+pub mod sphere;
 
 mod run;
 
@@ -53,6 +55,25 @@ pub fn program(saboteur: &str, name: &str) -> PathBuf {
     assert!(
         path.exists(),
         "{} is not there: cargo build --release --workspace --bins",
+        path.display()
+    );
+    path
+}
+
+/// A program of the workspace, built with the feature `failpoints`.
+///
+/// # Panics
+/// If it has not been built.
+#[must_use]
+pub fn with_failpoints(saboteur: &str, name: &str) -> PathBuf {
+    let builds = Path::new(saboteur).parent().and_then(Path::parent);
+    let path = builds
+        .expect("a build folder")
+        .join("failpoints")
+        .join(name);
+    assert!(
+        path.exists(),
+        "{} is not there: ./run.sh test builds it",
         path.display()
     );
     path
@@ -97,6 +118,21 @@ impl Bench {
         let link = bench.path("kiln-baker");
         symlink(program(saboteur, "kiln-baker"), &link).expect("a link to the worker");
         bench.baker = link;
+        bench
+    }
+
+    /// With the real programs, built so that `KILN_FAILPOINTS` lets them go wrong, and the inputs of [`sphere`].
+    ///
+    /// # Panics
+    /// If the folder cannot be made, or the programs are not built.
+    #[must_use]
+    pub fn real_with_failpoints(saboteur: &str) -> Self {
+        let mut bench = Self::bare(saboteur);
+        let link = bench.path("kiln-baker");
+        symlink(with_failpoints(saboteur, "kiln-baker"), &link).expect("a link to the worker");
+        bench.kiln = with_failpoints(saboteur, "kiln");
+        bench.baker = link;
+        sphere::write(bench.folder.path());
         bench
     }
 

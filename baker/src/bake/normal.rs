@@ -11,6 +11,10 @@ use super::colour::{Observed, observed, slope_squared};
 use super::held::{Chunk, WeighedRows};
 use super::native::{channel_weights, predict};
 use super::rows::Rows;
+use crate::progress::unit;
+
+/// A lane tells of its work after so many chunks, each of a few rows of pixels: a call to the system for each is too much.
+pub(super) const TOLD_CHUNKS: usize = 16;
 
 /// One sum for each texel.
 pub(super) type Sums = Vec<[f32; 4]>;
@@ -61,7 +65,11 @@ impl Normal {
                 .for_each(|(lane, sums)| {
                     // Lane l takes chunks l, l + count, … of all chunks, however they are grouped.
                     let skipped = (lane + count - before % count) % count;
-                    for &chunk in chunks.iter().skip(skipped).step_by(count) {
+                    let own = chunks.iter().skip(skipped).step_by(count);
+                    for (place, &chunk) in own.enumerate() {
+                        if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                            unit();
+                        }
                         for row in 0..chunk.rows.len() {
                             let value = value(chunk, row);
                             for entry in chunk.rows.row(row) {
@@ -79,9 +87,10 @@ impl Normal {
                     }
                 });
             before += chunks.len();
+            unit();
         }
         let lanes = &self.lanes;
-        (0..self.texels)
+        let sums = (0..self.texels)
             .into_par_iter()
             .with_min_len(1 << 14)
             .map(|texel| {
@@ -93,7 +102,9 @@ impl Normal {
                 }
                 total
             })
-            .collect()
+            .collect();
+        unit();
+        sums
     }
 
     /// `Aᵀ value`.
@@ -307,6 +318,7 @@ pub(super) fn conjugate_gradients(
     for _ in 0..iterations {
         let q = normal.apply(rows, table, ties, &p);
         let pq = dot(&p, &q);
+        unit();
         let alpha: [f32; 3] = std::array::from_fn(|c| {
             if pq[c] > 0.0 {
                 (rz[c] / pq[c]) as f32
@@ -326,6 +338,7 @@ pub(super) fn conjugate_gradients(
         });
         z = precondition(&r, &normal.diagonal);
         let next = dot(&r, &z);
+        unit();
         let beta: [f32; 3] = std::array::from_fn(|c| {
             if rz[c] > 0.0 {
                 (next[c] / rz[c]) as f32

@@ -6,6 +6,8 @@
 
 use rayon::prelude::*;
 
+use crate::progress::unit;
+
 /// Fills every texel whose weight (fourth component) is below 1 from its surroundings; colours of weight ≥ 1 stay, and
 /// weights come out as they went in. `width` · height = `texels.len()`.
 pub fn pull_push(texels: &mut [[f32; 4]], width: usize) {
@@ -14,8 +16,10 @@ pub fn pull_push(texels: &mut [[f32; 4]], width: usize) {
         return;
     }
     let mut coarse = pull(texels, width, height);
+    unit();
     pull_push(&mut coarse, width.div_ceil(2));
     push(texels, width, &coarse);
+    unit();
 }
 
 fn pull(fine: &[[f32; 4]], width: usize, height: usize) -> Vec<[f32; 4]> {

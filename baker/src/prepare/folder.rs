@@ -13,7 +13,11 @@ use nix::libc::ENAMETOOLONG;
 use proto::limits::MAX_NAME_BYTES;
 use proto::message::{Code, Refusal, Root};
 
+use crate::progress::unit;
 use crate::session::SessionError;
+
+/// Bytes that are read at once.
+const PIECE: usize = 16 << 20;
 
 /// Why a file of a folder is not read. The name is the caller's to add.
 #[derive(Debug, thiserror::Error)]
@@ -104,9 +108,13 @@ impl<'a> Folder<'a> {
 fn fill(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {
-        match file.read_at(&mut buffer[read..], read as u64) {
+        let end = buffer.len().min(read + PIECE);
+        match file.read_at(&mut buffer[read..end], read as u64) {
             Ok(0) => break,
-            Ok(count) => read += count,
+            Ok(count) => {
+                read += count;
+                unit();
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -7,8 +7,9 @@
 use proto::limits::{MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::{Code, Failure, Phase};
 
+use crate::pace;
 use crate::prepare::folder::{Folder, FolderError};
-use crate::progress::Progress;
+use crate::progress::{Progress, each};
 
 mod gltf;
 
@@ -164,6 +165,7 @@ pub fn read(
         .map_err(LoadError::File)?;
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
+    progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
     let mesh = match kind(&bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
             gltf::read(&bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?

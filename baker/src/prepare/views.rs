@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 use proto::job::PrepareJob;
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
@@ -20,7 +21,8 @@ use proto::table::{Mesh, View};
 
 use super::folder::Folder;
 use super::transforms::{self, Frame};
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::session::Session;
 use crop::Outline;
 use load::{Loaded, Sees, Source};
@@ -34,6 +36,8 @@ pub(crate) struct ViewsSummary {
     pub(crate) holdout_views: u32,
 }
 
+/// Reading `transforms.json`, whose size is bounded.
+const POSES: Duration = Duration::from_secs(2);
 /// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
 const IN_FLIGHT_BYTES: usize = 640 << 20;
 
@@ -46,6 +50,8 @@ pub(crate) fn deliver(
     clock: &mut PhaseClock,
 ) -> Result<ViewsSummary, Failure> {
     clock.time(Phase::DecodeViews, || {
+        session.progress(Phase::DecodeViews, 0, 0);
+        session.expect("poses", each(mesh.triangles.len(), pace::TRIANGLE) + POSES);
         let frames = read_frames(session, views, &job.views_file)?;
         let held_out = choose_holdout(&frames, job)?;
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
@@ -164,6 +170,7 @@ impl Delivery<'_> {
                 scope.spawn_fifo(move |_| {
                     // Nobody listens any more when an earlier view has failed.
                     drop(sender.send(source.load(file, outline, frame, holdout)));
+                    unit();
                 });
                 in_flight.push_back(InFlight {
                     index,
@@ -181,6 +188,9 @@ impl Delivery<'_> {
 
     /// Waits for a view and hands it on; returns what it held.
     fn finish(&self, next: InFlight, tally: &mut Tally) -> Result<usize, Failure> {
+        let name = &self.frames[next.index].file;
+        self.session
+            .expect(name, each(next.bytes, pace::DECODE_BYTE));
         let loaded = next
             .result
             .recv()

@@ -23,6 +23,12 @@ pub(super) fn environment(
         variables.push(("__GL_SHADER_DISK_CACHE".into(), "0".into()));
     }
     variables.extend(ours.filter(|(name, _)| listed(name)));
+    #[cfg(feature = "failpoints")]
+    {
+        drop(crate::failpoint::at("spawn"));
+        let points = proto::failpoint::for_child(role);
+        variables.extend(points.map(|points| (proto::failpoint::VARIABLE.into(), points.into())));
+    }
     variables
 }
 

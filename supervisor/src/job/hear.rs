@@ -75,6 +75,7 @@ impl Job<'_> {
             tracing::warn!(role = role.name(), "a packet after the answer is ignored");
             return Ok(());
         }
+        crate::failpoint::packet(&packet);
         match packet {
             FromChild::Hello {
                 version,

@@ -349,7 +349,9 @@ impl Device {
 
     /// Waits for all that was submitted.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
+        crate::progress::wait_for(&self.label(), self.info.kind == "software");
         let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
+        crate::progress::unit();
         self.check()?;
         polled
             .map(|_| ())

@@ -37,6 +37,7 @@ impl Shader {
                 text: other.to_string(),
             },
         };
+        crate::progress::expect(self.name, crate::pace::PIPELINE);
         let module = device
             .scoped(|| {
                 device
@@ -82,6 +83,7 @@ impl Shader {
                         })
                 })
                 .map_err(|error| rejected(entry, error))?;
+            crate::progress::unit();
             pipelines.insert(entry, pipeline);
         }
         device.check()?;

@@ -80,6 +80,7 @@ pub(super) fn read(
     let total = instances.len() as u64;
     for (done, instance) in instances.iter().enumerate() {
         progress.progress(Phase::LoadMesh, done as u64, total);
+        progress.expect("a node of the mesh", each(bytes.len(), pace::PARSE_BYTE));
         let count = reader
             .root
             .meshes

@@ -14,6 +14,7 @@ use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 
 use super::Piece;
 use super::pack::Chart;
+use crate::last_words;
 use crate::prepare::clean::{CleanMesh, edges};
 use crate::prepare::normals::surface_area;
 use crate::progress::Progress;
@@ -84,6 +85,7 @@ pub(super) fn flatten(
         let positions = mesh.positions.clone();
         let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
         move || {
+            last_words::guard_thread();
             let report = |state: uvunwrap::Progress| {
                 if state.stage == Stage::Parameterizing {
                     done.fetch_max(state.done as u64, Ordering::Relaxed);
@@ -99,6 +101,7 @@ pub(super) fn flatten(
             };
             let result = match rayon::ThreadPoolBuilder::new()
                 .stack_size(STACK_BYTES)
+                .start_handler(|_| last_words::guard_thread())
                 .build()
             {
                 Ok(pool) => pool.install(run),
@@ -113,13 +116,22 @@ pub(super) fn flatten(
         .spawn(worker)
         .ok()?;
     let total = mesh.triangles.len() as u64;
+    // One chart may be the whole mesh. A worker that goes on for longer is given up here, before the supervisor gives up us.
+    let predicted = patience(mesh.triangles.len()) / 4;
+    progress.expect("flattening", predicted);
+    let mut told = 0;
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
             Ok(result) => break result,
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
+        let done = done.load(Ordering::Relaxed);
+        if done > told {
+            told = done;
+            progress.progress(Phase::Unwrap, done, total);
+            progress.expect("flattening", predicted);
+        }
         if Instant::now() >= end {
             stop.store(true, Ordering::Relaxed);
             break receiver.recv_timeout(STOP_GRACE).ok()?;
