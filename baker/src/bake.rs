@@ -40,6 +40,7 @@ pub mod colour;
 #[cfg(test)]
 mod fixture;
 
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
@@ -118,9 +119,10 @@ pub fn bake(
     let scene = Scene::new(mesh, job.texture_size);
     let atlas = Atlas::new(&scene);
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || {
+    // Never torn down: a driver that breaks then would take a finished texture with it.
+    let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || {
         open(&scene, &atlas, &plan, job, progress)
-    })?;
+    })?);
 
     let mut views = 0;
     while let Some(mut view) = next_view()? {
@@ -140,13 +142,13 @@ pub fn bake(
     }
 
     let observed = clock
-        .time(Phase::Init, || start(&mut *backend, &scene, &atlas))
+        .time(Phase::Init, || start(&mut **backend, &scene, &atlas))
         .map_err(failure)?;
     progress.progress(Phase::Init, 1, 1);
 
     let fitted = clock
         .time(Phase::Fit, || {
-            fit::fit(&mut *backend, &plan, |done, total| {
+            fit::fit(&mut **backend, &plan, |done, total| {
                 progress.progress(Phase::Fit, u64::from(done), u64::from(total));
             })
         })

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use proto::exit;
 use proto::message::{Code, Done, Failure, Role, Start};
@@ -9,6 +10,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::session::Session;
 use crate::{bake, encode, prepare};
+
+/// The conversation, for the panic hook.
+static SESSION: OnceLock<Session> = OnceLock::new();
 
 /// Runs the role that the command line names and returns its exit code: 0 after `Done`, otherwise the failure's.
 #[must_use]
@@ -42,9 +46,10 @@ pub fn run() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    match work(&session, role) {
+    let session = SESSION.get_or_init(|| session);
+    match work(session, role) {
         Ok(done) => match session.done(done) {
-            Ok(()) => ExitCode::from(exit::OK),
+            Ok(()) => exit::now(exit::OK),
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
@@ -53,17 +58,20 @@ pub fn run() -> ExitCode {
                 ExitCode::from(exit::SOFTWARE)
             }
         },
-        Err(failure) => {
-            tracing::error!(code = ?failure.code, "{}", failure.message);
-            if let Err(error) = session.failed(&failure) {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the failure was not sent"
-                );
-            }
-            ExitCode::from(exit::of(failure.code))
-        }
+        Err(failure) => give_up(session, &failure),
     }
+}
+
+/// Sends what went wrong and ends the process. Standard error has no buffer that would be lost.
+fn give_up(session: &Session, failure: &Failure) -> ! {
+    tracing::error!(code = ?failure.code, "{}", failure.message);
+    if let Err(error) = session.failed(failure) {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the failure was not sent"
+        );
+    }
+    exit::now(exit::of(failure.code))
 }
 
 /// Prints what the GPU role would find here.
@@ -125,12 +133,16 @@ pub(crate) fn peak_rss_kib() -> u64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0))
 }
 
-/// A panic on any thread logs where it was and ends the process by SIGABRT: no destructor runs against a broken driver.
+/// A panic on any thread logs where it was and ends the process: no destructor runs against a broken driver. A panic of wgpu at
+/// work is the device's failure and is sent as such; any other ends the process by SIGABRT.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("no text");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panic: {text}");
+        if let (Some(failure), Some(session)) = (bake::gpu::blame(info), SESSION.get()) {
+            give_up(session, &failure);
+        }
         std::process::abort();
     }));
 }

@@ -13,18 +13,19 @@ struct Level {
     unused_2: u32,
 }
 
-@group(0) @binding(0) var<uniform> level: Level;
-@group(0) @binding(1) var<storage, read_write> fine_r: array<f32>;
-@group(0) @binding(2) var<storage, read_write> fine_g: array<f32>;
-@group(0) @binding(3) var<storage, read_write> fine_b: array<f32>;
-@group(0) @binding(4) var<storage, read_write> fine_w: array<f32>;
-@group(0) @binding(5) var<storage, read_write> coarse_r: array<f32>;
-@group(0) @binding(6) var<storage, read_write> coarse_g: array<f32>;
-@group(0) @binding(7) var<storage, read_write> coarse_b: array<f32>;
-@group(0) @binding(8) var<storage, read_write> coarse_w: array<f32>;
+@group(1) @binding(0) var<uniform> level: Level;
+@group(1) @binding(1) var<storage, read_write> fine_r: array<f32>;
+@group(1) @binding(2) var<storage, read_write> fine_g: array<f32>;
+@group(1) @binding(3) var<storage, read_write> fine_b: array<f32>;
+@group(1) @binding(4) var<storage, read_write> fine_w: array<f32>;
+@group(1) @binding(5) var<storage, read_write> coarse_r: array<f32>;
+@group(1) @binding(6) var<storage, read_write> coarse_g: array<f32>;
+@group(1) @binding(7) var<storage, read_write> coarse_b: array<f32>;
+@group(1) @binding(8) var<storage, read_write> coarse_w: array<f32>;
 
 @compute @workgroup_size(TEXEL_LANES)
-fn pull(@builtin(global_invocation_id) at: vec3<u32>) {
+fn pull(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     for (var index = at.x; index < level.coarse * level.coarse; index += level.stride) {
         let first = 2u * vec2(index % level.coarse, index / level.coarse);
         let end = min(first + 2u, vec2(level.fine));
@@ -46,7 +47,8 @@ fn pull(@builtin(global_invocation_id) at: vec3<u32>) {
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn push(@builtin(global_invocation_id) at: vec3<u32>) {
+fn push(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     for (var index = at.x; index < level.fine * level.fine; index += level.stride) {
         let to = level.fine_start + index;
         let own = min(fine_w[to], 1.0);

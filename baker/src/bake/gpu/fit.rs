@@ -8,7 +8,8 @@ use proto::job::Blend;
 use proto::table::{Surface, View};
 use rayon::prelude::*;
 
-use super::chunks::{Batch, Chunks, Visit, rows_layout};
+use super::batch::Batch;
+use super::chunks::{Chunks, Visit, rows_layout};
 use super::device::{Device, GpuError};
 use super::layout::texel_groups;
 use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
@@ -219,7 +220,6 @@ impl Fit {
                 .zip(values)
                 .for_each(|(texel, value)| texel[channel] = value);
         }
-        self.chunks.verify(&self.device, &self.budget)?;
         Ok(texels)
     }
 
@@ -233,8 +233,9 @@ impl Fit {
             let values: Vec<f32> = texels.par_iter().map(|texel| texel[channel]).collect();
             write(&self.device, plane, &values);
             // Sends the queue's copies on their way before the next plane's are made.
-            self.device
-                .submit("write texels", self.device.encoder("write texels"))?;
+            let mut batch = Batch::new(&self.device, "write texels");
+            batch.encoder();
+            batch.send()?;
         }
         self.device.check()
     }
@@ -318,22 +319,11 @@ impl Fit {
             .map(|buffer| buffer.item.as_entire_binding());
         let own = bind(&self.device, "encode", &stage.layout, &resources);
         let mut batch = Batch::new(&self.device, "encode");
-        stage.dispatch(
-            batch.encoder(),
-            "encode",
-            &own,
-            None,
-            [texel_groups(self.planes.count), 1],
-        )?;
+        let groups = texel_groups(self.planes.count);
+        stage.dispatch(&mut batch, "encode", &own, None, [groups, 1], groups)?;
         batch.send()?;
-        let texels = read_as(
-            &self.device,
-            &self.budget,
-            bytes,
-            self.planes.count as usize,
-        )?;
-        self.chunks.verify(&self.device, &self.budget)?;
-        Ok(texels)
+        let count = self.planes.count as usize;
+        read_as(&self.device, &self.budget, bytes, count)
     }
 
     /// Rows of the last tile that was drawn, with their places: for tests.

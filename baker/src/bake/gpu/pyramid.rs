@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::chunks::Batch;
+use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{Level, TEXEL_LANES, texel_groups};
 use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with};
@@ -74,10 +74,10 @@ pub(super) fn pull_push(
     }
     let mut batch = Batch::new(device, "pull_push");
     for ((bind, _, groups), _) in &steps {
-        stage.dispatch(batch.encoder(), "pull", bind, None, [*groups, 1])?;
+        stage.dispatch(&mut batch, "pull", bind, None, [*groups, 1], *groups)?;
     }
     for (_, (bind, _, groups)) in steps.iter().rev() {
-        stage.dispatch(batch.encoder(), "push", bind, None, [*groups, 1])?;
+        stage.dispatch(&mut batch, "push", bind, None, [*groups, 1], *groups)?;
     }
     batch.send()?;
     device.wait()
