@@ -20,6 +20,8 @@ use crate::fault::Plan;
 
 pub mod fault;
 
+pub mod vulkan;
+
 mod run;
 
 pub use run::{Outcome, Run};

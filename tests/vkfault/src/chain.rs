@@ -22,7 +22,7 @@ static NEXT_DEVICE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// `VkNegotiateLayerInterface`.
 #[repr(C)]
-pub struct Negotiate {
+pub(crate) struct Negotiate {
     kind: u32,
     next: *mut c_void,
     version: u32,
@@ -62,7 +62,7 @@ struct LayerLink {
 /// # Safety
 /// `negotiate` is the loader's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vkNegotiateLoaderLayerInterfaceVersion(negotiate: *mut Negotiate) -> i32 {
+unsafe extern "C" fn vkNegotiateLoaderLayerInterfaceVersion(negotiate: *mut Negotiate) -> i32 {
     // SAFETY: the loader's, and nobody else's during this call.
     let Some(negotiate) = (unsafe { negotiate.as_mut() }) else {
         return INITIALIZATION_FAILED;

@@ -115,7 +115,6 @@ macro_rules! commands {
         ];
 
         #[expect(non_camel_case_types, reason = "the names of Vulkan")]
-        #[expect(clippy::enum_variant_names, reason = "the names of Vulkan")]
         enum Index { $($fallible,)* $($droppable),* }
 
         #[expect(non_snake_case, reason = "the names of Vulkan")]

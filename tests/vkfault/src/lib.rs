@@ -6,7 +6,7 @@
 //!                              │ count, write to the log (state.rs), then forward, or commit the fault (fault.rs)
 //! ```
 //!
-//! SQLite's method: one run without a fault counts the calls, then every one of them is made to fail, so new code adds its own
+//! The method of `SQLite`: one run without a fault counts the calls, then every one of them is made to fail, so new code adds its own
 //! faults. A failed call is not made at all and its out-parameters stay untouched: the layer never denies work that was done.
 //! Set up by [`ENABLE`] and the variables [`FAULT`], [`LOG`] and [`PROCESSES`], which begin with `VK_` because those reach a
 //! bake child. The three global commands that a program calls before it has an instance cannot be met by an explicit layer.

@@ -37,9 +37,14 @@ pub(crate) fn meet(name: &'static str, fallible: bool) -> Verdict {
         None => Verdict::Pass,
         Some(Action::Once(error) | Action::Sticky(error)) => Verdict::Fail(error),
         Some(Action::Drop) => Verdict::Drop,
-        Some(Action::Hang) => loop {
-            std::thread::park();
-        },
+        Some(Action::Hang) => hang(),
+    }
+}
+
+#[expect(clippy::infinite_loop, reason = "that is the fault")]
+fn hang() -> ! {
+    loop {
+        std::thread::park();
     }
 }
 
