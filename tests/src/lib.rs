@@ -26,6 +26,7 @@ pub mod shim;
 
 pub mod replay;
 pub mod sphere;
+pub mod vulkan;
 
 mod run;
 
