@@ -20,7 +20,8 @@ use super::glb::{self, GlbError};
 use super::scene::{self, Instance, SceneError};
 use super::{NoUvs, RawMesh};
 use crate::prepare::folder::Folder;
-use crate::progress::Progress;
+use crate::pace;
+use crate::progress::{Progress, each};
 
 /// Extensions that change how positions are stored and that are understood.
 const GEOMETRY_EXTENSIONS: [&str; 2] = ["KHR_mesh_quantization", "EXT_meshopt_compression"];
