@@ -10,6 +10,7 @@ usage() {
 ./run.sh doctor          what this machine can bake with, and what is missing
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
+./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
 ./run.sh check           formatting, lints, documentation
 TEXT
 }
@@ -78,12 +79,17 @@ test)
     cargo build --release --locked -p kiln -p kiln-baker --bins --features kiln/failpoints,kiln-baker/failpoints
     mkdir -p target/failpoints
     cp target/release/kiln target/release/kiln-baker target/failpoints/
-    cargo build --release --locked --workspace --bins
+    # With --lib: the library that makes kiln's system calls fail is preloaded into it.
+    cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"
     ;;
 bench)
     build
     exec target/release/bench "$@"
+    ;;
+torture)
+    build
+    exec target/release/torture "$@"
     ;;
 check)
     need_toolchain

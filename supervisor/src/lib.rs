@@ -79,6 +79,8 @@ pub mod report;
 
 pub mod doctor;
 
+mod panics;
+
 mod failpoint;
 mod run;
 

@@ -22,6 +22,9 @@ pub mod fault;
 
 pub mod hand;
 pub mod history;
+pub mod shim;
+
+pub mod replay;
 pub mod sphere;
 
 mod run;

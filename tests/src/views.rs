@@ -165,7 +165,9 @@ fn draw(view: &View, path: &Path) {
     let (samples, wide) = (color.samples(), depth as usize / 8);
     let alpha = |k: usize| match view.kind {
         Kind::Clear => Some(0),
-        Kind::Rgba | Kind::Rgba16 | Kind::GreyAlpha => Some(if k % 2 == 0 { 255 } else { 90 }),
+        Kind::Rgba | Kind::Rgba16 | Kind::GreyAlpha => {
+            Some(if k.is_multiple_of(2) { 255 } else { 90 })
+        }
         _ => None,
     };
     for (k, pixel) in bytes.chunks_mut((samples * wide).max(1)).enumerate() {

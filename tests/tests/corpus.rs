@@ -136,7 +136,7 @@ fn every_case_of_the_corpus_ends_as_its_manifest_says() {
             Err(error) => failures.push(format!("{} ({}): {error}", case.id, case.why)),
         }
     }
-    assert!(failures.is_empty(), "{:#?}", failures);
+    assert!(failures.is_empty(), "{failures:#?}");
 
     // The largest of all processes that ran, four times over, bounds what those of any one job held together.
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel counts");

@@ -180,7 +180,7 @@ fn a_missing_picture_is_named_with_its_frame() {
         &DRAFT,
     );
     let outcome = Run::start(command).finish();
-    assert_eq!(outcome.code, Some(66), "{:#?}", outcome.stdout.last());
+    assert_eq!(outcome.code, Some(65), "{:#?}", outcome.stdout.last());
     let message = outcome.one("error")["message"]
         .as_str()
         .expect("text")

@@ -212,6 +212,27 @@ impl Normal {
         }
     }
 
+    /// `AᵀW (A x − b)` and the ties' part times `x`; `b` gives the colour that a byte stands for.
+    fn gradient(
+        &mut self,
+        rows: WeighedRows<'_>,
+        table: &[Observed; 256],
+        ties: &Ties,
+        x: &[[f32; 4]],
+        b: impl Fn(u8) -> f32 + Sync,
+    ) -> Sums {
+        let mut out = self.sum(rows, false, |chunk, row| {
+            let weights = channel_weights(chunk, row, table);
+            let predicted = predict(chunk.rows, row, x);
+            let colour = chunk.rows.colours[row];
+            let value =
+                |channel: usize| weights[channel] * (predicted[channel] - b(colour[channel]));
+            [value(0), value(1), value(2), 0.0]
+        });
+        self.add_ties(ties, x, &mut out);
+        out
+    }
+
     /// The normal matrix times `x`.
     fn apply(
         &mut self,
@@ -220,18 +241,7 @@ impl Normal {
         ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
-        let mut out = self.sum(rows, false, |chunk, row| {
-            let weights = channel_weights(chunk, row, table);
-            let predicted = predict(chunk.rows, row, x);
-            [
-                weights[0] * predicted[0],
-                weights[1] * predicted[1],
-                weights[2] * predicted[2],
-                0.0,
-            ]
-        });
-        self.add_ties(ties, x, &mut out);
-        out
+        self.gradient(rows, table, ties, x, |_| 0.0)
     }
 
     /// Right-hand side minus normal matrix times `x`.
@@ -242,16 +252,7 @@ impl Normal {
         ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
-        let mut out = self.sum(rows, false, |chunk, row| {
-            let weights = channel_weights(chunk, row, table);
-            let predicted = predict(chunk.rows, row, x);
-            let colour = chunk.rows.colours[row];
-            let value = |channel: usize| {
-                weights[channel] * (predicted[channel] - table[colour[channel] as usize].value)
-            };
-            [value(0), value(1), value(2), 0.0]
-        });
-        self.add_ties(ties, x, &mut out);
+        let mut out = self.gradient(rows, table, ties, x, |byte| table[byte as usize].value);
         out.par_iter_mut()
             .for_each(|sum| *sum = sum.map(|value| -value));
         out

@@ -1,14 +1,16 @@
 //! Sealed tables and the report → files in place. All files are written and synced before the first gets its name.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::Instant;
 
 use proto::blob::Blob;
 use proto::message::{Code, Table};
+use tokio::sync::oneshot;
 
 use crate::error::JobError;
 use crate::job::Spec;
-use crate::output::{Staged, Target};
+use crate::output::{self, Staged, Target};
 use crate::report::{FileEntry, Report};
 use crate::stock::Stock;
 use tokio::task::{JoinError, JoinHandle};
@@ -20,14 +22,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Names them all: the GLB last, so that who sees it sees the rest.
+    /// Names them all or none: the GLB last, so that who sees it sees the rest.
     /// # Errors
     /// The system refuses one of them.
     pub fn commit(self) -> Result<(), Box<JobError>> {
-        for file in self.files.into_iter().rev() {
-            file.commit()?;
-        }
-        Ok(())
+        output::commit(self.files.into_iter().rev())
     }
 }
 
@@ -59,7 +58,7 @@ pub(super) fn stage(
         report.close(started.elapsed(), None);
         (target, report.to_json())
     });
-    tokio::task::spawn_blocking(move || {
+    apart(move || {
         let mut staged = Vec::new();
         for (_, target, blob) in files {
             staged.push(target.stage(&mut blob.reader())?);
@@ -68,6 +67,38 @@ pub(super) fn stage(
             staged.push(target.stage(&mut bytes.as_slice())?);
         }
         Ok(Batch { files: staged })
+    })
+}
+
+/// Runs `work` on a thread of its own or, where there is no room for a thread, here and now: a disk that blocks then blocks
+/// the signals, too, which is better than no result. (`spawn_blocking` panics.)
+fn apart(
+    work: impl FnOnce() -> Result<Batch, Box<JobError>> + Send + 'static,
+) -> JoinHandle<Result<Batch, Box<JobError>>> {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (sender, receiver) = oneshot::channel();
+    let theirs = Arc::clone(&work);
+    let thread = Builder::new().name("staging".to_owned()).spawn(move || {
+        // A receiver that is gone needs no answer: dropping the files removes them.
+        drop(take(&theirs).map(|work| sender.send(work())));
+    });
+    let here = thread.err().and_then(|error| {
+        tracing::debug!(%error, "no thread for the staging");
+        take(&work).map(|work| work())
+    });
+    tokio::spawn(async move {
+        let lost = |_gone| {
+            JobError::own(
+                Code::Internal,
+                "writing the result ended without a word",
+                "",
+            )
+        };
+        match here {
+            Some(result) => result,
+            None => receiver.await.map_err(lost)?,
+        }
     })
 }
 

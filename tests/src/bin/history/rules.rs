@@ -233,3 +233,198 @@ fn supervisor(line: &Line, failed: bool, broken: &mut Vec<String>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn accepted(expect: Expect) -> Line {
+        Line::Accepted {
+            job: "a".into(),
+            expect,
+            golden: "right".into(),
+        }
+    }
+
+    fn terminal(event: Value) -> Line {
+        Line::Terminal {
+            job: "a".into(),
+            event,
+        }
+    }
+
+    fn output(digest: Option<&str>) -> Line {
+        Line::Output {
+            job: "a".into(),
+            digest: digest.map(str::to_owned),
+            temporary: Vec::new(),
+        }
+    }
+
+    fn end(exit: i32) -> Line {
+        let held = json!({"open_fds": 9, "memfds": 0, "children": 0, "parked": 0});
+        Line::Ended {
+            exit: Some(exit),
+            signal: None,
+            killed: false,
+            workers_left: 0,
+            workers_gone_us: 10,
+            holds: vec![held.clone(), held],
+        }
+    }
+
+    fn round() -> Line {
+        Line::Round {
+            round: 0,
+            kind: "saboteurs".into(),
+        }
+    }
+
+    fn failure() -> Value {
+        json!({
+            "event": "error", "code": "worker_crashed", "class": "ambiguous", "message": "bake died", "role": "bake",
+            "phase": "fit", "signal": "SIGSEGV", "log_tail": ["x"],
+            "attempts": [{"role": "bake", "class": "ambiguous"}, {"role": "bake", "class": "ambiguous"}],
+        })
+    }
+
+    fn done() -> Vec<Line> {
+        vec![
+            round(),
+            accepted(Expect::Done),
+            terminal(json!({"event": "done"})),
+            end(0),
+            output(Some("right")),
+        ]
+    }
+
+    fn failed() -> Vec<Line> {
+        vec![
+            round(),
+            accepted(Expect::Failed),
+            terminal(failure()),
+            end(70),
+            output(None),
+        ]
+    }
+
+    #[test]
+    fn what_is_right_is_not_blamed() {
+        assert_eq!(broken(&done()), Vec::<String>::new());
+        assert_eq!(broken(&failed()), Vec::<String>::new());
+    }
+
+    /// Each promise, broken once.
+    #[test]
+    fn every_broken_promise_is_seen() {
+        let seen = |lines: &[Line], words: &str| {
+            let told = broken(lines);
+            assert!(
+                told.iter().any(|line| line.contains(words)),
+                "{words}: {told:?}"
+            );
+        };
+        let with = |mut lines: Vec<Line>, place: usize, line: Line| {
+            lines[place] = line;
+            lines
+        };
+        let without = |mut lines: Vec<Line>, place: usize| {
+            lines.remove(place);
+            lines
+        };
+        seen(&without(done(), 2), "never heard of again");
+        seen(&with(done(), 4, output(Some("wrong"))), "its output is");
+        seen(&with(done(), 4, output(None)), "there is no output");
+        seen(
+            &with(done(), 1, accepted(Expect::Failed)),
+            "should have failed",
+        );
+        seen(
+            &with(failed(), 1, accepted(Expect::Done)),
+            "should have been done",
+        );
+        seen(
+            &with(failed(), 4, output(Some("right"))),
+            "told as failed, and there is an output",
+        );
+        seen(&with(failed(), 3, end(0)), "exits with 0, and a job failed");
+        seen(&with(done(), 3, end(1)), "no job failed");
+        let mut twice = done();
+        twice.insert(3, terminal(json!({"event": "done"})));
+        seen(&twice, "it ended 2 times");
+        for (key, words) in [
+            ("code", "has no code"),
+            ("phase", "has no phase"),
+            ("signal", "neither signal nor exit"),
+            ("log_tail", "no last lines"),
+            ("attempts", "lists no attempts"),
+        ] {
+            let mut error = failure();
+            error[key] = Value::Null;
+            seen(&with(failed(), 2, terminal(error)), words);
+        }
+        let mut error = failure();
+        error["message"] = "unknown".into();
+        seen(&with(failed(), 2, terminal(error)), "something unknown");
+        let mut error = failure();
+        error["attempts"] = json!(vec![json!({"role": "bake", "class": "ambiguous"}); 3]);
+        seen(&with(failed(), 2, terminal(error)), "it crashed 3 times");
+        let started = |attempt: u64| Line::Told {
+            job: "a".into(),
+            event: json!({"event": "started", "role": "bake", "attempt": attempt}),
+        };
+        let mut often = vec![round(), accepted(Expect::Done)];
+        often.extend((1..=5).map(started));
+        often.extend(done().split_off(2));
+        seen(&often, "was started 5 times");
+        let mut late = done();
+        late.insert(3, started(1));
+        seen(&late, "something happened after its end");
+    }
+
+    #[test]
+    fn what_a_supervisor_leaves_is_seen() {
+        let Line::Ended { holds, .. } = end(0) else {
+            unreachable!()
+        };
+        let mut leaking = holds.clone();
+        leaking[1]["open_fds"] = 10.into();
+        let ended = |workers_left, workers_gone_us, signal, holds: Vec<Value>| Line::Ended {
+            exit: signal.map_or(Some(0), |_| None),
+            signal,
+            killed: false,
+            workers_left,
+            workers_gone_us,
+            holds,
+        };
+        for (line, words) in [
+            (ended(1, 10, None, holds.clone()), "1 workers are left"),
+            (
+                ended(0, 2_000_000, None, holds.clone()),
+                "the last worker went",
+            ),
+            (
+                ended(0, 10, Some(11), holds.clone()),
+                "it died by signal 11",
+            ),
+            (
+                ended(0, 10, None, leaking),
+                "it holds 10 open_fds and held 9",
+            ),
+            (
+                ended(0, 10, None, Vec::new()),
+                "it told 0 times what it holds",
+            ),
+        ] {
+            let mut lines = done();
+            lines[3] = line;
+            let told = broken(&lines);
+            assert!(
+                told.iter().any(|line| line.contains(words)),
+                "{words}: {told:?}"
+            );
+        }
+    }
+}
