@@ -22,6 +22,10 @@ pub mod fault;
 
 pub mod history;
 
+pub mod shim;
+
+pub mod replay;
+
 mod run;
 
 pub mod glb;

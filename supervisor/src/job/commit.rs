@@ -88,7 +88,13 @@ fn apart(
         take(&work).map(|work| work())
     });
     tokio::spawn(async move {
-        let lost = |_gone| JobError::own(Code::Internal, "writing the result ended without a word", "");
+        let lost = |_gone| {
+            JobError::own(
+                Code::Internal,
+                "writing the result ended without a word",
+                "",
+            )
+        };
         match here {
             Some(result) => result,
             None => receiver.await.map_err(lost)?,
