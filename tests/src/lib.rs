@@ -28,6 +28,10 @@ pub mod replay;
 pub mod sphere;
 pub mod vulkan;
 
+pub mod shim;
+
+pub mod replay;
+
 mod run;
 
 pub mod glb;
