@@ -22,6 +22,7 @@ pub mod fault;
 pub mod glb;
 pub mod hand;
 pub mod history;
+pub mod host;
 pub mod replay;
 pub mod shapes;
 pub mod shim;
