@@ -81,6 +81,7 @@ impl Stage {
             ("-o", "out/out.glb"),
             ("--preview", "out/preview.png"),
             ("--report", "out/report.json"),
+            ("--crash-folder", "crashes"),
         ] {
             command.arg(flag).arg(self.bench.path(name));
         }
