@@ -7,6 +7,7 @@
 //!  fill      averaged texels → a start for every texel, unseen ones from their neighbours on the surface
 //!  fit       reweighted least squares over any backend (native or gpu)
 //!  gutter    past the chart borders, 8 bits
+//!  vertices  the last rung of the ladder: colours of the vertices alone
 //! ```
 
 pub mod warm;
@@ -39,13 +40,15 @@ pub mod gutter;
 
 pub mod colour;
 
+pub mod vertices;
+
 #[cfg(test)]
 mod fixture;
 
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
-use proto::job::BakeJob;
+use proto::job::{BakeJob, Product};
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
@@ -60,6 +63,7 @@ use native::Native;
 use plan::Plan;
 use scene::Scene;
 use surface::Original;
+use vertices::Coloured;
 use warm::Warm;
 
 /// Runs the role: receives the tables, bakes, hands the texture over.
@@ -84,17 +88,27 @@ pub fn run(
         (mesh, None)
     };
     let mesh = Mesh::read(&mut read(mesh)?.reader()).map_err(|error| internal(&error))?;
-    let baked = bake(&mesh, surface, warm, job, session, || {
-        session.receive_view().map_err(session_failed)
-    })?;
-    session
-        .put(Table::Texture, baked.texture.byte_len(), |out| {
-            baked.texture.write(out)
-        })
-        .map_err(|error| internal(&error))?;
+    let next_view = || session.receive_view().map_err(session_failed);
+    let (put, summary) = match job.product {
+        Product::Texture => {
+            let Baked { texture, summary } = bake(&mesh, surface, warm, job, session, next_view)?;
+            let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
+            (put, summary)
+        }
+        Product::VertexColours => {
+            let blend = warm.blend;
+            // An open adapter is let go: nothing of this rung may depend on it.
+            drop(warm);
+            let Coloured { colours, summary } =
+                vertices::bake(&mesh, surface, blend, session, next_view)?;
+            let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
+            (put, summary)
+        }
+    };
+    put.map_err(|error| internal(&error))?;
     Ok(BakeSummary {
         peak_rss_kib: peak_rss_kib(),
-        ..baked.summary
+        ..summary
     })
 }
 
@@ -159,11 +173,7 @@ pub fn bake(
         })
         .map_err(failure)?;
     if fitted.residuals.iter().all(|view| view.rows == 0) {
-        return Err(Failure {
-            code: Code::InvalidAsset,
-            message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
-            hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
-        });
+        return Err(unseen());
     }
 
     let texels = backend.read_texels().map_err(failure)?;
@@ -223,6 +233,15 @@ fn start(
     fill::fill(scene, atlas, &mut texels);
     backend.write_texels(&texels)?;
     Ok(observed)
+}
+
+/// What the user is told where no view sees anything.
+fn unseen() -> Failure {
+    Failure {
+        code: Code::InvalidAsset,
+        message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
+        hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
+    }
 }
 
 fn failure(error: BackendError) -> Failure {
