@@ -10,6 +10,7 @@ usage() {
 ./run.sh doctor          what this machine can bake with, and what is missing
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
+./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
 ./run.sh check           formatting, lints, documentation
 TEXT
 }
@@ -74,12 +75,21 @@ test)
     command -v npm >/dev/null || install "the GLBs are checked by the Khronos validator, an npm package" nodejs npm
     (cd tests/validator && npm ci --silent --no-audit --no-fund)
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
-    cargo build --release --locked --workspace --bins
+    # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
+    cargo build --release --locked -p kiln -p kiln-baker --bins --features kiln/failpoints,kiln-baker/failpoints
+    mkdir -p target/failpoints
+    cp target/release/kiln target/release/kiln-baker target/failpoints/
+    # With --lib: the library that makes kiln's system calls fail is preloaded into it.
+    cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"
     ;;
 bench)
     build
     exec target/release/bench "$@"
+    ;;
+torture)
+    build
+    exec target/release/torture "$@"
     ;;
 check)
     need_toolchain

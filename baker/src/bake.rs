@@ -1,21 +1,33 @@
 //! The bake role: mesh and views into a texture, on a GPU or on the processor.
 //!
-//! ```text
-//!  scene     mesh in scene units            atlas    texel → triangle, neighbours on the surface, seams
-//!  surface   views lose what simplification moved
-//!  raster    view → triangle of each sample footprint  samples → rows: pixel = weighted sum of texels
-//!  fill      averaged texels → a start for every texel, unseen ones from their neighbours on the surface
-//!  fit       reweighted least squares over any backend (native or gpu)
-//!  gutter    past the chart borders, 8 bits
-//!  vertices  the last rung of the ladder: colours of the vertices alone
-//! ```
+//! | module | what it turns into what |
+//! |---|---|
+//! | `plan` | quality → taps, rounds, smoothness |
+//! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
+//! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
+//! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
+//! | `raster` | scene, camera → the triangle that each sample hits |
+//! | `rows` | what a pixel is: a weighted sum of texels |
+//! | `footprint` | samples, picture → rows |
+//! | `held` | views → their rows, kept or made again |
+//! | `backend` | what the fit asks of an adapter: average, residuals, weights, solve |
+//! | `colour` | bytes ↔ the space of the fit |
+//! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |
+//! | `native`, `gpu` | the backend on the processor, and on a GPU with a shader for each stage |
+//! | `pull_push` | texels with weights → every texel has a colour |
+//! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
+//! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
+//! | `gutter` | texels → 8 bits, past the chart borders |
+//! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
 pub mod warm;
 
 pub mod plan;
+
 pub mod scene;
 
 pub mod atlas;
+
 pub mod surface;
 
 pub mod raster;
@@ -24,27 +36,32 @@ pub mod rows;
 
 pub mod footprint;
 
-pub mod backend;
-pub mod gpu;
 mod held;
-pub mod native;
+
+pub mod backend;
+
+pub mod colour;
+
 mod normal;
 
-pub mod fill;
+pub mod native;
+
+pub mod gpu;
 
 pub mod pull_push;
+
+pub mod fill;
 
 pub mod fit;
 
 pub mod gutter;
-
-pub mod colour;
 
 pub mod vertices;
 
 #[cfg(test)]
 mod fixture;
 
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
@@ -52,7 +69,8 @@ use proto::job::{BakeJob, Product};
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
@@ -80,14 +98,24 @@ pub fn run(
     let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, surface) = if job.has_surface {
         let [mesh, surface] = take_fds(fds)?;
-        let surface =
-            Surface::read(&mut read(surface)?.reader()).map_err(|error| internal(&error))?;
+        let surface = read(surface)?;
+        session.expect(
+            "reading the surface",
+            each(surface.len() as usize, pace::TABLE_BYTE),
+        );
+        let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
+        unit();
         (mesh, Some(surface))
     } else {
         let [mesh] = take_fds(fds)?;
         (mesh, None)
     };
-    let mesh = Mesh::read(&mut read(mesh)?.reader()).map_err(|error| internal(&error))?;
+    let mesh = read(mesh)?;
+    session.expect(
+        "reading the mesh",
+        each(mesh.len() as usize, pace::TABLE_BYTE),
+    );
+    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
     let next_view = || session.receive_view().map_err(session_failed);
     let (put, summary) = match job.product {
         Product::Texture => {
@@ -138,12 +166,21 @@ pub fn bake(
     let blend = warm.blend;
 
     progress.progress(Phase::OpenDevice, 0, 0);
+    let texels = (job.texture_size as usize).pow(2);
+    let step = each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE);
+    progress.expect("the map of the texture", step);
     let scene = Scene::new(mesh, job.texture_size);
+    unit();
     let atlas = Atlas::new(&scene);
+    unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?;
+    // Never torn down: a driver that breaks then would take a finished texture with it.
+    let mut backend = ManuallyDrop::new(
+        clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?,
+    );
 
     let mut views = 0;
+    progress.progress(Phase::Raster, 0, 0);
     while let Some(mut view) = next_view()? {
         if view.holdout {
             continue;
@@ -160,15 +197,21 @@ pub fn bake(
         progress.progress(Phase::Raster, views, 0);
     }
 
+    progress.progress(Phase::Init, 0, 1);
+    progress.expect("averages", step);
+
     let observed = clock
-        .time(Phase::Init, || start(&mut *backend, &scene, &atlas))
+        .time(Phase::Init, || start(&mut **backend, &scene, &atlas))
         .map_err(failure)?;
     progress.progress(Phase::Init, 1, 1);
 
+    progress.progress(Phase::Fit, 0, 0);
+    progress.expect("a step of the fit", step);
     let fitted = clock
         .time(Phase::Fit, || {
-            fit::fit(&mut *backend, &plan, |done, total| {
+            fit::fit(&mut **backend, &plan, |done, total| {
                 progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+                progress.expect("a step of the fit", step);
             })
         })
         .map_err(failure)?;
@@ -176,8 +219,12 @@ pub fn bake(
         return Err(unseen());
     }
 
+    progress.progress(Phase::Gutter, 0, 1);
+    progress.expect("the gutter", step);
     let texels = backend.read_texels().map_err(failure)?;
+    unit();
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
+    unit();
     let texture = clock.time(Phase::Gutter, || {
         gutter::gutter(texels, &observed, &atlas, job.texture_size, blend)
     });
@@ -228,8 +275,10 @@ fn start(
     atlas: &Atlas,
 ) -> Result<Vec<f32>, BackendError> {
     backend.average()?;
+    unit();
     let mut texels = backend.read_texels()?;
     let observed = texels.iter().map(|texel| texel[3]).collect();
+    unit();
     fill::fill(scene, atlas, &mut texels);
     backend.write_texels(&texels)?;
     Ok(observed)
@@ -261,11 +310,26 @@ fn failure(error: BackendError) -> Failure {
 /// 8-bit rounding ends near 59 dB; a view that is explained exactly is given this.
 const LARGEST_PSNR: f32 = 100.0;
 
+/// PSNR of a mean square of residuals in sRGB, 0-1. What is no number is as bad as black for white: 0 dB.
 fn psnr(mean_square: f64) -> f32 {
-    if mean_square > 0.0 {
-        ((-10.0 * mean_square.log10()) as f32).min(LARGEST_PSNR)
-    } else {
-        LARGEST_PSNR
+    if mean_square.is_nan() {
+        return 0.0;
+    }
+    ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psnr_is_best_for_nothing_and_worst_for_no_number() {
+        assert_eq!(psnr(0.0), LARGEST_PSNR);
+        assert_eq!(psnr(1e-30), LARGEST_PSNR);
+        assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
+        for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
+            assert_eq!(psnr(worst), 0.0, "{worst}");
+        }
     }
 }
 

@@ -11,18 +11,23 @@ pub mod preview;
 use std::error::Error;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use proto::blob::BlobFile;
 use proto::job::{EncodeJob, Product};
 use proto::message::{Code, EncodeSummary, Failure, Phase, Table, ViewScore};
 use proto::table::{Colours, Mesh, Texture};
 
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::render::Paint;
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 use glb::{Dress, GlbError};
 use preview::Row;
+
+/// A band of a view, whatever the mesh: its pixels are bounded.
+const BAND: Duration = Duration::from_secs(1);
 
 /// What bake made.
 #[derive(Clone, Debug)]
@@ -79,8 +84,13 @@ pub fn run(
 ) -> Result<EncodeSummary, Failure> {
     let [mesh, product] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
-    let mesh = Mesh::read(&mut open(mesh)?.reader()).map_err(|error| internal(&error))?;
-    let skin = Skin::read(job.product, &open(product)?, &mesh)?;
+    let (mesh, product) = (open(mesh)?, open(product)?);
+    let bytes = mesh.len().max(product.len()) as usize;
+    session.expect("reading mesh and product", each(bytes, pace::TABLE_BYTE));
+    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
+    unit();
+    let skin = Skin::read(job.product, &product, &mesh)?;
+    unit();
     let mut clock = PhaseClock::default();
 
     let (glb_bytes, png_bytes) = write_glb(session, &mesh, &skin, &mut clock)?;
@@ -88,6 +98,9 @@ pub fn run(
     if job.preview {
         let sheet = clock.time(Phase::Preview, || {
             session.progress(Phase::Preview, 0, 1);
+            if let Skin::Texture(texture) = &skin {
+                session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
+            }
             preview::draw(&mesh, &skin, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
@@ -113,9 +126,12 @@ fn write_glb(
 ) -> Result<(u64, u64), Failure> {
     let (png, dress) = match skin {
         Skin::Texture(texture) => {
+            let texels = texture.texels.len();
             session.progress(Phase::Png, 0, 1);
+            session.expect("the PNG", each(texels, pace::PNG_TEXEL));
             let png = clock.time(Phase::Png, || {
                 let png = png::encode(texture.size, texture.size, &texture.texels)?;
+                unit();
                 png::verify(&png, &texture.texels)?;
                 Ok::<_, png::PngError>(png)
             });
@@ -125,6 +141,8 @@ fn write_glb(
     };
     let dress = dress.unwrap_or(Dress::Texture(&png));
     session.progress(Phase::Glb, 0, 1);
+    let bytes = png.len() + mesh.byte_len() as usize;
+    session.expect("the GLB", each(bytes, pace::TABLE_BYTE));
     clock.time(Phase::Glb, || {
         let glb = glb::write(mesh, dress).map_err(|error| match error {
             GlbError::TooLong(_) => Failure {
@@ -151,11 +169,14 @@ fn receive_views(
     let mut holdout = Vec::new();
     let mut rows = Vec::new();
     let mut pixels = 0;
+    let band = each(mesh.triangles.len(), pace::BAND_TRIANGLE) + BAND;
     while let Some(view) = session.receive_view().map_err(|error| internal(&error))? {
         let draw = job.preview && preview::wants(&rows, &view);
         if !view.holdout && !draw {
             continue;
         }
+        session.progress(Phase::Measure, pixels, 0);
+        session.expect("a band of a view", band);
         let mut row = draw.then(|| Row::new(&view));
         let score = clock.time(Phase::Measure, || {
             measure::compare(
@@ -164,9 +185,10 @@ fn receive_views(
                 &view,
                 job.blend,
                 |pixel| row.iter_mut().for_each(|row| row.add(pixel)),
-                |band| {
-                    pixels += band;
+                |more| {
+                    pixels += more;
                     session.progress(Phase::Measure, pixels, 0);
+                    session.expect("a band of a view", band);
                 },
             )
         });

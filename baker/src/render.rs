@@ -23,6 +23,8 @@ use proto::job::Blend;
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
+use crate::progress::unit;
+
 /// A picture as floats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
@@ -87,6 +89,7 @@ pub fn render(
                 colours,
                 coverage,
             );
+            unit();
         });
     result
 }

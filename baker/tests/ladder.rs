@@ -1,5 +1,5 @@
 //! The ladder's rungs from files to files: prepare, bake and encode in this process, over channels, with a supervisor that only
-//! keeps tables.
+//! opens files and keeps tables.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -55,10 +55,18 @@ fn supervise(channel: &Channel, views: &[&Blob]) -> Tables {
     send(channel, &ToChild::EndOfViews { count }, &[]);
     let mut tables = Tables::new();
     while let Ok(message) = channel.receive::<FromChild>() {
-        if let FromChild::Allocate { table, bytes } = message {
-            let blob = Blob::create("table", bytes).expect("memory");
-            send(channel, &ToChild::Grant { table }, &[blob.as_fd()]);
-            tables.insert(table, blob);
+        match message {
+            FromChild::Allocate { table, bytes } => {
+                let blob = Blob::create("table", bytes).expect("memory");
+                send(channel, &ToChild::Grant { table }, &[blob.as_fd()]);
+                tables.insert(table, blob);
+            }
+            FromChild::Open { name, .. } => {
+                let file = File::open(data("data/spot").join(name)).expect("the sample");
+                let outcome = Ok(file.metadata().expect("its size").len());
+                send(channel, &ToChild::Opened { outcome }, &[file.as_fd()]);
+            }
+            _ => {}
         }
     }
     tables
@@ -80,11 +88,7 @@ fn prepared() -> Tables {
         seed: 0,
         unwrap_deadline_ms: 60_000,
     };
-    let folder = || File::open(data("data/spot")).expect("the sample").into();
-    role(&[], |session| {
-        prepare::run(session, &job, vec![folder(), folder()])
-    })
-    .1
+    role(&[], |session| prepare::run(session, &job)).1
 }
 
 /// The views in their order, held-out ones or the others.

@@ -79,9 +79,9 @@ pub enum Simplify {
 /// The job of the prepare role: files into flat tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareJob {
-    /// Name of the mesh file beneath the first fd, a directory.
+    /// Name of the mesh file beneath [`crate::message::Root::Mesh`].
     pub mesh_file: String,
-    /// Name of `transforms.json` beneath the second fd, a directory.
+    /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
     /// Edge of the texture in texels: padding and packing follow it.
     pub texture_size: u32,

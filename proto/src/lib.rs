@@ -7,6 +7,8 @@
 //!      │ ◄──────────── Ready ───────────────────── │  bake only: the adapter that it opened
 //!      │ ───────────── Start + fds ──────────────► │  the job; fds are read-only inputs
 //!      │ ───────────── View + fd, …, EndOfViews ─► │  bake and encode only
+//!      │ ◄──────────── Open {root, name, limit} ── │  prepare only, which can open nothing itself
+//!      │ ───────────── Opened + fd ──────────────► │  the file, for reading, or why not
 //!      │ ◄──────────── Progress* Warning* ──────── │  progress is raised by work done, never by a timer
 //!      │ ◄──────────── Allocate {table, bytes} ─── │
 //!      │ ───────────── Grant {table} + fd ───────► │  a memfd that the supervisor made, sized and sealed in size
@@ -25,6 +27,7 @@ pub mod limits;
 
 pub mod job;
 pub mod message;
+pub mod sandbox;
 pub mod wire;
 
 pub mod blob;
@@ -34,6 +37,9 @@ pub mod recorder;
 pub mod table;
 
 pub mod exit;
+
+#[cfg(feature = "failpoints")]
+pub mod failpoint;
 
 /// Changes with every change of the protocol's meaning that its bytes do not show.
 pub const PROTOCOL_VERSION: u32 = 2;

@@ -74,6 +74,12 @@ pub struct State {
     checksum: u64,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self::zeroed()
+    }
+}
+
 impl State {
     /// Where in the pipeline.
     #[must_use]

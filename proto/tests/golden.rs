@@ -9,9 +9,11 @@ use proto::job::{
     BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
 };
 use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, Phase, PhaseTime,
-    PrepareSummary, Role, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
+    PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
+    ViewScore,
 };
+use proto::sandbox::{Level, Sandbox};
 use proto::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -45,6 +47,16 @@ fn times() -> Vec<PhaseTime> {
         phase: Phase::Fit,
         ms: 1.5,
     }]
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox {
+        level: Level::Full,
+        landlock_abi: 7,
+        seccomp_filters: 4,
+        allowed_calls: 36,
+        missing: "x".into(),
+    }
 }
 
 #[test]
@@ -120,6 +132,30 @@ fn messages_to_a_child() {
             "0306",
         ),
         (ToChild::Warm(warm), "040304483230300101780201"),
+        (
+            ToChild::Opened {
+                outcome: Ok(70_000),
+            },
+            "0500fc70110100",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::NotAFile(NotAFile::Pipe)),
+            },
+            "05010501",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::TooLarge { size: 9, limit: 8 }),
+            },
+            "0501060908",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::Os(13)),
+            },
+            "0501081a",
+        ),
     ]);
 }
 
@@ -188,8 +224,9 @@ fn messages_from_a_child() {
                 version: 1,
                 build_id: "0.1.0+00".into(),
                 role: Role::Bake,
+                sandbox: sandbox(),
             },
-            "000108302e312e302b303001",
+            "000108302e312e302b303001020704240178",
         ),
         (
             FromChild::Progress {
@@ -227,8 +264,19 @@ fn messages_from_a_child() {
         ),
         (FromChild::Failed(failure), "0601026e6f00"),
         (
-            FromChild::Ready { adapter },
-            "0701610676756c6b616e0864697363726574650164",
+            FromChild::Ready {
+                adapter,
+                sandbox: sandbox(),
+            },
+            "0701610676756c6b616e0864697363726574650164020704240178",
+        ),
+        (
+            FromChild::Open {
+                root: Root::Views,
+                name: "a.png".into(),
+                limit: 300,
+            },
+            "080105612e706e67fb2c01",
         ),
     ]);
 }

@@ -33,6 +33,7 @@ impl Random {
 
 fn messages() -> Vec<Vec<u8>> {
     let hello = FromChild::Hello {
+        sandbox: proto::sandbox::Sandbox::off(),
         version: 1,
         build_id: "x".repeat(40),
         role: Role::Bake,

@@ -5,10 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{BakeJob, EncodeJob, Memory, Product, WarmJob};
+use proto::job::{BakeJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
+use crate::ladder::Rung;
+use crate::opener::Opener;
 use crate::stock::Stock;
 
 /// Training views on the contact sheet: more would shrink them below what an eye can judge.
@@ -17,8 +19,8 @@ const PREVIEW_TRAINING_VIEWS: usize = 3;
 /// What is handed down with a packet. Shared, so that a queue of packets holds no second copy.
 #[derive(Clone, Debug)]
 pub enum Handed {
-    /// An opened folder.
-    Folder(Arc<OwnedFd>),
+    /// An opened input file.
+    File(Arc<OwnedFd>),
     /// A table.
     Blob(Arc<Blob>),
 }
@@ -26,7 +28,7 @@ pub enum Handed {
 impl AsFd for Handed {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Folder(folder) => folder.as_fd(),
+            Self::File(file) => file.as_fd(),
             Self::Blob(blob) => blob.as_fd(),
         }
     }
@@ -44,15 +46,27 @@ pub struct Parcel {
 /// How far one process has been fed.
 #[derive(Debug, Default)]
 pub struct Feed {
+    rung: Rung,
     warmed: bool,
     ready: bool,
     started: bool,
+    /// The files that prepare asks for.
+    pub opener: Opener,
     views_seen: usize,
     views_sent: u32,
     ended: bool,
 }
 
 impl Feed {
+    /// Nothing has been sent; a bake is to work on this rung.
+    #[must_use]
+    pub fn new(rung: Rung) -> Self {
+        Self {
+            rung,
+            ..Self::default()
+        }
+    }
+
     /// Everything has been sent: from here on, silence is the child's own.
     #[must_use]
     pub fn ended(&self) -> bool {
@@ -70,18 +84,15 @@ impl Feed {
         self.warmed && !std::mem::replace(&mut self.ready, true)
     }
 
-    /// What prepare is sent: its job and the two folders.
+    /// What prepare is sent: its job. Files follow as it asks for them.
     pub fn for_prepare(&mut self, spec: &Spec) -> Vec<Parcel> {
         if self.started {
             return Vec::new();
         }
         (self.started, self.ended) = (true, true);
-        let fds = [&spec.mesh, &spec.views]
-            .map(|input| Handed::Folder(Arc::clone(&input.folder)))
-            .into();
         vec![Parcel {
             message: ToChild::Start(Start::Prepare(spec.prepare_job())),
-            fds,
+            fds: Vec::new(),
         }]
     }
 
@@ -92,8 +103,8 @@ impl Feed {
             self.warmed = true;
             parcels.push(Parcel {
                 message: ToChild::Warm(WarmJob {
-                    device: spec.device.clone(),
-                    avoid: Vec::new(),
+                    device: self.rung.device.clone(),
+                    avoid: self.rung.avoid.clone(),
                     quality: spec.quality,
                     blend: spec.blend,
                 }),
@@ -110,8 +121,8 @@ impl Feed {
             let surface = stock.filled(Table::Surface);
             let job = BakeJob {
                 texture_size: spec.texture_size,
-                product: Product::Texture,
-                memory: Memory::Full,
+                product: self.rung.product,
+                memory: self.rung.memory,
                 has_surface: surface.is_some(),
             };
             let fds = std::iter::once(mesh)

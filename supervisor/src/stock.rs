@@ -221,7 +221,7 @@ impl Stock {
                 let colours = self.filled(Table::Colours).is_some();
                 if self.filled(Table::Texture).is_some() == colours {
                     return Err(StockError::Incomplete(
-                        "there is not one of texture and colours",
+                        "there is no texture, or colours beside it",
                     ));
                 }
             }

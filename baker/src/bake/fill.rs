@@ -11,6 +11,7 @@ use super::atlas::{Atlas, barycentrics};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
+use crate::progress::unit;
 
 /// Sweeps of the diffusion: breadth-first start values are already of the right tone, sweeps only smooth their fronts.
 const SWEEPS: usize = 60;
@@ -99,6 +100,7 @@ pub(super) fn diffuse(
         .into_iter()
         .map(|colour| colour.unwrap_or(mean))
         .collect();
+    unit();
     for _ in 0..SWEEPS {
         for &vertex in &unknown {
             let around = neighbours.of(vertex as usize);
@@ -110,6 +112,7 @@ pub(super) fn diffuse(
             }
             colours[vertex as usize] = sum.map(|value| value / around.len() as f32);
         }
+        unit();
     }
     colours
 }

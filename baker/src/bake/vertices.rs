@@ -22,7 +22,8 @@ use super::fill::diffuse;
 use super::scene::Scene;
 use super::surface::Original;
 use super::{native, unseen};
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::peak_rss_kib;
 
 use samples::Samples;
@@ -77,8 +78,12 @@ pub fn bake(
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Coloured, Failure> {
     let mut clock = PhaseClock::default();
+    let step = each(mesh.triangles.len(), pace::TRIANGLE);
+    progress.progress(Phase::Raster, 0, 0);
+    progress.expect("points of the surface", step);
     let scene = Scene::new(mesh, 1);
     let points = Points::new(mesh);
+    unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     let mut samples = Samples::new(points.count);
     let mut views = Vec::new();
@@ -86,6 +91,10 @@ pub fn bake(
         if view.holdout {
             continue;
         }
+        progress.expect(
+            "a view's word on the vertices",
+            step + each(view.pixels.len(), pace::LOOK_PIXEL),
+        );
         let pixels = clock.time(Phase::Raster, || {
             if let Some(original) = &original {
                 original.mask(&scene, &mut view);
@@ -102,6 +111,11 @@ pub fn bake(
         });
         progress.progress(Phase::Raster, views.len() as u64, 0);
     }
+    progress.progress(Phase::Init, 0, 2);
+    progress.expect(
+        "agreement of the views",
+        each(points.count, pace::AGREE_POINT),
+    );
     let agreed = clock.time(Phase::Init, || samples.consensus(blend));
     drop(samples);
     progress.progress(Phase::Init, 1, 2);
@@ -109,6 +123,7 @@ pub fn bake(
     if observed == 0 {
         return Err(unseen());
     }
+    progress.expect("colours of the unseen", step);
     let of_points = clock.time(Phase::Init, || {
         diffuse(agreed, &mesh.triangles, &points.of_vertex)
     });
