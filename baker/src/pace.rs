@@ -23,6 +23,10 @@ pub(crate) const TABLE_BYTE: u64 = 15;
 pub(crate) const TEXEL: u64 = 100;
 /// One step over all triangles on the processor: projection, union of charts, seams.
 pub(crate) const TRIANGLE: u64 = 1_000;
+/// Colours of vertices: what a view says of them, for each of its pixels.
+pub(crate) const LOOK_PIXEL: u64 = 300;
+/// Colours of vertices: what the views agree on, for each point of the surface.
+pub(crate) const AGREE_POINT: u64 = 10_000;
 /// PNG: encoding, or decoding again to compare.
 pub(crate) const PNG_TEXEL: u64 = 100;
 /// Rendering a band of a view.
