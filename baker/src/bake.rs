@@ -58,6 +58,7 @@ pub mod gutter;
 #[cfg(test)]
 mod fixture;
 
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
@@ -159,7 +160,10 @@ pub fn bake(
     let atlas = Atlas::new(&scene);
     unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?;
+    // Never torn down: a driver that breaks then would take a finished texture with it.
+    let mut backend = ManuallyDrop::new(
+        clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?,
+    );
 
     let mut views = 0;
     progress.progress(Phase::Raster, 0, 0);
@@ -183,7 +187,7 @@ pub fn bake(
     progress.expect("averages", step);
 
     let observed = clock
-        .time(Phase::Init, || start(&mut *backend, &scene, &atlas))
+        .time(Phase::Init, || start(&mut **backend, &scene, &atlas))
         .map_err(failure)?;
     progress.progress(Phase::Init, 1, 1);
 
@@ -191,7 +195,7 @@ pub fn bake(
     progress.expect("a step of the fit", step);
     let fitted = clock
         .time(Phase::Fit, || {
-            fit::fit(&mut *backend, &plan, |done, total| {
+            fit::fit(&mut **backend, &plan, |done, total| {
                 progress.progress(Phase::Fit, u64::from(done), u64::from(total));
                 progress.expect("a step of the fit", step);
             })

@@ -17,6 +17,9 @@ use crate::sandbox::{self, Options};
 use crate::session::Session;
 use crate::{bake, encode, last_words, prepare};
 
+/// The conversation, for the panic hook.
+static SESSION: OnceLock<Session> = OnceLock::new();
+
 /// Runs the role that the command line names and returns its exit code: 0 after `Done`, otherwise the failure's.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -49,9 +52,10 @@ pub fn run() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match work(&session, role) {
+    let session = SESSION.get_or_init(|| session);
+    match work(session, role) {
         Ok(done) => match session.done(done) {
-            Ok(()) => ExitCode::from(exit::OK),
+            Ok(()) => exit::now(exit::OK),
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
@@ -60,16 +64,7 @@ pub fn run() -> ExitCode {
                 ExitCode::from(exit::SOFTWARE)
             }
         },
-        Err(failure) => {
-            tracing::error!(code = ?failure.code, "{}", failure.message);
-            if let Err(error) = session.failed(&failure) {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the failure was not sent"
-                );
-            }
-            ExitCode::from(exit::of(failure.code))
-        }
+        Err(failure) => give_up(session, &failure),
     }
 }
 
@@ -120,6 +115,18 @@ fn thread_count() -> usize {
     wanted
         .filter(|&count| count > 0)
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Sends what went wrong and ends the process. Standard error has no buffer that would be lost.
+fn give_up(session: &Session, failure: &Failure) -> ! {
+    tracing::error!(code = ?failure.code, "{}", failure.message);
+    if let Err(error) = session.failed(failure) {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the failure was not sent"
+        );
+    }
+    exit::now(exit::of(failure.code))
 }
 
 /// Prints what the GPU role would find here.
@@ -215,13 +222,17 @@ pub(crate) fn peak_rss_kib() -> u64 {
     read().unwrap_or(0)
 }
 
-/// A panic on any thread logs where it was and ends the process by SIGABRT: no destructor runs against a broken driver.
+/// A panic on any thread logs where it was and ends the process: no destructor runs against a broken driver. A panic of wgpu at
+/// work is the device's failure and is sent as such; any other ends the process by SIGABRT.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("no text");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         last_words::panicked(text, &place);
         tracing::error!(place, "panic: {text}");
+        if let (Some(failure), Some(session)) = (bake::gpu::blame(info), SESSION.get()) {
+            give_up(session, &failure);
+        }
         std::process::abort();
     }));
 }

@@ -19,23 +19,18 @@ use tempfile::TempDir;
 use crate::fault::Plan;
 
 pub mod fault;
-
+pub mod glb;
 pub mod hand;
 pub mod history;
-pub mod shim;
-
 pub mod replay;
+pub mod shapes;
+pub mod shim;
 pub mod sphere;
+pub mod verdict;
+pub mod views;
+pub mod vulkan;
 
 mod run;
-
-pub mod glb;
-
-pub mod verdict;
-
-pub mod shapes;
-
-pub mod views;
 
 pub use run::{Outcome, Run};
 

@@ -69,7 +69,13 @@ impl Stage {
     fn bare(&self) -> Command {
         let mut command = self.bench.kiln();
         command.args(["bake", "mesh.glb", "--views", "transforms.json", "--json"]);
-        command.args(["--texture-size", "256", "--timeout", "5"]);
+        command.args([
+            "--texture-size",
+            "256",
+            "--timeout",
+            "5",
+            "--insecure-no-sandbox",
+        ]);
         for (flag, name) in [
             ("--baker", "kiln-baker"),
             ("-o", "out/out.glb"),

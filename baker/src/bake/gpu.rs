@@ -12,11 +12,16 @@
 //! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
 
 pub mod device;
+mod error;
 mod layout;
 mod memory;
 
 mod shaders;
 mod stage;
+
+mod tally;
+
+mod batch;
 
 mod tiles;
 
@@ -32,6 +37,8 @@ use proto::message::AdapterInfo;
 use proto::table::{Surface, View};
 
 use self::device::{Device, GpuError};
+pub use self::error::blame;
+use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, default_budget};
 use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
@@ -69,7 +76,9 @@ impl Gpu {
         options: &Options,
     ) -> Result<Self, GpuError> {
         let info = device.info().clone();
-        let fit = Fit::new(device, scene, ties, surface, options)?;
+        let fit = under_way("preparing the fit", || {
+            Fit::new(device, scene, ties, surface, options)
+        })?;
         Ok(Self {
             fit: Some(Box::new(fit)),
             info,
@@ -82,7 +91,7 @@ impl Gpu {
         work: impl FnOnce(&mut Fit) -> Result<T, GpuError>,
     ) -> Result<T, BackendError> {
         let result = match self.fit.as_deref_mut() {
-            Some(fit) if !self.failed => work(fit),
+            Some(fit) if !self.failed => under_way("the fit", || work(fit)),
             _ => return Err(BackendError::Lost("the device failed before".to_owned())),
         };
         self.failed = result.is_err();

@@ -8,6 +8,7 @@ use proto::job::Blend;
 use proto::table::{Surface, View};
 use rayon::prelude::*;
 
+use super::batch::Batch;
 use super::chunks::{Chunks, Visit, rows_layout};
 use super::device::{Device, GpuError};
 use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
@@ -213,7 +214,6 @@ impl Fit {
                 .zip(values)
                 .for_each(|(texel, value)| texel[channel] = value);
         }
-        self.chunks.verify(&self.device, &self.budget)?;
         Ok(texels)
     }
 
@@ -227,8 +227,9 @@ impl Fit {
             let values: Vec<f32> = texels.par_iter().map(|texel| texel[channel]).collect();
             write(&self.device, plane, &values);
             // Sends the queue's copies on their way before the next plane's are made.
-            self.device
-                .submit("write texels", self.device.encoder("write texels"))?;
+            let mut batch = Batch::new(&self.device, "write texels");
+            batch.encoder();
+            batch.send()?;
         }
         self.device.check()
     }

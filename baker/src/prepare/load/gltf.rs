@@ -25,8 +25,8 @@ use super::buffers::Buffers;
 use super::glb;
 use super::scene::{self, Instance};
 use super::{NoUvs, RawMesh};
-use crate::prepare::folder::Folder;
 use crate::pace;
+use crate::prepare::folder::Folder;
 use crate::progress::{Progress, each};
 
 /// Extensions that change how positions are stored and that are understood.

@@ -439,7 +439,7 @@ fn rows_that_were_not_visited_are_missed() {
     let Some((mut gpu, _)) = job(&ball(24, SIZE), &options()) else {
         return;
     };
-    gpu.fit.as_ref().expect("alive").chunks.ask_one_more();
+    gpu.fit.as_ref().expect("alive").device.tally().ask(1);
     assert!(matches!(gpu.residuals(), Err(BackendError::Incomplete(_))));
     assert!(
         matches!(gpu.residuals(), Err(BackendError::Lost(_))),
