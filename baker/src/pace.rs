@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Reading a mesh file, for each byte: text is the slowest.
 pub(crate) const PARSE_BYTE: u64 = 40;
 /// Welding and checking, for each triangle.
-pub(crate) const CLEAN_TRIANGLE: u64 = 2_000;
+pub(crate) const CLEAN_TRIANGLE: u64 = 5_000;
 /// meshoptimizer, for each triangle: up to three passes, each one call.
-pub(crate) const SIMPLIFY_TRIANGLE: u64 = 6_000;
+pub(crate) const SIMPLIFY_TRIANGLE: u64 = 12_000;
 /// What is left of the unwrap once charts are flat, or without them: cutting, packing, splitting vertices.
 pub(crate) const ATLAS_TRIANGLE: u64 = 4_000;
 /// Decoding a picture and finding what it sees, for each byte of memory that this needs.
