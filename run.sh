@@ -10,6 +10,7 @@ usage() {
 ./run.sh doctor          what this machine can bake with, and what is missing
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
+./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
 ./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts
 ./run.sh fuzz keep       the inputs that reached most so far, into tests/fuzz/seeds
 ./run.sh check           formatting, lints, documentation
@@ -124,7 +125,12 @@ test)
     command -v npm >/dev/null || install "the GLBs are checked by the Khronos validator, an npm package" nodejs npm
     (cd tests/validator && npm ci --silent --no-audit --no-fund)
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
-    cargo build --release --locked --workspace --bins
+    # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
+    cargo build --release --locked -p kiln -p kiln-baker --bins --features kiln/failpoints,kiln-baker/failpoints
+    mkdir -p target/failpoints
+    cp target/release/kiln target/release/kiln-baker target/failpoints/
+    # With --lib: the library that makes kiln's system calls fail is preloaded into it.
+    cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"
     ;;
 bench)
@@ -142,6 +148,10 @@ fuzz)
         printf '%s\n' "${targets[@]}" | xargs -P 2 -I{} bash -euo pipefail -c "fuzz_target {} ${1:-60}"
         ;;
     esac
+    ;;
+torture)
+    build
+    exec target/release/torture "$@"
     ;;
 check)
     need_toolchain

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 fn main() {
     println!("cargo::rerun-if-changed=src");
-    let mut files: Vec<PathBuf> = fs::read_dir("src")
-        .expect("proto/src is beside this script")
-        .map(|entry| entry.expect("readable directory").path())
-        .collect();
+    let mut files = Vec::new();
+    collect("src".into(), &mut files);
     files.sort();
     // FNV-1a, 64 bit: any change shows; nobody attacks a build id.
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
@@ -18,4 +16,15 @@ fn main() {
         }
     }
     println!("cargo::rustc-env=KILN_PROTO_FINGERPRINT={hash:016x}");
+}
+
+fn collect(folder: PathBuf, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("proto/src is beside this script") {
+        let path = entry.expect("readable directory").path();
+        if path.is_dir() {
+            collect(path, files);
+        } else {
+            files.push(path);
+        }
+    }
 }

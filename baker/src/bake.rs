@@ -1,18 +1,33 @@
 //! The bake role: mesh and views into a texture, on a GPU or on the processor.
 //!
-//! ```text
-//!  scene     mesh in scene units            atlas    texel → triangle, neighbours on the surface, seams
-//!  surface   views lose what simplification moved
-//!  raster    view → triangle of each sample footprint  samples → rows: pixel = weighted sum of texels
-//!  fill      averaged texels → a start for every texel, unseen ones from their neighbours on the surface
-//!  fit       reweighted least squares over any backend (native or gpu)
-//!  gutter    past the chart borders, 8 bits
-//! ```
+//! | module | what it turns into what |
+//! |---|---|
+//! | `plan` | quality → taps, rounds, smoothness |
+//! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
+//! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
+//! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
+//! | `raster` | scene, camera → the triangle that each sample hits |
+//! | `rows` | what a pixel is: a weighted sum of texels |
+//! | `footprint` | samples, picture → rows |
+//! | `held` | views → their rows, kept or made again |
+//! | `backend` | what the fit asks of an adapter: average, residuals, weights, solve |
+//! | `colour` | bytes ↔ the space of the fit |
+//! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |
+//! | `native`, `gpu` | the backend on the processor, and on a GPU with a shader for each stage |
+//! | `pull_push` | texels with weights → every texel has a colour |
+//! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
+//! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
+//! | `gutter` | texels → 8 bits, past the chart borders |
+//! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
+
+pub mod warm;
 
 pub mod plan;
+
 pub mod scene;
 
 pub mod atlas;
+
 pub mod surface;
 
 pub mod raster;
@@ -21,33 +36,41 @@ pub mod rows;
 
 pub mod footprint;
 
-pub mod backend;
-pub mod gpu;
 mod held;
-pub mod native;
+
+pub mod backend;
+
+pub mod colour;
+
 mod normal;
 
-pub mod fill;
+pub mod native;
+
+pub mod gpu;
 
 pub mod pull_push;
+
+pub mod fill;
 
 pub mod fit;
 
 pub mod gutter;
 
-pub mod colour;
+pub mod vertices;
 
 #[cfg(test)]
 mod fixture;
 
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
-use proto::job::{BakeJob, Device};
+use proto::job::{BakeJob, Product};
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
@@ -58,35 +81,62 @@ use native::Native;
 use plan::Plan;
 use scene::Scene;
 use surface::Original;
+use vertices::Coloured;
+use warm::Warm;
 
 /// Runs the role: receives the tables, bakes, hands the texture over.
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(session: &Session, job: &BakeJob, fds: Vec<OwnedFd>) -> Result<BakeSummary, Failure> {
+pub fn run(
+    session: &Session,
+    warm: Warm,
+    job: &BakeJob,
+    fds: Vec<OwnedFd>,
+) -> Result<BakeSummary, Failure> {
     let session_failed = |error| internal(&error);
     let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, surface) = if job.has_surface {
         let [mesh, surface] = take_fds(fds)?;
-        let surface =
-            Surface::read(&mut read(surface)?.reader()).map_err(|error| internal(&error))?;
+        let surface = read(surface)?;
+        session.expect(
+            "reading the surface",
+            each(surface.len() as usize, pace::TABLE_BYTE),
+        );
+        let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
+        unit();
         (mesh, Some(surface))
     } else {
         let [mesh] = take_fds(fds)?;
         (mesh, None)
     };
-    let mesh = Mesh::read(&mut read(mesh)?.reader()).map_err(|error| internal(&error))?;
-    let baked = bake(&mesh, surface, job, session, || {
-        session.receive_view().map_err(session_failed)
-    })?;
-    session
-        .put(Table::Texture, baked.texture.byte_len(), |out| {
-            baked.texture.write(out)
-        })
-        .map_err(|error| internal(&error))?;
+    let mesh = read(mesh)?;
+    session.expect(
+        "reading the mesh",
+        each(mesh.len() as usize, pace::TABLE_BYTE),
+    );
+    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
+    let next_view = || session.receive_view().map_err(session_failed);
+    let (put, summary) = match job.product {
+        Product::Texture => {
+            let Baked { texture, summary } = bake(&mesh, surface, warm, job, session, next_view)?;
+            let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
+            (put, summary)
+        }
+        Product::VertexColours => {
+            let blend = warm.blend;
+            // An open adapter is let go: nothing of this rung may depend on it.
+            drop(warm);
+            let Coloured { colours, summary } =
+                vertices::bake(&mesh, surface, blend, session, next_view)?;
+            let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
+            (put, summary)
+        }
+    };
+    put.map_err(|error| internal(&error))?;
     Ok(BakeSummary {
         peak_rss_kib: peak_rss_kib(),
-        ..baked.summary
+        ..summary
     })
 }
 
@@ -106,23 +156,31 @@ pub struct Baked {
 pub fn bake(
     mesh: &Mesh,
     surface: Option<Surface>,
+    warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
-    let plan = Plan::new(job.quality);
-    let blend = job.blend;
+    let plan = Plan::new(warm.quality);
+    let blend = warm.blend;
 
     progress.progress(Phase::OpenDevice, 0, 0);
+    let texels = (job.texture_size as usize).pow(2);
+    let step = each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE);
+    progress.expect("the map of the texture", step);
     let scene = Scene::new(mesh, job.texture_size);
+    unit();
     let atlas = Atlas::new(&scene);
+    unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
-    let mut backend = clock.time(Phase::OpenDevice, || {
-        open(&scene, &atlas, &plan, job, progress)
-    })?;
+    // Never torn down: a driver that breaks then would take a finished texture with it.
+    let mut backend = ManuallyDrop::new(
+        clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?,
+    );
 
     let mut views = 0;
+    progress.progress(Phase::Raster, 0, 0);
     while let Some(mut view) = next_view()? {
         if view.holdout {
             continue;
@@ -139,28 +197,34 @@ pub fn bake(
         progress.progress(Phase::Raster, views, 0);
     }
 
+    progress.progress(Phase::Init, 0, 1);
+    progress.expect("averages", step);
+
     let observed = clock
-        .time(Phase::Init, || start(&mut *backend, &scene, &atlas))
+        .time(Phase::Init, || start(&mut **backend, &scene, &atlas))
         .map_err(failure)?;
     progress.progress(Phase::Init, 1, 1);
 
+    progress.progress(Phase::Fit, 0, 0);
+    progress.expect("a step of the fit", step);
     let fitted = clock
         .time(Phase::Fit, || {
-            fit::fit(&mut *backend, &plan, |done, total| {
+            fit::fit(&mut **backend, &plan, |done, total| {
                 progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+                progress.expect("a step of the fit", step);
             })
         })
         .map_err(failure)?;
     if fitted.residuals.iter().all(|view| view.rows == 0) {
-        return Err(Failure {
-            code: Code::InvalidAsset,
-            message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
-            hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
-        });
+        return Err(unseen());
     }
 
+    progress.progress(Phase::Gutter, 0, 1);
+    progress.expect("the gutter", step);
     let texels = backend.read_texels().map_err(failure)?;
+    unit();
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
+    unit();
     let texture = clock.time(Phase::Gutter, || {
         gutter::gutter(texels, &observed, &atlas, job.texture_size, blend)
     });
@@ -177,45 +241,31 @@ pub fn bake(
     Ok(Baked { texture, summary })
 }
 
-/// Opens the adapter that the job wants: a GPU where `auto` finds one that opens, otherwise the processor, and never that
-/// where a GPU was asked for.
+/// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.
 fn open(
     scene: &Scene,
     atlas: &Atlas,
     plan: &Plan,
+    warm: Warm,
     job: &BakeJob,
-    progress: &dyn Progress,
 ) -> Result<Box<dyn Backend>, Failure> {
     let ties = Ties {
         links: atlas.links.clone(),
         seams: atlas.seams.clone(),
     };
+    let blend = warm.blend;
+    let Some(device) = warm.device else {
+        return Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, blend)));
+    };
     let options = gpu::Options {
         taps: plan.taps,
-        blend: job.blend,
+        blend,
         vram_budget: gpu::default_budget(job.texture_size),
         binding_limit: None,
     };
-    let on_gpu = |device| {
-        // The surface before simplification has masked the views already.
-        gpu::Gpu::new(device, scene.clone(), &ties, None, &options)
-    };
-    match gpu::device::open(&job.device).and_then(|device| device.map(on_gpu).transpose()) {
-        Ok(Some(gpu)) => return Ok(Box::new(gpu)),
-        Ok(None) => {}
-        Err(error) if job.device == Device::Auto => {
-            progress.warning(&format!(
-                "the GPU does not open, the processor bakes instead: {error}"
-            ));
-        }
-        Err(error) => return Err(error.into()),
-    }
-    Ok(Box::new(Native::new(
-        scene.clone(),
-        ties,
-        plan.taps,
-        job.blend,
-    )))
+    // The surface before simplification has masked the views already.
+    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, None, &options)?;
+    Ok(Box::new(gpu))
 }
 
 /// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.
@@ -225,11 +275,22 @@ fn start(
     atlas: &Atlas,
 ) -> Result<Vec<f32>, BackendError> {
     backend.average()?;
+    unit();
     let mut texels = backend.read_texels()?;
     let observed = texels.iter().map(|texel| texel[3]).collect();
+    unit();
     fill::fill(scene, atlas, &mut texels);
     backend.write_texels(&texels)?;
     Ok(observed)
+}
+
+/// What the user is told where no view sees anything.
+fn unseen() -> Failure {
+    Failure {
+        code: Code::InvalidAsset,
+        message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
+        hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
+    }
 }
 
 fn failure(error: BackendError) -> Failure {
@@ -249,11 +310,26 @@ fn failure(error: BackendError) -> Failure {
 /// 8-bit rounding ends near 59 dB; a view that is explained exactly is given this.
 const LARGEST_PSNR: f32 = 100.0;
 
+/// PSNR of a mean square of residuals in sRGB, 0-1. What is no number is as bad as black for white: 0 dB.
 fn psnr(mean_square: f64) -> f32 {
-    if mean_square > 0.0 {
-        ((-10.0 * mean_square.log10()) as f32).min(LARGEST_PSNR)
-    } else {
-        LARGEST_PSNR
+    if mean_square.is_nan() {
+        return 0.0;
+    }
+    ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psnr_is_best_for_nothing_and_worst_for_no_number() {
+        assert_eq!(psnr(0.0), LARGEST_PSNR);
+        assert_eq!(psnr(1e-30), LARGEST_PSNR);
+        assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
+        for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
+            assert_eq!(psnr(worst), 0.0, "{worst}");
+        }
     }
 }
 

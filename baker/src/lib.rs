@@ -4,12 +4,15 @@
 //! - [`bake`]: flat tables into a texture (own GPU context, or the processor),
 //! - [`encode`]: texture and mesh into PNG, GLB and preview (no GPU).
 //!
-//! Invariants: a worker never outlives its supervisor or its job; it opens no file but those beneath the folders it was
-//! handed; a panic is a bug and still says where it was ([`session`]).
+//! Invariants: a worker never outlives its supervisor or its job; it lives in a sandbox from its first act on ([`sandbox`])
+//! and has each file opened by its supervisor; a panic is a bug, and like every crash it says where
+//! it was (`last_words`), which alone is where this crate is unsafe.
 
-#![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod sandbox;
+
+mod pace;
 pub mod progress;
 pub mod session;
 
@@ -22,6 +25,10 @@ pub mod encode;
 pub mod render;
 
 mod doctor;
+#[cfg(feature = "failpoints")]
+mod failpoints;
+mod last_words;
 mod run;
 
+pub use last_words::Noted;
 pub use run::run;

@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Set here and not in the library: other programs that link it have their own.
+#[global_allocator]
+static ALLOCATOR: baker::Noted = baker::Noted;
+
 fn main() -> ExitCode {
     baker::run()
 }

@@ -7,17 +7,17 @@
 //! ```
 //!
 //! Tables are put in this order: the surface before simplification, if there was any; the mesh; the views, each as soon as it
-//! is decoded. No GPU, no file outside the two folders, nothing fetched.
+//! is decoded. No GPU, no file but those that the supervisor opens for it, nothing fetched.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use proto::job::PrepareJob;
-use proto::message::{Code, Failure, Phase, PrepareSummary, Table};
+use proto::message::{Code, Failure, Phase, PrepareSummary, Root, Table};
 use proto::table::Surface;
 
-use crate::progress::{PhaseClock, Progress};
-use crate::run::{internal, peak_rss_kib, take_fds};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each};
+use crate::run::{internal, peak_rss_kib};
 use crate::session::Session;
 
 pub mod folder;
@@ -41,7 +41,7 @@ pub mod alone;
 pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
-use self::folder::Folder;
+use self::folder::{Folder, FolderError};
 use self::unwrap::{Unwrapped, kept};
 
 /// The mesh half of the role's result.
@@ -54,16 +54,21 @@ struct Prepared {
     counts: Counts,
 }
 
+/// The code of a file that another file names, not the user: that it is not there, or not to be had, is bad data.
+fn named_by_input(error: &FolderError) -> Code {
+    match error.code() {
+        Code::MissingInput => Code::InvalidAsset,
+        code => code,
+    }
+}
+
 /// Runs the role.
 ///
 /// # Errors
 /// What the user is told.
-pub fn run(
-    session: &Session,
-    job: &PrepareJob,
-    fds: Vec<OwnedFd>,
-) -> Result<PrepareSummary, Failure> {
-    let [mesh_folder, views_folder] = take_fds::<2>(fds)?.map(Folder::new);
+pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failure> {
+    let [mesh_folder, views_folder] =
+        [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
     let prepared = prepare_mesh(&mesh_folder, job, session, &mut clock)?;
     if let Some(original) = prepared.original {
@@ -100,7 +105,7 @@ pub fn run(
 }
 
 fn prepare_mesh(
-    folder: &Folder,
+    folder: &Folder<'_>,
     job: &PrepareJob,
     progress: &dyn Progress,
     clock: &mut PhaseClock,
@@ -115,6 +120,7 @@ fn prepare_mesh(
     }
     let triangles_read = raw.triangles.len();
     progress.progress(Phase::Clean, 0, 0);
+    progress.expect("welding", each(triangles_read, pace::CLEAN_TRIANGLE));
     let cleaned = clock.time(Phase::Clean, || {
         let cleaned = clean::clean(&raw);
         drop(raw);
@@ -135,6 +141,8 @@ fn prepare_mesh(
         None => (cleaned, None, None),
         Some(target) => {
             progress.progress(Phase::Simplify, 0, 0);
+            let predicted = each(cleaned.triangles.len(), pace::SIMPLIFY_TRIANGLE);
+            progress.expect("simplifying", predicted);
             let simplified = clock.time(Phase::Simplify, || simplify::simplify(&cleaned, target));
             let simplified = simplified.map_err(|error| error.failure())?;
             if let Some(text) = &simplified.warning {
@@ -187,8 +195,6 @@ fn make_atlas(
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use proto::job::Simplify;
     use proto::message::UnwrapMethod;
 
@@ -216,7 +222,8 @@ mod tests {
             unwrap_deadline_ms: 60_000,
         };
         change(&mut job);
-        let folder = Folder::new(File::open(dir.path()).unwrap().into());
+        let files = folder::Local(dir.path().to_path_buf());
+        let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
         let prepared = prepare_mesh(&folder, &job, &Silent, &mut clock)?;
         Ok((prepared, clock))

@@ -1,16 +1,71 @@
 //! How a stage says that work was done: [`Progress`] upwards to whoever listens, [`PhaseClock`] for the report.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto::message::{Phase, PhaseTime};
+use proto::recorder::State;
+
+use crate::{last_words, pace};
 
 /// Listens to the pipeline. Called from many threads; counts are of work done, never of time passed.
 pub trait Progress: Sync {
     /// `done` of `total` units of the phase are done; `total` is 0 where unknown.
     fn progress(&self, phase: Phase, done: u64, total: u64);
 
+    /// The unit of work that begins here has a name, and should take at most so long on a slow machine: to be said before
+    /// every unit that can take more than half a second there. The next count ends it.
+    ///
+    /// The supervisor takes a worker for stuck after four times as long without work, or two seconds where nothing was said.
+    fn expect(&self, label: &str, predicted: Duration);
+
     /// Something the user should know, in one line; the job goes on.
     fn warning(&self, text: &str);
+}
+
+/// A unit of work is done that no count tells of, since it lies deep in a stage: a band of pixels, an iteration, a pass of the
+/// adapter. What was expected of it holds for the next one, too. Called from many threads; one write of the flight recorder.
+pub(crate) fn unit() {
+    note(|state| state.work += 1);
+}
+
+/// [`Progress::expect`], deep in a stage.
+pub(crate) fn expect(label: &str, predicted: Duration) {
+    note(|state| {
+        state.set_label(label);
+        state.predicted_ms = u64::try_from(predicted.as_millis()).unwrap_or(u64::MAX);
+    });
+}
+
+/// The process waits for its adapter. What was said of the stage holds, if it is longer.
+pub(crate) fn wait_for(label: &str, software: bool) {
+    let pass = if software {
+        pace::SOFTWARE_PASS
+    } else {
+        pace::PASS
+    };
+    note(|state| {
+        state.set_label(label);
+        let pass = u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
+        state.predicted_ms = state.predicted_ms.max(pass);
+    });
+}
+
+/// Tells the flight recorder, if there is one.
+pub(crate) fn note(change: impl FnOnce(&mut State)) {
+    if let Some(recorder) = last_words::recorder() {
+        recorder.note(|state| {
+            #[cfg(feature = "failpoints")]
+            let before = *state;
+            change(state);
+            #[cfg(feature = "failpoints")]
+            crate::failpoints::silence::heard(&before, state);
+        });
+    }
+}
+
+/// So many things of so many nanoseconds each, on a slow machine.
+pub(crate) fn each(count: usize, nanoseconds: u64) -> Duration {
+    Duration::from_nanos(count as u64 * nanoseconds)
 }
 
 /// Listens to nothing: for tests and tools.
@@ -19,6 +74,8 @@ pub struct Silent;
 
 impl Progress for Silent {
     fn progress(&self, _phase: Phase, _done: u64, _total: u64) {}
+
+    fn expect(&self, _label: &str, _predicted: Duration) {}
 
     fn warning(&self, _text: &str) {}
 }

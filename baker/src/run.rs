@@ -1,14 +1,24 @@
-//! One worker's life: role from the command line → session → role → `Done` or `Failed` → exit.
+//! One worker's life: role from the command line → sandbox → session → role → `Done` or `Failed` → exit.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use proto::exit;
-use proto::message::{Code, Done, Failure, Role, Start};
+use proto::message::{Code, Done, Failure, Phase, Role, Start};
 use tracing_subscriber::EnvFilter;
 
+use crate::bake::warm::Warm;
+use crate::pace;
+use crate::progress::Progress;
+use crate::sandbox::{self, Options};
 use crate::session::Session;
-use crate::{bake, encode, prepare};
+use crate::{bake, encode, last_words, prepare};
+
+/// The conversation, for the panic hook.
+static SESSION: OnceLock<Session> = OnceLock::new();
 
 /// Runs the role that the command line names and returns its exit code: 0 after `Done`, otherwise the failure's.
 #[must_use]
@@ -23,28 +33,29 @@ pub fn run() -> ExitCode {
         .init();
     abort_on_panic();
 
-    let role = match std::env::args().nth(1).as_deref() {
-        Some("prepare") => Role::Prepare,
-        Some("bake") => Role::Bake,
-        Some("encode") => Role::Encode,
-        Some("doctor") => return doctor(),
-        _ => {
-            tracing::error!(
-                "usage: kiln-baker prepare|bake|encode, started by kiln with its socket as standard input"
-            );
-            return ExitCode::from(exit::USAGE);
-        }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["doctor"] {
+        return doctor();
+    }
+    let Some((role, options)) = parse(&arguments) else {
+        tracing::error!(
+            "usage: kiln-baker prepare|bake|encode [--no-sandbox] [--address-space BYTES], started by kiln with its socket as standard input"
+        );
+        return ExitCode::from(exit::USAGE);
     };
-    let session = match Session::connect(role) {
+    #[cfg(feature = "failpoints")]
+    crate::failpoints::begin(role);
+    let session = match begin(role, &options) {
         Ok(session) => session,
-        Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "no session");
-            return ExitCode::from(exit::USAGE);
+        Err((code, error)) => {
+            tracing::error!(error = &*error, "{} does not begin", role.name());
+            return ExitCode::from(code);
         }
     };
-    match work(&session, role) {
+    let session = SESSION.get_or_init(|| session);
+    match work(session, role) {
         Ok(done) => match session.done(done) {
-            Ok(()) => ExitCode::from(exit::OK),
+            Ok(()) => exit::now(exit::OK),
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
@@ -53,17 +64,69 @@ pub fn run() -> ExitCode {
                 ExitCode::from(exit::SOFTWARE)
             }
         },
-        Err(failure) => {
-            tracing::error!(code = ?failure.code, "{}", failure.message);
-            if let Err(error) = session.failed(&failure) {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the failure was not sent"
-                );
-            }
-            ExitCode::from(exit::of(failure.code))
+        Err(failure) => give_up(session, &failure),
+    }
+}
+
+fn parse(arguments: &[String]) -> Option<(Role, Options)> {
+    let (role, flags) = arguments.split_first()?;
+    let roles = [Role::Prepare, Role::Bake, Role::Encode];
+    let role = roles.into_iter().find(|known| known.name() == role)?;
+    let mut options = Options::default();
+    let mut flags = flags.iter();
+    while let Some(flag) = flags.next() {
+        match flag.as_str() {
+            "--no-sandbox" => options.enabled = false,
+            "--address-space" => options.address_space = Some(flags.next()?.parse().ok()?),
+            _ => return None,
         }
     }
+    Some((role, options))
+}
+
+/// Enters the sandbox while there is one thread, and says hello from inside.
+fn begin(
+    role: Role,
+    options: &Options,
+) -> Result<Session, (u8, Box<dyn std::error::Error + Send + Sync>)> {
+    sandbox::check_surroundings(role, options).map_err(|error| (exit::NOPERM, error.into()))?;
+    let session = Session::connect().map_err(|error| (exit::USAGE, error.into()))?;
+    // Both look at files, which the sandbox does not let them open.
+    peak_rss_kib();
+    let threads = thread_count();
+    let entered = sandbox::enter(role, options).map_err(|error| (exit::NOPERM, error.into()))?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .start_handler(|_| last_words::guard_thread());
+    pool.build_global()
+        .map_err(|error| (exit::OSERR, error.into()))?;
+    #[cfg(feature = "failpoints")]
+    crate::failpoints::at("hello");
+    session
+        .hello(role, entered)
+        .map_err(|error| (exit::USAGE, error.into()))?;
+    Ok(session)
+}
+
+/// As rayon would choose it, which reads files for it.
+fn thread_count() -> usize {
+    let wanted = std::env::var("RAYON_NUM_THREADS");
+    let wanted = wanted.ok().and_then(|text| text.parse().ok());
+    wanted
+        .filter(|&count| count > 0)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Sends what went wrong and ends the process. Standard error has no buffer that would be lost.
+fn give_up(session: &Session, failure: &Failure) -> ! {
+    tracing::error!(code = ?failure.code, "{}", failure.message);
+    if let Err(error) = session.failed(failure) {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the failure was not sent"
+        );
+    }
+    exit::now(exit::of(failure.code))
 }
 
 /// Prints what the GPU role would find here.
@@ -77,17 +140,43 @@ fn doctor() -> ExitCode {
 }
 
 fn work(session: &Session, role: Role) -> Result<Done, Failure> {
+    let warm = match role {
+        Role::Prepare | Role::Encode => None,
+        Role::Bake => Some(warm(session)?),
+    };
     let (start, fds) = session.receive_start().map_err(|error| internal(&error))?;
-    match (role, start) {
-        (Role::Prepare, Start::Prepare(job)) => prepare::run(session, &job, fds).map(Done::Prepare),
-        (Role::Bake, Start::Bake(job)) => bake::run(session, &job, fds).map(Done::Bake),
-        (Role::Encode, Start::Encode(job)) => encode::run(session, &job, fds).map(Done::Encode),
-        (role, _) => Err(Failure {
+    match (start, warm) {
+        (Start::Prepare(job), None) if role == Role::Prepare => {
+            prepare::run(session, &job).map(Done::Prepare)
+        }
+        (Start::Encode(job), None) if role == Role::Encode => {
+            encode::run(session, &job, fds).map(Done::Encode)
+        }
+        (Start::Bake(job), Some(warm)) => bake::run(session, warm, &job, fds).map(Done::Bake),
+        _ => Err(Failure {
             code: Code::ProtocolViolation,
             message: format!("the supervisor sent another role's job to {}", role.name()),
             hint: String::new(),
         }),
     }
+}
+
+/// Opens the adapter, and says so.
+fn warm(session: &Session) -> Result<Warm, Failure> {
+    let job = session.receive_warm().map_err(|error| internal(&error))?;
+    session.progress(Phase::OpenDevice, 0, 0);
+    session.expect("the adapter", pace::ADAPTER);
+    let warm = Warm::up(&job, session)?;
+    // Before there is data.
+    let sandbox = sandbox::seal_gpu().map_err(|error| Failure {
+        code: Code::SandboxUnavailable,
+        message: format!("bake cannot be confined: {error}"),
+        hint: String::new(),
+    })?;
+    session
+        .ready(warm.adapter(), sandbox)
+        .map_err(|error| internal(&error))?;
+    Ok(warm)
 }
 
 /// A failure that is nobody's input: a bug of ours, or the supervisor's end.
@@ -119,18 +208,31 @@ pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N]
         })
 }
 
-/// Peak resident memory of this process in KiB.
+/// Peak resident memory of this process in KiB. The file is opened by the first call and stays open: the sandbox opens none.
 pub(crate) fn peak_rss_kib() -> u64 {
-    use nix::sys::resource::{UsageWho, getrusage};
-    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or(0))
+    static STATUS: OnceLock<Option<File>> = OnceLock::new();
+    let read = || {
+        let status = STATUS.get_or_init(|| File::open("/proc/self/status").ok());
+        let mut text = [0; 4096];
+        let length = status.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..length)?).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix(" kB")?.parse().ok()
+    };
+    read().unwrap_or(0)
 }
 
-/// A panic on any thread logs where it was and ends the process by SIGABRT: no destructor runs against a broken driver.
+/// A panic on any thread logs where it was and ends the process: no destructor runs against a broken driver. A panic of wgpu at
+/// work is the device's failure and is sent as such; any other ends the process by SIGABRT.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("no text");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
+        last_words::panicked(text, &place);
         tracing::error!(place, "panic: {text}");
+        if let (Some(failure), Some(session)) = (bake::gpu::blame(info), SESSION.get()) {
+            give_up(session, &failure);
+        }
         std::process::abort();
     }));
 }

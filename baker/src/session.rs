@@ -1,4 +1,5 @@
-//! The child's side of the protocol: socket on fd 0 into a job, work into progress, results into granted memory.
+//! The child's side of the protocol: socket on fd 0 into a job, work into progress, results into granted memory; flight
+//! recorder on fd 1.
 //!
 //! A worker never outlives its supervisor: it is killed with the thread that spawned it (`PR_SET_PDEATHSIG`), and every
 //! receive ends with the socket.
@@ -6,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
@@ -14,11 +15,19 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 use proto::blob::{BlobError, BlobFile, BlobWriter};
 use proto::channel::{Channel, ChannelError};
+use proto::job::WarmJob;
 use proto::limits::MAX_TEXT_BYTES;
-use proto::message::{Done, Failure, FromChild, Phase, Role, Start, Table, ToChild};
+use proto::message::{
+    AdapterInfo, Done, Failure, FromChild, Phase, Role, Root, Start, Table, ToChild,
+};
+use proto::recorder::Recorder;
+use proto::sandbox::Sandbox;
 use proto::table::{TableError, View};
 
-use crate::progress::Progress;
+use crate::last_words;
+use crate::pace;
+use crate::prepare::folder::{Files, FolderError};
+use crate::progress::{self, Progress};
 
 /// Progress of one phase is sent at most this often: the supervisor draws ten times a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
@@ -53,21 +62,24 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
-    /// Views that arrived while a grant was awaited: the supervisor sends both as they come.
+    /// Held from a question to its answer, so that threads do not take each other's.
+    turn: Mutex<()>,
+    /// Views that arrived while an answer was awaited: the supervisor sends both as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
 }
 
 impl Session {
-    /// Ties this process to its supervisor and says hello on fd 0.
+    /// Ties this process to its supervisor. To be called before the sandbox is entered, which lets none of this through.
     ///
     /// # Errors
-    /// [`SessionError::NoSocket`] when fd 0 is no socket.
-    pub fn connect(role: Role) -> Result<Self, SessionError> {
+    /// [`SessionError::NoSocket`] when fd 0 cannot be had.
+    pub fn connect() -> Result<Self, SessionError> {
         let socket = io::stdin()
             .as_fd()
             .try_clone_to_owned()
             .map_err(SessionError::NoSocket)?;
+        last_words::install(take_recorder().map_err(SessionError::NoSocket)?);
         let session = Self::over(Channel::from_fd(socket));
         prctl::set_pdeathsig(Signal::SIGKILL)
             .map_err(|errno| SessionError::NoSocket(errno.into()))?;
@@ -75,14 +87,23 @@ impl Session {
             // The supervisor may have died before the line above.
             return Err(SessionError::Orphaned);
         }
+        Ok(session)
+    }
+
+    /// Says hello.
+    ///
+    /// # Errors
+    /// [`SessionError::NoSocket`] when fd 0 is no socket.
+    pub fn hello(&self, role: Role, sandbox: Sandbox) -> Result<(), SessionError> {
         let hello = FromChild::Hello {
             version: proto::PROTOCOL_VERSION,
             build_id: proto::BUILD_ID.to_owned(),
             role,
+            sandbox,
         };
-        match session.channel.send(&hello, &[]) {
+        match self.channel.send(&hello, &[]) {
             Err(ChannelError::Os(error)) => Err(SessionError::NoSocket(error)),
-            other => Ok(other.map(|()| session)?),
+            other => Ok(other?),
         }
     }
 
@@ -91,9 +112,38 @@ impl Session {
     pub fn over(channel: Channel) -> Self {
         Self {
             channel,
+            turn: Mutex::default(),
             early: Mutex::default(),
             last_progress: Mutex::new((None, Instant::now())),
         }
+    }
+
+    /// Waits for the next packet.
+    fn receive(&self) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
+        let received = self.channel.receive_with_fds();
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::silence::answered();
+        Ok(received?)
+    }
+
+    /// Waits for what can be done before there is data.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else.
+    pub fn receive_warm(&self) -> Result<WarmJob, SessionError> {
+        match self.receive()? {
+            (ToChild::Warm(job), _) => Ok(job),
+            (other, _) => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Says that data may come.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn ready(&self, adapter: AdapterInfo, sandbox: Sandbox) -> Result<(), SessionError> {
+        let ready = FromChild::Ready { adapter, sandbox };
+        Ok(self.channel.send(&ready, &[])?)
     }
 
     /// Waits for the job and its descriptors.
@@ -101,7 +151,7 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else.
     pub fn receive_start(&self) -> Result<(Start, Vec<OwnedFd>), SessionError> {
-        match self.channel.receive_with_fds()? {
+        match self.receive()? {
             (ToChild::Start(start), fds) => Ok((start, fds)),
             (other, _) => Err(out_of_turn(&other)),
         }
@@ -119,7 +169,7 @@ impl Session {
             .and_then(|mut early| early.pop_front());
         let message = match early {
             Some(message) => message,
-            None => self.channel.receive_with_fds()?,
+            None => self.receive()?,
         };
         match message {
             (ToChild::View { .. }, fds) => {
@@ -144,32 +194,46 @@ impl Session {
         bytes: u64,
         write: impl FnOnce(&mut BufWriter<BlobWriter<'_>>) -> Result<(), TableError>,
     ) -> Result<(), SessionError> {
-        self.channel
-            .send(&FromChild::Allocate { table, bytes }, &[])?;
-        let fd = loop {
-            match self.channel.receive_with_fds()? {
-                (ToChild::Grant { table: granted }, fds) if granted == table => {
-                    break fds
-                        .into_iter()
-                        .next()
-                        .ok_or(SessionError::OutOfTurn("Grant without memory"))?;
-                }
-                view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
-                    if let Ok(mut early) = self.early.lock() {
-                        early.push_back(view);
-                    }
-                }
-                (other, _) => return Err(out_of_turn(&other)),
-            }
+        let fd = match self.ask(&FromChild::Allocate { table, bytes })? {
+            (ToChild::Grant { table: granted }, fds) if granted == table => fds
+                .into_iter()
+                .next()
+                .ok_or(SessionError::OutOfTurn("Grant without memory"))?,
+            (other, _) => return Err(out_of_turn(&other)),
         };
         let blob = BlobFile::open(fd)?;
+        progress::expect(
+            "handing a table over",
+            progress::each(bytes as usize, pace::TABLE_BYTE),
+        );
         let mut out = BufWriter::with_capacity(1 << 20, blob.writer());
         write(&mut out)?;
         out.flush().map_err(SessionError::Write)?;
         drop(out);
+        #[cfg(feature = "failpoints")]
+        {
+            crate::failpoints::at("put");
+            crate::failpoints::spoil(&blob);
+        }
         drop(blob);
+        progress::unit();
         self.channel.send(&FromChild::Filled { table }, &[])?;
         Ok(())
+    }
+
+    /// Sends a question and waits for its answer, past the views that come in between.
+    fn ask(&self, question: &FromChild) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.channel.send(question, &[])?;
+        loop {
+            match self.receive()? {
+                view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
+                    let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+                    early.push_back(view);
+                }
+                answer => return Ok(answer),
+            }
+        }
     }
 
     /// Ends the conversation with the role's summary.
@@ -177,6 +241,11 @@ impl Session {
     /// # Errors
     /// The supervisor is gone.
     pub fn done(&self, done: Done) -> Result<(), SessionError> {
+        #[cfg(feature = "failpoints")]
+        {
+            crate::failpoints::silence::report();
+            crate::failpoints::at("done");
+        }
         Ok(self.channel.send(&FromChild::Done(done), &[])?)
     }
 
@@ -194,8 +263,62 @@ impl Session {
     }
 }
 
+impl Files for Session {
+    fn open(&self, root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError> {
+        let name = name.to_owned();
+        match self.ask(&FromChild::Open { root, name, limit })? {
+            (ToChild::Opened { outcome: Ok(bytes) }, fds) => {
+                let fd = fds
+                    .into_iter()
+                    .next()
+                    .ok_or(SessionError::OutOfTurn("Opened without a file"))?;
+                Ok((fd, bytes))
+            }
+            (
+                ToChild::Opened {
+                    outcome: Err(refusal),
+                },
+                _,
+            ) => Err(refusal.into()),
+            (other, _) => Err(out_of_turn(&other).into()),
+        }
+    }
+}
+
 impl Progress for Session {
     fn progress(&self, phase: Phase, done: u64, total: u64) {
+        progress::note(|state| {
+            state.work += 1;
+            state.set_phase(phase);
+            (state.done, state.total) = (done, total);
+            state.predicted_ms = 0;
+            state.set_label("");
+        });
+        self.tell(phase, done, total);
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::at(phase.name());
+    }
+
+    fn expect(&self, label: &str, predicted: Duration) {
+        progress::expect(label, predicted);
+    }
+
+    fn warning(&self, text: &str) {
+        tracing::warn!("{text}");
+        if let Err(error) = self.channel.send(
+            &FromChild::Warning {
+                text: one_line(text),
+            },
+            &[],
+        ) {
+            tracing::debug!(%error, "warning was not sent");
+        }
+    }
+}
+
+impl Session {
+    /// Sends a count, unless one of the same phase has just been sent.
+    fn tell(&self, phase: Phase, done: u64, total: u64) {
         {
             let Ok(mut last) = self.last_progress.lock() else {
                 return;
@@ -216,26 +339,23 @@ impl Progress for Session {
             tracing::debug!(%error, "progress was not sent");
         }
     }
+}
 
-    fn warning(&self, text: &str) {
-        tracing::warn!("{text}");
-        if let Err(error) = self.channel.send(
-            &FromChild::Warning {
-                text: one_line(text),
-            },
-            &[],
-        ) {
-            tracing::debug!(%error, "warning was not sent");
-        }
-    }
+/// Moves the recorder from standard output to a descriptor of its own; what is printed from here on goes to the log.
+fn take_recorder() -> io::Result<Recorder> {
+    let memory = io::stdout().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdout(io::stderr())?;
+    Ok(Recorder::new(memory))
 }
 
 fn out_of_turn(message: &ToChild) -> SessionError {
     SessionError::OutOfTurn(match message {
         ToChild::Start(_) => "Start",
+        ToChild::Warm(_) => "Warm",
         ToChild::View { .. } => "View",
         ToChild::EndOfViews { .. } => "EndOfViews",
         ToChild::Grant { .. } => "Grant",
+        ToChild::Opened { .. } => "Opened",
     })
 }
 

@@ -9,7 +9,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -99,6 +99,12 @@ impl Blob {
         false
     }
 
+    /// For reads at offsets, of what a child may be writing at the same time.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Reads from the start.
     #[must_use]
     pub fn reader(&self) -> BlobReader<'_> {
@@ -135,14 +141,14 @@ impl BlobFile {
         if !seals.contains(SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK) {
             return Err(BlobError::Unsealed);
         }
-        let file = File::from(fd);
+        let mut file = File::from(fd);
+        // Not by fstat: C libraries turn it into a call that takes a path, which the sandbox lets nobody make.
         let bytes = file
-            .metadata()
+            .seek(SeekFrom::End(0))
             .map_err(|source| BlobError::Os {
-                what: "fstat",
+                what: "lseek",
                 source,
-            })?
-            .len();
+            })?;
         if bytes == 0 || bytes > MAX_BLOB_BYTES {
             return Err(BlobError::Size(bytes));
         }

@@ -6,9 +6,9 @@ use crate::message::Code;
 pub const OK: u8 = 0;
 /// Bad flags (`EX_USAGE`).
 pub const USAGE: u8 = 64;
-/// The asset is invalid, beyond a limit or not supported (`EX_DATAERR`).
+/// The asset is invalid, beyond a limit or not supported, or names a file that cannot be had (`EX_DATAERR`).
 pub const DATAERR: u8 = 65;
-/// A named file is missing (`EX_NOINPUT`).
+/// A file that the command line names is missing (`EX_NOINPUT`).
 pub const NOINPUT: u8 = 66;
 /// No adapter fits (`EX_UNAVAILABLE`).
 pub const UNAVAILABLE: u8 = 69;
@@ -18,6 +18,8 @@ pub const SOFTWARE: u8 = 70;
 pub const OSERR: u8 = 71;
 /// The output could not be created (`EX_CANTCREAT`).
 pub const CANTCREAT: u8 = 73;
+/// The sandbox cannot be had (`EX_NOPERM`).
+pub const NOPERM: u8 = 77;
 /// The binaries do not belong together (`EX_CONFIG`).
 pub const CONFIG: u8 = 78;
 /// The deadline passed, as timeout(1) says it.
@@ -26,6 +28,14 @@ pub const TIMEOUT: u8 = 124;
 pub const SIGINT: u8 = 130;
 /// Ended by SIGTERM.
 pub const SIGTERM: u8 = 143;
+
+/// Ends this process at once, without destructors and without what `exit` would still run: a broken driver's own clean-up blocks
+/// or crashes.
+#[expect(unsafe_code, reason = "std has no way out that runs nothing")]
+pub fn now(code: u8) -> ! {
+    // SAFETY: no precondition; the kernel ends every thread and closes everything.
+    unsafe { nix::libc::_exit(i32::from(code)) }
+}
 
 /// The exit code of a terminal failure.
 #[must_use]
@@ -43,7 +53,10 @@ pub fn of(code: Code) -> u8 {
         | Code::WorkerCrashed
         | Code::WorkerStalled
         | Code::ProtocolViolation
+        | Code::GpuHang
+        | Code::SandboxViolation
         | Code::Internal => SOFTWARE,
+        Code::SandboxUnavailable => NOPERM,
         Code::DeadlineExceeded => TIMEOUT,
         Code::SpawnFailed => OSERR,
         Code::OutputError => CANTCREAT,

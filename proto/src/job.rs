@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How much work goes into the fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
     /// Seconds on two cores; better than the averaging bakers.
@@ -16,7 +16,7 @@ pub enum Quality {
 }
 
 /// The space in which a pixel's footprint is averaged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Blend {
     /// Linear light: renders of meshes, and photographs.
@@ -27,7 +27,7 @@ pub enum Blend {
 }
 
 /// Which adapter bakes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
     /// A GPU where one is found, otherwise the processor; the report says which.
@@ -39,6 +39,28 @@ pub enum Device {
     Cpu,
     /// The adapter whose name contains this text, letter case aside; software adapters count.
     Name(String),
+}
+
+/// How much memory a bake may plan with: a rung of the ladder that a job climbs down when memory ran out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Memory {
+    /// What is fastest.
+    #[default]
+    Full,
+    /// A quarter of the budgets, one view and one tile at a time: slower, same result.
+    Small,
+}
+
+/// What a bake makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Product {
+    /// [`crate::table::Texture`].
+    #[default]
+    Texture,
+    /// [`crate::table::Colours`]: one colour for each vertex, the ladder's last rung.
+    VertexColours,
 }
 
 /// How many triangles to keep.
@@ -57,9 +79,9 @@ pub enum Simplify {
 /// The job of the prepare role: files into flat tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareJob {
-    /// Name of the mesh file beneath the first fd, a directory.
+    /// Name of the mesh file beneath [`crate::message::Root::Mesh`].
     pub mesh_file: String,
-    /// Name of `transforms.json` beneath the second fd, a directory.
+    /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
     /// Edge of the texture in texels: padding and packing follow it.
     pub texture_size: u32,
@@ -75,24 +97,38 @@ pub struct PrepareJob {
     pub unwrap_deadline_ms: u64,
 }
 
-/// The job of the bake role: flat tables into a texture. Fds: mesh, then the original surface if `has_surface`.
+/// What the bake role can do before there is data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct WarmJob {
+    /// Adapter.
+    pub device: Device,
+    /// Adapters by name that are not to be used: they failed.
+    pub avoid: Vec<String>,
+    /// Work put into the fit: it chooses the pipelines.
+    pub quality: Quality,
+    /// Space of the footprint's average: it chooses the pipelines.
+    pub blend: Blend,
+}
+
+/// The job of the bake role, after its [`WarmJob`]: flat tables into a texture. Fds: mesh, then the original surface if
+/// `has_surface`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeJob {
     /// Edge of the texture in texels.
     pub texture_size: u32,
-    /// Work put into the fit.
-    pub quality: Quality,
-    /// Space of the footprint's average.
-    pub blend: Blend,
-    /// Adapter.
-    pub device: Device,
+    /// What to make.
+    pub product: Product,
+    /// How much memory to plan with.
+    pub memory: Memory,
     /// A second fd holds the surface before simplification.
     pub has_surface: bool,
 }
 
-/// The job of the encode role: texture and mesh into files. Fds: mesh, texture, in this order.
+/// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeJob {
+    /// What the second fd holds.
+    pub product: Product,
     /// Space of the footprint's average, for the renders of the preview and the held-out views.
     pub blend: Blend,
     /// Draw the contact sheet.

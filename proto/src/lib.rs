@@ -3,14 +3,20 @@
 //! ```text
 //!  supervisor                                   child (prepare | bake | encode), socket = its fd 0
 //!      │ ◄──────────── Hello ───────────────────── │  version, build id, role
+//!      │ ───────────── Warm ─────────────────────► │  bake only: open the adapter, before any data is there
+//!      │ ◄──────────── Ready ───────────────────── │  bake only: the adapter that it opened
 //!      │ ───────────── Start + fds ──────────────► │  the job; fds are read-only inputs
 //!      │ ───────────── View + fd, …, EndOfViews ─► │  bake and encode only
+//!      │ ◄──────────── Open {root, name, limit} ── │  prepare only, which can open nothing itself
+//!      │ ───────────── Opened + fd ──────────────► │  the file, for reading, or why not
 //!      │ ◄──────────── Progress* Warning* ──────── │  progress is raised by work done, never by a timer
 //!      │ ◄──────────── Allocate {table, bytes} ─── │
 //!      │ ───────────── Grant {table} + fd ───────► │  a memfd that the supervisor made, sized and sealed in size
 //!      │ ◄──────────── Filled {table} ──────────── │  the supervisor seals it against writing, from here on it is data
 //!      │ ◄──────────── Done | Failed ───────────── │  exactly one of them, then the child exits
 //! ```
+//!
+//! Beside the socket (fd 0) a child holds its flight recorder (fd 1, [`recorder`]) and a pipe for log lines (fd 2).
 //!
 //! Invariants: fds travel downwards only; the supervisor never maps what a child wrote; every packet fits
 //! [`limits::MAX_PACKET_BYTES`]; every table is checked in full by the process that reads it ([`table`]).
@@ -21,17 +27,22 @@ pub mod limits;
 
 pub mod job;
 pub mod message;
+pub mod sandbox;
 pub mod wire;
 
 pub mod blob;
 pub mod channel;
+pub mod recorder;
 
 pub mod table;
 
 pub mod exit;
 
+#[cfg(feature = "failpoints")]
+pub mod failpoint;
+
 /// Changes with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must carry the same.
 pub const BUILD_ID: &str = concat!(

@@ -5,6 +5,12 @@
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// File descriptors in one packet. `Start` of encode needs three; nothing needs more.
 pub const MAX_PACKET_FDS: usize = 4;
+/// Name of a file that prepare asks for: the kernel's own bound of a path (`PATH_MAX`).
+pub const MAX_NAME_BYTES: usize = 4096;
+/// Files that one prepare may ask for: picture and mask of each view under five endings each, and the buffers of a mesh.
+pub const MAX_OPENS: u32 = 64 * 1024;
+/// A file is open within this time or counts as out of reach: a network file system that is gone answers never.
+pub const OPEN_DEADLINE_S: u32 = 10;
 /// Text in one message (warning, failure, hint), in bytes.
 pub const MAX_TEXT_BYTES: usize = 4096;
 /// Warnings that the supervisor keeps of one child; further ones are counted.
@@ -42,5 +48,5 @@ pub const MAX_BLOB_BYTES: u64 = 2 << 30;
 
 /// A child says `Hello` within this time or is taken for dead.
 pub const HELLO_DEADLINE_MS: u64 = 5_000;
-/// Starts of children for one job, whatever the mix of roles and reasons, beyond the three that a clean job needs.
-pub const MAX_RETRIES: u32 = 3;
+/// Starts of one role's process for one job, whatever the mix of reasons.
+pub const MAX_STARTS: u32 = 4;

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::job::{BakeJob, EncodeJob, PrepareJob};
+use crate::job::{BakeJob, EncodeJob, PrepareJob, WarmJob};
+use crate::sandbox::Sandbox;
 
 /// What a child process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -71,6 +72,38 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// In the order of the data.
+    pub const ALL: [Self; 16] = [
+        Self::Start,
+        Self::LoadMesh,
+        Self::Clean,
+        Self::Simplify,
+        Self::Unwrap,
+        Self::DecodeViews,
+        Self::OpenDevice,
+        Self::Raster,
+        Self::Init,
+        Self::Fit,
+        Self::Gutter,
+        Self::Png,
+        Self::Glb,
+        Self::Measure,
+        Self::Preview,
+        Self::Commit,
+    ];
+
+    /// Its place in [`Phase::ALL`]: what the flight recorder stores.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The phase at that place.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+
     /// The word in logs, in JSON and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -111,12 +144,14 @@ pub enum Table {
     Glb,
     /// The bytes of the preview PNG.
     Preview,
+    /// [`crate::table::Colours`]: in place of the texture on the ladder's last rung.
+    Colours,
 }
 
 /// Supervisor to child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToChild {
-    /// The job; answers `Hello`. Fds: the two folders, or the input tables (see the job's own text).
+    /// The job; answers `Hello`. Fds: the input tables (see the job's own text).
     Start(Start),
     /// A view, with its fd. Indices may come in any order, each once.
     View {
@@ -132,6 +167,13 @@ pub enum ToChild {
     Grant {
         /// The table asked for.
         table: Table,
+    },
+    /// Open the adapter, and whatever else can be had before the job is known. Answered by `Ready`.
+    Warm(WarmJob),
+    /// Answers `Open`, with the file's fd if there is one: for reading, at its start.
+    Opened {
+        /// Size of the file in bytes, or why it is not opened.
+        outcome: Result<u64, Refusal>,
     },
 }
 
@@ -157,6 +199,8 @@ pub enum FromChild {
         build_id: String,
         /// What the process was started as.
         role: Role,
+        /// What it gave up before it said this.
+        sandbox: Sandbox,
     },
     /// Work was done. The supervisor takes any growth of `done` for a sign of life.
     Progress {
@@ -188,6 +232,99 @@ pub enum FromChild {
     Done(Done),
     /// The role cannot do its work.
     Failed(Failure),
+    /// The adapter is open: from here on data may come.
+    Ready {
+        /// The one.
+        adapter: AdapterInfo,
+        /// What it gave up since its hello, too.
+        sandbox: Sandbox,
+    },
+    /// Prepare asks for an input file: it cannot open any itself. One question at a time.
+    Open {
+        /// The folder that the name is relative to.
+        root: Root,
+        /// Bytes of a path.
+        name: String,
+        /// A larger file is refused.
+        limit: u64,
+    },
+}
+
+/// A folder that input files lie beneath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Root {
+    /// Of the mesh file.
+    Mesh,
+    /// Of `transforms.json`.
+    Views,
+}
+
+/// Why a file is not opened. The name is the caller's to add.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// The empty name.
+    #[error("the file name is empty")]
+    EmptyName,
+    /// A name with a NUL character.
+    #[error("the file name contains a NUL character")]
+    NulInName,
+    /// The name, or a symbolic link on its way, leaves the folder.
+    #[error("lies outside its folder")]
+    Outside,
+    /// Neither what the user named, nor of a kind that meshes and views are made of; or hidden.
+    #[error("is not a file of a mesh or a view, going by its name")]
+    Unlisted,
+    /// Nothing of this name.
+    #[error("no such file")]
+    Missing,
+    /// A directory, device, pipe or socket.
+    #[error("is {0}, not a regular file")]
+    NotAFile(NotAFile),
+    /// Larger than the caller's bound.
+    #[error("has {size} bytes, more than the {limit} that are taken")]
+    TooLarge {
+        /// Size of the file in bytes.
+        size: u64,
+        /// The bound in bytes.
+        limit: u64,
+    },
+    /// Its file system does not answer.
+    #[error("did not open within {0} seconds: its file system does not answer")]
+    Slow(u32),
+    /// The system refuses for another reason: its error number.
+    #[error("cannot be read ({})", std::io::Error::from_raw_os_error(*.0))]
+    Os(i32),
+}
+
+impl Refusal {
+    /// The code under which a user is told.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::EmptyName | Self::NulInName => Code::InvalidAsset,
+            Self::Outside
+            | Self::Unlisted
+            | Self::Missing
+            | Self::NotAFile(_)
+            | Self::Slow(_)
+            | Self::Os(_) => Code::MissingInput,
+            Self::TooLarge { .. } => Code::LimitExceeded,
+        }
+    }
+}
+
+/// What is not a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum NotAFile {
+    /// A directory.
+    #[error("a directory")]
+    Directory,
+    /// A pipe.
+    #[error("a pipe")]
+    Pipe,
+    /// A device or socket.
+    #[error("a device or socket")]
+    Device,
 }
 
 /// What each role reports of its work.
@@ -347,9 +484,9 @@ pub struct EncodeSummary {
 pub enum Code {
     /// The options contradict each other or leave their range.
     InvalidSpec,
-    /// A mesh, a picture or the camera file is not what it says it is.
+    /// A mesh, a picture or the camera file is not what it says it is, or names a file that cannot be had.
     InvalidAsset,
-    /// A named file is not there, or lies outside its folder.
+    /// A file that the user named is not there. One that the input names is [`Self::InvalidAsset`].
     MissingInput,
     /// A bound of [`crate::limits`].
     LimitExceeded,
@@ -385,6 +522,41 @@ pub enum Code {
     Internal,
     /// `kiln` and `kiln-baker` come from different builds.
     BinaryMismatch,
+    /// The adapter took work and never came back from it.
+    GpuHang,
+    /// The process tried what its sandbox forbids.
+    SandboxViolation,
+    /// The sandbox cannot be had on this system.
+    SandboxUnavailable,
+}
+
+impl Code {
+    /// Every cause, in the order of the wire.
+    pub const ALL: [Self; 23] = [
+        Self::InvalidSpec,
+        Self::InvalidAsset,
+        Self::MissingInput,
+        Self::LimitExceeded,
+        Self::UnsupportedFeature,
+        Self::OutOfHostMemory,
+        Self::OutOfDeviceMemory,
+        Self::GpuDeviceLost,
+        Self::ShaderRejected,
+        Self::IncompleteOutput,
+        Self::NoAdapter,
+        Self::WorkerCrashed,
+        Self::WorkerStalled,
+        Self::DeadlineExceeded,
+        Self::SpawnFailed,
+        Self::ProtocolViolation,
+        Self::OutputError,
+        Self::Cancelled,
+        Self::Internal,
+        Self::BinaryMismatch,
+        Self::GpuHang,
+        Self::SandboxViolation,
+        Self::SandboxUnavailable,
+    ];
 }
 
 /// A failure as its process names it.

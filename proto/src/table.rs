@@ -6,6 +6,7 @@
 //!  Surface  magic "KILNSRF1" | vertices u32 | triangles u32 | 0…             positions f32×3 | triangles u32×3
 //!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8
 //!  Texture  magic "KILNTEX1" | size u32 | 0…                                 texels RGBA8 | provenance u8
+//!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
 //! ```
 //!
 //! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
@@ -16,14 +17,21 @@
 //! - Texture: glTF's; row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
 //! - Colours: 8-bit sRGB, straight alpha.
 
+mod colours;
+
+mod mesh;
+
+mod texture;
+
 use std::io::{self, Read, Write};
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::limits::{
-    MAX_COORDINATE, MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_EDGE, MAX_VIEW_PIXELS,
-    MIN_TEXTURE_SIZE,
-};
+use crate::limits::{MAX_COORDINATE, MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
+
+pub use colours::Colours;
+pub use mesh::{Mesh, Surface};
+pub use texture::{Provenance, Texture};
 
 /// Why a table is refused.
 #[derive(Debug, thiserror::Error)]
@@ -63,32 +71,6 @@ pub enum TableError {
 }
 
 const HEADER_BYTES: usize = 64;
-
-/// The mesh as bake sees it: one vertex for each corner of a chart, shared within the chart.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Mesh {
-    /// World positions.
-    pub positions: Vec<[f32; 3]>,
-    /// Unit normals, for the output and for nothing else.
-    pub normals: Vec<[f32; 3]>,
-    /// Texture coordinates, glTF convention (v down), within [0, 1].
-    pub uvs: Vec<[f32; 2]>,
-    /// The point of the surface that a vertex stands for: vertices split by a chart border share the number. Below the number of vertices.
-    pub surface_vertices: Vec<u32>,
-    /// Corners, as vertex numbers; winding as in the file.
-    pub triangles: Vec<[u32; 3]>,
-    /// Number of charts, for the report.
-    pub charts: u32,
-}
-
-/// A surface without texture coordinates: the mesh before simplification.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Surface {
-    /// World positions.
-    pub positions: Vec<[f32; 3]>,
-    /// Corners, as vertex numbers.
-    pub triangles: Vec<[u32; 3]>,
-}
 
 /// A pinhole camera, conventions in the head of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -180,31 +162,6 @@ impl ViewHeader {
         (HEADER_BYTES + size_of::<Camera>()) as u64
             + u64::from(self.width) * u64::from(self.height) * 4
     }
-}
-
-/// What is known of a texel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Provenance {
-    /// Outside every chart: gutter.
-    Gutter = 0,
-    /// Inside a chart, but no pixel of any view observes it: filled from its neighbours on the surface.
-    Filled = 1,
-    /// Observed by less than one pixel's weight.
-    Weak = 2,
-    /// Observed.
-    Observed = 3,
-}
-
-/// The baked texture.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Texture {
-    /// Edge in texels.
-    pub size: u32,
-    /// `size²` texels, row by row from v = 0: sRGB, alpha 255.
-    pub texels: Vec<[u8; 4]>,
-    /// `size²` values of [`Provenance`].
-    pub provenance: Vec<u8>,
 }
 
 fn header(magic: &[u8; 8], fields: &[u32]) -> [u8; HEADER_BYTES] {
@@ -303,123 +260,6 @@ fn check_triangles(triangles: &[[u32; 3]], vertices: usize) -> Result<(), TableE
     Ok(())
 }
 
-impl Mesh {
-    const MAGIC: &'static [u8; 8] = b"KILNMSH1";
-
-    /// Size of the table.
-    #[must_use]
-    pub fn byte_len(&self) -> u64 {
-        HEADER_BYTES as u64
-            + self.positions.len() as u64 * (12 + 12 + 8 + 4)
-            + self.triangles.len() as u64 * 12
-    }
-
-    /// Writes the table.
-    ///
-    /// # Errors
-    /// [`TableError::Io`].
-    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        out.write_all(&header(
-            Self::MAGIC,
-            &[
-                self.positions.len() as u32,
-                self.triangles.len() as u32,
-                self.charts,
-            ],
-        ))?;
-        out.write_all(bytemuck::cast_slice(&self.positions))?;
-        out.write_all(bytemuck::cast_slice(&self.normals))?;
-        out.write_all(bytemuck::cast_slice(&self.uvs))?;
-        out.write_all(bytemuck::cast_slice(&self.surface_vertices))?;
-        out.write_all(bytemuck::cast_slice(&self.triangles))?;
-        Ok(())
-    }
-
-    /// Reads and checks a table.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [vertices, triangles, charts] = read_header(input, Self::MAGIC, "mesh")?;
-        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
-        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
-        let positions = read_array(input, vertices)?;
-        check_numbers("position", &positions, MAX_COORDINATE)?;
-        let normals = read_array(input, vertices)?;
-        check_numbers("normal", &normals, 1.01)?;
-        let uvs = read_array::<[f32; 2]>(input, vertices)?;
-        check_numbers("texture coordinate", &uvs, 1.0)?;
-        if let Some(index) = uvs.iter().position(|uv| uv[0] < 0.0 || uv[1] < 0.0) {
-            return Err(TableError::Number {
-                what: "texture coordinate",
-                index,
-            });
-        }
-        let surface_vertices = read_array::<u32>(input, vertices)?;
-        if let Some(&value) = surface_vertices
-            .iter()
-            .find(|&&point| point as usize >= vertices)
-        {
-            return Err(TableError::Bound {
-                what: "surface vertex",
-                value: u64::from(value),
-            });
-        }
-        let triangles = read_array(input, triangle_count)?;
-        check_triangles(&triangles, vertices)?;
-        Ok(Self {
-            positions,
-            normals,
-            uvs,
-            surface_vertices,
-            triangles,
-            charts,
-        })
-    }
-}
-
-impl Surface {
-    const MAGIC: &'static [u8; 8] = b"KILNSRF1";
-
-    /// Size of the table.
-    #[must_use]
-    pub fn byte_len(&self) -> u64 {
-        HEADER_BYTES as u64 + (self.positions.len() + self.triangles.len()) as u64 * 12
-    }
-
-    /// Writes the table.
-    ///
-    /// # Errors
-    /// [`TableError::Io`].
-    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        out.write_all(&header(
-            Self::MAGIC,
-            &[self.positions.len() as u32, self.triangles.len() as u32],
-        ))?;
-        out.write_all(bytemuck::cast_slice(&self.positions))?;
-        out.write_all(bytemuck::cast_slice(&self.triangles))?;
-        Ok(())
-    }
-
-    /// Reads and checks a table.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [vertices, triangles] = read_header(input, Self::MAGIC, "surface")?;
-        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
-        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
-        let positions = read_array(input, vertices)?;
-        check_numbers("position", &positions, MAX_COORDINATE)?;
-        let triangles = read_array(input, triangle_count)?;
-        check_triangles(&triangles, vertices)?;
-        Ok(Self {
-            positions,
-            triangles,
-        })
-    }
-}
-
 impl View {
     const MAGIC: &'static [u8; 8] = b"KILNVIW1";
     const HAS_ALPHA: u32 = 1;
@@ -516,56 +356,4 @@ fn check_camera(camera: &Camera) -> Result<(), TableError> {
         }
     }
     Ok(())
-}
-
-impl Texture {
-    const MAGIC: &'static [u8; 8] = b"KILNTEX1";
-
-    /// Size of the table.
-    #[must_use]
-    pub fn byte_len(&self) -> u64 {
-        HEADER_BYTES as u64 + self.texels.len() as u64 * 5
-    }
-
-    /// Writes the table.
-    ///
-    /// # Errors
-    /// [`TableError::Io`].
-    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        out.write_all(&header(Self::MAGIC, &[self.size]))?;
-        out.write_all(bytemuck::cast_slice(&self.texels))?;
-        out.write_all(&self.provenance)?;
-        Ok(())
-    }
-
-    /// Reads and checks a table.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [size] = read_header(input, Self::MAGIC, "texture")?;
-        bound(
-            "texture size",
-            size,
-            MIN_TEXTURE_SIZE as usize,
-            MAX_TEXTURE_SIZE as usize,
-        )?;
-        let count = size as usize * size as usize;
-        let texels = read_array(input, count)?;
-        let provenance = read_array(input, count)?;
-        if let Some(index) = provenance
-            .iter()
-            .position(|&value: &u8| value > Provenance::Observed as u8)
-        {
-            return Err(TableError::Number {
-                what: "provenance",
-                index,
-            });
-        }
-        Ok(Self {
-            size,
-            texels,
-            provenance,
-        })
-    }
 }

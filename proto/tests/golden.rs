@@ -5,11 +5,15 @@
 use std::fmt::Debug;
 use std::fmt::Write as _;
 
-use proto::job::{BakeJob, Blend, Device, EncodeJob, PrepareJob, Quality, Simplify};
-use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, Phase, PhaseTime,
-    PrepareSummary, Role, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+use proto::job::{
+    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
 };
+use proto::message::{
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
+    PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
+    ViewScore,
+};
+use proto::sandbox::{Level, Sandbox};
 use proto::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -45,6 +49,16 @@ fn times() -> Vec<PhaseTime> {
     }]
 }
 
+fn sandbox() -> Sandbox {
+    Sandbox {
+        level: Level::Full,
+        landlock_abi: 7,
+        seccomp_filters: 4,
+        allowed_calls: 36,
+        missing: "x".into(),
+    }
+}
+
 #[test]
 fn messages_to_a_child() {
     let prepare = PrepareJob {
@@ -59,26 +73,29 @@ fn messages_to_a_child() {
     };
     let bake = BakeJob {
         texture_size: 300,
+        product: Product::VertexColours,
+        memory: Memory::Small,
+        has_surface: true,
+    };
+    let warm = WarmJob {
+        device: Device::Name("H200".into()),
+        avoid: vec!["x".into()],
         quality: Quality::Best,
         blend: Blend::Srgb,
-        device: Device::Name("H200".into()),
-        has_surface: true,
     };
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
             "0000056d2e676c6206742e6a736f6efb0004020000003f010203fb204e",
         ),
-        (
-            ToChild::Start(Start::Bake(bake)),
-            "0001fb2c01020103044832303001",
-        ),
+        (ToChild::Start(Start::Bake(bake)), "0001fb2c01010101"),
         (
             ToChild::Start(Start::Encode(EncodeJob {
+                product: Product::Texture,
                 blend: Blend::Linear,
                 preview: true,
             })),
-            "00020001",
+            "0002000001",
         ),
         (ToChild::View { index: 4095 }, "01fbff0f"),
         (ToChild::EndOfViews { count: 40 }, "0228"),
@@ -108,6 +125,37 @@ fn messages_to_a_child() {
             },
             "0305",
         ),
+        (
+            ToChild::Grant {
+                table: Table::Colours,
+            },
+            "0306",
+        ),
+        (ToChild::Warm(warm), "040304483230300101780201"),
+        (
+            ToChild::Opened {
+                outcome: Ok(70_000),
+            },
+            "0500fc70110100",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::NotAFile(NotAFile::Pipe)),
+            },
+            "05010501",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::TooLarge { size: 9, limit: 8 }),
+            },
+            "0501060908",
+        ),
+        (
+            ToChild::Opened {
+                outcome: Err(Refusal::Os(13)),
+            },
+            "0501081a",
+        ),
     ]);
 }
 
@@ -128,13 +176,14 @@ fn messages_from_a_child() {
         times: times(),
         peak_rss_kib: 1000,
     };
+    let adapter = AdapterInfo {
+        name: "a".into(),
+        backend: "vulkan".into(),
+        kind: "discrete".into(),
+        driver: "d".into(),
+    };
     let bake = BakeSummary {
-        adapter: AdapterInfo {
-            name: "a".into(),
-            backend: "vulkan".into(),
-            kind: "discrete".into(),
-            driver: "d".into(),
-        },
+        adapter: adapter.clone(),
         covered_pixels: 1,
         chart_texels: 2,
         observed_texels: 3,
@@ -175,8 +224,9 @@ fn messages_from_a_child() {
                 version: 1,
                 build_id: "0.1.0+00".into(),
                 role: Role::Bake,
+                sandbox: sandbox(),
             },
-            "000108302e312e302b303001",
+            "000108302e312e302b303001020704240178",
         ),
         (
             FromChild::Progress {
@@ -213,57 +263,32 @@ fn messages_from_a_child() {
             "0502fb2c01c801010200004040000109000000000000f83f07",
         ),
         (FromChild::Failed(failure), "0601026e6f00"),
+        (
+            FromChild::Ready {
+                adapter,
+                sandbox: sandbox(),
+            },
+            "0701610676756c6b616e0864697363726574650164020704240178",
+        ),
+        (
+            FromChild::Open {
+                root: Root::Views,
+                name: "a.png".into(),
+                limit: 300,
+            },
+            "080105612e706e67fb2c01",
+        ),
     ]);
 }
 
 #[test]
 fn small_words() {
-    let phases = [
-        Phase::Start,
-        Phase::LoadMesh,
-        Phase::Clean,
-        Phase::Simplify,
-        Phase::Unwrap,
-        Phase::DecodeViews,
-        Phase::OpenDevice,
-        Phase::Raster,
-        Phase::Init,
-        Phase::Fit,
-        Phase::Gutter,
-        Phase::Png,
-        Phase::Glb,
-        Phase::Measure,
-        Phase::Preview,
-        Phase::Commit,
-    ];
-    for (number, phase) in (0_u8..).zip(phases) {
+    for (number, phase) in (0_u8..).zip(Phase::ALL) {
         assert_eq!(wire::encode(&phase).expect("fits"), [number], "{phase:?}");
         let json = serde_json_word(&phase);
         assert_eq!(json, phase.name(), "one word in packets, logs and JSON");
     }
-    let codes = [
-        Code::InvalidSpec,
-        Code::InvalidAsset,
-        Code::MissingInput,
-        Code::LimitExceeded,
-        Code::UnsupportedFeature,
-        Code::OutOfHostMemory,
-        Code::OutOfDeviceMemory,
-        Code::GpuDeviceLost,
-        Code::ShaderRejected,
-        Code::IncompleteOutput,
-        Code::NoAdapter,
-        Code::WorkerCrashed,
-        Code::WorkerStalled,
-        Code::DeadlineExceeded,
-        Code::SpawnFailed,
-        Code::ProtocolViolation,
-        Code::OutputError,
-        Code::Cancelled,
-        Code::Internal,
-        Code::BinaryMismatch,
-    ];
-    for (number, code) in (0_u8..).zip(codes) {
+    for (number, code) in (0_u8..).zip(Code::ALL) {
         assert_eq!(wire::encode(&code).expect("fits"), [number], "{code:?}");
     }
 }

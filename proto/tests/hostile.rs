@@ -33,6 +33,7 @@ impl Random {
 
 fn messages() -> Vec<Vec<u8>> {
     let hello = FromChild::Hello {
+        sandbox: proto::sandbox::Sandbox::off(),
         version: 1,
         build_id: "x".repeat(40),
         role: Role::Bake,
@@ -176,6 +177,7 @@ fn descriptors_beyond_the_limit_are_refused() {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let null = File::open("/dev/null").expect("there");
     let start = wire::encode(&ToChild::Start(Start::Encode(EncodeJob {
+        product: proto::job::Product::Texture,
         blend: Blend::Linear,
         preview: false,
     })));

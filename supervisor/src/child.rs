@@ -1,31 +1,38 @@
 //! One process of `kiln-baker`: parcels in, events out, in order; the last event says how the process ended.
 //!
-//! The process gets the socket as fd 0, the null device as standard output, a pipe as standard error, an environment of
+//! The process gets the socket as fd 0, its flight recorder as standard output, a pipe as standard error, an environment of
 //! listed variables, and nothing else: every other descriptor of ours is closed on exec. It is spawned on the main thread
 //! (see the crate's head) into a process group of its own, so that Ctrl-C at a terminal reaches the supervisor alone,
 //! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`Event::Ended`].
 
 mod environment;
 
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use proto::blob::Blob;
 use proto::channel::{Channel, ChannelError};
 use proto::limits::MAX_VIEWS;
 use proto::message::{FromChild, Role};
+use proto::recorder::RECORDER_BYTES;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{ChildStderr, Command};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
 use self::environment::environment;
 use crate::feed::Parcel;
 use crate::logs::{self, Source, Tail};
+use crate::opener::Opened;
 use crate::verdict::Exit;
 
 /// Parcels that may wait for one child: every view, and a handful of others.
@@ -35,6 +42,10 @@ const OUTGOING: usize = MAX_VIEWS + 16;
 const PACKETS_PER_SECOND: u32 = 20_000;
 /// For the last lines of a dead process to come through its pipe.
 const LAST_LINES: Duration = Duration::from_millis(500);
+/// Between SIGABRT, upon which a worker writes down its stacks, and SIGKILL.
+const STACKS: Duration = Duration::from_millis(250);
+/// After SIGKILL: reaping takes milliseconds, unless the kernel itself is stuck on a device, or the group is frozen.
+const REAP: Duration = Duration::from_secs(2);
 
 /// What a child does.
 #[derive(Debug)]
@@ -43,8 +54,12 @@ pub enum Event {
     Packet(FromChild),
     /// It sent something that is no packet of ours.
     Violation(String),
+    /// A file that it asked for is open, or is not.
+    Opened(Opened),
     /// It closed its socket; its end should follow.
     Closed,
+    /// It was killed a while ago and is still there.
+    Unkillable,
     /// The process has ended and is reaped. Nothing follows.
     Ended(Exit),
 }
@@ -64,13 +79,22 @@ pub struct Child {
     pub pid: u32,
     /// Its last lines.
     pub tail: Tail,
+    /// What it was doing.
+    pub recorder: Arc<Blob>,
     /// When it was spawned.
     pub spawned: Instant,
     /// To the task, which sends one parcel after the other. Closes with this handle.
     outgoing: mpsc::Sender<Parcel>,
-    kill: Arc<Notify>,
+    orders: Arc<Orders>,
     /// Aborted with this handle, which drops the process and so kills it.
     task: JoinHandle<()>,
+}
+
+/// What the task is to do to its process.
+#[derive(Debug, Default)]
+struct Orders {
+    abort: Notify,
+    kill: Notify,
 }
 
 /// Where and how processes are started.
@@ -80,11 +104,26 @@ pub struct Launcher<'a> {
     pub program: &'a Path,
     /// What to log, unless `KILN_LOG` says it.
     pub log_filter: &'a str,
+    /// Whether processes enter their sandbox.
+    pub sandbox: bool,
+    /// Bound of the address space in bytes, for roles that use no driver.
+    pub address_space: Option<u64>,
     /// The job's name in logs.
     pub job: Arc<str>,
 }
 
 impl Launcher<'_> {
+    /// Of the address space: a driver reserves far more than it uses, so bake is bounded by its control group alone.
+    fn bound(&self, role: Role) -> Vec<String> {
+        match (role, self.address_space) {
+            (Role::Prepare | Role::Encode, Some(bytes)) => {
+                let bound = bytes.saturating_add(RESERVED);
+                vec!["--address-space".to_owned(), bound.to_string()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Spawns a process for `role`; its events go to `events`, of which the job holds the receiver until all have ended.
     ///
     /// # Errors
@@ -99,13 +138,21 @@ impl Launcher<'_> {
         ours.set_nonblocking()
             .map_err(|error| not_spawned(&error))?;
         let socket = watched(ours).map_err(|error| not_spawned(&error))?;
+        let recorder =
+            Blob::create("kiln-recorder", RECORDER_BYTES).map_err(|error| not_spawned(&error))?;
+        let theirs_recorder = recorder
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| not_spawned(&error))?;
         let mut command = Command::new(self.program);
         command
             .arg(role.name())
+            .args((!self.sandbox).then_some("--no-sandbox"))
+            .args(self.bound(role))
             .env_clear()
             .envs(environment(role, self.log_filter, std::env::vars_os()))
             .stdin(Stdio::from(theirs.into_fd()))
-            .stdout(Stdio::null())
+            .stdout(Stdio::from(theirs_recorder))
             .stderr(Stdio::piped())
             .current_dir("/")
             .process_group(0)
@@ -127,13 +174,13 @@ impl Launcher<'_> {
             .take()
             .map(|pipe: ChildStderr| tokio::spawn(logs::pump(pipe, source, tail.clone())));
         let (outgoing, parcels) = mpsc::channel(OUTGOING);
-        let kill = Arc::new(Notify::new());
+        let orders = Arc::new(Orders::default());
         let conversation = Conversation {
             id,
             process,
             socket,
             parcels,
-            kill: Arc::clone(&kill),
+            orders: Arc::clone(&orders),
             events,
             pump,
             open: true,
@@ -145,9 +192,10 @@ impl Launcher<'_> {
             role,
             pid,
             tail,
+            recorder: Arc::new(recorder),
             spawned: Instant::now(),
             outgoing,
-            kill,
+            orders,
             task,
         })
     }
@@ -164,9 +212,20 @@ impl Child {
         )
     }
 
-    /// Kills the process; [`Event::Ended`] follows.
+    /// Kills the process; [`Event::Ended`] follows, or [`Event::Unkillable`].
     pub fn kill(&self) {
-        self.kill.notify_one();
+        self.orders.kill.notify_one();
+    }
+
+    /// The process is reaped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// As [`Child::kill`], but lets the process write down where it is before.
+    pub fn abort(&self) {
+        self.orders.abort.notify_one();
     }
 }
 
@@ -182,7 +241,7 @@ struct Conversation {
     socket: AsyncFd<Channel>,
     /// From the handle; closes with it.
     parcels: mpsc::Receiver<Parcel>,
-    kill: Arc<Notify>,
+    orders: Arc<Orders>,
     /// To the job; closed only when the job is over.
     events: mpsc::Sender<(ChildId, Event)>,
     pump: Option<JoinHandle<()>>,
@@ -194,14 +253,28 @@ impl Conversation {
     async fn run(mut self) {
         let mut waiting: Option<Parcel> = None;
         let (mut second, mut packets) = (Instant::now(), 0_u32);
+        // Both set once, by the orders.
+        let (mut stacks, mut reap): (Option<Deadline>, Option<Deadline>) = (None, None);
+        let mut given_up = false;
         // Every arm is safe to cancel: waiting and readiness take nothing, `recv` gives an element or leaves it.
         let status = loop {
             tokio::select! {
                 status = self.process.wait() => break status,
-                () = self.kill.notified() => {
-                    if let Err(error) = self.process.start_kill() {
-                        tracing::debug!(%error, "kill");
-                    }
+                () = self.orders.abort.notified(), if stacks.is_none() => {
+                    self.signal(Signal::SIGABRT);
+                    stacks = Some(deadline(STACKS));
+                }
+                () = passed(&mut stacks), if stacks.is_some() && reap.is_none() => {
+                    self.signal(Signal::SIGKILL);
+                    reap = Some(deadline(REAP));
+                }
+                () = self.orders.kill.notified(), if reap.is_none() => {
+                    self.signal(Signal::SIGKILL);
+                    reap = Some(deadline(REAP));
+                }
+                () = passed(&mut reap), if reap.is_some() && !given_up => {
+                    (self.open, given_up) = (false, true);
+                    self.tell(Event::Unkillable).await;
                 }
                 parcel = self.parcels.recv(), if waiting.is_none() && self.open => match parcel {
                     Some(parcel) => waiting = Some(parcel),
@@ -265,6 +338,16 @@ impl Conversation {
         self.tell(Event::Ended(exit)).await;
     }
 
+    /// To the process while it is ours and unreaped, so that its number can be nobody else's.
+    fn signal(&self, signal: Signal) {
+        let Some(pid) = self.process.id().and_then(|pid| i32::try_from(pid).ok()) else {
+            return;
+        };
+        if let Err(errno) = kill(Pid::from_raw(pid), signal) {
+            tracing::debug!(%errno, pid, "{signal} was not sent");
+        }
+    }
+
     async fn hear(&mut self, received: Result<FromChild, ChannelError>) {
         let event = match received {
             Ok(packet) => Event::Packet(packet),
@@ -287,8 +370,23 @@ impl Conversation {
     }
 }
 
+/// Address space that is reserved and hardly used: stacks, arenas of the allocator.
+const RESERVED: u64 = 4 << 30;
+
+type Deadline = Pin<Box<Sleep>>;
+
+fn deadline(time: Duration) -> Deadline {
+    Box::pin(sleep(time))
+}
+
+async fn passed(deadline: &mut Option<Deadline>) {
+    match deadline {
+        Some(deadline) => deadline.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
 fn post(channel: &Channel, parcel: &Parcel) -> Result<(), ChannelError> {
-    use std::os::fd::AsFd;
     let fds: Vec<_> = parcel.fds.iter().map(AsFd::as_fd).collect();
     channel.send(&parcel.message, &fds)
 }

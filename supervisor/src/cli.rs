@@ -2,18 +2,23 @@
 
 mod args;
 
+pub mod jobs;
+
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
 use proto::job::{Blend, Quality, Simplify};
 use proto::message::Code;
 
-use self::args::{BakeArgs, BlendArg, Cli, DoctorArgs, QualityArg, Sub};
+use self::args::{BakeArgs, BlendArg, Cli, DoctorArgs, FallbackArg, QualityArg, ReplayArgs, Sub};
 use crate::error::JobError;
 use crate::input;
 use crate::job::Spec;
+use crate::ladder::Policy;
 use crate::output::Target;
 use crate::screen::Voice;
 
@@ -26,6 +31,19 @@ pub enum Command {
     Bake {
         /// The job.
         spec: Box<Spec>,
+        /// One JSON object per line.
+        json: bool,
+        /// How much to show.
+        voice: Voice,
+    },
+    /// `kiln bake --jobs`.
+    BakeMany {
+        /// The jobs.
+        specs: Vec<Spec>,
+        /// How many at once.
+        parallel: usize,
+        /// For each worker, in bytes.
+        memory_limit: Option<u64>,
         /// One JSON object per line.
         json: bool,
         /// How much to show.
@@ -46,7 +64,7 @@ impl Command {
     pub fn tone(&self) -> (bool, Voice) {
         match self {
             Self::Shown => (false, Voice::Normal),
-            Self::Bake { json, voice, .. } => (*json, *voice),
+            Self::Bake { json, voice, .. } | Self::BakeMany { json, voice, .. } => (*json, *voice),
             Self::Doctor { json, .. } => (*json, Voice::Normal),
         }
     }
@@ -93,6 +111,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
     };
     match cli.command {
         Sub::Bake(args) => bake(*args).map_err(refuse),
+        Sub::Replay(args) => replay(args).map_err(refuse),
         Sub::Doctor(DoctorArgs { json, baker }) => Ok(Command::Doctor {
             baker: baker_path(baker).map_err(refuse)?,
             json,
@@ -101,30 +120,122 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
 }
 
 fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
-    let mesh = input::find("the mesh", &args.mesh)?;
-    let views = if args.views.is_dir() {
-        args.views.join("transforms.json")
-    } else {
-        args.views
+    let (json, voice) = (args.json, voice(&args));
+    if let Some(path) = &args.jobs {
+        return Ok(Command::BakeMany {
+            specs: many(path)?,
+            parallel: usize::from(args.parallel),
+            memory_limit: args.memory_limit,
+            json,
+            voice,
+        });
+    }
+    let name = format!("{:08x}", std::process::id());
+    let spec = Box::new(spec(args, name.into())?);
+    Ok(Command::Bake { spec, json, voice })
+}
+
+/// Each entry of a list as if it had been typed.
+fn many(path: &Path) -> Result<Vec<Spec>, Box<JobError>> {
+    let bad = |message| {
+        JobError::own(
+            Code::InvalidSpec,
+            message,
+            "kiln bake --help names the flags",
+        )
     };
-    let views = input::find("the views", &views)?;
-    distinct(
-        &[&args.mesh, &views.path],
-        &[
-            Some(&args.output),
-            args.preview.as_ref(),
-            args.report.as_ref(),
-        ],
-    )?;
-    let glb = Target::check(&args.output)?;
-    let preview = args.preview.as_deref().map(Target::check).transpose()?;
-    let report = args.report.as_deref().map(Target::check).transpose()?;
-    let voice = match (args.quiet, args.verbose) {
+    let entries = jobs::read(path).map_err(bad)?;
+    let mut specs = Vec::new();
+    let mut outputs: HashMap<PathBuf, String> = HashMap::new();
+    for jobs::Entry { name, arguments } in entries {
+        let place = format!("{}: job {name}: ", path.display());
+        let named = |mut error: Box<JobError>| {
+            error.message.insert_str(0, &place);
+            error
+        };
+        let args = typed(&arguments).map_err(named)?;
+        let spec = spec(args, name.as_str().into()).map_err(named)?;
+        let files = [Some(&spec.glb), spec.preview.as_ref(), spec.report.as_ref()];
+        for target in files.into_iter().flatten() {
+            if let Some(other) = outputs.insert(absolute(target.path()), name.clone()) {
+                let message = format!(
+                    "{} is also an output of job {other}",
+                    target.path().display()
+                );
+                return Err(named(bad(message)));
+            }
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+fn typed(arguments: &[String]) -> Result<BakeArgs, Box<JobError>> {
+    let words = ["kiln", "bake"].into_iter().map(str::to_owned);
+    match Cli::try_parse_from(words.chain(arguments.iter().cloned())) {
+        Ok(Cli {
+            command: Sub::Bake(args),
+        }) => Ok(*args),
+        Ok(_) => Err(JobError::own(Code::InvalidSpec, "not a bake", "")),
+        Err(error) => Err(usage(&error)),
+    }
+}
+
+fn replay(args: ReplayArgs) -> Result<Command, Box<JobError>> {
+    let bad = |message| {
+        JobError::own(
+            Code::MissingInput,
+            message,
+            "name a folder that a failed job named",
+        )
+    };
+    let mut arguments = crate::crash::arguments(&args.folder).map_err(bad)?;
+    let output = args
+        .output
+        .unwrap_or_else(|| args.folder.join("replayed.glb"));
+    arguments.extend([
+        format!("--output={}", output.display()),
+        "--fallback=same-plan".to_owned(),
+        "--verbose".to_owned(),
+    ]);
+    if args.json {
+        arguments.push("--json".to_owned());
+    }
+    bake(typed(&arguments)?)
+}
+
+fn voice(args: &BakeArgs) -> Voice {
+    match (args.quiet, args.verbose) {
         (true, _) => Voice::Quiet,
         (false, true) => Voice::Verbose,
         (false, false) => Voice::Normal,
+    }
+}
+
+fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
+    let (Some(mesh_path), Some(views), Some(output)) = (args.mesh, args.views, args.output) else {
+        return Err(JobError::own(
+            Code::InvalidSpec,
+            "mesh, --views and --output are needed",
+            "see kiln bake --help",
+        ));
     };
-    let spec = Spec {
+    let mesh = input::find("the mesh", &mesh_path)?;
+    let views = if views.is_dir() {
+        views.join("transforms.json")
+    } else {
+        views
+    };
+    let views = input::find("the views", &views)?;
+    distinct(
+        &[&mesh_path, &views.path],
+        &[Some(&output), args.preview.as_ref(), args.report.as_ref()],
+    )?;
+    let glb = Target::check(&output)?;
+    let preview = args.preview.as_deref().map(Target::check).transpose()?;
+    let report = args.report.as_deref().map(Target::check).transpose()?;
+    Ok(Spec {
+        name,
         mesh,
         views,
         glb,
@@ -149,6 +260,19 @@ fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
         device: args.device,
         seed: args.seed,
         holdout: args.holdout,
+        fallback: match args.fallback {
+            FallbackArg::SamePlan => Policy::SamePlan,
+            FallbackArg::SmallerPlan => Policy::SmallerPlan,
+            FallbackArg::Adapters => Policy::Adapters,
+            FallbackArg::VertexColours => Policy::VertexColours,
+        },
+        sandbox: !args.insecure_no_sandbox,
+        memory_limit: args.memory_limit,
+        crash_root: match args.crash_folder {
+            Some(folder) if folder.as_os_str() == "none" => None,
+            Some(folder) => Some(folder),
+            None => crate::crash::default_root(),
+        },
         timeout: args.timeout,
         stall: args.stall_timeout,
         baker: baker_path(args.baker)?,
@@ -158,11 +282,6 @@ fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
             "warn,baker=info"
         }
         .to_owned(),
-    };
-    Ok(Command::Bake {
-        spec: Box::new(spec),
-        json: args.json,
-        voice,
     })
 }
 

@@ -1,10 +1,14 @@
 //! How a job ends badly: everything that a person, a script or a caller's error body needs, in one value.
 
+use std::path::PathBuf;
+
 use proto::exit;
-use proto::message::{Code, Phase, Role};
+use proto::limits::MAX_TEXT_BYTES;
+use proto::message::{AdapterInfo, Code, Phase, Role};
 use serde::Serialize;
 
 use crate::verdict::RetryClass;
+use crate::words::printable;
 
 /// One process that ran for the job, and how it ended.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +27,12 @@ pub struct Attempt {
     pub ms: f64,
     /// Why it was repeated or given up; none where it did its work.
     pub class: Option<RetryClass>,
+    /// What was wrong; none where it did its work.
+    pub code: Option<Code>,
+    /// The adapter that it opened.
+    pub device: Option<AdapterInfo>,
+    /// What is kept of its death, for `kiln replay`.
+    pub crash_folder: Option<PathBuf>,
 }
 
 /// A terminal failure.
@@ -44,6 +54,10 @@ pub struct JobError {
     pub signal: Option<String>,
     /// The exit code with which the process ended.
     pub exit: Option<i32>,
+    /// The adapter that the process had opened.
+    pub device: Option<AdapterInfo>,
+    /// What is kept of its death, for `kiln replay`.
+    pub crash_folder: Option<PathBuf>,
     /// Every process of the job, in order of their ends.
     pub attempts: Vec<Attempt>,
     /// The last lines that the process at fault wrote.
@@ -53,22 +67,34 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// A failure that no child had a part in.
+    /// A failure that no child had a part in. Paths in the text may hold anything: what is kept is one printable line.
     #[must_use]
     pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Box<Self> {
         Box::new(Self {
             code,
             class: RetryClass::of(code),
-            message: message.into(),
-            hint: hint.into(),
+            message: printable(&message.into(), MAX_TEXT_BYTES),
+            hint: printable(&hint.into(), MAX_TEXT_BYTES),
             role: None,
             phase: None,
             signal: None,
             exit: None,
+            device: None,
+            crash_folder: None,
             attempts: Vec::new(),
             log_tail: Vec::new(),
             exit_code: exit::of(code),
         })
+    }
+
+    /// The supervisor left before the job was done, and keeps it for another.
+    #[must_use]
+    pub fn unfinished() -> Box<Self> {
+        Self::own(
+            Code::Cancelled,
+            "not finished: kiln was told to leave",
+            "run it again",
+        )
     }
 
     /// The caller ended the job with this signal.

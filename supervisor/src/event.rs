@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use proto::message::{Phase, Role};
 
+use crate::ladder::Step;
+use crate::procfs::Holdings;
 use crate::report::Report;
 use crate::verdict::Fault;
 use crate::watch::PhaseState;
@@ -42,8 +44,37 @@ pub enum Event<'a> {
         role: Role,
         /// What was wrong.
         fault: &'a Fault,
+        /// What is done differently.
+        step: Step,
         /// How long until then.
         delay: Duration,
+    },
+    /// A process is gone, whatever that means for the job.
+    Ended {
+        /// What it was for.
+        role: Role,
+        /// Counted from 1 for each role.
+        attempt: u32,
+        /// Its process id.
+        pid: u32,
+        /// `exit 0`, `SIGSEGV`, …
+        how: &'a str,
+    },
+    /// A process is about to be killed.
+    Killing {
+        /// What it is for.
+        role: Role,
+        /// Counted from 1 for each role.
+        attempt: u32,
+        /// `stall`, `violation`, …
+        why: &'static str,
+    },
+    /// A process has been given its job.
+    Working {
+        /// What it is for.
+        role: Role,
+        /// Counted from 1 for each role.
+        attempt: u32,
     },
     /// A role did its work.
     RoleDone {
@@ -52,6 +83,8 @@ pub enum Event<'a> {
         /// From its start.
         time: Duration,
     },
+    /// What the supervisor itself holds, before the first and after the last of many jobs.
+    Host(&'a Holdings),
     /// The results are in place.
     Done(&'a Report),
     /// The job failed; the report holds the error.

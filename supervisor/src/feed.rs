@@ -1,14 +1,16 @@
-//! Stock → what the next child still has to be sent, in order: `Start` as soon as its tables are there, each view as soon
-//! as it is filled, `EndOfViews` when no view will follow. A fresh [`Feed`] repeats everything from kept tables.
+//! Stock → what the next child still has to be sent, in order: `Warm` at once, `Start` as soon as its tables are there,
+//! each view as soon as it is filled, `EndOfViews` when no view will follow. A fresh [`Feed`] repeats everything from kept tables.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{BakeJob, EncodeJob};
+use proto::job::{BakeJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
+use crate::ladder::Rung;
+use crate::opener::Opener;
 use crate::stock::Stock;
 
 /// Training views on the contact sheet: more would shrink them below what an eye can judge.
@@ -17,8 +19,8 @@ const PREVIEW_TRAINING_VIEWS: usize = 3;
 /// What is handed down with a packet. Shared, so that a queue of packets holds no second copy.
 #[derive(Clone, Debug)]
 pub enum Handed {
-    /// An opened folder.
-    Folder(Arc<OwnedFd>),
+    /// An opened input file.
+    File(Arc<OwnedFd>),
     /// A table.
     Blob(Arc<Blob>),
 }
@@ -26,7 +28,7 @@ pub enum Handed {
 impl AsFd for Handed {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Folder(folder) => folder.as_fd(),
+            Self::File(file) => file.as_fd(),
             Self::Blob(blob) => blob.as_fd(),
         }
     }
@@ -44,13 +46,27 @@ pub struct Parcel {
 /// How far one process has been fed.
 #[derive(Debug, Default)]
 pub struct Feed {
+    rung: Rung,
+    warmed: bool,
+    ready: bool,
     started: bool,
+    /// The files that prepare asks for.
+    pub opener: Opener,
     views_seen: usize,
     views_sent: u32,
     ended: bool,
 }
 
 impl Feed {
+    /// Nothing has been sent; a bake is to work on this rung.
+    #[must_use]
+    pub fn new(rung: Rung) -> Self {
+        Self {
+            rung,
+            ..Self::default()
+        }
+    }
+
     /// Everything has been sent: from here on, silence is the child's own.
     #[must_use]
     pub fn ended(&self) -> bool {
@@ -63,24 +79,41 @@ impl Feed {
         self.started
     }
 
-    /// What prepare is sent: its job and the two folders.
+    /// The adapter is open; tells whether that was asked for, and for the first time.
+    pub fn ready(&mut self) -> bool {
+        self.warmed && !std::mem::replace(&mut self.ready, true)
+    }
+
+    /// What prepare is sent: its job. Files follow as it asks for them.
     pub fn for_prepare(&mut self, spec: &Spec) -> Vec<Parcel> {
         if self.started {
             return Vec::new();
         }
         (self.started, self.ended) = (true, true);
-        let fds = [&spec.mesh, &spec.views]
-            .map(|input| Handed::Folder(Arc::clone(&input.folder)))
-            .into();
         vec![Parcel {
             message: ToChild::Start(Start::Prepare(spec.prepare_job())),
-            fds,
+            fds: Vec::new(),
         }]
     }
 
     /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
     pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
         let mut parcels = Vec::new();
+        if !self.warmed {
+            self.warmed = true;
+            parcels.push(Parcel {
+                message: ToChild::Warm(WarmJob {
+                    device: self.rung.device.clone(),
+                    avoid: self.rung.avoid.clone(),
+                    quality: spec.quality,
+                    blend: spec.blend,
+                }),
+                fds: Vec::new(),
+            });
+        }
+        if !self.ready {
+            return parcels;
+        }
         if !self.started {
             let Some(mesh) = stock.filled(Table::Mesh) else {
                 return parcels;
@@ -88,9 +121,8 @@ impl Feed {
             let surface = stock.filled(Table::Surface);
             let job = BakeJob {
                 texture_size: spec.texture_size,
-                quality: spec.quality,
-                blend: spec.blend,
-                device: spec.device.clone(),
+                product: self.rung.product,
+                memory: self.rung.memory,
                 has_surface: surface.is_some(),
             };
             let fds = std::iter::once(mesh)
@@ -118,8 +150,16 @@ impl Feed {
     /// What encode is sent: all at once, since all is there.
     pub fn for_encode(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
         let mut parcels = Vec::new();
-        let (Some(mesh), Some(texture)) = (stock.filled(Table::Mesh), stock.filled(Table::Texture))
-        else {
+        let texture = stock.filled(Table::Texture);
+        let product = if texture.is_some() {
+            Product::Texture
+        } else {
+            Product::VertexColours
+        };
+        let (Some(mesh), Some(baked)) = (
+            stock.filled(Table::Mesh),
+            texture.or(stock.filled(Table::Colours)),
+        ) else {
             return parcels;
         };
         if self.started {
@@ -127,12 +167,13 @@ impl Feed {
         }
         self.started = true;
         let job = EncodeJob {
+            product,
             blend: spec.blend,
             preview: spec.preview.is_some(),
         };
         let fds = vec![
             Handed::Blob(Arc::clone(mesh)),
-            Handed::Blob(Arc::clone(texture)),
+            Handed::Blob(Arc::clone(baked)),
         ];
         parcels.push(Parcel {
             message: ToChild::Start(Start::Encode(job)),

@@ -1,7 +1,7 @@
 //! A path that the user named → its folder, opened without the right to list or read it, and the name beneath it.
 //!
-//! Prepare opens files only beneath the folders it is handed, so the supervisor resolves the one link that the user named
-//! himself: a mesh that is a link out of its folder is looked for where it lies.
+//! Files are opened for prepare only beneath these folders ([`crate::opener`]), so the one link that the user named himself
+//! is resolved here: a mesh that is a link out of its folder is looked for where it lies.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -47,7 +47,12 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
         .file_name()
         .ok_or_else(|| missing("has no file name".to_owned()))?;
     let Some(name) = name.to_str() else {
-        return Err(missing("the file name is not UTF-8".to_owned()));
+        // It is there, so this is no missing file; workers are told names as text.
+        return Err(JobError::own(
+            Code::UnsupportedFeature,
+            format!("{what} {shown}: the file name is not UTF-8"),
+            "rename the file",
+        ));
     };
     let folder = match place.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

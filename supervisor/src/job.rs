@@ -1,44 +1,62 @@
-//! One job's life in order: spawn → feed → watch → judge → reap → commit.
+//! One job, carried out: what [`Life`] decides is done here, and what comes of it goes back to [`Life`].
+//!
+//! ```text
+//!  processes ─ packets, deaths ─► hear ─┐                    ┌─► spawn, kill, discard
+//!  clock     ─ stalls, deadline ─► tick ─┼─► Life::step ─► act ┼─► stage, name
+//!  signals   ─ cancel ───────────────────┘                    └─► finish
+//! ```
 //!
 //! Prepare and bake start together, so that bake opens its device while prepare decodes; encode starts when bake is done.
-//! Every decision about a dead process is [`crate::verdict::judge`]'s. All children are reaped before [`bake`] returns.
 
-mod commit;
-
-mod spec;
-
-mod hear;
+mod act;
 
 mod bury;
 
-mod signals;
+mod commit;
+
+mod hear;
+
+mod spec;
+
+mod tick;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use proto::message::{Code, Phase, Role};
+use proto::message::{AdapterInfo, Failure, Role};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
 
+use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
 use crate::feed::Feed;
+use crate::host::Host;
+use crate::ladder::Rung;
+use crate::life::{self, Life, Outcome};
+use crate::procfs::Share;
 use crate::report::Report;
 use crate::stock::Stock;
-use crate::verdict::{Ending, Kill};
-use crate::watch::{TICK, Watch, stall_limit};
-use crate::words;
+use crate::verdict::Kill;
+use crate::watch::{TICK, Watch};
 
-use self::signals::Signals;
-
+pub use commit::Batch;
 pub use spec::Spec;
 
 /// Events that may wait for the job; a full queue makes the children wait.
 const EVENTS: usize = 256;
-/// After the kill of every child: reaping one takes milliseconds, unless the kernel itself is stuck on its device.
-const REAP: Duration = Duration::from_secs(3);
+
+/// What tells a job to end before its time.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// The caller does not want it any more.
+    Cancel(nix::sys::signal::Signal),
+    /// The supervisor leaves.
+    Drain,
+}
 
 /// A process and what is known of it.
 #[derive(Debug)]
@@ -47,251 +65,177 @@ struct Running {
     number: u32,
     watch: Watch,
     feed: Feed,
+    /// The adapter that it opened.
+    adapter: Option<AdapterInfo>,
     answered: Option<Answer>,
     kill: Option<Kill>,
+    /// Bounds its memory, and tells whether that killed it.
+    group: Option<Group>,
+    /// Time on a processor when it was last looked at.
+    share: Share,
 }
 
 #[derive(Debug)]
 enum Answer {
     Done,
-    Failed(proto::message::Failure),
+    Failed(Failure),
 }
 
 struct Job<'a> {
     spec: &'a Spec,
+    host: &'a Host,
     listener: &'a mut dyn Listener,
     launcher: Launcher<'a>,
     /// To every child's task.
     events: mpsc::Sender<(ChildId, child::Event)>,
+    life: Life,
     stock: Stock,
     running: Vec<Running>,
-    /// Fresh processes that wait for their time.
+    /// Starts that were put off.
     delayed: Vec<(Instant, Role)>,
+    staging: Option<JoinHandle<Result<Batch, Box<JobError>>>>,
+    staged: Option<Batch>,
+    children: u32,
     starts: HashMap<Role, u32>,
-    deaths: HashMap<Role, u32>,
-    retries: u32,
     started: Instant,
-    finished: bool,
-    error: Option<Box<JobError>>,
+    /// What the role at fault left, by role: completes the error.
+    evidence: HashMap<Role, bury::Evidence>,
+    outcome: Option<Outcome>,
     report: Report,
 }
 
-/// Runs the job to its end and tells how it went. The report holds the error, if there is one.
-pub async fn bake(spec: &Spec, listener: &mut dyn Listener) -> Report {
+/// Runs the job to its end and tells how it went. The report holds the error, if there is one. `orders` ends it early.
+pub async fn run(
+    spec: &Spec,
+    host: &Host,
+    listener: &mut dyn Listener,
+    mut orders: mpsc::Receiver<Order>,
+) -> Report {
     let (events, mut received) = mpsc::channel(EVENTS);
-    let name: Arc<str> = format!("{:08x}", std::process::id()).into();
+    let rung = Rung {
+        device: spec.device.clone(),
+        ..Rung::default()
+    };
     let mut job = Job {
         spec,
+        host,
         listener,
         launcher: Launcher {
             program: &spec.baker,
             log_filter: &spec.log_filter,
-            job: name,
+            sandbox: spec.sandbox,
+            address_space: host.memory_limit(),
+            job: Arc::clone(&spec.name),
         },
         events,
+        life: Life::new(rung, spec.fallback),
         stock: Stock::new(spec.texture_size),
         running: Vec::new(),
         delayed: Vec::new(),
+        staging: None,
+        staged: None,
+        children: 0,
         starts: HashMap::new(),
-        deaths: HashMap::new(),
-        retries: 0,
         started: Instant::now(),
-        finished: false,
-        error: None,
+        evidence: HashMap::new(),
+        outcome: None,
         report: Report::new(spec),
     };
-    match Signals::listen() {
-        Ok(mut signals) => {
-            job.work(&mut received, &mut signals).await;
-            job.end(&mut received, &mut signals).await;
-            if job.error.is_none() {
-                let staged = commit::stage(spec, &job.stock, &mut job.report, job.started).await;
-                // Staging runs on another thread and cannot be stopped half-way; nothing has its name yet.
-                let cancelled = timeout(Duration::ZERO, signals.any()).await.ok();
-                job.error = match (staged, cancelled) {
-                    (_, Some(signal)) => Some(JobError::cancelled(signal)),
-                    (Err(error), None) => Some(error),
-                    (Ok(staged), None) => staged.commit().err(),
-                };
-            }
-        }
-        Err(error) => {
-            job.error = Some(JobError::own(
-                Code::Internal,
-                format!("no signal handler: {error}"),
-                "",
-            ));
+    job.step(life::Event::Begin);
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while job.outcome.is_none() {
+        // Every arm only waits, so each is safe to cancel. Orders and clock go first: no flood outruns them.
+        tokio::select! {
+            biased;
+            Some(order) = orders.recv() => job.order(&order),
+            now = ticks.tick() => job.tick(now.into_std()),
+            staged = written(&mut job.staging) => job.staged(staged),
+            Some((id, event)) = received.recv() => job.hear(id, event),
         }
     }
-    let Job {
-        error,
-        mut report,
-        started,
-        listener,
-        ..
-    } = job;
-    report.close(started.elapsed(), error);
-    match report.error {
-        None => listener.event(&Event::Done(&report)),
-        Some(_) => {
-            commit::failure_report(spec, &report);
-            listener.event(&Event::Failed(&report));
-        }
+    job.close()
+}
+
+/// The files that another thread writes.
+async fn written(
+    staging: &mut Option<JoinHandle<Result<Batch, Box<JobError>>>>,
+) -> Result<Batch, Box<JobError>> {
+    match staging {
+        Some(handle) => commit::joined(handle.await),
+        None => std::future::pending().await,
     }
-    report
 }
 
 impl Job<'_> {
-    /// Until the result is there, or cannot be.
-    async fn work(
-        &mut self,
-        received: &mut mpsc::Receiver<(ChildId, child::Event)>,
-        signals: &mut Signals,
-    ) {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.spawn(Role::Prepare);
-        self.spawn(Role::Bake);
-        while !self.finished && self.error.is_none() {
-            // Every arm only waits, so each is safe to cancel. Signals and clock go first: no flood outruns them.
-            tokio::select! {
-                biased;
-                signal = signals.any() => self.error = Some(JobError::cancelled(signal)),
-                now = ticks.tick() => self.tick(now.into_std()),
-                Some((id, event)) = received.recv() => self.hear(id, event),
-            }
+    /// Tells what happened, and does what is to be done about it.
+    fn step(&mut self, event: life::Event) {
+        for action in self.life.step(event) {
+            self.act(action);
         }
     }
 
-    /// Sees every child off: those that gave their answer may end by themselves, the others are killed.
-    async fn end(
-        &mut self,
-        received: &mut mpsc::Receiver<(ChildId, child::Event)>,
-        signals: &mut Signals,
-    ) {
-        let mut ticks = interval(TICK);
-        let mut give_up: Option<Instant> = None;
-        while !self.running.is_empty() {
-            if self.error.is_some() && give_up.is_none() {
-                give_up = Some(Instant::now() + REAP);
-                for running in &mut self.running {
-                    running.kill(Kill::JobOver);
+    fn order(&mut self, order: &Order) {
+        match order {
+            Order::Cancel(signal) => self.step(life::Event::Stop(JobError::cancelled(*signal))),
+            Order::Drain => self.step(life::Event::Drain),
+        }
+    }
+
+    fn staged(&mut self, result: Result<Batch, Box<JobError>>) {
+        self.staging = None;
+        let result = result.map(|batch| self.staged = Some(batch));
+        self.step(life::Event::Staged(result));
+    }
+
+    /// Enters the outcome and tells it.
+    fn close(self) -> Report {
+        let Self {
+            spec,
+            listener,
+            mut report,
+            started,
+            outcome,
+            mut evidence,
+            ..
+        } = self;
+        let error = match outcome {
+            Some(Outcome::Done) | None => None,
+            Some(Outcome::Failed(mut error, role)) => {
+                if let Some(evidence) = role.and_then(|role| evidence.remove(&role)) {
+                    evidence.complete(&mut error);
                 }
+                Some(error)
             }
-            if give_up.is_some_and(|time| Instant::now() >= time) {
-                for Running { child, .. } in self.running.drain(..) {
-                    tracing::error!(
-                        role = child.role.name(),
-                        pid = child.pid,
-                        "cannot be reaped: left to the kernel"
-                    );
-                }
-                break;
-            }
-            tokio::select! {
-                biased;
-                signal = signals.any() => if self.error.is_none() { self.error = Some(JobError::cancelled(signal)) },
-                now = ticks.tick() => self.tick(now.into_std()),
-                Some((id, event)) = received.recv() => self.hear(id, event),
-            }
-        }
-    }
-
-    fn spawn(&mut self, role: Role) {
-        let number = self.starts.entry(role).or_default();
-        *number += 1;
-        let number = *number;
-        let id = ChildId(self.starts.values().sum());
-        match self.launcher.spawn(id, role, self.events.clone()) {
-            Ok(child) => {
-                self.listener.event(&Event::Started {
-                    role,
-                    attempt: number,
-                    pid: child.pid,
-                });
-                let limit = self.spec.stall.unwrap_or_else(|| stall_limit(role));
-                let watch = Watch::new(limit, Instant::now());
-                let feed = Feed::default();
-                self.running.push(Running {
-                    child,
-                    number,
-                    watch,
-                    feed,
-                    answered: None,
-                    kill: None,
-                });
-            }
-            Err(exit) => {
-                let ending = Ending {
-                    role,
-                    phase: Phase::Start,
-                    hello: false,
-                    done: false,
-                    failure: None,
-                    kill: None,
-                    exit,
-                };
-                self.buried(&ending, number, 0, Duration::ZERO, Vec::new());
-            }
-        }
-    }
-
-    fn tick(&mut self, now: Instant) {
-        for running in &mut self.running {
-            let owed = !running.feed.ended();
-            if let Some(kill) = running.watch.tick(now, owed) {
-                running.kill(kill);
-            }
-        }
-        if self.error.is_some() || self.finished {
-            return;
-        }
-        let due: Vec<Role> = self
-            .delayed
-            .extract_if(.., |(time, _)| *time <= now)
-            .map(|(_, role)| role)
-            .collect();
-        for role in due {
-            self.spawn(role);
-        }
-        if now.duration_since(self.started) >= self.spec.timeout {
-            self.error = Some(self.deadline());
-        }
-    }
-
-    fn deadline(&self) -> Box<JobError> {
-        let limit = words::span(self.spec.timeout);
-        let hint = "--timeout SECONDS allows more; --quality draft needs less";
-        let Some(running) = self
-            .running
-            .iter()
-            .find(|running| running.answered.is_none())
-        else {
-            return JobError::own(
-                Code::DeadlineExceeded,
-                format!("not finished within {limit}"),
-                hint,
-            );
+            Some(Outcome::Unfinished) => Some(JobError::unfinished()),
         };
-        let (role, phase) = (running.child.role, running.watch.phase());
-        let message = format!(
-            "not finished within {limit}: {} was still {}",
-            role.name(),
-            words::doing(phase)
-        );
-        let mut error = JobError::own(Code::DeadlineExceeded, message, hint);
-        (error.role, error.phase) = (Some(role), Some(phase));
-        error.log_tail = running.child.tail.lines();
-        error
+        report.close(started.elapsed(), error);
+        if report.error.is_none() {
+            listener.event(&Event::Done(&report));
+        } else {
+            commit::failure_report(spec, &report);
+            listener.event(&Event::Failed(&report));
+        }
+        report
     }
 }
 
 impl Running {
     /// Kills the process, for the first reason that comes up.
-    fn kill(&mut self, why: Kill) {
-        if self.kill.is_none() {
-            self.kill = Some(why);
-            self.child.kill();
+    fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
+        if self.kill.is_some() {
+            return;
         }
+        listener.event(&Event::Killing {
+            role: self.child.role,
+            attempt: self.number,
+            why: why.word(),
+        });
+        match why {
+            // It does not know where it is stuck: its stacks tell.
+            Kill::Stall { .. } => self.child.abort(),
+            _ => self.child.kill(),
+        }
+        self.kill = Some(why);
     }
 }

@@ -2,12 +2,19 @@
 //!
 //! - [`cli`]: arguments → a checked command,
 //! - [`input`], [`output`]: paths → opened folders and targets that can be written, before any work,
-//! - [`job`]: one job's life: spawn → feed → watch → judge → put the result in place,
+//! - [`job`]: one job, carried out: spawn → feed → watch → judge → put the result in place,
+//!   - [`life`]: what happened → what to do (a pure state machine),
+//!   - [`ladder`]: a failed bake → what its repetition does differently (pure),
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
+//!   - [`cgroup`]: a child's limits of memory and processes, and whether the kernel's OOM killer ended it,
 //!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
+//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's,
 //!   - [`feed`]: stock → what the next child still has to be sent,
 //!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
-//!   - [`verdict`]: how a process ended → go on, try again, or give up (a pure function),
+//!   - [`procfs`]: a silent process → starved, stopped or stuck,
+//!   - [`verdict`]: how a process ended → what is wrong, in one code, class and line (a pure function),
+//!   - [`crash`]: a death → a folder that `kiln replay` runs again,
+//! - [`host`]: what all jobs share; [`many`]: a list of jobs → several at once; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
 //! - [`report`]: what happened → `report.json` and the closing lines,
 //! - [`doctor`]: machine → what can bake here and what is missing.
@@ -30,9 +37,21 @@ pub mod error;
 
 pub mod event;
 
+pub mod host;
+
+pub mod many;
+
+pub mod signals;
+
 pub mod job;
 
+pub mod life;
+
+pub mod ladder;
+
 pub mod child;
+
+pub mod cgroup;
 
 pub mod logs;
 
@@ -40,9 +59,17 @@ pub mod stock;
 
 pub mod feed;
 
+pub mod opener;
+
+pub mod sandbox;
+
 pub mod watch;
 
+pub mod procfs;
+
 pub mod verdict;
+
+pub mod crash;
 
 pub mod screen;
 
@@ -52,6 +79,9 @@ pub mod report;
 
 pub mod doctor;
 
+mod panics;
+
+mod failpoint;
 mod run;
 
 pub use run::run;

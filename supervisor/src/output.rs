@@ -1,17 +1,35 @@
-//! Results → files, each whole or not at all: written beside the target, synced, renamed over it, and the folder synced.
+//! Results → files, each whole or not at all: written without a name, synced, named, and swapped with what had the name.
 //!
-//! A temporary file exists only while its bytes are copied, and is removed on every way out but a kill -9 in that moment.
+//! ```text
+//!  stage    create (no name) → write → fsync                    nothing to see yet
+//!  commit   link .kiln-….part → exchange with the target        of every file, the GLB last
+//!           → fsync of the folders → unlink of the old files    only now are the old files given up
+//! ```
+//!
+//! If anything fails before the folders are synced, every exchange is undone: a job that failed has changed nothing. A
+//! failed fsync is never repeated on the same file: the kernel has dropped the pages, and the second call would succeed.
+//! kill -9 or a power cut leaves each target whole, old or new, and at most a part, which the next run removes.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use proto::message::Code;
-use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::JobError;
+use crate::failpoint::at;
 use crate::input::reason;
+
+use self::part::Part;
+
+mod part;
+
+/// Bytes that are copied at once.
+const CHUNK: usize = 256 * 1024;
+/// A target that others keep making and removing meanwhile is given up after so many attempts.
+const SWAPS: u32 = 8;
 
 /// A place for a result, seen to be writable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +62,8 @@ impl Target {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        // A file without a name, where the file system can: what a crash here leaves behind is nothing.
-        tempfile::tempfile_in(&folder)
+        part::sweep(&folder);
+        Part::create(&folder)
             .map_err(|error| fail(&format!("{}: {}", folder.display(), reason(&error))))?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -68,17 +86,27 @@ impl Target {
     }
 
     fn write(&self, bytes: &mut impl Read) -> io::Result<Staged> {
-        // Mode as any new file has it, less the umask: the result is the user's, not a secret.
-        let mut file: NamedTempFile = tempfile::Builder::new()
-            .prefix(".kiln-")
-            .suffix(".part")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(&self.folder)?;
-        let size = io::copy(bytes, &mut file)?;
-        // A failed sync says that bytes are lost; trying again on the same file would say they are not.
-        file.as_file().sync_all()?;
+        at("stage.create")?;
+        let mut part = Part::create(&self.folder)?;
+        at("stage.write")?;
+        let mut chunk = vec![0; CHUNK];
+        let mut size = 0;
+        loop {
+            let count = match bytes.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            part.file
+                .write_all(chunk.get(..count).unwrap_or_default())?;
+            size += count as u64;
+        }
+        at("stage.sync")?;
+        part.file.sync_all()?;
+        at("stage.synced")?;
         Ok(Staged {
-            part: file.into_temp_path(),
+            part,
             target: self.clone(),
             size,
         })
@@ -97,7 +125,7 @@ impl Target {
 /// A complete file that waits for its name.
 #[derive(Debug)]
 pub struct Staged {
-    part: TempPath,
+    part: Part,
     target: Target,
     size: u64,
 }
@@ -108,27 +136,163 @@ impl Staged {
     /// # Errors
     /// The system refuses; the old file is then still there.
     pub fn commit(self) -> Result<u64, Box<JobError>> {
-        let Self { part, target, size } = self;
-        part.persist(&target.path)
-            .map_err(|error| target.error(&error.error))?;
-        // The rename itself must survive a power cut.
-        File::open(&target.folder)
-            .and_then(|folder| folder.sync_all())
-            .or_else(|error| {
-                if error.kind() == io::ErrorKind::InvalidInput {
-                    Ok(())
-                } else {
-                    Err(error)
-                }
-            })
-            .map_err(|error| target.error(&error))?;
-        Ok(size)
+        let size = self.size;
+        commit([self]).map(|()| size)
     }
 
     /// Bytes of the file.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    fn swap(mut self) -> Result<Swapped, Box<JobError>> {
+        let target = &self.target.path;
+        let swap = |name: &Path| -> io::Result<(Old, Option<File>)> {
+            for _ in 0..SWAPS {
+                // The old file is ours until it is given up: its lock keeps it from being swept.
+                let lock = part::open_to_lock(target).and_then(|file| {
+                    file.try_lock()?;
+                    Ok(file)
+                });
+                match rename(name, target, RenameFlags::RENAME_EXCHANGE) {
+                    // A folder has come meanwhile, which an exchange does not mind.
+                    Ok(()) if fs::symlink_metadata(name)?.is_dir() => {
+                        rename(name, target, RenameFlags::RENAME_EXCHANGE)?;
+                        return Err(io::ErrorKind::IsADirectory.into());
+                    }
+                    Ok(()) => return Ok((Old::Kept(name.to_path_buf()), lock.ok())),
+                    Err(Errno::ENOENT) => match rename(name, target, RenameFlags::RENAME_NOREPLACE)
+                    {
+                        Ok(()) => return Ok((Old::None, None)),
+                        // It has come meanwhile.
+                        Err(Errno::EEXIST) => {}
+                        Err(errno) => return Err(errno.into()),
+                    },
+                    // Network file systems and FUSE know the plain one only.
+                    Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+                        let old = if target.exists() {
+                            Old::Lost
+                        } else {
+                            Old::None
+                        };
+                        fs::rename(name, target)?;
+                        return Ok((old, None));
+                    }
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(io::ErrorKind::ResourceBusy.into())
+        };
+        let (old, lock) = self
+            .part
+            .link()
+            .and_then(|name| swap(&name))
+            .map_err(|error| self.target.error(&error))?;
+        self.part.renamed();
+        Ok(Swapped {
+            target: self.target,
+            old,
+            _lock: lock,
+        })
+    }
+}
+
+/// Names all files, in this order, or none.
+///
+/// # Errors
+/// The system refuses; the old files are then still there.
+pub fn commit(files: impl IntoIterator<Item = Staged>) -> Result<(), Box<JobError>> {
+    let mut swapped: Vec<Swapped> = Vec::new();
+    let done: Result<(), Box<JobError>> = files.into_iter().try_for_each(|file| {
+        at("commit.rename").map_err(|error| file.target.error(&error))?;
+        swapped.push(file.swap()?);
+        Ok(())
+    });
+    // The renames themselves must survive a power cut.
+    let done = done.and_then(|()| {
+        let mut synced: Vec<&Path> = Vec::new();
+        for Swapped { target, .. } in &swapped {
+            if !synced.contains(&target.folder.as_path()) {
+                at("commit.sync")
+                    .and_then(|()| sync_folder(&target.folder))
+                    .and_then(|()| at("commit.synced"))
+                    .map_err(|error| target.error(&error))?;
+                synced.push(&target.folder);
+            }
+        }
+        Ok(())
+    });
+    match done {
+        Ok(()) => {
+            for file in swapped {
+                file.keep();
+            }
+            Ok(())
+        }
+        Err(mut error) => {
+            for file in swapped.into_iter().rev() {
+                let path = file.target.path.clone();
+                if !file.undo() {
+                    error.message.push_str(&format!(
+                        "; {} is complete and new nevertheless",
+                        path.display()
+                    ));
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What a new file took the name from.
+#[derive(Debug)]
+enum Old {
+    /// Nothing.
+    None,
+    /// A file, which has this name now.
+    Kept(PathBuf),
+    /// A file that is gone: the file system knows no exchange.
+    Lost,
+}
+
+/// A file that has its name, and can lose it again.
+#[derive(Debug)]
+struct Swapped {
+    target: Target,
+    old: Old,
+    _lock: Option<File>,
+}
+
+impl Swapped {
+    /// Gives up the old file.
+    fn keep(self) {
+        if let Old::Kept(name) = &self.old {
+            part::remove(name);
+        }
+    }
+
+    /// Puts the old file back; `false` if that cannot be done.
+    fn undo(self) -> bool {
+        let path = &self.target.path;
+        match &self.old {
+            Old::None => fs::remove_file(path).is_ok(),
+            Old::Lost => false,
+            // The new file has no other name, so it goes with this.
+            Old::Kept(name) => fs::rename(name, path).is_ok(),
+        }
+    }
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> nix::Result<()> {
+    renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // A file system that cannot do this for folders needs it not.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
     }
 }
 
@@ -151,7 +315,8 @@ mod tests {
         let staged = target.stage(&mut &b"new"[..]).expect("room");
         assert_eq!(
             (fs::read(&path).expect("there"), entries(folder.path())),
-            (b"old".to_vec(), 2)
+            (b"old".to_vec(), 1),
+            "a staged file has no name"
         );
         drop(staged);
         assert_eq!(entries(folder.path()), 1, "a dropped file is removed");
@@ -162,6 +327,61 @@ mod tests {
             (fs::read(&path).expect("there"), entries(folder.path())),
             (b"new".to_vec(), 1)
         );
+    }
+
+    #[test]
+    fn a_batch_is_named_wholly_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("old"), b"old").expect("file");
+        let stage = |name: &str| {
+            let target = Target::check(&place(name)).expect("writable");
+            target.stage(&mut &b"new"[..]).expect("room")
+        };
+        let files = [stage("old"), stage("fresh"), stage("refused")];
+        // What cannot be replaced by a file.
+        fs::create_dir(place("refused")).expect("folder");
+        fs::write(place("refused/x"), b"x").expect("file");
+        let error = commit(files).expect_err("refused");
+        assert_eq!(error.exit_code, 73, "{}", error.message);
+        assert_eq!(fs::read(place("old")).expect("there"), b"old");
+        assert!(!place("fresh").exists(), "it was not there before");
+        assert_eq!(entries(folder.path()), 2, "old and the folder");
+    }
+
+    #[test]
+    fn what_the_dead_left_is_removed_and_what_the_living_hold_is_not() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let place = |name: &str| folder.path().join(name);
+        let (stale, held) = (
+            place(".kiln-0123456789abcdef.part"),
+            place(".kiln-0123456789abcde0.part"),
+        );
+        let others = [".kiln-notes.part", "kiln-0123456789abcdef.part", "out.part"];
+        for path in [&stale, &held].into_iter().chain(&others.map(place)) {
+            fs::write(path, b"x").expect("file");
+        }
+        let lock = File::open(&held).expect("there");
+        lock.try_lock().expect("nobody has it");
+        Target::check(&place("out.glb")).expect("writable");
+        assert!(!stale.exists(), "its process is dead");
+        assert!(held.exists(), "its process lives");
+        assert!(others.iter().all(|name| place(name).exists()), "not ours");
+        drop(lock);
+        Target::check(&place("out.glb")).expect("writable");
+        assert!(!held.exists(), "its process has died");
+    }
+
+    #[test]
+    fn a_part_without_a_name_is_swept_by_nobody_once_it_has_one() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let mut part = Part::create(folder.path()).expect("room");
+        assert_eq!(entries(folder.path()), 0);
+        let name = part.link().expect("a name");
+        part::sweep(folder.path());
+        assert!(name.exists(), "its lock came with it");
+        drop(part);
+        assert_eq!(entries(folder.path()), 0);
     }
 
     #[test]

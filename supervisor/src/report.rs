@@ -3,19 +3,22 @@
 //! The fields below are the schema; a field may be added without a new number, none is renamed or removed. Times are wall
 //! time in milliseconds, memory in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::{Blend, Device, Quality, Simplify};
+use proto::exit::DATAERR;
+use proto::job::{Blend, Device, Product, Quality, Simplify};
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
-use serde::Serialize;
+use proto::sandbox::{Level, Sandbox};
+use serde::{Serialize, Serializer};
 
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
-use crate::words::{printable, size, span};
+use crate::ladder::{Policy, Step};
+use crate::words::{self, printable, size, span};
 
 /// Everything about one job.
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +43,12 @@ pub struct Report {
     pub roles: Vec<RoleTime>,
     /// Wall time of each phase. Roles overlap, and so may phases.
     pub stages: Vec<Stage>,
+    /// What repeated bakes did differently, in order; empty where the first one succeeded.
+    pub ladder: Vec<Step>,
+    /// `texture`, or `vertex_colours` where no texture could be had and the caller allowed them.
+    pub product: Product,
+    /// What each role's latest process gave up before it was given data; `off` with `--insecure-no-sandbox`.
+    pub sandbox: Vec<Confinement>,
     /// Every process that ran, and how it ended.
     pub attempts: Vec<Attempt>,
     /// What the user should know.
@@ -62,10 +71,13 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub mesh: PathBuf,
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub views: PathBuf,
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub output: PathBuf,
     /// Edge of the texture in texels.
     pub texture_size: u32,
@@ -83,6 +95,8 @@ pub struct Options {
     pub seed: u64,
     /// Views to keep out of the fit.
     pub holdout: u32,
+    /// How far a failed bake may climb.
+    pub fallback: Policy,
     /// Time allowed.
     pub timeout_ms: f64,
 }
@@ -128,6 +142,16 @@ pub struct Stage {
     pub time: PhaseTime,
 }
 
+/// A role's sandbox.
+#[derive(Clone, Debug, Serialize)]
+pub struct Confinement {
+    /// The role.
+    pub role: Role,
+    /// Its account, which the kernel confirmed.
+    #[serde(flatten)]
+    pub sandbox: Sandbox,
+}
+
 /// One line for the user.
 #[derive(Clone, Debug, Serialize)]
 pub struct Warning {
@@ -143,9 +167,15 @@ pub struct FileEntry {
     /// `glb` or `preview`.
     pub kind: &'static str,
     /// Path as given.
+    #[serde(serialize_with = "path")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
+}
+
+/// JSON is UTF-8, and a path need not be: what is not, reads U+FFFD.
+fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl Report {
@@ -164,6 +194,7 @@ impl Report {
             device: spec.device.clone(),
             seed: spec.seed,
             holdout: spec.holdout,
+            fallback: spec.fallback,
             timeout_ms: spec.timeout.as_secs_f64() * 1e3,
         };
         Self {
@@ -177,6 +208,9 @@ impl Report {
             peak: Peak::default(),
             roles: Vec::new(),
             stages: Vec::new(),
+            ladder: Vec::new(),
+            product: Product::Texture,
+            sandbox: Vec::new(),
             attempts: Vec::new(),
             warnings: Vec::new(),
             warnings_dropped: 0,
@@ -191,6 +225,12 @@ impl Report {
     /// Keeps a warning.
     pub fn warning(&mut self, role: Role, text: String) {
         self.warnings.push(Warning { role, text });
+    }
+
+    /// Enters what a process gave up; its successor's word replaces it.
+    pub fn confined(&mut self, role: Role, sandbox: Sandbox) {
+        self.sandbox.retain(|known| known.role != role);
+        self.sandbox.push(Confinement { role, sandbox });
     }
 
     /// Enters a role's summary. A repeated role replaces what its predecessor reported.
@@ -214,16 +254,7 @@ impl Report {
                 self.prepare = Some(summary);
             }
             Done::Bake(mut summary) => {
-                let AdapterInfo {
-                    name,
-                    backend,
-                    kind,
-                    driver,
-                } = &mut summary.adapter;
-                // A driver's words, or a hostile process's: they are shown on terminals.
-                for text in [name, backend, kind, driver] {
-                    *text = printable(text, MAX_TEXT_BYTES);
-                }
+                summary.adapter = words::adapter(summary.adapter);
                 self.peak.bake_rss_kib = Some(summary.peak_rss_kib);
                 self.peak.vram_kib = Some(summary.peak_vram_kib);
                 self.psnr.train_db = Some(summary.train_psnr_db);
@@ -244,6 +275,14 @@ impl Report {
         self.outcome = if error.is_none() { "done" } else { "failed" };
         self.error = error.map(|mut error| {
             error.attempts.clone_from(&self.attempts);
+            // Prepare names the file at fault. The roles after it are told no names: what they refuse is the pair.
+            if error.exit_code == DATAERR && matches!(error.role, Some(Role::Bake | Role::Encode)) {
+                let pair = [&self.options.mesh, &self.options.views].map(|path| {
+                    let name = path.file_name().unwrap_or_default();
+                    printable(&name.to_string_lossy(), MAX_TEXT_BYTES)
+                });
+                error.message = format!("{} with {}: {}", pair[0], pair[1], error.message);
+            }
             error
         });
         if self.error.is_some() {
@@ -274,12 +313,27 @@ impl Report {
             )
         });
         let bytes = self.files.first().map_or(0, |file| file.bytes);
+        let product = match self.product {
+            Product::Texture => format!("texture {texture}×{texture}"),
+            Product::VertexColours => "vertex colours in place of a texture".to_owned(),
+        };
         lines.push(format!(
-            "{} ({}): texture {texture}×{texture}{}",
+            "{} ({}): {product}{}",
             self.options.output.display(),
             size(bytes),
             mesh.unwrap_or_default()
         ));
+        if self
+            .sandbox
+            .iter()
+            .any(|role| role.sandbox.level != Level::Full)
+        {
+            lines.push("the workers ran without their full sandbox".to_owned());
+        }
+        if !self.ladder.is_empty() {
+            let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
+            lines.push(format!("baked again {}", steps.join(", then ")));
+        }
         let train = self
             .psnr
             .train_db

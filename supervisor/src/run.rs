@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::cli::{self, Command};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
-use crate::{doctor, job};
+use crate::{doctor, many, panics};
 
 /// Runs the command that the arguments name, and gives the program's exit code.
 #[must_use]
@@ -30,6 +30,12 @@ pub fn run() -> ExitCode {
     if let Err(error) = proto::channel::close_inherited_on_exec() {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }
+    // Unwinding drops the children's handles, which kills them.
+    panics::caught(|| carry_out(command, &bars)).unwrap_or_else(|error| fail(&error, json))
+}
+
+fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
+    let (json, voice) = command.tone();
     // Single-threaded, and the main thread: see the crate's head.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -43,17 +49,31 @@ pub fn run() -> ExitCode {
             );
         }
     };
-    match command {
+    let code = match command {
         Command::Shown => ExitCode::from(exit::OK),
         Command::Bake { spec, .. } => {
-            let mut listener = screen::listener(json, voice, &bars);
-            let report = runtime.block_on(job::bake(&spec, &mut *listener));
+            let mut listener = screen::listener(json, voice, bars);
+            let report = runtime.block_on(many::one(&spec, &mut *listener));
             ExitCode::from(report.error.map_or(exit::OK, |error| error.exit_code))
+        }
+        Command::BakeMany {
+            specs,
+            parallel,
+            memory_limit,
+            ..
+        } => {
+            let listener = |name: &str| screen::listener_of(json, voice, name);
+            let code = runtime.block_on(many::all(specs, parallel, memory_limit, listener));
+            ExitCode::from(code)
         }
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
         }
-    }
+    };
+    // A thread that waits for a network file system may wait for ever, and a process that cannot be killed may stay for ever:
+    // nothing waits for them.
+    runtime.shutdown_background();
+    code
 }
 
 fn fail(error: &JobError, json: bool) -> ExitCode {

@@ -10,11 +10,15 @@ mod json;
 mod lines;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use indicatif::MultiProgress;
+use proto::limits::MAX_TEXT_BYTES;
 
 use crate::error::JobError;
 use crate::event::{Event, Listener};
+use crate::words::printable;
 
 pub use json::{Json, error_line};
 
@@ -42,6 +46,16 @@ pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Liste
     }
 }
 
+/// The listener of one of many jobs, whose name marks all that it says.
+#[must_use]
+pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
+    match voice {
+        _ if json => Box::new(Json::of(name)),
+        Voice::Quiet => Box::new(Quiet),
+        Voice::Normal | Voice::Verbose => Box::new(lines::Lines::of(name)),
+    }
+}
+
 /// Only the result and errors.
 #[derive(Debug)]
 struct Quiet;
@@ -49,7 +63,7 @@ struct Quiet;
 impl Listener for Quiet {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Done(report) => result(&report.options.output.display().to_string()),
+            Event::Done(report) => place(&report.options.output),
             Event::Failed(report) => {
                 if let Some(error) = &report.error {
                     complain(error);
@@ -59,6 +73,10 @@ impl Listener for Quiet {
             | Event::Progress { .. }
             | Event::Warning { .. }
             | Event::Retry { .. }
+            | Event::Ended { .. }
+            | Event::Killing { .. }
+            | Event::Host(_)
+            | Event::Working { .. }
             | Event::RoleDone { .. } => {}
         }
     }
@@ -69,8 +87,22 @@ pub fn result(line: &str) {
     print(&mut io::stdout().lock(), line);
 }
 
-/// One line for people, on standard error.
+/// Where the result is: for a program the very bytes of the path, on a terminal nothing that it would obey.
+fn place(path: &Path) {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        print(
+            &mut out,
+            &printable(&path.to_string_lossy(), MAX_TEXT_BYTES),
+        );
+    } else {
+        write(&mut out, &[path.as_os_str().as_bytes(), b"\n"].concat());
+    }
+}
+
+/// One line for people, on standard error; whatever names are in it, it stays one.
 pub fn say(line: &str) {
+    let line = printable(line, MAX_TEXT_BYTES);
     print(&mut io::stderr().lock(), &format!("kiln: {line}"));
 }
 
@@ -93,8 +125,12 @@ pub fn complain(error: &JobError) {
 }
 
 fn print(out: &mut impl Write, text: &str) {
+    write(out, format!("{text}\n").as_bytes());
+}
+
+fn write(out: &mut impl Write, bytes: &[u8]) {
     // Whoever read this has gone away; the job's files matter more than its words.
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
         tracing::debug!("output is closed");
     }
 }

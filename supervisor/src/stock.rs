@@ -130,7 +130,12 @@ impl Stock {
                 }
                 self.view_bytes = total;
             }
-            Table::Surface | Table::Mesh | Table::Texture | Table::Glb | Table::Preview => {}
+            Table::Surface
+            | Table::Mesh
+            | Table::Texture
+            | Table::Glb
+            | Table::Preview
+            | Table::Colours => {}
         }
         let blob = Arc::new(Blob::create(&format!("kiln-{table:?}"), bytes)?);
         self.tables.insert(
@@ -213,8 +218,11 @@ impl Stock {
                 self.prepared = true;
             }
             (Role::Bake, Done::Bake(_)) => {
-                if self.filled(Table::Texture).is_none() {
-                    return Err(StockError::Incomplete("there is no texture"));
+                let colours = self.filled(Table::Colours).is_some();
+                if self.filled(Table::Texture).is_some() == colours {
+                    return Err(StockError::Incomplete(
+                        "there is no texture, or colours beside it",
+                    ));
                 }
             }
             (Role::Encode, Done::Encode(_)) => {
@@ -247,7 +255,7 @@ impl Stock {
         self.tables.retain(|table, _| match table {
             Table::Surface => false,
             Table::View(index) => keep.contains(index),
-            Table::Mesh | Table::Texture | Table::Glb | Table::Preview => true,
+            Table::Mesh | Table::Texture | Table::Glb | Table::Preview | Table::Colours => true,
         });
     }
 
@@ -297,6 +305,7 @@ fn rules(table: Table, texture_bytes: u64) -> (Role, u64, u64) {
             HEADER + CAMERA + MAX_VIEW_PIXELS * 4,
         ),
         Table::Texture => (Role::Bake, texture_bytes, texture_bytes),
+        Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),
         // The header of a GLB; a PNG signature with an IHDR chunk.
         Table::Glb => (Role::Encode, 12, MAX_BLOB_BYTES),
         Table::Preview => (Role::Encode, 33, MAX_BLOB_BYTES),

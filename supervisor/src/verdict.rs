@@ -1,86 +1,17 @@
-//! How a process ended → go on, try again in a fresh process, or give up. Pure: the one place that decides, and the table
-//! that every fault test reads.
+//! How a process ended → what is wrong, in one code, one class, one line and one hint. Pure: the table that every fault test
+//! reads. What is done about it is [`crate::life`]'s.
 
-use std::time::Duration;
-
+use nix::libc;
 use nix::sys::signal::Signal;
-use proto::limits::MAX_RETRIES;
-use proto::message::{Code, Failure, Phase, Role};
-use serde::Serialize;
+use proto::message::{AdapterInfo, Code, Failure, Phase, Role};
+use proto::recorder::Note;
 
 use crate::words;
 
-/// What a repetition can be expected to do about a failure. Every failure has exactly one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RetryClass {
-    /// The input's doing: the same again would fail the same way.
-    Input,
-    /// A process died or stalled, and nobody can say whether the input or chance did it.
-    Ambiguous,
-    /// Too little memory for this plan.
-    Resource,
-    /// Not this job's doing.
-    Victim,
-    /// The host was short of something for a moment.
-    Transient,
-    /// The installation is at fault: only a person can mend it.
-    Config,
-}
+mod class;
+mod hint;
 
-impl RetryClass {
-    /// How many deaths of a role this class forgives, each with a fresh process.
-    #[must_use]
-    pub fn budget(self) -> u32 {
-        match self {
-            // Deterministic by definition, or for a person to mend.
-            Self::Input | Self::Config => 0,
-            // One crash may be chance; the second is evidence.
-            Self::Ambiguous => 1,
-            // A repetition needs a smaller plan, and bake does its own splitting: the same plan would fail again.
-            Self::Resource => 0,
-            // Bounded only so that nothing is for ever.
-            Self::Victim => 3,
-            // A fork that failed, a loader that timed out.
-            Self::Transient => 1,
-        }
-    }
-
-    /// How long to wait before the repetition: a host that is short of something gets time to recover.
-    #[must_use]
-    pub fn delay(self) -> Duration {
-        match self {
-            Self::Transient => Duration::from_millis(250),
-            Self::Input | Self::Ambiguous | Self::Resource | Self::Victim | Self::Config => {
-                Duration::ZERO
-            }
-        }
-    }
-
-    /// The class of a cause.
-    #[must_use]
-    pub fn of(code: Code) -> Self {
-        match code {
-            Code::InvalidSpec
-            | Code::InvalidAsset
-            | Code::MissingInput
-            | Code::LimitExceeded
-            | Code::UnsupportedFeature
-            | Code::ShaderRejected
-            | Code::IncompleteOutput
-            | Code::DeadlineExceeded
-            | Code::Cancelled => Self::Input,
-            Code::GpuDeviceLost
-            | Code::WorkerCrashed
-            | Code::WorkerStalled
-            | Code::ProtocolViolation
-            | Code::Internal => Self::Ambiguous,
-            Code::OutOfHostMemory | Code::OutOfDeviceMemory => Self::Resource,
-            Code::SpawnFailed => Self::Transient,
-            Code::NoAdapter | Code::OutputError | Code::BinaryMismatch => Self::Config,
-        }
-    }
-}
+pub use class::RetryClass;
 
 /// Why the supervisor killed a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,19 +23,41 @@ pub enum Kill {
     },
     /// Its work did not move.
     Stall {
-        /// For how long.
-        seconds: u64,
+        /// For how long, in milliseconds.
+        ms: u64,
     },
+    /// Somebody stopped it (SIGSTOP, a debugger, a frozen group).
+    Frozen,
     /// It spoke out of turn.
     Violation(String),
     /// It comes from another build.
     Mismatch(String),
+    /// Its sandbox is not what its role needs.
+    Unconfined(String),
     /// It gave its answer, or closed its socket, and then did not end.
     Lingering,
     /// Its input was withdrawn, since the process that made it died.
     Superseded,
     /// The job is over.
     JobOver,
+}
+
+impl Kill {
+    /// One word for programs.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NoHello { .. } => "no_hello",
+            Self::Stall { .. } => "stall",
+            Self::Frozen => "frozen",
+            Self::Violation(_) => "violation",
+            Self::Mismatch(_) => "mismatch",
+            Self::Unconfined(_) => "unconfined",
+            Self::Lingering => "lingering",
+            Self::Superseded => "superseded",
+            Self::JobOver => "job_over",
+        }
+    }
 }
 
 /// What the kernel says of a process.
@@ -121,6 +74,8 @@ pub enum Exit {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
+    /// It was killed and is still there: the kernel is stuck on its device, or its group is frozen.
+    Unkillable,
 }
 
 impl Exit {
@@ -132,9 +87,49 @@ impl Exit {
                 Signal::try_from(*number)
                     .map_or_else(|_| format!("signal {number}"), |s| s.as_str().to_owned()),
             ),
-            Self::Code(_) | Self::NotSpawned { .. } => None,
+            Self::Code(_) | Self::NotSpawned { .. } | Self::Unkillable => None,
         }
     }
+
+    /// Died of what it did itself, as a driver's bug makes a process do; SIGKILL and SIGTERM come from outside.
+    #[must_use]
+    pub fn is_own_doing(&self) -> bool {
+        matches!(
+            self,
+            Self::Signal(
+                libc::SIGSEGV
+                    | libc::SIGBUS
+                    | libc::SIGILL
+                    | libc::SIGFPE
+                    | libc::SIGTRAP
+                    | libc::SIGABRT
+            )
+        )
+    }
+}
+
+/// A memory limit that the kernel enforced on a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryKill {
+    /// Most that the process used, in bytes.
+    pub peak: u64,
+    /// What it might have used, in bytes; none where nothing but the machine bounded it.
+    pub limit: Option<u64>,
+    /// The machine, or a group that holds more than this process, had no memory left.
+    pub host: bool,
+}
+
+/// What a process left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastWords {
+    /// What was under way within its phase; may be empty.
+    pub label: String,
+    /// A panic: text and place.
+    pub panic: Option<Note>,
+    /// A deadly signal and the stacks.
+    pub signal: Option<Note>,
+    /// An allocation that failed.
+    pub memory: Option<Note>,
 }
 
 /// Everything that counts of a process that has ended.
@@ -146,14 +141,18 @@ pub struct Ending {
     pub phase: Phase,
     /// A right `Hello` came.
     pub hello: bool,
-    /// `Done` came, and every table was there.
-    pub done: bool,
+    /// The adapter that it opened.
+    pub adapter: Option<AdapterInfo>,
     /// `Failed` came.
     pub failure: Option<Failure>,
     /// Why the supervisor killed it, if it did.
     pub kill: Option<Kill>,
     /// What the kernel says.
     pub exit: Exit,
+    /// The kernel killed it for its memory.
+    pub memory_kill: Option<MemoryKill>,
+    /// Its flight recorder.
+    pub last: LastWords,
 }
 
 /// What is wrong, in the words of the wire and in those for people.
@@ -169,48 +168,10 @@ pub struct Fault {
     pub hint: String,
 }
 
-/// What to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The role did its work.
-    Success,
-    /// A fresh process of the same role.
-    Retry(Fault),
-    /// The job is over.
-    Fail(Fault),
-}
-
-/// Judges an ended process. `deaths` counts the earlier ones of this role that were not a victim's, `retries` all fresh
-/// starts of the job so far.
+/// Names what is wrong with a process that ended without its result.
 #[must_use]
-pub fn judge(ending: &Ending, deaths: u32, retries: u32) -> Verdict {
-    if ending.done {
-        // However it ended afterwards: its tables are sealed, so nothing that it did later can change them.
-        return Verdict::Success;
-    }
-    let mut fault = fault(ending);
-    if deaths < fault.class.budget() && retries < MAX_RETRIES {
-        return Verdict::Retry(fault);
-    }
-    if deaths > 0 {
-        fault.message.push_str(match deaths {
-            1 => ", twice",
-            _ => ", more than twice",
-        });
-        if fault.hint.is_empty() && ending.role == Role::Prepare {
-            // Prepare is deterministic, so the second death accuses the input.
-            fault.hint =
-                "the mesh or a picture probably triggers a bug: -v shows what prepare was doing"
-                    .to_owned();
-        }
-    }
-    Verdict::Fail(fault)
-}
-
-fn fault(ending: &Ending) -> Fault {
-    let role = ending.role.name();
-    let place = place(ending.phase);
-    if let Some(failure) = &ending.failure {
+pub fn fault(ending: &Ending) -> Fault {
+    if let (Some(failure), None | Some(Kill::Lingering)) = (&ending.failure, &ending.kill) {
         let Failure {
             code,
             message,
@@ -223,49 +184,17 @@ fn fault(ending: &Ending) -> Fault {
             hint,
         };
     }
-    let (code, message) = match (&ending.kill, &ending.exit) {
-        (Some(Kill::NoHello { seconds }), _) => (
-            Code::SpawnFailed,
-            format!("{role} said nothing within {seconds} s of its start, and was killed"),
-        ),
-        (Some(Kill::Stall { seconds }), _) => (
-            Code::WorkerStalled,
-            format!("{role} made no progress for {seconds} s {place}, and was killed"),
-        ),
-        (Some(Kill::Violation(what)), _) => (
-            Code::ProtocolViolation,
-            format!("{role} broke the protocol {place}, and was killed: {what}"),
-        ),
-        (Some(Kill::Mismatch(what)), _) => (Code::BinaryMismatch, what.clone()),
-        (Some(Kill::Superseded | Kill::JobOver), _) => {
-            (Code::Cancelled, format!("{role} was no longer needed"))
-        }
-        (Some(Kill::Lingering), _) => (
-            Code::WorkerCrashed,
-            format!("{role} gave no answer {place}, closed its socket, and was killed"),
-        ),
-        (None, Exit::NotSpawned { error, .. }) => (
-            Code::SpawnFailed,
-            format!("{role} cannot be started: {error}"),
-        ),
-        (None, Exit::Code(code)) if !ending.hello => (
-            Code::SpawnFailed,
-            format!("{role} ended with exit code {code} before it said hello"),
-        ),
-        (None, Exit::Code(code)) => (
-            Code::WorkerCrashed,
-            format!("{role} ended with exit code {code} and no result {place}"),
-        ),
-        (None, exit @ Exit::Signal(_)) => (
-            Code::WorkerCrashed,
-            format!(
-                "{role} died by {} {place}",
-                exit.signal_name().unwrap_or_default()
-            ),
-        ),
+    let (code, message) = match &ending.kill {
+        Some(kill) => killed(ending, kill),
+        None => died(ending),
     };
     let class = match (&ending.kill, &ending.exit) {
-        (Some(Kill::Superseded | Kill::JobOver), _) => RetryClass::Victim,
+        // None of these is the job's own doing.
+        (Some(Kill::Superseded | Kill::JobOver | Kill::Frozen), _) | (_, Exit::Unkillable) => {
+            RetryClass::Victim
+        }
+        // Others used the machine's memory, too; but this job's smaller plan is the only thing that this job can do.
+        (None, _) if ending.memory_kill.is_some() => RetryClass::Resource,
         (
             None,
             Exit::NotSpawned {
@@ -278,163 +207,146 @@ fn fault(ending: &Ending) -> Fault {
         code,
         class,
         message,
-        hint: hint(ending, code),
+        hint: hint::hint(ending, code),
     }
 }
 
-fn place(phase: Phase) -> String {
-    format!("while {} (phase {})", words::doing(phase), phase.name())
+/// The supervisor ended it.
+fn killed(ending: &Ending, kill: &Kill) -> (Code, String) {
+    let role = ending.role.name();
+    let place = place(ending);
+    match kill {
+        Kill::NoHello { seconds } => (
+            Code::SpawnFailed,
+            format!("{role} said nothing within {seconds} s of its start, and was killed"),
+        ),
+        Kill::Stall { ms } => {
+            let time = words::span(std::time::Duration::from_millis(*ms));
+            let code = if on_gpu(ending) {
+                Code::GpuHang
+            } else {
+                Code::WorkerStalled
+            };
+            (
+                code,
+                format!("{role} made no progress for {time} {place}, and was killed"),
+            )
+        }
+        Kill::Frozen => (
+            Code::WorkerStalled,
+            format!("{role} was stopped by somebody {place}, and was killed"),
+        ),
+        Kill::Violation(what) => (
+            Code::ProtocolViolation,
+            format!("{role} broke the protocol {place}, and was killed: {what}"),
+        ),
+        Kill::Mismatch(what) => (Code::BinaryMismatch, what.clone()),
+        Kill::Unconfined(what) => (
+            Code::SandboxUnavailable,
+            format!("{role} is not in its sandbox: {what}"),
+        ),
+        Kill::Superseded | Kill::JobOver => {
+            (Code::Cancelled, format!("{role} was no longer needed"))
+        }
+        Kill::Lingering => (
+            Code::WorkerCrashed,
+            format!("{role} gave no answer {place}, closed its socket, and was killed"),
+        ),
+    }
 }
 
-fn hint(ending: &Ending, code: Code) -> String {
-    let hint = match (code, ending.role, &ending.exit) {
-        (Code::BinaryMismatch, ..) => {
-            "install kiln and kiln-baker of one build side by side: ./run.sh builds both"
-        }
-        (
+/// It ended by itself, or by somebody else's hand.
+fn died(ending: &Ending) -> (Code, String) {
+    let role = ending.role.name();
+    let place = place(ending);
+    let LastWords {
+        panic,
+        signal,
+        memory,
+        ..
+    } = &ending.last;
+    if let Some(MemoryKill { peak, limit, host }) = ending.memory_kill {
+        let used = match (limit, host) {
+            (Some(limit), false) => format!("{} of {}", words::size(peak), words::size(limit)),
+            _ => format!("{}, and the machine had no more", words::size(peak)),
+        };
+        return (
+            Code::OutOfHostMemory,
+            format!("{role} was killed for its memory {place}: it used {used}"),
+        );
+    }
+    match &ending.exit {
+        Exit::NotSpawned { error, .. } => (
             Code::SpawnFailed,
-            _,
-            Exit::NotSpawned {
-                transient: false, ..
-            },
-        ) => "kiln-baker belongs beside kiln: ./run.sh builds both",
-        (Code::SpawnFailed, ..) => "kiln doctor shows whether kiln-baker can run here",
-        (Code::WorkerCrashed, _, Exit::Signal(9)) => {
-            "if nobody killed it, the machine ran out of memory: a smaller --texture-size or fewer views need less"
+            format!("{role} cannot be started: {error}"),
+        ),
+        Exit::Code(code) if !ending.hello => (
+            Code::SpawnFailed,
+            format!("{role} ended with exit code {code} before it said hello"),
+        ),
+        Exit::Code(code) => (
+            Code::WorkerCrashed,
+            format!("{role} ended with exit code {code} and no result {place}"),
+        ),
+        Exit::Unkillable => (
+            Code::WorkerStalled,
+            format!("{role} cannot be killed {place}: it is left to the kernel"),
+        ),
+        Exit::Signal(libc::SIGABRT) if memory.is_some() => {
+            let bytes = words::size(memory.as_ref().map_or(0, |note| note.value));
+            (
+                Code::OutOfHostMemory,
+                format!("{role} could not have {bytes} more memory {place}"),
+            )
         }
-        (Code::WorkerCrashed | Code::WorkerStalled, Role::Bake, _) => {
-            "kiln doctor shows adapters and drivers; --device cpu bakes without any driver"
+        Exit::Signal(libc::SIGABRT) if panic.is_some() => {
+            let text = panic.as_ref().map_or("", |note| note.text.as_str());
+            (
+                Code::WorkerCrashed,
+                format!("{role} panicked {place}: {}", words::printable(text, 300)),
+            )
         }
-        (Code::ProtocolViolation, ..) => {
-            "this is a bug of kiln-baker: please report it with the lines below"
+        Exit::Signal(libc::SIGSYS) => {
+            let call = match signal {
+                Some(note) if note.value > 0 => format!("system call {}", note.value),
+                _ => "a system call".to_owned(),
+            };
+            (
+                Code::SandboxViolation,
+                format!("{role} died by SIGSYS {place}: its sandbox forbids {call}"),
+            )
         }
-        _ => "",
+        exit @ Exit::Signal(_) => (
+            Code::WorkerCrashed,
+            format!(
+                "{role} died by {} {place}",
+                exit.signal_name().unwrap_or_default()
+            ),
+        ),
+    }
+}
+
+/// Whether the process waited on a driver.
+fn on_gpu(ending: &Ending) -> bool {
+    let driver = ending
+        .adapter
+        .as_ref()
+        .is_some_and(|adapter| adapter.kind != "native");
+    driver && matches!(ending.phase, Phase::Raster | Phase::Init | Phase::Fit)
+}
+
+fn place(ending: &Ending) -> String {
+    let phase = ending.phase;
+    let label = match ending.last.label.as_str() {
+        "" => String::new(),
+        label => format!(", {}", words::printable(label, 80)),
     };
-    hint.to_owned()
+    format!(
+        "while {} (phase {}{label})",
+        words::doing(phase),
+        phase.name()
+    )
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn died(exit: Exit) -> Ending {
-        Ending {
-            role: Role::Bake,
-            phase: Phase::Fit,
-            hello: true,
-            done: false,
-            failure: None,
-            kill: None,
-            exit,
-        }
-    }
-
-    fn fail(verdict: Verdict) -> Fault {
-        match verdict {
-            Verdict::Fail(fault) => fault,
-            other => panic!("wanted a failure, got {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_crash_is_forgiven_once() {
-        let crash = died(Exit::Signal(11));
-        assert!(
-            matches!(judge(&crash, 0, 0), Verdict::Retry(fault) if fault.class == RetryClass::Ambiguous)
-        );
-        let fault = fail(judge(&crash, 1, 1));
-        assert_eq!(fault.code, Code::WorkerCrashed);
-        assert_eq!(
-            fault.message,
-            "bake died by SIGSEGV while fitting the texture (phase fit), twice"
-        );
-    }
-
-    #[test]
-    fn the_job_has_a_hard_cap_of_starts() {
-        let crash = died(Exit::Signal(6));
-        assert!(matches!(judge(&crash, 0, MAX_RETRIES), Verdict::Fail(_)));
-    }
-
-    #[test]
-    fn the_input_is_not_tried_again() {
-        for code in [
-            Code::InvalidAsset,
-            Code::MissingInput,
-            Code::LimitExceeded,
-            Code::UnsupportedFeature,
-        ] {
-            let failure = Failure {
-                code,
-                message: "no".into(),
-                hint: "mend".into(),
-            };
-            let ending = Ending {
-                failure: Some(failure),
-                ..died(Exit::Code(65))
-            };
-            let fault = fail(judge(&ending, 0, 0));
-            assert_eq!(
-                (fault.code, fault.class, fault.hint.as_str()),
-                (code, RetryClass::Input, "mend")
-            );
-        }
-    }
-
-    #[test]
-    fn a_result_counts_whatever_happens_afterwards() {
-        for exit in [Exit::Code(0), Exit::Code(70), Exit::Signal(11)] {
-            let ending = Ending {
-                done: true,
-                kill: Some(Kill::Lingering),
-                ..died(exit)
-            };
-            assert_eq!(judge(&ending, 0, 0), Verdict::Success);
-        }
-    }
-
-    #[test]
-    fn exit_0_without_a_result_is_no_success() {
-        assert!(matches!(
-            judge(&died(Exit::Code(0)), 0, 0),
-            Verdict::Retry(_)
-        ));
-    }
-
-    #[test]
-    fn another_build_is_never_tried_again() {
-        let ending = Ending {
-            hello: false,
-            kill: Some(Kill::Mismatch("no".into())),
-            ..died(Exit::Signal(9))
-        };
-        assert_eq!(fail(judge(&ending, 0, 0)).code, Code::BinaryMismatch);
-    }
-
-    #[test]
-    fn a_missing_program_is_never_tried_again_but_a_full_process_table_is() {
-        let spawn = |transient| {
-            died(Exit::NotSpawned {
-                error: "no".into(),
-                transient,
-            })
-        };
-        assert_eq!(fail(judge(&spawn(false), 0, 0)).class, RetryClass::Config);
-        assert!(matches!(judge(&spawn(true), 0, 0), Verdict::Retry(_)));
-    }
-
-    #[test]
-    fn a_kill_by_the_supervisor_is_named_by_its_reason() {
-        let stall = Ending {
-            kill: Some(Kill::Stall { seconds: 60 }),
-            ..died(Exit::Signal(9))
-        };
-        let fault = fail(judge(&stall, 1, 1));
-        assert_eq!(fault.code, Code::WorkerStalled);
-        assert!(
-            fault.message.contains("no progress for 60 s while fitting"),
-            "{}",
-            fault.message
-        );
-    }
-}
+mod tests;

@@ -1,33 +1,43 @@
-//! Packets and clock of one process → whether it lives. Life is *work done*: a count that grows, a table asked for or
-//! filled. Log lines, warnings and repeated counts are no sign of it.
+//! Packets, flight recorder and clock of one process → whether it lives. Life is *work done*: a count that grows, a table
+//! asked for or filled. Log lines, warnings and repeated counts are no sign of it.
+//!
+//! A worker may announce that a unit takes long; it is allowed [`STALL_FACTOR`] times that, within its role's cap.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use proto::limits::HELLO_DEADLINE_MS;
 use proto::message::{Phase, Role};
+use proto::recorder::State;
 
 use crate::verdict::Kill;
 
 /// How often the supervisor looks at its clocks.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Silence that each role is allowed.
+/// Silence that a worker is allowed where it has announced nothing: every unit of work is well below a second.
+pub const STALL_FLOOR: Duration = Duration::from_secs(2);
+/// A worker that announced how long a unit takes is allowed so many times that.
+pub const STALL_FACTOR: u32 = 4;
+
+/// The most that a role's own announcements can gain for it.
 #[must_use]
-pub fn stall_limit(role: Role) -> Duration {
+pub fn stall_cap(role: Role) -> Duration {
     Duration::from_secs(match role {
-        // The unwrap counts charts, and a chart of a million triangles can take a minute on a slow machine.
+        // One chart of a million triangles can take a minute on a slow machine.
         Role::Prepare => 180,
-        // Counts tiles and iterations, well below a second each; a cold driver's first pipeline takes several seconds,
-        // a software adapter's longest dispatch about ten.
-        Role::Bake => 60,
-        // Counts rows and views; an 8192² PNG at the best level takes about 20 s between two counts.
-        Role::Encode => 60,
+        // A cold driver compiles for several seconds, a software adapter's longest pass takes about ten.
+        Role::Bake => 120,
+        // An 8192² PNG takes about 20 s.
+        Role::Encode => 120,
     })
 }
 
 /// An answer has been given, or the socket is closed: the process ends within this time or is helped to.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// However busy the machine, a tick counts for a tenth of its length: nothing waits for ever.
+const LEAST_SHARE: f64 = 0.1;
 
 /// One phase as far as it was heard of.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +69,14 @@ impl PhaseState {
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Watch {
-    limit: Duration,
+    /// Without an announcement.
+    floor: Duration,
+    /// With one, at most.
+    cap: Duration,
+    /// How long the unit under way should take, by the worker's word.
+    predicted: Duration,
+    /// Units that the flight recorder counts.
+    work: u64,
     phases: HashMap<Phase, PhaseState>,
     phase: Phase,
     /// Silence so far, as the supervisor itself was awake to hear it.
@@ -72,9 +89,12 @@ pub struct Watch {
 impl Watch {
     /// A process that was spawned now.
     #[must_use]
-    pub fn new(limit: Duration, now: Instant) -> Self {
+    pub fn new(floor: Duration, cap: Duration, now: Instant) -> Self {
         Self {
-            limit,
+            floor,
+            cap,
+            predicted: Duration::ZERO,
+            work: 0,
             phases: HashMap::new(),
             phase: Phase::Start,
             silence: Duration::ZERO,
@@ -100,6 +120,31 @@ impl Watch {
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// What the flight recorder says.
+    pub fn recorded(&mut self, state: &State) {
+        if state.work > self.work {
+            self.work = state.work;
+            self.silence = Duration::ZERO;
+        }
+        self.predicted = Duration::from_millis(state.predicted_ms);
+        if state.work > 0 {
+            self.phase = state.phase();
+        }
+    }
+
+    /// Silence that is allowed now.
+    fn limit(&self) -> Duration {
+        (self.predicted.min(self.cap) * STALL_FACTOR)
+            .min(self.cap)
+            .max(self.floor)
+    }
+
+    /// Long enough silent for a look at whether the process gets to run at all.
+    #[must_use]
+    pub fn suspicious(&self) -> bool {
+        self.silence * 2 >= self.floor
     }
 
     /// Work other than a count: a table.
@@ -140,9 +185,11 @@ impl Watch {
     /// ours. Answers why the process must be killed, if it must.
     ///
     /// A tick counts for at most three times its length: while the whole machine slept, or this process was stopped,
-    /// nobody was heard, and that is no child's fault.
-    pub fn tick(&mut self, now: Instant, owed: bool) -> Option<Kill> {
+    /// nobody was heard, and that is no child's fault. It counts for less where the process was `starved`, the share of
+    /// the time that it could have run and waited for a processor instead.
+    pub fn tick(&mut self, now: Instant, owed: bool, starved: f64) -> Option<Kill> {
         let passed = now.duration_since(self.last_tick).min(TICK * 3);
+        let passed = passed.mul_f64((1.0 - starved).clamp(LEAST_SHARE, 1.0));
         self.last_tick = now;
         if let Some(lingering) = &mut self.lingering {
             *lingering += passed;
@@ -158,8 +205,8 @@ impl Watch {
         if owed {
             self.silence = Duration::ZERO;
         }
-        (self.silence >= self.limit).then_some(Kill::Stall {
-            seconds: self.limit.as_secs(),
+        (self.silence >= self.limit()).then_some(Kill::Stall {
+            ms: u64::try_from(self.silence.as_millis()).unwrap_or(u64::MAX),
         })
     }
 }
@@ -171,12 +218,12 @@ mod tests {
     /// Ticks for `seconds` and answers the kill, if any.
     fn run(watch: &mut Watch, from: Instant, seconds: u64, owed: bool) -> Option<Kill> {
         (1..=seconds * 10)
-            .find_map(|k| watch.tick(from + TICK * u32::try_from(k).expect("few"), owed))
+            .find_map(|k| watch.tick(from + TICK * u32::try_from(k).expect("few"), owed, 0.0))
     }
 
     fn lively(limit: u64) -> (Watch, Instant) {
         let start = Instant::now();
-        let mut watch = Watch::new(Duration::from_secs(limit), start);
+        let mut watch = Watch::new(Duration::from_secs(limit), Duration::from_secs(60), start);
         watch.hello();
         (watch, start)
     }
@@ -189,7 +236,7 @@ mod tests {
         assert_eq!(run(&mut watch, later, 2, false), None);
         assert_eq!(
             run(&mut watch, later + Duration::from_secs(2), 2, false),
-            Some(Kill::Stall { seconds: 3 })
+            Some(Kill::Stall { ms: 3000 })
         );
     }
 
@@ -210,28 +257,78 @@ mod tests {
                 10,
                 now,
             );
-            killed = killed.or(watch.tick(now, false));
+            killed = killed.or(watch.tick(now, false, 0.0));
         }
-        assert_eq!(killed, Some(Kill::Stall { seconds: 3 }));
+        assert_eq!(killed, Some(Kill::Stall { ms: 3000 }));
 
         let (mut watch, start) = lively(3);
         for k in 1..100 {
             let now = start + TICK * k;
             watch.progress(Phase::Fit, u64::from(k / 20), 10, now);
-            assert_eq!(watch.tick(now, false), None, "tick {k}");
+            assert_eq!(watch.tick(now, false, 0.0), None, "tick {k}");
         }
+    }
+
+    fn recorded(work: u64, predicted: Duration) -> State {
+        let mut state = State::default();
+        state.work = work;
+        state.predicted_ms = u64::try_from(predicted.as_millis()).expect("short");
+        state.set_phase(Phase::Fit);
+        state
+    }
+
+    #[test]
+    fn an_announced_unit_gets_four_times_its_time_within_the_cap() {
+        for (predicted, allowed) in [(0, 2), (1, 4), (5, 20), (100, 60)] {
+            let start = Instant::now();
+            let cap = Duration::from_secs(60);
+            let mut watch = Watch::new(STALL_FLOOR, cap, start);
+            watch.hello();
+            watch.recorded(&recorded(1, Duration::from_secs(predicted)));
+            assert_eq!(run(&mut watch, start, allowed - 1, false), None);
+            let later = start + Duration::from_secs(allowed - 1);
+            let killed = run(&mut watch, later, 2, false);
+            assert_eq!(killed, Some(Kill::Stall { ms: allowed * 1000 }));
+        }
+    }
+
+    #[test]
+    fn the_recorder_counts_as_life_only_while_it_grows() {
+        let (mut watch, start) = lively(3);
+        let mut killed = None;
+        for k in 1..=100 {
+            watch.recorded(&recorded(u64::from(k.min(50)), Duration::ZERO));
+            let now = start + TICK * k;
+            killed = killed.or(watch.tick(now, false, 0.0).map(|_| k));
+        }
+        assert_eq!(killed, Some(79));
+        assert_eq!(watch.phase(), Phase::Fit);
+    }
+
+    #[test]
+    fn a_starved_process_is_given_more_time_but_not_for_ever() {
+        let ticks = |starved: f64| {
+            let (mut watch, start) = lively(3);
+            (1..1000).find(|k| watch.tick(start + TICK * *k, false, starved).is_some())
+        };
+        assert_eq!(ticks(0.0), Some(30));
+        assert_eq!(ticks(0.5), Some(60));
+        assert_eq!(ticks(1.0), Some(300));
     }
 
     #[test]
     fn a_stopped_supervisor_blames_nobody() {
         let (mut watch, start) = lively(3);
-        assert_eq!(watch.tick(start + Duration::from_secs(3600), false), None);
+        assert_eq!(
+            watch.tick(start + Duration::from_secs(3600), false, 0.0),
+            None
+        );
     }
 
     #[test]
     fn hello_has_a_deadline_and_an_answer_ends_the_conversation() {
         let start = Instant::now();
-        let mut watch = Watch::new(Duration::from_secs(60), start);
+        let mut watch = Watch::new(Duration::from_secs(60), Duration::from_secs(60), start);
         assert_eq!(run(&mut watch, start, 4, true), None);
         assert!(matches!(
             run(&mut watch, start + Duration::from_secs(4), 2, true),

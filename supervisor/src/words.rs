@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use proto::message::{Phase, Role};
+use proto::message::{AdapterInfo, Phase, Role};
+use serde::Serialize;
 
 /// "… died while *this*".
 #[must_use]
@@ -46,6 +47,17 @@ pub fn unit(phase: Phase) -> &'static str {
         | Phase::Measure
         | Phase::Preview
         | Phase::Commit => "",
+    }
+}
+
+/// An adapter as a worker describes it, made printable.
+#[must_use]
+pub fn adapter(adapter: AdapterInfo) -> AdapterInfo {
+    AdapterInfo {
+        name: printable(&adapter.name, 200),
+        backend: printable(&adapter.backend, 40),
+        kind: printable(&adapter.kind, 40),
+        driver: printable(&adapter.driver, 200),
     }
 }
 
@@ -110,6 +122,28 @@ pub fn printable(text: &str, limit: usize) -> String {
         line.push(c);
     }
     line
+}
+
+/// Text from another process with its lines, each as [`printable`] makes it, of at most `limit` bytes.
+#[must_use]
+pub fn printable_lines(text: &str, limit: usize) -> String {
+    let lines: Vec<String> = text.lines().map(|line| printable(line, limit)).collect();
+    let mut text = lines.join("\n");
+    let mut end = text.len().min(limit);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+/// The word by which JSON and the flags name a choice.
+#[must_use]
+pub fn word(choice: &impl Serialize) -> String {
+    serde_json::to_value(choice)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -33,6 +33,10 @@ pub enum Fault {
     Stall,
     /// Closes the socket and does nothing more.
     Close,
+    /// Tells another saboteur of the test that it came so far, and goes on.
+    Tell,
+    /// Waits until another has told so, and goes on.
+    Hear,
     /// Says that it failed.
     Fail(Code),
     /// Sends bytes that are no packet.
@@ -90,6 +94,19 @@ pub struct Planned {
     pub fault: Fault,
     /// In the first so many processes of the role.
     pub times: u32,
+}
+
+/// A fault that was committed: one line of the file `faults` beside the saboteur's link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// Who committed it.
+    pub role: Role,
+    /// In which of its processes, from 1.
+    pub attempt: u32,
+    /// What.
+    pub fault: String,
+    /// Before it was committed: [`crate::history::now_us`].
+    pub at_us: u64,
 }
 
 /// What all saboteurs of a test do.

@@ -19,6 +19,17 @@ use tempfile::TempDir;
 use crate::fault::Plan;
 
 pub mod fault;
+pub mod glb;
+pub mod hand;
+pub mod history;
+pub mod host;
+pub mod replay;
+pub mod shapes;
+pub mod shim;
+pub mod sphere;
+pub mod verdict;
+pub mod views;
+pub mod vulkan;
 
 mod run;
 
@@ -45,6 +56,25 @@ pub fn program(saboteur: &str, name: &str) -> PathBuf {
     path
 }
 
+/// A program of the workspace, built with the feature `failpoints`.
+///
+/// # Panics
+/// If it has not been built.
+#[must_use]
+pub fn with_failpoints(saboteur: &str, name: &str) -> PathBuf {
+    let builds = Path::new(saboteur).parent().and_then(Path::parent);
+    let path = builds
+        .expect("a build folder")
+        .join("failpoints")
+        .join(name);
+    assert!(
+        path.exists(),
+        "{} is not there: ./run.sh test builds it",
+        path.display()
+    );
+    path
+}
+
 /// A folder of its own for one test: inputs, an output folder, and the worker under test.
 #[derive(Debug)]
 pub struct Bench {
@@ -63,7 +93,9 @@ impl Bench {
         let mut bench = Self::bare(saboteur);
         let link = bench.path("kiln-baker");
         symlink(saboteur, &link).expect("a link to the saboteur");
-        mkfifo(&bench.path("alive"), Mode::S_IRWXU).expect("a pipe");
+        for pipe in ["alive", "told"] {
+            mkfifo(&bench.path(pipe), Mode::S_IRWXU).expect("a pipe");
+        }
         fs::write(bench.path("mesh.glb"), MESH_TEXT).expect("a mesh");
         fs::write(bench.path("transforms.json"), "{}").expect("views");
         bench.baker = link;
@@ -82,6 +114,21 @@ impl Bench {
         let link = bench.path("kiln-baker");
         symlink(program(saboteur, "kiln-baker"), &link).expect("a link to the worker");
         bench.baker = link;
+        bench
+    }
+
+    /// With the real programs, built so that `KILN_FAILPOINTS` lets them go wrong, and the inputs of [`sphere`].
+    ///
+    /// # Panics
+    /// If the folder cannot be made, or the programs are not built.
+    #[must_use]
+    pub fn real_with_failpoints(saboteur: &str) -> Self {
+        let mut bench = Self::bare(saboteur);
+        let link = bench.path("kiln-baker");
+        symlink(with_failpoints(saboteur, "kiln-baker"), &link).expect("a link to the worker");
+        bench.kiln = with_failpoints(saboteur, "kiln");
+        bench.baker = link;
+        sphere::write(bench.folder.path());
         bench
     }
 
@@ -135,7 +182,7 @@ impl Bench {
             "--json",
         ]);
         command
-            .args(["--texture-size", "256", "--baker"])
+            .args(["--texture-size", "256", "--insecure-no-sandbox", "--baker"])
             .arg(&self.baker)
             .args(more);
         command
@@ -144,10 +191,16 @@ impl Bench {
     /// `kiln bake` with the real worker, on the processor: the same everywhere. `more` follows mesh and views.
     #[must_use]
     pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
+        self.bake_for_people(mesh, views, &[&["--json"], more].concat())
+    }
+
+    /// [`Self::bake_for_real`] with words instead of JSON.
+    #[must_use]
+    pub fn bake_for_people(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
         let mut command = self.kiln();
         command.arg("bake").arg(mesh).arg("--views").arg(views);
         command
-            .args(["-o", "out/out.glb", "--json"])
+            .args(["-o", "out/out.glb"])
             .arg("--baker")
             .arg(&self.baker)
             .args(more);
@@ -195,12 +248,7 @@ impl Bench {
     /// If it cannot be opened.
     #[must_use]
     pub fn alive(&self) -> fs::File {
-        let flags = nix::libc::O_NONBLOCK;
-        fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(self.path("alive"))
-            .expect("the pipe")
+        alive_in(self.folder.path())
     }
 
     /// Processes that run the bench's worker right now.
@@ -230,6 +278,19 @@ impl Bench {
             self.workers()
         );
     }
+}
+
+/// The read end of the pipe `alive` in a folder of saboteurs.
+///
+/// # Panics
+/// If it cannot be opened.
+#[must_use]
+pub fn alive_in(folder: &Path) -> fs::File {
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(folder.join("alive"))
+        .expect("the pipe")
 }
 
 /// Waits until every process that held the write end has closed it, which only its end does.

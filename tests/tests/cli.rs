@@ -1,6 +1,6 @@
 //! The command line: flags, exit codes, what goes to which stream, help.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::{Bench, Run};
@@ -14,6 +14,22 @@ fn bench() -> Bench {
 
 fn kiln(bench: &Bench, arguments: &[&str]) -> Output {
     bench.kiln().args(arguments).output().expect("kiln runs")
+}
+
+/// The arguments of a bake.
+fn arguments<'a>(mesh: &'a str, views: &'a str, output: &'a str) -> [&'a str; 6] {
+    ["bake", mesh, "--views", views, "-o", output]
+}
+
+/// `kiln bake` of the bench's own inputs, for people.
+fn bake(bench: &Bench, more: &[&str]) -> Command {
+    let mut command = bench.kiln();
+    command
+        .args(arguments("mesh.glb", ".", "out/out.glb"))
+        .args(["--insecure-no-sandbox", "--crash-folder", "none", "--baker"])
+        .arg(bench.path("kiln-baker"))
+        .args(more);
+    command
 }
 
 /// Runs, demands the exit code, and gives standard error.
@@ -35,14 +51,7 @@ fn refused(bench: &Bench, arguments: &[&str], code: i32) -> String {
 #[test]
 fn bad_flags_are_told_in_one_line_with_64() {
     let bench = bench();
-    let bake = [
-        "bake",
-        "mesh.glb",
-        "--views",
-        "transforms.json",
-        "-o",
-        "out/out.glb",
-    ];
+    let bake = arguments("mesh.glb", "transforms.json", "out/out.glb");
     for (more, words) in [
         (vec!["--texture-size", "1000000"], "256 to 8192"),
         (vec!["--texture-size", "258"], "multiple of 4"),
@@ -91,40 +100,15 @@ fn missing_inputs_are_named_before_any_work() {
     let bench = bench();
     let text = refused(
         &bench,
-        &[
-            "bake",
-            "no.glb",
-            "--views",
-            "transforms.json",
-            "-o",
-            "out/out.glb",
-        ],
+        &arguments("no.glb", "transforms.json", "out/out.glb"),
         66,
     );
     assert!(text.contains("the mesh no.glb"), "{text}");
-    let text = refused(
-        &bench,
-        &[
-            "bake",
-            "mesh.glb",
-            "--views",
-            "no.json",
-            "-o",
-            "out/out.glb",
-        ],
-        66,
-    );
+    let text = refused(&bench, &arguments("mesh.glb", "no.json", "out/out.glb"), 66);
     assert!(text.contains("the views no.json"), "{text}");
     let text = refused(
         &bench,
-        &[
-            "bake",
-            "out",
-            "--views",
-            "transforms.json",
-            "-o",
-            "out/out.glb",
-        ],
+        &arguments("out", "transforms.json", "out/out.glb"),
         66,
     );
     assert!(text.contains("is not a file"), "{text}");
@@ -141,29 +125,14 @@ fn a_place_that_cannot_be_written_is_named_before_any_work() {
     ] {
         let text = refused(
             &bench,
-            &[
-                "bake",
-                "mesh.glb",
-                "--views",
-                "transforms.json",
-                "-o",
-                output,
-            ],
+            &arguments("mesh.glb", "transforms.json", output),
             73,
         );
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
-    let arguments = [
-        "bake",
-        "mesh.glb",
-        "--views",
-        ".",
-        "-o",
-        "out/out.glb",
-        "--report",
-        "nowhere/report.json",
-    ];
-    assert!(refused(&bench, &arguments, 73).contains("nowhere/report.json"));
+    let bake = arguments("mesh.glb", ".", "out/out.glb");
+    let report = [&bake[..], &["--report", "nowhere/report.json"]].concat();
+    assert!(refused(&bench, &report, 73).contains("nowhere/report.json"));
     assert!(!bench.path("prepare-1").exists(), "no worker was started");
     bench.assert_clean(&[]);
 }
@@ -205,20 +174,8 @@ fn every_line_of_json_parses_and_the_last_one_ends_the_job() {
 fn standard_output_is_the_path_alone() {
     let bench = bench();
     for (flag, silent) in [(None, false), (Some("-q"), true), (Some("-v"), false)] {
-        let mut command = bench.kiln();
-        command.args([
-            "bake",
-            "mesh.glb",
-            "--views",
-            ".",
-            "-o",
-            "out/out.glb",
-            "--texture-size",
-            "256",
-            "--baker",
-        ]);
-        command.arg(bench.path("kiln-baker")).args(flag);
-        let output = command.output().expect("kiln runs");
+        let mut command = bake(&bench, &["--texture-size", "256"]);
+        let output = command.args(flag).output().expect("kiln runs");
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(output.stdout, b"out/out.glb\n");
         let errors = String::from_utf8(output.stderr).expect("text");
@@ -239,20 +196,7 @@ fn a_crash_is_told_to_people_with_its_last_lines() {
         SABOTEUR,
         &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
     );
-    let mut command = bench.kiln();
-    command
-        .args([
-            "bake",
-            "mesh.glb",
-            "--views",
-            ".",
-            "-o",
-            "out/out.glb",
-            "--baker",
-        ])
-        .arg(bench.path("kiln-baker"));
-    command.arg("-q");
-    let outcome = Run::start(command).finish();
+    let outcome = Run::start(bake(&bench, &["-q"])).finish();
     assert_eq!(outcome.code, Some(70));
     assert!(outcome.stdout.is_empty());
     let lines: Vec<&str> = outcome.stderr.lines().collect();
@@ -270,22 +214,7 @@ fn what_a_worker_says_is_told_in_one_line_and_a_hint() {
         SABOTEUR,
         &Plan::always(Role::Prepare, Step::Work, Fault::Fail(Code::InvalidAsset)),
     );
-    let mut command = bench.kiln();
-    command.args([
-        "bake",
-        "mesh.glb",
-        "--views",
-        ".",
-        "-o",
-        "out/out.glb",
-        "-q",
-        "--baker",
-    ]);
-    let outcome = Run::start({
-        command.arg(bench.path("kiln-baker"));
-        command
-    })
-    .finish();
+    let outcome = Run::start(bake(&bench, &["-q"])).finish();
     assert_eq!(outcome.code, Some(65));
     assert_eq!(
         outcome.stderr,

@@ -7,6 +7,7 @@ use super::footprint::add_tap;
 use super::raster::NOTHING;
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
+use crate::progress::unit;
 
 /// The texel and its right neighbour are on one surface.
 pub const LINK_RIGHT: u8 = 1;
@@ -32,8 +33,11 @@ impl Atlas {
     #[must_use]
     pub fn new(scene: &Scene) -> Self {
         let triangles = cover(scene);
+        unit();
         let charts = charts(scene);
+        unit();
         let links = links(scene, &triangles, &charts);
+        unit();
         let covered = triangles
             .par_iter()
             .filter(|&&triangle| triangle != NOTHING)

@@ -3,17 +3,17 @@
 // Sums are integers, so they do not depend on the order. A texel that n rows touch holds values below n in steps of
 // n/2³¹: nothing overflows, and rarely seen texels are as finely summed as often seen ones.
 
-@group(0) @binding(0) var<uniform> texels: Texels;
+@group(1) @binding(0) var<uniform> texels: Texels;
 // Rows that touch a texel.
-@group(0) @binding(1) var<storage, read_write> counts: array<atomic<u32>>;
-@group(0) @binding(2) var<storage, read_write> sum_r: array<atomic<u32>>;
-@group(0) @binding(3) var<storage, read_write> sum_g: array<atomic<u32>>;
-@group(0) @binding(4) var<storage, read_write> sum_b: array<atomic<u32>>;
-@group(0) @binding(5) var<storage, read_write> sum_w: array<atomic<u32>>;
-@group(0) @binding(6) var<storage, read_write> x_r: array<f32>;
-@group(0) @binding(7) var<storage, read_write> x_g: array<f32>;
-@group(0) @binding(8) var<storage, read_write> x_b: array<f32>;
-@group(0) @binding(9) var<storage, read_write> weight: array<f32>;
+@group(1) @binding(1) var<storage, read_write> counts: array<atomic<u32>>;
+@group(1) @binding(2) var<storage, read_write> sum_r: array<atomic<u32>>;
+@group(1) @binding(3) var<storage, read_write> sum_g: array<atomic<u32>>;
+@group(1) @binding(4) var<storage, read_write> sum_b: array<atomic<u32>>;
+@group(1) @binding(5) var<storage, read_write> sum_w: array<atomic<u32>>;
+@group(1) @binding(6) var<storage, read_write> x_r: array<f32>;
+@group(1) @binding(7) var<storage, read_write> x_g: array<f32>;
+@group(1) @binding(8) var<storage, read_write> x_b: array<f32>;
+@group(1) @binding(9) var<storage, read_write> weight: array<f32>;
 
 @compute @workgroup_size(ROW_LANES)
 fn count(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -53,7 +53,8 @@ fn scatter(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn mean(@builtin(global_invocation_id) at: vec3<u32>) {
+fn mean(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         let w = f32(atomicLoad(&sum_w[texel]));
         var colour = vec3(0.0);

@@ -39,9 +39,13 @@ pub const BINS_PER_OCTAVE: f32 = 16.0;
 /// Upper end of the last bin, in sRGB units: all of black to white.
 pub const LARGEST_RESIDUAL: f32 = 1.0;
 
-/// Bin of a residual: logarithmic, the last holds `LARGEST_RESIDUAL`, the first everything smaller than its end.
+/// Bin of a residual: logarithmic, the last holds `LARGEST_RESIDUAL`, the first everything smaller than its end. What is no
+/// number explains nothing, and is as large as any.
 #[must_use]
 pub fn bin_of(residual: f32) -> usize {
+    if residual.is_nan() {
+        return BINS - 1;
+    }
     let below = (LARGEST_RESIDUAL / residual.max(1e-9)).log2() * BINS_PER_OCTAVE;
     (BINS - 1).saturating_sub(below.max(0.0) as usize)
 }
@@ -186,6 +190,8 @@ mod tests {
     fn bins_end_where_they_say() {
         assert_eq!(bin_of(LARGEST_RESIDUAL), BINS - 1);
         assert_eq!(bin_of(5.0), BINS - 1);
+        assert_eq!(bin_of(f32::INFINITY), BINS - 1);
+        assert_eq!(bin_of(f32::NAN), BINS - 1, "not the smallest");
         assert_eq!(bin_of(0.0), 0);
         assert_eq!(bin_of(1e-20), 0);
         assert!((0..BINS - 1).all(|bin| bin_middle(bin) < bin_middle(bin + 1)));

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::raster::{NOTHING, Projected, raster};
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
+use crate::progress::unit;
 
 /// Rows of pixels in one piece of work: at 16 a band of samples of a 1024² view stays in a core's cache.
 pub const BAND: u32 = 16;
@@ -28,7 +29,9 @@ pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
         .map(|(band, triangles)| {
             let first = band as u32 * BAND;
             let end = (first + BAND).min(view.height);
-            band_footprints(scene, view, &projected, triangles, first, end, taps)
+            let rows = band_footprints(scene, view, &projected, triangles, first, end, taps);
+            unit();
+            rows
         })
         .filter(|rows| !rows.is_empty())
         .collect()

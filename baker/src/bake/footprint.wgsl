@@ -3,21 +3,21 @@
 // Rows are appended in whatever order workgroups get there: whoever reads them sums integers or keeps to one row, so the
 // order shows in no result. One workgroup is 8×8 pixels and reserves its space with one addition to each global counter.
 
-@group(0) @binding(0) var<uniform> tile: Tile;
-@group(0) @binding(1) var<storage, read> positions: array<f32>;
-@group(0) @binding(2) var<storage, read> triangles: array<u32>;
-@group(0) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read> pixels: array<u32>;
-@group(0) @binding(5) var ids: texture_2d<u32>;
-@group(0) @binding(6) var depth: texture_depth_2d;
-@group(0) @binding(7) var surface_depth: texture_depth_2d;
+@group(1) @binding(0) var<uniform> tile: Tile;
+@group(1) @binding(1) var<storage, read> positions: array<f32>;
+@group(1) @binding(2) var<storage, read> triangles: array<u32>;
+@group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
+@group(1) @binding(4) var<storage, read> pixels: array<u32>;
+@group(1) @binding(5) var ids: texture_2d<u32>;
+@group(1) @binding(6) var depth: texture_depth_2d;
+@group(1) @binding(7) var surface_depth: texture_depth_2d;
 // Rows, entries.
-@group(0) @binding(8) var<storage, read_write> counters: array<atomic<u32>>;
-@group(0) @binding(9) var<storage, read_write> new_spans: array<u32>;
-@group(0) @binding(10) var<storage, read_write> new_entries: array<NewEntry>;
-@group(0) @binding(11) var<storage, read_write> new_colours: array<u32>;
+@group(1) @binding(8) var<storage, read_write> counters: array<atomic<u32>>;
+@group(1) @binding(9) var<storage, read_write> new_spans: array<u32>;
+@group(1) @binding(10) var<storage, read_write> new_entries: array<NewEntry>;
+@group(1) @binding(11) var<storage, read_write> new_colours: array<u32>;
 // Pixel of each row in its view.
-@group(0) @binding(12) var<storage, read_write> places: array<u32>;
+@group(1) @binding(12) var<storage, read_write> places: array<u32>;
 
 struct NewEntry {
     texel: u32,
@@ -26,6 +26,7 @@ struct NewEntry {
 
 // Rows in the upper half, entries in the lower: 64 rows of 4·TAPS² entries fit.
 var<workgroup> reserved: atomic<u32>;
+var<workgroup> drawn: atomic<u32>;
 var<workgroup> first_row: u32;
 var<workgroup> first_entry: u32;
 
@@ -42,6 +43,9 @@ fn footprint(
     let pixel = pixel_at.xy;
     var colour = 0u;
     var valid = all(pixel < tile.size);
+    if valid && was_drawn(pixel) {
+        atomicAdd(&drawn, 1u);
+    }
     if valid {
         colour = pixels[pixel.y * tile.size.x + pixel.x];
         valid = (colour >> 24u) >= MIN_ALPHA;
@@ -59,6 +63,7 @@ fn footprint(
         let total = atomicLoad(&reserved);
         first_row = atomicAdd(&counters[0], total >> 16u);
         first_entry = atomicAdd(&counters[1], total & 0xffffu);
+        atomicAdd(&tally, atomicLoad(&drawn));
     }
     workgroupBarrier();
     if valid {
@@ -73,23 +78,30 @@ fn footprint(
     }
 }
 
+// At least the backdrop is there.
+fn was_drawn(pixel: vec2<u32>) -> bool {
+    let at = pixel * TAPS;
+    let surface = tile.against_surface == 0u || textureLoad(surface_depth, at, 0) > 0.0;
+    return surface && textureLoad(ids, at, 0).x != 0u;
+}
+
 // Adds one tap; false where it hits nothing, or where the original surface is elsewhere.
 fn add_sample(pixel: vec2<u32>, sample: vec2<u32>) -> bool {
     let at = pixel * TAPS + sample;
     let id = textureLoad(ids, at, 0).x;
-    if id == 0u {
+    if id <= 1u {
         return false;
     }
     if tile.against_surface != 0u {
         let own = textureLoad(depth, at, 0);
         let original = textureLoad(surface_depth, at, 0);
-        // Depth textures hold NEAR / z; 0 is no surface.
-        if original == 0.0 || abs(NEAR / own - NEAR / original) > DEPTH_TOLERANCE {
+        // Depth textures hold NEAR / z; the backdrop is no surface.
+        if original <= BACKDROP || abs(NEAR / own - NEAR / original) > DEPTH_TOLERANCE {
             return false;
         }
     }
     let point = vec2<f32>(pixel) + (vec2<f32>(sample) + 0.5) / f32(TAPS);
-    let texel = surface_point(id - 1u, (point - tile.centre) / tile.focal);
+    let texel = surface_point(id - 2u, (point - tile.centre) / tile.focal);
     let corner = floor(texel - 0.5);
     let share = texel - 0.5 - corner;
     let scale = 1.0 / f32(TAPS * TAPS);

@@ -3,26 +3,30 @@
 //!
 //! ```text
 //!   view ─ raster ─ footprint ─▶ rows (chunks: held, or drawn again for each pass when the budget is full)
-//!   rows ─ average ─▶ texels ─ pull_push ─▶ texels
+//!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
-//!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels ─ encode ─▶ bytes
+//!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels
 //! ```
 //!
+//! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway.
 //! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
 
 pub mod device;
+mod error;
 mod layout;
 mod memory;
 
 mod shaders;
 mod stage;
 
+mod tally;
+
+mod batch;
+
 mod tiles;
 
 mod chunks;
 mod planes;
-
-mod pyramid;
 
 mod fit;
 
@@ -33,6 +37,8 @@ use proto::message::AdapterInfo;
 use proto::table::{Surface, View};
 
 use self::device::{Device, GpuError};
+pub use self::error::blame;
+use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, default_budget};
 use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
@@ -70,7 +76,9 @@ impl Gpu {
         options: &Options,
     ) -> Result<Self, GpuError> {
         let info = device.info().clone();
-        let fit = Fit::new(device, scene, ties, surface, options)?;
+        let fit = under_way("preparing the fit", || {
+            Fit::new(device, scene, ties, surface, options)
+        })?;
         Ok(Self {
             fit: Some(Box::new(fit)),
             info,
@@ -83,27 +91,11 @@ impl Gpu {
         work: impl FnOnce(&mut Fit) -> Result<T, GpuError>,
     ) -> Result<T, BackendError> {
         let result = match self.fit.as_deref_mut() {
-            Some(fit) if !self.failed => work(fit),
+            Some(fit) if !self.failed => under_way("the fit", || work(fit)),
             _ => return Err(BackendError::Lost("the device failed before".to_owned())),
         };
         self.failed = result.is_err();
         Ok(result?)
-    }
-
-    /// Fills every texel whose weight is below 1 from its surroundings in the texture; weights stay.
-    ///
-    /// # Errors
-    /// The adapter's.
-    pub fn pull_push(&mut self) -> Result<(), BackendError> {
-        self.run(Fit::pull_push)
-    }
-
-    /// The texels as bytes of sRGB, opaque. Uses the solver's buffers: a fit that goes on reweighs first.
-    ///
-    /// # Errors
-    /// The adapter's.
-    pub fn encode(&mut self) -> Result<Vec<[u8; 4]>, BackendError> {
-        self.run(Fit::encode)
     }
 }
 

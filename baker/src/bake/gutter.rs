@@ -11,6 +11,7 @@ use super::atlas::Atlas;
 use super::colour::{to_byte, to_display};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
+use crate::progress::unit;
 
 /// Finishes the texture. `observed` is the weight with which pixels observe each texel, in pixels.
 #[must_use]
@@ -31,6 +32,7 @@ pub fn gutter(
                 0.0
             };
         });
+    unit();
     pull_push(&mut texels, size as usize);
     let bytes = texels
         .par_iter()
@@ -43,6 +45,7 @@ pub fn gutter(
             ]
         })
         .collect();
+    unit();
     let provenance = observed
         .par_iter()
         .zip(&atlas.triangles)

@@ -16,9 +16,10 @@ use super::backend::{
 };
 use super::colour::{Observed, observed, to_display};
 use super::held::{BUDGET, Chunk, Held, WeighedRows};
-use super::normal::{Normal, conjugate_gradients};
+use super::normal::{Normal, TOLD_CHUNKS, conjugate_gradients};
 use super::rows::Rows;
 use super::scene::Scene;
+use crate::progress::unit;
 
 /// Memory that the lanes' textures may take together: more lanes than this allows would cost more than they gain.
 const LANE_BYTES: usize = 512 << 20;
@@ -122,14 +123,20 @@ fn residual(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
     (squares / 3.0).sqrt()
 }
 
+/// The processor, in the words of the report.
+#[must_use]
+pub fn adapter() -> AdapterInfo {
+    AdapterInfo {
+        name: format!("processor ({} threads)", rayon::current_num_threads()),
+        backend: "native".to_owned(),
+        kind: "native".to_owned(),
+        driver: String::new(),
+    }
+}
+
 impl Backend for Native {
     fn adapter(&self) -> AdapterInfo {
-        AdapterInfo {
-            name: format!("processor ({} threads)", rayon::current_num_threads()),
-            backend: "native".to_owned(),
-            kind: "native".to_owned(),
-            driver: String::new(),
-        }
+        adapter()
     }
 
     fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
@@ -187,7 +194,10 @@ impl Backend for Native {
                     histogram: [0; BINS],
                     sum_squares: 0.0,
                 };
-                for rows in chunks.iter() {
+                for (place, rows) in chunks.iter().enumerate() {
+                    if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                        unit();
+                    }
                     for row in 0..rows.len() {
                         let residual =
                             residual(predict(rows, row, texels), rows.colours[row], blend);
@@ -214,7 +224,10 @@ impl Backend for Native {
                 .zip(views)
                 .for_each(|(((weights, &scale), chunks), view)| {
                     let mut rest = weights.as_mut_slice();
-                    for rows in chunks.iter() {
+                    for (place, rows) in chunks.iter().enumerate() {
+                        if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                            unit();
+                        }
                         let (of_chunk, after) = rest.split_at_mut(rows.len());
                         rest = after;
                         of_chunk

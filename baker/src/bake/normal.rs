@@ -11,6 +11,10 @@ use super::colour::{Observed, observed, slope_squared};
 use super::held::{Chunk, WeighedRows};
 use super::native::{channel_weights, predict};
 use super::rows::Rows;
+use crate::progress::unit;
+
+/// A lane tells of its work after so many chunks, each of a few rows of pixels: a call to the system for each is too much.
+pub(super) const TOLD_CHUNKS: usize = 16;
 
 /// One sum for each texel.
 pub(super) type Sums = Vec<[f32; 4]>;
@@ -61,7 +65,11 @@ impl Normal {
                 .for_each(|(lane, sums)| {
                     // Lane l takes chunks l, l + count, … of all chunks, however they are grouped.
                     let skipped = (lane + count - before % count) % count;
-                    for &chunk in chunks.iter().skip(skipped).step_by(count) {
+                    let own = chunks.iter().skip(skipped).step_by(count);
+                    for (place, &chunk) in own.enumerate() {
+                        if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
+                            unit();
+                        }
                         for row in 0..chunk.rows.len() {
                             let value = value(chunk, row);
                             for entry in chunk.rows.row(row) {
@@ -79,9 +87,10 @@ impl Normal {
                     }
                 });
             before += chunks.len();
+            unit();
         }
         let lanes = &self.lanes;
-        (0..self.texels)
+        let sums = (0..self.texels)
             .into_par_iter()
             .with_min_len(1 << 14)
             .map(|texel| {
@@ -93,7 +102,9 @@ impl Normal {
                 }
                 total
             })
-            .collect()
+            .collect();
+        unit();
+        sums
     }
 
     /// `Aᵀ value`.
@@ -201,6 +212,27 @@ impl Normal {
         }
     }
 
+    /// `AᵀW (A x − b)` and the ties' part times `x`; `b` gives the colour that a byte stands for.
+    fn gradient(
+        &mut self,
+        rows: WeighedRows<'_>,
+        table: &[Observed; 256],
+        ties: &Ties,
+        x: &[[f32; 4]],
+        b: impl Fn(u8) -> f32 + Sync,
+    ) -> Sums {
+        let mut out = self.sum(rows, false, |chunk, row| {
+            let weights = channel_weights(chunk, row, table);
+            let predicted = predict(chunk.rows, row, x);
+            let colour = chunk.rows.colours[row];
+            let value =
+                |channel: usize| weights[channel] * (predicted[channel] - b(colour[channel]));
+            [value(0), value(1), value(2), 0.0]
+        });
+        self.add_ties(ties, x, &mut out);
+        out
+    }
+
     /// The normal matrix times `x`.
     fn apply(
         &mut self,
@@ -209,18 +241,7 @@ impl Normal {
         ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
-        let mut out = self.sum(rows, false, |chunk, row| {
-            let weights = channel_weights(chunk, row, table);
-            let predicted = predict(chunk.rows, row, x);
-            [
-                weights[0] * predicted[0],
-                weights[1] * predicted[1],
-                weights[2] * predicted[2],
-                0.0,
-            ]
-        });
-        self.add_ties(ties, x, &mut out);
-        out
+        self.gradient(rows, table, ties, x, |_| 0.0)
     }
 
     /// Right-hand side minus normal matrix times `x`.
@@ -231,16 +252,7 @@ impl Normal {
         ties: &Ties,
         x: &[[f32; 4]],
     ) -> Sums {
-        let mut out = self.sum(rows, false, |chunk, row| {
-            let weights = channel_weights(chunk, row, table);
-            let predicted = predict(chunk.rows, row, x);
-            let colour = chunk.rows.colours[row];
-            let value = |channel: usize| {
-                weights[channel] * (predicted[channel] - table[colour[channel] as usize].value)
-            };
-            [value(0), value(1), value(2), 0.0]
-        });
-        self.add_ties(ties, x, &mut out);
+        let mut out = self.gradient(rows, table, ties, x, |byte| table[byte as usize].value);
         out.par_iter_mut()
             .for_each(|sum| *sum = sum.map(|value| -value));
         out
@@ -306,6 +318,7 @@ pub(super) fn conjugate_gradients(
     for _ in 0..iterations {
         let q = normal.apply(rows, table, ties, &p);
         let pq = dot(&p, &q);
+        unit();
         let alpha: [f32; 3] = std::array::from_fn(|c| {
             if pq[c] > 0.0 {
                 (rz[c] / pq[c]) as f32
@@ -325,6 +338,7 @@ pub(super) fn conjugate_gradients(
         });
         z = precondition(&r, &normal.diagonal);
         let next = dot(&r, &z);
+        unit();
         let beta: [f32; 3] = std::array::from_fn(|c| {
             if rz[c] > 0.0 {
                 (next[c] / rz[c]) as f32

@@ -6,17 +6,17 @@
 // two, from the largest contribution that it can get: `bound` finds that, solve.wgsl makes the exponents. What is summed is
 // bounded by 2³⁰, in steps that are to the texel's values what single precision is.
 
-@group(0) @binding(0) var<uniform> texels: Texels;
-@group(0) @binding(1) var<storage, read> v_r: array<f32>;
-@group(0) @binding(2) var<storage, read> v_g: array<f32>;
-@group(0) @binding(3) var<storage, read> v_b: array<f32>;
-@group(0) @binding(4) var<storage, read_write> out_r: array<atomic<u32>>;
-@group(0) @binding(5) var<storage, read_write> out_g: array<atomic<u32>>;
-@group(0) @binding(6) var<storage, read_write> out_b: array<atomic<u32>>;
-@group(0) @binding(7) var<storage, read> exponents: array<u32>;
-@group(0) @binding(8) var<storage, read> scalars: array<Scalars, 3>;
+@group(1) @binding(0) var<uniform> texels: Texels;
+@group(1) @binding(1) var<storage, read> v_r: array<f32>;
+@group(1) @binding(2) var<storage, read> v_g: array<f32>;
+@group(1) @binding(3) var<storage, read> v_b: array<f32>;
+@group(1) @binding(4) var<storage, read_write> out_r: array<atomic<u32>>;
+@group(1) @binding(5) var<storage, read_write> out_g: array<atomic<u32>>;
+@group(1) @binding(6) var<storage, read_write> out_b: array<atomic<u32>>;
+@group(1) @binding(7) var<storage, read> exponents: array<u32>;
+@group(1) @binding(8) var<storage, read> scalars: array<Scalars, 3>;
 // Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
-@group(0) @binding(9) var<storage, read_write> trusted: array<atomic<u32>, 2>;
+@group(1) @binding(9) var<storage, read_write> trusted: array<atomic<u32>, 2>;
 
 var<workgroup> trusted_low: atomic<u32>;
 var<workgroup> trusted_high: atomic<u32>;

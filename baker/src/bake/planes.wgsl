@@ -1,21 +1,21 @@
 // What regularise.wgsl and solve.wgsl share: the planes of one channel, reductions, links.
 
-@group(0) @binding(0) var<uniform> texels: Texels;
-@group(0) @binding(1) var<storage, read_write> x: array<f32>;
-@group(0) @binding(2) var<storage, read_write> r: array<u32>;
-@group(0) @binding(3) var<storage, read_write> p: array<f32>;
-@group(0) @binding(4) var<storage, read_write> q: array<u32>;
-@group(0) @binding(5) var<storage, read_write> diagonal: array<u32>;
-@group(0) @binding(6) var<storage, read_write> exponents: array<u32>;
-@group(0) @binding(7) var<storage, read> counts: array<u32>;
+@group(1) @binding(0) var<uniform> texels: Texels;
+@group(1) @binding(1) var<storage, read_write> x: array<f32>;
+@group(1) @binding(2) var<storage, read_write> r: array<u32>;
+@group(1) @binding(3) var<storage, read_write> p: array<f32>;
+@group(1) @binding(4) var<storage, read_write> q: array<u32>;
+@group(1) @binding(5) var<storage, read_write> diagonal: array<u32>;
+@group(1) @binding(6) var<storage, read_write> exponents: array<u32>;
+@group(1) @binding(7) var<storage, read> counts: array<u32>;
 // λ of each texel.
-@group(0) @binding(8) var<storage, read_write> lambda: array<f32>;
+@group(1) @binding(8) var<storage, read_write> lambda: array<f32>;
 // Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
-@group(0) @binding(9) var<storage, read> trusted: array<u32, 2>;
+@group(1) @binding(9) var<storage, read> trusted: array<u32, 2>;
 // Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower.
-@group(0) @binding(10) var<storage, read> links: array<u32>;
-@group(0) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
-@group(0) @binding(12) var<storage, read_write> scalars: array<Scalars, 3>;
+@group(1) @binding(10) var<storage, read> links: array<u32>;
+@group(1) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
+@group(1) @binding(12) var<storage, read_write> scalars: array<Scalars, 3>;
 
 var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
 

@@ -1,10 +1,12 @@
-//! Weighted texels → every texel has a colour: native twin of `pull_push.wgsl`.
+//! Weighted texels → every texel has a colour.
 //!
 //! Gortler et al., "The Lumigraph", 1996, section 3.4: pull averages by weight into ever coarser levels, push fills what
 //! has no weight of its own from the level above, bilinearly. Weights saturate at 1, so a texel keeps its own colour once
 //! it has one.
 
 use rayon::prelude::*;
+
+use crate::progress::unit;
 
 /// Fills every texel whose weight (fourth component) is below 1 from its surroundings; colours of weight ≥ 1 stay, and
 /// weights come out as they went in. `width` · height = `texels.len()`.
@@ -14,8 +16,10 @@ pub fn pull_push(texels: &mut [[f32; 4]], width: usize) {
         return;
     }
     let mut coarse = pull(texels, width, height);
+    unit();
     pull_push(&mut coarse, width.div_ceil(2));
     push(texels, width, &coarse);
+    unit();
 }
 
 fn pull(fine: &[[f32; 4]], width: usize, height: usize) -> Vec<[f32; 4]> {

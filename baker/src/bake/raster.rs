@@ -183,6 +183,7 @@ pub fn raster(
             let y = f64::from(first) + (f64::from(row) + 0.5) * step;
             let start = [e0, e1, e2].map(|edge| edge[1] * y + edge[2]);
             let line = row as usize * row_length;
+            let (left, right) = inside([e0, e1, e2], start, step, [left, right]);
             for column in left..right {
                 let x = (column as f64 + 0.5) * step;
                 let b0 = e0[0] * x + start[0];
@@ -200,6 +201,26 @@ pub fn raster(
         }
     }
     samples
+}
+
+/// The samples of a row that all three edges may accept, one more on each side than they are by the equations: what an
+/// edge refuses need not be asked, and no rounding of the bounds decides about a sample.
+fn inside(
+    edges: [[f64; 3]; 3],
+    start: [f64; 3],
+    step: f64,
+    [mut left, mut right]: [usize; 2],
+) -> (usize, usize) {
+    for (edge, start) in edges.iter().zip(start) {
+        // Where the edge changes its mind, in samples; a level edge does not.
+        let zero = -start / edge[0] / step - 0.5;
+        if edge[0] > 0.0 {
+            left = left.max((zero - 1.0) as usize);
+        } else if edge[0] < 0.0 {
+            right = right.min((zero + 2.0).max(0.0) as usize);
+        }
+    }
+    (left, right)
 }
 
 #[cfg(test)]

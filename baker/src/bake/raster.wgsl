@@ -13,9 +13,14 @@ struct Corner {
     @location(0) @interpolate(flat) triangle: u32,
 }
 
+// Triangle 0 is a backdrop behind everything: where nothing was drawn at all, its id is missing too.
 @vertex
 fn project(@builtin(vertex_index) corner: u32) -> Corner {
-    let at = 3u * triangles[corner];
+    if corner < 3u {
+        let place = vec2(f32(corner & 1u), f32(corner >> 1u)) * 4.0 - 1.0;
+        return Corner(vec4(place, BACKDROP, 1.0), 1u);
+    }
+    let at = 3u * triangles[corner - 3u];
     let point = vec4(positions[at], positions[at + 1u], positions[at + 2u], 1.0);
     let x = dot(tile.row_x, point);
     let y = dot(tile.row_y, point);

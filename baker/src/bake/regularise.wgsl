@@ -8,6 +8,7 @@ fn observe(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
+    count_group(lane);
     var count = 0.0;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         count += select(0.0, 1.0, q[texel] != 0u);
@@ -21,6 +22,7 @@ fn observe(
 // The ties' strength is relative to the mean of Σ trust a² over observed texels.
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_observe(@builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let observed = reduce_partials(lane, false).x;
     if lane == 0u {
         let sum = f32(trusted[1]) * 4.0 + f32(trusted[0]) / 1073741824.0;
@@ -31,7 +33,8 @@ fn reduce_observe(@builtin(local_invocation_index) lane: u32) {
 
 // λ, judged in sRGB at the texel's colour.
 @compute @workgroup_size(TEXEL_LANES)
-fn soften(@builtin(global_invocation_id) at: vec3<u32>) {
+fn soften(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let strength = scalars[texels.channel].smoothness;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         lambda[texel] = strength * slope_squared_at(x[texel]);
@@ -40,7 +43,8 @@ fn soften(@builtin(global_invocation_id) at: vec3<u32>) {
 
 // q (largest contribution of any row) → exponents; empties q for the first product.
 @compute @workgroup_size(TEXEL_LANES)
-fn scale(@builtin(global_invocation_id) at: vec3<u32>) {
+fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         // bound < 2^reach ⇒ bound · 2^(30 − reach) < 2³⁰; nothing at all to sum takes any exponent.
         let bound = f32(counts[texel]) * bitcast<f32>(q[texel]);
@@ -53,7 +57,8 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>) {
 
 // diagonal: sums as integers → floats, with the links' part.
 @compute @workgroup_size(TEXEL_LANES)
-fn settle(@builtin(global_invocation_id) at: vec3<u32>) {
+fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         var sum = value_of(diagonal[texel], texel, 0);
         let bits = linked(texel);

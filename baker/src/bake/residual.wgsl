@@ -2,13 +2,13 @@
 //
 // Sums of squares are 64-bit integers in two words: whoever makes the lower wrap adds one to the upper.
 
-@group(0) @binding(0) var<storage, read> x_r: array<f32>;
-@group(0) @binding(1) var<storage, read> x_g: array<f32>;
-@group(0) @binding(2) var<storage, read> x_b: array<f32>;
+@group(1) @binding(0) var<storage, read> x_r: array<f32>;
+@group(1) @binding(1) var<storage, read> x_g: array<f32>;
+@group(1) @binding(2) var<storage, read> x_b: array<f32>;
 // For each view 1/c² of the robust loss.
-@group(0) @binding(3) var<storage, read> scales: array<f32>;
+@group(1) @binding(3) var<storage, read> scales: array<f32>;
 // For each view: histogram, sum of squares (low, high), rows.
-@group(0) @binding(4) var<storage, read_write> sums: array<atomic<u32>>;
+@group(1) @binding(4) var<storage, read_write> sums: array<atomic<u32>>;
 
 var<workgroup> bins: array<atomic<u32>, BINS>;
 var<workgroup> squares_low: atomic<u32>;

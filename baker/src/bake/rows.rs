@@ -1,8 +1,9 @@
 //! The linear model of the pixels of a view: pixel = weighted sum of texels. Every adapter builds, keeps and multiplies the same rows.
 //!
 //! A pixel is the mean of s×s bilinear taps, each on the surface that it really hits; taps that share texels are merged, so
-//! a row holds each texel once and its weights sum to 1. A pixel has a row only if every tap hits the mesh and the picture is
-//! opaque there.
+//! a row holds each texel once and its weights sum to 1. A pixel has a row only if every tap hits the mesh and its alpha is at
+//! least [`MIN_ALPHA`](super::footprint::MIN_ALPHA); how much a row counts goes with
+//! [`alpha_weight`](super::backend::alpha_weight), the fourth power of its alpha.
 
 /// One texel of a footprint.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -23,7 +24,7 @@ pub struct Rows {
     pub starts: Vec<u32>,
     /// All entries.
     pub entries: Vec<Entry>,
-    /// Observed colour of each row: sRGB; the fourth byte is spare.
+    /// Observed colour of each row: sRGB and alpha.
     pub colours: Vec<[u8; 4]>,
     /// Pixel of each row in its view, `row · width + column`.
     pub pixels: Vec<u32>,

@@ -20,21 +20,18 @@ struct Chunk {
     unused_1: u32,
 }
 
-@group(1) @binding(0) var<uniform> chunk: Chunk;
-@group(1) @binding(1) var<storage, read> spans: array<u32>;
-@group(1) @binding(2) var<storage, read> entries: array<Entry>;
-@group(1) @binding(3) var<storage, read> colours: array<u32>;
+@group(2) @binding(0) var<uniform> chunk: Chunk;
+@group(2) @binding(1) var<storage, read> spans: array<u32>;
+@group(2) @binding(2) var<storage, read> entries: array<Entry>;
+@group(2) @binding(3) var<storage, read> colours: array<u32>;
 // Weight of each pixel's row; three of each seam's.
-@group(1) @binding(4) var<storage, read_write> trust: array<f32>;
+@group(2) @binding(4) var<storage, read_write> trust: array<f32>;
 // For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there.
-@group(1) @binding(5) var<storage, read> tones: array<vec2<f32>>;
-// Rows that were really visited; the host knows how many it asked for.
-@group(1) @binding(6) var<storage, read_write> tally: atomic<u32>;
-
+@group(2) @binding(5) var<storage, read> tones: array<vec2<f32>>;
 // Pixel of each row in its view.
-@group(1) @binding(7) var<storage, read> places: array<u32>;
+@group(2) @binding(6) var<storage, read> places: array<u32>;
 // For each block of pixels of the view: sum of the rows' weights in steps of 2⁻²⁴, and their number.
-@group(1) @binding(8) var<storage, read_write> blocks: array<atomic<u32>>;
+@group(2) @binding(7) var<storage, read_write> blocks: array<atomic<u32>>;
 
 fn count_visit(row: u32, lane: u32) {
     if lane == 0u && row < chunk.rows {

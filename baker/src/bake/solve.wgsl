@@ -45,6 +45,7 @@ fn measure(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
+    count_group(lane);
     var largest = 0.0;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         largest = max(largest, abs(x[texel]));
@@ -57,6 +58,7 @@ fn measure(
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_measure(@builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let total = reduce_partials(lane, true);
     if lane == 0u {
         scalars[texels.channel].reach_x = reach_of(1.0 + total.y);
@@ -70,6 +72,7 @@ fn begin(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
+    count_group(lane);
     var sum = vec2(0.0);
     let reach = scalars[texels.channel].reach_x;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
@@ -87,6 +90,7 @@ fn begin(
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_begin(@builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let total = reduce_partials(lane, true);
     if lane == 0u {
         scalars[texels.channel].rz = total.x;
@@ -101,6 +105,7 @@ fn finish_apply(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
+    count_group(lane);
     var sum = 0.0;
     let reach = scalars[texels.channel].reach_p;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
@@ -116,6 +121,7 @@ fn finish_apply(
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_apply(@builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let total = reduce_partials(lane, false);
     if lane == 0u {
         let rz = scalars[texels.channel].rz;
@@ -130,6 +136,7 @@ fn advance(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
+    count_group(lane);
     var sum = 0.0;
     let alpha = scalars[texels.channel].alpha;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
@@ -147,6 +154,7 @@ fn advance(
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_advance(@builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let total = reduce_partials(lane, false);
     if lane == 0u {
         let rz = scalars[texels.channel].rz;
@@ -162,6 +170,7 @@ fn direct(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
+    count_group(lane);
     var largest = 0.0;
     let beta = scalars[texels.channel].beta;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
@@ -177,6 +186,7 @@ fn direct(
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_direct(@builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
     let total = reduce_partials(lane, true);
     if lane == 0u {
         scalars[texels.channel].reach_p = reach_of(total.y);

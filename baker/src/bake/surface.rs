@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::raster::{Projected, raster};
 use super::scene::Scene;
+use crate::progress::unit;
 
 /// Difference in depth that drops a pixel, in scene units (radii).
 const LARGEST_DIFFERENCE: f64 = 0.02;
@@ -59,6 +60,7 @@ impl Original {
                         pixel[3] = 0;
                     }
                 }
+                unit();
             });
     }
 }

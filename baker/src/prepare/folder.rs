@@ -1,53 +1,39 @@
-//! A folder that was handed over as a descriptor → bytes of the regular files beneath it, and of nothing else.
+//! A folder that the supervisor holds → bytes of the files beneath it.
 //!
-//! Names come from untrusted files. The kernel resolves them (`openat2`, `RESOLVE_BENEATH`), so neither `..`, nor an
-//! absolute name, nor a symbolic link leaves the folder, whatever another process renames meanwhile. Symbolic links that
-//! stay beneath are followed. A name is bytes of a path: percent-decoding of URIs is the caller's matter.
-//! Opening never waits (a pipe without a writer), and only what `fstat` calls a regular file is read.
+//! Prepare opens nothing: it asks for each file by its name, and the supervisor decides (`supervisor/src/opener.rs`: beneath
+//! the folder, of a kind that meshes and views are made of, a regular file, within the size). What comes back is a descriptor
+//! for reading. A name is bytes of a path: percent-decoding of URIs is the caller's matter.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use proto::message::Code;
+use nix::libc::ENAMETOOLONG;
+use proto::limits::MAX_NAME_BYTES;
+use proto::message::{Code, Refusal, Root};
 
-/// The kernel answers `EAGAIN` when a rename races with the resolution of `..`; it asks to try again.
-const RESOLVE_ATTEMPTS: usize = 16;
+use crate::progress::unit;
+use crate::session::SessionError;
+
+/// Bytes that are read at once.
+const PIECE: usize = 16 << 20;
 
 /// Why a file of a folder is not read. The name is the caller's to add.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The empty name.
-    #[error("the file name is empty")]
-    EmptyName,
-    /// A name with a NUL character.
-    #[error("the file name contains a NUL character")]
-    NulInName,
-    /// The name, or a symbolic link on its way, leaves the folder.
-    #[error("lies outside its folder")]
-    Outside,
-    /// Nothing of this name.
-    #[error("no such file")]
-    Missing,
-    /// A directory, device, pipe or socket.
-    #[error("is {0}, not a regular file")]
-    NotAFile(&'static str),
-    /// Larger than the caller's bound.
-    #[error("has {size} bytes, more than the {limit} that are taken")]
-    TooLarge {
-        /// Size of the file in bytes.
-        size: u64,
-        /// The bound in bytes.
-        limit: u64,
-    },
+    /// The supervisor does not open it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The memory for its content is not to be had.
     #[error("there is no memory for its {0} bytes")]
     Memory(u64),
-    /// The system refuses for another reason.
+    /// It was opened and cannot be read.
     #[error("cannot be read ({0})")]
     Io(#[from] io::Error),
+    /// The supervisor cannot be asked.
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }
 
 impl FolderError {
@@ -55,40 +41,35 @@ impl FolderError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::EmptyName | Self::NulInName => Code::InvalidAsset,
-            Self::Outside | Self::Missing | Self::NotAFile(_) | Self::Io(_) => Code::MissingInput,
-            Self::TooLarge { .. } => Code::LimitExceeded,
+            Self::Refused(refusal) => refusal.code(),
+            Self::Io(_) => Code::MissingInput,
             Self::Memory(_) => Code::OutOfHostMemory,
+            Self::Session(_) => Code::Internal,
         }
     }
 }
 
-/// Where bytes by name come from: a [`Folder`], or memory for whoever tries a reader alone.
-pub trait Files {
-    /// Reads the file `name` if it has at most `limit` bytes.
+/// Who opens files.
+pub trait Files: std::fmt::Debug + Sync {
+    /// Opens the regular file `name` beneath `root` if it has at most `limit` bytes; gives it with its size.
     ///
     /// # Errors
     /// The first reason not to.
-    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError>;
-}
-
-impl Files for Folder {
-    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
-        Self::read(self, name, limit)
-    }
+    fn open(&self, root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError>;
 }
 
 /// A folder, and everything beneath it.
-#[derive(Debug)]
-pub struct Folder {
-    root: OwnedFd,
+#[derive(Clone, Copy, Debug)]
+pub struct Folder<'a> {
+    files: &'a dyn Files,
+    root: Root,
 }
 
-impl Folder {
-    /// The folder that `root`, an open directory, stands for.
+impl<'a> Folder<'a> {
+    /// The folder `root`, as `files` opens what lies in it.
     #[must_use]
-    pub fn new(root: OwnedFd) -> Self {
-        Self { root }
+    pub fn new(files: &'a dyn Files, root: Root) -> Self {
+        Self { files, root }
     }
 
     /// Reads the regular file `name` beneath the folder if it has at most `limit` bytes.
@@ -96,138 +77,159 @@ impl Folder {
     /// # Errors
     /// The first reason not to.
     pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
-        let mut file = File::from(self.open(name)?);
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(FolderError::NotAFile(kind(&metadata)));
+        if name.len() > MAX_NAME_BYTES {
+            // Longer than any path, and perhaps than any packet.
+            return Err(Refusal::Os(ENAMETOOLONG).into());
         }
-        let size = metadata.len();
-        if size > limit {
-            return Err(FolderError::TooLarge { size, limit });
-        }
+        let (fd, size) = self.files.open(self.root, name, limit)?;
         let mut bytes = Vec::new();
         let capacity =
             usize::try_from(size).map_err(|_beyond_address_space| FolderError::Memory(size))?;
         bytes
             .try_reserve_exact(capacity)
             .map_err(|_refused| FolderError::Memory(size))?;
-        // The file may grow while it is read: one byte more than allowed shows it.
-        let read = (&mut file)
-            .take(limit.saturating_add(1))
-            .read_to_end(&mut bytes)? as u64;
-        if read > limit {
-            return Err(FolderError::TooLarge { size: read, limit });
+        bytes.resize(capacity, 0);
+        let file = File::from(fd);
+        let read = fill(&file, &mut bytes)?;
+        bytes.truncate(read);
+        if read == capacity && file.read_at(&mut [0], size)? > 0 {
+            // It grew meanwhile: nobody knows by how much.
+            let size = size.saturating_add(1);
+            if size > limit {
+                return Err(Refusal::TooLarge { size, limit }.into());
+            }
+            return Err(io::Error::other("it grows while it is read").into());
         }
         Ok(bytes)
     }
-
-    fn open(&self, name: &str) -> Result<OwnedFd, FolderError> {
-        if name.is_empty() {
-            return Err(FolderError::EmptyName);
-        }
-        if name.contains('\0') {
-            return Err(FolderError::NulInName);
-        }
-        let how = OpenHow::new()
-            .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        for _ in 0..RESOLVE_ATTEMPTS {
-            return match openat2(&self.root, name, how) {
-                Ok(fd) => Ok(fd),
-                Err(Errno::EAGAIN | Errno::EINTR) => continue,
-                Err(Errno::EXDEV) => Err(FolderError::Outside),
-                Err(Errno::ENOENT | Errno::ENOTDIR) => Err(FolderError::Missing),
-                // A device without a driver, or a socket.
-                Err(Errno::ENXIO | Errno::ENODEV) => {
-                    Err(FolderError::NotAFile("a device or socket"))
-                }
-                Err(errno) => Err(FolderError::Io(errno.into())),
-            };
-        }
-        Err(FolderError::Io(Errno::EAGAIN.into()))
-    }
 }
 
-fn kind(metadata: &std::fs::Metadata) -> &'static str {
-    use std::os::unix::fs::FileTypeExt;
-    let kind = metadata.file_type();
-    if kind.is_dir() {
-        "a directory"
-    } else if kind.is_fifo() {
-        "a pipe"
-    } else {
-        "a device or socket"
+/// Reads from the start until the buffer is full or the file ends; gives the number of bytes.
+fn fill(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut read = 0;
+    while read < buffer.len() {
+        let end = buffer.len().min(read + PIECE);
+        match file.read_at(&mut buffer[read..end], read as u64) {
+            Ok(0) => break,
+            Ok(count) => {
+                read += count;
+                unit();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// For tests: one folder of this process's own, without any of the supervisor's care.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Local(pub(crate) std::path::PathBuf);
+
+#[cfg(test)]
+impl Files for Local {
+    fn open(&self, _root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError> {
+        if name.starts_with('/') || name.split('/').any(|part| part == "..") {
+            return Err(Refusal::Outside.into());
+        }
+        if name.is_empty() {
+            return Err(Refusal::EmptyName.into());
+        }
+        let file = File::open(self.0.join(name)).map_err(|_absent| Refusal::Missing)?;
+        if file.metadata()?.is_dir() {
+            // It has no ending that is listed.
+            return Err(Refusal::Unlisted.into());
+        }
+        let size = file.metadata()?.len();
+        if size > limit {
+            return Err(Refusal::TooLarge { size, limit }.into());
+        }
+        Ok((file.into(), size))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::thread;
 
-    use nix::sys::stat::Mode;
-    use nix::unistd::mkfifo;
+    use proto::channel::Channel;
+    use proto::message::{FromChild, ToChild};
 
     use super::*;
+    use crate::session::Session;
 
-    /// `secret` beside the folder, `inner` in it, and every way to name something else.
-    fn folder() -> (tempfile::TempDir, Folder) {
-        let outer = tempfile::tempdir().unwrap();
-        let root = outer.path().join("root");
-        std::fs::create_dir_all(root.join("sub")).unwrap();
-        std::fs::write(outer.path().join("secret"), b"secret").unwrap();
-        std::fs::write(root.join("inner"), b"inner").unwrap();
-        symlink("../inner", root.join("sub/stays")).unwrap();
-        symlink("../../secret", root.join("sub/leaves")).unwrap();
-        symlink(outer.path().join("secret"), root.join("absolute")).unwrap();
-        mkfifo(&root.join("pipe"), Mode::S_IRWXU).unwrap();
-        let fd = File::open(&root).unwrap().into();
-        (outer, Folder::new(fd))
-    }
-
-    #[test]
-    fn files_beneath_are_read() {
-        let (_guard, folder) = folder();
-        for name in ["inner", "./inner", "sub/../inner", "sub/stays"] {
-            assert_eq!(folder.read(name, 5).unwrap(), b"inner", "{name}");
+    /// Answers each question for the number `n.bin` with a file of n bytes of value n, `none` with a refusal, and sends a
+    /// stray end of views before each.
+    fn supervise(channel: &Channel) {
+        while let Ok(FromChild::Open { name, limit, .. }) = channel.receive() {
+            channel
+                .send(&ToChild::EndOfViews { count: 0 }, &[])
+                .unwrap();
+            let number: Option<u8> = name.strip_suffix(".bin").and_then(|n| n.parse().ok());
+            let Some(number) = number else {
+                let outcome = Err(Refusal::Unlisted);
+                channel.send(&ToChild::Opened { outcome }, &[]).unwrap();
+                continue;
+            };
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&vec![number; usize::from(number)]).unwrap();
+            // Says one byte less than there is where the limit is one byte less.
+            let outcome = Ok(limit.min(u64::from(number)));
+            channel
+                .send(&ToChild::Opened { outcome }, &[file.as_fd()])
+                .unwrap();
         }
     }
 
-    #[test]
-    fn nothing_outside_is_opened() {
-        let (guard, folder) = folder();
-        let absolute = guard.path().join("secret").to_str().unwrap().to_owned();
-        for name in [
-            "../secret",
-            "sub/../../secret",
-            "sub/leaves",
-            "absolute",
-            "/etc/passwd",
-            "/",
-            &absolute,
-        ] {
-            let error = folder.read(name, 1 << 20).unwrap_err();
-            assert!(matches!(error, FolderError::Outside), "{name}: {error}");
-        }
+    fn with_session(test: impl FnOnce(&Session)) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let supervisor = thread::spawn(move || supervise(&ours));
+        let session = Session::over(theirs);
+        test(&session);
+        drop(session);
+        supervisor.join().unwrap();
     }
 
     #[test]
-    fn only_regular_files_of_bounded_size_are_read() {
-        let (_guard, folder) = folder();
-        let error = |name: &str, limit| folder.read(name, limit).unwrap_err().to_string();
-        assert_eq!(error("", 9), "the file name is empty");
-        assert_eq!(error("a\0b", 9), "the file name contains a NUL character");
-        assert_eq!(error("absent", 9), "no such file");
-        assert_eq!(error("inner/child", 9), "no such file");
-        assert_eq!(error("sub", 9), "is a directory, not a regular file");
-        assert_eq!(error(".", 9), "is a directory, not a regular file");
-        assert_eq!(error("pipe", 9), "is a pipe, not a regular file");
-        assert_eq!(
-            error("inner", 4),
-            "has 5 bytes, more than the 4 that are taken"
-        );
-        assert!(matches!(
-            folder.read(&"x".repeat(5000), 9),
-            Err(FolderError::Io(_))
-        ));
+    fn every_thread_gets_the_file_that_it_asked_for() {
+        with_session(|session| {
+            thread::scope(|scope| {
+                for thread in 0..8_u8 {
+                    scope.spawn(move || {
+                        let folder = Folder::new(session, Root::Views);
+                        for number in (1..100).map(|n| n + thread) {
+                            let bytes = folder.read(&format!("{number}.bin"), 200).unwrap();
+                            assert_eq!(bytes, vec![number; usize::from(number)]);
+                        }
+                    });
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn refusals_keep_their_words_and_growth_is_noticed() {
+        with_session(|session| {
+            let folder = Folder::new(session, Root::Mesh);
+            let error = folder.read("none", 9).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "is not a file of a mesh or a view, going by its name"
+            );
+            let error = folder.read("7.bin", 6).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "has 7 bytes, more than the 6 that are taken"
+            );
+            let error = folder.read(&"x".repeat(5000), 9).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("cannot be read (File name too long")
+            );
+        });
     }
 }

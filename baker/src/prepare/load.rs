@@ -7,8 +7,9 @@
 use proto::limits::{MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::{Code, Failure, Phase};
 
-use crate::prepare::folder::{Files, FolderError};
-use crate::progress::Progress;
+use crate::pace;
+use crate::prepare::folder::{Folder, FolderError};
+use crate::progress::{Progress, each};
 
 mod gltf;
 
@@ -154,7 +155,7 @@ impl LoadError {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn read(
-    folder: &dyn Files,
+    folder: &Folder<'_>,
     name: &str,
     want_uvs: bool,
     progress: &dyn Progress,
@@ -164,6 +165,7 @@ pub fn read(
         .map_err(LoadError::File)?;
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
+    progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
     let mesh = match kind(&bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
             gltf::read(&bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
@@ -255,10 +257,10 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::fs::File;
+    use proto::message::Root;
 
     use super::*;
-    use crate::prepare::folder::Folder;
+    use crate::prepare::folder::Local;
     use crate::progress::Silent;
 
     /// Writes the files into a fresh folder and reads the first as a mesh.
@@ -270,7 +272,8 @@ pub(crate) mod tests {
         for (name, bytes) in files {
             std::fs::write(dir.path().join(name), bytes).unwrap();
         }
-        let folder = Folder::new(File::open(dir.path()).unwrap().into());
+        let local = Local(dir.path().to_path_buf());
+        let folder = Folder::new(&local, Root::Mesh);
         read(&folder, files[0].0, want_uvs, &Silent)
     }
 

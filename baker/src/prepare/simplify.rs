@@ -34,7 +34,7 @@ pub enum SimplifyError {
     #[error("cannot simplify to {0}")]
     Target(String),
     /// Nothing with area is left.
-    #[error("simplified to {target} triangles: {error}")]
+    #[error("nothing with area is left of the mesh at {target} triangles")]
     Nothing {
         /// The target.
         target: usize,

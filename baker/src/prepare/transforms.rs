@@ -21,6 +21,7 @@ mod tests;
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEWS};
 use proto::message::Code;
+use serde_json::error::Category;
 
 use keys::{File, Keys};
 pub(crate) use lens::Lens;
@@ -49,6 +50,10 @@ pub(crate) struct Transforms {
     /// What the user should know.
     pub(crate) warnings: Vec<String>,
 }
+
+/// For whoever wrote something else.
+const LAYOUT: &str =
+    "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}";
 
 /// Why the file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -199,12 +204,12 @@ impl TransformsError {
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Utf16 => "save the file as UTF-8",
-            Self::Json(_) => {
-                "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not"
-            }
-            Self::NoFrames | Self::EmptyFrames | Self::Empty => {
-                "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}"
-            }
+            Self::Json(error) => match error.classify() {
+                Category::Eof => "the file ends early: write it again",
+                Category::Data if !error.to_string().contains("f64") => LAYOUT,
+                _ => "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not",
+            },
+            Self::NoFrames | Self::EmptyFrames | Self::Empty => LAYOUT,
             Self::TooManyFrames(_) => "leave out views; a few hundred are enough for any object",
             Self::TooManyNames { .. } => "name each frame once",
             Self::UnknownNames { .. } => {
@@ -244,7 +249,13 @@ impl Problem {
             Self::Mirrored(_) => {
                 "the matrix is camera-to-world with OpenGL axes (x right, y up, looking along -z)"
             }
-            _ => {
+            Self::Missing(_) => LAYOUT,
+            Self::Range { .. } => "",
+            Self::Shape(_)
+            | Self::Number(_)
+            | Self::LastRow(_)
+            | Self::Singular(_)
+            | Self::Sheared(_) => {
                 "transform_matrix is camera-to-world: a rotation, a position, and the last row 0, 0, 0, 1"
             }
         }

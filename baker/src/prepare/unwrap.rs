@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, UnwrapMethod};
 use proto::table::Mesh;
 
+use crate::pace;
 use crate::prepare::clean::CleanMesh;
-use crate::progress::Progress;
+use crate::progress::{Progress, each, unit};
 
 mod flatten;
 
@@ -37,6 +38,8 @@ const COMPARED_TRIANGLES: usize = 40_000;
 /// Charts up to which the page packer works; above, shelves are nearly as dense and far faster.
 const PACKED_CHARTS: usize = 4_000;
 
+/// The page packer, whatever the mesh: bounded by the charts that it takes.
+const PACKING: Duration = Duration::from_secs(3);
 /// Of the ways to cut, so many that pack densest at first are packed with more effort.
 const IMPROVED_CUTS: usize = 2;
 
@@ -82,6 +85,8 @@ pub fn unwrap_with(
 ) -> Unwrapped {
     let end = Instant::now() + deadline.min(flatten::patience(mesh.triangles.len()));
     progress.progress(Phase::Unwrap, 0, 0);
+    let predicted = each(mesh.triangles.len(), pace::ATLAS_TRIANGLE);
+    progress.expect("edges", predicted);
     let mut cuts = Vec::new();
     if !deadline.is_zero() && flatten::is_sane(mesh) {
         let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
@@ -108,9 +113,13 @@ pub fn unwrap_with(
         UnwrapMethod::Uvunwrap
     };
     if cuts.is_empty() {
+        progress.expect("cutting by directions", predicted);
         cuts.push(planar::cut(mesh));
+        unit();
     }
+    progress.expect("packing", predicted + PACKING);
     let (pieces, atlas) = densest(cuts, texture_size, improved);
+    unit();
     let utilisation = atlas.utilisation as f32;
     Unwrapped {
         mesh: assemble::assemble(mesh, &pieces, &atlas),

@@ -12,15 +12,17 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 use proto::job::PrepareJob;
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{Mesh, View};
 
-use super::folder::{Folder, FolderError};
+use super::folder::Folder;
 use super::transforms::{self, Frame};
-use crate::progress::{PhaseClock, Progress};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::session::Session;
 use crop::Outline;
 use load::{Loaded, Sees, Source};
@@ -34,18 +36,22 @@ pub(crate) struct ViewsSummary {
     pub(crate) holdout_views: u32,
 }
 
+/// Reading `transforms.json`, whose size is bounded.
+const POSES: Duration = Duration::from_secs(2);
 /// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
 const IN_FLIGHT_BYTES: usize = 640 << 20;
 
 /// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file.
 pub(crate) fn deliver(
     session: &Session,
-    views: &Folder,
+    views: &Folder<'_>,
     job: &PrepareJob,
     mesh: &Mesh,
     clock: &mut PhaseClock,
 ) -> Result<ViewsSummary, Failure> {
     clock.time(Phase::DecodeViews, || {
+        session.progress(Phase::DecodeViews, 0, 0);
+        session.expect("poses", each(mesh.triangles.len(), pace::TRIANGLE) + POSES);
         let frames = read_frames(session, views, &job.views_file)?;
         let held_out = choose_holdout(&frames, job)?;
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
@@ -53,8 +59,8 @@ pub(crate) fn deliver(
             session,
             outline: &Outline::new(mesh),
             folder: views,
-            // Files are named relative to the file that names them.
-            base: job.views_file.rsplit_once('/').map_or("", |(base, _)| base),
+            file: &job.views_file,
+            mesh: &job.mesh_file,
             frames: &frames,
             held_out: &held_out,
         };
@@ -66,10 +72,14 @@ pub(crate) fn deliver(
     })
 }
 
-fn read_frames(session: &Session, folder: &Folder, name: &str) -> Result<Vec<Frame>, Failure> {
+fn read_frames(session: &Session, folder: &Folder<'_>, name: &str) -> Result<Vec<Frame>, Failure> {
     let bytes = folder
         .read(name, MAX_TRANSFORMS_BYTES)
-        .map_err(|error| unread(name, &error))?;
+        .map_err(|error| Failure {
+            code: error.code(),
+            message: format!("{name}: {error}"),
+            hint: String::new(),
+        })?;
     let read = transforms::parse(&bytes).map_err(|error| Failure {
         code: error.code(),
         message: format!("{name}: {error}"),
@@ -109,23 +119,13 @@ fn choose_holdout(frames: &[Frame], job: &PrepareJob) -> Result<Vec<bool>, Failu
     Ok(held_out)
 }
 
-fn unread(name: &str, error: &FolderError) -> Failure {
-    let hint = match error {
-        FolderError::Outside => "files are read only beneath the folder of transforms.json",
-        _ => "",
-    };
-    Failure {
-        code: error.code(),
-        message: format!("{name}: {error}"),
-        hint: hint.to_owned(),
-    }
-}
-
 struct Delivery<'a> {
     session: &'a Session,
     outline: &'a Outline,
-    folder: &'a Folder,
-    base: &'a str,
+    folder: &'a Folder<'a>,
+    /// `transforms.json`, whatever its name.
+    file: &'a str,
+    mesh: &'a str,
     frames: &'a [Frame],
     held_out: &'a [bool],
 }
@@ -157,7 +157,7 @@ impl Delivery<'_> {
             let mut in_flight = VecDeque::new();
             let mut bytes = 0;
             for (index, frame) in self.frames.iter().enumerate() {
-                let source = Source::read(self.folder, self.base, index, frame)?;
+                let source = Source::read(self.folder, self.file, index, frame)?;
                 let needed = source.decoding_bytes();
                 while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {
                     let Some(oldest) = in_flight.pop_front() else {
@@ -166,10 +166,11 @@ impl Delivery<'_> {
                     bytes -= self.finish(oldest, &mut tally)?;
                 }
                 let (sender, result) = sync_channel(1);
-                let (outline, holdout) = (self.outline, self.held_out[index]);
+                let (file, outline, holdout) = (self.file, self.outline, self.held_out[index]);
                 scope.spawn_fifo(move |_| {
                     // Nobody listens any more when an earlier view has failed.
-                    drop(sender.send(source.load(outline, frame, holdout)));
+                    drop(sender.send(source.load(file, outline, frame, holdout)));
+                    unit();
                 });
                 in_flight.push_back(InFlight {
                     index,
@@ -187,6 +188,9 @@ impl Delivery<'_> {
 
     /// Waits for a view and hands it on; returns what it held.
     fn finish(&self, next: InFlight, tally: &mut Tally) -> Result<usize, Failure> {
+        let name = &self.frames[next.index].file;
+        self.session
+            .expect(name, each(next.bytes, pace::DECODE_BYTE));
         let loaded = next
             .result
             .recv()
@@ -197,7 +201,8 @@ impl Delivery<'_> {
             return Err(Failure {
                 code: Code::LimitExceeded,
                 message: format!(
-                    "the views have more than {MAX_TOTAL_VIEW_BYTES} bytes once decoded"
+                    "{}: the views have more than {MAX_TOTAL_VIEW_BYTES} bytes once decoded",
+                    self.file
                 ),
                 hint: "use fewer or smaller views".to_owned(),
             });
@@ -227,20 +232,17 @@ impl Delivery<'_> {
     fn report(&self, tally: &Tally) -> Result<(), Failure> {
         let (unseen, transparent) = (tally.unseen.len(), tally.transparent.len());
         if unseen + transparent == self.frames.len() {
-            let message = match (unseen, transparent) {
-                (0, _) => "no view shows the mesh: all pictures are fully transparent".to_owned(),
-                (_, 0) => {
-                    "no view shows the mesh: it is behind every camera or outside every picture"
-                        .to_owned()
-                }
+            let why = match (unseen, transparent) {
+                (0, _) => "all pictures are fully transparent".to_owned(),
+                (_, 0) => "it is behind every camera or outside every picture".to_owned(),
                 _ => format!(
-                    "no view shows the mesh: in {unseen} it is behind the camera or outside the picture, {transparent} are fully transparent"
+                    "in {unseen} it is behind the camera or outside the picture, {transparent} are fully transparent"
                 ),
             };
             let hint = "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)";
             return Err(Failure {
                 code: Code::InvalidAsset,
-                message,
+                message: format!("{}: no view shows {}: {why}", self.file, self.mesh),
                 hint: hint.to_owned(),
             });
         }

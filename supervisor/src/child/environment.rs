@@ -3,19 +3,7 @@
 use std::ffi::OsString;
 
 use proto::message::Role;
-
-/// Names of variables that every role gets.
-const ENVIRONMENT: [&str; 5] = [
-    "LD_LIBRARY_PATH",
-    "KILN_LOG",
-    "RAYON_NUM_THREADS",
-    "RUST_BACKTRACE",
-    "XDG_RUNTIME_DIR",
-];
-/// Further ones for bake: drivers find their settings and their caches of compiled pipelines with them.
-const BAKE_ENVIRONMENT: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
-/// Further ones for bake, by their beginning: Vulkan loader, Mesa and its llvmpipe, NVIDIA.
-const BAKE_PREFIXES: [&str; 6] = ["VK_", "MESA", "LP_", "GALLIUM_", "__GL_", "__NV_"];
+use proto::sandbox::passes;
 
 /// The variables of `role` out of `ours`.
 pub(super) fn environment(
@@ -23,21 +11,28 @@ pub(super) fn environment(
     log_filter: &str,
     ours: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<(OsString, OsString)> {
+    // A backtrace of the standard library's reads files, which the sandbox forbids; workers write down their own stacks.
     let listed = |name: &OsString| {
-        let Some(name) = name.to_str() else {
-            return false;
-        };
-        let bake = role == Role::Bake
-            && (BAKE_ENVIRONMENT.contains(&name)
-                || BAKE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
-        ENVIRONMENT.contains(&name) || bake
+        name.to_str()
+            .is_some_and(|name| passes(role, name) && name != "RUST_BACKTRACE")
     };
     // A later pair of the same name wins, so these are defaults. Mesa complains without a runtime directory.
     let mut variables: Vec<(OsString, OsString)> = vec![
         ("KILN_LOG".into(), log_filter.into()),
         ("XDG_RUNTIME_DIR".into(), "/tmp".into()),
     ];
+    if role == Role::Bake {
+        // The sandbox lets no cache be written: one job's compiled shaders are nothing for the next.
+        variables.push(("MESA_SHADER_CACHE_DISABLE".into(), "true".into()));
+        variables.push(("__GL_SHADER_DISK_CACHE".into(), "0".into()));
+    }
     variables.extend(ours.filter(|(name, _)| listed(name)));
+    #[cfg(feature = "failpoints")]
+    {
+        drop(crate::failpoint::at("spawn"));
+        let points = proto::failpoint::for_child(role);
+        variables.extend(points.map(|points| (proto::failpoint::VARIABLE.into(), points.into())));
+    }
     variables
 }
 
@@ -71,7 +66,13 @@ mod tests {
             names(Role::Prepare),
             [&common[..], std::slice::from_ref(&rayon)].concat()
         );
-        let bake = [pair("VK_DRIVER_FILES", "x"), pair("HOME", "x"), rayon];
+        let bake = [
+            pair("MESA_SHADER_CACHE_DISABLE", "true"),
+            pair("__GL_SHADER_DISK_CACHE", "0"),
+            pair("VK_DRIVER_FILES", "x"),
+            pair("HOME", "x"),
+            rayon,
+        ];
         assert_eq!(names(Role::Bake), [&common[..], &bake].concat());
     }
 }

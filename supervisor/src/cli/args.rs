@@ -19,8 +19,9 @@ Examples:
       Show what can bake on this machine.
 
 Exit codes:
-  0 done · 64 bad flags · 65 bad mesh or views · 66 file missing · 69 no such device · 70 a worker crashed twice
-  71 a worker cannot be started · 73 cannot write the output · 78 kiln and kiln-baker do not match
+  0 done · 64 bad flags · 65 bad mesh or views · 66 mesh or views file missing · 69 no such device
+  70 a worker crashed twice · 71 a worker cannot be started · 73 cannot write the output
+  77 no sandbox here · 78 kiln and kiln-baker do not match
   124 out of time · 130, 143 interrupted";
 
 /// Bakes the colours of posed views of a mesh into a UV texture, and writes a GLB.
@@ -36,6 +37,8 @@ pub(super) enum Sub {
     /// Turn a mesh and posed views of it into a textured GLB.
     #[command(after_help = EXAMPLES)]
     Bake(Box<BakeArgs>),
+    /// Run the job of a crash again, alone and without falling back, with all that its workers log.
+    Replay(ReplayArgs),
     /// Show adapters, drivers and limits, what is missing, and how to get it.
     Doctor(DoctorArgs),
 }
@@ -43,13 +46,20 @@ pub(super) enum Sub {
 #[derive(Debug, Args)]
 pub(super) struct BakeArgs {
     /// The mesh: GLB, glTF, PLY or OBJ.
-    pub(super) mesh: PathBuf,
+    #[arg(required_unless_present = "jobs")]
+    pub(super) mesh: Option<PathBuf>,
     /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one.
-    #[arg(long, value_name = "FILE")]
-    pub(super) views: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "jobs")]
+    pub(super) views: Option<PathBuf>,
     /// Where to put the GLB. An existing file is replaced only by a complete new one.
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) output: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "jobs")]
+    pub(super) output: Option<PathBuf>,
+    /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "report"])]
+    pub(super) jobs: Option<PathBuf>,
+    /// How many of them run at once.
+    #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) parallel: u16,
 
     /// Edge of the texture in texels: 256 to 8192, a multiple of 4.
     #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
@@ -94,6 +104,20 @@ pub(super) struct BakeArgs {
     )]
     pub(super) seed: u64,
 
+    /// What a bake that failed may do differently when it is repeated. Each step allows those before it, and the report says
+    /// which were taken.
+    #[arg(long, value_enum, default_value = "adapters", help_heading = "Run")]
+    pub(super) fallback: FallbackArg,
+    /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    pub(super) memory_limit: Option<u64>,
+    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
+    #[arg(long, help_heading = "Run")]
+    pub(super) insecure_no_sandbox: bool,
+    /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
+    /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
+    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
+    pub(super) crash_folder: Option<PathBuf>,
     /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = seconds, help_heading = "Run")]
     pub(super) timeout: Duration,
@@ -112,6 +136,18 @@ pub(super) struct BakeArgs {
     /// Silence that a worker is allowed, in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
     pub(super) stall_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// A folder that a failed job named: it holds a crash.json.
+    pub(super) folder: PathBuf,
+    /// Where to put the GLB, should it succeed this time.
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// One JSON object per line on standard output.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -140,6 +176,40 @@ pub(super) enum BlendArg {
     Linear,
     /// In encoded colours.
     Srgb,
+}
+
+/// See [`bytes`].
+const LEAST_MEMORY: u64 = 16 << 20;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum FallbackArg {
+    /// A fresh process at most.
+    SamePlan,
+    /// A quarter of the memory.
+    SmallerPlan,
+    /// Another adapter or the processor, where `--device auto` leaves the choice.
+    Adapters,
+    /// A colour for each vertex, before nothing.
+    VertexColours,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
+        Some(number) => (
+            number,
+            10 * ("KMGT".find(&text[number.len()..]).unwrap_or(0) + 1),
+        ),
+        None => (text, 0),
+    };
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift));
+    match bytes {
+        Some(bytes) if bytes >= LEAST_MEMORY => Ok(bytes),
+        Some(_) => Err("must be at least 16M: a worker that does nothing needs as much".to_owned()),
+        None => Err("must be a whole number of bytes, or of K, M, G or T".to_owned()),
+    }
 }
 
 fn texture_size(text: &str) -> Result<u32, String> {

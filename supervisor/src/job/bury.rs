@@ -1,24 +1,89 @@
-//! A process has ended → what that means for the job: go on, start a fresh one, or give up.
+//! A process has ended → its last words are read, its fault is named, and the report and [`crate::life`] learn of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use proto::message::Role;
+use proto::blob::Blob;
+use proto::message::{AdapterInfo, Phase};
+use proto::recorder::{self, Slot};
 
 use super::{Answer, Job, Running};
+use crate::cgroup::OomScope;
+use crate::child::ChildId;
+use crate::crash;
 use crate::error::{Attempt, JobError};
 use crate::event::Event;
-use crate::verdict::{Ending, Exit, Kill, RetryClass, Verdict, judge};
+use crate::life;
+use crate::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
+
+/// What the report needs of a process beside its end.
+#[derive(Debug)]
+pub(super) struct Grave {
+    number: u32,
+    pid: u32,
+    time: Duration,
+    tail: Vec<String>,
+}
+
+impl Grave {
+    /// For a process that could not be started.
+    pub(super) fn unborn(number: u32) -> Self {
+        Self {
+            number,
+            pid: 0,
+            time: Duration::ZERO,
+            tail: Vec::new(),
+        }
+    }
+}
+
+/// What completes an error about a role.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    phase: Phase,
+    exit: Exit,
+    adapter: Option<AdapterInfo>,
+    tail: Vec<String>,
+    crash: Option<std::path::PathBuf>,
+}
+
+impl Evidence {
+    pub(super) fn complete(self, error: &mut JobError) {
+        error.phase = Some(self.phase);
+        error.signal = self.exit.signal_name();
+        error.exit = match self.exit {
+            Exit::Code(code) => Some(code),
+            Exit::Signal(_) | Exit::NotSpawned { .. } | Exit::Unkillable => None,
+        };
+        error.device = self.adapter;
+        error.log_tail = self.tail;
+        error.crash_folder = self.crash;
+    }
+}
 
 impl Job<'_> {
-    pub(super) fn ended(&mut self, running: Running, exit: Exit) {
+    /// It ended, or is given up.
+    pub(super) fn ended(&mut self, id: ChildId, exit: Exit) {
+        let known = self
+            .running
+            .iter()
+            .position(|running| running.child.id == id);
+        let Some(place) = known else {
+            // It was given up before.
+            return;
+        };
         let Running {
             child,
             number,
-            watch,
+            mut watch,
+            adapter,
             answered,
             kill,
+            group,
             ..
-        } = running;
+        } = self.running.swap_remove(place);
+        if let Ok(Some(state)) = recorder::read_state(child.recorder.file()) {
+            watch.recorded(&state);
+        }
         let (done, failure) = match answered {
             Some(Answer::Done) => (true, None),
             Some(Answer::Failed(failure)) => (false, Some(failure)),
@@ -32,112 +97,108 @@ impl Job<'_> {
                 "ended badly after its result was complete"
             );
         }
-        let (role, phase, hello) = (child.role, watch.phase(), watch.said_hello());
         let ending = Ending {
-            role,
-            phase,
-            hello,
-            done,
+            role: child.role,
+            phase: watch.phase(),
+            hello: watch.said_hello(),
+            adapter,
             failure,
             kill,
+            memory_kill: group
+                .and_then(|group| group.oom_killed())
+                .map(|oom| MemoryKill {
+                    peak: oom.peak_bytes,
+                    limit: oom.limit,
+                    host: oom.scope == OomScope::Host,
+                }),
+            last: last_words(&child.recorder),
             exit,
         };
-        self.buried(
-            &ending,
+        let grave = Grave {
             number,
-            child.pid,
-            child.spawned.elapsed(),
-            child.tail.lines(),
-        );
+            pid: child.pid,
+            time: child.spawned.elapsed(),
+            tail: child.tail.lines(),
+        };
+        if ending.exit == Exit::Unkillable {
+            self.host.park(child);
+        }
+        self.buried(ending, done, grave);
     }
 
-    pub(super) fn buried(
-        &mut self,
-        ending: &Ending,
-        number: u32,
-        pid: u32,
-        time: Duration,
-        tail: Vec<String>,
-    ) {
+    pub(super) fn buried(&mut self, ending: Ending, done: bool, grave: Grave) {
+        let Grave {
+            number,
+            pid,
+            time,
+            tail,
+        } = grave;
         let role = ending.role;
-        let deaths = self.deaths.get(&role).copied().unwrap_or(0);
-        let verdict = judge(ending, deaths, self.retries);
-        let class = match &verdict {
-            Verdict::Success => None,
-            Verdict::Retry(fault) | Verdict::Fail(fault) => Some(fault.class),
-        };
-        let (phase, ms) = (ending.phase, time.as_secs_f64() * 1e3);
+        let fault = fault(&ending);
+        let how = how(&ending);
+        self.listener.event(&Event::Ended {
+            role,
+            attempt: number,
+            pid,
+            how: &how,
+        });
+        let wanted = !matches!(ending.kill, Some(Kill::JobOver | Kill::Superseded));
+        let crash = (!done && wanted && crash::worth_keeping(fault.code))
+            .then(|| crash::keep(self.spec, &ending, &fault, self.life.rung(), pid, &tail))
+            .flatten();
         self.report.attempts.push(Attempt {
             role,
             number,
             pid,
-            ended: how(ending),
-            phase,
-            ms,
-            class,
+            ended: how,
+            phase: ending.phase,
+            ms: time.as_secs_f64() * 1e3,
+            class: (!done).then_some(fault.class),
+            code: (!done).then_some(fault.code),
+            device: ending.adapter.clone(),
+            crash_folder: crash.clone(),
         });
-        if self.error.is_some() || self.finished {
-            return;
+        if !done && wanted {
+            let evidence = Evidence {
+                phase: ending.phase,
+                exit: ending.exit.clone(),
+                adapter: ending.adapter.clone(),
+                tail,
+                crash,
+            };
+            self.evidence.insert(role, evidence);
         }
-        if class.is_some_and(|class| class != RetryClass::Victim) {
-            self.deaths.insert(role, deaths + 1);
-        }
-        match verdict {
-            Verdict::Success => {}
-            Verdict::Retry(fault) => {
-                self.retries += 1;
-                let delay = fault.class.delay();
-                if fault.class != RetryClass::Victim {
-                    self.listener.event(&Event::Retry {
-                        role,
-                        fault: &fault,
-                        delay,
-                    });
-                }
-                self.withdraw(role);
-                if delay.is_zero() {
-                    // Bounded: every round through here takes one of the job's retries.
-                    self.spawn(role);
-                } else {
-                    self.delayed.push((Instant::now() + delay, role));
-                }
-            }
-            Verdict::Fail(fault) => {
-                let mut error = JobError::own(fault.code, fault.message, fault.hint);
-                error.class = fault.class;
-                (error.role, error.phase) = (Some(role), Some(phase));
-                error.signal = ending.exit.signal_name();
-                error.exit = if let Exit::Code(code) = ending.exit {
-                    Some(code)
-                } else {
-                    None
-                };
-                error.log_tail = tail;
-                self.error = Some(error);
-            }
-        }
-    }
-
-    /// Forgets a dead attempt's tables, and ends whoever was fed with them.
-    pub(super) fn withdraw(&mut self, role: Role) {
-        self.stock.discard(role);
-        if role != Role::Prepare {
-            return;
-        }
-        for running in &mut self.running {
-            if running.child.role == Role::Bake && running.feed.started() {
-                running.kill(Kill::Superseded);
-            }
-        }
+        self.step(life::Event::Ended {
+            role,
+            fault: Box::new(fault),
+            exit: ending.exit,
+            adapter: ending.adapter,
+        });
     }
 }
 
+fn last_words(recorder: &Blob) -> LastWords {
+    let file = recorder.file();
+    let note = |slot| recorder::read_note(file, slot).ok().flatten();
+    let state = recorder::read_state(file).ok().flatten();
+    LastWords {
+        label: state.map(|state| state.label()).unwrap_or_default(),
+        panic: note(Slot::Panic),
+        signal: note(Slot::Signal),
+        memory: note(Slot::Memory),
+    }
+}
+
+/// The word of the report's list of attempts.
 fn how(ending: &Ending) -> String {
     match (&ending.kill, &ending.exit) {
+        (_, Exit::Unkillable) => "cannot be killed".to_owned(),
         (Some(Kill::NoHello { .. }), _) => "no hello".to_owned(),
-        (Some(Kill::Stall { seconds }), _) => format!("stalled for {seconds} s"),
+        (Some(Kill::Stall { ms }), _) => format!("stalled for {:.1} s", *ms as f64 / 1e3),
+        (Some(Kill::Frozen), _) => "stopped by somebody".to_owned(),
         (Some(Kill::Violation(_)), _) => "protocol violation".to_owned(),
         (Some(Kill::Mismatch(_)), _) => "another build".to_owned(),
+        (Some(Kill::Unconfined(_)), _) => "not in its sandbox".to_owned(),
         (Some(Kill::Superseded | Kill::JobOver), _) => "killed, no longer needed".to_owned(),
         (_, Exit::NotSpawned { .. }) => "not started".to_owned(),
         (_, Exit::Code(code)) => format!("exit {code}"),

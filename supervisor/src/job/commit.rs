@@ -1,74 +1,114 @@
 //! Sealed tables and the report → files in place. All files are written and synced before the first gets its name.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::Instant;
 
 use proto::blob::Blob;
 use proto::message::{Code, Table};
+use tokio::sync::oneshot;
 
 use crate::error::JobError;
 use crate::job::Spec;
-use crate::output::{Staged, Target};
+use crate::output::{self, Staged, Target};
 use crate::report::{FileEntry, Report};
 use crate::stock::Stock;
+use tokio::task::{JoinError, JoinHandle};
 
 /// Complete files that wait for their names.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub struct Batch {
     files: Vec<Staged>,
 }
 
 impl Batch {
-    /// Names them all: the GLB last, so that who sees it sees the rest.
-    pub(super) fn commit(self) -> Result<(), Box<JobError>> {
-        for file in self.files.into_iter().rev() {
-            file.commit()?;
-        }
-        Ok(())
+    /// Names them all or none: the GLB last, so that who sees it sees the rest.
+    /// # Errors
+    /// The system refuses one of them.
+    pub fn commit(self) -> Result<(), Box<JobError>> {
+        output::commit(self.files.into_iter().rev())
     }
 }
 
 /// Writes every file beside its target, on a thread of its own: disks block. Enters them into the report.
-pub(super) async fn stage(
+pub(super) fn stage(
     spec: &Spec,
     stock: &Stock,
     report: &mut Report,
     started: Instant,
-) -> Result<Batch, Box<JobError>> {
+) -> JoinHandle<Result<Batch, Box<JobError>>> {
     let blob = |table| stock.filled(table).map(Arc::clone);
-    let mut jobs: Vec<(&'static str, Target, Arc<Blob>)> = Vec::new();
-    jobs.extend(blob(Table::Glb).map(|blob| ("glb", spec.glb.clone(), blob)));
-    jobs.extend(
+    let mut files: Vec<(&'static str, Target, Arc<Blob>)> = Vec::new();
+    files.extend(blob(Table::Glb).map(|blob| ("glb", spec.glb.clone(), blob)));
+    files.extend(
         spec.preview
             .clone()
             .zip(blob(Table::Preview))
             .map(|(target, blob)| ("preview", target, blob)),
     );
-    let staged = tokio::task::spawn_blocking(move || {
-        jobs.into_iter()
-            .map(|(kind, target, blob)| {
-                let staged = target.stage(&mut blob.reader())?;
-                let path = target.path().to_path_buf();
-                Ok((
-                    FileEntry {
-                        kind,
-                        path,
-                        bytes: staged.size(),
-                    },
-                    staged,
-                ))
-            })
-            .collect::<Result<Vec<_>, Box<JobError>>>()
-    })
-    .await
-    .map_err(|error| JobError::own(Code::Internal, format!("writing the result: {error}"), ""))??;
-    let (entries, mut files): (Vec<_>, Vec<_>) = staged.into_iter().unzip();
-    report.files = entries;
-    if let Some(target) = &spec.report {
+    report.files = files
+        .iter()
+        .map(|(kind, target, blob)| FileEntry {
+            kind,
+            path: target.path().to_path_buf(),
+            bytes: blob.len(),
+        })
+        .collect();
+    let written_report = spec.report.clone().map(|target| {
         report.close(started.elapsed(), None);
-        files.push(target.stage(&mut report.to_json().as_slice())?);
-    }
-    Ok(Batch { files })
+        (target, report.to_json())
+    });
+    apart(move || {
+        let mut staged = Vec::new();
+        for (_, target, blob) in files {
+            staged.push(target.stage(&mut blob.reader())?);
+        }
+        if let Some((target, bytes)) = written_report {
+            staged.push(target.stage(&mut bytes.as_slice())?);
+        }
+        Ok(Batch { files: staged })
+    })
+}
+
+/// Runs `work` on a thread of its own or, where there is no room for a thread, here and now: a disk that blocks then blocks
+/// the signals, too, which is better than no result. (`spawn_blocking` panics.)
+fn apart(
+    work: impl FnOnce() -> Result<Batch, Box<JobError>> + Send + 'static,
+) -> JoinHandle<Result<Batch, Box<JobError>>> {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (sender, receiver) = oneshot::channel();
+    let theirs = Arc::clone(&work);
+    let thread = Builder::new().name("staging".to_owned()).spawn(move || {
+        // A receiver that is gone needs no answer: dropping the files removes them.
+        drop(take(&theirs).map(|work| sender.send(work())));
+    });
+    let here = thread.err().and_then(|error| {
+        tracing::debug!(%error, "no thread for the staging");
+        take(&work).map(|work| work())
+    });
+    tokio::spawn(async move {
+        let lost = |_gone| {
+            JobError::own(
+                Code::Internal,
+                "writing the result ended without a word",
+                "",
+            )
+        };
+        match here {
+            Some(result) => result,
+            None => receiver.await.map_err(lost)?,
+        }
+    })
+}
+
+/// The writing thread's result; its panic is a failure of the job, not of the supervisor.
+pub(super) fn joined(
+    joined: Result<Result<Batch, Box<JobError>>, JoinError>,
+) -> Result<Batch, Box<JobError>> {
+    joined.map_err(|error| {
+        JobError::own(Code::Internal, format!("writing the result: {error}"), "")
+    })?
 }
 
 /// A failed job leaves its report, too, where one was asked for. Best effort: the failure itself is told anyway.

@@ -1,44 +1,51 @@
 //! What a child says → checked, and carried out: the supervisor's half of the protocol.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
-use proto::message::{Code, Done, FromChild, Role, Table, ToChild};
+use proto::message::{Code, FromChild, Role, Table, ToChild};
+use proto::sandbox::{Sandbox, Stage};
 
 use super::{Answer, Job};
 use crate::child::{self, ChildId, chain};
 use crate::error::JobError;
 use crate::event::Event;
-use crate::feed::{Handed, Parcel, encode_views};
+use crate::feed::{Handed, Parcel};
+use crate::life;
+use crate::opener::Opened;
+use crate::sandbox;
 use crate::stock::StockError;
-use crate::verdict::Kill;
+use crate::verdict::{Exit, Kill};
 use crate::words::{self, printable};
 
 impl Job<'_> {
     pub(super) fn hear(&mut self, id: ChildId, event: child::Event) {
-        let Some(place) = self
+        let place = self
             .running
             .iter()
-            .position(|running| running.child.id == id)
-        else {
-            return;
-        };
-        match event {
-            child::Event::Packet(packet) => {
+            .position(|running| running.child.id == id);
+        match (event, place) {
+            (child::Event::Packet(packet), Some(place)) => {
                 if let Err(what) = self.packet(place, packet) {
                     self.violation(place, what);
                 }
             }
-            child::Event::Violation(what) => self.violation(place, what),
-            child::Event::Closed => {
+            (child::Event::Violation(what), Some(place)) => self.violation(place, what),
+            (child::Event::Opened(opened), Some(place)) => self.opened(place, opened),
+            (child::Event::Closed, Some(place)) => {
                 if let Some(running) = self.running.get_mut(place) {
                     running.watch.linger();
                 }
             }
-            child::Event::Ended(exit) => {
-                let running = self.running.swap_remove(place);
-                self.ended(running, exit);
-            }
+            (
+                child::Event::Packet(_)
+                | child::Event::Violation(_)
+                | child::Event::Opened(_)
+                | child::Event::Closed,
+                None,
+            ) => {}
+            (child::Event::Ended(exit), _) => self.ended(id, exit),
+            (child::Event::Unkillable, _) => self.ended(id, Exit::Unkillable),
         }
         self.feed();
     }
@@ -50,7 +57,7 @@ impl Job<'_> {
                 pid = running.child.pid,
                 "protocol violation: {what}"
             );
-            running.kill(Kill::Violation(what));
+            running.kill(Kill::Violation(what), self.listener);
         }
     }
 
@@ -60,7 +67,7 @@ impl Job<'_> {
             return Ok(());
         };
         let role = running.child.role;
-        if running.kill.is_some() || self.error.is_some() {
+        if running.kill.is_some() {
             // Sent before the kill arrived: of no interest any more.
             return Ok(());
         }
@@ -68,11 +75,13 @@ impl Job<'_> {
             tracing::warn!(role = role.name(), "a packet after the answer is ignored");
             return Ok(());
         }
+        crate::failpoint::packet(&packet);
         match packet {
             FromChild::Hello {
                 version,
                 build_id,
                 role: theirs,
+                sandbox,
             } => {
                 if running.watch.said_hello() {
                     return Err("a second hello".to_owned());
@@ -84,15 +93,25 @@ impl Job<'_> {
                         proto::BUILD_ID,
                         proto::PROTOCOL_VERSION
                     );
-                    running.kill(Kill::Mismatch(what));
+                    running.kill(Kill::Mismatch(what), self.listener);
                 } else if theirs != role {
                     return Err(format!("it says that it is {}", theirs.name()));
                 } else {
                     running.watch.hello();
+                    self.confined(place, Stage::Entered, sandbox);
                 }
                 Ok(())
             }
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
+            FromChild::Ready { adapter, sandbox } => {
+                if !running.feed.ready() {
+                    return Err("it is ready out of turn".to_owned());
+                }
+                running.watch.alive();
+                running.adapter = Some(words::adapter(adapter));
+                self.confined(place, Stage::Sealed, sandbox);
+                Ok(())
+            }
             FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
                 Err("a table before its job was sent".to_owned())
             }
@@ -120,11 +139,32 @@ impl Job<'_> {
                             .ok_or("it asks faster than it reads".to_owned())
                     }
                     Err(StockError::Memory(error)) => {
-                        self.error = Some(no_memory(role, table, bytes, &error));
+                        let error = no_memory(role, table, bytes, &error);
+                        self.step(life::Event::Stop(error));
                         Ok(())
                     }
                     Err(error) => Err(chain(&error)),
                 }
+            }
+            FromChild::Open { root, name, limit } => {
+                if role != Role::Prepare || !running.feed.started() {
+                    return Err("it asks for a file, which is not its part".to_owned());
+                }
+                running.watch.alive();
+                let inputs = [&self.spec.mesh, &self.spec.views];
+                let question = running.feed.opener.admit(inputs, root, name, limit)?;
+                let (id, events) = (running.child.id, self.events.clone());
+                tokio::spawn(async move {
+                    let opened = question.answer().await;
+                    if events
+                        .send((id, child::Event::Opened(opened)))
+                        .await
+                        .is_err()
+                    {
+                        tracing::debug!("a file was opened after the job's end");
+                    }
+                });
+                Ok(())
             }
             FromChild::Filled { table } => {
                 running.watch.alive();
@@ -140,7 +180,9 @@ impl Job<'_> {
                 running.answered = Some(Answer::Done);
                 running.watch.linger();
                 let time = running.child.spawned.elapsed();
-                self.done(role, done, time);
+                self.listener.event(&Event::RoleDone { role, time });
+                self.report.role_done(done, time);
+                self.step(life::Event::Answered(role));
                 Ok(())
             }
             FromChild::Failed(mut failure) => {
@@ -150,6 +192,37 @@ impl Job<'_> {
                 running.watch.linger();
                 Ok(())
             }
+        }
+    }
+
+    /// Holds a process's account of its sandbox against the kernel's, before it is given anything.
+    fn confined(&mut self, place: usize, stage: Stage, mut account: Sandbox) {
+        let Some(running) = self.running.get_mut(place) else {
+            return;
+        };
+        account.missing = printable(&account.missing, MAX_TEXT_BYTES);
+        let (role, pid) = (running.child.role, running.child.pid);
+        if self.spec.sandbox
+            && let Err(error) = sandbox::check(role, stage, pid, &account)
+        {
+            running.kill(Kill::Unconfined(chain(&error)), self.listener);
+        }
+        self.report.confined(role, account);
+    }
+
+    /// Hands a file down that a child asked for.
+    fn opened(&mut self, place: usize, Opened { outcome, file }: Opened) {
+        let Some(running) = self.running.get_mut(place) else {
+            return;
+        };
+        running.feed.opener.answered();
+        running.watch.alive();
+        let parcel = Parcel {
+            message: ToChild::Opened { outcome },
+            fds: file.map(Handed::File).into_iter().collect(),
+        };
+        if !running.child.send(parcel) {
+            self.violation(place, "its queue is full".to_owned());
         }
     }
 
@@ -172,35 +245,29 @@ impl Job<'_> {
         self.report.warning(role, text);
     }
 
-    pub(super) fn done(&mut self, role: Role, done: Done, time: Duration) {
-        self.listener.event(&Event::RoleDone { role, time });
-        self.report.role_done(done, time);
-        match role {
-            Role::Prepare => {}
-            Role::Bake => {
-                let keep = encode_views(self.stock.views(), self.spec.preview.is_some());
-                self.stock.release_bake_inputs(&keep);
-                self.spawn(Role::Encode);
-            }
-            Role::Encode => self.finished = true,
-        }
-    }
-
     /// Sends every child what it can be sent by now.
     fn feed(&mut self) {
-        let mut clogged = Vec::new();
+        let (mut clogged, mut fed) = (Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
             if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
                 continue;
             }
+            let before = running.feed.started();
             let parcels = match running.child.role {
                 Role::Prepare => running.feed.for_prepare(self.spec),
                 Role::Bake => running.feed.for_bake(self.spec, &self.stock),
                 Role::Encode => running.feed.for_encode(self.spec, &self.stock),
             };
+            if running.feed.started() && !before {
+                fed.push((running.child.role, running.number));
+            }
             if !parcels.into_iter().all(|parcel| running.child.send(parcel)) {
                 clogged.push(place);
             }
+        }
+        for (role, attempt) in fed {
+            self.listener.event(&Event::Working { role, attempt });
+            self.step(life::Event::Fed(role));
         }
         for place in clogged {
             self.violation(place, "its queue is full".to_owned());

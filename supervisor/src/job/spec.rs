@@ -1,16 +1,21 @@
 //! A checked job: every path is opened or seen to be writable, every option within its range.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proto::job::{Blend, Device, PrepareJob, Quality, Simplify};
 
 use crate::input::Input;
+use crate::ladder::Policy;
 use crate::output::Target;
+use crate::words;
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Spec {
+    /// The job's name in logs, and in the events of many jobs at once.
+    pub name: Arc<str>,
     /// The mesh.
     pub mesh: Input,
     /// `transforms.json`.
@@ -37,9 +42,17 @@ pub struct Spec {
     pub seed: u64,
     /// Views kept out of the fit.
     pub holdout: u32,
+    /// How far a failed bake may climb.
+    pub fallback: Policy,
+    /// Whether workers must be in their sandbox; otherwise they enter none.
+    pub sandbox: bool,
+    /// Memory of each worker in bytes.
+    pub memory_limit: Option<u64>,
+    /// Where folders about crashes go; none for nowhere.
+    pub crash_root: Option<PathBuf>,
     /// For the whole job.
     pub timeout: Duration,
-    /// In place of each role's own limit: for tests.
+    /// In place of the floor and of every announcement: for tests.
     pub stall: Option<Duration>,
     /// The worker program, by an absolute path.
     pub baker: PathBuf,
@@ -48,6 +61,56 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// The job as arguments of `kiln bake`, with absolute paths, but for its outputs and for how it is shown.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let absolute = |path: &Path| {
+            std::path::absolute(path)
+                .unwrap_or_else(|_gone| path.to_path_buf())
+                .to_string_lossy()
+                .into_owned()
+        };
+        let mut arguments = vec![
+            absolute(&self.mesh.path),
+            "--views".to_owned(),
+            absolute(&self.views.path),
+        ];
+        let mut flag = |name: &str, value: String| {
+            arguments.extend([format!("--{name}"), value]);
+        };
+        flag("texture-size", self.texture_size.to_string());
+        match self.simplify {
+            Simplify::Keep => {}
+            Simplify::TargetFaces(count) => flag("target-faces", count.to_string()),
+            Simplify::RemoveShare(share) => flag("simplify", share.to_string()),
+        }
+        flag("quality", words::word(&self.quality));
+        flag("blend", words::word(&self.blend));
+        flag(
+            "device",
+            match &self.device {
+                Device::Auto => "auto".to_owned(),
+                Device::Gpu => "gpu".to_owned(),
+                Device::Cpu => "cpu".to_owned(),
+                Device::Name(name) => name.clone(),
+            },
+        );
+        flag("holdout", self.holdout.to_string());
+        flag("seed", self.seed.to_string());
+        flag("timeout", self.timeout.as_secs_f64().to_string());
+        flag("baker", absolute(&self.baker));
+        if let Some(bytes) = self.memory_limit {
+            flag("memory-limit", bytes.to_string());
+        }
+        if self.keep_uvs {
+            arguments.push("--keep-uvs".to_owned());
+        }
+        if !self.sandbox {
+            arguments.push("--insecure-no-sandbox".to_owned());
+        }
+        arguments
+    }
+
     /// The part of it that prepare needs.
     #[must_use]
     pub fn prepare_job(&self) -> PrepareJob {

@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, result, say};
+use crate::screen::{complain, place, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -105,24 +105,27 @@ fn finish(bar: &ProgressBar, time: Duration) {
 impl Listener for Bars {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. }
+            | Event::Ended { .. }
+            | Event::Killing { .. }
+            | Event::Working { .. }
+            | Event::Host(_) => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
             Event::Warning { role, text } => {
                 self.line(&format!("warning: {}: {text}", role.name()));
             }
-            Event::Retry { role, fault, .. } => {
+            Event::Retry {
+                role, fault, step, ..
+            } => {
                 self.close(*role, false);
-                self.line(&format!(
-                    "{}: trying once more in a fresh process",
-                    fault.message
-                ));
+                self.line(&format!("{}: trying again {}", fault.message, step.words()));
             }
             Event::RoleDone { role, .. } => self.close(*role, true),
             Event::Done(report) => {
                 for line in report.summary() {
                     self.line(&line);
                 }
-                result(&report.options.output.display().to_string());
+                place(&report.options.output);
             }
             Event::Failed(report) => {
                 for role in [Role::Prepare, Role::Bake, Role::Encode] {

@@ -1,13 +1,18 @@
 //! Events → one JSON object per line on standard output, for programs.
 //!
 //! `started {role, attempt, pid}` · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` ·
-//! `retry {role, code, class, message, delay_ms}` · `role_done {role, ms}` · `done {output, report}` ·
+//! `working {role, attempt, monotonic_us}`, when a process has been given its job · `killing {role, attempt, why,
+//! monotonic_us}` · `ended {role, attempt, pid, ended,
+//! monotonic_us}` · `retry {role, code, class, message, step, delay_ms}` · `role_done {role, ms}` · `done {output, report}` ·
 //! `error {code, class, message, hint, role, phase, signal, exit, attempts, log_tail, exit_code}`.
-//! The last line is `done` or `error`.
+//! `host {holds}`, what the supervisor holds before the first and after the last of many jobs.
+//! The last line of a job is `done` or `error`. Where there are several jobs, each line has `job`, its name.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use proto::message::{Phase, Role};
 use serde_json::{Value, json};
 
@@ -21,12 +26,25 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub struct Json {
+    /// Where there are several jobs: which.
+    job: Option<String>,
     shown: HashMap<(Role, Phase), Instant>,
+}
+
+impl Json {
+    /// For one of several jobs.
+    #[must_use]
+    pub fn of(job: &str) -> Self {
+        Self {
+            job: Some(job.to_owned()),
+            ..Self::default()
+        }
+    }
 }
 
 impl Listener for Json {
     fn event(&mut self, event: &Event<'_>) {
-        let line = match event {
+        let mut line = match event {
             Event::Started { role, attempt, pid } => {
                 self.shown.retain(|(shown, _), _| shown != role);
                 json!({ "event": "started", "role": role, "attempt": attempt, "pid": pid })
@@ -55,27 +73,70 @@ impl Listener for Json {
             Event::Warning { role, text } => {
                 json!({ "event": "warning", "role": role, "text": text })
             }
-            Event::Retry { role, fault, delay } => json!({
+            Event::Ended {
+                role,
+                attempt,
+                pid,
+                how,
+            } => json!({
+                "event": "ended",
+                "role": role,
+                "attempt": attempt,
+                "pid": pid,
+                "ended": how,
+                "monotonic_us": monotonic_us(),
+            }),
+            Event::Killing { role, attempt, why } => json!({
+                "event": "killing",
+                "role": role,
+                "attempt": attempt,
+                "why": why,
+                "monotonic_us": monotonic_us(),
+            }),
+            Event::Host(holdings) => json!({ "event": "host", "holds": holdings }),
+            Event::Working { role, attempt } => json!({
+                "event": "working",
+                "role": role,
+                "attempt": attempt,
+                "monotonic_us": monotonic_us(),
+            }),
+            Event::Retry {
+                role,
+                fault,
+                step,
+                delay,
+            } => json!({
                 "event": "retry",
                 "role": role,
                 "code": fault.code,
                 "class": fault.class,
                 "message": fault.message,
+                "step": step,
                 "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
             }),
             Event::RoleDone { role, time } => {
                 json!({ "event": "role_done", "role": role, "ms": time.as_secs_f64() * 1e3 })
             }
             Event::Done(report) => {
-                json!({ "event": "done", "output": report.options.output, "report": report })
+                let output = report.options.output.to_string_lossy();
+                json!({ "event": "done", "output": output, "report": report })
             }
             Event::Failed(report) => match &report.error {
                 Some(error) => error_line(error),
                 None => return,
             },
         };
+        if let (Some(job), Value::Object(line)) = (&self.job, &mut line) {
+            line.insert("job".to_owned(), job.as_str().into());
+        }
         result(&line.to_string());
     }
+}
+
+/// The machine's clock of uptime, which every process shares: for who compares it with what it did itself.
+fn monotonic_us() -> Option<u64> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
+    u64::try_from(time.num_microseconds()).ok()
 }
 
 /// The line of an error, with or without a job.

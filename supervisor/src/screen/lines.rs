@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, result, say};
+use crate::screen::{complain, place, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -16,12 +16,26 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
+    /// Before each line, where there are several jobs.
+    mark: String,
     /// Phases that have begun and of which no end was told.
     open: HashMap<(Role, Phase), PhaseState>,
     said: Option<Instant>,
 }
 
 impl Lines {
+    /// For one of several jobs.
+    pub(super) fn of(job: &str) -> Self {
+        Self {
+            mark: format!("{job}: "),
+            ..Self::default()
+        }
+    }
+
+    fn say(&self, text: &str) {
+        say(&format!("{}{text}", self.mark));
+    }
+
     fn finish(&mut self, role: Role, phase: Phase) {
         if let Some(state) = self.open.remove(&(role, phase)) {
             let count = if unit(phase).is_empty() || state.done == 0 {
@@ -29,7 +43,7 @@ impl Lines {
             } else {
                 format!("{}{}, ", state.done, unit(phase))
             };
-            say(&format!(
+            self.say(&format!(
                 "{}: {count}{}",
                 stage(role, phase),
                 span(state.since.elapsed())
@@ -68,7 +82,7 @@ impl Lines {
         let left = state
             .time_left(now)
             .map(|left| format!(", about {} left", span(left)));
-        say(&format!(
+        self.say(&format!(
             "{}{}{}",
             stage(role, phase),
             share.unwrap_or_default(),
@@ -80,19 +94,22 @@ impl Lines {
 impl Listener for Lines {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. }
+            | Event::Ended { .. }
+            | Event::Killing { .. }
+            | Event::Working { .. }
+            | Event::Host(_) => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
-            Event::Warning { role, text } => say(&format!("warning: {}: {text}", role.name())),
-            Event::Retry { role, fault, .. } => {
+            Event::Warning { role, text } => self.say(&format!("warning: {}: {text}", role.name())),
+            Event::Retry {
+                role, fault, step, ..
+            } => {
                 self.open.retain(|(open, _), _| open != role);
-                say(&format!(
-                    "{}: trying once more in a fresh process",
-                    fault.message
-                ));
+                self.say(&format!("{}: trying again {}", fault.message, step.words()));
             }
             Event::RoleDone { role, time } => {
                 self.finish_before(*role, None);
-                say(&format!(
+                self.say(&format!(
                     "{} done in {}",
                     sentence(role.name()),
                     span(*time)
@@ -100,9 +117,9 @@ impl Listener for Lines {
             }
             Event::Done(report) => {
                 for line in report.summary() {
-                    say(&line);
+                    self.say(&line);
                 }
-                result(&report.options.output.display().to_string());
+                place(&report.options.output);
             }
             Event::Failed(report) => {
                 if let Some(error) = &report.error {

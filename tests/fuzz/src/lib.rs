@@ -10,6 +10,8 @@
 //! A crash that `./run.sh fuzz` finds lies in `artifacts/`; once mended, its input goes to `seeds/NAME/`.
 //! `./run.sh fuzz keep` writes the packs anew from what all runs so far have reached.
 
+pub mod files;
+
 pub mod heap;
 
 pub mod seed;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 mod mesh;
+mod outside;
 mod packet;
 mod picture;
 mod protocol;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Seed> {
     text::add(&mut seeds);
     picture::add(&mut seeds);
     protocol::add(&mut seeds);
+    outside::add(&mut seeds);
     seeds
 }
 

@@ -12,15 +12,24 @@ mod transforms;
 
 mod picture;
 
+mod jobs;
+
 mod log;
+
+mod opener;
+
+mod recorder;
 
 mod protocol;
 
+pub use jobs::jobs;
 pub use log::log;
 pub use mesh::{gltf, obj, ply};
+pub use opener::opener;
 pub use packet::packet;
 pub use picture::picture;
 pub use protocol::{Op, protocol};
+pub use recorder::recorder;
 pub use soup::soup;
 pub use table::table;
 pub use transforms::transforms;
@@ -29,7 +38,7 @@ pub use transforms::transforms;
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets, by the names of their binaries and of their folders of seeds.
-pub const ALL: [Target; 10] = [
+pub const ALL: [Target; 13] = [
     ("packet", packet),
     ("table", table),
     ("gltf", gltf),
@@ -40,4 +49,15 @@ pub const ALL: [Target; 10] = [
     ("log", log),
     ("protocol", protocol),
     ("soup", soup),
+    ("opener", opener),
+    ("recorder", recorder),
+    ("jobs", jobs),
 ];
+
+/// A line that a terminal shows as it is.
+///
+/// # Panics
+/// If it is not one.
+pub(crate) fn harmless(line: &str) {
+    assert!(!line.chars().any(char::is_control), "{line:?}");
+}

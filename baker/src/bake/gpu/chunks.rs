@@ -3,12 +3,12 @@
 //! A row's order within its chunk and a chunk's place make no difference to any result: what crosses rows is summed in
 //! integers.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
 use proto::table::View;
 
+use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{self, ROW_LANES};
 use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, read_as};
@@ -47,9 +47,6 @@ pub(super) struct Chunks {
     pixels: Vec<Chunk>,
     seams: Vec<Chunk>,
     tones: Buffer,
-    tally: Buffer,
-    /// What the tally should say.
-    asked: Cell<u32>,
     /// Of each view, see `rows.wgsl`; one for the seams, which have none, in front.
     blocks: Vec<Buffer>,
 }
@@ -70,43 +67,9 @@ pub(super) struct Visit<'a> {
     pub(super) own: &'a wgpu::BindGroup,
 }
 
-/// Commands on their way: recorded, and sent when enough are together.
-#[derive(Debug)]
-pub(super) struct Batch<'a> {
-    device: &'a Device,
-    label: &'static str,
-    encoder: Option<wgpu::CommandEncoder>,
-    entries: u64,
-}
-
-impl<'a> Batch<'a> {
-    pub(super) fn new(device: &'a Device, label: &'static str) -> Self {
-        Self {
-            device,
-            label,
-            encoder: None,
-            entries: 0,
-        }
-    }
-
-    pub(super) fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
-        self.encoder
-            .get_or_insert_with(|| self.device.encoder(self.label))
-    }
-
-    /// Sends what is recorded.
-    pub(super) fn send(&mut self) -> Result<(), GpuError> {
-        self.entries = 0;
-        match self.encoder.take() {
-            Some(encoder) => self.device.submit(self.label, encoder),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Layout of group 1.
+/// Layout of the group that is a chunk of rows.
 pub(super) fn rows_layout(device: &Device) -> wgpu::BindGroupLayout {
-    bind_layout(device, "rows", ROWS)
+    bind_layout(&device.device, "rows", ROWS)
 }
 
 impl Chunks {
@@ -117,15 +80,12 @@ impl Chunks {
         tones: &[[f32; 2]; 256],
     ) -> Result<Self, GpuError> {
         let tones = buffer_with(device, budget, "tones", tones, STORAGE)?;
-        let tally = buffer(device, budget, "tally", 4, STORAGE)?;
         let no_blocks = buffer(device, budget, "no blocks", 8, STORAGE)?;
         Ok(Self {
             layout,
             pixels: Vec::new(),
             seams: Vec::new(),
             tones,
-            tally,
-            asked: Cell::new(0),
             blocks: vec![no_blocks],
         })
     }
@@ -247,7 +207,7 @@ impl Chunks {
         Ok(rows)
     }
 
-    /// Group 1 of shape, spans, entries, colours, trust and places.
+    /// The group of shape, spans, entries, colours, trust and places.
     fn bind(&self, device: &Device, buffers: [&Buffer; 6], blocks: usize) -> wgpu::BindGroup {
         let [shape, spans, entries, colours, trust, places] = buffers;
         let resources = [
@@ -257,7 +217,6 @@ impl Chunks {
             colours,
             trust,
             &self.tones,
-            &self.tally,
             places,
             &self.blocks[blocks],
         ];
@@ -353,40 +312,18 @@ impl Chunks {
         let groups = [chunk.shape.rows.div_ceil(ROW_LANES), 1];
         for visit in visits {
             visit.stage.dispatch(
-                batch.encoder(),
+                batch,
                 visit.entry,
                 visit.own,
                 Some(&chunk.bind),
                 groups,
+                chunk.shape.rows,
             )?;
-            self.asked
-                .set(self.asked.get().wrapping_add(chunk.shape.rows));
             batch.entries += u64::from(chunk.entries);
         }
         if batch.entries >= BATCH_ENTRIES {
             batch.send()?;
         }
         Ok(())
-    }
-
-    /// Expects a row that nobody visits: for tests.
-    #[cfg(test)]
-    pub(super) fn ask_one_more(&self) {
-        self.asked.set(self.asked.get().wrapping_add(1));
-    }
-
-    /// Everything that was asked for was done, by the shaders' own count.
-    pub(super) fn verify(&self, device: &Device, budget: &Arc<Budget>) -> Result<(), GpuError> {
-        let visited = read_as::<u32>(device, budget, &self.tally, 1)?[0];
-        let asked = self.asked.get();
-        if visited == asked {
-            Ok(())
-        } else {
-            Err(GpuError::Incomplete {
-                label: device.label(),
-                visited,
-                asked,
-            })
-        }
     }
 }

@@ -1,169 +1,74 @@
-//! `--device` → adapter → device, and every way in which a device fails → [`GpuError`].
+//! `--device` → adapter → device, its submissions, and what wgpu's callbacks say of it.
 //!
-//! wgpu swallows a lost device in places (`submit` on a dead one still returns an index, `poll` may say `Ok`), so nothing here
-//! counts as done until four things agree: poll, map, the lost flag, and the number of rows that the shaders say they visited.
-//! A device error inside `poll` is a panic of wgpu, which ends this process: its supervisor reads that as a lost device.
+//! wgpu swallows a lost device in places (`submit` on a dead one still returns an index, `poll` may say `Ok`), so nothing
+//! counts as done until four things agree: poll, map, the lost flag, and the tally of work done.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proto::job::Device as Wanted;
-use proto::message::{AdapterInfo, Code, Failure};
+use proto::message::AdapterInfo;
 
-use crate::bake::backend::BackendError;
+pub use super::error::GpuError;
+use super::error::{label, now, under_way};
+use super::tally::Tally;
 
-/// Why the GPU did not do its work.
-#[derive(Debug, thiserror::Error)]
-pub enum GpuError {
-    /// `--device` names nothing that is there.
-    #[error("no adapter fits --device {wanted}; found: {found}")]
-    NoAdapter {
-        /// What was asked for.
-        wanted: String,
-        /// What there is.
-        found: String,
-    },
-    /// The adapter did not give a device.
-    #[error("adapter {adapter} gives no device: {text}")]
-    NoDevice {
-        /// The adapter.
-        adapter: String,
-        /// wgpu's words.
-        text: String,
-    },
-    /// More than the budget, a binding or the adapter holds.
-    #[error("{what} needs {bytes} bytes of device memory: {why}")]
-    OutOfMemory {
-        /// Which buffer or texture.
-        what: String,
-        /// Its size.
-        bytes: u64,
-        /// Which bound it met.
-        why: String,
-    },
-    /// The device is gone.
-    #[error("device lost during {label}: {reason}")]
-    Lost {
-        /// The last stage that was submitted.
-        label: String,
-        /// The driver's words.
-        reason: String,
-    },
-    /// The driver or the shader compiler refused a stage.
-    #[error("stage {stage} was refused: {text}")]
-    ShaderRejected {
-        /// Which.
-        stage: String,
-        /// Why.
-        text: String,
-    },
-    /// The adapter answered, but not with all of the work.
-    #[error("after {label}, {visited} of {asked} rows were visited (modulo 2³²)")]
-    Incomplete {
-        /// The last stage that was submitted.
-        label: String,
-        /// By the shaders' count.
-        visited: u32,
-        /// By ours.
-        asked: u32,
-    },
-    /// wgpu refused a command: a bug of ours.
-    #[error("during {label}: {text}")]
-    Refused {
-        /// The last stage that was submitted.
-        label: String,
-        /// wgpu's words.
-        text: String,
-    },
+/// What wgpu complains of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Lost,
+    Memory,
+    Refused,
 }
 
-impl GpuError {
-    /// What the supervisor acts on.
-    #[must_use]
-    pub fn code(&self) -> Code {
-        match self {
-            Self::NoAdapter { .. } | Self::NoDevice { .. } => Code::NoAdapter,
-            Self::OutOfMemory { .. } => Code::OutOfDeviceMemory,
-            Self::Lost { .. } => Code::GpuDeviceLost,
-            Self::ShaderRejected { .. } => Code::ShaderRejected,
-            Self::Incomplete { .. } => Code::IncompleteOutput,
-            Self::Refused { .. } => Code::Internal,
-        }
-    }
-}
-
-impl From<GpuError> for Failure {
-    fn from(error: GpuError) -> Self {
-        let hint = match error {
-            GpuError::NoAdapter { .. } | GpuError::NoDevice { .. } => {
-                "`kiln doctor` lists the adapters; --device cpu needs none"
-            }
-            GpuError::OutOfMemory { .. } => "a smaller --texture-size, or --device cpu",
-            _ => "",
-        };
-        Self {
-            code: error.code(),
-            message: error.to_string(),
-            hint: hint.to_owned(),
-        }
-    }
-}
-
-impl From<GpuError> for BackendError {
-    fn from(error: GpuError) -> Self {
-        let text = error.to_string();
-        match error {
-            GpuError::OutOfMemory { .. } => Self::OutOfMemory(text),
-            GpuError::Lost { .. } | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. } => {
-                Self::Lost(text)
-            }
-            GpuError::ShaderRejected { .. } => Self::Shader(text),
-            GpuError::Incomplete { .. } | GpuError::Refused { .. } => Self::Incomplete(text),
-        }
-    }
-}
-
-/// What the driver's callbacks leave behind.
+/// What wgpu's callbacks leave behind.
 #[derive(Debug, Default)]
 struct Flags {
     lost: AtomicBool,
-    /// The first words of the lost callback or of an error that no scope caught.
-    words: Mutex<Option<(bool, String)>>,
+    /// The first complaint: later ones are its consequences.
+    words: Mutex<Option<(Trouble, String)>>,
 }
 
 impl Flags {
-    fn keep(&self, lost: bool, text: String) {
-        if lost {
+    fn keep(&self, trouble: Trouble, text: String) {
+        if trouble == Trouble::Lost {
             self.lost.store(true, Ordering::SeqCst);
         }
-        tracing::warn!(lost, "GPU: {text}");
+        tracing::warn!(?trouble, "GPU: {text}");
         if let Ok(mut words) = self.words.lock() {
-            words.get_or_insert((lost, text));
+            words.get_or_insert((trouble, text));
         }
     }
 }
 
-/// An open device.
+/// An open device. It is never closed: against a broken driver that blocks or crashes, and what it would free goes with the
+/// process, which has one job and ends without destructors.
 #[derive(Debug)]
 pub struct Device {
-    pub(super) device: wgpu::Device,
-    pub(super) queue: wgpu::Queue,
+    pub(super) device: ManuallyDrop<wgpu::Device>,
+    pub(super) queue: ManuallyDrop<wgpu::Queue>,
     pub(super) limits: wgpu::Limits,
     info: AdapterInfo,
     flags: Arc<Flags>,
-    label: Mutex<String>,
+    tally: Tally,
 }
 
 /// Opens the adapter that `wanted` asks for. None where any will do and no real GPU is there, or the processor was asked for:
-/// the caller's native adapter is the better one then.
+/// the caller's native adapter is the better one then. Adapters whose name is in `avoid` are passed over.
 ///
 /// # Errors
 /// [`GpuError::NoAdapter`] or [`GpuError::NoDevice`].
-pub fn open(wanted: &Wanted) -> Result<Option<Device>, GpuError> {
+pub fn open(wanted: &Wanted, avoid: &[String]) -> Result<Option<Device>, GpuError> {
     if *wanted == Wanted::Cpu {
         return Ok(None);
     }
-    let adapters = adapters();
+    under_way("open device", || open_gpu(wanted, avoid))
+}
+
+fn open_gpu(wanted: &Wanted, avoid: &[String]) -> Result<Option<Device>, GpuError> {
+    let mut adapters = adapters();
+    adapters.retain(|adapter| !avoid.contains(&adapter.get_info().name));
     let infos: Vec<AdapterInfo> = adapters
         .iter()
         .map(|adapter| describe(&adapter.get_info()))
@@ -243,28 +148,47 @@ impl Device {
         };
         let (device, queue) =
             pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
-                GpuError::NoDevice {
-                    adapter: info.name.clone(),
-                    text: error.to_string(),
+                let text = chain(&error);
+                match GpuError::failed(label(), text) {
+                    GpuError::Lost { reason, .. } if !reason.contains("is lost") => {
+                        GpuError::NoDevice {
+                            adapter: info.name.clone(),
+                            text: reason,
+                        }
+                    }
+                    failed => failed,
                 }
             })?;
         let flags = Arc::new(Flags::default());
         let kept = Arc::clone(&flags);
         device.set_device_lost_callback(move |reason, text| {
-            kept.keep(true, format!("{reason:?} {text}"));
+            kept.keep(Trouble::Lost, format!("{reason:?} {text}"));
         });
         let kept = Arc::clone(&flags);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-            kept.keep(false, error.to_string());
+            let trouble = match error {
+                wgpu::Error::OutOfMemory { .. } => Trouble::Memory,
+                wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => Trouble::Refused,
+            };
+            kept.keep(trouble, chain(&error));
         }));
-        Ok(Self {
+        let device = ManuallyDrop::new(device);
+        let tally = scoped(&device, || Tally::new(&device));
+        let opened = |tally| Self {
             device,
-            queue,
+            queue: ManuallyDrop::new(queue),
             limits,
             info,
             flags,
-            label: Mutex::new("start".to_owned()),
-        })
+            tally,
+        };
+        match tally {
+            Ok(tally) => {
+                let opened = opened(tally);
+                opened.check().map(|()| opened)
+            }
+            Err(error) => Err(refused(label(), &error)),
+        }
     }
 
     /// Its description.
@@ -273,30 +197,38 @@ impl Device {
         &self.info
     }
 
-    /// The stage whose name a failure carries.
-    pub(super) fn label(&self) -> String {
-        self.label
-            .lock()
-            .map(|label| label.clone())
-            .unwrap_or_default()
+    /// What was asked of it and done.
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// All that was asked for was done, if `visited` is the device's count.
+    pub(super) fn verify(&self, visited: u32) -> Result<(), GpuError> {
+        let asked = self.tally.asked();
+        if visited == asked {
+            return Ok(());
+        }
+        Err(GpuError::Incomplete {
+            label: label().to_owned(),
+            visited,
+            asked,
+        })
     }
 
     /// Runs `make`, and gives the error that it caused.
     pub(super) fn scoped<T>(&self, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-        let filters = [
-            wgpu::ErrorFilter::OutOfMemory,
-            wgpu::ErrorFilter::Validation,
-            wgpu::ErrorFilter::Internal,
-        ];
-        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
-        let made = make();
-        let mut first = None;
-        for scope in scopes.into_iter().rev() {
-            first = first.or(pollster::block_on(scope.pop()));
-        }
-        match first {
-            None => Ok(made),
-            Some(error) => Err(error),
+        scoped(&self.device, make)
+    }
+
+    /// Why a stage could not be compiled.
+    pub(super) fn rejected(&self, stage: &str, error: wgpu::Error) -> GpuError {
+        match (self.check(), error) {
+            (Err(failed), _) => failed,
+            (Ok(()), error @ wgpu::Error::OutOfMemory { .. }) => refused(stage, &error),
+            (Ok(()), error) => GpuError::ShaderRejected {
+                stage: stage.to_owned(),
+                text: error.to_string(),
+            },
         }
     }
 
@@ -306,8 +238,12 @@ impl Device {
         let lost = self.flags.lost.load(Ordering::SeqCst);
         match words {
             None if !lost => Ok(()),
-            Some((false, text)) if !lost => Err(GpuError::Refused {
-                label: self.label(),
+            Some((Trouble::Refused, text)) if !lost => Err(GpuError::Refused {
+                label: label().to_owned(),
+                text,
+            }),
+            Some((Trouble::Memory, text)) => Err(GpuError::Exhausted {
+                label: label().to_owned(),
                 text,
             }),
             words => Err(self.lost(words.map(|(_, text)| text).unwrap_or_default())),
@@ -315,40 +251,26 @@ impl Device {
     }
 
     pub(super) fn lost(&self, reason: impl Into<String>) -> GpuError {
-        GpuError::Lost {
-            label: self.label(),
-            reason: reason.into(),
-        }
+        GpuError::failed(label(), reason)
     }
 
     /// Submits commands under a name.
     pub(super) fn submit(
         &self,
-        label: &str,
+        name: &'static str,
         encoder: wgpu::CommandEncoder,
     ) -> Result<(), GpuError> {
-        if let Ok(mut last) = self.label.lock() {
-            label.clone_into(&mut last);
-        }
+        now(name);
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
-        match sent {
-            Ok(_) => Ok(()),
-            Err(wgpu::Error::OutOfMemory { source }) => Err(GpuError::OutOfMemory {
-                what: label.to_owned(),
-                bytes: 0,
-                why: source.to_string(),
-            }),
-            Err(error) => Err(GpuError::Refused {
-                label: label.to_owned(),
-                text: error.to_string(),
-            }),
-        }
+        sent.map(|_| ()).map_err(|error| refused(name, &error))
     }
 
     /// Waits for all that was submitted.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
+        crate::progress::wait_for(label(), self.info.kind == "software");
         let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
+        crate::progress::unit();
         self.check()?;
         polled
             .map(|_| ())
@@ -362,8 +284,55 @@ impl Device {
     }
 }
 
+/// Runs `make`, and gives the error that it caused: the one about memory, if there is one, since others follow from it.
+fn scoped<T>(device: &wgpu::Device, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+    let filters = [
+        wgpu::ErrorFilter::Validation,
+        wgpu::ErrorFilter::Internal,
+        wgpu::ErrorFilter::OutOfMemory,
+    ];
+    let scopes = filters.map(|filter| device.push_error_scope(filter));
+    let made = make();
+    let mut first = None;
+    for scope in scopes.into_iter().rev() {
+        first = first.or(pollster::block_on(scope.pop()));
+    }
+    match first {
+        None => Ok(made),
+        Some(error) => Err(error),
+    }
+}
+
+/// An error that a scope caught, other than in what a shader says.
+fn refused(label: &str, error: &wgpu::Error) -> GpuError {
+    let (label, text) = (label.to_owned(), chain(error));
+    match error {
+        wgpu::Error::OutOfMemory { .. } => GpuError::Exhausted { label, text },
+        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => {
+            GpuError::Refused { label, text }
+        }
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
+    use proto::message::{Code, Failure};
+
     use super::*;
 
     fn info(name: &str, kind: &str) -> AdapterInfo {
@@ -393,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_name_that_nothing_has_is_no_adapter() {
-        let error = open(&Wanted::Name("no adapter is called this".to_owned()))
+        let error = open(&Wanted::Name("no adapter is called this".to_owned()), &[])
             .map(|_| ())
             .unwrap_err();
         assert_eq!(Failure::from(error).code, Code::NoAdapter);

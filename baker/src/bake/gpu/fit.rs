@@ -8,13 +8,12 @@ use proto::job::Blend;
 use proto::table::{Surface, View};
 use rayon::prelude::*;
 
-use super::chunks::{Batch, Chunks, Visit, rows_layout};
+use super::batch::Batch;
+use super::chunks::{Chunks, Visit, rows_layout};
 use super::device::{Device, GpuError};
-use super::layout::texel_groups;
 use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
 use super::planes::{Colour, Planes};
-use super::pyramid::pull_push;
-use super::shaders::{AVERAGE, ENCODE, NORMAL, PULL_PUSH, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::shaders::{AVERAGE, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::{Compiled, bind};
 use super::tiles::Tiles;
 use crate::bake::backend::{BINS, Ties};
@@ -52,8 +51,6 @@ struct Stages {
     normal: Compiled,
     regularise: Compiled,
     solve: Compiled,
-    pull_push: Compiled,
-    encode: Compiled,
 }
 
 /// Bind groups that live as long as the planes.
@@ -120,8 +117,6 @@ impl Fit {
             normal: compile(&NORMAL)?,
             regularise: compile(&REGULARISE)?,
             solve: compile(&SOLVE)?,
-            pull_push: compile(&PULL_PUSH)?,
-            encode: compile(&ENCODE)?,
         };
         let planes = Planes::new(&device, &budget, scene.size)?;
         let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);
@@ -168,8 +163,8 @@ impl Fit {
         Ok(fit)
     }
 
-    /// Memory that passes still need once all views are in: the texels of the last reweighting (three planes) or the
-    /// pyramid (less), read-back (up to one), and per-view numbers.
+    /// Memory that passes still need once all views are in: the texels of the last reweighting (three planes), read-back
+    /// (up to one), and per-view numbers.
     fn reserve(&self) -> u64 {
         let plane = u64::from(self.planes.count) * 4;
         5 * plane + (4 << 20)
@@ -219,7 +214,6 @@ impl Fit {
                 .zip(values)
                 .for_each(|(texel, value)| texel[channel] = value);
         }
-        self.chunks.verify(&self.device, &self.budget)?;
         Ok(texels)
     }
 
@@ -233,8 +227,9 @@ impl Fit {
             let values: Vec<f32> = texels.par_iter().map(|texel| texel[channel]).collect();
             write(&self.device, plane, &values);
             // Sends the queue's copies on their way before the next plane's are made.
-            self.device
-                .submit("write texels", self.device.encoder("write texels"))?;
+            let mut batch = Batch::new(&self.device, "write texels");
+            batch.encoder();
+            batch.send()?;
         }
         self.device.check()
     }
@@ -298,42 +293,6 @@ impl Fit {
             then,
         });
         Ok(())
-    }
-
-    pub(super) fn pull_push(&mut self) -> Result<(), GpuError> {
-        pull_push(
-            &self.device,
-            &self.budget,
-            &self.stages.pull_push,
-            &self.planes,
-            self.scene.size,
-        )
-    }
-
-    pub(super) fn encode(&mut self) -> Result<Vec<[u8; 4]>, GpuError> {
-        let stage = &self.stages.encode;
-        let bytes = &self.planes.q[0];
-        let [x_r, x_g, x_b] = &self.planes.x;
-        let resources = [&self.planes.texels[0], x_r, x_g, x_b, bytes]
-            .map(|buffer| buffer.item.as_entire_binding());
-        let own = bind(&self.device, "encode", &stage.layout, &resources);
-        let mut batch = Batch::new(&self.device, "encode");
-        stage.dispatch(
-            batch.encoder(),
-            "encode",
-            &own,
-            None,
-            [texel_groups(self.planes.count), 1],
-        )?;
-        batch.send()?;
-        let texels = read_as(
-            &self.device,
-            &self.budget,
-            bytes,
-            self.planes.count as usize,
-        )?;
-        self.chunks.verify(&self.device, &self.budget)?;
-        Ok(texels)
     }
 
     /// Rows of the last tile that was drawn, with their places: for tests.

@@ -20,6 +20,8 @@ pub(super) const TEXEL_LANES: u32 = 256;
 pub(super) const TEXEL_GROUPS: u32 = 1024;
 /// Near plane in scene units, whose ball has radius 1. Depth is `NEAR / z`.
 pub(super) const NEAR: f32 = 1e-4;
+/// Depth of what is drawn behind everything, above the 0 of a cleared target. A surface would be this far away at 10²⁶.
+pub(super) const BACKDROP: f32 = 1e-30;
 /// A pixel is dropped where the original surface's depth differs by more, in scene units: measured best on simplified meshes.
 pub(super) const DEPTH_TOLERANCE: f32 = 0.02;
 
@@ -35,7 +37,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     format!(
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
-         const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; \
+         const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
          const DEPTH_TOLERANCE: f32 = {DEPTH_TOLERANCE:?}f; const MIN_ALPHA: u32 = {MIN_ALPHA}u; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
@@ -106,20 +108,6 @@ pub(super) struct Scalars {
     pub(super) reach_p: i32,
     pub(super) unused_0: u32,
     pub(super) unused_1: u32,
-}
-
-/// Two neighbouring levels of the pull-push pyramid.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Level {
-    pub(super) fine: u32,
-    pub(super) coarse: u32,
-    pub(super) fine_start: u32,
-    pub(super) coarse_start: u32,
-    pub(super) stride: u32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
-    pub(super) unused_2: u32,
 }
 
 /// Workgroups for all of `count` texels, each taking every n-th.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
+use super::batch::Batch;
 use super::device::{Device, GpuError};
 
 /// Bytes in use and their bound.
@@ -37,6 +38,8 @@ pub(super) type Buffer = Held<wgpu::Buffer>;
 pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_DST)
     .union(wgpu::BufferUsages::COPY_SRC);
+/// The device's count of its work, at the end of everything that is read back.
+const TALLY_BYTES: u64 = size_of::<u32>() as u64;
 /// Parameters.
 pub(super) const UNIFORM: wgpu::BufferUsages =
     wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
@@ -93,7 +96,7 @@ pub(super) fn buffer(
             why,
         });
     }
-    held(budget, label, bytes, || {
+    held(device, budget, label, bytes, || {
         device.scoped(|| {
             device.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
@@ -143,36 +146,48 @@ pub(super) fn target(
     edge: u32,
     format: wgpu::TextureFormat,
 ) -> Result<Held<wgpu::TextureView>, GpuError> {
-    held(budget, label, u64::from(edge) * u64::from(edge) * 4, || {
-        device.scoped(|| {
-            let texture = device.device.create_texture(&wgpu::TextureDescriptor {
-                label: Some(label),
-                size: wgpu::Extent3d {
-                    width: edge,
-                    height: edge,
-                    depth_or_array_layers: 1,
-                },
-                mip_level_count: 1,
-                sample_count: 1,
-                dimension: wgpu::TextureDimension::D2,
-                format,
-                usage: wgpu::TextureUsages::RENDER_ATTACHMENT
-                    | wgpu::TextureUsages::TEXTURE_BINDING,
-                view_formats: &[],
-            });
-            texture.create_view(&wgpu::TextureViewDescriptor::default())
-        })
-    })
+    held(
+        device,
+        budget,
+        label,
+        u64::from(edge) * u64::from(edge) * 4,
+        || {
+            device.scoped(|| {
+                let texture = device.device.create_texture(&wgpu::TextureDescriptor {
+                    label: Some(label),
+                    size: wgpu::Extent3d {
+                        width: edge,
+                        height: edge,
+                        depth_or_array_layers: 1,
+                    },
+                    mip_level_count: 1,
+                    sample_count: 1,
+                    dimension: wgpu::TextureDimension::D2,
+                    format,
+                    usage: wgpu::TextureUsages::RENDER_ATTACHMENT
+                        | wgpu::TextureUsages::TEXTURE_BINDING,
+                    view_formats: &[],
+                });
+                texture.create_view(&wgpu::TextureViewDescriptor::default())
+            })
+        },
+    )
 }
 
 fn held<T>(
+    device: &Device,
     budget: &Arc<Budget>,
     what: &str,
     bytes: u64,
     make: impl FnOnce() -> Result<T, wgpu::Error>,
 ) -> Result<Held<T>, GpuError> {
     budget.take(what, bytes)?;
-    match make() {
+    let made = make();
+    if let Err(failed) = device.check() {
+        budget.in_use.fetch_sub(bytes, Ordering::Relaxed);
+        return Err(failed);
+    }
+    match made {
         Ok(item) => Ok(Held {
             item,
             bytes,
@@ -190,7 +205,8 @@ fn held<T>(
     }
 }
 
-/// Reads the first `count` numbers of `from`, after everything that was submitted.
+/// Reads the first `count` numbers of `from`, after everything that was submitted. They are given out only if poll and map went
+/// well, the device is not lost, and the tally that came with them says that all work was done.
 pub(super) fn read_as<T: bytemuck::Pod>(
     device: &Device,
     budget: &Arc<Budget>,
@@ -201,22 +217,23 @@ pub(super) fn read_as<T: bytemuck::Pod>(
     let mut out = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let staging = buffer(
-        device,
-        budget,
-        "read-back",
-        bytes.len().min(PIECE) as u64,
-        usage,
-    )?;
+    let room = bytes.len().min(PIECE) as u64 + TALLY_BYTES;
+    let staging = buffer(device, budget, "read-back", room, usage)?;
     for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
         let size = piece.len() as u64;
-        let mut encoder = device.encoder("read-back");
-        encoder.copy_buffer_to_buffer(&from.item, (index * PIECE) as u64, &staging.item, 0, size);
-        device.submit("read-back", encoder)?;
+        let start = (index * PIECE) as u64;
+        let mut batch = Batch::new(device, "read-back");
+        batch.tick();
+        let encoder = batch.encoder();
+        encoder.copy_buffer_to_buffer(&from.item, start, &staging.item, 0, size);
+        let tally = &device.tally().buffer;
+        encoder.copy_buffer_to_buffer(tally, 0, &staging.item, size, TALLY_BYTES);
+        batch.submit()?;
         let (sender, receiver) = mpsc::channel();
+        let whole = ..size + TALLY_BYTES;
         staging
             .item
-            .map_async(wgpu::MapMode::Read, ..size, move |result| {
+            .map_async(wgpu::MapMode::Read, whole, move |result| {
                 // The receiver outlives the poll below, or the read has already failed.
                 drop(sender.send(result));
             });
@@ -228,9 +245,11 @@ pub(super) fn read_as<T: bytemuck::Pod>(
         }
         let mapped = staging
             .item
-            .get_mapped_range(..size)
+            .get_mapped_range(whole)
             .map_err(|error| device.lost(error.to_string()))?;
-        piece.copy_from_slice(&mapped);
+        let (data, tally) = mapped.split_at(piece.len());
+        device.verify(bytemuck::pod_read_unaligned(tally))?;
+        piece.copy_from_slice(data);
         drop(mapped);
         staging.item.unmap();
     }

@@ -127,7 +127,7 @@ impl Planes {
         }
     }
 
-    /// Group 0 of `regularise` and `solve`, one for each channel.
+    /// Own group of `regularise` and `solve`, one for each channel.
     pub(super) fn channel_groups(&self, device: &Device, stage: &Compiled) -> [wgpu::BindGroup; 3] {
         std::array::from_fn(|c| {
             let buffers = [
@@ -154,7 +154,7 @@ impl Planes {
         })
     }
 
-    /// Group 0 of `normal`: reads `v`, sums into `out`.
+    /// Own group of `normal`: reads `v`, sums into `out`.
     pub(super) fn normal_group(
         &self,
         device: &Device,
@@ -182,7 +182,7 @@ impl Planes {
         )
     }
 
-    /// Group 0 of `average`, which borrows the solver's planes for its sums.
+    /// Own group of `average`, which borrows the solver's planes for its sums.
     pub(super) fn average_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let [x_r, x_g, x_b] = &self.x;
         let [r_r, r_g, r_b] = &self.r;

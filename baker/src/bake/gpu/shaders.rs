@@ -1,7 +1,7 @@
 //! The shader files as the host sees them: what each binds, once, in order, and its entry points.
 //!
-//! All entry points of a file share one layout, so one bind group serves them all. Group 0 is the file's own, group 1 the
-//! chunk of rows for entry points that visit rows. A test parses every file and compares names, kinds, order and workgroup sizes.
+//! All entry points of a file share one layout, so one bind group serves them all. Group 0 is the count of work done, which
+//! drawing does not have, then comes the file's own group, then the chunk of rows for entry points that visit rows. A test parses every file and compares names, kinds, order and workgroup sizes.
 
 use proto::job::Blend;
 
@@ -26,6 +26,8 @@ pub(super) enum Over {
     Pixels,
     Rows,
     Texels,
+    /// One invocation for each submission.
+    Submission,
     /// Drawn by the graphics pipeline, see `raster.rs`.
     Graphics,
 }
@@ -37,6 +39,7 @@ impl Over {
             Self::Pixels => [PIXEL_LANES, PIXEL_LANES, 1],
             Self::Rows => [ROW_LANES, 1, 1],
             Self::Texels => [TEXEL_LANES, 1, 1],
+            Self::Submission => [1, 1, 1],
             Self::Graphics => [0, 0, 0],
         }
     }
@@ -60,7 +63,10 @@ impl Shader {
     }
 }
 
-/// Group 1 of every entry point over rows.
+/// Group 0 of every compute entry point.
+pub(super) const TALLY: &[(&str, Kind)] = &[("tally", Kind::Write)];
+
+/// Group 2 of every entry point over rows.
 pub(super) const ROWS: &[(&str, Kind)] = &[
     ("chunk", Kind::Uniform),
     ("spans", Kind::Read),
@@ -68,11 +74,11 @@ pub(super) const ROWS: &[(&str, Kind)] = &[
     ("colours", Kind::Read),
     ("trust", Kind::Write),
     ("tones", Kind::Read),
-    ("tally", Kind::Write),
     ("places", Kind::Read),
     ("blocks", Kind::Write),
 ];
 
+const TALLY_WGSL: &str = include_str!("../tally.wgsl");
 const TILE_WGSL: &str = include_str!("../tile.wgsl");
 const ROWS_WGSL: &str = include_str!("../rows.wgsl");
 const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
@@ -91,7 +97,7 @@ pub(super) static RASTER: Shader = Shader {
 
 pub(super) static FOOTPRINT: Shader = Shader {
     name: "footprint",
-    text: &[include_str!("../footprint.wgsl"), TILE_WGSL],
+    text: &[include_str!("../footprint.wgsl"), TALLY_WGSL, TILE_WGSL],
     bindings: &[
         ("tile", Kind::Uniform),
         ("positions", Kind::Read),
@@ -112,7 +118,12 @@ pub(super) static FOOTPRINT: Shader = Shader {
 
 pub(super) static AVERAGE: Shader = Shader {
     name: "average",
-    text: &[include_str!("../average.wgsl"), ROWS_WGSL, TEXELS_WGSL],
+    text: &[
+        include_str!("../average.wgsl"),
+        TALLY_WGSL,
+        ROWS_WGSL,
+        TEXELS_WGSL,
+    ],
     bindings: &[
         ("texels", Kind::Uniform),
         ("counts", Kind::Write),
@@ -134,7 +145,12 @@ pub(super) static AVERAGE: Shader = Shader {
 
 pub(super) static RESIDUAL: Shader = Shader {
     name: "residual",
-    text: &[include_str!("../residual.wgsl"), ROWS_WGSL, DISPLAY_WGSL],
+    text: &[
+        include_str!("../residual.wgsl"),
+        TALLY_WGSL,
+        ROWS_WGSL,
+        DISPLAY_WGSL,
+    ],
     bindings: &[
         ("x_r", Kind::Read),
         ("x_g", Kind::Read),
@@ -151,7 +167,12 @@ pub(super) static RESIDUAL: Shader = Shader {
 
 pub(super) static NORMAL: Shader = Shader {
     name: "normal",
-    text: &[include_str!("../normal.wgsl"), ROWS_WGSL, TEXELS_WGSL],
+    text: &[
+        include_str!("../normal.wgsl"),
+        TALLY_WGSL,
+        ROWS_WGSL,
+        TEXELS_WGSL,
+    ],
     bindings: &[
         ("texels", Kind::Uniform),
         ("v_r", Kind::Read),
@@ -193,6 +214,7 @@ pub(super) static REGULARISE: Shader = Shader {
     name: "regularise",
     text: &[
         include_str!("../regularise.wgsl"),
+        TALLY_WGSL,
         include_str!("../planes.wgsl"),
         TEXELS_WGSL,
         DISPLAY_WGSL,
@@ -211,6 +233,7 @@ pub(super) static SOLVE: Shader = Shader {
     name: "solve",
     text: &[
         include_str!("../solve.wgsl"),
+        TALLY_WGSL,
         include_str!("../planes.wgsl"),
         TEXELS_WGSL,
     ],
@@ -229,39 +252,16 @@ pub(super) static SOLVE: Shader = Shader {
     ],
 };
 
-pub(super) static PULL_PUSH: Shader = Shader {
-    name: "pull_push",
-    text: &[include_str!("../pull_push.wgsl")],
-    bindings: &[
-        ("level", Kind::Uniform),
-        ("fine_r", Kind::Write),
-        ("fine_g", Kind::Write),
-        ("fine_b", Kind::Write),
-        ("fine_w", Kind::Write),
-        ("coarse_r", Kind::Write),
-        ("coarse_g", Kind::Write),
-        ("coarse_b", Kind::Write),
-        ("coarse_w", Kind::Write),
-    ],
-    entries: &[("pull", Over::Texels), ("push", Over::Texels)],
-};
-
-pub(super) static ENCODE: Shader = Shader {
-    name: "encode",
-    text: &[include_str!("../encode.wgsl"), TEXELS_WGSL, DISPLAY_WGSL],
-    bindings: &[
-        ("texels", Kind::Uniform),
-        ("x_r", Kind::Read),
-        ("x_g", Kind::Read),
-        ("x_b", Kind::Read),
-        ("bytes", Kind::Write),
-    ],
-    entries: &[("encode", Over::Texels)],
+pub(super) static TICK: Shader = Shader {
+    name: "tick",
+    text: &[include_str!("../tick.wgsl"), TALLY_WGSL],
+    bindings: &[],
+    entries: &[("tick", Over::Submission)],
 };
 
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 9] = [
+pub(super) static ALL: [&Shader; 8] = [
     &RASTER,
     &FOOTPRINT,
     &AVERAGE,
@@ -269,6 +269,5 @@ pub(super) static ALL: [&Shader; 9] = [
     &NORMAL,
     &REGULARISE,
     &SOLVE,
-    &PULL_PUSH,
-    &ENCODE,
+    &TICK,
 ];

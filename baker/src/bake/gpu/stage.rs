@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use proto::job::Blend;
 
+use super::batch::Batch;
 use super::device::{Device, GpuError};
+use super::error::now;
 use super::shaders::{Kind, Over, Shader};
 
 /// One compiled file.
@@ -12,7 +14,7 @@ use super::shaders::{Kind, Over, Shader};
 pub(super) struct Compiled {
     shader: &'static Shader,
     pub(super) module: wgpu::ShaderModule,
-    /// Of group 0.
+    /// Of its own group.
     pub(super) layout: wgpu::BindGroupLayout,
     pipelines: BTreeMap<&'static str, wgpu::ComputePipeline>,
 }
@@ -26,17 +28,8 @@ impl Shader {
         taps: u32,
         blend: Blend,
     ) -> Result<Compiled, GpuError> {
-        let rejected = |stage: &str, error: wgpu::Error| match error {
-            wgpu::Error::OutOfMemory { source } => GpuError::OutOfMemory {
-                what: stage.to_owned(),
-                bytes: 0,
-                why: source.to_string(),
-            },
-            other => GpuError::ShaderRejected {
-                stage: stage.to_owned(),
-                text: other.to_string(),
-            },
-        };
+        now(self.name);
+        crate::progress::expect(self.name, crate::pace::PIPELINE);
         let module = device
             .scoped(|| {
                 device
@@ -46,16 +39,18 @@ impl Shader {
                         source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
                     })
             })
-            .map_err(|error| rejected(self.name, error))?;
+            .map_err(|error| device.rejected(self.name, error))?;
         let layout = device
-            .scoped(|| bind_layout(device, self.name, self.bindings))
-            .map_err(|error| rejected(self.name, error))?;
+            .scoped(|| bind_layout(&device.device, self.name, self.bindings))
+            .map_err(|error| device.rejected(self.name, error))?;
         let mut pipelines = BTreeMap::new();
         for &(entry, over) in self.entries {
             if over == Over::Graphics {
                 continue;
             }
-            let groups = [Some(&layout), (over == Over::Rows).then_some(rows)];
+            let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
+            // Without gaps: wgpu 30 does not bind a group again that an earlier group's absence has disturbed.
+            let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
             let pipeline = device
                 .scoped(|| {
                     let layout =
@@ -63,11 +58,7 @@ impl Shader {
                             .device
                             .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                                 label: Some(entry),
-                                bind_group_layouts: if over == Over::Rows {
-                                    &groups
-                                } else {
-                                    &groups[..1]
-                                },
+                                bind_group_layouts: groups,
                                 immediate_size: 0,
                             });
                     device
@@ -81,7 +72,8 @@ impl Shader {
                             cache: None,
                         })
                 })
-                .map_err(|error| rejected(entry, error))?;
+                .map_err(|error| device.rejected(entry, error))?;
+            crate::progress::unit();
             pipelines.insert(entry, pipeline);
         }
         device.check()?;
@@ -96,7 +88,7 @@ impl Shader {
 
 /// Layout of a list of bindings.
 pub(super) fn bind_layout(
-    device: &Device,
+    device: &wgpu::Device,
     label: &str,
     bindings: &[(&str, Kind)],
 ) -> wgpu::BindGroupLayout {
@@ -135,7 +127,7 @@ pub(super) fn bind_layout(
         label: Some(label),
         entries: &entries,
     };
-    device.device.create_bind_group_layout(&descriptor)
+    device.create_bind_group_layout(&descriptor)
 }
 
 /// Binds resources in the order of a layout.
@@ -160,14 +152,15 @@ pub(super) fn bind(
 }
 
 impl Compiled {
-    /// Records one dispatch of `groups` workgroups.
+    /// Records one dispatch of `groups` workgroups, which adds `units` to the tally.
     pub(super) fn dispatch(
         &self,
-        encoder: &mut wgpu::CommandEncoder,
+        batch: &mut Batch<'_>,
         entry: &'static str,
         own: &wgpu::BindGroup,
         rows: Option<&wgpu::BindGroup>,
         groups: [u32; 2],
+        units: u32,
     ) -> Result<(), GpuError> {
         let pipeline = self
             .pipelines
@@ -176,17 +169,16 @@ impl Compiled {
                 stage: entry.to_owned(),
                 text: format!("{} has no such entry point", self.shader.name),
             })?;
-        let descriptor = wgpu::ComputePassDescriptor {
-            label: Some(entry),
-            timestamp_writes: None,
-        };
-        let mut pass = encoder.begin_compute_pass(&descriptor);
+        let tally = batch.device.tally();
+        let pass = batch.pass();
         pass.set_pipeline(pipeline);
-        pass.set_bind_group(0, own, &[]);
+        pass.set_bind_group(0, &tally.bind, &[]);
+        pass.set_bind_group(1, own, &[]);
         if let Some(rows) = rows {
-            pass.set_bind_group(1, rows, &[]);
+            pass.set_bind_group(2, rows, &[]);
         }
         pass.dispatch_workgroups(groups[0], groups[1], 1);
+        tally.ask(units);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ fn device() -> Option<Device> {
         return None;
     }
     Some(
-        open(&Wanted::Name(name))
+        open(&Wanted::Name(name), &[])
             .expect("a Vulkan driver; lavapipe will do")
             .expect("an adapter"),
     )

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use proto::table::{Camera, Surface, View};
 
+use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout;
 use super::memory::{Budget, Buffer, Held, STORAGE, UNIFORM, buffer, buffer_with, target, write};
@@ -126,7 +127,8 @@ impl Tiles {
                 [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
             let bind = bind(device, "raster", &raster.layout, &resources);
             Ok(Drawn {
-                corners: triangles.len() as u32 * 3,
+                // The backdrop comes first.
+                corners: (triangles.len() as u32 + 1) * 3,
                 bind,
                 _buffers: buffers,
             })
@@ -249,10 +251,11 @@ impl Tiles {
     pub(super) fn build(&self, device: &Device, work: &Work) -> Result<(), GpuError> {
         write(device, &self.tile, &[work.tile]);
         write(device, &self.pixels, &work.pixels);
-        let mut encoder = device.encoder("footprint");
+        let mut batch = Batch::new(device, "footprint");
+        let encoder = batch.encoder();
         encoder.clear_buffer(&self.scratch.counters.item, 0, None);
         self.draw(
-            &mut encoder,
+            encoder,
             &self.mesh,
             &self.draw,
             Some(&self.ids),
@@ -260,15 +263,17 @@ impl Tiles {
             work,
         );
         if let (Some(surface), Some(depth)) = (&self.surface, &self.surface_depth) {
-            self.draw(&mut encoder, surface, &self.draw_depth, None, depth, work);
+            self.draw(encoder, surface, &self.draw_depth, None, depth, work);
         }
         let groups = work
             .tile
             .size
             .map(|edge| edge.div_ceil(layout::PIXEL_LANES));
+        // Each pixel on which something was drawn counts, and with the backdrop that is every one.
+        let units = work.tile.size[0] * work.tile.size[1];
         self.footprint
-            .dispatch(&mut encoder, "footprint", &self.bind, None, groups)?;
-        device.submit("footprint", encoder)
+            .dispatch(&mut batch, "footprint", &self.bind, None, groups, units)?;
+        batch.send()
     }
 
     fn draw(
@@ -365,10 +370,7 @@ fn pipeline(
                     cache: None,
                 })
         })
-        .map_err(|error| GpuError::ShaderRejected {
-            stage: "raster".to_owned(),
-            text: error.to_string(),
-        })
+        .map_err(|error| device.rejected("raster", error))
 }
 
 #[cfg(test)]

@@ -308,3 +308,37 @@ fn bands_of_any_height_make_one_picture() {
         assert_eq!(one.inverse_depths, other.inverse_depths);
     }
 }
+
+#[test]
+fn no_edge_accepts_a_sample_that_its_row_leaves_out() {
+    let mut random = Random(4);
+    let (mut left_out, mut at_the_bound) = (0, 0);
+    for case in 0..20_000 {
+        // Slopes from level to steep; zeros within the row, at its ends, on samples, and far away.
+        let slope = random.within(-1.0, 1.0) * 10f64.powi(-(case % 20));
+        let slope = if case % 37 == 0 { 0.0 } else { slope };
+        let samples = 1 + case as usize % 300;
+        let step = 1.0 / f64::from(1 + case % 4);
+        let zero = match case % 3 {
+            0 => random.within(-9.0, 309.0).floor() + 0.5,
+            1 => random.within(-9.0, 309.0),
+            _ => random.within(-1e9, 1e9),
+        };
+        let start = -slope * zero * step;
+        let start = if case % 41 == 0 { 0.0 } else { start };
+        let edge = [slope, 0.0, 0.0];
+        let (left, right) = inside([edge; 3], [start; 3], step, [0, samples]);
+        for column in 0..samples {
+            let value = slope * ((column as f64 + 0.5) * step) + start;
+            if column < left || column >= right {
+                assert!(value < 0.0, "{slope} {start} {column} of {left}..{right}");
+                left_out += 1;
+                at_the_bound += usize::from(column + 1 == left || column == right);
+            }
+        }
+    }
+    assert!(
+        left_out > 500_000 && at_the_bound > 1_000,
+        "{left_out} {at_the_bound}"
+    );
+}

@@ -4,11 +4,14 @@
 //! there; after it, reading an element cannot fail and nothing was allocated. The `gltf` crate's own readers trust these
 //! numbers and panic where they are wrong, so only its JSON types are used.
 
+mod strided;
+
 use gltf::json;
 use json::accessor::{ComponentType, Type};
 use json::validation::Checked;
 use proto::limits::MAX_VERTICES;
 
+use self::strided::{Strided, open_strided};
 use super::buffers::{BufferError, Buffers};
 
 /// Why an accessor cannot be read.
@@ -124,74 +127,6 @@ impl Use {
             Self::Position => "VEC3 of floats or 8- or 16-bit integers",
             Self::TexCoord => "VEC2 of floats or 8- or 16-bit integers",
             Self::Index => "SCALAR of unsigned integers",
-        }
-    }
-}
-
-/// Elements that lie in bytes at a stride, all of them within the bytes.
-#[derive(Clone, Copy, Debug)]
-struct Strided<'a> {
-    bytes: &'a [u8],
-    stride: usize,
-    component: ComponentType,
-}
-
-impl Strided<'_> {
-    /// Bytes of the component from its place in the element on; the caller knows that they are there.
-    fn component<const N: usize>(&self, element: usize, component: usize) -> [u8; N] {
-        let at = element * self.stride + component * N;
-        self.bytes
-            .get(at..)
-            .and_then(|bytes| bytes.first_chunk())
-            .copied()
-            .unwrap_or([0; N])
-    }
-
-    fn float(&self, element: usize, component: usize, normalized: bool) -> f64 {
-        let (value, largest) = match self.component {
-            ComponentType::F32 => {
-                return f64::from(f32::from_le_bytes(self.component(element, component)));
-            }
-            ComponentType::I8 => (
-                f64::from(i8::from_le_bytes(self.component(element, component))),
-                127.0,
-            ),
-            ComponentType::U8 => (
-                f64::from(u8::from_le_bytes(self.component(element, component))),
-                255.0,
-            ),
-            ComponentType::I16 => (
-                f64::from(i16::from_le_bytes(self.component(element, component))),
-                32_767.0,
-            ),
-            ComponentType::U16 => (
-                f64::from(u16::from_le_bytes(self.component(element, component))),
-                65_535.0,
-            ),
-            ComponentType::U32 => (
-                f64::from(u32::from_le_bytes(self.component(element, component))),
-                1.0,
-            ),
-        };
-        // Signed integers have one value more below zero than above: it means -1 too.
-        if normalized {
-            (value / largest).max(-1.0)
-        } else {
-            value
-        }
-    }
-
-    fn index(&self, element: usize) -> u32 {
-        match self.component {
-            ComponentType::U8 | ComponentType::I8 => {
-                u32::from(u8::from_le_bytes(self.component(element, 0)))
-            }
-            ComponentType::U16 | ComponentType::I16 => {
-                u32::from(u16::from_le_bytes(self.component(element, 0)))
-            }
-            ComponentType::U32 | ComponentType::F32 => {
-                u32::from_le_bytes(self.component(element, 0))
-            }
         }
     }
 }
@@ -369,53 +304,6 @@ fn most_unbacked(sparse: Option<&json::accessor::sparse::Sparse>, purpose: Use) 
         (_, None) => 1024,
         (_, Some(sparse)) => sparse.count.0.saturating_mul(16).saturating_add(1024),
     }
-}
-
-fn open_strided<'a>(
-    buffers: &'a Buffers<'_>,
-    accessor: usize,
-    view: usize,
-    offset: u64,
-    count: u64,
-    component: ComponentType,
-    element: u64,
-) -> Result<Strided<'a>, AccessorError> {
-    let wrap = |error| AccessorError::Bytes { accessor, error };
-    let bytes = buffers.view(view).map_err(wrap)?;
-    let stride = buffers.stride(view).map_err(wrap)?.unwrap_or(element);
-    if stride < element {
-        return Err(AccessorError::Stride {
-            accessor,
-            view,
-            stride,
-            element,
-        });
-    }
-    let needed = match count.checked_sub(1) {
-        None => Some(0),
-        Some(last) => last
-            .checked_mul(stride)
-            .and_then(|n| n.checked_add(element))
-            .and_then(|n| n.checked_add(offset)),
-    };
-    let needed = needed.unwrap_or(u64::MAX);
-    if needed > bytes.len() as u64 {
-        return Err(AccessorError::PastEnd {
-            accessor,
-            view,
-            needed,
-            present: bytes.len(),
-        });
-    }
-    // An empty accessor may start anywhere.
-    let bytes = bytes
-        .get(usize::try_from(offset).unwrap_or(usize::MAX)..)
-        .unwrap_or(&[]);
-    Ok(Strided {
-        bytes,
-        stride: stride as usize,
-        component,
-    })
 }
 
 fn check_sparse(

@@ -11,7 +11,8 @@ use proto::limits::MAX_MESH_FILE_BYTES;
 use proto::message::Code;
 
 use super::compressed::{self, CompressedError};
-use crate::prepare::folder::{Files, FolderError};
+use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::named_by_input;
 
 /// Why bytes of a glTF document cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +97,7 @@ impl BufferError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Remote { .. } => Code::UnsupportedFeature,
-            Self::File { error, .. } => error.code(),
+            Self::File { error, .. } => named_by_input(error),
             Self::Compressed { error, .. } => error.code(),
             Self::NoSuch { .. }
             | Self::Short { .. }
@@ -111,7 +112,7 @@ impl BufferError {
 /// The bytes of a document, loaded as they are needed.
 pub(super) struct Buffers<'a> {
     root: &'a json::Root,
-    folder: &'a dyn Files,
+    folder: &'a Folder<'a>,
     /// Folder of the mesh file within `folder`, with its trailing slash; empty at the top.
     beside: &'a str,
     /// The GLB's binary chunk, and the file it lies in.
@@ -123,7 +124,7 @@ pub(super) struct Buffers<'a> {
 impl<'a> Buffers<'a> {
     pub(super) fn new(
         root: &'a json::Root,
-        folder: &'a dyn Files,
+        folder: &'a Folder<'a>,
         beside: &'a str,
         bin: Option<&'a [u8]>,
     ) -> Self {

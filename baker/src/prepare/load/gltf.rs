@@ -5,6 +5,11 @@
 //! `serde_json`'s depth limit, so nesting cannot overflow the stack. Transforms are applied in f64; a mirroring one turns
 //! the winding round. Only vertices that triangles use are kept.
 
+mod error;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -12,15 +17,17 @@ use gltf::json;
 use json::mesh::{Mode, Semantic};
 use json::validation::Checked;
 use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
-use proto::message::{Code, Phase};
+use proto::message::Phase;
 
-use super::accessor::{self, AccessorError, Elements, Use};
+pub use self::error::GltfError;
+use super::accessor::{self, Elements, Use};
 use super::buffers::Buffers;
-use super::glb::{self, GlbError};
-use super::scene::{self, Instance, SceneError};
+use super::glb;
+use super::scene::{self, Instance};
 use super::{NoUvs, RawMesh};
-use crate::prepare::folder::Files;
-use crate::progress::Progress;
+use crate::pace;
+use crate::prepare::folder::Folder;
+use crate::progress::{Progress, each};
 
 /// Extensions that change how positions are stored and that are understood.
 const GEOMETRY_EXTENSIONS: [&str; 2] = ["KHR_mesh_quantization", "EXT_meshopt_compression"];
@@ -34,129 +41,12 @@ const OTHER_EXTENSIONS: [&str; 6] = [
     "KHR_animation_",
 ];
 
-/// Why a glTF file is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum GltfError {
-    /// The container is wrong.
-    #[error(transparent)]
-    Container(#[from] GlbError),
-    /// The JSON is wrong.
-    #[error("its JSON does not parse ({0})")]
-    Json(#[source] json::Error),
-    /// Not glTF 2.
-    #[error("is glTF {0}; glTF 2 is read")]
-    Version(String),
-    /// `extensionsRequired` names something that is not done.
-    #[error("requires the extension {0}, which is not supported")]
-    Extension(String),
-    /// The node tree is wrong.
-    #[error(transparent)]
-    Scene(#[from] SceneError),
-    /// No node of the scene has a mesh.
-    #[error("the scene contains no mesh")]
-    NoMesh,
-    /// A primitive lacks what it needs.
-    #[error("mesh {mesh}, primitive {primitive} has no {what}")]
-    Lacks {
-        /// The mesh.
-        mesh: usize,
-        /// The primitive.
-        primitive: usize,
-        /// The attribute.
-        what: &'static str,
-    },
-    /// An accessor of a primitive is wrong.
-    #[error("mesh {mesh}, primitive {primitive}: {error}")]
-    Accessor {
-        /// The mesh.
-        mesh: usize,
-        /// The primitive.
-        primitive: usize,
-        /// Why.
-        #[source]
-        error: AccessorError,
-    },
-    /// A list of triangles that ends within one.
-    #[error("mesh {mesh}, primitive {primitive} has {count} indices, no multiple of 3")]
-    Remainder {
-        /// The mesh.
-        mesh: usize,
-        /// The primitive.
-        primitive: usize,
-        /// Indices or vertices.
-        count: usize,
-    },
-    /// An index that names no vertex.
-    #[error(
-        "mesh {mesh}, primitive {primitive}: index {vertex} names no vertex, there are {vertices}"
-    )]
-    Index {
-        /// The mesh.
-        mesh: usize,
-        /// The primitive.
-        primitive: usize,
-        /// The index.
-        vertex: u32,
-        /// How many vertices there are.
-        vertices: usize,
-    },
-    /// Only points and lines, or nothing at all.
-    #[error("the file has no triangles ({skipped} primitives of points or lines)")]
-    NoTriangles {
-        /// Primitives of another kind.
-        skipped: usize,
-    },
-    /// Beyond the bound, counted over all instances.
-    #[error("has more than the {limit} {what} that are taken")]
-    TooLarge {
-        /// Triangles or vertices.
-        what: &'static str,
-        /// The bound.
-        limit: usize,
-    },
-}
-
-impl GltfError {
-    /// The code under which a user is told.
-    pub(super) fn code(&self) -> Code {
-        match self {
-            Self::Extension(_) | Self::Version(_) | Self::Container(GlbError::Version(_)) => {
-                Code::UnsupportedFeature
-            }
-            Self::TooLarge { .. } => Code::LimitExceeded,
-            Self::Accessor {
-                error: AccessorError::Bytes { error, .. },
-                ..
-            } => error.code(),
-            Self::Container(_)
-            | Self::Json(_)
-            | Self::Scene(_)
-            | Self::NoMesh
-            | Self::Lacks { .. }
-            | Self::Accessor { .. }
-            | Self::Remainder { .. }
-            | Self::Index { .. }
-            | Self::NoTriangles { .. } => Code::InvalidAsset,
-        }
-    }
-
-    pub(super) fn hint(&self) -> String {
-        match self {
-            Self::Extension(name) if name == "KHR_draco_mesh_compression" => {
-                "export without Draco compression, or decompress the file first".to_owned()
-            }
-            Self::TooLarge { .. } => "reduce the mesh before baking".to_owned(),
-            _ => String::new(),
-        }
-    }
-}
-
 /// Reads the bytes of the file `name`, a GLB or bare JSON.
 pub(super) fn read(
     bytes: &[u8],
     is_glb: bool,
     name: &str,
-    folder: &dyn Files,
+    folder: &Folder<'_>,
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, GltfError> {
@@ -191,6 +81,7 @@ pub(super) fn read(
     let total = instances.len() as u64;
     for (done, instance) in instances.iter().enumerate() {
         progress.progress(Phase::LoadMesh, done as u64, total);
+        progress.expect("a node of the mesh", each(bytes.len(), pace::PARSE_BYTE));
         let count = reader
             .root
             .meshes
@@ -494,6 +385,3 @@ impl Used {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,9 +14,10 @@ use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 
 use super::Piece;
 use super::pack::Chart;
+use crate::last_words;
 use crate::prepare::clean::{CleanMesh, edges};
 use crate::prepare::normals::surface_area;
-use crate::progress::Progress;
+use crate::progress::{Progress, unit};
 
 /// A way to cut: the largest angle between a chart's normals and their mean, in degrees.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ const TEXELS: f64 = 1024.0;
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// It splits charts that do not flatten, and each split goes a call deeper: a peel of one triangle at a time goes far.
 const STACK_BYTES: usize = 256 << 20;
+/// Most that one chart may take, whatever the mesh.
+const LONGEST_CHART: Duration = Duration::from_secs(150);
 /// A stop that is not obeyed within this time will not be.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Open or crowded edges, as a share of all, above which a mesh is taken for loose triangles.
@@ -77,14 +80,16 @@ pub(super) fn flatten(
         ..Options::default()
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let done = Arc::new(AtomicU64::new(0));
+    let (done, steps) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (sender, receiver) = sync_channel(1);
     let worker = {
-        let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
+        let (stop, done, steps) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&steps));
         let positions = mesh.positions.clone();
         let indices: Vec<u32> = mesh.triangles.as_flattened().to_vec();
         move || {
+            last_words::guard_thread();
             let report = |state: uvunwrap::Progress| {
+                steps.fetch_add(1, Ordering::Relaxed);
                 if state.stage == Stage::Parameterizing {
                     done.fetch_max(state.done as u64, Ordering::Relaxed);
                 }
@@ -99,6 +104,7 @@ pub(super) fn flatten(
             };
             let result = match rayon::ThreadPoolBuilder::new()
                 .stack_size(STACK_BYTES)
+                .start_handler(|_| last_words::guard_thread())
                 .build()
             {
                 Ok(pool) => pool.install(run),
@@ -113,18 +119,29 @@ pub(super) fn flatten(
         .spawn(worker)
         .ok()?;
     let total = mesh.triangles.len() as u64;
+    // One chart may be the whole mesh. What takes longer is given up here, before the supervisor gives up this process.
+    let longest = patience(mesh.triangles.len()).min(LONGEST_CHART);
+    let predicted = longest / 3;
+    progress.expect("flattening", predicted);
+    let (mut told, mut since) = (0, Instant::now());
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
             Ok(result) => break result,
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
-        if Instant::now() >= end {
+        let steps = steps.load(Ordering::Relaxed);
+        if steps > told {
+            (told, since) = (steps, Instant::now());
+            progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
+            progress.expect("flattening", predicted);
+        }
+        if Instant::now() >= end || since.elapsed() >= longest {
             stop.store(true, Ordering::Relaxed);
             break receiver.recv_timeout(STOP_GRACE).ok()?;
         }
     };
+    unit();
     let mut atlas = match result {
         Ok(atlas) => atlas,
         Err(error) => {
@@ -133,9 +150,11 @@ pub(super) fn flatten(
         }
     };
     let output = atlas.meshes.pop()?;
-    let unit = [f64::from(atlas.width), f64::from(atlas.height)]
+    let square = [f64::from(atlas.width), f64::from(atlas.height)]
         .map(|edge| edge / f64::from(atlas.texels_per_unit));
-    Some(pieces(mesh, &output, unit, atlas.chart_count as usize))
+    let pieces = pieces(mesh, &output, square, atlas.chart_count as usize);
+    unit();
+    Some(pieces)
 }
 
 /// Sorts the output by charts. Triangles that `uvunwrap` found too thin hang on a vertex of a chart, without area there; those

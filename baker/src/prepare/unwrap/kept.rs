@@ -193,6 +193,8 @@ mod tests {
     impl Progress for Heard {
         fn progress(&self, _: Phase, _: u64, _: u64) {}
 
+        fn expect(&self, _: &str, _: std::time::Duration) {}
+
         fn warning(&self, text: &str) {
             self.0.lock().unwrap().push(text.to_owned());
         }

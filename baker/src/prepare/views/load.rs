@@ -1,12 +1,12 @@
 //! One frame: its files' bytes → a decoded, masked and cropped [`View`] with its camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
-use proto::message::{Code, Failure};
+use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, View};
 
 use super::crop::{self, Outline};
-use super::unread;
 use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
 use crate::prepare::transforms::Frame;
 
@@ -47,18 +47,18 @@ pub(super) enum Sees {
 const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
 impl Source {
-    /// Reads the frame's files and judges their size.
+    /// Reads the files of the frame `index` of `transforms` and judges their size.
     pub(super) fn read(
-        folder: &Folder,
-        base: &str,
+        folder: &Folder<'_>,
+        transforms: &str,
         index: usize,
         frame: &Frame,
     ) -> Result<Self, Failure> {
-        let picture = File::read(folder, base, &frame.file, index)?;
+        let picture = File::read(folder, transforms, &frame.file, index)?;
         let mask = frame
             .mask
             .as_ref()
-            .map(|mask| File::read(folder, base, mask, index))
+            .map(|mask| File::read(folder, transforms, mask, index))
             .transpose()?;
         Ok(Self {
             index,
@@ -74,9 +74,10 @@ impl Source {
         file(&self.picture) + self.mask.as_ref().map_or(0, file)
     }
 
-    /// Decodes, masks, crops.
+    /// Decodes, masks, crops. The lens, which `transforms` describes, may not suit the picture.
     pub(super) fn load(
         self,
+        transforms: &str,
         outline: &Outline,
         frame: &Frame,
         holdout: bool,
@@ -91,7 +92,10 @@ impl Source {
             .intrinsics([picture.width, picture.height])
             .map_err(|problem| Failure {
                 code: problem.code(),
-                message: format!("{} (frame {}): {problem}", self.picture.name, self.index),
+                message: format!(
+                    "{transforms}: frame {}: {}: {problem}",
+                    self.index, self.picture.name
+                ),
                 hint: problem.hint().to_owned(),
             })?;
         let mut camera = Camera {
@@ -132,18 +136,32 @@ impl Source {
 }
 
 impl File {
-    fn read(folder: &Folder, base: &str, name: &str, index: usize) -> Result<Self, Failure> {
+    fn read(
+        folder: &Folder<'_>,
+        transforms: &str,
+        name: &str,
+        index: usize,
+    ) -> Result<Self, Failure> {
         let failed = |error: &FolderError| {
-            let mut failure = unread(name, error);
-            failure.message = match name {
-                "" => format!("frame {index}: file_path: {error}"),
-                _ => format!("frame {index}: {}", failure.message),
+            let shown = if name.is_empty() { "file_path" } else { name };
+            let hint = match error {
+                FolderError::Refused(Refusal::Missing) => {
+                    "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
+                }
+                FolderError::Refused(Refusal::Outside) => {
+                    "files are read only beneath the folder of transforms.json"
+                }
+                _ => "",
             };
-            if matches!(error, FolderError::Missing) {
-                failure.hint = "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out".to_owned();
+            Failure {
+                code: named_by_input(error),
+                message: format!("{transforms}: frame {index}: {shown}: {error}"),
+                hint: hint.to_owned(),
             }
-            failure
         };
+        // Files are named relative to the file that names them.
+        let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
+        let mut unlisted = false;
         for extension in EXTENSIONS {
             // An empty name stays empty, and an absolute one absolute: the folder refuses both.
             let candidate = match (base, name) {
@@ -153,7 +171,12 @@ impl File {
             };
             let bytes = match folder.read(&candidate, MAX_IMAGE_FILE_BYTES) {
                 Ok(bytes) => bytes,
-                Err(FolderError::Missing) => continue,
+                Err(FolderError::Refused(Refusal::Missing)) => continue,
+                // Without an ending it is no picture's name yet.
+                Err(FolderError::Refused(Refusal::Unlisted)) if extension.is_empty() => {
+                    unlisted = true;
+                    continue;
+                }
                 Err(error) => return Err(failed(&error)),
             };
             let name = format!("{name}{extension}");
@@ -166,7 +189,12 @@ impl File {
                 Err(error) => Err(broken(&name, index, &error)),
             };
         }
-        Err(failed(&FolderError::Missing))
+        let refusal = if unlisted && has_ending(name) {
+            Refusal::Unlisted
+        } else {
+            Refusal::Missing
+        };
+        Err(failed(&refusal.into()))
     }
 
     fn decode(&self, index: usize) -> Result<Picture, Failure> {
@@ -180,6 +208,12 @@ impl File {
             hint: String::new(),
         }
     }
+}
+
+/// `view.gif` has an ending, and another than a picture that is read; `view` and `take.1/view` have none.
+fn has_ending(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.trim_start_matches('.').contains('.')
 }
 
 fn broken(name: &str, index: usize, error: &PictureError) -> Failure {

@@ -7,10 +7,11 @@ use std::thread;
 use proto::blob::{Blob, BlobFile};
 use proto::channel::{Channel, ChannelError};
 use proto::job::Simplify;
-use proto::message::{FromChild, ToChild};
+use proto::message::{FromChild, Root, ToChild};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::prepare::folder::Local;
 use crate::prepare::picture::Picture;
 
 /// Grants what is asked for until the other end closes; the views that were filled, and the warnings.
@@ -99,7 +100,8 @@ fn deliver_from(folder: &Path, transforms: &Value, job: &PrepareJob) -> Outcome 
     let (ours, theirs) = Channel::pair().expect("sockets");
     let supervisor = thread::spawn(move || supervise(&ours));
     let session = Session::over(theirs);
-    let views = Folder::new(std::fs::File::open(folder).expect("a folder").into());
+    let files = Local(folder.to_path_buf());
+    let views = Folder::new(&files, Root::Views);
     let result = deliver(&session, &views, job, &mesh(), &mut PhaseClock::default());
     drop(session);
     let (views, warnings) = supervisor.join().expect("no panic");
@@ -310,16 +312,16 @@ fn failures_name_file_and_frame() {
     for (file, code, reason) in [
         (
             "absent",
-            Code::MissingInput,
-            "frame 1: absent: no such file",
+            Code::InvalidAsset,
+            "transforms.json: frame 1: absent: no such file",
         ),
         (
             "../x.png",
-            Code::MissingInput,
+            Code::InvalidAsset,
             "frame 1: ../x.png: lies outside its folder",
         ),
-        ("/etc/passwd", Code::MissingInput, "lies outside its folder"),
-        ("sub", Code::MissingInput, "frame 1: sub: is a directory"),
+        ("/etc/passwd", Code::InvalidAsset, "lies outside its folder"),
+        ("sub", Code::InvalidAsset, "frame 1: sub: no such file"),
         (
             "",
             Code::InvalidAsset,
@@ -333,7 +335,7 @@ fn failures_name_file_and_frame() {
         (
             "small",
             Code::InvalidAsset,
-            "small.png (frame 1): the picture has 12x3 pixels, but w and h say 64x48",
+            "transforms.json: frame 1: small.png: the picture has 12x3 pixels, but w and h say 64x48",
         ),
     ] {
         let frames = [frame("opaque", false), frame(file, false)];

@@ -1,10 +1,14 @@
 //! One packet of each kind and direction.
 
-use proto::job::{BakeJob, Blend, Device, EncodeJob, PrepareJob, Quality, Simplify};
-use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, Phase, PhaseTime,
-    PrepareSummary, Role, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+use proto::job::{
+    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
 };
+use proto::message::{
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
+    PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
+    ViewScore,
+};
+use proto::sandbox::{Level, Sandbox};
 use proto::wire;
 
 use super::Seed;
@@ -32,12 +36,12 @@ fn to_child() -> Vec<ToChild> {
         }),
         Start::Bake(BakeJob {
             texture_size: 2048,
-            quality: Quality::Best,
-            blend: Blend::Srgb,
-            device: Device::Name("llvmpipe".to_owned()),
+            product: Product::VertexColours,
+            memory: Memory::Small,
             has_surface: true,
         }),
         Start::Encode(EncodeJob {
+            product: Product::Texture,
             blend: Blend::Linear,
             preview: true,
         }),
@@ -49,7 +53,27 @@ fn to_child() -> Vec<ToChild> {
         ToChild::Grant {
             table: Table::View(3),
         },
+        ToChild::Warm(WarmJob {
+            device: Device::Name("llvmpipe".to_owned()),
+            avoid: vec!["NVIDIA".to_owned(), String::new()],
+            quality: Quality::Best,
+            blend: Blend::Srgb,
+        }),
+        ToChild::Opened { outcome: Ok(4096) },
     ]);
+    packets.extend(
+        [
+            Refusal::EmptyName,
+            Refusal::Unlisted,
+            Refusal::NotAFile(NotAFile::Pipe),
+            Refusal::TooLarge { size: 9, limit: 8 },
+            Refusal::Slow(10),
+            Refusal::Os(-5),
+        ]
+        .map(|refusal| ToChild::Opened {
+            outcome: Err(refusal),
+        }),
+    );
     packets
 }
 
@@ -59,6 +83,19 @@ fn from_child() -> Vec<FromChild> {
             version: proto::PROTOCOL_VERSION,
             build_id: "0.1.0+0123456789abcdef".to_owned(),
             role: Role::Bake,
+            sandbox: sandbox(),
+        },
+        FromChild::Ready {
+            adapter: adapter(),
+            sandbox: sandbox(),
+        },
+        FromChild::Open {
+            root: Root::Views,
+            name: "train/r_0.png".to_owned(),
+            limit: 512 << 20,
+        },
+        FromChild::Filled {
+            table: Table::Colours,
         },
         FromChild::Progress {
             phase: Phase::Fit,
@@ -85,6 +122,26 @@ fn from_child() -> Vec<FromChild> {
     packets
 }
 
+fn sandbox() -> Sandbox {
+    Sandbox {
+        level: Level::Full,
+        landlock_abi: 7,
+        seccomp_filters: 6,
+        allowed_calls: 36,
+        missing: "Landlock: no \u{1b}[0m sockets".to_owned(),
+    }
+}
+
+fn adapter() -> AdapterInfo {
+    AdapterInfo {
+        // A terminal would change its colour.
+        name: "llvm\u{1b}[31mpipe\n".to_owned(),
+        backend: "vulkan".to_owned(),
+        kind: "software".to_owned(),
+        driver: "Mesa".to_owned(),
+    }
+}
+
 /// One of each role.
 pub(super) fn summaries() -> [Done; 3] {
     let times = vec![PhaseTime {
@@ -108,13 +165,7 @@ pub(super) fn summaries() -> [Done; 3] {
             peak_rss_kib: 90_000,
         }),
         Done::Bake(BakeSummary {
-            adapter: AdapterInfo {
-                // A terminal would change its colour.
-                name: "llvm\u{1b}[31mpipe\n".to_owned(),
-                backend: "vulkan".to_owned(),
-                kind: "software".to_owned(),
-                driver: "Mesa".to_owned(),
-            },
+            adapter: adapter(),
             covered_pixels: 1 << 20,
             chart_texels: 1 << 19,
             observed_texels: 1 << 18,

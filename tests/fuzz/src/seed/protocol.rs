@@ -18,7 +18,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     // Bake has begun with the first prepare's mesh when that dies, and dies with it.
     let dies = [Role::Prepare, Role::Bake, Role::Encode].map(|role| [Op::Dies(role)]);
     let ops = [
-        &prepare[..6],
+        &prepare[..8],
         &bake[..1],
         &dies[0],
         &prepare,
@@ -26,7 +26,8 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
         &encode,
     ];
     add("prepare-dies", false, &ops.concat());
-    let ops = [&prepare[..], &bake[..2], &dies[1], &bake, &encode];
+    let coloured = [&bake[..1], &colours()].concat();
+    let ops = [&prepare[..], &bake[..3], &dies[1], &coloured, &encode];
     add("bake-dies", false, &ops.concat());
     let ops = [&prepare[..], &bake, &encode[..1], &dies[2], &encode];
     add("encode-dies", true, &ops.concat());
@@ -37,7 +38,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     let mut ops = prepare;
     ops.pop();
     ops.push(Op::Packet(Role::Prepare, prepared));
-    ops.extend_from_slice(&bake[..2]);
+    ops.extend_from_slice(&bake[..3]);
     ops.push(Op::Packet(Role::Bake, baked));
     ops.extend_from_slice(&encode[..2]);
     ops.push(Op::Packet(Role::Encode, encoded));
@@ -84,7 +85,11 @@ fn put(ops: &mut Vec<Op>, role: Role, table: Table) {
 }
 
 fn prepare() -> Vec<Op> {
-    let mut ops = vec![Op::Progress(Role::Prepare, Phase::LoadMesh, 1, 2)];
+    let mut ops = vec![
+        Op::Open(Role::Prepare, false),
+        Op::Opened(Role::Prepare),
+        Op::Progress(Role::Prepare, Phase::LoadMesh, 1, 2),
+    ];
     for table in [Table::Surface, Table::Mesh, Table::View(0), Table::View(1)] {
         put(&mut ops, Role::Prepare, table);
     }
@@ -93,8 +98,15 @@ fn prepare() -> Vec<Op> {
 }
 
 fn bake() -> Vec<Op> {
-    let mut ops = Vec::new();
+    let mut ops = vec![Op::Ready(Role::Bake)];
     put(&mut ops, Role::Bake, Table::Texture);
+    ops.push(Op::Done(Role::Bake, 0, 0));
+    ops
+}
+
+fn colours() -> Vec<Op> {
+    let mut ops = Vec::new();
+    put(&mut ops, Role::Bake, Table::Colours);
     ops.push(Op::Done(Role::Bake, 0, 0));
     ops
 }

@@ -1,6 +1,6 @@
 //! The smallest good table of each kind.
 
-use proto::table::{Camera, Mesh, Surface, Texture, View};
+use proto::table::{Camera, Colours, Mesh, Surface, Texture, View};
 
 use super::Seed;
 
@@ -39,6 +39,9 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
         texels: vec![[9, 8, 7, 255]; 256 * 256],
         provenance: vec![3; 256 * 256],
     };
+    let colours = Colours {
+        colours: vec![[7, 8, 9, 255]; 3],
+    };
     let mut add = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> Result<(), _>| {
         let mut bytes = Vec::new();
         write(&mut bytes).expect("memory takes all");
@@ -48,4 +51,5 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     add("surface", &|out| surface.write(out));
     add("view", &|out| view.write(out));
     add("texture", &|out| texture.write(out));
+    add("colours", &|out| colours.write(out));
 }

@@ -1,14 +1,15 @@
 //! A mesh file of each kind: refused in words, or triangles that hold what [`load`] promises and that cleaning takes.
 
 use baker::prepare::clean::{self, CleanMesh};
-use baker::prepare::folder::{Files, FolderError};
+use baker::prepare::folder::Folder;
 use baker::prepare::load::{self, RawMesh};
 use baker::prepare::unwrap::kept;
 use baker::progress::Silent;
 use proto::limits::MAX_COORDINATE;
-use proto::message::Failure;
+use proto::message::{Failure, Root};
 use proto::table::Mesh;
 
+use crate::files::One;
 use crate::heap;
 
 /// A compressed glTF may expand a thousandfold, and is copied; the rest is for what does not depend on the file.
@@ -61,24 +62,9 @@ pub(crate) fn load(bytes: &[u8], name: &str) -> Result<RawMesh, Failure> {
     let limit = LOADING_BYTES + (BYTES_FOR_A_BYTE + bytes.len()) * bytes.len();
     heap::within(limit, "loading a mesh", || {
         let files = One { name, bytes };
-        load::read(&files, name, true, &Silent).map_err(|error| error.failure(name))
+        load::read(&Folder::new(&files, Root::Mesh), name, true, &Silent)
+            .map_err(|error| error.failure(name))
     })
-}
-
-struct One<'a> {
-    name: &'a str,
-    bytes: &'a [u8],
-}
-
-impl Files for One<'_> {
-    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
-        match self.bytes.len() as u64 {
-            _ if name.is_empty() => Err(FolderError::EmptyName),
-            _ if name != self.name => Ok(vec![0; 4096]),
-            size if size > limit => Err(FolderError::TooLarge { size, limit }),
-            _ => Ok(self.bytes.to_vec()),
-        }
-    }
 }
 
 fn check(raw: &RawMesh) {

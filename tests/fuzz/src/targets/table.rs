@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use proto::table::{Mesh, Surface, TableError, Texture, View, ViewHeader};
+use proto::table::{Colours, Mesh, Surface, TableError, Texture, View, ViewHeader};
 
 use crate::heap;
 
@@ -23,6 +23,7 @@ pub fn table(bytes: &[u8]) -> bool {
         read(bytes, Mesh::read, Mesh::write, Mesh::byte_len),
         read(bytes, Surface::read, Surface::write, Surface::byte_len),
         read(bytes, Texture::read, Texture::write, Texture::byte_len),
+        read(bytes, Colours::read, Colours::write, Colours::byte_len),
     ]
     .iter()
     .any(Option::is_some)

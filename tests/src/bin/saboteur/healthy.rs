@@ -6,41 +6,28 @@ use std::os::fd::OwnedFd;
 
 use kiln_tests::MESH_TEXT;
 use kiln_tests::fault::Step;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
 use proto::blob::BlobFile;
 use proto::message::{
-    AdapterInfo, BakeSummary, Done, EncodeSummary, Phase, PhaseTime, PrepareSummary, Role, Start,
-    Table, ToChild, UnwrapMethod, ViewScore,
+    AdapterInfo, BakeSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime, PrepareSummary,
+    Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
+use proto::sandbox::Sandbox;
 use proto::table::{Camera, Mesh, Surface, Texture, View};
 
 use crate::worker::Worker;
 
 pub(crate) fn prepare(worker: &Worker) {
-    let (ToChild::Start(Start::Prepare(job)), fds) = worker.receive() else {
+    let (ToChild::Start(Start::Prepare(job)), _) = worker.receive() else {
         panic!("another job")
     };
     worker.reach(Step::Start);
-    let mesh_file = openat(
-        &fds[0],
-        job.mesh_file.as_str(),
-        OFlag::O_RDONLY,
-        Mode::empty(),
-    )
-    .expect("the mesh");
     let mut text = String::new();
-    File::from(mesh_file)
+    worker
+        .open(Root::Mesh, &job.mesh_file)
         .read_to_string(&mut text)
         .expect("text");
-    worker.demand(text == MESH_TEXT, "the first folder holds the mesh");
-    openat(
-        &fds[1],
-        job.views_file.as_str(),
-        OFlag::O_RDONLY,
-        Mode::empty(),
-    )
-    .expect("the second folder holds the views");
+    worker.demand(text == MESH_TEXT, "the mesh is opened");
+    drop(worker.open(Root::Views, &job.views_file));
     worker.progress(Phase::LoadMesh, 1, 1);
     worker.reach(Step::Work);
     if worker.plan.surface {
@@ -67,6 +54,13 @@ pub(crate) fn prepare(worker: &Worker) {
 }
 
 pub(crate) fn bake(worker: &Worker) {
+    let (ToChild::Warm(_), _) = worker.receive() else {
+        panic!("bake is warmed first")
+    };
+    worker.send(&FromChild::Ready {
+        adapter: adapter(),
+        sandbox: Sandbox::off(),
+    });
     let (ToChild::Start(Start::Bake(job)), fds) = worker.receive() else {
         panic!("another job")
     };
@@ -196,7 +190,6 @@ fn receive_views(worker: &Worker) -> Vec<View> {
 
 /// Asks for memory and tries to change its size, then its bytes once it is handed over.
 pub(crate) fn tamper(worker: &Worker) {
-    use proto::message::FromChild;
     let table = Table::Surface;
     let bytes = bytes_of(|out| surface().write(out));
     worker.send(&FromChild::Allocate {
@@ -276,6 +269,15 @@ fn view(index: u32, holdout: bool) -> View {
     }
 }
 
+fn adapter() -> AdapterInfo {
+    AdapterInfo {
+        name: "saboteur".to_owned(),
+        backend: "native".to_owned(),
+        kind: "native".to_owned(),
+        driver: String::new(),
+    }
+}
+
 pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
     let times = vec![PhaseTime {
         phase: Phase::Start,
@@ -298,12 +300,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             peak_rss_kib: 1000,
         }),
         Role::Bake => Done::Bake(BakeSummary {
-            adapter: AdapterInfo {
-                name: "saboteur".to_owned(),
-                backend: "native".to_owned(),
-                kind: "native".to_owned(),
-                driver: String::new(),
-            },
+            adapter: adapter(),
             covered_pixels: 4,
             chart_texels: 10,
             observed_texels: 9,

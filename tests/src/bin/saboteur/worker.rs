@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::fault::{Committed, Fault, Plan, Step};
+use kiln_tests::history::now_us;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{MsgFlags, sendmsg};
@@ -14,7 +15,8 @@ use nix::unistd::pause;
 use proto::blob::BlobFile;
 use proto::channel::Channel;
 use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES};
-use proto::message::{Done, Failure, FromChild, Phase, Role, Table, ToChild};
+use proto::message::{Done, Failure, FromChild, Phase, Role, Root, Table, ToChild};
+use proto::sandbox::Sandbox;
 
 use crate::healthy;
 
@@ -27,6 +29,9 @@ pub(crate) struct Worker {
     /// Prepare's next view lies about its number.
     pub(crate) lying: Cell<bool>,
     _alive: File,
+    /// For [`Fault::Tell`] and [`Fault::Hear`]; what is told stays in the pipe while somebody holds it open.
+    told: PathBuf,
+    telling: Cell<Option<File>>,
 }
 
 impl Worker {
@@ -54,6 +59,8 @@ impl Worker {
             attempt,
             lying,
             _alive: alive,
+            told: link.with_file_name("told"),
+            telling: Cell::new(None),
         };
         worker.reach(Step::Spawn);
         worker.hello(proto::PROTOCOL_VERSION, proto::BUILD_ID, role);
@@ -67,6 +74,7 @@ impl Worker {
             version,
             build_id: build_id.to_owned(),
             role,
+            sandbox: Sandbox::off(),
         });
     }
 
@@ -94,8 +102,8 @@ impl Worker {
         );
         let stdout = fs::read_link("/proc/self/fd/1").expect("/proc");
         self.demand(
-            stdout == Path::new("/dev/null"),
-            "standard output is the null device",
+            stdout.to_string_lossy().starts_with("/memfd:kiln-recorder"),
+            "standard output is the flight recorder",
         );
     }
 
@@ -138,6 +146,18 @@ impl Worker {
         }
     }
 
+    /// Asks for an input file.
+    pub(crate) fn open(&self, root: Root, name: &str) -> File {
+        let (name, limit) = (name.to_owned(), 1 << 20);
+        self.send(&FromChild::Open { root, name, limit });
+        let (opened, fds) = self.receive();
+        assert!(
+            matches!(opened, ToChild::Opened { outcome: Ok(_) }),
+            "{opened:?}"
+        );
+        File::from(fds.into_iter().next().expect("an fd"))
+    }
+
     /// Asks for memory, writes `bytes` and hands it over, with a step in the middle.
     pub(crate) fn put(&self, table: Table, bytes: &[u8]) {
         self.send(&FromChild::Allocate {
@@ -161,6 +181,7 @@ impl Worker {
 
     fn commit(&self, fault: &Fault) {
         tracing_line("ERROR", &format!("about to commit {fault:?}"));
+        self.confess(fault);
         match fault {
             Fault::Signal(number) => {
                 let signal = Signal::try_from(*number).expect("a signal");
@@ -182,6 +203,12 @@ impl Worker {
                 .expect("shut down");
                 wait_for_ever();
             }
+            Fault::Tell => {
+                let mut pipe = self.told();
+                pipe.write_all(b"!").expect("room");
+                self.telling.set(Some(pipe));
+            }
+            Fault::Hear => self.told().read_exact(&mut [0]).expect("told"),
             Fault::Fail(code) => {
                 let message = "the saboteur says no".to_owned();
                 let hint = "change the plan".to_owned();
@@ -288,6 +315,36 @@ impl Worker {
             Fault::LyingView => self.lying.set(true),
             Fault::Tamper => healthy::tamper(self),
         }
+    }
+
+    /// Writes down what it is about to do, for who counts.
+    fn confess(&self, fault: &Fault) {
+        if matches!(fault, Fault::Tell | Fault::Hear) {
+            return;
+        }
+        let committed = Committed {
+            role: self.role,
+            attempt: self.attempt,
+            fault: format!("{fault:?}"),
+            at_us: now_us(),
+        };
+        let mut line = serde_json::to_string(&committed).expect("JSON");
+        line.push('\n');
+        let mut options = File::options();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .open(self.told.with_file_name("faults"))
+            .expect("a file");
+        // One write, so that lines of two processes do not mix.
+        file.write_all(line.as_bytes()).expect("room");
+    }
+
+    fn told(&self) -> File {
+        // For both directions, so that opening waits for nobody.
+        let mut options = File::options();
+        options.read(true).write(true);
+        options.open(&self.told).expect("the pipe")
     }
 
     fn own_table(&self) -> Table {

@@ -2,7 +2,8 @@
 
 use super::{Fit, SUMS};
 use crate::bake::backend::{BINS, Strength, ViewResiduals};
-use crate::bake::gpu::chunks::{Batch, Visit, Which};
+use crate::bake::gpu::batch::Batch;
+use crate::bake::gpu::chunks::{Visit, Which};
 use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::texel_groups;
 use crate::bake::gpu::memory::{read_as, write};
@@ -26,7 +27,7 @@ impl Fit {
                 } else {
                     texel_groups(self.planes.count)
                 };
-                stage.dispatch(batch.encoder(), entry, own, None, [count, 1])?;
+                stage.dispatch(batch, entry, own, None, [count, 1], count)?;
             }
         }
         Ok(())
@@ -44,8 +45,15 @@ impl Fit {
         };
         self.chunks
             .visit(&mut batch, &self.tiles, &[scatter], Which::Pixels, None)?;
-        let groups = [texel_groups(self.planes.count), 1];
-        stage.dispatch(batch.encoder(), "mean", &self.groups.average, None, groups)?;
+        let groups = texel_groups(self.planes.count);
+        stage.dispatch(
+            &mut batch,
+            "mean",
+            &self.groups.average,
+            None,
+            [groups, 1],
+            groups,
+        )?;
         batch.send()?;
         self.device.wait()
     }
@@ -71,7 +79,6 @@ impl Fit {
             &views.sums,
             self.views.len() * SUMS,
         )?;
-        self.chunks.verify(&self.device, &self.budget)?;
         let of_view = |(&view, sums): (&u32, &[u32])| {
             let mut histogram = [0; BINS];
             histogram.copy_from_slice(&sums[..BINS]);

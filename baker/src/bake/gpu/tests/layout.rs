@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
 use proto::job::Blend;
 
-use crate::bake::gpu::layout::{Chunk, Level, Scalars, Texels, Tile};
-use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader};
+use crate::bake::gpu::layout::{Chunk, Scalars, Texels, Tile};
+use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
 use crate::bake::rows::Entry;
 
 fn parse(shader: &Shader) -> Module {
@@ -82,15 +82,23 @@ fn owned(table: &[(&str, Kind)]) -> Vec<(String, Kind)> {
 fn bindings_and_entry_points_are_as_the_tables_say() {
     for shader in ALL {
         let module = parse(shader);
+        let draws = shader
+            .entries
+            .iter()
+            .all(|(_, over)| *over == Over::Graphics);
+        let (tally, own) = if draws { (None, 0) } else { (Some(0), 1) };
         assert_eq!(
-            bindings(&module, 0),
+            bindings(&module, own),
             owned(shader.bindings),
             "{}",
             shader.name
         );
+        if let Some(tally) = tally {
+            assert_eq!(bindings(&module, tally), owned(TALLY), "{}", shader.name);
+        }
         let over_rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
         let rows = if over_rows { owned(ROWS) } else { Vec::new() };
-        assert_eq!(bindings(&module, 1), rows, "{}", shader.name);
+        assert_eq!(bindings(&module, own + 1), rows, "{}", shader.name);
         let entries: Vec<_> = module
             .entry_points
             .iter()
@@ -137,7 +145,7 @@ fn doctor_asks_for_as_many_buffers_as_the_largest_stage_binds() {
     };
     let needed = ALL.iter().map(|shader| {
         let rows = shader.entries.iter().any(|(_, over)| *over == Over::Rows);
-        storage(shader.bindings) + if rows { storage(ROWS) } else { 0 }
+        storage(shader.bindings) + storage(TALLY) + if rows { storage(ROWS) } else { 0 }
     });
     assert_eq!(needed.max(), Some(crate::doctor::STORAGE_BUFFERS as usize));
 }
@@ -172,7 +180,7 @@ macro_rules! shape {
 
 #[test]
 fn structures_have_the_same_fields_on_both_sides() {
-    let shapes: [(&str, Shape); 7] = [
+    let shapes: [(&str, Shape); 6] = [
         (
             "Tile",
             shape!(Tile {
@@ -226,19 +234,6 @@ fn structures_have_the_same_fields_on_both_sides() {
                 reach_p,
                 unused_0,
                 unused_1
-            }),
-        ),
-        (
-            "Level",
-            shape!(Level {
-                fine,
-                coarse,
-                fine_start,
-                coarse_start,
-                stride,
-                unused_0,
-                unused_1,
-                unused_2
             }),
         ),
         ("Entry", shape!(Entry { texel, weight })),

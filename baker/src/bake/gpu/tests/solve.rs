@@ -7,7 +7,7 @@ use super::reference::{self, System, Texels};
 use super::{Random, ball, gpu, options, view};
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, Backend, BackendError, Strength, Ties, bin_of};
-use crate::bake::colour::{to_byte, to_display};
+use crate::bake::colour::to_display;
 use crate::bake::gpu::{Gpu, Options};
 use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
@@ -283,8 +283,8 @@ fn a_scale_that_is_five_per_cent_off_is_noticed() {
     assert!(largest > 2e-3, "only {largest}");
 }
 
-/// A whole fit's texels, bytes and residual sums, and whether rows were drawn again.
-type Fitted = (Vec<[f32; 4]>, Vec<[u8; 4]>, Vec<f64>, bool);
+/// A whole fit's texels and residual sums, and whether rows were drawn again.
+type Fitted = (Vec<[f32; 4]>, Vec<f64>, bool);
 
 fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
     let (mut gpu, _) = job(scene, options)?;
@@ -301,8 +301,7 @@ fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
         .map(|of| of.sum_squares)
         .collect();
     let texels = gpu.read_texels().expect("texels");
-    let bytes = gpu.encode().expect("bytes");
-    Some((texels, bytes, sums, streamed))
+    Some((texels, sums, streamed))
 }
 
 #[test]
@@ -315,16 +314,7 @@ fn the_same_job_gives_the_same_bytes() {
         first == fitted(&scene, &options()).expect("an adapter"),
         "two runs differ"
     );
-    assert!(!first.3);
-    for (bytes, texel) in first.1.iter().zip(&first.0) {
-        for c in 0..3 {
-            assert!(
-                bytes[c].abs_diff(to_byte(texel[c], Blend::Linear)) <= 1,
-                "{bytes:?} for {texel:?}"
-            );
-        }
-        assert_eq!(bytes[3], 255);
-    }
+    assert!(!first.2);
 }
 
 #[test]
@@ -351,11 +341,11 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
             None => budget += 128 << 10,
         }
     };
-    assert!(streamed.3, "everything stayed within {budget} bytes");
+    assert!(streamed.2, "everything stayed within {budget} bytes");
     let small = fitted(&scene, &small).expect("an adapter");
-    assert!(!small.3);
+    assert!(!small.2);
     assert!(
-        streamed.0 == small.0 && streamed.1 == small.1 && streamed.2 == small.2,
+        streamed.0 == small.0 && streamed.1 == small.1,
         "streaming changes the result"
     );
     // Other tiles have other offsets to their cameras: not the same bytes, the same picture.
@@ -445,38 +435,11 @@ fn a_job_without_views_leaves_texels_alone() {
 }
 
 #[test]
-fn pull_push_is_the_native_one() {
-    let Some(mut gpu) = gpu(&ball(8, SIZE), &options()) else {
-        return;
-    };
-    let mut texels = random_texels(8);
-    let mut random = Random(1);
-    for texel in &mut texels {
-        texel[3] = if random.next() < 0.9 {
-            0.0
-        } else {
-            2.0 * random.next()
-        };
-    }
-    gpu.write_texels(&texels).expect("written");
-    gpu.pull_push().expect("filled");
-    let ours = gpu.read_texels().expect("texels");
-    crate::bake::pull_push::pull_push(&mut texels, SIZE as usize);
-    for (a, b) in ours.iter().zip(&texels) {
-        assert_eq!(a[3], b[3]);
-        assert!(
-            (0..3).all(|c| (a[c] - b[c]).abs() < 1e-5),
-            "{a:?} and {b:?}"
-        );
-    }
-}
-
-#[test]
 fn rows_that_were_not_visited_are_missed() {
     let Some((mut gpu, _)) = job(&ball(24, SIZE), &options()) else {
         return;
     };
-    gpu.fit.as_ref().expect("alive").chunks.ask_one_more();
+    gpu.fit.as_ref().expect("alive").device.tally().ask(1);
     assert!(matches!(gpu.residuals(), Err(BackendError::Incomplete(_))));
     assert!(
         matches!(gpu.residuals(), Err(BackendError::Lost(_))),

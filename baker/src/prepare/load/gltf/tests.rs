@@ -286,7 +286,10 @@ fn buffers_come_from_beside_the_file_or_from_within() {
         Code::UnsupportedFeature
     );
     assert_eq!(error("file:///etc/passwd").code, Code::UnsupportedFeature);
-    assert_eq!(error("absent.bin").code, Code::MissingInput);
+    // The user named the mesh; what the mesh names is data.
+    let absent = error("absent.bin");
+    assert_eq!(absent.code, Code::InvalidAsset);
+    assert!(absent.message.contains("a.gltf: ") && absent.message.contains("absent.bin: no such"));
     assert!(
         error("data:application/octet-stream;base64,AAAA")
             .message

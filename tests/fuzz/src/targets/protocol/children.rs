@@ -8,23 +8,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::blob::{Blob, BlobFile};
-use proto::limits::{MAX_BLOB_BYTES, MAX_VIEWS};
-use proto::message::{Done, FromChild, Role, Table, ToChild};
+use proto::job::Product;
+use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_FDS, MAX_TEXT_BYTES, MAX_VIEWS};
+use proto::message::{AdapterInfo, Done, FromChild, Role, Root, Start, Table, ToChild};
+use proto::sandbox::Sandbox;
 use proto::table::ViewHeader;
 use proto::wire;
+use serde_json::Value;
 use supervisor::feed::{Feed, Handed, Parcel, encode_views};
 use supervisor::job::Spec;
+use supervisor::ladder::Rung;
+use supervisor::opener::Question;
 use supervisor::report::Report;
 use supervisor::stock::Stock;
-use supervisor::watch::Watch;
+use supervisor::watch::{STALL_FLOOR, Watch, stall_cap};
+use supervisor::words::{adapter, printable};
 
 use super::Op;
 use super::fixture::{done, least, owner, spec, view};
+use crate::targets::harmless;
 
 /// One process, and what it was sent.
 struct Child {
     feed: Feed,
     watch: Watch,
+    /// What a bake is asked to make.
+    product: Product,
+    warmed: bool,
+    ready: bool,
+    /// What it asked for and has not got.
+    question: Option<Question>,
     answered: bool,
     started: bool,
     views: HashSet<u32>,
@@ -61,7 +74,11 @@ impl Children {
             spec,
             stock: Stock::new(spec.texture_size),
             report: Report::new(spec),
-            children: [Some(Child::new()), Some(Child::new()), None],
+            children: [
+                Some(Child::new(Role::Prepare, Product::Texture)),
+                Some(Child::new(Role::Bake, Product::Texture)),
+                None,
+            ],
             granted: HashMap::new(),
             views: Vec::new(),
             finished: false,
@@ -101,6 +118,24 @@ impl Children {
             Op::Done(role, fit, holdout) => {
                 self.hear(role, FromChild::Done(done(role, fit, holdout)));
             }
+            Op::Ready(role) => {
+                let text = || "a\u{1b}[31mb\n".to_owned();
+                let adapter = AdapterInfo {
+                    name: text(),
+                    backend: text(),
+                    kind: text(),
+                    driver: text(),
+                };
+                let mut sandbox = Sandbox::off();
+                sandbox.missing = text();
+                self.hear(role, FromChild::Ready { adapter, sandbox });
+            }
+            Op::Open(role, views) => {
+                let root = if views { Root::Views } else { Root::Mesh };
+                let (name, limit) = ("inner.bin".to_owned(), 9);
+                self.hear(role, FromChild::Open { root, name, limit });
+            }
+            Op::Opened(role) => self.opened(role),
             Op::Progress(role, phase, done, total) => {
                 self.hear(role, FromChild::Progress { phase, done, total });
             }
@@ -136,8 +171,43 @@ impl Children {
                 Ok(())
             }
             FromChild::Warning { text } => {
-                let text = supervisor::words::printable(&text, proto::limits::MAX_TEXT_BYTES);
-                harmless(&text);
+                harmless(&printable(&text, MAX_TEXT_BYTES));
+                Ok(())
+            }
+            FromChild::Ready {
+                adapter: named,
+                mut sandbox,
+            } => {
+                let expected = role == Role::Bake && !std::mem::replace(&mut child.ready, true);
+                assert_eq!(child.feed.ready(), expected, "bake is ready, once");
+                if !expected {
+                    return Err(Violation);
+                }
+                let AdapterInfo {
+                    name,
+                    backend,
+                    kind,
+                    driver,
+                } = adapter(named);
+                [name, backend, kind, driver]
+                    .iter()
+                    .for_each(|text| harmless(text));
+                sandbox.missing = printable(&sandbox.missing, MAX_TEXT_BYTES);
+                self.report.confined(role, sandbox);
+                Ok(())
+            }
+            FromChild::Open { root, name, limit } => {
+                if role != Role::Prepare || !child.feed.started() {
+                    return Err(Violation);
+                }
+                let inputs = [&self.spec.mesh, &self.spec.views];
+                let question = child.feed.opener.admit(inputs, root, name, limit).ok();
+                assert_eq!(
+                    question.is_some(),
+                    child.question.is_none(),
+                    "one at a time"
+                );
+                child.question = Some(question.ok_or(Violation)?);
                 Ok(())
             }
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
@@ -149,7 +219,7 @@ impl Children {
                 self.complete(role, done)
             }
             FromChild::Failed(failure) => {
-                harmless(&supervisor::words::printable(&failure.message, 4096));
+                harmless(&printable(&failure.message, MAX_TEXT_BYTES));
                 Err(Violation)
             }
         }
@@ -218,7 +288,11 @@ impl Children {
                 assert!((0..self.views.len() as u32).all(|index| numbers.contains(&index)));
             }
             (Role::Bake, Done::Bake(_)) => {
-                assert!(filled(Table::Texture) && self.stock.prepared());
+                assert!(
+                    filled(Table::Texture) != filled(Table::Colours),
+                    "one product"
+                );
+                assert!(self.stock.prepared());
             }
             (Role::Encode, Done::Encode(_)) => {
                 assert!(filled(Table::Glb) && (!preview || filled(Table::Preview)));
@@ -239,11 +313,21 @@ impl Children {
                     Table::View(index) => keep.contains(index),
                     _ => true,
                 });
-                self.children[Role::Encode as usize] = Some(Child::new());
+                let encode = Child::new(Role::Encode, Product::Texture);
+                self.children[Role::Encode as usize] = Some(encode);
             }
             Role::Encode => self.finished = true,
         }
         Ok(())
+    }
+
+    /// As `job/hear.rs` hands a file down; what may be opened is target `opener`'s matter.
+    fn opened(&mut self, role: Role) {
+        if let Some(child) = &mut self.children[role as usize]
+            && child.question.take().is_some()
+        {
+            child.feed.opener.answered();
+        }
     }
 
     /// What `job/bury.rs` does with a death before the answer, as long as a retry is left.
@@ -254,14 +338,19 @@ impl Children {
         if child.answered {
             return;
         }
-        *child = Child::new();
+        // The last rung of the ladder is climbed at once, and left again: both products are tried.
+        let product = match child.product {
+            Product::Texture => Product::VertexColours,
+            Product::VertexColours => Product::Texture,
+        };
+        *child = Child::new(role, product);
         self.withdraw(role);
         let bake = &mut self.children[Role::Bake as usize];
         if role == Role::Prepare
             && let Some(bake) = bake
             && bake.started
         {
-            *bake = Child::new();
+            *bake = Child::new(Role::Bake, bake.product);
             self.withdraw(Role::Bake);
         }
     }
@@ -319,21 +408,29 @@ impl Children {
     /// The report is JSON, and the closing lines are harmless, whatever the children said.
     pub(super) fn report(&mut self) {
         self.report.close(Duration::from_secs(1), None);
-        let json: Result<serde_json::Value, _> = serde_json::from_slice(&self.report.to_json());
+        let json: Result<Value, _> = serde_json::from_slice(&self.report.to_json());
         let json = json.expect("the report is JSON");
         assert_eq!(json["schema"], 1, "all of it was written");
+        printable_texts(&json);
         self.report.summary().iter().for_each(|line| harmless(line));
     }
 }
 
 impl Child {
-    fn new() -> Self {
-        let now = Instant::now();
-        let mut watch = Watch::new(Duration::from_secs(60), now);
+    fn new(role: Role, product: Product) -> Self {
+        let mut watch = Watch::new(STALL_FLOOR, stall_cap(role), Instant::now());
         watch.hello();
+        let rung = Rung {
+            product,
+            ..Rung::default()
+        };
         Self {
-            feed: Feed::default(),
+            feed: Feed::new(rung),
             watch,
+            product,
+            warmed: false,
+            ready: false,
+            question: None,
             answered: false,
             started: false,
             views: HashSet::new(),
@@ -344,8 +441,22 @@ impl Child {
     fn receives(&mut self, role: Role, parcel: &Parcel) {
         assert!(!self.ended, "nothing follows the end of views");
         match &parcel.message {
-            ToChild::Start(_) => {
+            ToChild::Warm(_) => {
+                assert!(role == Role::Bake && !self.started);
+                assert!(!std::mem::replace(&mut self.warmed, true), "warmed once");
+            }
+            ToChild::Start(start) => {
                 assert!(!std::mem::replace(&mut self.started, true), "one start");
+                let fds = match start {
+                    Start::Prepare(_) => 0,
+                    Start::Bake(job) => {
+                        assert!(self.ready, "bake gets no data before it is ready");
+                        assert_eq!(job.product, self.product, "what it is asked to make");
+                        1 + usize::from(job.has_surface)
+                    }
+                    Start::Encode(_) => 2,
+                };
+                assert_eq!(parcel.fds.len(), fds, "a table for each fd, and none more");
             }
             ToChild::View { index } => {
                 assert!(self.started && role != Role::Prepare);
@@ -355,8 +466,12 @@ impl Child {
                 assert_eq!(*count as usize, self.views.len());
                 self.ended = true;
             }
-            ToChild::Grant { .. } => panic!("a grant answers a wish"),
+            ToChild::Grant { .. } | ToChild::Opened { .. } => panic!("it answers a wish"),
         }
+        assert!(
+            parcel.fds.len() <= MAX_PACKET_FDS,
+            "more than a packet takes"
+        );
         for fd in &parcel.fds {
             if let Handed::Blob(blob) = fd {
                 let fd = blob.as_fd().try_clone_to_owned().expect("a fd");
@@ -372,7 +487,12 @@ impl Child {
     }
 }
 
-/// A line that a terminal shows as it is.
-fn harmless(line: &str) {
-    assert!(!line.chars().any(char::is_control), "{line:?}");
+/// Whoever reads the report may show any text of it.
+fn printable_texts(json: &Value) {
+    match json {
+        Value::String(text) => harmless(text),
+        Value::Array(items) => items.iter().for_each(printable_texts),
+        Value::Object(fields) => fields.values().for_each(printable_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }

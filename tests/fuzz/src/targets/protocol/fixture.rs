@@ -1,15 +1,13 @@
 //! What the model of the children takes for granted: whose tables are whose, the least of each, and good words of each role.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use proto::job::{Blend, Device, Quality, Simplify};
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PrepareSummary, Role, Table, UnwrapMethod,
 };
 use proto::table::{Camera, View};
+use supervisor::cli::{self, Command};
 use supervisor::job::Spec;
-use supervisor::{input, output};
 
 const TEXTURE_SIZE: u32 = 256;
 
@@ -17,7 +15,7 @@ const TEXTURE_SIZE: u32 = 256;
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
-        Table::Texture => Role::Bake,
+        Table::Texture | Table::Colours => Role::Bake,
         Table::Glb | Table::Preview => Role::Encode,
     }
 }
@@ -29,6 +27,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Surface => 64 + 3 * 12 + 12,
         Table::View(_) => view(0, false).byte_len(),
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
+        Table::Colours => 64 + 3 * 4,
         Table::Glb => 12,
         Table::Preview => 33,
     }
@@ -101,35 +100,29 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
     }
 }
 
-/// A job, made once, with a preview or without.
+/// A job, made once, with a preview or without: as the command line makes it.
 pub(super) fn spec(preview: bool) -> &'static Spec {
-    static SPECS: [OnceLock<Spec>; 2] = [OnceLock::new(), OnceLock::new()];
+    static SPECS: [OnceLock<Box<Spec>>; 2] = [OnceLock::new(), OnceLock::new()];
     SPECS[usize::from(preview)].get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name);
+        let path = |name: &str| folder.path().join(name).display().to_string();
         for name in ["mesh.glb", "transforms.json"] {
             std::fs::write(path(name), b"{}").expect("a file");
         }
-        let find = |name| input::find("a file", &path(name)).expect("it is there");
-        let target = |name| output::Target::check(&path(name)).expect("it can be written");
-        Spec {
-            mesh: find("mesh.glb"),
-            views: find("transforms.json"),
-            glb: target("out.glb"),
-            preview: preview.then(|| target("out.png")),
-            report: None,
-            texture_size: TEXTURE_SIZE,
-            simplify: Simplify::Keep,
-            keep_uvs: false,
-            quality: Quality::Draft,
-            blend: Blend::Linear,
-            device: Device::Cpu,
-            seed: 0,
-            holdout: 0,
-            timeout: Duration::from_secs(60),
-            stall: None,
-            baker: "/kiln-baker".into(),
-            log_filter: "warn".to_owned(),
+        let mut arguments = vec!["kiln".to_owned(), "bake".to_owned(), path("mesh.glb")];
+        let mut flag = |name: &str, value: &str| arguments.push(format!("--{name}={value}"));
+        flag("views", &path("transforms.json"));
+        flag("output", &path("out.glb"));
+        flag("texture-size", &TEXTURE_SIZE.to_string());
+        flag("device", "cpu");
+        flag("baker", "/kiln-baker");
+        flag("crash-folder", "none");
+        if preview {
+            flag("preview", &path("out.png"));
+        }
+        match cli::parse(arguments.into_iter().map(Into::into)) {
+            Ok(Command::Bake { spec, .. }) => spec,
+            other => panic!("{other:?}"),
         }
     })
 }

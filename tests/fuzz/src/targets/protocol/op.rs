@@ -27,6 +27,12 @@ pub enum Op {
     Done(Role, u8, u8),
     /// Counts.
     Progress(Role, Phase, u64, u64),
+    /// Says that its adapter is open.
+    Ready(Role),
+    /// Asks for a file: of the mesh's folder, or of the views'.
+    Open(Role, bool),
+    /// The file that it asked for was opened, or not.
+    Opened(Role),
     /// Ends without an answer.
     Dies(Role),
 }
@@ -44,7 +50,7 @@ impl Op {
             return Err(arbitrary::Error::NotEnoughData);
         }
         let kind: u8 = bytes.arbitrary()?;
-        Ok(match kind % 8 {
+        Ok(match kind % 11 {
             0 => Self::Packet(role(bytes)?, blob(bytes)?),
             1 => Self::Allocate(role(bytes)?, table(bytes)?, number(bytes)?),
             2 => Self::WriteView {
@@ -61,6 +67,9 @@ impl Op {
                 number(bytes)?,
                 number(bytes)?,
             ),
+            7 => Self::Ready(role(bytes)?),
+            8 => Self::Open(role(bytes)?, bytes.arbitrary::<u8>()? % 2 == 1),
+            9 => Self::Opened(role(bytes)?),
             _ => Self::Dies(role(bytes)?),
         })
     }
@@ -98,7 +107,10 @@ impl Op {
                 put_number(*done, out);
                 put_number(*total, out);
             }
-            Self::Dies(role) => out.extend([7, *role as u8]),
+            Self::Ready(role) => out.extend([7, *role as u8]),
+            Self::Open(role, views) => out.extend([8, *role as u8, u8::from(*views)]),
+            Self::Opened(role) => out.extend([9, *role as u8]),
+            Self::Dies(role) => out.extend([10, *role as u8]),
         }
     }
 }
@@ -108,13 +120,14 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 6 {
+    Ok(match bytes.arbitrary::<u8>()? % 7 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
         3 => Table::Texture,
         4 => Table::Glb,
-        _ => Table::Preview,
+        5 => Table::Preview,
+        _ => Table::Colours,
     })
 }
 
@@ -126,6 +139,7 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Texture => out.push(3),
         Table::Glb => out.push(4),
         Table::Preview => out.push(5),
+        Table::Colours => out.push(6),
     }
 }
 
@@ -176,6 +190,10 @@ mod tests {
             Op::Filled(Role::Bake, Table::Preview),
             Op::Done(Role::Bake, 5, 6),
             Op::Progress(Role::Prepare, Phase::Fit, 9, u64::MAX),
+            Op::Ready(Role::Bake),
+            Op::Open(Role::Prepare, true),
+            Op::Opened(Role::Prepare),
+            Op::Write(Table::Colours, Vec::new()),
             Op::Dies(Role::Encode),
         ];
         let mut bytes = Vec::new();

@@ -1,0 +1,73 @@
+//! Commands on their way: recorded, and sent when enough are together. Dispatches that follow each other share a pass.
+
+use super::device::{Device, GpuError};
+
+/// Commands of one submission, and those of the next.
+#[derive(Debug)]
+pub(super) struct Batch<'a> {
+    pub(super) device: &'a Device,
+    label: &'static str,
+    // Ends before its encoder does.
+    pass: Option<wgpu::ComputePass<'static>>,
+    encoder: Option<wgpu::CommandEncoder>,
+    /// Entries of rows that the commands visit.
+    pub(super) entries: u64,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(device: &'a Device, label: &'static str) -> Self {
+        Self {
+            device,
+            label,
+            pass: None,
+            encoder: None,
+            entries: 0,
+        }
+    }
+
+    /// For commands other than dispatches.
+    pub(super) fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
+        self.encoder
+            .get_or_insert_with(|| self.device.encoder(self.label))
+    }
+
+    /// For dispatches.
+    pub(super) fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
+        let encoder = self
+            .encoder
+            .get_or_insert_with(|| self.device.encoder(self.label));
+        self.pass.get_or_insert_with(|| {
+            let descriptor = wgpu::ComputePassDescriptor {
+                label: Some(self.label),
+                timestamp_writes: None,
+            };
+            encoder.begin_compute_pass(&descriptor).forget_lifetime()
+        })
+    }
+
+    /// Sends what is recorded, with the tally's unit at its end.
+    pub(super) fn send(&mut self) -> Result<(), GpuError> {
+        if self.encoder.is_none() {
+            return Ok(());
+        }
+        self.tick();
+        self.submit()
+    }
+
+    /// Records the tally's unit for a submission whose last commands read the tally.
+    pub(super) fn tick(&mut self) {
+        let device = self.device;
+        device.tally().tick(self.pass());
+    }
+
+    /// Sends what is recorded, which has its unit already.
+    pub(super) fn submit(&mut self) -> Result<(), GpuError> {
+        self.entries = 0;
+        self.pass = None;
+        match self.encoder.take() {
+            Some(encoder) => self.device.submit(self.label, encoder),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Every way in which a GPU fails → [`GpuError`] → what the supervisor acts on; and the panics of wgpu, which are failures too.
+//!
+//! wgpu panics where the driver fails in places that it has no error for: `poll` on a lost device, clean-up after a device that
+//! did not open. [`blame`] turns such a panic into the failure that it stands for. wgpu does not tell whose memory ran out, the
+//! host's or the device's: either is the device's here.
+
+use std::cell::Cell;
+use std::panic::PanicHookInfo;
+
+use proto::message::{Code, Failure};
+
+use crate::bake::backend::BackendError;
+
+/// Why the GPU did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// `--device` names nothing that is there.
+    #[error("no adapter fits --device {wanted}; found: {found}")]
+    NoAdapter {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        found: String,
+    },
+    /// The adapter did not give a device.
+    #[error("adapter {adapter} gives no device: {text}")]
+    NoDevice {
+        /// The adapter.
+        adapter: String,
+        /// wgpu's words.
+        text: String,
+    },
+    /// More than the budget, a binding or the adapter holds.
+    #[error("{what} needs {bytes} bytes of device memory: {why}")]
+    OutOfMemory {
+        /// Which buffer or texture.
+        what: String,
+        /// Its size.
+        bytes: u64,
+        /// Which bound it met.
+        why: String,
+    },
+    /// The driver ran out of memory, in a place where that is the end of the device.
+    #[error("out of memory during {label}: {text}")]
+    Exhausted {
+        /// What was under way.
+        label: String,
+        /// The driver's words.
+        text: String,
+    },
+    /// The device is gone.
+    #[error("device lost during {label}: {reason}")]
+    Lost {
+        /// What was under way.
+        label: String,
+        /// The driver's words.
+        reason: String,
+    },
+    /// The driver or the shader compiler refused a stage.
+    #[error("stage {stage} was refused: {text}")]
+    ShaderRejected {
+        /// Which.
+        stage: String,
+        /// Why.
+        text: String,
+    },
+    /// The adapter answered, but not with all of the work.
+    #[error("after {label}, {visited} of {asked} units of work were done (modulo 2³²)")]
+    Incomplete {
+        /// What was under way.
+        label: String,
+        /// By the shaders' count.
+        visited: u32,
+        /// By ours.
+        asked: u32,
+    },
+    /// wgpu refused a command: a bug of ours.
+    #[error("during {label}: {text}")]
+    Refused {
+        /// What was under way.
+        label: String,
+        /// wgpu's words.
+        text: String,
+    },
+}
+
+/// How wgpu-hal, wgpu-core, their panics and ash say that memory ran out.
+const MEMORY: [&str; 6] = [
+    "Out of memory",
+    "OUT_OF_HOST_MEMORY",
+    "OUT_OF_DEVICE_MEMORY",
+    "Not enough memory",
+    "OutOfMemory",
+    "memory allocation has failed",
+];
+
+impl GpuError {
+    /// A device that failed with these words of wgpu's. Out of memory at a moment that has no error for it, wgpu gives the device
+    /// up and says why.
+    pub(super) fn failed(label: impl Into<String>, words: impl Into<String>) -> Self {
+        let (label, words) = (label.into(), words.into());
+        if MEMORY.iter().any(|memory| words.contains(memory)) {
+            Self::Exhausted { label, text: words }
+        } else {
+            Self::Lost {
+                label,
+                reason: words,
+            }
+        }
+    }
+
+    /// What the supervisor acts on.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoAdapter { .. } | Self::NoDevice { .. } => Code::NoAdapter,
+            Self::OutOfMemory { .. } | Self::Exhausted { .. } => Code::OutOfDeviceMemory,
+            Self::Lost { .. } => Code::GpuDeviceLost,
+            Self::ShaderRejected { .. } => Code::ShaderRejected,
+            Self::Incomplete { .. } => Code::IncompleteOutput,
+            Self::Refused { .. } => Code::Internal,
+        }
+    }
+}
+
+impl From<GpuError> for Failure {
+    fn from(error: GpuError) -> Self {
+        let hint = match error {
+            GpuError::NoAdapter { .. } | GpuError::NoDevice { .. } => {
+                "`kiln doctor` lists the adapters; --device cpu needs none"
+            }
+            GpuError::OutOfMemory { .. } | GpuError::Exhausted { .. } => {
+                "a smaller --texture-size, or --device cpu"
+            }
+            _ => "",
+        };
+        Self {
+            code: error.code(),
+            message: error.to_string(),
+            hint: hint.to_owned(),
+        }
+    }
+}
+
+impl From<GpuError> for BackendError {
+    fn from(error: GpuError) -> Self {
+        let text = error.to_string();
+        match error {
+            GpuError::OutOfMemory { .. } | GpuError::Exhausted { .. } => Self::OutOfMemory(text),
+            GpuError::Lost { .. } | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. } => {
+                Self::Lost(text)
+            }
+            GpuError::ShaderRejected { .. } => Self::Shader(text),
+            GpuError::Incomplete { .. } | GpuError::Refused { .. } => Self::Incomplete(text),
+        }
+    }
+}
+
+thread_local! {
+    static UNDER_WAY: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Does work on the device under a name that failures carry, panics included.
+pub(super) fn under_way<T>(label: &'static str, work: impl FnOnce() -> T) -> T {
+    let before = UNDER_WAY.replace(Some(label));
+    let done = work();
+    UNDER_WAY.set(before);
+    done
+}
+
+/// Names the next part of the work that is under way.
+pub(super) fn now(label: &'static str) {
+    UNDER_WAY.set(Some(label));
+}
+
+/// The name of the work that is under way.
+pub(super) fn label() -> &'static str {
+    UNDER_WAY.get().unwrap_or("nothing")
+}
+
+/// The failure that a panic stands for, where it is wgpu's own and this thread was at work on the device. The panics of our code
+/// stay what they are.
+#[must_use]
+pub fn blame(panic: &PanicHookInfo<'_>) -> Option<Failure> {
+    let file = panic.location()?.file();
+    let text = panic.payload_as_str().unwrap_or("no text");
+    blamed(UNDER_WAY.get(), file, text).map(Failure::from)
+}
+
+fn blamed(label: Option<&'static str>, file: &str, text: &str) -> Option<GpuError> {
+    const CRATES: [&str; 4] = ["/wgpu", "/ash-", "/gpu-alloc", "/naga"];
+    let label = label?;
+    CRATES
+        .iter()
+        .any(|name| file.contains(name))
+        .then(|| GpuError::failed(label, format!("wgpu panicked: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_wgpu_at_work_is_a_lost_device_and_no_other_is() {
+        let wgpu = "/registry/src/index/wgpu-30.0.1/src/backend/wgpu_core.rs";
+        let code = |label, file, text| blamed(label, file, text).map(|error| error.code());
+        let lost = "Error in Device::poll: Parent device is lost";
+        assert_eq!(code(Some("solve"), wgpu, lost), Some(Code::GpuDeviceLost));
+        let memory = "Error in Device::poll: Not enough memory left.";
+        assert_eq!(
+            code(Some("solve"), wgpu, memory),
+            Some(Code::OutOfDeviceMemory)
+        );
+        let freed = "vkFreeDescriptorSets error: A host memory allocation has failed, please report this error";
+        assert_eq!(
+            code(Some("solve"), wgpu, freed),
+            Some(Code::OutOfDeviceMemory)
+        );
+        assert_eq!(code(None, wgpu, lost), None);
+        assert_eq!(code(Some("solve"), "baker/src/bake/gpu/fit.rs", lost), None);
+    }
+
+    #[test]
+    fn names_nest() {
+        under_way("outer", || {
+            under_way("inner", || assert_eq!(label(), "inner"));
+            assert_eq!(label(), "outer");
+            now("next");
+            assert_eq!(label(), "next");
+        });
+        assert_eq!(label(), "nothing");
+    }
+}

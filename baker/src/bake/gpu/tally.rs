@@ -1,0 +1,84 @@
+//! What was asked of the device, counted by the host, against what was done, counted by the shaders: the completion sentinel.
+//!
+//! Every dispatch, every draw and every submission adds to the count on the device, and every read-back brings the count along
+//! (see `tally.wgsl`). Not counted are single copies and clears within a submission that is otherwise carried out.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use proto::job::Blend;
+
+use super::shaders::{TALLY, TICK};
+use super::stage::bind_layout;
+
+/// Both counts, modulo 2³².
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) layout: wgpu::BindGroupLayout,
+    pub(super) bind: wgpu::BindGroup,
+    pub(super) buffer: wgpu::Buffer,
+    tick: wgpu::ComputePipeline,
+    asked: AtomicU32,
+}
+
+impl Tally {
+    /// Both counts are 0.
+    pub(super) fn new(device: &wgpu::Device) -> Self {
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("tally"),
+            size: 4,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let layout = bind_layout(device, "tally", TALLY);
+        let bind = device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("tally"),
+            layout: &layout,
+            entries: &[wgpu::BindGroupEntry {
+                binding: 0,
+                resource: buffer.as_entire_binding(),
+            }],
+        });
+        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some(TICK.name),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(TICK.name),
+            source: wgpu::ShaderSource::Wgsl(TICK.source(1, Blend::Linear).into()),
+        });
+        let tick = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(TICK.name),
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some(TICK.name),
+            compilation_options: wgpu::PipelineCompilationOptions::default(),
+            cache: None,
+        });
+        Self {
+            layout,
+            bind,
+            buffer,
+            tick,
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    /// Expects `units` more.
+    pub(super) fn ask(&self, units: u32) {
+        self.asked.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// What the device should have counted.
+    pub(super) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Records the unit of a submission.
+    pub(super) fn tick(&self, pass: &mut wgpu::ComputePass<'_>) {
+        pass.set_pipeline(&self.tick);
+        pass.set_bind_group(0, &self.bind, &[]);
+        pass.dispatch_workgroups(1, 1, 1);
+        self.ask(1);
+    }
+}

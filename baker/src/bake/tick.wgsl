@@ -1,0 +1,6 @@
+// One unit of work at the end of every submission: a submission without any other is missed as well.
+
+@compute @workgroup_size(1)
+fn tick() {
+    atomicAdd(&tally, 1u);
+}

@@ -1,0 +1,145 @@
+//! The header of a PLY file → its encoding and its elements with their properties, in the order of the body.
+
+use super::PlyError;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Encoding {
+    Ascii,
+    Little,
+    Big,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    F32,
+    F64,
+}
+
+impl Number {
+    fn named(word: &str) -> Option<Self> {
+        Some(match word {
+            "char" | "int8" => Self::I8,
+            "uchar" | "uint8" => Self::U8,
+            "short" | "int16" => Self::I16,
+            "ushort" | "uint16" => Self::U16,
+            "int" | "int32" => Self::I32,
+            "uint" | "uint32" => Self::U32,
+            "float" | "float32" => Self::F32,
+            "double" | "float64" => Self::F64,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 | Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Property {
+    pub(super) name: String,
+    /// Type of the length, for a list.
+    pub(super) list: Option<Number>,
+    pub(super) number: Number,
+}
+
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) name: String,
+    pub(super) count: u64,
+    pub(super) properties: Vec<Property>,
+}
+
+impl Element {
+    /// Which of its properties is the first that has one of these names and is a list, or is none.
+    pub(super) fn place(&self, names: &[&str], list: bool) -> Option<usize> {
+        self.properties.iter().position(|property| {
+            property.list.is_some() == list && names.contains(&property.name.as_str())
+        })
+    }
+}
+
+/// Splits a file into what its header says and the body behind it.
+pub(super) fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
+    let mut encoding = None;
+    let mut elements: Vec<Element> = Vec::new();
+    let mut rest = bytes;
+    for line in 1.. {
+        let wrong = |what| PlyError::Header { line, what };
+        let end = rest
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .ok_or(wrong("the header does not end"))?;
+        let text = std::str::from_utf8(&rest[..end])
+            .unwrap_or("comment")
+            .trim_end();
+        rest = &rest[end + 1..];
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        match words[..] {
+            ["ply"] if line == 1 => {}
+            _ if line == 1 => return Err(wrong("does not say ply")),
+            [] | ["comment" | "obj_info", ..] => {}
+            ["format", name, _version] => {
+                encoding = Some(match name {
+                    "ascii" => Encoding::Ascii,
+                    "binary_little_endian" => Encoding::Little,
+                    "binary_big_endian" => Encoding::Big,
+                    _ => return Err(wrong("unknown format")),
+                });
+            }
+            ["element", name, count] => {
+                let count = count
+                    .parse()
+                    .map_err(|_not_a_number| wrong("the count is no number"))?;
+                elements.push(Element {
+                    name: name.to_owned(),
+                    count,
+                    properties: Vec::new(),
+                });
+            }
+            ["property", "list", length, number, name] => {
+                let list = Some(Number::named(length).ok_or(wrong("unknown type"))?);
+                let number = Number::named(number).ok_or(wrong("unknown type"))?;
+                let element = elements
+                    .last_mut()
+                    .ok_or(wrong("a property before any element"))?;
+                element.properties.push(Property {
+                    name: name.to_owned(),
+                    list,
+                    number,
+                });
+            }
+            ["property", number, name] => {
+                let number = Number::named(number).ok_or(wrong("unknown type"))?;
+                let element = elements
+                    .last_mut()
+                    .ok_or(wrong("a property before any element"))?;
+                element.properties.push(Property {
+                    name: name.to_owned(),
+                    list: None,
+                    number,
+                });
+            }
+            ["end_header"] => {
+                let encoding = encoding.ok_or(wrong("no format was named"))?;
+                return Ok((encoding, elements, rest));
+            }
+            _ => return Err(wrong("is not understood")),
+        }
+    }
+    Err(PlyError::Header {
+        line: 0,
+        what: "the header does not end",
+    })
+}

@@ -1,0 +1,78 @@
+//! Role → Landlock rules: no file, no TCP, no signal and no abstract socket outwards; for bake the driver's own files.
+//!
+//! Landlock binds the calling thread and those it starts, so this runs while there is one.
+
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, RestrictionStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
+};
+use proto::message::Role;
+
+use super::paths;
+
+/// The newest version whose rights are known to be right for us: what later ones add stays allowed.
+const TESTED: ABI = ABI::V6;
+
+/// What came of it.
+pub(super) struct Landlocked {
+    /// The kernel's version; 0 without Landlock.
+    pub(super) abi: u8,
+    /// Why it is less than it could be; empty if it is not.
+    pub(super) missing: String,
+}
+
+/// Binds this thread.
+pub(super) fn bind(role: Role) -> Landlocked {
+    let (read, write) = match role {
+        Role::Prepare | Role::Encode => (Vec::new(), Vec::new()),
+        Role::Bake => (paths::readable(), paths::devices()),
+    };
+    match restrict(&read, &write) {
+        Ok(status) => told(&status),
+        Err(error) => Landlocked {
+            abi: 0,
+            missing: format!("Landlock: {error}"),
+        },
+    }
+}
+
+fn restrict(read: &[PathBuf], write: &[PathBuf]) -> Result<RestrictionStatus, RulesetError> {
+    let look: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(TESTED))?
+        .handle_access(AccessNet::from_all(TESTED))?
+        .scope(Scope::from_all(TESTED))?
+        .create()?
+        .add_rules(path_beneath_rules(read, look))?
+        .add_rules(path_beneath_rules(
+            write,
+            look | AccessFs::WriteFile | AccessFs::IoctlDev,
+        ))?
+        .restrict_self()
+}
+
+fn told(status: &RestrictionStatus) -> Landlocked {
+    let abi = match status.landlock {
+        LandlockStatus::Available {
+            effective_abi,
+            kernel_abi,
+        } => kernel_abi.unwrap_or(effective_abi as i32),
+        _ => 0,
+    };
+    let missing = match abi {
+        0 => "Landlock: the kernel has none, or was started without it".to_owned(),
+        abi if abi < TESTED as i32 => {
+            format!(
+                "Landlock is of version {abi}, not {}: the system call filters stand in for network, signals and ioctls",
+                TESTED as i32
+            )
+        }
+        _ => String::new(),
+    };
+    Landlocked {
+        abi: u8::try_from(abi).unwrap_or(u8::MAX),
+        missing,
+    }
+}

@@ -1,0 +1,62 @@
+//! Role → resource limits, no capabilities, no core dump, no debugger from outside.
+
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use proto::limits::MAX_BLOB_BYTES;
+use proto::message::Role;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+/// Descriptors of prepare and encode: the socket, the recorder, the log, its own status, one file and one table at a time,
+/// and the views that wait in encode's queue while it asks for memory (at most three and those held out, one by one).
+const FEW_FILES: u64 = 64;
+/// Descriptors of bake: a Vulkan driver holds some thirty per device.
+const DRIVER_FILES: u64 = 512;
+/// What a software driver may set aside in one memfd: the memory of its "device" grows in it.
+const DRIVER_FILE_BYTES: u64 = 64 << 30;
+
+/// Sets the limits; gives what could not be had, one clause each.
+pub(super) fn lower(role: Role, address_space: Option<u64>) -> Vec<String> {
+    let mut missing = Vec::new();
+    let (files, file_bytes) = match role {
+        Role::Prepare | Role::Encode => (FEW_FILES, MAX_BLOB_BYTES),
+        Role::Bake => (DRIVER_FILES, DRIVER_FILE_BYTES),
+    };
+    let mut limits = vec![
+        (Resource::RLIMIT_CORE, 0, "core dumps"),
+        (Resource::RLIMIT_FSIZE, file_bytes, "file size"),
+        (Resource::RLIMIT_NOFILE, files, "open files"),
+        (Resource::RLIMIT_MEMLOCK, 0, "locked memory"),
+        (Resource::RLIMIT_MSGQUEUE, 0, "message queues"),
+    ];
+    match (role, address_space) {
+        // NVIDIA's driver reserves addresses of a multiple of the card's memory: a bound there only says no to large cards.
+        (Role::Bake, _) | (_, None) => {}
+        (Role::Prepare | Role::Encode, Some(bytes)) => {
+            limits.push((Resource::RLIMIT_AS, bytes, "address space"));
+        }
+    }
+    if role == Role::Bake {
+        // Drivers lock the pages that the adapter reads.
+        limits.retain(|(resource, ..)| *resource != Resource::RLIMIT_MEMLOCK);
+    }
+    for (resource, limit, what) in limits {
+        if let Err(errno) = setrlimit(resource, limit, limit) {
+            missing.push(format!("limit of {what}: {}", errno.desc()));
+        }
+    }
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    if let Err(errno) = set_capabilities(None, none) {
+        missing.push(format!("capabilities are kept: {errno}"));
+    }
+    if let Err(errno) = prctl::set_no_new_privs() {
+        missing.push(format!("no_new_privs: {}", errno.desc()));
+    }
+    if let Err(errno) = prctl::set_dumpable(false) {
+        missing.push(format!("dumpable: {}", errno.desc()));
+    }
+    missing
+}

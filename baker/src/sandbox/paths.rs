@@ -1,0 +1,123 @@
+//! What a Vulkan loader and its drivers open, as data with reasons. A path that is not there costs nothing.
+//!
+//! Sources: traces of Mesa 22.3 (lavapipe, and radv and anv without a card); for NVIDIA, which was not traced, Chromium's list
+//! for its GPU process and reports to firejail. Rights cover what lies beneath. Nothing of a user's own is here: a cache of compiled shaders
+//! would carry state from one job to the next, so drivers are told to keep none.
+
+use std::path::{Path, PathBuf};
+
+/// To be read: code, manifests and settings.
+pub(super) const READ: [&str; 40] = [
+    // Shared libraries, where distributions, NVIDIA's installer and container toolkits put them.
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/nvidia",
+    "/run/opengl-driver",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    // NVIDIA's installer resolves libraries through it when the cache lacks them.
+    "/etc/alternatives",
+    // Manifests of drivers and layers.
+    "/usr/share/vulkan",
+    "/usr/local/share/vulkan",
+    "/etc/vulkan",
+    "/usr/share/glvnd",
+    "/etc/glvnd",
+    // Settings of Mesa and libdrm; device names of amdgpu.
+    "/usr/share/drirc.d",
+    "/etc/drirc",
+    "/usr/share/libdrm",
+    // Application profiles and GPU firmware names of NVIDIA.
+    "/usr/share/nvidia",
+    "/etc/nvidia",
+    // How many processors there are and how they are joined: thread pools of llvmpipe and NVIDIA.
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    // Which card is which: libdrm and both NVIDIA's loader and its driver walk the PCI tree.
+    "/sys/bus/pci",
+    "/sys/class/drm",
+    "/sys/dev/char",
+    "/sys/devices/platform",
+    // Whether NVIDIA's kernel modules are loaded: from 550 on the driver looks at initstate (firejail #6372, #6566).
+    "/sys/module/nvidia",
+    "/sys/module/nvidia_modeset",
+    "/sys/module/nvidia_drm",
+    "/sys/module/nvidia_uvm",
+    "/proc/driver/nvidia",
+    // The process's own maps and limits; the machine's memory, processors and device numbers.
+    "/proc/self",
+    "/proc/meminfo",
+    "/proc/cpuinfo",
+    "/proc/devices",
+    "/proc/modules",
+    "/proc/sys/vm",
+    "/proc/sys/kernel/numa_balancing",
+    "/dev/urandom",
+    "/dev/dri",
+];
+
+/// To be read and written, with device-specific calls: the adapters' nodes and what stands for nothing. Beginnings of names
+/// in `/dev`.
+pub(super) const DEVICES: [&str; 8] = [
+    // nvidiactl, nvidia0…, nvidia-modeset, nvidia-uvm. The nodes must be there: with no_new_privs the setuid helper
+    // nvidia-modprobe that would make them is not run.
+    "nvidia", // Render and card nodes of AMD, Intel and all who speak DRM.
+    "dri",
+    // Memory shared between drivers; newer lavapipe exports through the second.
+    "dma_heap", "udmabuf", // GPUs of a Windows host.
+    "dxg",     // GPUs of ARM boards with vendor drivers.
+    "mali", "pvr", "null",
+];
+
+/// Variables that name further files of the loader, by the user's own choice: lists of files or folders.
+const NAMED: [&str; 9] = [
+    "LD_LIBRARY_PATH",
+    "VK_DRIVER_FILES",
+    "VK_ADD_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_LAYER_PATH",
+    "VK_ADD_LAYER_PATH",
+    "VK_IMPLICIT_LAYER_PATH",
+    "VK_ADD_IMPLICIT_LAYER_PATH",
+    "VK_LOADER_SETTINGS_FILE",
+];
+
+/// Everything that may be read here.
+pub(super) fn readable() -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = READ.iter().map(PathBuf::from).collect();
+    // The PCI trees: pci0000:00, pci0001:00, …
+    paths.extend(entries("/sys/devices", &["pci"]));
+    for variable in NAMED {
+        if let Some(list) = std::env::var_os(variable) {
+            for path in std::env::split_paths(&list) {
+                // A manifest names its library relative to itself.
+                let folder = path.is_file().then(|| path.parent().map(Path::to_path_buf));
+                paths.extend(folder.flatten());
+                paths.push(path);
+            }
+        }
+    }
+    paths.retain(|path| path.is_absolute());
+    paths
+}
+
+/// Everything that may be read and written here.
+pub(super) fn devices() -> Vec<PathBuf> {
+    entries("/dev", &DEVICES)
+}
+
+fn entries(folder: &str, beginnings: &[&str]) -> Vec<PathBuf> {
+    let begins = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| beginnings.iter().any(|start| name.starts_with(start)))
+    };
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(begins)
+        .collect()
+}

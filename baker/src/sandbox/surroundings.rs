@@ -1,0 +1,45 @@
+//! Before anything else: is the process started as the supervisor starts it? No variable but the listed ones, no descriptor
+//! but the standard three.
+
+use std::io;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::unistd::close;
+use proto::message::Role;
+use proto::sandbox::passes;
+
+use super::SandboxError;
+
+/// Refuses foreign variables; closes foreign descriptors, and says which.
+pub(super) fn check(role: Role) -> Result<Vec<i32>, SandboxError> {
+    let foreign: Vec<String> = std::env::vars_os()
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .filter(|name| !passes(role, name))
+        .collect();
+    if !foreign.is_empty() {
+        return Err(SandboxError::Variables(foreign.join(", ")));
+    }
+    close_foreign().map_err(SandboxError::Descriptors)
+}
+
+fn close_foreign() -> io::Result<Vec<i32>> {
+    let mut closed = Vec::new();
+    let listed: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in listed {
+        // The listing's own descriptor is among them, and closed by now.
+        match close(number) {
+            Ok(()) => closed.push(number),
+            Err(Errno::EBADF) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    // A missing one of the three would be taken by the next file that is opened.
+    fcntl(io::stdin(), FcntlArg::F_GETFD)?;
+    fcntl(io::stdout(), FcntlArg::F_GETFD)?;
+    fcntl(io::stderr(), FcntlArg::F_GETFD)?;
+    Ok(closed)
+}

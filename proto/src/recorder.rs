@@ -1,0 +1,312 @@
+//! Flight recorder: what a child was doing, readable from outside while it lives and after any death.
+//!
+//! A memfd of [`RECORDER_BYTES`] that the supervisor makes and seals in size, and hands down as the child's standard output
+//! (the child moves it away before anything can print). One writer, which uses `pwrite` alone; the supervisor uses `pread`
+//! alone, so neither maps what the other may change, and a record that was torn by a death, or forged, fails its checksum.
+//!
+//! ```text
+//!      0  state, even writes     32768  panic     [Note]: the text of a panic and where it was
+//!    512  state, odd writes      36864  memory    [Note]: an allocation that failed
+//!   1024  signal                 [Note]: a deadly signal and the stacks of all threads
+//! ```
+//!
+//! [`State::work`] is raised by work done, never by a timer or a helper thread, so a live thread cannot hide a stuck one.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::message::Phase;
+
+/// Size of the whole memory.
+pub const RECORDER_BYTES: u64 = 64 * 1024;
+/// Bytes of a label.
+pub const LABEL_BYTES: usize = 128;
+
+const STATE_BYTES: u64 = 512;
+
+/// A place for a [`Note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// A deadly signal: `number` is the signal's, `value` its address, or the system call's number for SIGSYS.
+    Signal,
+    /// A panic.
+    Panic,
+    /// An allocation that failed: `value` is its size in bytes.
+    Memory,
+}
+
+impl Slot {
+    /// Offset and size in bytes, header included.
+    const fn place(self) -> (u64, usize) {
+        match self {
+            Self::Signal => (1024, 31 * 1024),
+            Self::Panic => (32 * 1024, 4 * 1024),
+            Self::Memory => (36 * 1024, 1024),
+        }
+    }
+}
+
+/// The running account. All numbers are the child's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct State {
+    /// Counts the writes, from 1.
+    sequence: u64,
+    /// Grows by one with each unit of work done.
+    pub work: u64,
+    /// Units done of the phase.
+    pub done: u64,
+    /// Units in all, 0 where unknown.
+    pub total: u64,
+    /// How long the unit under way should take, in milliseconds; 0 where nothing was said.
+    pub predicted_ms: u64,
+    /// Peak resident memory in KiB.
+    pub peak_rss_kib: u64,
+    /// [`Phase::number`].
+    phase: u32,
+    label_bytes: u32,
+    label: [u8; LABEL_BYTES],
+    checksum: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::zeroed()
+    }
+}
+
+impl State {
+    /// Where in the pipeline.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        Phase::from_number(self.phase).unwrap_or(Phase::Start)
+    }
+
+    /// Enters a phase.
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase.number();
+    }
+
+    /// What was under way within the phase: a GPU pass, a file, a chart. Untrusted text.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let bytes = self.label.get(..self.label_bytes as usize);
+        String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+    }
+
+    /// Sets the label, cut to [`LABEL_BYTES`].
+    pub fn set_label(&mut self, label: &str) {
+        let mut end = label.len().min(LABEL_BYTES);
+        while !label.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.label[..end].copy_from_slice(&label.as_bytes()[..end]);
+        self.label_bytes = u32::try_from(end).unwrap_or(0);
+    }
+
+    fn sum(&self) -> u64 {
+        let bytes = bytemuck::bytes_of(self);
+        fnv(&[&bytes[..bytes.len() - size_of::<u64>()]])
+    }
+}
+
+/// What precedes the text of a [`Note`].
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct NoteHeader {
+    checksum: u64,
+    value: u64,
+    number: u32,
+    bytes: u32,
+}
+
+impl NoteHeader {
+    fn sum(&self, text: &[u8]) -> u64 {
+        fnv(&[&bytemuck::bytes_of(self)[size_of::<u64>()..], text])
+    }
+}
+
+/// A last word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// See [`Slot`].
+    pub number: u32,
+    /// See [`Slot`].
+    pub value: u64,
+    /// Untrusted text of one or more lines.
+    pub text: String,
+}
+
+/// The child's end.
+#[derive(Debug)]
+pub struct Recorder {
+    file: File,
+    state: Mutex<State>,
+}
+
+impl Recorder {
+    /// Takes the descriptor that the supervisor handed down.
+    #[must_use]
+    pub fn new(memory: OwnedFd) -> Self {
+        Self {
+            file: File::from(memory),
+            state: Mutex::new(State::zeroed()),
+        }
+    }
+
+    /// Changes the account and writes it down: one system call.
+    pub fn note(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        state.sequence += 1;
+        state.checksum = state.sum();
+        let offset = state.sequence % 2 * STATE_BYTES;
+        // A recorder that cannot be written is no reason to fail a job that otherwise can be done.
+        drop(self.file.write_all_at(bytemuck::bytes_of(&*state), offset));
+    }
+
+    /// Leaves a last word. Takes no lock, allocates nothing, and calls `pwrite` alone: safe in a signal handler. `text` is
+    /// cut to the slot.
+    pub fn leave(&self, slot: Slot, number: u32, value: u64, text: &[u8]) {
+        let (offset, room) = slot.place();
+        let text = &text[..text.len().min(room - size_of::<NoteHeader>())];
+        let mut header = NoteHeader {
+            checksum: 0,
+            value,
+            number,
+            bytes: text.len() as u32,
+        };
+        header.checksum = header.sum(text);
+        let written = self
+            .file
+            .write_at(text, offset + size_of::<NoteHeader>() as u64);
+        if written.is_ok() {
+            drop(self.file.write_at(bytemuck::bytes_of(&header), offset));
+        }
+    }
+}
+
+/// The supervisor's end: any file that holds a recorder's bytes.
+///
+/// # Errors
+/// The file cannot be read. A record that is not there, torn or forged is none.
+pub fn read_state(file: &impl FileExt) -> io::Result<Option<State>> {
+    let mut newest: Option<State> = None;
+    for slot in 0..2 {
+        let mut state = State::zeroed();
+        file.read_exact_at(bytemuck::bytes_of_mut(&mut state), slot * STATE_BYTES)?;
+        let newer = newest.is_none_or(|known| known.sequence < state.sequence);
+        if state.sequence > 0 && state.checksum == state.sum() && newer {
+            newest = Some(state);
+        }
+    }
+    Ok(newest)
+}
+
+/// Reads a last word; none where none was left.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_note(file: &impl FileExt, slot: Slot) -> io::Result<Option<Note>> {
+    let (offset, room) = slot.place();
+    let mut bytes = vec![0; room];
+    file.read_exact_at(&mut bytes, offset)?;
+    let (header, text) = bytes.split_at(size_of::<NoteHeader>());
+    let header: NoteHeader = bytemuck::pod_read_unaligned(header);
+    let Some(text) = text.get(..header.bytes as usize) else {
+        return Ok(None);
+    };
+    if header.checksum == 0 || header.checksum != header.sum(text) {
+        return Ok(None);
+    }
+    Ok(Some(Note {
+        number: header.number,
+        value: header.value,
+        text: String::from_utf8_lossy(text).into_owned(),
+    }))
+}
+
+/// FNV-1a, 64 bits: tells torn from whole, no more.
+fn fnv(parts: &[&[u8]]) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in parts.iter().copied().flatten() {
+        sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::Blob;
+
+    fn pair() -> (Recorder, File) {
+        let blob = Blob::create("recorder", RECORDER_BYTES).expect("memory");
+        let twin = || {
+            File::from(
+                std::os::fd::AsFd::as_fd(&blob)
+                    .try_clone_to_owned()
+                    .expect("fd"),
+            )
+        };
+        (Recorder::new(twin().into()), twin())
+    }
+
+    #[test]
+    fn the_newest_whole_state_is_read() {
+        let (recorder, file) = pair();
+        assert_eq!(read_state(&file).expect("readable"), None);
+        for work in 1..=5 {
+            recorder.note(|state| {
+                state.work = work;
+                state.set_phase(Phase::Fit);
+                state.set_label("step");
+            });
+        }
+        let state = read_state(&file).expect("readable").expect("written");
+        assert_eq!((state.work, state.phase()), (5, Phase::Fit));
+        assert_eq!(state.label(), "step");
+
+        // Torn in the middle of the newest: the one before counts.
+        file.write_all_at(&[0xff; 8], 512 + 8).expect("writable");
+        let state = read_state(&file).expect("readable").expect("written");
+        assert_eq!(state.work, 4);
+    }
+
+    #[test]
+    fn a_note_is_whole_or_none() {
+        let (recorder, file) = pair();
+        for slot in [Slot::Signal, Slot::Panic, Slot::Memory] {
+            assert_eq!(read_note(&file, slot).expect("readable"), None);
+        }
+        let long = vec![b'x'; 100_000];
+        recorder.leave(Slot::Memory, 0, 1 << 40, b"no");
+        recorder.leave(Slot::Signal, 11, 0xdead, &long);
+        recorder.leave(Slot::Panic, 0, 0, b"at a.rs:1");
+        let read = |slot| read_note(&file, slot).expect("readable").expect("written");
+        assert_eq!(read(Slot::Memory).value, 1 << 40);
+        assert_eq!(read(Slot::Panic).text, "at a.rs:1");
+        let signal = read(Slot::Signal);
+        assert_eq!((signal.number, signal.value), (11, 0xdead));
+        assert_eq!(signal.text.len(), 31 * 1024 - 24);
+
+        file.write_all_at(b"y", 2000).expect("writable");
+        assert_eq!(read_note(&file, Slot::Signal).expect("readable"), None);
+        // A length beyond the slot reads nothing.
+        file.write_all_at(&u32::MAX.to_le_bytes(), 1024 + 20)
+            .expect("writable");
+        assert_eq!(read_note(&file, Slot::Signal).expect("readable"), None);
+    }
+
+    #[test]
+    fn labels_are_cut_at_a_character() {
+        let mut state = State::zeroed();
+        state.set_label(&"é".repeat(100));
+        assert_eq!(state.label(), "é".repeat(64));
+    }
+}

@@ -1,0 +1,152 @@
+//! The mesh between its unwrap and the GLB, and the surface that it was before simplification.
+
+use std::io::{Read, Write};
+
+use super::{
+    HEADER_BYTES, TableError, bound, check_numbers, check_triangles, header, read_array,
+    read_header,
+};
+use crate::limits::{MAX_COORDINATE, MAX_TRIANGLES, MAX_VERTICES};
+
+/// The mesh as bake sees it: one vertex for each corner of a chart, shared within the chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mesh {
+    /// World positions.
+    pub positions: Vec<[f32; 3]>,
+    /// Unit normals, for the output and for nothing else.
+    pub normals: Vec<[f32; 3]>,
+    /// Texture coordinates, glTF convention (v down), within [0, 1].
+    pub uvs: Vec<[f32; 2]>,
+    /// The point of the surface that a vertex stands for: vertices split by a chart border share the number. Below the number of vertices.
+    pub surface_vertices: Vec<u32>,
+    /// Corners, as vertex numbers; winding as in the file.
+    pub triangles: Vec<[u32; 3]>,
+    /// Number of charts, for the report.
+    pub charts: u32,
+}
+
+/// A surface without texture coordinates: the mesh before simplification.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surface {
+    /// World positions.
+    pub positions: Vec<[f32; 3]>,
+    /// Corners, as vertex numbers.
+    pub triangles: Vec<[u32; 3]>,
+}
+
+impl Mesh {
+    const MAGIC: &'static [u8; 8] = b"KILNMSH1";
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        HEADER_BYTES as u64
+            + self.positions.len() as u64 * (12 + 12 + 8 + 4)
+            + self.triangles.len() as u64 * 12
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        out.write_all(&header(
+            Self::MAGIC,
+            &[
+                self.positions.len() as u32,
+                self.triangles.len() as u32,
+                self.charts,
+            ],
+        ))?;
+        out.write_all(bytemuck::cast_slice(&self.positions))?;
+        out.write_all(bytemuck::cast_slice(&self.normals))?;
+        out.write_all(bytemuck::cast_slice(&self.uvs))?;
+        out.write_all(bytemuck::cast_slice(&self.surface_vertices))?;
+        out.write_all(bytemuck::cast_slice(&self.triangles))?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [vertices, triangles, charts] = read_header(input, Self::MAGIC, "mesh")?;
+        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
+        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
+        let positions = read_array(input, vertices)?;
+        check_numbers("position", &positions, MAX_COORDINATE)?;
+        let normals = read_array(input, vertices)?;
+        check_numbers("normal", &normals, 1.01)?;
+        let uvs = read_array::<[f32; 2]>(input, vertices)?;
+        check_numbers("texture coordinate", &uvs, 1.0)?;
+        if let Some(index) = uvs.iter().position(|uv| uv[0] < 0.0 || uv[1] < 0.0) {
+            return Err(TableError::Number {
+                what: "texture coordinate",
+                index,
+            });
+        }
+        let surface_vertices = read_array::<u32>(input, vertices)?;
+        if let Some(&value) = surface_vertices
+            .iter()
+            .find(|&&point| point as usize >= vertices)
+        {
+            return Err(TableError::Bound {
+                what: "surface vertex",
+                value: u64::from(value),
+            });
+        }
+        let triangles = read_array(input, triangle_count)?;
+        check_triangles(&triangles, vertices)?;
+        Ok(Self {
+            positions,
+            normals,
+            uvs,
+            surface_vertices,
+            triangles,
+            charts,
+        })
+    }
+}
+
+impl Surface {
+    const MAGIC: &'static [u8; 8] = b"KILNSRF1";
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        HEADER_BYTES as u64 + (self.positions.len() + self.triangles.len()) as u64 * 12
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        out.write_all(&header(
+            Self::MAGIC,
+            &[self.positions.len() as u32, self.triangles.len() as u32],
+        ))?;
+        out.write_all(bytemuck::cast_slice(&self.positions))?;
+        out.write_all(bytemuck::cast_slice(&self.triangles))?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [vertices, triangles] = read_header(input, Self::MAGIC, "surface")?;
+        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
+        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
+        let positions = read_array(input, vertices)?;
+        check_numbers("position", &positions, MAX_COORDINATE)?;
+        let triangles = read_array(input, triangle_count)?;
+        check_triangles(&triangles, vertices)?;
+        Ok(Self {
+            positions,
+            triangles,
+        })
+    }
+}

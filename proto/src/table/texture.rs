@@ -1,0 +1,83 @@
+//! The baked texture, and what is known of each of its texels.
+
+use std::io::{Read, Write};
+
+use super::{HEADER_BYTES, TableError, bound, header, read_array, read_header};
+use crate::limits::{MAX_TEXTURE_SIZE, MIN_TEXTURE_SIZE};
+
+/// What is known of a texel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Provenance {
+    /// Outside every chart: gutter.
+    Gutter = 0,
+    /// Inside a chart, but no pixel of any view observes it: filled from its neighbours on the surface.
+    Filled = 1,
+    /// Observed by less than one pixel's weight.
+    Weak = 2,
+    /// Observed.
+    Observed = 3,
+}
+
+/// The baked texture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Texture {
+    /// Edge in texels.
+    pub size: u32,
+    /// `size²` texels, row by row from v = 0: sRGB, alpha 255.
+    pub texels: Vec<[u8; 4]>,
+    /// `size²` values of [`Provenance`].
+    pub provenance: Vec<u8>,
+}
+
+impl Texture {
+    const MAGIC: &'static [u8; 8] = b"KILNTEX1";
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        HEADER_BYTES as u64 + self.texels.len() as u64 * 5
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        out.write_all(&header(Self::MAGIC, &[self.size]))?;
+        out.write_all(bytemuck::cast_slice(&self.texels))?;
+        out.write_all(&self.provenance)?;
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [size] = read_header(input, Self::MAGIC, "texture")?;
+        bound(
+            "texture size",
+            size,
+            MIN_TEXTURE_SIZE as usize,
+            MAX_TEXTURE_SIZE as usize,
+        )?;
+        let count = size as usize * size as usize;
+        let texels = read_array(input, count)?;
+        let provenance = read_array(input, count)?;
+        if let Some(index) = provenance
+            .iter()
+            .position(|&value: &u8| value > Provenance::Observed as u8)
+        {
+            return Err(TableError::Number {
+                what: "provenance",
+                index,
+            });
+        }
+        Ok(Self {
+            size,
+            texels,
+            provenance,
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! One child's group: made, entered, and read once the child has ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::place::{Controller, Place, Version};
+use super::{Limits, Parked};
+
+/// The largest piece that the kernel asks for at once: refused, it leaves the peak so far below the limit.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// A group, in every hierarchy that has one for it; removed when dropped, or as soon as its process has gone.
+#[derive(Debug)]
+pub struct Group {
+    limits: Limits,
+    memory: Option<(Version, PathBuf)>,
+    folders: Vec<PathBuf>,
+    parked: Arc<Parked>,
+}
+
+/// Whose memory was short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OomScope {
+    /// The group reached its own limit.
+    Group,
+    /// The host, or a group above, had no memory left, and the kernel chose this process.
+    Host,
+}
+
+/// The kernel's OOM killer ended the child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oom {
+    /// The most that the group held.
+    pub peak_bytes: u64,
+    /// What it might have held; none where no limit was set.
+    pub limit: Option<u64>,
+    /// Whose memory was short.
+    pub scope: OomScope,
+}
+
+impl Group {
+    pub(super) fn new(limits: Limits, parked: Arc<Parked>) -> Self {
+        Self {
+            limits,
+            memory: None,
+            folders: Vec::new(),
+            parked,
+        }
+    }
+
+    /// Makes the group in one hierarchy and moves the process in.
+    pub(super) fn add(&mut self, place: &Place, name: &str, pid: u32) -> Result<(), String> {
+        let folder = make(place, name, self.limits)?;
+        self.folders.push(folder.clone());
+        fs::write(folder.join("cgroup.procs"), pid.to_string()).map_err(|error| {
+            format!("process {pid} does not enter {}: {error}", folder.display())
+        })?;
+        if place.controllers.contains(&Controller::Memory) {
+            self.memory = Some((place.version, folder));
+        }
+        Ok(())
+    }
+
+    /// Whether the OOM killer ended a process of this group. To be asked once the process is known to have ended.
+    #[must_use]
+    pub fn oom_killed(&self) -> Option<Oom> {
+        let (version, folder) = self.memory.as_ref()?;
+        let peak_bytes = self.peak_bytes().unwrap_or(0);
+        let (kills, at_limit) = match version {
+            Version::V1 => (
+                field(folder, "memory.oom_control", "oom_kill")?,
+                // Recent kernels do not count in memory.failcnt (6.18: 0 after a kill), so the peak has a say, too.
+                number(folder, "memory.failcnt").is_some_and(|count| count > 0)
+                    || self
+                        .limits
+                        .memory
+                        .is_some_and(|limit| peak_bytes + HUGE_PAGE >= limit),
+            ),
+            Version::V2 => (
+                field(folder, "memory.events", "oom_kill")?,
+                field(folder, "memory.events", "oom").is_some_and(|count| count > 0),
+            ),
+        };
+        // Without a limit of its own, whatever failed was above.
+        let own = at_limit && self.limits.memory.is_some();
+        (kills > 0).then_some(Oom {
+            peak_bytes,
+            limit: self.limits.memory,
+            scope: if own { OomScope::Group } else { OomScope::Host },
+        })
+    }
+
+    /// The most memory that the group held so far, page cache and shared memory that it was the first to touch included.
+    #[must_use]
+    pub fn peak_bytes(&self) -> Option<u64> {
+        let (version, folder) = self.memory.as_ref()?;
+        match version {
+            Version::V1 => number(folder, "memory.max_usage_in_bytes"),
+            // Since Linux 5.19.
+            Version::V2 => number(folder, "memory.peak"),
+        }
+    }
+
+    /// Whether the group counts and bounds the child's memory.
+    #[must_use]
+    pub fn counts_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for folder in self.folders.drain(..) {
+            self.parked.remove(folder);
+        }
+    }
+}
+
+/// Makes an empty group with its limits.
+pub(super) fn make(place: &Place, name: &str, limits: Limits) -> Result<PathBuf, String> {
+    let folder = place.folder.join(name);
+    fs::create_dir(&folder)
+        .or_else(|error| {
+            // Names are not given twice, so this one is of a dead supervisor that had our process id: start from zero.
+            if error.kind() != std::io::ErrorKind::AlreadyExists {
+                return Err(error);
+            }
+            fs::remove_dir(&folder).and_then(|()| fs::create_dir(&folder))
+        })
+        .map_err(|error| format!("no group beneath {}: {error}", place.folder.display()))?;
+    limit(place, &folder, limits).inspect_err(|_why| {
+        if let Err(error) = fs::remove_dir(&folder) {
+            tracing::debug!(%error, "a group without limits stays behind");
+        }
+    })?;
+    Ok(folder)
+}
+
+fn limit(place: &Place, folder: &Path, limits: Limits) -> Result<(), String> {
+    let set = |file: &str, value: &str| {
+        fs::write(folder.join(file), value)
+            .map_err(|error| format!("{file} cannot be set in {}: {error}", folder.display()))
+    };
+    let has = |controller| place.controllers.contains(&controller);
+    if let Some(bytes) = limits.memory.filter(|_bytes| has(Controller::Memory)) {
+        let bytes = bytes.to_string();
+        // Swap would only make a child slow before it dies. These files are missing where the kernel counts no swap.
+        let (ram, swap, no_swap) = match place.version {
+            Version::V1 => (
+                "memory.limit_in_bytes",
+                "memory.memsw.limit_in_bytes",
+                bytes.as_str(),
+            ),
+            Version::V2 => ("memory.max", "memory.swap.max", "0"),
+        };
+        set(ram, &bytes)?;
+        if let Err(why) = set(swap, no_swap) {
+            tracing::debug!("swap is not bounded: {why}");
+        }
+    }
+    if let Some(count) = limits.pids.filter(|_count| has(Controller::Pids)) {
+        set("pids.max", &count.to_string())?;
+    }
+    Ok(())
+}
+
+fn number(folder: &Path, file: &str) -> Option<u64> {
+    fs::read_to_string(folder.join(file))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// The value of one `key value` line.
+fn field(folder: &Path, file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(folder.join(file)).ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(name, _)| *name == key)?.1.trim().parse().ok()
+}

@@ -1,0 +1,201 @@
+//! A process that died of what a developer should see → a folder that tells all about it and that `kiln replay` runs again.
+//!
+//! ```text
+//!  FOLDER/crash.json   build, job (as arguments of `kiln bake`), adapter, rung, phase, exit, fault, last words, log tail
+//!  FOLDER/stacks.txt   the stacks of all threads, where the process could still write them down
+//! ```
+//!
+//! Small text files, readable by their owner alone; the newest [`KEPT`] are kept. No input is copied: the job names its files
+//! by absolute paths.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use proto::message::Code;
+use serde_json::{Value, json};
+
+use crate::job::Spec;
+use crate::ladder::Rung;
+use crate::verdict::{Ending, Exit, Fault};
+use crate::words::printable_lines;
+
+/// Folders beyond these are removed, the oldest first.
+pub const KEPT: usize = 32;
+/// Of stacks and other texts.
+const TEXT_BYTES: usize = 64 * 1024;
+
+/// Whether such an end is worth a folder: not what the input, the caller or the installation explain by themselves.
+#[must_use]
+pub fn worth_keeping(code: Code) -> bool {
+    matches!(
+        code,
+        Code::WorkerCrashed
+            | Code::WorkerStalled
+            | Code::GpuDeviceLost
+            | Code::GpuHang
+            | Code::ShaderRejected
+            | Code::IncompleteOutput
+            | Code::ProtocolViolation
+            | Code::SandboxViolation
+            | Code::OutOfHostMemory
+            | Code::OutOfDeviceMemory
+            | Code::Internal
+    )
+}
+
+/// Where folders go unless the caller says otherwise: `$XDG_STATE_HOME/kiln/crashes`, by default beneath `~/.local/state`.
+#[must_use]
+pub fn default_root() -> Option<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
+        .map(|state| state.join("kiln/crashes"))
+}
+
+/// Writes the folder. Best effort: none where there is no place for it.
+pub fn keep(
+    spec: &Spec,
+    ending: &Ending,
+    fault: &Fault,
+    rung: &Rung,
+    pid: u32,
+    tail: &[String],
+) -> Option<PathBuf> {
+    let root = spec.crash_root.as_ref()?;
+    let written = write(root, spec, ending, fault, rung, pid, tail);
+    written
+        .map_err(|error| tracing::warn!(%error, "no crash folder in {}", root.display()))
+        .ok()
+}
+
+fn write(
+    root: &Path,
+    spec: &Spec,
+    ending: &Ending,
+    fault: &Fault,
+    rung: &Rung,
+    pid: u32,
+    tail: &[String],
+) -> io::Result<PathBuf> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+    let time = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    // Sorts by time; unique by process and number.
+    let name = format!(
+        "{:013}-{}-{number}-{}",
+        time.as_millis(),
+        std::process::id(),
+        ending.role.name()
+    );
+    let folder = root.join(name);
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    let text = serde_json::to_vec_pretty(&record(spec, ending, fault, rung, pid, tail, time))?;
+    file(&folder.join("crash.json"), &text)?;
+    if let Some(signal) = &ending.last.signal {
+        let stacks = printable_lines(&signal.text, TEXT_BYTES);
+        file(&folder.join("stacks.txt"), stacks.as_bytes())?;
+    }
+    forget_old(root)?;
+    Ok(folder)
+}
+
+fn record(
+    spec: &Spec,
+    ending: &Ending,
+    fault: &Fault,
+    rung: &Rung,
+    pid: u32,
+    tail: &[String],
+    time: std::time::Duration,
+) -> Value {
+    let note = |note: &Option<proto::recorder::Note>| {
+        note.as_ref().map(|note| {
+            json!({
+                "number": note.number,
+                "value": note.value,
+                "text": printable_lines(&note.text, TEXT_BYTES),
+            })
+        })
+    };
+    let exit = match ending.exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) | Exit::NotSpawned { .. } | Exit::Unkillable => None,
+    };
+    json!({
+        "schema": 1,
+        "kiln": proto::BUILD_ID,
+        "time_unix_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+        "arguments": spec.arguments(),
+        "role": ending.role,
+        "pid": pid,
+        "phase": ending.phase,
+        "label": printable_lines(&ending.last.label, 200),
+        "rung": rung,
+        "device": ending.adapter,
+        "exit": exit,
+        "signal": ending.exit.signal_name(),
+        "code": fault.code,
+        "class": fault.class,
+        "message": fault.message,
+        "hint": fault.hint,
+        "panic": note(&ending.last.panic),
+        "signal_note": note(&ending.last.signal),
+        "failed_allocation": note(&ending.last.memory),
+        "log_tail": tail,
+    })
+}
+
+fn file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(bytes)
+}
+
+/// Removes the oldest folders. Only what looks like one of ours is touched.
+fn forget_old(root: &Path) -> io::Result<()> {
+    let mut folders: Vec<PathBuf> = fs::read_dir(root)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("crash.json").is_file())
+        .collect();
+    folders.sort();
+    let surplus = folders.len().saturating_sub(KEPT);
+    for folder in folders.into_iter().take(surplus) {
+        // Another supervisor may have been faster.
+        if let Err(error) = fs::remove_dir_all(&folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of `kiln bake` that a folder keeps.
+///
+/// # Errors
+/// One line that says what is wrong with the folder.
+pub fn arguments(folder: &Path) -> Result<Vec<String>, String> {
+    let path = folder.join("crash.json");
+    let text = fs::read(&path)
+        .map_err(|error| format!("{}: {}", path.display(), crate::input::reason(&error)))?;
+    let record: Value =
+        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let arguments = record.get("arguments").cloned().unwrap_or_default();
+    serde_json::from_value(arguments)
+        .map_err(|_other| format!("{}: \"arguments\" is not a list of texts", path.display()))
+}

@@ -1,0 +1,90 @@
+//! The clock moved: who lives, who is stuck, whose start is due, and whether the job's time is over.
+
+use std::time::Instant;
+
+use proto::message::{Code, Role};
+use proto::recorder;
+
+use super::{Job, Running};
+use crate::error::JobError;
+use crate::life;
+use crate::procfs::{self, Condition, Share};
+use crate::verdict::Kill;
+use crate::words;
+
+impl Job<'_> {
+    pub(super) fn tick(&mut self, now: Instant) {
+        for running in &mut self.running {
+            if let Some(kill) = running.look(now) {
+                running.kill(kill, self.listener);
+            }
+        }
+        let due: Vec<Role> = self
+            .delayed
+            .extract_if(.., |(time, _)| *time <= now)
+            .map(|(_, role)| role)
+            .collect();
+        for role in due {
+            self.step(life::Event::Due(role));
+        }
+        if now.duration_since(self.started) >= self.spec.timeout {
+            let error = self.deadline();
+            self.step(life::Event::Stop(error));
+        }
+    }
+
+    fn deadline(&self) -> Box<JobError> {
+        let limit = words::span(self.spec.timeout);
+        let hint = "--timeout SECONDS allows more; --quality draft needs less";
+        let Some(running) = self
+            .running
+            .iter()
+            .find(|running| running.answered.is_none())
+        else {
+            return JobError::own(
+                Code::DeadlineExceeded,
+                format!("not finished within {limit}"),
+                hint,
+            );
+        };
+        let (role, phase) = (running.child.role, running.watch.phase());
+        let message = format!(
+            "not finished within {limit}: {} was still {}",
+            role.name(),
+            words::doing(phase)
+        );
+        let mut error = JobError::own(Code::DeadlineExceeded, message, hint);
+        (error.role, error.phase) = (Some(role), Some(phase));
+        error.device.clone_from(&running.adapter);
+        error.log_tail = running.child.tail.lines();
+        error
+    }
+}
+
+impl Running {
+    /// Whether it must be killed, and why.
+    fn look(&mut self, now: Instant) -> Option<Kill> {
+        match recorder::read_state(self.child.recorder.file()) {
+            Ok(Some(state)) => self.watch.recorded(&state),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the flight recorder cannot be read"),
+        }
+        let mut starved = 0.0;
+        if self.watch.suspicious() {
+            let share = Share::of(self.child.pid);
+            if self.share != Share::default() {
+                starved = share.starved_since(&self.share);
+            }
+            self.share = share;
+        }
+        // A bake that opens its adapter is owed nothing yet: its driver may hang, and nobody would see it.
+        let opening = self.child.role == Role::Bake && self.adapter.is_none();
+        let owed = !opening && !self.feed.ended();
+        let kill = self.watch.tick(now, owed, starved)?;
+        let stall = matches!(kill, Kill::Stall { .. });
+        if stall && procfs::condition(self.child.pid) == Condition::Stopped {
+            return Some(Kill::Frozen);
+        }
+        Some(kill)
+    }
+}

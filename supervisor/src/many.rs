@@ -1,0 +1,141 @@
+//! One job or a list of them → run to their ends, several at once, each with a listener of its own.
+//!
+//! The first signal lets nothing new begin and ends what runs; jobs that had not begun are told as unfinished.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use nix::sys::signal::Signal;
+use proto::exit;
+use proto::message::Code;
+use tokio::sync::mpsc;
+use tokio::task::{self, JoinSet, LocalSet};
+
+use crate::error::JobError;
+use crate::event::{Event, Listener};
+use crate::host::Host;
+use crate::job::{self, Order, Spec};
+use crate::procfs::Holdings;
+use crate::report::Report;
+use crate::signals::Signals;
+
+/// Open folders of one job: the mesh's and the views'.
+const FOLDERS: usize = 2;
+/// Orders that may wait for one job.
+const ORDERS: usize = 4;
+
+/// Runs one job; the signals end it.
+pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return not_begun(spec, listener, error),
+    };
+    let host = Host::new(spec.memory_limit);
+    let (orders, received) = mpsc::channel(ORDERS);
+    let forward = async {
+        loop {
+            let signal = signals.any().await;
+            // Full only of such orders.
+            drop(orders.try_send(Order::Cancel(signal)));
+        }
+    };
+    tokio::select! {
+        report = job::run(spec, &host, listener, received) => report,
+        () = forward => unreachable!("signals never end"),
+    }
+}
+
+/// Runs a list, at most `parallel` jobs at once, each worker within `memory_limit` bytes, and gives the exit code: that of the first job that failed. `listener` makes
+/// the listener of a job by its name.
+pub async fn all(
+    specs: Vec<Spec>,
+    parallel: usize,
+    memory_limit: Option<u64>,
+    listener: impl Fn(&str) -> Box<dyn Listener>,
+) -> u8 {
+    let folders = FOLDERS * specs.len();
+    let mut waiting: VecDeque<Spec> = specs.into();
+    let mut code = exit::OK;
+    let mut enter = |report: Report| {
+        if let (exit::OK, Some(error)) = (code, report.error) {
+            code = error.exit_code;
+        }
+    };
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            for spec in waiting {
+                enter(not_begun(&spec, &mut *listener(&spec.name), error.clone()));
+            }
+            return code;
+        }
+    };
+    let host = Rc::new(Host::new(memory_limit));
+    let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
+    let mut ended: Option<Signal> = None;
+    let local = LocalSet::new();
+    let work = async {
+        let mut jobs: JoinSet<Report> = JoinSet::new();
+        let mut specs: HashMap<task::Id, Rc<Spec>> = HashMap::new();
+        loop {
+            while ended.is_none() && jobs.len() < parallel {
+                let Some(spec) = waiting.pop_front() else {
+                    break;
+                };
+                let (orders, received) = mpsc::channel(ORDERS);
+                running.borrow_mut().retain(|orders| !orders.is_closed());
+                running.borrow_mut().push(orders);
+                let (host, mut listener) = (Rc::clone(&host), listener(&spec.name));
+                let spec = Rc::new(spec);
+                let kept = Rc::clone(&spec);
+                let task = jobs.spawn_local(async move {
+                    job::run(&spec, &host, &mut *listener, received).await
+                });
+                specs.insert(task.id(), kept);
+            }
+            tokio::select! {
+                biased;
+                signal = signals.any() => {
+                    ended = Some(signal);
+                    for orders in running.borrow().iter() {
+                        drop(orders.try_send(Order::Cancel(signal)));
+                    }
+                }
+                joined = jobs.join_next_with_id() => match joined {
+                    Some(Ok((task, report))) => {
+                        specs.remove(&task);
+                        enter(report);
+                    }
+                    // A bug in one job's task is that job's alone: its processes are gone with its handles.
+                    Some(Err(error)) => {
+                        let what = format!("a bug in kiln ended the job: {error}");
+                        let error_of_job = JobError::own(Code::Internal, what, "please report it");
+                        if let Some(spec) = specs.remove(&error.id()) {
+                            enter(not_begun(&spec, &mut *listener(&spec.name), error_of_job));
+                        }
+                    }
+                    None => break,
+                },
+            }
+        }
+    };
+    let mut before = Holdings::count(host.parked());
+    // Each job holds the folders of its inputs until its end.
+    before.open_fds = before.open_fds.saturating_sub(folders);
+    listener("").event(&Event::Host(&before));
+    local.run_until(work).await;
+    listener("").event(&Event::Host(&Holdings::count(host.parked())));
+    for spec in waiting {
+        let error = ended.map_or_else(JobError::unfinished, JobError::cancelled);
+        enter(not_begun(&spec, &mut *listener(&spec.name), error));
+    }
+    code
+}
+
+fn not_begun(spec: &Spec, listener: &mut dyn Listener, error: Box<JobError>) -> Report {
+    let mut report = Report::new(spec);
+    report.close(std::time::Duration::ZERO, Some(error));
+    listener.event(&Event::Failed(&report));
+    report
+}

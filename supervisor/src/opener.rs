@@ -1,0 +1,356 @@
+//! What prepare asks for → an opened file, or why not: prepare reads untrusted bytes and can open nothing itself.
+//!
+//! A file is opened only if its name is one that the user gave, or has the ending of a buffer or a picture and no hidden
+//! part: whoever takes prepare over beside a mesh in a home folder does not read `~/.ssh`. The kernel resolves the name
+//! (`openat2`, `RESOLVE_BENEATH`), so neither `..`, nor an absolute name, nor a symbolic link leaves the folder, whatever
+//! another process renames meanwhile; links that stay beneath are followed. Opening never waits for a pipe's writer, and
+//! only what `fstat` calls a regular file is handed down.
+//!
+//! The work runs on the runtime's blocking threads, one question of a process at a time: a network file system that is gone
+//! holds a thread and not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
+
+use std::fs::{File, Metadata};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use proto::limits::{MAX_NAME_BYTES, MAX_OPENS, OPEN_DEADLINE_S};
+use proto::message::{NotAFile, Refusal, Root};
+use tokio::time::timeout;
+
+use crate::input::Input;
+
+/// Endings of the files that a mesh or a view refers to, in lower case.
+const ENDINGS: [&str; 12] = [
+    "bin", "buf", "buffer", "dat", "data", "glb", "glbin", "gltf", "png", "jpg", "jpeg", "webp",
+];
+/// The kernel answers `EAGAIN` when a rename races with the resolution of `..`; it asks to try again.
+const RESOLVE_ATTEMPTS: usize = 16;
+
+/// One process's questions so far.
+#[derive(Debug, Default)]
+pub struct Opener {
+    asked: u32,
+    waiting: bool,
+}
+
+/// An answer on its way down.
+#[derive(Debug)]
+pub struct Opened {
+    /// For the packet.
+    pub outcome: Result<u64, Refusal>,
+    /// The file, if there is one.
+    pub file: Option<Arc<OwnedFd>>,
+}
+
+/// A question that may be put to the file system.
+#[derive(Debug)]
+pub struct Question {
+    folder: Arc<OwnedFd>,
+    /// The user named this one himself.
+    named: bool,
+    name: String,
+    limit: u64,
+}
+
+impl Opener {
+    /// Takes a question; an error is how the child broke the protocol.
+    ///
+    /// # Errors
+    /// It asks twice at once, or far more often than any job needs.
+    pub fn admit(
+        &mut self,
+        [mesh, views]: [&Input; 2],
+        root: Root,
+        name: String,
+        limit: u64,
+    ) -> Result<Question, String> {
+        if self.waiting {
+            return Err("it asks for a file before it has the last".to_owned());
+        }
+        self.asked += 1;
+        if self.asked > MAX_OPENS {
+            return Err(format!("it asks for more than {MAX_OPENS} files"));
+        }
+        self.waiting = true;
+        let input = match root {
+            Root::Mesh => mesh,
+            Root::Views => views,
+        };
+        Ok(Question {
+            folder: Arc::clone(&input.folder),
+            named: name == input.name,
+            name,
+            limit,
+        })
+    }
+
+    /// The answer is on its way.
+    pub fn answered(&mut self) {
+        self.waiting = false;
+    }
+}
+
+impl Question {
+    /// Opens the file on a blocking thread.
+    pub async fn answer(self) -> Opened {
+        let work = tokio::task::spawn_blocking(move || self.open());
+        let limit = Duration::from_secs(u64::from(OPEN_DEADLINE_S));
+        let answer = match timeout(limit, work).await {
+            Ok(Ok(answer)) => answer,
+            // A panic over there: nothing of ours to open then.
+            Ok(Err(_)) => Err(Refusal::Os(Errno::EIO as i32)),
+            Err(_) => Err(Refusal::Slow(OPEN_DEADLINE_S)),
+        };
+        match answer {
+            Ok((file, bytes)) => Opened {
+                outcome: Ok(bytes),
+                file: Some(Arc::new(file)),
+            },
+            Err(refusal) => Opened {
+                outcome: Err(refusal),
+                file: None,
+            },
+        }
+    }
+
+    fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
+        self.check_name()?;
+        let file = File::from(beneath(&*self.folder, &self.name)?);
+        let metadata = file.metadata().map_err(|error| os(&error))?;
+        if !metadata.is_file() {
+            return Err(Refusal::NotAFile(kind(&metadata)));
+        }
+        let size = metadata.len();
+        if size > self.limit {
+            return Err(Refusal::TooLarge {
+                size,
+                limit: self.limit,
+            });
+        }
+        Ok((file.into(), size))
+    }
+
+    fn check_name(&self) -> Result<(), Refusal> {
+        let name = self.name.as_str();
+        if name.is_empty() {
+            return Err(Refusal::EmptyName);
+        }
+        if name.contains('\0') {
+            return Err(Refusal::NulInName);
+        }
+        if name.len() > MAX_NAME_BYTES {
+            return Err(Refusal::Os(Errno::ENAMETOOLONG as i32));
+        }
+        if name.starts_with('/') {
+            return Err(Refusal::Outside);
+        }
+        if leaves(name) {
+            return Err(Refusal::Outside);
+        }
+        let hidden = |part: &str| part.starts_with('.') && part != "." && part != "..";
+        let ending = name
+            .rsplit_once('.')
+            .map(|(_, end)| end.to_ascii_lowercase());
+        let listed = ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
+        if self.named || (listed && !name.split('/').any(hidden)) {
+            Ok(())
+        } else {
+            Err(Refusal::Unlisted)
+        }
+    }
+}
+
+/// Whether the name alone, links aside, goes above its folder: told before its ending is looked at, as the likelier mistake.
+fn leaves(name: &str) -> bool {
+    let mut depth = 0_i32;
+    name.split('/').any(|part| {
+        depth += match part {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        depth < 0
+    })
+}
+
+fn beneath(folder: &impl AsFd, name: &str) -> Result<OwnedFd, Refusal> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    for _ in 0..RESOLVE_ATTEMPTS {
+        return match openat2(folder, name, how) {
+            Ok(fd) => Ok(fd),
+            Err(Errno::EAGAIN | Errno::EINTR) => continue,
+            Err(Errno::EXDEV) => Err(Refusal::Outside),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Refusal::Missing),
+            // A device without a driver, or a socket.
+            Err(Errno::ENXIO | Errno::ENODEV) => Err(Refusal::NotAFile(NotAFile::Device)),
+            Err(errno) => Err(Refusal::Os(errno as i32)),
+        };
+    }
+    Err(Refusal::Os(Errno::EAGAIN as i32))
+}
+
+fn os(error: &std::io::Error) -> Refusal {
+    Refusal::Os(error.raw_os_error().unwrap_or(Errno::EIO as i32))
+}
+
+fn kind(metadata: &Metadata) -> NotAFile {
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        NotAFile::Directory
+    } else if kind.is_fifo() {
+        NotAFile::Pipe
+    } else {
+        NotAFile::Device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+    use crate::input;
+
+    /// `secret.png` beside the folder, `mesh` and `inner.bin` in it, and every way to name something else.
+    fn folder() -> (tempfile::TempDir, Input) {
+        let outer = tempfile::tempdir().expect("a folder");
+        let root = outer.path().join("root");
+        for folder in ["sub", ".ssh", "a.png"] {
+            std::fs::create_dir_all(root.join(folder)).expect("a folder");
+        }
+        std::fs::write(outer.path().join("secret.png"), b"secret").expect("a file");
+        for name in [
+            "mesh",
+            "inner.bin",
+            "notes.txt",
+            ".ssh/id.bin",
+            ".hidden.png",
+            "noending",
+        ] {
+            std::fs::write(root.join(name), b"inner").expect("a file");
+        }
+        symlink("../inner.bin", root.join("sub/stays.bin")).expect("a link");
+        symlink("../../secret.png", root.join("sub/leaves.png")).expect("a link");
+        symlink(outer.path().join("secret.png"), root.join("absolute.png")).expect("a link");
+        symlink("/proc/self/fd/0", root.join("magic.bin")).expect("a link");
+        mkfifo(&root.join("pipe.png"), Mode::S_IRWXU).expect("a pipe");
+        let input = input::find("the mesh", &root.join("mesh")).expect("there");
+        (outer, input)
+    }
+
+    fn open(input: &Input, name: &str, limit: u64) -> Result<Vec<u8>, Refusal> {
+        let mut opener = Opener::default();
+        let question = opener
+            .admit([input, input], Root::Mesh, name.to_owned(), limit)
+            .expect("the first");
+        let (file, size) = question.open()?;
+        let mut bytes = Vec::new();
+        File::from(file).read_to_end(&mut bytes).expect("readable");
+        assert_eq!(bytes.len() as u64, size);
+        Ok(bytes)
+    }
+
+    #[test]
+    fn files_of_a_mesh_are_opened() {
+        let (_guard, input) = folder();
+        let names = [
+            "mesh",
+            "inner.bin",
+            "./inner.bin",
+            "sub/../inner.bin",
+            "sub/stays.bin",
+        ];
+        for name in names {
+            assert_eq!(open(&input, name, 5).expect(name), b"inner", "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_opened() {
+        let (guard, input) = folder();
+        let absolute = guard.path().join("secret.png");
+        for name in [
+            "../secret.png",
+            "sub/../../secret.png",
+            "sub/leaves.png",
+            "absolute.png",
+            "/etc/passwd",
+            "../../etc/passwd",
+            "/",
+            absolute.to_str().expect("ascii"),
+        ] {
+            assert_eq!(open(&input, name, 1 << 20), Err(Refusal::Outside), "{name}");
+        }
+        // Into another process's descriptors: absolute, before it is magic.
+        assert_eq!(open(&input, "magic.bin", 1 << 20), Err(Refusal::Outside));
+    }
+
+    #[test]
+    fn nothing_but_buffers_and_pictures_is_opened() {
+        let (_guard, input) = folder();
+        for name in [
+            "notes.txt",
+            "noending",
+            ".ssh/id.bin",
+            "sub/../.ssh/id.bin",
+            ".hidden.png",
+            "sub",
+            ".",
+            "./mesh",
+            "inner.bin/.",
+            "inner.bin.",
+            "absent",
+        ] {
+            assert_eq!(open(&input, name, 9), Err(Refusal::Unlisted), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_regular_files_of_bounded_size_are_opened() {
+        let (_guard, input) = folder();
+        let error = |name: &str, limit| open(&input, name, limit).expect_err(name).to_string();
+        assert_eq!(error("", 9), "the file name is empty");
+        assert_eq!(error("a\0b", 9), "the file name contains a NUL character");
+        assert_eq!(error("absent.png", 9), "no such file");
+        assert_eq!(error("inner.bin/child.png", 9), "no such file");
+        assert_eq!(error("a.png", 9), "is a directory, not a regular file");
+        assert_eq!(error("pipe.png", 9), "is a pipe, not a regular file");
+        assert_eq!(
+            error("inner.bin", 4),
+            "has 5 bytes, more than the 4 that are taken"
+        );
+        assert_eq!(
+            error(&"x".repeat(5000), 9),
+            "cannot be read (File name too long (os error 36))"
+        );
+    }
+
+    #[test]
+    fn a_process_asks_one_thing_at_a_time_and_not_for_ever() {
+        let (_guard, input) = folder();
+        let mut opener = Opener::default();
+        let mut ask = || {
+            opener
+                .admit([&input, &input], Root::Views, String::new(), 0)
+                .map(drop)
+        };
+        assert!(ask().is_ok());
+        assert!(ask().expect_err("two at once").contains("before it has"));
+        let mut opener = Opener {
+            asked: MAX_OPENS,
+            waiting: false,
+        };
+        let refused = opener.admit([&input, &input], Root::Views, String::new(), 0);
+        assert!(refused.expect_err("too many").contains("more than"));
+    }
+}

@@ -1,0 +1,194 @@
+//! A file that is being written: it has no name until it is complete, and is never taken for a result.
+//!
+//! It is made with `O_TMPFILE`, so that whatever ends this process before the file is complete leaves nothing. Only where
+//! the file system cannot do that is it named from the start. A name is `.kiln-<16 hexadecimal digits>.part`, never given
+//! twice, and its file is locked (flock) for as long as its process lives. So a part that nobody has locked is a dead
+//! process's, in whatever container or on whatever host that ran, and [`sweep`] removes it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::unistd::linkat;
+
+const PREFIX: &str = ".kiln-";
+const SUFFIX: &str = ".part";
+/// Attempts at a name that nobody has.
+const NAMES: u32 = 8;
+/// Mode as any new file has it, less the umask: the result is the user's, not a secret.
+const MODE: u32 = 0o666;
+
+/// See the head of this file. Dropping it removes the file.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Complete or not; its lock says that we live.
+    pub(super) file: File,
+    folder: PathBuf,
+    name: Option<PathBuf>,
+}
+
+impl Part {
+    /// An empty file in `folder`.
+    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+        // Whatever stands in the way of a file without a name, the attempt with a name tells better.
+        match Self::unnamed(folder) {
+            Ok(part) => Ok(part),
+            Err(_) => Self::named(folder),
+        }
+    }
+
+    fn unnamed(folder: &Path) -> io::Result<Self> {
+        let flags = (OFlag::O_TMPFILE | OFlag::O_CLOEXEC).bits();
+        let file = OpenOptions::new()
+            .write(true)
+            .mode(MODE)
+            .custom_flags(flags)
+            .open(folder)?;
+        // Without /proc it could never get a name.
+        fs::symlink_metadata(link_of(&file))?;
+        lock(&file)?;
+        Ok(Self {
+            file,
+            folder: folder.to_path_buf(),
+            name: None,
+        })
+    }
+
+    fn named(folder: &Path) -> io::Result<Self> {
+        with_new_name(folder, |name| {
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(MODE)
+                .open(name)?;
+            let part = Self {
+                file,
+                folder: folder.to_path_buf(),
+                name: Some(name.to_path_buf()),
+            };
+            lock(&part.file)?;
+            // Between its birth and its lock somebody may have swept it away.
+            match fs::symlink_metadata(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Err(io::ErrorKind::AlreadyExists.into())
+                }
+                other => other.map(|_there| part),
+            }
+        })
+    }
+
+    /// Gives the complete file its first name.
+    pub(super) fn link(&mut self) -> io::Result<PathBuf> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let own = link_of(&self.file);
+        let name = with_new_name(&self.folder, |name| {
+            let follow = AtFlags::AT_SYMLINK_FOLLOW;
+            linkat(AT_FDCWD, &own, AT_FDCWD, name, follow)?;
+            Ok(name.to_path_buf())
+        })?;
+        self.name = Some(name.clone());
+        Ok(name)
+    }
+
+    /// The name was given to another file, or to none: it is not ours to remove any more.
+    pub(super) fn renamed(&mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            remove(name);
+        }
+    }
+}
+
+/// Removes a part; one that stays is swept by the next run.
+pub(super) fn remove(name: &Path) {
+    if let Err(error) = fs::remove_file(name) {
+        tracing::debug!(name = %name.display(), %error, "a temporary file stays behind");
+    }
+}
+
+fn link_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Takes the lock that says that we live. A file system without locks does without: its parts are then never swept.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(TryLockError::Error(error)) => {
+            tracing::debug!(%error, "no lock for a temporary file");
+            Ok(())
+        }
+    }
+}
+
+fn with_new_name<T>(
+    folder: &Path,
+    mut attempt: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for _ in 0..NAMES {
+        // Seeded by the system for each state anew.
+        let random = RandomState::new().hash_one(std::process::id());
+        match attempt(&folder.join(format!("{PREFIX}{random:016x}{SUFFIX}"))) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            other => return other,
+        }
+    }
+    Err(last)
+}
+
+fn is_part(name: &str) -> bool {
+    let middle = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix(SUFFIX));
+    middle.is_some_and(|middle| {
+        middle.len() == 16 && middle.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+/// Removes the parts that dead processes left in `folder`. Best effort.
+pub(super) fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_str().is_some_and(is_part) {
+            continue;
+        }
+        let path = entry.path();
+        // Held until the file is gone, so that of two sweepers one acts.
+        let Ok(file) = open_to_lock(&path) else {
+            continue;
+        };
+        if file.try_lock().is_ok() {
+            tracing::debug!(path = %path.display(), "removing what a run that was killed left");
+            remove(&path);
+        }
+    }
+}
+
+/// A regular file, to be locked and not read.
+pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}

@@ -1,0 +1,215 @@
+//! A live process → the proof that it is in its sandbox: its own account is the word of a program that reads untrusted bytes,
+//! `/proc/PID/status` is the kernel's.
+//!
+//! To be asked while the process is not reaped yet, so that its number cannot be another's by now.
+
+use std::fs;
+
+use proto::message::Role;
+use proto::sandbox::{Level, Sandbox, Stage, filters};
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// It gains no rights by running another program.
+    pub no_new_privs: bool,
+    /// 0 off, 1 strict, 2 filters.
+    pub seccomp: u8,
+    /// Filters in force; none on kernels before 5.9, which do not count.
+    pub seccomp_filters: Option<u32>,
+    /// Capabilities in force, as bits.
+    pub capabilities: u64,
+}
+
+/// Why a process does not count as sandboxed. One line for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsafe {
+    /// The process says so itself.
+    #[error("{role} is not fully sandboxed ({level}): {missing}", role = .role.name(), level = .level.name())]
+    Level {
+        /// Whose.
+        role: Role,
+        /// How much there is.
+        level: Level,
+        /// Its own words: untrusted text.
+        missing: String,
+    },
+    /// The kernel says otherwise than the process.
+    #[error("the kernel says that {role} has no sandbox: {missing}", role = .role.name())]
+    Denied {
+        /// Whose.
+        role: Role,
+        /// Every line that is not as it must be.
+        missing: String,
+    },
+    /// There is nothing to read.
+    #[error("the sandbox of {role} cannot be checked: /proc/{pid}/status {why}", role = .role.name())]
+    Unreadable {
+        /// Whose.
+        role: Role,
+        /// Its number.
+        pid: u32,
+        /// The system's words.
+        why: String,
+    },
+}
+
+/// Holds a process's account against the kernel's.
+///
+/// # Errors
+/// What is missing.
+pub fn check(role: Role, stage: Stage, pid: u32, account: &Sandbox) -> Result<(), Unsafe> {
+    if account.level != Level::Full {
+        return Err(Unsafe::Level {
+            role,
+            level: account.level,
+            missing: account.missing.clone(),
+        });
+    }
+    let unreadable = |why: String| Unsafe::Unreadable { role, pid, why };
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_err(|error| unreadable(error.to_string()))?;
+    let status = parse(&text).ok_or_else(|| unreadable("has no lines on seccomp".to_owned()))?;
+    judge(role, stage, &status)
+}
+
+/// The pure part of [`check`].
+///
+/// # Errors
+/// [`Unsafe::Denied`].
+pub fn judge(role: Role, stage: Stage, status: &Status) -> Result<(), Unsafe> {
+    let mut missing = Vec::new();
+    if !status.no_new_privs {
+        missing.push("NoNewPrivs is 0, not 1".to_owned());
+    }
+    if status.seccomp != 2 {
+        missing.push(format!("Seccomp is {}, not 2", status.seccomp));
+    }
+    let wanted = u32::from(filters(role, stage));
+    if let Some(count) = status.seccomp_filters.filter(|count| *count < wanted) {
+        missing.push(format!("Seccomp_filters is {count}, not {wanted} or more"));
+    }
+    if status.capabilities != 0 {
+        missing.push(format!("CapEff is {:x}, not 0", status.capabilities));
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Unsafe::Denied {
+            role,
+            missing: missing.join(", "),
+        })
+    }
+}
+
+/// Reads `/proc/PID/status`; none where a line is missing that every kernel with seccomp has.
+#[must_use]
+pub fn parse(text: &str) -> Option<Status> {
+    // The first line is the process's name, which it chooses itself: newlines in it are escaped by the kernel.
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
+    };
+    Some(Status {
+        no_new_privs: field("NoNewPrivs")? == "1",
+        seccomp: field("Seccomp")?.parse().ok()?,
+        seccomp_filters: match field("Seccomp_filters") {
+            None => None,
+            Some(count) => Some(count.parse().ok()?),
+        },
+        capabilities: u64::from_str_radix(field("CapEff")?, 16).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\tkiln-baker\nUmask:\t0022\nCapInh:\t0000000000000000\nCapEff:\t0000000000000000\n\
+        NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t4\nSpeculation_Store_Bypass:\tvulnerable\n";
+
+    fn full() -> Sandbox {
+        Sandbox {
+            level: Level::Full,
+            ..Sandbox::off()
+        }
+    }
+
+    #[test]
+    fn a_sandboxed_process_passes() {
+        let status = parse(STATUS).expect("all lines");
+        assert_eq!(
+            status,
+            Status {
+                no_new_privs: true,
+                seccomp: 2,
+                seccomp_filters: Some(4),
+                capabilities: 0,
+            }
+        );
+        assert_eq!(judge(Role::Prepare, Stage::Entered, &status), Ok(()));
+        assert_eq!(judge(Role::Bake, Stage::Entered, &status), Ok(()));
+    }
+
+    #[test]
+    fn every_missing_layer_is_named() {
+        let text = STATUS
+            .replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")
+            .replace("Seccomp:\t2", "Seccomp:\t0")
+            .replace("Seccomp_filters:\t4", "Seccomp_filters:\t0")
+            .replace("CapEff:\t0000000000000000", "CapEff:\t000001fffeffffff");
+        let status = parse(&text).expect("all lines");
+        let refused = judge(Role::Encode, Stage::Entered, &status).expect_err("nothing is on");
+        assert_eq!(
+            refused.to_string(),
+            "the kernel says that encode has no sandbox: NoNewPrivs is 0, not 1, Seccomp is 0, not 2, \
+             Seccomp_filters is 0, not 4 or more, CapEff is 1fffeffffff, not 0"
+        );
+    }
+
+    #[test]
+    fn a_bake_that_did_not_seal_itself_is_seen() {
+        let status = parse(STATUS).expect("all lines");
+        let refused = judge(Role::Bake, Stage::Sealed, &status).expect_err("not sealed");
+        assert!(
+            refused
+                .to_string()
+                .contains("Seccomp_filters is 4, not 6 or more")
+        );
+    }
+
+    #[test]
+    fn an_old_kernel_counts_no_filters_and_garbage_is_no_status() {
+        let text = STATUS.replace("Seccomp_filters:\t4\n", "");
+        let status = parse(&text).expect("all lines");
+        assert_eq!(status.seccomp_filters, None);
+        assert_eq!(judge(Role::Prepare, Stage::Entered, &status), Ok(()));
+        assert_eq!(parse("Name:\tx\n"), None);
+        assert_eq!(parse(&STATUS.replace("Seccomp:\t2", "Seccomp:\tyes")), None);
+    }
+
+    #[test]
+    fn a_name_cannot_forge_a_line() {
+        // A process may call itself "x\nSeccomp:\t2": the kernel writes the newline as two characters.
+        let text = STATUS
+            .replace("kiln-baker", "x\\nSeccomp:\t2")
+            .replace("\nSeccomp:\t2", "\nSeccomp:\t0");
+        assert_eq!(parse(&text).map(|status| status.seccomp), Some(0));
+    }
+
+    #[test]
+    fn this_test_is_not_sandboxed_and_says_so() {
+        let pid = std::process::id();
+        let refused = check(Role::Prepare, Stage::Entered, pid, &full()).expect_err("no sandbox");
+        assert!(matches!(refused, Unsafe::Denied { .. }), "{refused}");
+        let off = check(Role::Bake, Stage::Entered, pid, &Sandbox::off()).expect_err("off");
+        assert!(
+            off.to_string()
+                .contains("(off): turned off by --no-sandbox"),
+            "{off}"
+        );
+        // Beyond the largest number that Linux gives.
+        let gone = check(Role::Bake, Stage::Entered, 1 << 30, &full()).expect_err("nobody");
+        assert!(matches!(gone, Unsafe::Unreadable { .. }), "{gone}");
+    }
+}

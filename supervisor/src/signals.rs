@@ -1,0 +1,44 @@
+//! The signals that end a job → its orders: one stream of them, whichever comes first.
+
+use nix::sys::signal::Signal;
+use proto::message::Code;
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+
+use crate::error::JobError;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: SignalStream,
+    terminate: SignalStream,
+    hangup: SignalStream,
+}
+
+impl Signals {
+    /// From here on they do not end this process any more.
+    ///
+    /// # Errors
+    /// The system has no room for a handler.
+    pub fn listen() -> Result<Self, Box<JobError>> {
+        Self::handlers().map_err(|error| {
+            JobError::own(Code::Internal, format!("no signal handler: {error}"), "")
+        })
+    }
+
+    fn handlers() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn any(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::SIGINT,
+            _ = self.terminate.recv() => Signal::SIGTERM,
+            _ = self.hangup.recv() => Signal::SIGHUP,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Ending → how a person may mend it.
+
+use nix::libc;
+use proto::message::{Code, Role};
+
+use super::{Ending, Exit};
+
+pub(super) fn hint(ending: &Ending, code: Code) -> String {
+    let hint = match (code, ending.role, &ending.exit) {
+        (Code::BinaryMismatch, ..) => {
+            "install kiln and kiln-baker of one build side by side: ./run.sh builds both"
+        }
+        (
+            Code::SpawnFailed,
+            _,
+            Exit::NotSpawned {
+                transient: false, ..
+            },
+        ) => "kiln-baker belongs beside kiln: ./run.sh builds both",
+        (Code::SpawnFailed, ..) => "kiln doctor shows whether kiln-baker can run here",
+        (Code::OutOfHostMemory, ..) => {
+            "a smaller --texture-size or fewer or smaller views need less memory"
+        }
+        (Code::WorkerCrashed, _, Exit::Signal(libc::SIGKILL)) => {
+            "if nobody killed it, the machine ran out of memory: a smaller --texture-size or fewer views need less"
+        }
+        (Code::WorkerCrashed | Code::WorkerStalled | Code::GpuHang, Role::Bake, _) => {
+            "kiln doctor shows adapters and drivers; --device cpu bakes without any driver"
+        }
+        // Prepare is deterministic, so it is the input that leads there.
+        (Code::WorkerCrashed | Code::WorkerStalled, Role::Prepare, _) => {
+            "the mesh or a picture probably triggers a bug: -v shows what prepare was doing"
+        }
+        (Code::ProtocolViolation, ..) => {
+            "this is a bug of kiln-baker: please report it with the lines below"
+        }
+        (Code::SandboxUnavailable, ..) => {
+            "kiln doctor says what this system lacks; --insecure-no-sandbox bakes without, for input that you trust"
+        }
+        (Code::SandboxViolation, ..) => {
+            "a driver may need a call that Kiln does not know yet: please report it; --insecure-no-sandbox bakes without"
+        }
+        _ => "",
+    };
+    hint.to_owned()
+}

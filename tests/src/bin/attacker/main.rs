@@ -1,0 +1,139 @@
+//! A worker that was taken over: enters the sandbox of a role as `kiln-baker` does and then tries to get out, one attempt in
+//! a process of its own.
+//!
+//! ```text
+//! attacker ROLE [--device NAME] [--no-sandbox]      one line of JSON for each attempt
+//! attacker ROLE [--device NAME] [--no-sandbox] hold prints its account, and stays until it is killed
+//! ```
+//!
+//! Each attempt runs in a fork that is made before the sandbox is entered. It reports through a pipe on its descriptor 1;
+//! what the kernel does to it is seen by the parent. With `--device` bake opens that adapter for real before it is sealed.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "what it prints is what it is for: its test reads it"
+)]
+
+mod probes;
+mod sys;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use baker::bake::gpu::device::{self, Device as Gpu};
+use baker::sandbox::{self, Options};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, pipe};
+use proto::job::Device;
+use proto::message::Role;
+use proto::sandbox::Sandbox;
+use serde_json::json;
+
+use crate::probes::{Got, PROBES, Place, Probe};
+
+/// Of prepare and encode here: far beyond what an attempt needs, and below what one asks for.
+const ADDRESS_SPACE: u64 = 4 << 30;
+
+struct Setting {
+    role: Role,
+    options: Options,
+    device: Device,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let role = match arguments.next().as_deref() {
+        Some("prepare") => Role::Prepare,
+        Some("bake") => Role::Bake,
+        Some("encode") => Role::Encode,
+        _ => return ExitCode::from(64),
+    };
+    let mut setting = Setting {
+        role,
+        options: Options {
+            enabled: true,
+            address_space: Some(ADDRESS_SPACE),
+        },
+        device: Device::Cpu,
+    };
+    let mut hold = false;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--no-sandbox" => setting.options.enabled = false,
+            "--device" => setting.device = Device::Name(arguments.next().unwrap_or_default()),
+            "hold" => hold = true,
+            _ => return ExitCode::from(64),
+        }
+    }
+    if hold {
+        hold_still(&setting);
+    }
+    let place = Place::new();
+    for probe in PROBES.iter().filter(|probe| probe.meant_for(role)) {
+        let expected = probe.expected(role);
+        let got = setting.attempt(probe, &place);
+        let line = json!({
+            "probe": probe.name,
+            "expected": expected.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "got": got.to_string(),
+            "held": expected.contains(&got),
+            "escape": probe.escape,
+        });
+        println!("{line}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn hold_still(setting: &Setting) -> ! {
+    let (account, _device) = setting.enter();
+    println!("{}", serde_json::to_string(&account).expect("an account"));
+    loop {
+        std::thread::park();
+    }
+}
+
+impl Setting {
+    /// As `kiln-baker` does it, up to the point where data would come. The device's threads belong to the picture.
+    fn enter(&self) -> (Sandbox, Option<Gpu>) {
+        sandbox::check_surroundings(self.role, &self.options).expect("a cleared environment");
+        let entered = sandbox::enter(self.role, &self.options).expect("filters compile");
+        if self.role != Role::Bake || !self.options.enabled {
+            return (entered, None);
+        }
+        // Threads of ours and of the driver, from before the last filter: it must bind them, too.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
+        pool.build_global().expect("threads");
+        let device = device::open(&self.device, &[]).expect("the adapter opens");
+        (sandbox::seal_gpu().expect("filters compile"), device)
+    }
+
+    fn attempt(&self, probe: &Probe, place: &Place) -> Got {
+        let (read, write) = pipe().expect("a pipe");
+        match sys::forked() {
+            ForkResult::Parent { child } => {
+                drop(write);
+                self.judge(child, read)
+            }
+            ForkResult::Child => {
+                sys::become_worker(probe.stdin, write);
+                let _held = self.enter();
+                sys::report_traps();
+                let outcome = (probe.act)(place);
+                sys::report(outcome);
+            }
+        }
+    }
+
+    fn judge(&self, child: Pid, read: OwnedFd) -> Got {
+        let mut text = String::new();
+        File::from(read).read_to_string(&mut text).expect("a pipe");
+        let status = waitpid(child, None).expect("a child");
+        match (status, text.is_empty()) {
+            (WaitStatus::Signaled(_, signal, _), true) => Got::Signal(signal as i32),
+            (WaitStatus::Exited(_, 0), false) => Got::parse(&text),
+            (status, _) => Got::Odd(format!("{status:?} {text}")),
+        }
+    }
+}

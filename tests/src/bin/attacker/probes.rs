@@ -1,0 +1,745 @@
+//! The attempts, each with what must come of it in prepare and encode, and in a sealed bake.
+//!
+//! Every one is harmless where it succeeds, for the run without a sandbox that shows what these are worth: arguments are such
+//! that the machine stays as it is.
+
+use std::ffi::CString;
+use std::fmt;
+
+use nix::libc;
+use proto::message::Role;
+
+use crate::sys::call;
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// The call was answered with this error.
+    Errno(i32),
+    /// The filter trapped this call (`SIGSYS`, with a handler).
+    Trapped(i64),
+    /// The process was killed by this signal; SIGSYS without a handler's word is the filter's.
+    Signal(i32),
+    /// It succeeded.
+    Success,
+    /// Neither.
+    Odd(String),
+}
+
+impl Got {
+    pub(crate) fn parse(text: &str) -> Self {
+        let number = text.get(1..).and_then(|number| number.parse::<i64>().ok());
+        match (text.as_bytes().first(), number) {
+            (Some(b'o'), Some(_)) => Self::Success,
+            (Some(b'e'), Some(errno)) => Self::Errno(errno as i32),
+            (Some(b't'), Some(number)) => Self::Trapped(number),
+            _ => Self::Odd(text.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Got {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errno(errno) => write!(f, "{:?}", nix::errno::Errno::from_raw(*errno)),
+            Self::Trapped(number) => write!(f, "trapped call {number}"),
+            Self::Signal(signal) => match nix::sys::signal::Signal::try_from(*signal) {
+                Ok(signal) => write!(f, "killed by {signal}"),
+                Err(_) => write!(f, "killed by signal {signal}"),
+            },
+            Self::Success => f.write_str("success"),
+            Self::Odd(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What must come of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Must {
+    /// This error.
+    Fail(i32),
+    /// One of two errors.
+    FailEither(i32, i32),
+    /// Trapped, as this call.
+    Trap(i64),
+    /// Killed by the filter.
+    Die,
+    /// Killed by this signal.
+    Signal(i32),
+    /// It works: what an honest worker does.
+    Work,
+    /// Not asked of this role.
+    NotAsked,
+}
+
+/// What lies on descriptor 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stdin {
+    /// Memory that can be written.
+    Open,
+    /// Memory as a table is handed down.
+    Frozen,
+}
+
+/// An attempt.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(crate) name: &'static str,
+    /// In prepare and encode.
+    work: Must,
+    /// In bake, sealed.
+    bake: Must,
+    pub(crate) stdin: Stdin,
+    /// Counts: the others show that honest work goes on.
+    pub(crate) escape: bool,
+    pub(crate) act: fn(&Place) -> Result<i64, i32>,
+}
+
+impl Probe {
+    fn must(&self, role: Role) -> Must {
+        match role {
+            Role::Prepare | Role::Encode => self.work,
+            Role::Bake => self.bake,
+        }
+    }
+
+    pub(crate) fn meant_for(&self, role: Role) -> bool {
+        !matches!(self.must(role), NotAsked)
+    }
+
+    pub(crate) fn expected(&self, role: Role) -> Vec<Got> {
+        match self.must(role) {
+            Fail(errno) => vec![Got::Errno(errno)],
+            FailEither(one, other) => vec![Got::Errno(one), Got::Errno(other)],
+            Trap(number) => vec![Got::Trapped(number)],
+            Die => vec![Got::Signal(libc::SIGSYS)],
+            Must::Signal(signal) => vec![Got::Signal(signal)],
+            Must::Work => vec![Got::Success],
+            NotAsked => Vec::new(),
+        }
+    }
+}
+
+/// Where the attacker is.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Its parent: the process that a worker's supervisor would be.
+    parent: u64,
+    /// A name that nothing has.
+    fresh: CString,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let parent = u64::from(std::process::id());
+        let fresh = CString::new(format!("/tmp/kiln-attacker-{parent}")).expect("no NUL");
+        Self { parent, fresh }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let path = self.fresh.to_str().expect("ascii");
+        // Whatever succeeded without a sandbox.
+        if std::fs::remove_file(path)
+            .or_else(|_| std::fs::remove_dir(path))
+            .is_err()
+        {
+            // Nothing did.
+        }
+    }
+}
+
+const AT_FDCWD: u64 = libc::AT_FDCWD as u64;
+const RDONLY: u64 = libc::O_RDONLY as u64;
+const RDWR: u64 = libc::O_RDWR as u64;
+const NOBODY: u64 = u64::MAX;
+
+fn text(text: &'static std::ffi::CStr) -> u64 {
+    text.as_ptr() as u64
+}
+
+fn open(path: &'static std::ffi::CStr, flags: u64) -> Result<i64, i32> {
+    call(libc::SYS_openat, &[AT_FDCWD, text(path), flags, 0o600])
+}
+
+/// `escape!(name, prepare and encode, bake, act)`, with what lies on descriptor 0 where it matters.
+macro_rules! escape {
+    ($name:literal, $work:expr, $bake:expr, $act:expr) => {
+        escape!($name, $work, $bake, Stdin::Open, $act)
+    };
+    ($name:literal, $work:expr, $bake:expr, $stdin:expr, $act:expr) => {
+        Probe {
+            name: $name,
+            work: $work,
+            bake: $bake,
+            stdin: $stdin,
+            escape: true,
+            act: $act,
+        }
+    };
+}
+
+macro_rules! honest {
+    ($name:literal, $must:expr, $act:expr) => {
+        Probe {
+            name: $name,
+            work: $must,
+            bake: $must,
+            stdin: Stdin::Open,
+            escape: false,
+            act: $act,
+        }
+    };
+}
+
+use Must::{Die, Fail, FailEither, NotAsked, Trap};
+use libc::{EACCES, ENOMEM, ENOSYS, EPERM};
+
+pub(crate) const PROBES: &[Probe] = &[
+    // What an honest worker does goes on.
+    honest!("start a thread", Must::Work, |_| {
+        std::thread::spawn(|| 1).join().map_err(|_| 0)
+    }),
+    honest!("take 64 MiB", Must::Work, |_| {
+        Ok(i64::from(std::hint::black_box(vec![1_u8; 64 << 20])[5]))
+    }),
+    honest!("read memory that was handed down", Must::Work, |_| {
+        let mut byte = 0_u8;
+        call(libc::SYS_pread64, &[0, (&raw mut byte) as u64, 1, 0])
+    }),
+    honest!("abort", Must::Signal(libc::SIGABRT), |_| {
+        std::process::abort()
+    }),
+    // Files.
+    escape!("read /etc/passwd", Fail(EACCES), Fail(EACCES), |_| open(
+        c"/etc/passwd",
+        RDONLY
+    )),
+    escape!(
+        "read /etc/passwd by openat2",
+        Fail(ENOSYS),
+        Fail(ENOSYS),
+        |_| {
+            let how = [RDONLY, 0, 0];
+            call(
+                libc::SYS_openat2,
+                &[AT_FDCWD, text(c"/etc/passwd"), how.as_ptr() as u64, 24],
+            )
+        }
+    ),
+    escape!(
+        "look into a home folder",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| { open(c"/root", (libc::O_RDONLY | libc::O_DIRECTORY) as u64) }
+    ),
+    escape!("list the root folder", Fail(EACCES), Fail(EACCES), |_| {
+        open(c"/", (libc::O_RDONLY | libc::O_DIRECTORY) as u64)
+    }),
+    escape!(
+        "read the environment of process 1",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| { open(c"/proc/1/environ", RDONLY) }
+    ),
+    escape!(
+        "write the memory of the parent",
+        Fail(EACCES),
+        Fail(EACCES),
+        |place| {
+            let path = CString::new(format!("/proc/{}/mem", place.parent)).expect("no NUL");
+            call(libc::SYS_openat, &[AT_FDCWD, path.as_ptr() as u64, RDWR, 0])
+        }
+    ),
+    escape!(
+        "write its own memory as a file",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| { open(c"/proc/self/mem", RDWR) }
+    ),
+    escape!(
+        "open a kernel device",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| open(c"/dev/kmsg", RDONLY)
+    ),
+    escape!("open the folder of GPUs", Fail(EACCES), NotAsked, |_| open(
+        c"/dev/dri",
+        RDONLY
+    )),
+    escape!("make a file", Fail(EACCES), Fail(EACCES), |place| {
+        let flags = (libc::O_CREAT | libc::O_WRONLY) as u64;
+        call(
+            libc::SYS_openat,
+            &[AT_FDCWD, place.fresh.as_ptr() as u64, flags, 0o600],
+        )
+    }),
+    escape!(
+        "empty a file while opening it to read",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| {
+            // The null device takes it and stays what it is.
+            open(c"/dev/null", (libc::O_RDONLY | libc::O_TRUNC) as u64)
+        }
+    ),
+    escape!(
+        "make a folder",
+        Trap(libc::SYS_mkdirat),
+        Fail(EACCES),
+        |place| {
+            call(
+                libc::SYS_mkdirat,
+                &[AT_FDCWD, place.fresh.as_ptr() as u64, 0o700],
+            )
+        }
+    ),
+    escape!(
+        "remove a name",
+        Trap(libc::SYS_unlinkat),
+        Fail(EACCES),
+        |place| {
+            call(
+                libc::SYS_unlinkat,
+                &[AT_FDCWD, place.fresh.as_ptr() as u64, 0],
+            )
+        }
+    ),
+    escape!(
+        "make a link",
+        Trap(libc::SYS_symlinkat),
+        Fail(EACCES),
+        |place| {
+            call(
+                libc::SYS_symlinkat,
+                &[text(c"/etc"), AT_FDCWD, place.fresh.as_ptr() as u64],
+            )
+        }
+    ),
+    escape!(
+        "change the mode of a file",
+        Trap(libc::SYS_fchmodat),
+        Fail(EACCES),
+        |_| { call(libc::SYS_fchmodat, &[AT_FDCWD, text(c"/dev/null"), 0o666]) }
+    ),
+    escape!(
+        "change the times of a file",
+        Trap(libc::SYS_utimensat),
+        Fail(EACCES),
+        |_| { call(libc::SYS_utimensat, &[AT_FDCWD, text(c"/dev/null"), 0, 0]) }
+    ),
+    escape!(
+        "ask whether a file is there",
+        Fail(EACCES),
+        NotAsked,
+        |_| {
+            let mut buffer = [0_u64; 32];
+            let place = buffer.as_mut_ptr() as u64;
+            call(
+                libc::SYS_newfstatat,
+                &[AT_FDCWD, text(c"/etc/passwd"), place, 0],
+            )
+        }
+    ),
+    escape!(
+        "watch files",
+        Trap(libc::SYS_inotify_init1),
+        Fail(EACCES),
+        |_| { call(libc::SYS_inotify_init1, &[]) }
+    ),
+    escape!("open a file by its handle", Die, Die, |_| {
+        call(libc::SYS_open_by_handle_at, &[NOBODY, 0, 0])
+    }),
+    escape!("get the handle of a file", Die, Die, |_| {
+        call(
+            libc::SYS_name_to_handle_at,
+            &[AT_FDCWD, text(c"/"), 0, 0, 0],
+        )
+    }),
+    // Memory that was handed down.
+    escape!(
+        "reopen frozen memory and write it",
+        Fail(EACCES),
+        FailEither(EACCES, EPERM),
+        Stdin::Frozen,
+        |_| {
+            let number = open(c"/proc/self/fd/0", RDWR)?;
+            call(libc::SYS_pwrite64, &[number as u64, text(c"x"), 1, 0])
+        }
+    ),
+    escape!(
+        "shrink frozen memory",
+        Trap(libc::SYS_ftruncate),
+        Fail(EPERM),
+        Stdin::Frozen,
+        |_| { call(libc::SYS_ftruncate, &[0, 1]) }
+    ),
+    escape!(
+        "seal memory that is not its own",
+        Trap(libc::SYS_fcntl),
+        Fail(EPERM),
+        Stdin::Frozen,
+        |_| {
+            call(
+                libc::SYS_fcntl,
+                &[0, libc::F_ADD_SEALS as u64, libc::F_SEAL_SEAL as u64],
+            )
+        }
+    ),
+    escape!(
+        "write frozen memory",
+        Fail(EPERM),
+        Fail(EPERM),
+        Stdin::Frozen,
+        |_| { call(libc::SYS_pwrite64, &[0, text(c"x"), 1, 0]) }
+    ),
+    escape!(
+        "write a terabyte into memory",
+        Must::Signal(libc::SIGXFSZ),
+        Must::Signal(libc::SIGXFSZ),
+        |_| { call(libc::SYS_pwrite64, &[0, text(c"x"), 1, 1 << 40]) }
+    ),
+    escape!(
+        "set aside more addresses than allowed",
+        Fail(ENOMEM),
+        NotAsked,
+        |_| {
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+            call(
+                libc::SYS_mmap,
+                &[0, 8 << 30, libc::PROT_READ as u64, flags, NOBODY, 0],
+            )
+        }
+    ),
+    // Code.
+    escape!(
+        "map memory to run it",
+        Trap(libc::SYS_mmap),
+        NotAsked,
+        |_| {
+            let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+            call(libc::SYS_mmap, &[0, 4096, rights, flags, NOBODY, 0])
+        }
+    ),
+    escape!(
+        "make memory runnable",
+        Trap(libc::SYS_mprotect),
+        NotAsked,
+        |_| {
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+            let page = call(libc::SYS_mmap, &[0, 4096, 1, flags, NOBODY, 0])?;
+            call(
+                libc::SYS_mprotect,
+                &[
+                    page as u64,
+                    4096,
+                    (libc::PROT_READ | libc::PROT_EXEC) as u64,
+                ],
+            )
+        }
+    ),
+    escape!(
+        "make a file in memory",
+        Trap(libc::SYS_memfd_create),
+        NotAsked,
+        |_| { call(libc::SYS_memfd_create, &[text(c"x"), 0]) }
+    ),
+    escape!("run a program", Die, Die, |_| {
+        let none = [0_u64];
+        let place = none.as_ptr() as u64;
+        call(libc::SYS_execve, &[text(c"/bin/absent"), place, place])
+    }),
+    escape!("run a program from memory", Die, Die, |_| {
+        let none = [0_u64];
+        let place = none.as_ptr() as u64;
+        call(
+            libc::SYS_execveat,
+            &[0, text(c""), place, place, libc::AT_EMPTY_PATH as u64],
+        )
+    }),
+    // Processes.
+    escape!("fork", Die, Die, |_| call(
+        libc::SYS_clone,
+        &[libc::SIGCHLD as u64, 0, 0, 0, 0]
+    )),
+    escape!("clone3", Fail(ENOSYS), Fail(ENOSYS), |_| call(
+        libc::SYS_clone3,
+        &[0, 0]
+    )),
+    escape!("fork into a user namespace", Die, Die, |_| {
+        let flags = (libc::CLONE_NEWUSER | libc::SIGCHLD) as u64;
+        call(libc::SYS_clone, &[flags, 0, 0, 0, 0])
+    }),
+    escape!(
+        "ask whether the parent can be signalled",
+        Trap(libc::SYS_kill),
+        Fail(EACCES),
+        |place| { call(libc::SYS_kill, &[place.parent, 0]) }
+    ),
+    escape!(
+        "signal everybody",
+        Trap(libc::SYS_kill),
+        Fail(EACCES),
+        |_| { call(libc::SYS_kill, &[NOBODY, 0]) }
+    ),
+    escape!(
+        "signal a thread of the parent",
+        Trap(libc::SYS_tgkill),
+        Trap(libc::SYS_tgkill),
+        |place| { call(libc::SYS_tgkill, &[place.parent, place.parent, 0]) }
+    ),
+    escape!(
+        "signal the parent with a value",
+        Trap(libc::SYS_rt_sigqueueinfo),
+        Fail(EACCES),
+        |place| { call(libc::SYS_rt_sigqueueinfo, &[place.parent, 0, 0]) }
+    ),
+    escape!("trace the parent", Die, Die, |place| {
+        call(
+            libc::SYS_ptrace,
+            &[libc::PTRACE_PEEKDATA as u64, place.parent, 0, 0],
+        )
+    }),
+    escape!("read the parent's memory", Die, Die, |place| {
+        call(libc::SYS_process_vm_readv, &[place.parent, 0, 0, 0, 0, 0])
+    }),
+    escape!("write the parent's memory", Die, Die, |place| {
+        call(libc::SYS_process_vm_writev, &[place.parent, 0, 0, 0, 0, 0])
+    }),
+    escape!("advise on the parent's memory", Die, Die, |_| {
+        call(libc::SYS_process_madvise, &[NOBODY, 0, 0, 0, 0])
+    }),
+    escape!("hold the parent by a descriptor", Die, Die, |place| {
+        call(libc::SYS_pidfd_open, &[place.parent, 0])
+    }),
+    escape!("take a descriptor of the parent", Die, Die, |_| {
+        call(libc::SYS_pidfd_getfd, &[NOBODY, 0, 0])
+    }),
+    escape!("signal by a descriptor", Die, Die, |_| {
+        call(libc::SYS_pidfd_send_signal, &[NOBODY, 0, 0, 0])
+    }),
+    escape!("compare with the parent", Die, Die, |place| {
+        call(libc::SYS_kcmp, &[place.parent, place.parent, 1, 0, 0])
+    }),
+    escape!(
+        "move the parent to one processor",
+        Trap(libc::SYS_sched_setaffinity),
+        Fail(EACCES),
+        |_| { call(libc::SYS_sched_setaffinity, &[0, 0, 0]) }
+    ),
+    // The network and other ways out.
+    escape!("TCP", Fail(EACCES), Fail(EACCES), |_| {
+        call(
+            libc::SYS_socket,
+            &[libc::AF_INET as u64, libc::SOCK_STREAM as u64, 0],
+        )
+    }),
+    escape!("UDP", Fail(EACCES), Fail(EACCES), |_| {
+        call(
+            libc::SYS_socket,
+            &[libc::AF_INET6 as u64, libc::SOCK_DGRAM as u64, 0],
+        )
+    }),
+    escape!("Unix socket", Fail(EACCES), Fail(EACCES), |_| {
+        call(
+            libc::SYS_socket,
+            &[libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0],
+        )
+    }),
+    escape!("netlink", Fail(EACCES), Fail(EACCES), |_| {
+        call(
+            libc::SYS_socket,
+            &[libc::AF_NETLINK as u64, libc::SOCK_RAW as u64, 0],
+        )
+    }),
+    escape!(
+        "socket pair",
+        Trap(libc::SYS_socketpair),
+        Fail(EACCES),
+        |_| {
+            let mut pair = [0_i32; 2];
+            let place = pair.as_mut_ptr() as u64;
+            call(
+                libc::SYS_socketpair,
+                &[libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0, place],
+            )
+        }
+    ),
+    escape!("connect", Trap(libc::SYS_connect), Fail(EACCES), |_| {
+        let address: [u8; 16] = [2, 0, 0, 22, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        call(libc::SYS_connect, &[0, address.as_ptr() as u64, 16])
+    }),
+    escape!(
+        "shared memory of System V",
+        Trap(libc::SYS_shmget),
+        Fail(EACCES),
+        |_| { call(libc::SYS_shmget, &[1, 4096, 0]) }
+    ),
+    escape!(
+        "message queue",
+        Trap(libc::SYS_mq_open),
+        Fail(EACCES),
+        |_| { call(libc::SYS_mq_open, &[text(c"absent"), RDONLY, 0, 0]) }
+    ),
+    escape!(
+        "type into the terminal",
+        Trap(libc::SYS_ioctl),
+        Trap(libc::SYS_ioctl),
+        |_| { call(libc::SYS_ioctl, &[0, libc::TIOCSTI, text(c"x")]) }
+    ),
+    // More rights.
+    escape!("user namespace", Die, Die, |_| {
+        call(libc::SYS_unshare, &[libc::CLONE_NEWUSER as u64])
+    }),
+    escape!("enter a namespace", Die, Die, |_| call(
+        libc::SYS_setns,
+        &[NOBODY, 0]
+    )),
+    escape!("mount", Die, Die, |_| call(
+        libc::SYS_mount,
+        &[0, 0, 0, 0, 0]
+    )),
+    escape!("unmount", Die, Die, |_| call(libc::SYS_umount2, &[0, 0])),
+    escape!("another root", Die, Die, |_| call(
+        libc::SYS_pivot_root,
+        &[0, 0]
+    )),
+    escape!("chroot", Die, Die, |_| call(
+        libc::SYS_chroot,
+        &[text(c"/")]
+    )),
+    escape!("another user", Die, Die, |_| call(
+        libc::SYS_setresuid,
+        &[NOBODY, NOBODY, NOBODY]
+    )),
+    escape!("capabilities", Die, Die, |_| call(
+        libc::SYS_capset,
+        &[0, 0]
+    )),
+    escape!(
+        "raise the limit of files",
+        Trap(libc::SYS_prlimit64),
+        Fail(EACCES),
+        |_| {
+            let limit = [1_u64 << 16; 2];
+            call(
+                libc::SYS_prlimit64,
+                &[0, libc::RLIMIT_NOFILE.into(), limit.as_ptr() as u64, 0],
+            )
+        }
+    ),
+    escape!(
+        "raise a limit of the parent",
+        Trap(libc::SYS_prlimit64),
+        Fail(EACCES),
+        |place| {
+            let limit = [1_u64 << 16; 2];
+            call(
+                libc::SYS_prlimit64,
+                &[
+                    place.parent,
+                    libc::RLIMIT_NOFILE.into(),
+                    limit.as_ptr() as u64,
+                    0,
+                ],
+            )
+        }
+    ),
+    escape!(
+        "let itself be debugged",
+        Fail(ENOSYS),
+        Trap(libc::SYS_prctl),
+        |_| { call(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, 1]) }
+    ),
+    escape!(
+        "another filter",
+        Trap(libc::SYS_seccomp),
+        Trap(libc::SYS_seccomp),
+        |_| {
+            call(
+                libc::SYS_seccomp,
+                &[libc::SECCOMP_SET_MODE_FILTER.into(), 0, 0],
+            )
+        }
+    ),
+    escape!("another personality", Die, Die, |_| {
+        call(libc::SYS_personality, &[libc::ADDR_NO_RANDOMIZE as u64])
+    }),
+    // Parts of the kernel with a long record.
+    escape!("bpf", Die, Die, |_| call(libc::SYS_bpf, &[NOBODY, 0, 0])),
+    escape!("io_uring", Die, Die, |_| call(
+        libc::SYS_io_uring_setup,
+        &[1, 0]
+    )),
+    escape!("userfaultfd", Die, Die, |_| call(
+        libc::SYS_userfaultfd,
+        &[0]
+    )),
+    escape!("perf events", Die, Die, |_| call(
+        libc::SYS_perf_event_open,
+        &[0, 0, 0, 0, 0]
+    )),
+    escape!("keys", Die, Die, |_| call(
+        libc::SYS_keyctl,
+        &[NOBODY, 0, 0, 0, 0]
+    )),
+    escape!("splice of its own pages", Die, Die, |_| call(
+        libc::SYS_vmsplice,
+        &[NOBODY, 0, 0, 0]
+    )),
+    escape!("secret memory", Die, Die, |_| call(
+        libc::SYS_memfd_secret,
+        &[NOBODY]
+    )),
+    escape!("watch the whole file system", Die, Die, |_| {
+        call(libc::SYS_fanotify_init, &[NOBODY, 0])
+    }),
+    // The machine.
+    escape!("load a kernel module", Die, Die, |_| call(
+        libc::SYS_finit_module,
+        &[NOBODY, 0, 0]
+    )),
+    escape!("load another kernel", Die, Die, |_| call(
+        libc::SYS_kexec_load,
+        &[0, 0, 0, NOBODY]
+    )),
+    escape!("reboot", Die, Die, |_| call(
+        libc::SYS_reboot,
+        &[0, 0, 0, 0]
+    )),
+    escape!("swap", Die, Die, |_| call(libc::SYS_swapon, &[0, 0])),
+    escape!("rename the machine", Die, Die, |_| call(
+        libc::SYS_sethostname,
+        &[0, NOBODY]
+    )),
+    escape!("set the clock", Die, Die, |_| call(
+        libc::SYS_clock_settime,
+        &[NOBODY, 0]
+    )),
+    // Numbers that mean something else.
+    #[cfg(target_arch = "x86_64")]
+    escape!(
+        "read /etc/passwd by the old call",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| { call(libc::SYS_open, &[text(c"/etc/passwd"), RDONLY, 0]) }
+    ),
+    #[cfg(target_arch = "x86_64")]
+    escape!("fork by the old call", Die, Die, |_| call(
+        libc::SYS_fork,
+        &[]
+    )),
+    #[cfg(target_arch = "x86_64")]
+    escape!(
+        "x32 number",
+        Trap(0x4000_0000 + libc::SYS_getppid),
+        Die,
+        |_| { call(0x4000_0000 + libc::SYS_getppid, &[]) }
+    ),
+    #[cfg(target_arch = "x86_64")]
+    escape!("call as a 32-bit program", Die, Die, |_| {
+        crate::sys::call_as_i386(20)
+    }),
+];

@@ -1,0 +1,90 @@
+//! Injects faults into the real `kiln` until there were enough, and writes down what happened: `torture --seed S --faults N`.
+//!
+//! ```text
+//!  seed ─ plan ─► jobs with faults ─ round ─► one `kiln bake --jobs` over them, killed or killing ─► history.jsonl
+//! ```
+//!
+//! Three kinds of rounds: saboteurs that speak the protocol until they do not; real workers, killed in the midst of real work;
+//! and supervisors that are killed themselves. What the history must hold is for `history` to say, which is run at the end.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "its progress is its output"
+)]
+
+mod chance;
+mod plan;
+mod round;
+mod writer;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+
+use crate::chance::Chance;
+use crate::round::{Kind, Torture};
+use crate::writer::Writer;
+
+/// Injects faults into kiln and checks the history of what came of them.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Chooses the faults; the same seed chooses the same ones. By default the time.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many at least.
+    #[arg(long, default_value_t = 2000)]
+    faults: u64,
+    /// Where the history goes.
+    #[arg(long, value_name = "FILE", default_value = "out/torture.jsonl")]
+    history: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let seed = args.seed.unwrap_or_else(kiln_tests::history::now_us);
+    println!("torture: --seed {seed} --faults {}", args.faults);
+    if let Some(folder) = args.history.parent()
+        && let Err(error) = std::fs::create_dir_all(folder)
+    {
+        eprintln!("{}: {error}", folder.display());
+        return ExitCode::from(73);
+    }
+    let mut chance = Chance::new(seed);
+    let mut torture = Torture::new(Writer::create(&args.history));
+    let mut told = 0;
+    for number in 0.. {
+        let faults = torture.faults();
+        if faults >= args.faults {
+            break;
+        }
+        if faults / 500 > told {
+            told = faults / 500;
+            println!("torture: {faults} faults");
+        }
+        // One in ten kills supervisors, one in twenty real workers, which take a second each.
+        let kind = match number % 20 {
+            3 | 13 => Kind::Supervisor,
+            7 => Kind::Workers,
+            _ => Kind::Saboteurs,
+        };
+        torture.round(number, kind, &mut chance);
+    }
+    drop(torture);
+    let checker = std::env::current_exe()
+        .expect("a program has a path")
+        .with_file_name("history");
+    let status = Command::new(&checker).arg(&args.history).status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => {
+            eprintln!("torture: again by --seed {seed} --faults {}", args.faults);
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", checker.display());
+            ExitCode::FAILURE
+        }
+    }
+}

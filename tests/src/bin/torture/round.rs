@@ -1,0 +1,393 @@
+//! One supervisor with a list of jobs: started, shot at, watched to its end, and looked over afterwards.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use kiln_tests::fault::Committed;
+use kiln_tests::history::{Expect, Line, digest, digest_of, now_us};
+use kiln_tests::{MESH_TEXT, signal_if_there};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::chance::Chance;
+use crate::plan::{self, Trouble};
+use crate::writer::Writer;
+
+/// Who gets the faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Saboteurs,
+    Workers,
+    Supervisor,
+}
+
+/// What a healthy saboteur makes with one view held out.
+const SABOTEUR_RESULT: &str = "glTF of the saboteur, held [1], shown []";
+
+/// See the head of the program.
+#[derive(Debug)]
+pub(crate) struct Torture {
+    writer: Writer,
+    programs: PathBuf,
+    /// Of the real workers' result.
+    golden: Option<String>,
+}
+
+struct Job {
+    name: String,
+    folder: PathBuf,
+    trouble: Trouble,
+    alive: Option<File>,
+    /// Of the latest process of each role.
+    pids: BTreeMap<String, i32>,
+}
+
+impl Torture {
+    pub(crate) fn new(writer: Writer) -> Self {
+        let program = std::env::current_exe().expect("a program has a path");
+        Self {
+            writer,
+            programs: program.parent().expect("a folder").to_path_buf(),
+            golden: None,
+        }
+    }
+
+    pub(crate) fn faults(&self) -> u64 {
+        self.writer.faults
+    }
+
+    pub(crate) fn round(&mut self, number: u64, kind: Kind, chance: &mut Chance) {
+        let (count, parallel) = match kind {
+            Kind::Saboteurs => (64, 8),
+            Kind::Workers => (6, 2),
+            Kind::Supervisor => (4, 4),
+        };
+        if kind == Kind::Workers && self.golden.is_none() {
+            self.golden = Some(self.undisturbed());
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("kiln-torture-")
+            .tempdir()
+            .expect("a folder");
+        self.writer.write(&Line::Round {
+            round: number,
+            kind: format!("{kind:?}").to_lowercase(),
+        });
+        let mut jobs: Vec<Job> = (0..count)
+            .map(|index| {
+                let trouble = match kind {
+                    Kind::Saboteurs => plan::saboteurs(chance),
+                    Kind::Workers => plan::workers(chance),
+                    Kind::Supervisor => plan::none(),
+                };
+                self.job(&folder, format!("{number}-{index}"), kind, trouble)
+            })
+            .collect();
+        // The supervisor is shot after this many of its lines.
+        let end = (kind == Kind::Supervisor).then(|| chance.below(90));
+        self.run(&folder, kind, parallel, &mut jobs, end);
+        for job in &jobs {
+            self.look_over(job);
+        }
+    }
+
+    /// The real workers' result, without any fault.
+    fn undisturbed(&self) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = folder.path().join("out.glb");
+        let mut command = Command::new(self.programs.join("kiln"));
+        let data = data();
+        command
+            .arg("bake")
+            .arg(data.join("mesh_nouv.glb"))
+            .arg("--views")
+            .arg(data.join("transforms.json"))
+            .arg("-o")
+            .arg(&output)
+            .args([
+                "--texture-size",
+                "256",
+                "--quality",
+                "draft",
+                "--device",
+                "cpu",
+                "--quiet",
+            ]);
+        let status = command.stdout(Stdio::null()).status().expect("kiln starts");
+        assert!(status.success(), "an undisturbed bake fails: {status}");
+        digest_of(&output).expect("readable").expect("there")
+    }
+
+    fn job(&mut self, round: &TempDir, name: String, kind: Kind, trouble: Trouble) -> Job {
+        let folder = round.path().join(&name);
+        fs::create_dir_all(folder.join("out")).expect("a folder");
+        let real = kind == Kind::Workers;
+        let program = if real { "kiln-baker" } else { "saboteur" };
+        symlink(self.programs.join(program), folder.join("kiln-baker")).expect("a link");
+        let mut alive = None;
+        if !real {
+            let plan = serde_json::to_string(&trouble.plan).expect("a plan is JSON");
+            fs::write(folder.join("kiln-baker.json"), plan).expect("a plan");
+            fs::write(folder.join("mesh.glb"), MESH_TEXT).expect("a mesh");
+            fs::write(folder.join("transforms.json"), "{}").expect("views");
+            for pipe in ["alive", "told"] {
+                mkfifo(&folder.join(pipe), Mode::S_IRWXU).expect("a pipe");
+            }
+            alive = Some(kiln_tests::alive_in(&folder));
+            // A pipe hangs up only once somebody has held its other end: a supervisor may die before any saboteur does.
+            drop(
+                fs::OpenOptions::new()
+                    .write(true)
+                    .open(folder.join("alive")),
+            );
+        }
+        let golden = match &self.golden {
+            Some(golden) if real => golden.clone(),
+            _ => digest(SABOTEUR_RESULT.as_bytes()),
+        };
+        self.writer.write(&Line::Accepted {
+            job: name.clone(),
+            expect: trouble.expect,
+            golden,
+        });
+        Job {
+            name,
+            folder,
+            trouble,
+            alive,
+            pids: BTreeMap::new(),
+        }
+    }
+
+    /// Starts the supervisor over the jobs, and writes down what it tells until its end.
+    fn run(
+        &mut self,
+        round: &TempDir,
+        kind: Kind,
+        parallel: usize,
+        jobs: &mut [Job],
+        shot_after: Option<usize>,
+    ) {
+        let list: Vec<Value> = jobs
+            .iter()
+            .map(|job| entry(job, kind, round.path()))
+            .collect();
+        let path = round.path().join("jobs.json");
+        fs::write(&path, Value::Array(list).to_string()).expect("a list");
+        let mut child = Command::new(self.programs.join("kiln"))
+            .args([
+                "bake",
+                "--json",
+                "--parallel",
+                &parallel.to_string(),
+                "--jobs",
+            ])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kiln starts");
+        let mut errors = child.stderr.take().expect("piped");
+        let drain = std::thread::spawn(move || errors.read_to_end(&mut Vec::new()));
+        let stdout = child.stdout.take().expect("piped");
+        let (holds, killed) = self.watch(&mut child, stdout, jobs, shot_after);
+        let status = child.wait().expect("reaped");
+        let began = now_us();
+        for alive in jobs.iter().filter_map(|job| job.alive.as_ref()) {
+            kiln_tests::wait_all_gone(alive);
+        }
+        let gone = now_us() - began;
+        drain.join().expect("joined").expect("a pipe");
+        self.writer.write(&Line::Ended {
+            exit: status.code(),
+            signal: status.signal(),
+            killed,
+            workers_left: if killed { 0 } else { workers_of(round.path()) },
+            workers_gone_us: gone,
+            holds,
+        });
+    }
+
+    fn watch(
+        &mut self,
+        child: &mut Child,
+        stdout: ChildStdout,
+        jobs: &mut [Job],
+        shot_after: Option<usize>,
+    ) -> (Vec<Value>, bool) {
+        let (mut holds, mut killed) = (Vec::new(), false);
+        for (number, line) in BufReader::new(stdout)
+            .lines()
+            .map_while(Result::ok)
+            .enumerate()
+        {
+            let event: Value =
+                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            if shot_after == Some(number) {
+                killed = child.kill().is_ok();
+            }
+            if event["event"] == "host" {
+                holds.push(event["holds"].clone());
+                continue;
+            }
+            let name = event["job"].as_str().unwrap_or_default();
+            let Some(job) = jobs.iter_mut().find(|job| job.name == name) else {
+                panic!("a line about no job: {line}");
+            };
+            match event["event"].as_str() {
+                Some("done" | "error") => self.writer.write(&Line::Terminal {
+                    job: job.name.clone(),
+                    event: short(event),
+                }),
+                Some("started" | "working" | "killing" | "ended" | "retry" | "progress") => {
+                    if event["event"] == "started" {
+                        let pid = event["pid"]
+                            .as_i64()
+                            .and_then(|pid| i32::try_from(pid).ok());
+                        let role = event["role"].as_str().unwrap_or_default().to_owned();
+                        job.pids.insert(role, pid.expect("a process id"));
+                    }
+                    if event["event"] != "progress" {
+                        self.writer.write(&Line::Told {
+                            job: job.name.clone(),
+                            event: event.clone(),
+                        });
+                    }
+                    self.shoot(job, &event);
+                }
+                _ => {}
+            }
+        }
+        // Killed in vain if it had ended by itself.
+        (holds, killed)
+    }
+
+    fn shoot(&mut self, job: &mut Job, event: &Value) {
+        let Some(shot) = job.trouble.shot else { return };
+        let role = shot.role.name();
+        if event["event"] != shot.when || event["role"] != role {
+            return;
+        }
+        job.trouble.shot = None;
+        let Some(pid) = job.pids.get(role).copied() else {
+            return;
+        };
+        let at_us = now_us();
+        if is_of(&job.folder, pid) && signal_if_there(pid, shot.signal) {
+            self.writer.write(&Line::Fault {
+                job: job.name.clone(),
+                role: shot.role,
+                attempt: 1,
+                fault: format!("kill {}", shot.signal.as_str()),
+                at_us,
+            });
+        }
+    }
+
+    /// What the saboteurs did, and what lies where the result should be.
+    fn look_over(&mut self, job: &Job) {
+        let committed = fs::read_to_string(job.folder.join("faults")).unwrap_or_default();
+        for line in committed.lines() {
+            let Committed {
+                role,
+                attempt,
+                fault,
+                at_us,
+            } = serde_json::from_str(line).expect("a fault");
+            self.writer.write(&Line::Fault {
+                job: job.name.clone(),
+                role,
+                attempt,
+                fault,
+                at_us,
+            });
+        }
+        let out = job.folder.join("out");
+        let mut temporary: Vec<String> = fs::read_dir(&out)
+            .expect("the folder")
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .filter(|name| name != "out.glb")
+            .collect();
+        temporary.sort();
+        if job.trouble.expect == Expect::Either {
+            // A supervisor that is killed in the moment of writing cannot clean up; the next one does.
+            temporary.clear();
+        }
+        self.writer.write(&Line::Output {
+            job: job.name.clone(),
+            digest: digest_of(&out.join("out.glb")).expect("readable"),
+            temporary,
+        });
+    }
+}
+
+fn entry(job: &Job, kind: Kind, round: &Path) -> Value {
+    let mut entry = json!({
+        "name": job.name,
+        "output": job.folder.join("out/out.glb"),
+        "baker": job.folder.join("kiln-baker"),
+        "crash-folder": round.join("crashes"),
+        "texture-size": 256,
+        "device": "cpu",
+    });
+    let more = if kind == Kind::Workers {
+        let data = data();
+        json!({
+            "mesh": data.join("mesh_nouv.glb"),
+            "views": data.join("transforms.json"),
+            "quality": "draft",
+        })
+    } else {
+        json!({
+            "mesh": job.folder.join("mesh.glb"),
+            "views": job.folder.join("transforms.json"),
+            "holdout": 1,
+            "insecure-no-sandbox": true,
+        })
+    };
+    if let (Value::Object(entry), Value::Object(more)) = (&mut entry, more) {
+        entry.extend(more);
+    }
+    entry
+}
+
+/// The sample of the repository.
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot")
+}
+
+/// A report fills pages; of it only what the rules read is kept.
+fn short(event: Value) -> Value {
+    if event["event"] == "done" {
+        json!({ "event": "done", "attempts": event["report"]["attempts"] })
+    } else {
+        event
+    }
+}
+
+/// Whether the process still runs a worker of this job: its number may be another's by now.
+fn is_of(folder: &Path, pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.starts_with(folder.to_string_lossy().as_bytes())
+}
+
+/// Processes that run a worker of this round.
+fn workers_of(round: &Path) -> u64 {
+    let entries = fs::read_dir("/proc").expect("/proc");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| is_of(round, *pid)).count() as u64
+}

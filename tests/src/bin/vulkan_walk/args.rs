@@ -1,0 +1,47 @@
+//! The flags.
+
+use clap::Parser;
+use kiln_tests::vulkan::{Cell, LLVMPIPE};
+use vkfault::Fault;
+
+/// Makes the Vulkan calls of a whole bake fail, one after the other, and judges what comes of it.
+#[derive(Debug, Parser)]
+#[command(name = "vulkan_walk", max_term_width = 100)]
+pub(crate) struct Args {
+    /// Every cell: each call × (four errors × once and for ever, hang).
+    #[arg(long, conflicts_with_all = ["seed", "cells", "cell"])]
+    pub(crate) all: bool,
+    /// Chooses the sample.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Size of the sample.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) cells: usize,
+    /// One cell alone: once=CODE@N, sticky=CODE@N, hang@N or drop@N, then /vkCommand to count that command's calls only.
+    #[arg(long, value_name = "FAULT", conflicts_with_all = ["seed", "cells"])]
+    pub(crate) cell: Option<Fault>,
+    /// Instead of failing calls, commands that the driver silently does not carry out.
+    #[arg(long)]
+    pub(crate) drops: bool,
+    /// Calls of this command only.
+    #[arg(long, value_name = "vkCommand")]
+    pub(crate) command: Option<String>,
+    /// What bakes: a part of an adapter's name as `kiln doctor` shows it.
+    #[arg(long, value_name = "NAME", default_value = LLVMPIPE)]
+    pub(crate) device: String,
+    /// Bakes at once; the number of processors without it.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+}
+
+impl Args {
+    pub(crate) fn jobs(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or_else(cores).max(1)
+    }
+}
+
+/// The command that repeats a cell.
+pub(crate) fn again(cell: &Cell) -> String {
+    format!("target/release/vulkan_walk --cell {}", cell.fault)
+}

@@ -1,0 +1,64 @@
+//! A GLB that a bake made → its JSON, checked on the way; many of them → the verdict of the Khronos validator.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The JSON of a GLB whose header, chunks, texture and vertex attributes are as a bake makes them.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(path: &Path) -> Result<Value, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(word) as usize)
+    };
+    let wrong = |what: &str| format!("{}: {what}", path.display());
+    if !bytes.starts_with(b"glTF") || word(4) != Some(2) || word(8) != Some(bytes.len()) {
+        return Err(wrong("not the header of a whole GLB"));
+    }
+    let json = word(12)
+        .filter(|_| bytes.get(16..20) == Some(b"JSON"))
+        .and_then(|length| bytes.get(20..20 + length))
+        .ok_or_else(|| wrong("no JSON chunk"))?;
+    let json: Value = serde_json::from_slice(json).map_err(|error| wrong(&error.to_string()))?;
+    let material = &json["materials"][0]["pbrMetallicRoughness"];
+    let attributes = &json["meshes"][0]["primitives"][0]["attributes"];
+    let present = [
+        ("a texture", &material["baseColorTexture"]["index"]),
+        ("an image", &json["images"][0]["bufferView"]),
+        ("POSITION", &attributes["POSITION"]),
+        ("NORMAL", &attributes["NORMAL"]),
+        ("TEXCOORD_0", &attributes["TEXCOORD_0"]),
+    ];
+    match present.iter().find(|(_, value)| !value.is_u64()) {
+        Some((name, _)) => Err(wrong(&format!("lacks {name}"))),
+        None => Ok(json),
+    }
+}
+
+/// Whether the Khronos validator finds neither an error nor a warning in any of the files, and its words.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn validate(paths: &[PathBuf]) -> (bool, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("validator");
+    assert!(
+        folder.join("node_modules/gltf-validator").is_dir(),
+        "the validator is not installed: `npm ci` in tests/validator, or ./run.sh test"
+    );
+    let output = Command::new("node")
+        .arg(folder.join("validate.mjs"))
+        .args(paths)
+        .output()
+        .expect("node runs");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    (
+        output.status.success(),
+        words + &String::from_utf8_lossy(&output.stderr),
+    )
+}

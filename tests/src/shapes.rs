@@ -1,0 +1,223 @@
+//! Meshes that no scanner makes: as many triangles, as little sense as a test wants → a binary PLY.
+
+use std::collections::HashMap;
+
+/// A triangle list.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// Vertices.
+    pub positions: Vec<[f32; 3]>,
+    /// Corners.
+    pub triangles: Vec<[u32; 3]>,
+}
+
+impl Shape {
+    /// The bytes of a little-endian PLY.
+    ///
+    /// # Panics
+    /// Never: writing to memory does not fail.
+    #[must_use]
+    pub fn ply(&self) -> Vec<u8> {
+        let mut bytes = format!(
+            "ply\nformat binary_little_endian 1.0\nelement vertex {}\nproperty float x\nproperty float y\nproperty float z\n\
+             element face {}\nproperty list uchar uint vertex_indices\nend_header\n",
+            self.positions.len(),
+            self.triangles.len()
+        )
+        .into_bytes();
+        bytes.extend(
+            self.positions
+                .iter()
+                .flatten()
+                .flat_map(|x| x.to_le_bytes()),
+        );
+        for corners in &self.triangles {
+            bytes.push(3);
+            bytes.extend(corners.iter().flat_map(|corner| corner.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// Every vertex moved.
+    #[must_use]
+    pub fn map(mut self, place: impl Fn([f32; 3]) -> [f32; 3]) -> Self {
+        for position in &mut self.positions {
+            *position = place(*position);
+        }
+        self
+    }
+
+    /// Both, the second after the first.
+    #[must_use]
+    pub fn with(mut self, other: &Self) -> Self {
+        let first = self.positions.len() as u32;
+        self.positions.extend(&other.positions);
+        let moved = other
+            .triangles
+            .iter()
+            .map(|corners| corners.map(|corner| corner + first));
+        self.triangles.extend(moved);
+        self
+    }
+
+    /// Every triangle again, with its corners in this order.
+    #[must_use]
+    pub fn twice(mut self, order: [usize; 3]) -> Self {
+        self.triangles.extend_from_within(..);
+        let half = self.triangles.len() / 2;
+        for corners in &mut self.triangles[half..] {
+            *corners = order.map(|corner| corners[corner]);
+        }
+        self
+    }
+}
+
+/// An icosahedron whose faces were quartered `times` times, on the unit sphere: 20 × 4^times triangles.
+#[must_use]
+pub fn icosphere(times: u32) -> Shape {
+    let golden = (1.0 + 5_f32.sqrt()) / 2.0;
+    let mut positions = Vec::new();
+    for (a, b) in [
+        (-1.0, golden),
+        (1.0, golden),
+        (-1.0, -golden),
+        (1.0, -golden),
+    ] {
+        positions.extend([[a, b, 0.0], [0.0, a, b], [b, 0.0, a]].map(unit));
+    }
+    // Neighbours are the corners at the shortest distance; a face is three neighbours, wound to look outwards.
+    let near = |a: usize, b: usize| dot(positions[a], positions[b]) > 0.4;
+    let mut triangles = Vec::new();
+    for a in 0..12 {
+        for b in a + 1..12 {
+            for c in b + 1..12 {
+                if near(a, b) && near(b, c) && near(a, c) {
+                    let normal = cross(
+                        sub(positions[b], positions[a]),
+                        sub(positions[c], positions[a]),
+                    );
+                    let outwards = dot(normal, positions[a]) > 0.0;
+                    triangles.push(
+                        if outwards { [a, b, c] } else { [a, c, b] }.map(|corner| corner as u32),
+                    );
+                }
+            }
+        }
+    }
+    for _ in 0..times {
+        let mut middles = HashMap::new();
+        let mut middle = |a: u32, b: u32, positions: &mut Vec<[f32; 3]>| {
+            *middles.entry((a.min(b), a.max(b))).or_insert_with(|| {
+                let (p, q) = (positions[a as usize], positions[b as usize]);
+                positions.push(unit(std::array::from_fn(|k| p[k] + q[k])));
+                positions.len() as u32 - 1
+            })
+        };
+        triangles = triangles
+            .iter()
+            .flat_map(|&[a, b, c]| {
+                let [ab, bc, ca] =
+                    [(a, b), (b, c), (c, a)].map(|(p, q)| middle(p, q, &mut positions));
+                [[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]
+            })
+            .collect();
+    }
+    Shape {
+        positions,
+        triangles,
+    }
+}
+
+/// Triangles with corners anywhere in the unit ball's cube.
+#[must_use]
+pub fn soup(count: u32) -> Shape {
+    let mut random = Random(1);
+    Shape {
+        positions: (0..3 * count)
+            .map(|_| std::array::from_fn(|_| random.next()))
+            .collect(),
+        triangles: (0..count).map(|k| [3 * k, 3 * k + 1, 3 * k + 2]).collect(),
+    }
+}
+
+/// Tetrahedra of this size, anywhere in the unit cube, that share nothing.
+#[must_use]
+pub fn pieces(count: u32, size: f32) -> Shape {
+    let mut random = Random(2);
+    let mut shape = Shape::default();
+    for _ in 0..count {
+        let place: [f32; 3] = std::array::from_fn(|_| random.next());
+        let corners = [
+            [1.0, 1.0, 1.0],
+            [1.0, -1.0, -1.0],
+            [-1.0, 1.0, -1.0],
+            [-1.0, -1.0, 1.0],
+        ];
+        shape = shape.with(&Shape {
+            positions: corners
+                .map(|p: [f32; 3]| std::array::from_fn(|k| place[k] + p[k] * size))
+                .to_vec(),
+            triangles: vec![[0, 1, 2], [0, 3, 1], [0, 2, 3], [1, 3, 2]],
+        });
+    }
+    shape
+}
+
+/// Triangles around one edge that all of them share, like the leaves of a book.
+#[must_use]
+pub fn book(leaves: u32) -> Shape {
+    let mut positions = vec![[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]];
+    positions.extend((0..leaves).map(|leaf| {
+        let (sin, cos) = (leaf as f32 / leaves as f32 * std::f32::consts::TAU).sin_cos();
+        [cos, sin, 0.0]
+    }));
+    Shape {
+        positions,
+        triangles: (0..leaves).map(|leaf| [0, 1, leaf + 2]).collect(),
+    }
+}
+
+/// Triangles that touch in one vertex and nowhere else.
+#[must_use]
+pub fn star(rays: u32) -> Shape {
+    let mut random = Random(3);
+    let mut positions = vec![[0.0; 3]];
+    for _ in 0..rays {
+        let tip: [f32; 3] = std::array::from_fn(|_| random.next());
+        positions.push(tip);
+        positions.push(tip.map(|x| x + 0.05 * random.next()));
+    }
+    Shape {
+        positions,
+        triangles: (0..rays).map(|ray| [0, 2 * ray + 1, 2 * ray + 2]).collect(),
+    }
+}
+
+/// xorshift32, to numbers between -1 and 1.
+struct Random(u32);
+
+impl Random {
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0 as f32 / u32::MAX as f32 * 2.0 - 1.0
+    }
+}
+
+fn dot(a: [f32; 3], b: [f32; 3]) -> f32 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+fn sub(a: [f32; 3], b: [f32; 3]) -> [f32; 3] {
+    std::array::from_fn(|k| a[k] - b[k])
+}
+
+fn cross(a: [f32; 3], b: [f32; 3]) -> [f32; 3] {
+    std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])
+}
+
+fn unit(p: [f32; 3]) -> [f32; 3] {
+    let length = dot(p, p).sqrt();
+    p.map(|x| x / length)
+}

@@ -1,0 +1,103 @@
+//! One fault of one bake, and the list of all of them.
+
+use std::fmt::{self, Display, Formatter};
+
+use vkfault::{Action, DROPPABLE, Error, Fault};
+
+/// A fault and the call that it befell when the calls were counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// What happens.
+    pub fault: Fault,
+    /// To which command, by the count. A run's own log says which it really was: timing moves some calls.
+    pub call: String,
+}
+
+impl Cell {
+    /// In how many bake processes the fault happens: a single one is the first process's only, so that a fresh process shows
+    /// whether the job recovers.
+    #[must_use]
+    pub fn processes(&self) -> Option<u32> {
+        match self.fault.action {
+            Action::Once(_) | Action::Hang => Some(1),
+            Action::Sticky(_) | Action::Drop => None,
+        }
+    }
+}
+
+impl Display for Cell {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.fault, self.call)
+    }
+}
+
+/// Every error, once and for ever, and a hang, at every fallible call of the log.
+#[must_use]
+pub fn faults(log: &[String]) -> Vec<Cell> {
+    let errors = Error::ALL.map(Action::Once).into_iter();
+    let actions: Vec<Action> = errors
+        .chain(Error::ALL.map(Action::Sticky))
+        .chain([Action::Hang])
+        .collect();
+    let calls = log.iter().filter(|call| !call.starts_with('-'));
+    (1..)
+        .zip(calls)
+        .flat_map(|(nth, call)| {
+            actions.iter().map(move |&action| Cell {
+                fault: Fault {
+                    action,
+                    nth,
+                    command: None,
+                },
+                call: call.clone(),
+            })
+        })
+        .collect()
+}
+
+/// What the completion sentinel counts, and so cannot be dropped unnoticed. It counts no single copy or clear.
+const COUNTED: [&str; 3] = ["vkQueueSubmit", "vkCmdDispatch", "vkCmdDraw"];
+
+/// Every command that is to be missed when it is dropped.
+#[must_use]
+pub fn drops(log: &[String]) -> Vec<Cell> {
+    let names = log
+        .iter()
+        .map(|call| call.trim_start_matches('-'))
+        .filter(|call| DROPPABLE.contains(call));
+    (1..)
+        .zip(names)
+        .map(|(nth, call)| Cell {
+            fault: Fault {
+                action: Action::Drop,
+                nth,
+                command: None,
+            },
+            call: call.to_owned(),
+        })
+        .filter(|cell| COUNTED.contains(&cell.call.as_str()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_gets_every_fault() {
+        let log = [
+            "vkCreateDevice",
+            "-vkCmdFillBuffer",
+            "-vkCmdDraw",
+            "vkQueueSubmit",
+            "vkMapMemory",
+        ];
+        let log = log.map(str::to_owned);
+        let cells = faults(&log);
+        assert_eq!(cells.len(), 3 * 9);
+        assert_eq!(cells[9].to_string(), "once=-1@2 (vkQueueSubmit)");
+        assert_eq!(cells[26].to_string(), "hang@3 (vkMapMemory)");
+        let drops: Vec<String> = drops(&log).iter().map(ToString::to_string).collect();
+        assert_eq!(drops, ["drop@2 (vkCmdDraw)", "drop@3 (vkQueueSubmit)"]);
+    }
+}

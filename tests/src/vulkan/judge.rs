@@ -1,0 +1,290 @@
+//! A finished bake → right, or what is wrong with it.
+
+use proto::exit;
+use proto::message::Code;
+use serde_json::Value;
+use vkfault::{Action, Error, Fault};
+
+use super::world::Finished;
+
+/// No bake may take longer, whatever happens to it: two stalls, and bakes of a second on a machine with twenty times as much to do.
+const LONGEST_S: f64 = 60.0;
+
+/// An end that is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The same GLB, bit for bit, in one attempt.
+    Same,
+    /// The same GLB after a fresh start.
+    Recovered,
+    /// An error with this code, as the wire and the report write it.
+    Failed(&'static str),
+}
+
+/// What a right end showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// How it ended.
+    pub kind: Kind,
+    /// The fault happened. It does not where timing made the call unnecessary.
+    pub struck: bool,
+}
+
+/// What is wrong with an end.
+pub type Violation = String;
+
+/// Judges a bake that `fault` befell. `golden` is the file of the undisturbed one, `device` what was to bake.
+///
+/// # Errors
+/// What is wrong.
+pub fn judge(
+    fault: &Fault,
+    finished: &Finished,
+    golden: &[u8],
+    device: &str,
+) -> Result<Seen, Violation> {
+    if !finished.left.is_empty() {
+        return Err(format!("left behind: {}", finished.left.join(", ")));
+    }
+    if finished.time.as_secs_f64() > LONGEST_S {
+        return Err(format!("took {:.1} s", finished.time.as_secs_f64()));
+    }
+    let Some(last) = finished.outcome.events.last() else {
+        return Err("said nothing".to_owned());
+    };
+    let struck = finished.struck();
+    let kind = if last["event"] == "done" {
+        success(last, finished, golden, device)?
+    } else {
+        failure(last, finished, fault, struck)?
+    };
+    if fault.action == Action::Drop && struck.is_some() && !matches!(kind, Kind::Failed(_)) {
+        return Err("work was dropped, and the bake says that it is complete".to_owned());
+    }
+    Ok(Seen {
+        kind,
+        struck: struck.is_some(),
+    })
+}
+
+fn success(
+    done: &Value,
+    finished: &Finished,
+    golden: &[u8],
+    wanted: &str,
+) -> Result<Kind, Violation> {
+    if finished.outcome.code != Some(0) {
+        return Err(format!("done with exit code {:?}", finished.outcome.code));
+    }
+    let report = &done["report"];
+    let device = report["device"]["name"].as_str().unwrap_or_default();
+    if !device.contains(wanted) {
+        return Err(format!("baked by {device:?} where {wanted} was asked for"));
+    }
+    match &finished.glb {
+        None => return Err("done without a file".to_owned()),
+        Some(glb) if glb != golden => {
+            return Err("WRONG RESULT: the file differs from the undisturbed one".to_owned());
+        }
+        Some(_) => {}
+    }
+    let attempts = finished.outcome.attempts("bake").len();
+    Ok(if attempts > 1 {
+        Kind::Recovered
+    } else {
+        Kind::Same
+    })
+}
+
+fn failure(
+    error: &Value,
+    finished: &Finished,
+    fault: &Fault,
+    struck: Option<&str>,
+) -> Result<Kind, Violation> {
+    let text = |field: &str| error[field].as_str().unwrap_or_default();
+    let told = format!("{}: {}", text("code"), text("message"));
+    let Some(struck) = struck else {
+        return Err(format!("failed without a fault: {told}"));
+    };
+    if error["event"] != "error" {
+        return Err(format!("the last line is {error}"));
+    }
+    let code: Code = serde_json::from_value(error["code"].clone())
+        .map_err(|_unknown| format!("unknown code: {told}"))?;
+    let wanted = Some(i32::from(exit::of(code)));
+    if finished.outcome.code != wanted
+        || error["exit_code"].as_i64().map(|code| code as i32) != wanted
+    {
+        return Err(format!("exit code {:?} for {told}", finished.outcome.code));
+    }
+    if finished.glb.is_some() {
+        return Err(format!("left a file and failed: {told}"));
+    }
+    for field in ["class", "message", "role", "phase"] {
+        if text(field).is_empty() {
+            return Err(format!("no {field}: {told}"));
+        }
+    }
+    if text("role") != "bake" || finished.outcome.attempts("bake").is_empty() {
+        return Err(format!("not bake's attempts: {told}"));
+    }
+    let mut allowed = codes(fault.action, struck);
+    if text("message").contains("during open device")
+        && matches!(fault.action, Action::Once(_) | Action::Sticky(_))
+    {
+        // wgpu does not say why a device did not open.
+        allowed.push(Code::GpuDeviceLost);
+    }
+    if !allowed.contains(&code) {
+        return Err(format!("{struck} should end as {allowed:?}: {told}"));
+    }
+    Ok(Kind::Failed(name(code)))
+}
+
+/// Codes that are right for a fault at a command. wgpu does not tell whose memory ran out.
+fn codes(action: Action, command: &str) -> Vec<Code> {
+    let opening = matches!(
+        command,
+        "vkCreateInstance"
+            | "vkCreateDevice"
+            | "vkEnumeratePhysicalDevices"
+            | "vkEnumerateDeviceExtensionProperties"
+    );
+    let compiling = matches!(
+        command,
+        "vkCreateShaderModule" | "vkCreateComputePipelines" | "vkCreateGraphicsPipelines"
+    );
+    let mut codes = match action {
+        Action::Hang => return vec![Code::WorkerStalled],
+        Action::Drop => return vec![Code::IncompleteOutput],
+        Action::Once(error) | Action::Sticky(error) => match error {
+            Error::OutOfHostMemory | Error::OutOfDeviceMemory => {
+                vec![Code::OutOfDeviceMemory, Code::OutOfHostMemory]
+            }
+            Error::DeviceLost => vec![Code::GpuDeviceLost],
+            Error::Unknown if compiling => vec![Code::GpuDeviceLost, Code::ShaderRejected],
+            Error::Unknown => vec![Code::GpuDeviceLost],
+        },
+    };
+    if opening {
+        // No adapter, or one that gives no device.
+        codes.push(Code::NoAdapter);
+    }
+    codes
+}
+
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::OutOfHostMemory => "out_of_host_memory",
+        Code::OutOfDeviceMemory => "out_of_device_memory",
+        Code::GpuDeviceLost => "gpu_device_lost",
+        Code::ShaderRejected => "shader_rejected",
+        Code::IncompleteOutput => "incomplete_output",
+        Code::NoAdapter => "no_adapter",
+        Code::WorkerStalled => "worker_stalled",
+        _ => "another",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::Outcome;
+
+    fn finished(code: i32, last: Value, glb: Option<&[u8]>, log: &[&str]) -> Finished {
+        Finished {
+            outcome: Outcome {
+                code: Some(code),
+                events: vec![last],
+                ..Outcome::default()
+            },
+            glb: glb.map(<[u8]>::to_vec),
+            left: Vec::new(),
+            logs: vec![log.iter().map(|&call| call.to_owned()).collect()],
+            time: Duration::from_secs(1),
+        }
+    }
+
+    fn done(device: &str, attempts: usize) -> Value {
+        let attempts = vec![json!({"role": "bake", "ended": "exit 0", "class": null}); attempts];
+        json!({"event": "done", "report": {"device": {"name": device}, "attempts": attempts}})
+    }
+
+    fn error(code: &str, exit: i32) -> Value {
+        json!({
+            "event": "error", "code": code, "class": "ambiguous", "message": "device lost", "role": "bake", "phase": "fit",
+            "exit_code": exit, "attempts": [{"role": "bake", "ended": "exit 70", "class": "ambiguous"}],
+        })
+    }
+
+    fn verdict(fault: &str, finished: &Finished) -> Result<Kind, Violation> {
+        judge(&fault.parse().expect(fault), finished, b"glTF", "llvmpipe").map(|seen| seen.kind)
+    }
+
+    #[test]
+    fn right_ends_are_right() {
+        let log = ["vkCreateDevice", "!vkQueueSubmit"];
+        let same = finished(0, done("llvmpipe (x)", 1), Some(b"glTF"), &log);
+        assert_eq!(verdict("once=-4@2", &same), Ok(Kind::Same));
+        let again = finished(0, done("llvmpipe (x)", 2), Some(b"glTF"), &log);
+        assert_eq!(verdict("once=-4@2", &again), Ok(Kind::Recovered));
+        let lost = finished(70, error("gpu_device_lost", 70), None, &log);
+        assert_eq!(
+            verdict("sticky=-4@2", &lost),
+            Ok(Kind::Failed("gpu_device_lost"))
+        );
+    }
+
+    #[test]
+    fn wrong_ends_are_violations() {
+        let log = ["vkCreateDevice", "!vkQueueSubmit"];
+        let all = |finished: Finished| (finished, "once=-4@2");
+        let lost = || error("gpu_device_lost", 70);
+        let mut slow = finished(70, lost(), None, &log);
+        slow.time = Duration::from_secs(100);
+        let mut process = finished(70, lost(), None, &log);
+        process.left.push("kiln-baker bake".to_owned());
+        let mut nameless = lost();
+        nameless["phase"] = Value::Null;
+        let mut silent = finished(70, lost(), None, &log);
+        silent.outcome.events.clear();
+        let wrong = [
+            all(finished(0, done("llvmpipe", 1), Some(b"else"), &log)),
+            all(finished(0, done("llvmpipe", 1), None, &log)),
+            all(finished(
+                0,
+                done("processor (2 threads)", 1),
+                Some(b"glTF"),
+                &log,
+            )),
+            all(finished(1, done("llvmpipe", 1), Some(b"glTF"), &log)),
+            all(finished(70, error("worker_crashed", 70), None, &log)),
+            all(finished(70, error("internal", 70), None, &log)),
+            all(finished(70, error("unknown", 70), None, &log)),
+            all(finished(69, error("no_adapter", 69), None, &log)),
+            all(finished(70, error("out_of_device_memory", 70), None, &log)),
+            all(finished(65, lost(), None, &log)),
+            all(finished(70, lost(), Some(b"glTF"), &log)),
+            all(finished(70, nameless, None, &log)),
+            all(finished(70, lost(), None, &["vkQueueSubmit"])),
+            all(slow),
+            all(process),
+            all(silent),
+            (
+                finished(0, done("llvmpipe", 1), Some(b"glTF"), &log),
+                "drop@2",
+            ),
+            (finished(70, lost(), None, &log), "drop@2"),
+            (finished(70, lost(), None, &log), "hang@2"),
+        ];
+        for (finished, fault) in wrong {
+            let verdict = verdict(fault, &finished);
+            assert!(verdict.is_err(), "{verdict:?} for {fault} and {finished:?}");
+        }
+    }
+}

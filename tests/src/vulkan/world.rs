@@ -1,0 +1,219 @@
+//! What all cells share: the programs, the asset, the layer, the driver's cache, and the result of an undisturbed bake.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use vkfault::{ENABLE, FAULT, LAYER, LIBRARY, LOG, PROCESSES, manifest};
+
+use super::asset;
+use super::cell::Cell;
+use crate::{Bench, Outcome, Run};
+
+/// Silence that a hanging bake is allowed, in seconds: several times a whole bake on a busy machine.
+const STALL: &str = "4";
+/// For every bake: no unwrapping, which would take longer than all the rest.
+const OPTIONS: [&str; 5] = ["--keep-uvs", "--quality", "draft", "--texture-size", "256"];
+
+/// The adapter of every machine.
+pub const LLVMPIPE: &str = "llvmpipe";
+
+/// What keeps a walk from starting.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// Not built.
+    #[error("{} is not there: cargo build --release --workspace", .0.display())]
+    NotBuilt(PathBuf),
+    /// No folder, no file.
+    #[error("cannot prepare the walk")]
+    Io(#[from] io::Error),
+    /// The bake without a fault failed.
+    #[error(
+        "the bake without a fault failed; llvmpipe is Mesa's Vulkan driver: apt-get install libvulkan1 mesa-vulkan-drivers\n{0}"
+    )]
+    NoBake(String),
+    /// The layer was not loaded.
+    #[error("the layer wrote no log: the Vulkan loader did not load {}", .0.display())]
+    NoLayer(PathBuf),
+    /// Two bakes without a fault differ.
+    #[error("two bakes without a fault gave different files")]
+    NotRepeatable,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct World {
+    folder: TempDir,
+    saboteur: String,
+    /// A part of the adapter's name.
+    pub device: String,
+    /// The GLB of the undisturbed bake.
+    pub golden: Vec<u8>,
+    /// Its calls, as the layer logs them.
+    pub log: Vec<String>,
+}
+
+/// A bake that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How.
+    pub outcome: Outcome,
+    /// The GLB, if there is one.
+    pub glb: Option<Vec<u8>>,
+    /// Other files that lie where kiln worked, and processes of it.
+    pub left: Vec<String>,
+    /// The calls of each bake process, in the order of their starts.
+    pub logs: Vec<Vec<String>>,
+    /// Wall time.
+    pub time: Duration,
+}
+
+impl Finished {
+    /// The call that the fault befell, if one was reached.
+    #[must_use]
+    pub fn struck(&self) -> Option<&str> {
+        self.logs
+            .iter()
+            .flatten()
+            .find_map(|call| call.strip_prefix('!'))
+    }
+}
+
+impl World {
+    /// Bakes twice without a fault on the adapter of that name. `saboteur` is the path of this package's program of that name: the others lie beside it.
+    ///
+    /// # Errors
+    /// The machine cannot show anything: see [`WorldError`].
+    pub fn new(saboteur: &str, device: &str) -> Result<Self, WorldError> {
+        // Cargo leaves libraries that others depend on in `deps`.
+        let library = Path::new(saboteur).with_file_name("deps").join(LIBRARY);
+        for built in [&library, &Path::new(saboteur).with_file_name("kiln-baker")] {
+            if !built.exists() {
+                return Err(WorldError::NotBuilt(built.clone()));
+            }
+        }
+        let folder = tempfile::Builder::new().prefix("kiln-vulkan-").tempdir()?;
+        for name in ["layer", "cache"] {
+            fs::create_dir(folder.path().join(name))?;
+        }
+        asset::write(folder.path())?;
+        fs::write(
+            folder.path().join("layer/vkfault.json"),
+            manifest(&library.to_string_lossy()),
+        )?;
+        let mut world = Self {
+            folder,
+            saboteur: saboteur.to_owned(),
+            device: device.to_owned(),
+            golden: Vec::new(),
+            log: Vec::new(),
+        };
+        // The first fills the driver's cache of compiled shaders.
+        let first = world.bake(None)?;
+        let Some(golden) = first.glb else {
+            let Outcome { stdout, stderr, .. } = first.outcome;
+            return Err(WorldError::NoBake(format!(
+                "{}\n{stderr}",
+                stdout.join("\n")
+            )));
+        };
+        let mut second = world.bake(None)?;
+        if second.glb.as_ref() != Some(&golden) {
+            return Err(WorldError::NotRepeatable);
+        }
+        if second.logs.len() != 1 || second.logs[0].is_empty() {
+            return Err(WorldError::NoLayer(library));
+        }
+        world.golden = golden;
+        world.log = second.logs.remove(0);
+        Ok(world)
+    }
+
+    /// Bakes with the cell's fault, to the end.
+    ///
+    /// # Errors
+    /// A folder cannot be made or read.
+    ///
+    /// # Panics
+    /// If kiln does not end in time.
+    pub fn run(&self, cell: &Cell) -> io::Result<Finished> {
+        self.bake(Some(cell))
+    }
+
+    fn bake(&self, cell: Option<&Cell>) -> io::Result<Finished> {
+        let bench = Bench::real(&self.saboteur);
+        let logs = bench.path("logs");
+        fs::create_dir(&logs)?;
+        let at = |name: &str| self.folder.path().join(name);
+        let mut options = OPTIONS.to_vec();
+        // The layer is a library of the test's own folder, which the sandbox keeps out.
+        options.extend(["--insecure-no-sandbox", "--device", &self.device]);
+        if cell.is_some_and(|cell| cell.fault.action == vkfault::Action::Hang) {
+            options.extend(["--stall-timeout", STALL]);
+        }
+        let mut command = bench.bake_for_real(&at("mesh.obj"), &at("transforms.json"), &options);
+        environment(&mut command, &at("layer"), &at("cache"));
+        if self.device == LLVMPIPE {
+            // The drivers of other GPUs would only add calls that are not the bake's.
+            command.env("VK_LOADER_DRIVERS_SELECT", "*lvp*");
+        }
+        command.env(LOG, &logs);
+        if let Some(cell) = cell {
+            command.env(FAULT, cell.fault.to_string());
+            if let Some(processes) = cell.processes() {
+                command.env(PROCESSES, processes.to_string());
+            }
+        }
+        let started = Instant::now();
+        let outcome = Run::start(command).finish();
+        let time = started.elapsed();
+        let glb = bench.path("out/out.glb");
+        let glb = glb.exists().then(|| fs::read(glb)).transpose()?;
+        let mut left = bench.workers();
+        left.extend(bench.outputs().into_iter().filter(|name| name != "out.glb"));
+        for entry in fs::read_dir(bench.path("."))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !["kiln-baker", "out", "logs"].contains(&name.as_str()) {
+                left.push(name);
+            }
+        }
+        Ok(Finished {
+            outcome,
+            glb,
+            left,
+            logs: read_logs(&logs)?,
+            time,
+        })
+    }
+}
+
+fn environment(command: &mut Command, layer: &Path, cache: &Path) {
+    let [path, layers] = ENABLE;
+    command
+        .env(path, layer)
+        .env(layers, LAYER)
+        .env("XDG_CACHE_HOME", cache)
+        .env("XDG_RUNTIME_DIR", cache)
+        // Cells run side by side: more threads each gain nothing.
+        .env("LP_NUM_THREADS", "1");
+}
+
+fn read_logs(folder: &Path) -> io::Result<Vec<Vec<String>>> {
+    let mut logs = Vec::new();
+    for process in 1.. {
+        let path = folder.join(process.to_string());
+        if !path.exists() {
+            break;
+        }
+        logs.push(
+            fs::read_to_string(path)?
+                .lines()
+                .map(str::to_owned)
+                .collect(),
+        );
+    }
+    Ok(logs)
+}

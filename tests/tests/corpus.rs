@@ -1,0 +1,155 @@
+//! Every malformed and hostile input of the corpus through the real programs: a valid GLB, or one line and exit 65.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kiln_tests::verdict::{Verdict, in_parallel, judge};
+use kiln_tests::{Bench, glb};
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::Deserialize;
+use serde_json::Value;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+/// What a case may take, whatever is wrong with it.
+const TIME: Duration = Duration::from_secs(20);
+/// What all processes of a job may hold, in KiB.
+const MEMORY_KIB: i64 = 2 << 20;
+/// `kiln` and one process for each role: no more of a job are ever alive together.
+const PROCESSES: i64 = 4;
+
+#[derive(Deserialize)]
+struct Manifest {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    mesh: String,
+    transforms: String,
+    expect: Expect,
+    why: String,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Expect {
+    Reject,
+    Accept,
+    Either,
+}
+
+/// The corpus, which is too odd a thing to lie in a repository.
+fn corpus() -> PathBuf {
+    let data = std::env::var_os("KILN_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+        PathBuf::from,
+    );
+    let corpus = data.join("bad");
+    assert!(
+        corpus.join("manifest.json").is_file(),
+        "the corpus of bad inputs is missing: no {}/manifest.json; point KILN_DATA to the folder that holds bad/",
+        corpus.display()
+    );
+    corpus
+}
+
+fn cases(corpus: &Path) -> Vec<Case> {
+    let text = fs::read(corpus.join("manifest.json")).expect("the manifest");
+    let manifest: Manifest = serde_json::from_slice(&text).expect("its JSON");
+    assert!(manifest.cases.len() >= 146, "a corpus that lost cases");
+    manifest.cases
+}
+
+/// The files that a case spoils, one of which a refusal names: mesh or camera file where it is not the control's, and the
+/// pictures that only this camera file names.
+fn spoilt(corpus: &Path, case: &Case, control: &Case) -> Vec<String> {
+    let mut names = Vec::new();
+    let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
+    if case.mesh != control.mesh {
+        names.extend(last(&case.mesh));
+    }
+    if case.transforms != control.transforms {
+        names.extend(last(&case.transforms));
+    }
+    let pictures = |case: &Case| -> Vec<String> {
+        let text = fs::read(corpus.join(&case.transforms)).expect("a camera file");
+        let json: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let frames = json["frames"].as_array().cloned().unwrap_or_default();
+        let name = |frame: &Value| frame["file_path"].as_str().map(str::to_owned);
+        frames.iter().filter_map(name).collect()
+    };
+    let sound = pictures(control);
+    names.extend(
+        pictures(case)
+            .into_iter()
+            .filter(|name| !name.is_empty() && !sound.contains(name)),
+    );
+    names
+}
+
+fn bake(bench: &Bench, corpus: &Path, case: &Case, more: &[&str]) -> std::process::Command {
+    let fast = ["--quality", "draft", "--texture-size", "256", "-q"];
+    let (mesh, views) = (corpus.join(&case.mesh), corpus.join(&case.transforms));
+    bench.bake_for_people(&mesh, &views, &[&fast[..], more].concat())
+}
+
+/// Runs one case; gives its bench where it made a GLB, and otherwise its refusal.
+fn run(corpus: &Path, case: &Case, control: &Case) -> Result<Option<Bench>, String> {
+    let bench = Bench::real(SABOTEUR);
+    let (verdict, time) = judge(&bench, bake(&bench, corpus, case, &[]))?;
+    if time > TIME {
+        return Err(format!("took {time:?}"));
+    }
+    match (verdict, case.expect) {
+        (Verdict::Baked, Expect::Reject) => Err("was baked".to_owned()),
+        (Verdict::Refused(line), Expect::Accept) => Err(format!("was refused: {line}")),
+        (Verdict::Baked, _) => Ok(Some(bench)),
+        (Verdict::Refused(line), _) => {
+            let names = spoilt(corpus, case, control);
+            // A NUL of a name is told as a blank.
+            if names
+                .iter()
+                .any(|name| line.contains(&name.replace('\0', " ")))
+            {
+                Ok(None)
+            } else {
+                Err(format!("names none of {names:?}: {line}"))
+            }
+        }
+    }
+}
+
+#[test]
+fn every_case_of_the_corpus_ends_as_its_manifest_says() {
+    let corpus = corpus();
+    let cases = cases(&corpus);
+    let control = cases.iter().find(|case| case.id == "control_good");
+    let control = control.expect("a control");
+    let results = in_parallel(&cases, |case| run(&corpus, case, control));
+    let mut failures = Vec::new();
+    let mut baked = Vec::new();
+    for (case, result) in cases.iter().zip(results) {
+        match result {
+            Ok(bench) => baked.extend(bench),
+            Err(error) => failures.push(format!("{} ({}): {error}", case.id, case.why)),
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+
+    // The largest of all processes that ran, four times over, bounds what those of any one job held together.
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel counts");
+    let largest = usage.max_rss();
+    assert!(
+        (1..=MEMORY_KIB / PROCESSES).contains(&largest),
+        "a process held {largest} KiB"
+    );
+
+    let files: Vec<PathBuf> = baked
+        .iter()
+        .map(|bench| bench.path("out/out.glb"))
+        .collect();
+    let (valid, words) = glb::validate(&files);
+    assert!(valid, "{words}");
+}

@@ -1,0 +1,437 @@
+//! A host that is short of disk, descriptors or processes, stops the supervisor, or does not let a worker die; a client
+//! that goes away. Every job ends with the right result or one clear error, and nothing is left.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::host::{OldGroup, SmallDisk, after};
+use kiln_tests::{Bench, DEADLINE, Outcome, Run, wait_all_gone};
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
+use proto::message::Role;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+const OUTPUTS: [&str; 4] = ["--preview", "out/sheet.png", "--report", "out/report.json"];
+const OLD: &str = "the old model";
+
+fn bench() -> Bench {
+    Bench::new(SABOTEUR, &Plan::healthy())
+}
+
+#[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
+fn said(what: &str) {
+    eprintln!("{what}");
+}
+
+/// One clear error, with one of these exit codes, that holds these words; the old model is still there.
+fn refused(bench: &Bench, outcome: &Outcome, codes: &[i32], words: &str) {
+    let told = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);
+    assert!(
+        codes.contains(&outcome.code.unwrap_or(-1)),
+        "{:?}: {told}",
+        outcome.code
+    );
+    let message = outcome.one("error")["message"]
+        .as_str()
+        .expect("text")
+        .to_owned();
+    assert!(message.contains(words), "{message}");
+    let old = fs::read_to_string(bench.path("out/out.glb")).expect("the old model");
+    assert_eq!(old, OLD, "{told}");
+}
+
+fn parts(bench: &Bench) -> Vec<String> {
+    let mut names = bench.outputs();
+    names.retain(|name| name.ends_with(".part"));
+    names
+}
+
+#[test]
+fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
+    let bench = bench();
+    let disk = SmallDisk::new(&bench, "size=1m");
+    fs::write(bench.path("out/out.glb"), OLD).expect("room");
+    // Model, preview and report need a page or two each, so each of the first runs ends at another file.
+    let mut needed = None;
+    for pages in 0..16 {
+        disk.leave_pages(pages);
+        let outcome = bench.run(&OUTPUTS);
+        assert_eq!(parts(&bench), Vec::<String>::new());
+        if outcome.code == Some(0) {
+            needed = Some(pages);
+            break;
+        }
+        refused(&bench, &outcome, &[73], "the disk is full");
+        assert!(!bench.path("out/sheet.png").exists(), "all files or none");
+        // The report of a failure needs room, too, and may have got it.
+        drop(fs::remove_file(bench.path("out/report.json")));
+    }
+    assert!(needed.is_some_and(|pages| pages >= 3), "{needed:?}");
+    let glb = fs::read_to_string(bench.path("out/out.glb")).expect("the model");
+    assert!(glb.starts_with("glTF of the saboteur"), "{glb}");
+}
+
+#[test]
+fn a_disk_without_room_for_another_file_is_one_line_before_any_work() {
+    let bench = bench();
+    let disk = SmallDisk::new(&bench, "size=1m,nr_inodes=32");
+    fs::write(bench.path("out/out.glb"), OLD).expect("room");
+    disk.leave_files(0);
+    let outcome = bench.run(&OUTPUTS);
+    refused(&bench, &outcome, &[73], "the disk is full");
+    assert!(outcome.all("started").is_empty(), "before any work");
+}
+
+#[test]
+fn a_real_model_that_does_not_fit_is_one_line_and_the_old_one_stays() {
+    let bench = Bench::real(SABOTEUR);
+    let disk = SmallDisk::new(&bench, "size=1m");
+    fs::write(bench.path("out/out.glb"), OLD).expect("room");
+    // Some of it fits.
+    disk.leave_pages(4);
+    let outcome = Run::start(spot(&bench)).finish();
+    refused(&bench, &outcome, &[73], "the disk is full");
+    assert_eq!(bench.outputs(), ["filler", "out.glb"]);
+}
+
+/// A real bake of some seconds.
+fn spot(bench: &Bench) -> Command {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
+    let views = data.join("transforms.json");
+    let more = ["--quality", "draft", "--texture-size", "512"];
+    bench.bake_for_real(&data.join("mesh_uv.glb"), &views, &more)
+}
+
+#[test]
+fn few_descriptors_are_a_clear_error_and_enough_are_enough() {
+    const MOST: u32 = 40;
+    let next = AtomicU32::new(4);
+    let least = Mutex::new((MOST, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let bench = bench();
+                fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
+                loop {
+                    let limit = next.fetch_add(1, Ordering::Relaxed);
+                    if limit > MOST {
+                        break;
+                    }
+                    let command = after(&format!("ulimit -n {limit}"), &bench.bake(&[]));
+                    let outcome = Run::start(command).finish();
+                    let mut least = least.lock().expect("unbroken");
+                    if outcome.code == Some(0) {
+                        least.0 = least.0.min(limit);
+                        fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
+                    } else {
+                        least.1 = least.1.max(limit);
+                        // 66: a folder of the inputs cannot be opened; 73: one of the outputs.
+                        refused(&bench, &outcome, &[66, 70, 71, 73], "");
+                    }
+                    drop(least);
+                    assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+                    bench.assert_clean(&["out.glb"]);
+                }
+            });
+        }
+    });
+    let (enough, short) = least.into_inner().expect("unbroken");
+    assert!(
+        enough < MOST && short >= 8,
+        "{short} are too few, {enough} are enough"
+    );
+    said(&format!(
+        "{short} descriptors are too few for a small job, {enough} are enough"
+    ));
+}
+
+#[test]
+fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
+    let bench = bench();
+    fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
+    let group = geteuid().is_root().then(|| OldGroup::new("pids", "full"));
+    let enter = match &group {
+        Some(Ok(group)) => {
+            group.set("pids.max", "1");
+            format!("echo $$ > {}", group.door().display())
+        }
+        // Whoever runs the tests has a process already: the test.
+        None => "ulimit -u 1".to_owned(),
+        Some(Err(why)) => panic!("root is not bound by ulimit -u, and no group can be made: {why}"),
+    };
+    let outcome = Run::start(after(&enter, &bench.bake(&[]))).finish();
+    refused(&bench, &outcome, &[71], "cannot be started");
+    assert_eq!(outcome.one("error")["code"], "spawn_failed");
+    let attempts = outcome.attempts("prepare");
+    assert!(attempts.len() >= 2, "{attempts:?}");
+    let transient = attempts
+        .iter()
+        .all(|(how, class)| how == "not started" && class == "transient");
+    assert!(transient, "{attempts:?}");
+    bench.assert_clean(&["out.glb"]);
+
+    let Some(Ok(group)) = &group else { return };
+    // Room for some: any of its processes and threads may be the one too many.
+    for count in 2..12 {
+        group.set("pids.max", &count.to_string());
+        let outcome = Run::start(after(&enter, &bench.bake(&[]))).finish();
+        if outcome.code == Some(0) {
+            fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
+        } else {
+            refused(&bench, &outcome, &[70, 71], "");
+        }
+        assert!(
+            !outcome.stderr.contains("panicked"),
+            "{count}: {}",
+            outcome.stderr
+        );
+        bench.assert_clean(&["out.glb"]);
+    }
+    // A shortage that passes is forgiven.
+    group.set("pids.max", "1");
+    let mut run = Run::start(after(&enter, &bench.bake(&[])));
+    run.wait_for(|event| event["event"] == "retry");
+    group.set("pids.max", "max");
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
+}
+
+#[test]
+fn a_client_that_reads_nothing_any_more_gets_its_file() {
+    // Both pipes without a reader, and both descriptors closed from the start.
+    let bench = bench();
+    let mut child = bench
+        .bake(&[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kiln");
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().expect("reaped").code(), Some(0));
+    bench.assert_clean(&["out.glb"]);
+    fs::remove_file(bench.path("out/out.glb")).expect("there");
+    let mut closed = after("exec <&- >&- 2>&-", &bench.bake(&[]));
+    assert_eq!(closed.status().expect("kiln").code(), Some(0));
+    bench.assert_clean(&["out.glb"]);
+}
+
+#[test]
+fn a_terminal_that_hangs_up_ends_the_job_and_its_workers() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
+    );
+    let alive = bench.alive();
+    // Closed on exec: a worker or a neighbour of this test that held it would keep the terminal alive.
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let mut terminal = posix_openpt(flags).expect("a terminal");
+    grantpt(&terminal).expect("a terminal");
+    unlockpt(&terminal).expect("a terminal");
+    let name = ptsname_r(&terminal).expect("a terminal");
+    let end = || {
+        let options = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlag::O_NOCTTY.bits())
+            .open(&name);
+        Stdio::from(options.expect("its other end"))
+    };
+    let inner = bench.bake(&["--report", "out/report.json"]);
+    let mut command = Command::new("setsid");
+    command
+        .arg("--ctty")
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    command
+        .current_dir(bench.path(""))
+        .stdin(end())
+        .stdout(end())
+        .stderr(end());
+    let mut child = command.spawn().expect("setsid, of util-linux");
+    drop(command);
+    let (mut seen, mut chunk) = (String::new(), [0; 4096]);
+    while !seen.contains("\"phase\":\"fit\"") {
+        let count = terminal.read(&mut chunk).expect("a terminal");
+        seen.push_str(&String::from_utf8_lossy(&chunk[..count]));
+    }
+    drop(terminal);
+    // 128 + SIGHUP.
+    let code = child.wait().expect("reaped").code();
+    let report = fs::read_to_string(bench.path("out/report.json")).expect("the report");
+    assert_eq!(code, Some(129), "{report}");
+    wait_all_gone(&alive);
+    bench.assert_clean(&["report.json"]);
+}
+
+#[test]
+fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays() {
+    const KILLS: u32 = 12;
+    let bench = Bench::real(SABOTEUR);
+    let started = Instant::now();
+    assert_eq!(Run::start(spot(&bench)).finish().code, Some(0));
+    let whole = started.elapsed();
+    let new = fs::read(bench.path("out/out.glb")).expect("the model");
+    let mut slowest = Duration::ZERO;
+    for kill in 0..KILLS {
+        fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
+        let run = Run::start(spot(&bench));
+        // The moment is the fault: evenly over the whole job and a little beyond.
+        std::thread::sleep(whole * (2 * kill + 1) / (2 * KILLS - 4));
+        run.send(Signal::SIGKILL);
+        let outcome = run.finish();
+        let dead = Instant::now();
+        while !bench.workers().is_empty() {
+            assert!(
+                dead.elapsed() < Duration::from_secs(1),
+                "workers outlive kiln: {:?}",
+                bench.workers()
+            );
+        }
+        slowest = slowest.max(dead.elapsed());
+        let found = fs::read(bench.path("out/out.glb")).expect("a model");
+        assert!(
+            found == OLD.as_bytes() || found == new,
+            "kill {kill}: {} bytes",
+            found.len()
+        );
+        assert!(
+            outcome.signal == Some(9) || outcome.code == Some(0),
+            "{outcome:?}"
+        );
+    }
+    said(&format!(
+        "{KILLS} kills over {:.1} s of a bake: workers gone within {} ms",
+        whole.as_secs_f64(),
+        slowest.as_millis()
+    ));
+    assert_eq!(Run::start(spot(&bench)).finish().code, Some(0));
+    assert!(
+        fs::read(bench.path("out/out.glb")).expect("the model") == new,
+        "same job, same bytes"
+    );
+    bench.assert_clean(&["out.glb"]);
+}
+
+#[test]
+fn a_supervisor_that_was_stopped_blames_nobody() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::EndlessProgress);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let mut run = bench.start(&["--stall-timeout", "1"]);
+    run.wait_progress("bake");
+    run.send(Signal::SIGSTOP);
+    // Three times as long as a worker may be silent.
+    std::thread::sleep(Duration::from_secs(3));
+    run.send(Signal::SIGCONT);
+    // Beyond what lay in the pipe, and for longer than a late verdict would take.
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        let event = run.wait_for(|_any| true);
+        assert_ne!(event["event"], "retry", "{event}");
+    }
+    run.send(Signal::SIGTERM);
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(143), "{:?}", outcome.stdout.last());
+    assert!(outcome.all("retry").is_empty());
+    assert_eq!(outcome.all("started").len(), 2, "no fresh worker");
+    bench.assert_clean(&[]);
+}
+
+fn state_of(pid: i32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("State:"));
+    line.unwrap_or("State: gone").to_owned()
+}
+
+/// Freezes a process for real: it is in state D, and SIGKILL has no effect until it is thawed.
+fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
+    let group = match OldGroup::new("freezer", name) {
+        Ok(group) => group,
+        Err(why) => {
+            said(&format!(
+                "no process can be frozen here, so none that cannot be killed: {why}"
+            ));
+            return None;
+        }
+    };
+    group.set("cgroup.procs", &pid.to_string());
+    group.set("freezer.state", "FROZEN");
+    let until = Instant::now() + DEADLINE;
+    while group.get("freezer.state") != "FROZEN" {
+        assert!(Instant::now() < until, "it does not freeze");
+    }
+    Some(group)
+}
+
+#[test]
+fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
+    );
+    let alive = bench.alive();
+    let mut run = bench.start(&[]);
+    let pid = run.wait_progress("bake");
+    let Some(group) = freeze(pid, "cancel") else {
+        return;
+    };
+    let begun = Instant::now();
+    run.send(Signal::SIGTERM);
+    let outcome = run.finish();
+    let took = begun.elapsed();
+    assert_eq!(
+        outcome.code,
+        Some(143),
+        "{:#?}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(
+        state_of(pid).contains('D'),
+        "killed, and still there: {}",
+        state_of(pid)
+    );
+    group.set("freezer.state", "THAWED");
+    wait_all_gone(&alive);
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_worker_that_cannot_be_killed_is_replaced() {
+    let bench = Bench::new(SABOTEUR, &Plan::once(Role::Bake, Step::Work, Fault::Stall));
+    let alive = bench.alive();
+    let mut run = bench.start(&["--stall-timeout", "2", "--timeout", "60"]);
+    let pid = run.wait_progress("bake");
+    let Some(group) = freeze(pid, "replace") else {
+        return;
+    };
+    let begun = Instant::now();
+    let outcome = run.finish();
+    let took = begun.elapsed();
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{:#?}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    // Two seconds of silence, two for the kill, and the second attempt.
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(
+        state_of(pid).contains('D'),
+        "killed, and still there: {}",
+        state_of(pid)
+    );
+    group.set("freezer.state", "THAWED");
+    wait_all_gone(&alive);
+    bench.assert_clean(&["out.glb"]);
+}

@@ -1,0 +1,163 @@
+//! Many jobs under one supervisor, and what is kept of a death.
+
+use std::fs;
+use std::path::Path;
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::history::digest_of;
+use kiln_tests::{Bench, Run, program};
+use proto::message::Role;
+use serde_json::{Value, json};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+fn sample() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/data/spot"))
+}
+
+fn write(bench: &Bench, list: &Value) {
+    fs::write(bench.path("jobs.json"), list.to_string()).expect("a list");
+}
+
+/// A job of the real worker that keeps the bench's own link to it.
+fn real(bench: &Bench, name: &str) -> Value {
+    json!({
+        "name": name,
+        "mesh": sample().join("mesh_nouv.glb"),
+        "views": sample().join("transforms.json"),
+        "output": bench.path(&format!("out/{name}.glb")),
+        "baker": program(SABOTEUR, "kiln-baker"),
+        "texture-size": 256, "quality": "draft", "device": "cpu", "crash-folder": "none",
+    })
+}
+
+#[test]
+fn a_fault_in_one_of_eight_jobs_leaves_the_other_seven_as_they_were() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
+    );
+    let mut jobs: Vec<Value> = (0..8).map(|k| real(&bench, &k.to_string())).collect();
+    let mut alone = bench.kiln();
+    write(&bench, &json!([jobs[0]]));
+    alone.args(["bake", "--json", "--jobs", "jobs.json"]);
+    assert_eq!(Run::start(alone).finish().code, Some(0));
+    let golden = digest_of(&bench.path("out/0.glb")).expect("readable");
+
+    jobs[3] = json!({
+        "name": "poison",
+        "mesh": bench.path("mesh.glb"), "views": bench.path("transforms.json"),
+        "output": bench.path("out/3.glb"), "baker": bench.path("kiln-baker"),
+        "texture-size": 256, "insecure-no-sandbox": true, "crash-folder": "none",
+    });
+    write(&bench, &Value::Array(jobs));
+    let mut all = bench.kiln();
+    all.args(["bake", "--json", "--parallel", "8", "--jobs", "jobs.json"]);
+    let outcome = Run::start(all).finish();
+    assert_eq!(outcome.code, Some(70), "{}", outcome.stderr);
+    assert_eq!(outcome.one("error")["job"], "poison");
+    assert_eq!(outcome.all("done").len(), 7);
+    for k in [0, 1, 2, 4, 5, 6, 7] {
+        let path = bench.path(&format!("out/{k}.glb"));
+        assert_eq!(digest_of(&path).expect("readable"), golden, "job {k}");
+    }
+    assert!(!bench.path("out/3.glb").exists());
+    let holds: Vec<&Value> = outcome.all("host");
+    for key in ["open_fds", "memfds", "children", "parked"] {
+        assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
+    }
+}
+
+#[test]
+fn a_list_is_checked_in_full_before_anything_runs() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let good =
+        |output: &str| json!({"mesh": "mesh.glb", "views": "transforms.json", "output": output});
+    let mut typo = good("out/b.glb");
+    typo["qualty"] = "draft".into();
+    let mut missing = good("out/b.glb");
+    missing["mesh"] = "nowhere.glb".into();
+    for (second, exit, words) in [
+        (typo, 64, "job 2: unexpected argument '--qualty"),
+        (missing, 66, "job 2: the mesh nowhere.glb: no such file"),
+        (
+            good("out/a.glb"),
+            64,
+            "out/a.glb is also an output of job 1",
+        ),
+    ] {
+        write(&bench, &json!([good("out/a.glb"), second]));
+        let mut kiln = bench.kiln();
+        kiln.args(["bake", "--json", "--jobs", "jobs.json"]);
+        let outcome = Run::start(kiln).finish();
+        assert_eq!(outcome.code, Some(exit), "{:#?}", outcome.stdout);
+        let message = outcome.one("error")["message"].to_string();
+        assert!(message.contains(words), "{words:?} is not in {message}");
+        assert!(outcome.all("started").is_empty());
+    }
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_death_leaves_a_folder_that_runs_it_again() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Signal(11));
+    let bench = Bench::new(SABOTEUR, &plan);
+    let crashes = bench.path("crashes");
+    let folder = crashes.to_str().expect("text");
+    let outcome = bench.run(&["--crash-folder", folder]);
+    let error = outcome.one("error");
+    let kept = Path::new(error["crash_folder"].as_str().expect("a folder"));
+    assert_eq!(
+        fs::read_dir(&crashes).expect("there").count(),
+        2,
+        "one for each crash"
+    );
+    let record: Value =
+        serde_json::from_slice(&fs::read(kept.join("crash.json")).expect("there")).expect("JSON");
+    for (key, wanted) in [
+        ("role", json!("bake")),
+        ("signal", json!("SIGSEGV")),
+        ("phase", json!("fit")),
+        ("code", json!("worker_crashed")),
+        ("class", json!("ambiguous")),
+        ("schema", json!(1)),
+    ] {
+        assert_eq!(record[key], wanted, "{key}");
+    }
+    assert_eq!(record["device"]["name"], "saboteur");
+    assert!(record["log_tail"].to_string().contains("about to commit"));
+
+    let replay = || {
+        let mut kiln = bench.kiln();
+        kiln.args(["replay", "--json", "-o", "out/again.glb"])
+            .arg(kept);
+        Run::start(kiln).finish()
+    };
+    let again = replay();
+    assert_eq!(
+        again.one("error")["signal"],
+        "SIGSEGV",
+        "{:#?}\n{}",
+        again.stdout,
+        again.stderr
+    );
+    bench.set_plan(&Plan::healthy());
+    let mended = replay();
+    assert_eq!(
+        mended.code,
+        Some(0),
+        "{:#?}\n{}",
+        mended.stdout,
+        mended.stderr
+    );
+    bench.assert_clean(&["again.glb"]);
+
+    fs::remove_file(kept.join("crash.json")).expect("there");
+    let gone = replay();
+    assert_eq!(gone.code, Some(66));
+    assert!(
+        gone.one("error")["message"]
+            .to_string()
+            .contains("crash.json: no such file")
+    );
+}

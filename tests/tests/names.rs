@@ -1,0 +1,226 @@
+//! Files of any name: taken where they can be, and never more than one printable line where they are told.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use kiln_tests::shapes::icosphere;
+use kiln_tests::views::{self, around};
+use kiln_tests::{Bench, glb};
+use serde_json::Value;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+/// Blanks, a line feed, escape sequences of terminals, a turned direction, what a shell would obey, and the longest.
+fn names() -> Vec<String> {
+    let odd = [
+        "with blanks and \u{fc}",
+        "two\nlines\r",
+        "\u{1b}[31mred\u{1b}]0;title\u{7}",
+        "turned \u{202e}round",
+        "'\"$(x);*?\\",
+    ];
+    let longest = "n".repeat(255);
+    odd.into_iter()
+        .map(str::to_owned)
+        .chain([longest])
+        .collect()
+}
+
+/// A picture's file of this name: only files with a picture's ending are opened.
+fn picture(name: &str) -> String {
+    format!("{}.png", name.get(..251).unwrap_or(name))
+}
+
+/// A job whose mesh, views and result have this name, in folders of this name; so has a picture, if the name is text.
+struct Job {
+    bench: Bench,
+    name: Vec<u8>,
+    /// Of mesh and views.
+    file: Vec<u8>,
+}
+
+impl Job {
+    fn new(name: &[u8], mesh: &[u8]) -> Self {
+        let job = Self {
+            bench: Bench::real(SABOTEUR),
+            name: name.to_owned(),
+            file: name.to_owned(),
+        };
+        for part in ["mesh", "views"] {
+            let folder = job.place(part);
+            fs::create_dir_all(folder.parent().expect("a folder")).expect("a folder");
+        }
+        fs::write(job.place("mesh"), mesh).expect("a mesh");
+        let views = job.place("views");
+        fs::create_dir(views.with_file_name("pictures")).expect("a folder");
+        views::write(
+            &around(6, 3.0, [32, 32]),
+            &views,
+            |number| match std::str::from_utf8(name) {
+                Ok(name) if number == 3 => format!("pictures/{}", picture(name)),
+                _ => format!("pictures/{number}.png"),
+            },
+        );
+        job
+    }
+
+    fn name(&self) -> &OsStr {
+        OsStr::from_bytes(&self.name)
+    }
+
+    /// Where its mesh or its views lie.
+    fn place(&self, part: &str) -> PathBuf {
+        self.bench
+            .path(part)
+            .join(self.name())
+            .join(OsStr::from_bytes(&self.file))
+    }
+
+    /// `kiln bake` of its files, to be given more arguments.
+    fn command(&self) -> Command {
+        let mut command = self.bench.kiln();
+        command
+            .arg("bake")
+            .arg(self.place("mesh"))
+            .arg("--views")
+            .arg(self.place("views"));
+        command.arg("-o").arg(Path::new("out").join(self.name()));
+        command.arg("--baker").arg(self.bench.path("kiln-baker"));
+        command.args([
+            "--device",
+            "cpu",
+            "--quality",
+            "draft",
+            "--texture-size",
+            "256",
+        ]);
+        command
+    }
+
+    fn bake(&self, more: &[&str]) -> Output {
+        self.command().args(more).output().expect("kiln runs")
+    }
+}
+
+/// Asserts that standard error holds at most so many lines for people, and nothing that a terminal would obey.
+fn harmless(output: &Output, lines: usize) -> String {
+    let text = String::from_utf8(output.stderr.clone()).expect("text");
+    assert!(text.lines().count() <= lines, "{text:?}");
+    assert!(
+        text.chars()
+            .all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'),
+        "{text:?}"
+    );
+    text
+}
+
+fn json_lines(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).expect("text");
+    let line = |line| serde_json::from_str(line).expect("JSON");
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn files_of_odd_names_are_baked() {
+    for name in names() {
+        let job = Job::new(name.as_bytes(), &icosphere(2).ply());
+        let more = ["--report", "report.json"];
+        let output = job.bake(&more);
+        let text = harmless(&output, 30);
+        assert_eq!(output.status.code(), Some(0), "{name:?}: {text}");
+        assert!(
+            text.lines().all(|line| line.starts_with("kiln: ")),
+            "{text}"
+        );
+        assert_eq!(
+            output.stdout,
+            format!("out/{name}\n").as_bytes(),
+            "the path and nothing else"
+        );
+        glb::read(&job.bench.path("out").join(&name)).expect("a GLB");
+        let report = fs::read(job.bench.path("report.json")).expect("a report");
+        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!(report["files"][0]["path"], format!("out/{name}"));
+    }
+}
+
+#[test]
+fn files_of_odd_names_are_refused_in_one_line() {
+    for name in names() {
+        let job = Job::new(name.as_bytes(), b"ply\n");
+        let output = job.bake(&["-q"]);
+        let text = harmless(&output, 2);
+        assert_eq!(output.status.code(), Some(65), "{name:?}: {text}");
+        assert!(
+            text.starts_with("kiln: error: ") && text.contains("header line"),
+            "{text}"
+        );
+
+        let output = job.bake(&["--json"]);
+        assert_eq!(harmless(&output, 0), "");
+        let lines = json_lines(&output);
+        assert_eq!(lines.last().expect("a line")["code"], "invalid_asset");
+        job.bench.assert_clean(&[]);
+
+        // A picture of this name that is not there, a mesh that is not, and a result that has no folder.
+        let absent = Job::new(name.as_bytes(), &icosphere(2).ply());
+        fs::remove_file(
+            absent
+                .place("views")
+                .with_file_name("pictures")
+                .join(picture(&name)),
+        )
+        .expect("it is there");
+        let output = absent.bake(&["-q"]);
+        assert_eq!(
+            (harmless(&output, 2).is_empty(), output.status.code()),
+            (false, Some(65))
+        );
+        fs::remove_file(absent.place("mesh")).expect("it is there");
+        let output = absent.bake(&["-q"]);
+        assert_eq!(
+            (harmless(&output, 2).is_empty(), output.status.code()),
+            (false, Some(66))
+        );
+        let report = format!("nowhere/{name}");
+        let output = job.bake(&["-q", "--report", &report]);
+        assert_eq!(
+            (harmless(&output, 2).is_empty(), output.status.code()),
+            (false, Some(73))
+        );
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_is_refused_for_inputs_and_taken_for_the_rest() {
+    let name = b"caf\xe9\x1b";
+    let job = Job::new(name, &icosphere(2).ply());
+    let output = job.bake(&["-q"]);
+    let text = harmless(&output, 2);
+    assert_eq!(output.status.code(), Some(65), "{text}");
+    assert!(text.contains("the file name is not UTF-8"), "{text}");
+
+    // Folders and the result may be called so: nobody needs their names as text.
+    let mut job = job;
+    for part in ["mesh", "views"] {
+        let path = job.place(part);
+        fs::rename(&path, path.with_file_name("plain")).expect("renamed");
+    }
+    job.file = b"plain".to_vec();
+    let output = job.bake(&["--report", "report.json"]);
+    let text = harmless(&output, 30);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(output.stdout, [&b"out/"[..], name, b"\n"].concat());
+    let report = fs::read(job.bench.path("report.json")).expect("a report");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    assert_eq!(report["options"]["output"], "out/caf\u{fffd}\u{1b}");
+    let output = job.bake(&["--json"]);
+    assert_eq!(
+        (output.status.code(), harmless(&output, 0)),
+        (Some(0), String::new())
+    );
+    assert_eq!(json_lines(&output).last().expect("a line")["event"], "done");
+}
