@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::list::list;
+
 /// How much work goes into the fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -103,6 +105,7 @@ pub struct WarmJob {
     /// Adapter.
     pub device: Device,
     /// Adapters by name that are not to be used: they failed.
+    #[serde(deserialize_with = "list")]
     pub avoid: Vec<String>,
     /// Work put into the fit: it chooses the pipelines.
     pub quality: Quality,

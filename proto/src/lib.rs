@@ -23,6 +23,8 @@
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod list;
+
 pub mod limits;
 
 pub mod job;

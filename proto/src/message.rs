@@ -1,12 +1,9 @@
 //! The packets, one enum for each direction. Field order and variant order are the wire format: `tests/golden.rs` pins their bytes.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{BakeJob, EncodeJob, PrepareJob, WarmJob};
+use crate::list::list;
 use crate::sandbox::Sandbox;
 
 /// What a child process is for.
@@ -568,27 +565,4 @@ pub struct Failure {
     pub message: String,
     /// One line for people: how to mend it; may be empty.
     pub hint: String,
-}
-
-/// A list whose memory follows its elements: serde's own takes up to a mebibyte for whatever length a packet claims.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    struct Elements<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-            let mut list = Vec::new();
-            while let Some(element) = elements.next_element()? {
-                list.push(element);
-            }
-            Ok(list)
-        }
-    }
-
-    from.deserialize_seq(Elements(PhantomData))
 }

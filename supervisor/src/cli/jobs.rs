@@ -70,7 +70,7 @@ fn entry(number: usize, mut object: Map<String, Value>) -> Result<Entry, String>
     let mut arguments = Vec::new();
     let mut mesh = None;
     for (key, value) in object {
-        if key.starts_with('-') || key.contains('=') {
+        if key.is_empty() || key.starts_with('-') || key.contains('=') {
             return Err(format!("{key:?} is no flag: write it without its dashes"));
         }
         match (key.as_str(), value) {
@@ -133,6 +133,7 @@ mod tests {
                 r#"[{"mesh": "a", "--json": true}]"#,
                 "job 1: \"--json\" is no flag",
             ),
+            (r#"[{"mesh": "a", "": true}]"#, "job 1: \"\" is no flag"),
             (
                 r#"[{"mesh": "a", "texture-size": [1]}]"#,
                 "job 1: \"texture-size\" is [1]",
