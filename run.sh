@@ -59,10 +59,15 @@ build() {
 build_fuzz() {
     local triple option flags=-Cpasses=sancov-module
     triple=$(rustc -vV | sed -n 's/^host: //p')
+    if ! compgen -G "$(rustc --print target-libdir)/librustc*_rt.asan.*" >/dev/null; then
+        say "the fuzz targets need AddressSanitizer, which $(rustc -V) has not for $triple: take the compiler of" \
+            "https://rustup.rs on Linux or macOS (rustup toolchain install stable), not the distribution's"
+        exit 1
+    fi
     for option in level=4 inline-8bit-counters pc-table trace-compares; do
         flags+=" -Cllvm-args=-sanitizer-coverage-$option"
     done
-    say "building the fuzz targets: every crate once more, with instruments; the first time takes some ten minutes"
+    say "building the fuzz targets: every crate once more, with instruments; the first time takes some minutes"
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="$flags -Zsanitizer=address --cap-lints=warn" \
         cargo build --quiet --locked --profile fuzz --target "$triple" -p kiln-fuzz --features libfuzzer --bins
     export fuzzers=target/$triple/fuzz

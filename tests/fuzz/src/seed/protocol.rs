@@ -52,7 +52,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     ];
     seeds.push(("soup", "made-grid".to_owned(), grid.concat()));
     let mut slow = grid.concat();
-    slow[0] = 128;
+    slow[0] = 224;
     seeds.push(("soup", "made-slow".to_owned(), slow));
     let mut fan = vec![1, 3, 4];
     for point in 0..7_i16 {

@@ -41,6 +41,7 @@ fn mesh(bytes: &[u8], name: &str) -> bool {
         Ok(raw) => {
             check(&raw);
             if let Ok(clean) = clean::clean(&raw) {
+                surface(&clean);
                 judge(&clean);
             }
             true
@@ -78,6 +79,23 @@ fn check(raw: &RawMesh) {
     }
     if let Ok(uvs) = &raw.uvs {
         assert_eq!(uvs.len(), raw.positions.len(), "one for each position");
+    }
+}
+
+/// What cleaning promises: triangles of three points each, all of them used, and one set of coordinates for each corner.
+fn surface(clean: &CleanMesh) {
+    assert!(!clean.triangles.is_empty(), "something has area");
+    let mut used = vec![false; clean.positions.len()];
+    for corners in &clean.triangles {
+        let [a, b, c] = *corners;
+        assert!(a != b && b != c && c != a, "{corners:?}");
+        for corner in corners {
+            used[*corner as usize] = true;
+        }
+    }
+    assert!(used.iter().all(|used| *used), "a point is left over");
+    if let Some(uvs) = &clean.corner_uvs {
+        assert_eq!(uvs.len(), clean.triangles.len());
     }
 }
 

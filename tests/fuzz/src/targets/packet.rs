@@ -35,5 +35,8 @@ fn both_ways<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> bool {
         written,
         "a round changes nothing"
     );
+    let mut longer = written;
+    longer.push(0);
+    assert!(wire::decode::<T>(&longer).is_err(), "nothing may follow");
     true
 }

@@ -108,7 +108,7 @@ fn take(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Soup> {
         triangles.push(corners.map(|corner| u32::from(corner) % count as u32));
     }
     Ok(Soup {
-        deadline: Duration::from_secs(if form < 128 { 0 } else { 60 }),
+        deadline: Duration::from_secs(if form < 224 { 0 } else { 60 }),
         improved: usize::from(form == 255),
         points,
         triangles,

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use proto::table::{Colours, Mesh, Surface, TableError, Texture, View, ViewHeader};
+use proto::limits::MAX_COORDINATE;
+use proto::table::{Camera, Colours, Mesh, Surface, TableError, Texture, View, ViewHeader};
 
 use crate::heap;
 
@@ -14,28 +15,68 @@ const READING_BYTES: usize = 512 << 10;
 pub fn table(bytes: &[u8]) -> bool {
     let header = ViewHeader::read(&mut &*bytes);
     let view = read(bytes, View::read, View::write, View::byte_len);
-    if let Some(size) = view {
+    if let Some(view) = &view {
         let header = header.expect("a view has a good header");
-        assert_eq!(header.table_bytes(), size, "the header tells the size");
+        assert_eq!(header.table_bytes(), view.byte_len(), "its header tells");
+        let count = view.width as usize * view.height as usize;
+        assert_eq!(view.pixels.len(), count, "all of its pixels");
+        let Camera {
+            rotation,
+            translation,
+            focal,
+            centre,
+        } = view.camera;
+        let numbers = rotation.as_flattened().iter().chain(&translation);
+        let numbers = numbers.chain(&focal).chain(&centre);
+        assert!(numbers.copied().all(f64::is_finite), "{:?}", view.camera);
+        assert!(focal.iter().all(|f| *f > 0.0), "{focal:?}");
     }
-    [
-        view,
-        read(bytes, Mesh::read, Mesh::write, Mesh::byte_len),
-        read(bytes, Surface::read, Surface::write, Surface::byte_len),
-        read(bytes, Texture::read, Texture::write, Texture::byte_len),
-        read(bytes, Colours::read, Colours::write, Colours::byte_len),
-    ]
-    .iter()
-    .any(Option::is_some)
+    let mesh = read(bytes, Mesh::read, Mesh::write, Mesh::byte_len);
+    if let Some(mesh) = &mesh {
+        let points = mesh.positions.len();
+        indexes(&mesh.triangles, points);
+        assert!(mesh.surface_vertices.iter().all(|v| (*v as usize) < points));
+        numbers(&mesh.positions, -MAX_COORDINATE, MAX_COORDINATE);
+        numbers(&mesh.normals, -2.0, 2.0);
+        numbers(&mesh.uvs, 0.0, 1.0);
+    }
+    let surface = read(bytes, Surface::read, Surface::write, Surface::byte_len);
+    if let Some(surface) = &surface {
+        indexes(&surface.triangles, surface.positions.len());
+        numbers(&surface.positions, -MAX_COORDINATE, MAX_COORDINATE);
+    }
+    let texture = read(bytes, Texture::read, Texture::write, Texture::byte_len);
+    if let Some(texture) = &texture {
+        let count = (texture.size as usize).pow(2);
+        assert_eq!(texture.texels.len(), count);
+        assert_eq!(texture.provenance.len(), count);
+        let known = texture.provenance.iter().all(|value| *value <= 3);
+        assert!(known, "no other provenance is known");
+    }
+    let colours = read(bytes, Colours::read, Colours::write, Colours::byte_len);
+    view.is_some() || mesh.is_some() || surface.is_some() || texture.is_some() || colours.is_some()
 }
 
-/// Reads a table and writes it back; gives its size if there is one.
+/// Whoever holds a table may index with it.
+fn indexes(triangles: &[[u32; 3]], points: usize) {
+    let mut corners = triangles.iter().flatten();
+    let beyond = corners.find(|corner| **corner as usize >= points);
+    assert_eq!(beyond, None, "of {points} points");
+}
+
+fn numbers<const N: usize>(rows: &[[f32; N]], least: f32, most: f32) {
+    let mut all = rows.iter().flatten();
+    let odd = all.find(|x| !(least..=most).contains(*x));
+    assert_eq!(odd, None, "beyond {least} to {most}");
+}
+
+/// Reads a table and writes it back; gives it if there is one.
 fn read<'a, T>(
     bytes: &'a [u8],
     read: impl FnOnce(&mut Limited<'a>) -> Result<T, TableError>,
     write: impl FnOnce(&T, &mut Vec<u8>) -> Result<(), TableError>,
     size: impl Fn(&T) -> u64,
-) -> Option<u64> {
+) -> Option<T> {
     let limit = READING_BYTES + 2 * bytes.len();
     let table = heap::within(limit, "reading a table", || read(&mut Limited(bytes))).ok()?;
     let mut written = Vec::new();
@@ -49,7 +90,7 @@ fn read<'a, T>(
         bytes.starts_with(&written),
         "what was read is written as the same bytes"
     );
-    Some(size(&table))
+    Some(table)
 }
 
 /// Gives at most a few thousand bytes at once, as a pipe would.
