@@ -17,13 +17,13 @@ const LIST: &str = r#"[{"mesh": "-a.glb", "views": "v", "output": "o.glb"},
 {"name": "b\u0007", "mesh": "b", "texture-size": 512, "simplify": 0.5, "keep-uvs": true, "json-lines": false}]"#;
 
 pub(super) fn add(seeds: &mut Vec<Seed>) {
+    // Letters, and the same in parts: "./inner.bin", "sub/../inner.bin", "sub/b.png".
     for (number, name) in [
         "mesh",
-        "./inner.bin",
-        "sub/../inner.bin",
-        "sub/b.png",
-        "sub/g.bin",
         "sub/../sub/./g.bin",
+        "\x02\x03\x06",
+        "\x04\x03\x01\x03\x06",
+        "\x04\x03\x07",
     ]
     .into_iter()
     .enumerate()

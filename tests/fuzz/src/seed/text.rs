@@ -29,6 +29,8 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     }
     seeds.push(("log", "made-lines".to_owned(), LOG.into()));
     let many = (0..99).flat_map(|line| format!("line {line}\n").into_bytes());
+    let long = [&[255][..], "ż".repeat(5_000).as_bytes(), b"\nend\n"].concat();
+    seeds.push(("log", "made-long".to_owned(), long));
     let many = std::iter::once(9).chain(many).collect();
     seeds.push(("log", "made-many".to_owned(), many));
 }

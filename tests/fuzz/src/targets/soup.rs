@@ -65,6 +65,16 @@ pub fn soup(bytes: &[u8]) -> bool {
         surface.triangles.len(),
         "no triangle is lost"
     );
+    let mesh = &unwrapped.mesh;
+    for (flat, corners) in mesh.triangles.iter().zip(&surface.triangles) {
+        let points = flat.map(|vertex| mesh.surface_vertices[vertex as usize]);
+        assert_eq!(points, *corners, "each triangle is the one it was");
+        let moved = flat.map(|vertex| mesh.positions[vertex as usize]);
+        assert_eq!(
+            moved,
+            corners.map(|point| surface.positions[point as usize])
+        );
+    }
     assert!(
         unwrapped.utilisation <= 1.0,
         "a share: {}",
