@@ -84,7 +84,7 @@ fuzz_target() {
     local name=$1 log=target/fuzz/$1.log corpus=target/fuzz/corpus/$1 largest=4096 result=0
     # The smallest table of a texture has 330 kB; a soup reads no more than it may have triangles; a line of a
     # log is cut after 8 kB.
-    case $name in table) largest=400000 ;; soup) largest=256 ;; log) largest=20000 ;; esac
+    case $name in table) largest=400000 ;; soup) largest=256 ;; log) largest=20000 ;; opener) largest=64 ;; esac
     mkdir -p "$corpus" tests/fuzz/artifacts
     "$fuzzers/fuzz_$name" "$corpus" "target/fuzz/seeds/$name" -max_total_time="$2" -max_len=$largest -timeout=20 \
         -rss_limit_mb=3072 -print_final_stats=1 -artifact_prefix="tests/fuzz/artifacts/$name-" >"$log" 2>&1 || result=$?

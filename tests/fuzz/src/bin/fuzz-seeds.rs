@@ -10,6 +10,8 @@ use kiln_fuzz::targets::ALL;
 
 /// Larger inputs are not kept: what they reach, a smaller one mostly reaches too.
 const MOST_BYTES: usize = 2048;
+/// Of all that are kept for one target; the smaller ones first.
+const PACK_BYTES: usize = 48 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,9 +28,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         ["pack", target, folder] => {
-            let files = seed::read_all(Path::new(folder))?;
-            let small = files.iter().map(|(_, bytes)| &bytes[..]);
-            let small = small.filter(|bytes| bytes.len() <= MOST_BYTES);
+            let mut files = seed::read_all(Path::new(folder))?;
+            files.sort_by_key(|(_, bytes)| bytes.len());
+            let mut room = PACK_BYTES;
+            let small = files
+                .iter()
+                .map(|(_, bytes)| &bytes[..])
+                .take_while(|bytes| {
+                    let fits = bytes.len() <= MOST_BYTES.min(room);
+                    room = room.saturating_sub(bytes.len());
+                    fits
+                });
             let path = seed::folder().join(format!("{target}.pack"));
             Ok(fs::write(path, seed::pack(small))?)
         }

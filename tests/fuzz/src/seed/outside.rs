@@ -19,16 +19,16 @@ const LIST: &str = r#"[{"mesh": "-a.glb", "views": "v", "output": "o.glb"},
 pub(super) fn add(seeds: &mut Vec<Seed>) {
     // Letters, and the same in parts: "./inner.bin", "sub/../inner.bin", "sub/b.png".
     for (number, name) in [
-        "mesh",
-        "sub/../sub/./g.bin",
-        "\x02\x03\x06",
-        "\x04\x03\x01\x03\x06",
-        "\x04\x03\x07",
+        &b"mesh"[..],
+        b"sub/../sub/./g.bin",
+        b"\x82\x83\x86",
+        b"\x84\x83\x81\x83\x86",
+        b"\x84\x83\x87",
     ]
     .into_iter()
     .enumerate()
     {
-        let bytes = [b"\xff\xff", name.as_bytes()].concat();
+        let bytes = [b"\xff\xff", name].concat();
         seeds.push(("opener", format!("made-{number}"), bytes));
     }
     seeds.push(("recorder", "made-crash".to_owned(), recorder(3)));

@@ -28,7 +28,7 @@ struct Place {
     input: Input,
 }
 
-/// Parts of paths, for bytes that are rare in names: guessing ".ssh" letter by letter finds nothing.
+/// Parts of paths: guessing ".ssh" letter by letter finds nothing.
 const PARTS: [&str; 16] = [
     "\0",
     "..",
@@ -48,21 +48,18 @@ const PARTS: [&str; 16] = [
     "root",
 ];
 
-/// Two bytes of a limit, then the name, in which bytes below 16 stand for [`PARTS`].
+/// Two bytes of a limit, then the name: letters, and bytes from 128 on for [`PARTS`].
 #[must_use]
 pub fn opener(bytes: &[u8]) -> bool {
     let Some((limit, name)) = bytes.split_first_chunk::<2>() else {
         return false;
     };
     let limit = u64::from(u16::from_le_bytes(*limit));
-    let name: String = String::from_utf8_lossy(name)
-        .chars()
-        .map(|c| {
-            PARTS
-                .get(c as usize)
-                .map_or_else(|| c.to_string(), |part| (*part).to_owned())
-        })
-        .collect();
+    let part = |byte: &u8| match byte.checked_sub(128) {
+        Some(part) => PARTS[usize::from(part) % PARTS.len()].to_owned(),
+        None => char::from(*byte).to_string(),
+    };
+    let name: String = name.iter().map(part).collect();
     let place = place();
     let mut opener = Opener::default();
     let inputs = [&place.input, &place.input];
