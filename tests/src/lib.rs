@@ -27,6 +27,7 @@ pub mod replay;
 pub mod shapes;
 pub mod shim;
 pub mod sphere;
+pub mod stage;
 pub mod verdict;
 pub mod views;
 pub mod vulkan;

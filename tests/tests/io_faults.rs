@@ -1,116 +1,24 @@
 //! The supervisor's own system calls fail, each in turn, as in `SQLite`'s tests: counted first, then looped over. A job ends
-//! with the right result or with one clear error and the old files; a kill -9 at any call, or a power cut, leaves no half
-//! file, no process, and nothing that the next run minds.
+//! with the right result or with one clear error and the old files; a kill -9 at any call leaves no half file, no
+//! process, and nothing that the next run minds.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kiln_tests::fault::Plan;
-use kiln_tests::replay::{Files, crashes, durable};
-use kiln_tests::shim::{Cell, Deed, Logged, counts, preload, read_log, sabotage};
-use kiln_tests::{Bench, Outcome, Run};
+use kiln_tests::shim::{Cell, Deed, Logged, counts, read_log, sabotage};
+use kiln_tests::stage::{GLB, OLD, Stage};
+use kiln_tests::{Outcome, Run};
 use nix::libc;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// Most of a run is waiting for processes to start, so more than one for each core.
 const AT_ONCE: usize = 4;
-const OLD: [(&str, &str); 3] = [
-    ("out.glb", "the old model"),
-    ("preview.png", "the old preview"),
-    ("report.json", "\"the old report\""),
-];
-/// What the saboteur makes of its plan.
-const GLB: &str = "glTF of the saboteur, held [], shown [0, 1, 2]";
-
-/// A place to run in, and its files before each run.
-struct Stage {
-    bench: Bench,
-}
-
-impl Stage {
-    fn new() -> Self {
-        let stage = Self {
-            bench: Bench::new(SABOTEUR, &Plan::healthy()),
-        };
-        stage.reset();
-        stage
-    }
-
-    fn reset(&self) {
-        let out = self.bench.path("out");
-        fs::remove_dir_all(&out).expect("the folder");
-        fs::create_dir(&out).expect("a folder");
-        for (name, text) in OLD {
-            fs::write(out.join(name), text).expect("an old file");
-        }
-        if self.log().exists() {
-            fs::remove_file(self.log()).expect("the old log");
-        }
-        for role in ["prepare", "bake", "encode"] {
-            for number in 1..=4 {
-                let counter = self.bench.path(&format!("{role}-{number}"));
-                if counter.exists() {
-                    fs::remove_file(counter).expect("a counter");
-                }
-            }
-        }
-    }
-
-    fn log(&self) -> PathBuf {
-        self.bench.path("calls.log")
-    }
-
-    /// A bake with preview and report, all paths absolute as in the log.
-    fn bare(&self) -> Command {
-        let mut command = self.bench.kiln();
-        command.args(["bake", "mesh.glb", "--views", "transforms.json", "--json"]);
-        command.args([
-            "--texture-size",
-            "256",
-            "--timeout",
-            "5",
-            "--insecure-no-sandbox",
-        ]);
-        for (flag, name) in [
-            ("--baker", "kiln-baker"),
-            ("-o", "out/out.glb"),
-            ("--preview", "out/preview.png"),
-            ("--report", "out/report.json"),
-        ] {
-            command.arg(flag).arg(self.bench.path(name));
-        }
-        command
-    }
-
-    fn shimmed(&self) -> Command {
-        let mut command = self.bare();
-        preload(&mut command, SABOTEUR, &self.log());
-        command
-    }
-
-    fn file(&self, name: &str) -> Option<String> {
-        let bytes = fs::read(self.bench.path("out").join(name)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn files(&self) -> Files {
-        let out = self.bench.path("out");
-        let names = self.bench.outputs();
-        names
-            .iter()
-            .map(|name| (out.join(name), fs::read(out.join(name)).expect("a file")))
-            .collect()
-    }
-}
 
 /// The calls of a whole job in which nothing fails.
 fn count() -> BTreeMap<String, u32> {
-    let stage = Stage::new();
+    let stage = Stage::new(SABOTEUR);
     let outcome = Run::start(stage.shimmed()).finish();
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(stage.file("out.glb").as_deref(), Some(GLB));
@@ -197,7 +105,7 @@ fn walk(cells: &[Cell], work: impl Fn(&Stage, &Cell) -> Result<(), String> + Syn
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                let stage = Stage::new();
+                let stage = Stage::new(SABOTEUR);
                 while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(what) = work(&stage, cell) {
                         complaints
@@ -405,107 +313,9 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
 }
 
-/// The file operations of one commit.
-fn commit_log(stage: &Stage) -> Vec<Logged> {
-    let mut command = stage.shimmed();
-    command
-        .env("IOFAULT_UNDER", stage.bench.path("out"))
-        .env("IOFAULT_DATA", "1");
-    let outcome = Run::start(command).finish();
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    read_log(&stage.log())
-}
-
-/// What a power cut may do to the three files, if it is wrong.
-fn broken(stage: &Stage, before: &Files, after: &Files, log: &[Logged]) -> Vec<String> {
-    let out = stage.bench.path("out");
-    let mut wrong = Vec::new();
-    for state in crashes(&out, before, log) {
-        let is_new = |name: &str| state.get(&out.join(name)) == after.get(&out.join(name));
-        for (name, _) in OLD {
-            let found = state.get(&out.join(name));
-            if found != before.get(&out.join(name)) && !is_new(name) {
-                wrong.push(format!("{name} is {found:?}"));
-            }
-        }
-        if is_new("out.glb") && !(is_new("preview.png") && is_new("report.json")) {
-            wrong.push("the GLB came before the rest".to_owned());
-        }
-    }
-    for (name, _) in OLD {
-        if durable(&out, before, log).get(&out.join(name)) != after.get(&out.join(name)) {
-            wrong.push(format!("{name} may be lost after success"));
-        }
-    }
-    wrong
-}
-
-#[test]
-fn a_power_cut_at_any_moment_leaves_old_or_new_files_and_never_half_ones() {
-    for old_files in [true, false] {
-        let stage = Stage::new();
-        if !old_files {
-            for (name, _) in OLD {
-                fs::remove_file(stage.bench.path("out").join(name)).expect("an old file");
-            }
-        }
-        let before = stage.files();
-        let log = commit_log(&stage);
-        let after = stage.files();
-        let out = stage.bench.path("out");
-        let states = crashes(&out, &before, &log);
-        assert!(states.len() > 20, "{} states", states.len());
-        assert_eq!(
-            states.last(),
-            Some(&after),
-            "the model ends where the disk did"
-        );
-        let wrong = broken(&stage, &before, &after, &log);
-        assert!(wrong.is_empty(), "{wrong:#?}\n{log:#?}");
-
-        // The oracle sees each rule broken: no sync of the files, none of the folder, names before the sync, another order.
-        let without = |rule: &dyn Fn(&Logged) -> bool| -> Vec<Logged> {
-            log.iter().filter(|call| !rule(call)).cloned().collect()
-        };
-        let no_sync = without(&|call| call.call == "fsync" && call.path != out);
-        assert!(!broken(&stage, &before, &after, &no_sync).is_empty());
-        let no_folder = without(&|call| call.call == "fsync" && call.path == out);
-        let lost = broken(&stage, &before, &after, &no_folder);
-        assert!(
-            lost.iter().any(|line| line.contains("may be lost")),
-            "{lost:?}"
-        );
-        let mut late = no_sync;
-        late.extend(log.iter().filter(|call| call.call == "fsync").cloned());
-        assert!(!broken(&stage, &before, &after, &late).is_empty());
-        let mut backwards =
-            without(&|call| ["link", "exchange", "rename", "unlink"].contains(&call.call.as_str()));
-        let names = log
-            .iter()
-            .filter(|call| ["link", "exchange", "rename"].contains(&call.call.as_str()));
-        let mut names: Vec<Vec<Logged>> = names
-            .cloned()
-            .collect::<Vec<_>>()
-            .chunk_by(|_, next| next.call != "link")
-            .map(<[Logged]>::to_vec)
-            .collect();
-        names.reverse();
-        let folder = backwards
-            .iter()
-            .position(|call| call.call == "fsync" && call.path == out)
-            .expect("synced");
-        backwards.splice(folder..folder, names.into_iter().flatten());
-        let wrong = broken(&stage, &before, &after, &backwards);
-        assert!(
-            wrong.iter().any(|line| line.contains("came before")),
-            "{wrong:?}"
-        );
-    }
-}
-
 #[test]
 fn the_wall_clock_may_jump() {
-    let stage = Stage::new();
+    let stage = Stage::new(SABOTEUR);
     let mut command = stage.shimmed();
     command.env("IOFAULT_CLOCK", "1");
     let outcome = Run::start(command).finish();
