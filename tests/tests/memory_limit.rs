@@ -1,0 +1,117 @@
+//! A real bake in a control group that is too small for it: the kernel's OOM kill is named as what it is, with the most that
+//! was held and the limit, and not as somebody's SIGKILL.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kiln_tests::{Bench, Outcome, Run};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+fn spot(bench: &Bench, limit: &str) -> Command {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
+    let more = [
+        "--quality",
+        "draft",
+        "--texture-size",
+        "512",
+        "--memory-limit",
+        limit,
+        "--crash-folder",
+        "crashes",
+    ];
+    let mut command = bench.bake_for_real(
+        &data.join("mesh_nouv.glb"),
+        &data.join("transforms.json"),
+        &more,
+    );
+    command.env("KILN_LOG", "warn");
+    command
+}
+
+/// Runs, and gives the process id of kiln, which names its groups.
+fn run(limit: &str) -> (Bench, Outcome, i32) {
+    let bench = Bench::real(SABOTEUR);
+    let run = Run::start(spot(&bench, limit));
+    let pid = run.pid();
+    (bench, run.finish(), pid)
+}
+
+/// The machine has no groups for us, which kiln says itself.
+#[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
+fn without_groups(outcome: &Outcome) -> bool {
+    let line = outcome
+        .stderr
+        .lines()
+        .find(|line| line.contains("is not enforced by a control group"));
+    if let Some(line) = line {
+        eprintln!("no OOM kill by a control group here: {line}");
+    }
+    line.is_some()
+}
+
+/// Groups of that supervisor anywhere.
+fn groups_of(pid: i32) -> Vec<PathBuf> {
+    let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
+    while let Some(folder) = waiting.pop() {
+        // Groups of others come and go meanwhile.
+        let Ok(entries) = fs::read_dir(folder) else {
+            continue;
+        };
+        for entry in entries
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        {
+            let ours = entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(&format!("kiln-{pid}-"));
+            if ours {
+                found.push(entry.path());
+            } else {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_bake_beyond_its_memory_is_named_so_with_peak_and_limit() {
+    let (bench, outcome, pid) = run("64M");
+    if without_groups(&outcome) {
+        return;
+    }
+    let told = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);
+    assert_eq!(outcome.code, Some(70), "{told}");
+    let error = outcome.one("error");
+    assert_eq!(
+        (error["code"].as_str(), error["class"].as_str()),
+        (Some("out_of_host_memory"), Some("resource")),
+        "{told}"
+    );
+    let message = error["message"].as_str().expect("text");
+    assert!(
+        message.contains("64") && message.contains("MiB"),
+        "peak and limit: {message}"
+    );
+    assert!(!message.contains("died by SIGKILL"), "{message}");
+    assert_eq!(groups_of(pid), Vec::<PathBuf>::new());
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_bake_within_its_memory_is_not_disturbed() {
+    let (bench, outcome, pid) = run("2G");
+    assert_eq!(
+        outcome.code,
+        Some(0),
+        "{:#?}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    assert!(outcome.all("retry").is_empty(), "{:#?}", outcome.stdout);
+    assert_eq!(groups_of(pid), Vec::<PathBuf>::new());
+    bench.assert_clean(&["out.glb"]);
+}
