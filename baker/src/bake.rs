@@ -18,6 +18,7 @@
 //! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
 //! | `gutter` | texels → 8 bits, past the chart borders |
+//! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
 pub mod warm;
 
@@ -55,6 +56,8 @@ pub mod fit;
 
 pub mod gutter;
 
+pub mod vertices;
+
 #[cfg(test)]
 mod fixture;
 
@@ -62,7 +65,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
-use proto::job::BakeJob;
+use proto::job::{BakeJob, Product};
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 
@@ -78,6 +81,7 @@ use native::Native;
 use plan::Plan;
 use scene::Scene;
 use surface::Original;
+use vertices::Coloured;
 use warm::Warm;
 
 /// Runs the role: receives the tables, bakes, hands the texture over.
@@ -112,17 +116,27 @@ pub fn run(
         each(mesh.len() as usize, pace::TABLE_BYTE),
     );
     let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
-    let baked = bake(&mesh, surface, warm, job, session, || {
-        session.receive_view().map_err(session_failed)
-    })?;
-    session
-        .put(Table::Texture, baked.texture.byte_len(), |out| {
-            baked.texture.write(out)
-        })
-        .map_err(|error| internal(&error))?;
+    let next_view = || session.receive_view().map_err(session_failed);
+    let (put, summary) = match job.product {
+        Product::Texture => {
+            let Baked { texture, summary } = bake(&mesh, surface, warm, job, session, next_view)?;
+            let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
+            (put, summary)
+        }
+        Product::VertexColours => {
+            let blend = warm.blend;
+            // An open adapter is let go: nothing of this rung may depend on it.
+            drop(warm);
+            let Coloured { colours, summary } =
+                vertices::bake(&mesh, surface, blend, session, next_view)?;
+            let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
+            (put, summary)
+        }
+    };
+    put.map_err(|error| internal(&error))?;
     Ok(BakeSummary {
         peak_rss_kib: peak_rss_kib(),
-        ..baked.summary
+        ..summary
     })
 }
 
@@ -202,11 +216,7 @@ pub fn bake(
         })
         .map_err(failure)?;
     if fitted.residuals.iter().all(|view| view.rows == 0) {
-        return Err(Failure {
-            code: Code::InvalidAsset,
-            message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
-            hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
-        });
+        return Err(unseen());
     }
 
     progress.progress(Phase::Gutter, 0, 1);
@@ -272,6 +282,15 @@ fn start(
     fill::fill(scene, atlas, &mut texels);
     backend.write_texels(&texels)?;
     Ok(observed)
+}
+
+/// What the user is told where no view sees anything.
+fn unseen() -> Failure {
+    Failure {
+        code: Code::InvalidAsset,
+        message: "no view shows the mesh: not one pixel lies wholly on it and is opaque".to_owned(),
+        hint: "check that mesh and transforms share one coordinate frame, and that alpha is 255 on the object".to_owned(),
+    }
 }
 
 fn failure(error: BackendError) -> Failure {

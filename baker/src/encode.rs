@@ -1,4 +1,4 @@
-//! The encode role: mesh and texture → PNG → GLB; then the views that were kept for it → scores and a contact sheet.
+//! The encode role: mesh and texture (→ PNG), or mesh and colours of its vertices → GLB; then the views that were kept for it → scores and a contact sheet.
 //!
 //! Views come one by one after the GLB is out and are dropped one by one: what remains of each is a score and, for the
 //! sheet, three small pictures.
@@ -14,19 +14,64 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use proto::blob::BlobFile;
-use proto::job::EncodeJob;
+use proto::job::{EncodeJob, Product};
 use proto::message::{Code, EncodeSummary, Failure, Phase, Table, ViewScore};
-use proto::table::{Mesh, Texture};
+use proto::table::{Colours, Mesh, Texture};
 
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::render::Paint;
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
-use glb::GlbError;
+use glb::{Dress, GlbError};
 use preview::Row;
 
 /// A band of a view, whatever the mesh: its pixels are bounded.
 const BAND: Duration = Duration::from_secs(1);
+
+/// What bake made.
+#[derive(Clone, Debug)]
+pub enum Skin {
+    /// See [`Product::Texture`].
+    Texture(Texture),
+    /// See [`Product::VertexColours`]: as the GLB has them, see [`glb::light`].
+    Vertices(Vec<[u8; 4]>),
+}
+
+impl From<Texture> for Skin {
+    fn from(texture: Texture) -> Self {
+        Self::Texture(texture)
+    }
+}
+
+impl Skin {
+    fn read(product: Product, blob: &BlobFile, mesh: &Mesh) -> Result<Self, Failure> {
+        let input = &mut blob.reader();
+        let skin = match product {
+            Product::Texture => {
+                Self::Texture(Texture::read(input).map_err(|error| internal(&error))?)
+            }
+            Product::VertexColours => {
+                let colours = Colours::read(input).map_err(|error| internal(&error))?;
+                if colours.colours.len() != mesh.positions.len() {
+                    return Err(internal(&GlbError::Colours {
+                        colours: colours.colours.len(),
+                        positions: mesh.positions.len(),
+                    }));
+                }
+                Self::Vertices(glb::light(&colours))
+            }
+        };
+        Ok(skin)
+    }
+
+    fn paint(&self) -> Paint<'_> {
+        match self {
+            Self::Texture(texture) => texture.into(),
+            Self::Vertices(colours) => Paint::Vertices(colours),
+        }
+    }
+}
 
 /// Runs the role.
 ///
@@ -37,24 +82,26 @@ pub fn run(
     job: &EncodeJob,
     fds: Vec<OwnedFd>,
 ) -> Result<EncodeSummary, Failure> {
-    let [mesh, texture] = take_fds(fds)?;
+    let [mesh, product] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
-    let (mesh, texture) = (open(mesh)?, open(texture)?);
-    let bytes = mesh.len().max(texture.len()) as usize;
-    session.expect("reading mesh and texture", each(bytes, pace::TABLE_BYTE));
+    let (mesh, product) = (open(mesh)?, open(product)?);
+    let bytes = mesh.len().max(product.len()) as usize;
+    session.expect("reading mesh and product", each(bytes, pace::TABLE_BYTE));
     let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
     unit();
-    let texture = Texture::read(&mut texture.reader()).map_err(|error| internal(&error))?;
+    let skin = Skin::read(job.product, &product, &mesh)?;
     unit();
     let mut clock = PhaseClock::default();
 
-    let (glb_bytes, png_bytes) = write_glb(session, &mesh, &texture, &mut clock)?;
-    let (holdout, rows) = receive_views(session, job, &mesh, &texture, &mut clock)?;
+    let (glb_bytes, png_bytes) = write_glb(session, &mesh, &skin, &mut clock)?;
+    let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
     if job.preview {
         let sheet = clock.time(Phase::Preview, || {
             session.progress(Phase::Preview, 0, 1);
-            session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
-            preview::draw(&mesh, &texture, &rows, &holdout)
+            if let Skin::Texture(texture) = &skin {
+                session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
+            }
+            preview::draw(&mesh, &skin, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
         put(session, Table::Preview, &sheet)?;
@@ -70,34 +117,40 @@ pub fn run(
     })
 }
 
-/// Hands the GLB over; returns its size and that of the PNG within it.
+/// Hands the GLB over; returns its size and that of the PNG within it, if there is one.
 fn write_glb(
     session: &Session,
     mesh: &Mesh,
-    texture: &Texture,
+    skin: &Skin,
     clock: &mut PhaseClock,
 ) -> Result<(u64, u64), Failure> {
-    let texels = texture.texels.len();
-    session.progress(Phase::Png, 0, 1);
-    session.expect("the PNG", each(texels, pace::PNG_TEXEL));
-    let png = clock.time(Phase::Png, || {
-        let png = png::encode(texture.size, texture.size, &texture.texels)?;
-        unit();
-        png::verify(&png, &texture.texels)?;
-        Ok::<_, png::PngError>(png)
-    });
-    let png = png.map_err(|error| internal(&error))?;
+    let (png, dress) = match skin {
+        Skin::Texture(texture) => {
+            let texels = texture.texels.len();
+            session.progress(Phase::Png, 0, 1);
+            session.expect("the PNG", each(texels, pace::PNG_TEXEL));
+            let png = clock.time(Phase::Png, || {
+                let png = png::encode(texture.size, texture.size, &texture.texels)?;
+                unit();
+                png::verify(&png, &texture.texels)?;
+                Ok::<_, png::PngError>(png)
+            });
+            (png.map_err(|error| internal(&error))?, None)
+        }
+        Skin::Vertices(colours) => (Vec::new(), Some(Dress::Vertices(colours))),
+    };
+    let dress = dress.unwrap_or(Dress::Texture(&png));
     session.progress(Phase::Glb, 0, 1);
     let bytes = png.len() + mesh.byte_len() as usize;
     session.expect("the GLB", each(bytes, pace::TABLE_BYTE));
     clock.time(Phase::Glb, || {
-        let glb = glb::write(mesh, &png).map_err(|error| match error {
+        let glb = glb::write(mesh, dress).map_err(|error| match error {
             GlbError::TooLong(_) => Failure {
                 code: Code::LimitExceeded,
                 message: error.to_string(),
                 hint: "simplify the mesh or use a smaller texture".to_owned(),
             },
-            GlbError::Uneven { .. } => internal(&error),
+            GlbError::Uneven { .. } | GlbError::Colours { .. } => internal(&error),
         })?;
         put(session, Table::Glb, &glb)?;
         session.progress(Phase::Glb, 1, 1);
@@ -110,7 +163,7 @@ fn receive_views(
     session: &Session,
     job: &EncodeJob,
     mesh: &Mesh,
-    texture: &Texture,
+    paint: Paint<'_>,
     clock: &mut PhaseClock,
 ) -> Result<(Vec<ViewScore>, Vec<Row>), Failure> {
     let mut holdout = Vec::new();
@@ -128,7 +181,7 @@ fn receive_views(
         let score = clock.time(Phase::Measure, || {
             measure::compare(
                 mesh,
-                texture,
+                paint,
                 &view,
                 job.blend,
                 |pixel| row.iter_mut().for_each(|row| row.add(pixel)),

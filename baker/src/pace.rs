@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Reading a mesh file, for each byte: text is the slowest.
 pub(crate) const PARSE_BYTE: u64 = 40;
 /// Welding and checking, for each triangle.
-pub(crate) const CLEAN_TRIANGLE: u64 = 2_000;
+pub(crate) const CLEAN_TRIANGLE: u64 = 5_000;
 /// meshoptimizer, for each triangle: up to three passes, each one call.
-pub(crate) const SIMPLIFY_TRIANGLE: u64 = 6_000;
+pub(crate) const SIMPLIFY_TRIANGLE: u64 = 12_000;
 /// What is left of the unwrap once charts are flat, or without them: cutting, packing, splitting vertices.
 pub(crate) const ATLAS_TRIANGLE: u64 = 4_000;
 /// Decoding a picture and finding what it sees, for each byte of memory that this needs.
@@ -23,6 +23,10 @@ pub(crate) const TABLE_BYTE: u64 = 15;
 pub(crate) const TEXEL: u64 = 100;
 /// One step over all triangles on the processor: projection, union of charts, seams.
 pub(crate) const TRIANGLE: u64 = 1_000;
+/// Colours of vertices: what a view says of them, for each of its pixels.
+pub(crate) const LOOK_PIXEL: u64 = 300;
+/// Colours of vertices: what the views agree on, for each point of the surface.
+pub(crate) const AGREE_POINT: u64 = 10_000;
 /// PNG: encoding, or decoding again to compare.
 pub(crate) const PNG_TEXEL: u64 = 100;
 /// Rendering a band of a view.

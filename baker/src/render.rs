@@ -1,9 +1,10 @@
-//! Mesh, texture and camera into a picture: the plain reference that tests, scores, preview and benchmark share.
+//! Mesh, its paint (a texture, or colours of its vertices) and camera into a picture: the plain reference that tests, scores, preview and benchmark share.
 //!
 //! Every pixel is the mean of s×s regularly spaced samples, at `(k + ½)/s`; a sample sees the nearest surface, whichever
 //! way it faces, and looks its colour up bilinearly on the base level, clamped to the edge. The mean is taken over the
 //! samples that hit (straight alpha; alpha = their share) in the space that [`Blend`] names: linear light for renders and
-//! photographs. There are no mips: minification is resolved by the number of samples alone.
+//! photographs. There are no mips: minification is resolved by the number of samples alone. Colours of vertices are
+//! interpolated over their triangle in linear light, as glTF asks of a viewer.
 //!
 //! Conventions are those of [`proto::table`]. All geometry is in f64; the result does not depend on the number of threads.
 
@@ -16,7 +17,7 @@ pub mod srgb;
 mod tests;
 
 pub use clip::{Bounds, Projection, projected_bounds};
-pub use shade::Image;
+pub use shade::{Image, Paint};
 
 use proto::job::Blend;
 use proto::table::{Camera, Mesh};
@@ -54,7 +55,7 @@ impl Render {
 #[must_use]
 pub fn render(
     mesh: &Mesh,
-    image: Image<'_>,
+    paint: Paint<'_>,
     camera: &Camera,
     [width, height]: [u32; 2],
     samples: u32,
@@ -81,7 +82,7 @@ pub fn render(
             let hits = scene.band(band * rows, coverage.len() / width);
             shade::shade(
                 mesh,
-                image,
+                paint,
                 &hits,
                 [width, samples],
                 blend,

@@ -117,7 +117,8 @@ impl Launcher<'_> {
     fn bound(&self, role: Role) -> Vec<String> {
         match (role, self.address_space) {
             (Role::Prepare | Role::Encode, Some(bytes)) => {
-                vec!["--address-space".to_owned(), bytes.to_string()]
+                let bound = bytes.saturating_add(RESERVED);
+                vec!["--address-space".to_owned(), bound.to_string()]
             }
             _ => Vec::new(),
         }
@@ -368,6 +369,9 @@ impl Conversation {
         }
     }
 }
+
+/// Address space that is reserved and hardly used: stacks, arenas of the allocator.
+const RESERVED: u64 = 4 << 30;
 
 type Deadline = Pin<Box<Sleep>>;
 

@@ -333,9 +333,10 @@ impl Life {
             return (!spent).then_some(Step::SamePlan);
         }
         if role != Role::Bake {
-            // Prepare and encode have no smaller plan: less memory would only fail the same way.
-            let same = fault.class == RetryClass::Ambiguous && !spent;
-            return same.then_some(Step::SamePlan);
+            // Prepare and encode have no smaller plan, but the memory that was short may be there a moment later.
+            let first = self.of(role).failures[fault.class as usize] == 1;
+            let same = matches!(fault.class, RetryClass::Ambiguous | RetryClass::Resource);
+            return (same && first).then_some(Step::SamePlan);
         }
         // A crash is evidence against the job, a fault that the adapter named is evidence against the adapter.
         if spent && !names_adapter(fault.code) {

@@ -26,7 +26,7 @@ fn bake(bench: &Bench, more: &[&str]) -> Command {
     let mut command = bench.kiln();
     command
         .args(arguments("mesh.glb", ".", "out/out.glb"))
-        .arg("--baker")
+        .args(["--insecure-no-sandbox", "--crash-folder", "none", "--baker"])
         .arg(bench.path("kiln-baker"))
         .args(more);
     command

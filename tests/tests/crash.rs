@@ -269,7 +269,6 @@ fn what_a_worker_says_of_the_input_is_believed_at_once() {
         (Code::UnsupportedFeature, "unsupported_feature", 65),
         (Code::MissingInput, "missing_input", 66),
         (Code::NoAdapter, "no_adapter", 69),
-        (Code::OutOfDeviceMemory, "out_of_device_memory", 70),
     ] {
         let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, Fault::Fail(code)));
         assert_eq!(outcome.code, Some(exit), "{code:?}: {:#?}", outcome.stdout);

@@ -161,30 +161,3 @@ fn a_death_leaves_a_folder_that_runs_it_again() {
             .contains("crash.json: no such file")
     );
 }
-
-#[test]
-fn a_worker_that_eats_memory_is_killed_for_it_and_named() {
-    let bench = Bench::real(SABOTEUR);
-    // 24 MiB hold no bake of a 1024² texture, whatever its plan.
-    let more = ["--memory-limit", "24M", "--crash-folder", "none"];
-    let outcome = Run::start(bench.bake_for_real(
-        &sample().join("mesh_nouv.glb"),
-        &sample().join("transforms.json"),
-        &more,
-    ))
-    .finish();
-    assert_eq!(
-        outcome.code,
-        Some(70),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
-    let error = outcome.one("error");
-    assert_eq!(
-        (error["code"].as_str(), error["class"].as_str()),
-        (Some("out_of_host_memory"), Some("resource")),
-        "{error}"
-    );
-    bench.assert_clean(&[]);
-}

@@ -75,11 +75,21 @@ fn vertex_colours(scene: &Scene, atlas: &Atlas, texels: &[[f32; 4]]) -> Vec<[f32
             sum[3] += weight;
         }
     }
-    let mut colours: Vec<Option<[f32; 3]>> = sums
+    let colours = sums
         .iter()
         .map(|sum| (sum[3] > 0.0).then(|| std::array::from_fn(|c| (sum[c] / sum[3]) as f32)))
         .collect();
-    let neighbours = Neighbours::new(scene);
+    diffuse(colours, &scene.triangles, &scene.surface_vertices)
+}
+
+/// Gives every point of the surface a colour: those that have one keep it, the others take their neighbours'. `points` says
+/// which point each of the triangles' corners is.
+pub(super) fn diffuse(
+    mut colours: Vec<Option<[f32; 3]>>,
+    triangles: &[[u32; 3]],
+    points: &[u32],
+) -> Vec<[f32; 3]> {
+    let neighbours = Neighbours::new(triangles, points, colours.len());
     let unknown = spread(&mut colours, &neighbours);
     // Bodies that no view sees at all take the mean of all that is seen.
     let known: Vec<[f32; 3]> = colours.iter().flatten().copied().collect();
@@ -153,19 +163,18 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn new(scene: &Scene) -> Self {
-        let mut edges: Vec<[u32; 2]> = scene
-            .triangles
+    fn new(triangles: &[[u32; 3]], points: &[u32], count: usize) -> Self {
+        let mut edges: Vec<[u32; 2]> = triangles
             .iter()
             .flat_map(|corners| {
-                let [a, b, c] = corners.map(|corner| scene.surface_vertices[corner as usize]);
+                let [a, b, c] = corners.map(|corner| points[corner as usize]);
                 [[a, b], [b, a], [b, c], [c, b], [c, a], [a, c]]
             })
             .filter(|edge| edge[0] != edge[1])
             .collect();
         edges.sort_unstable();
         edges.dedup();
-        let mut starts = vec![0; scene.surface_vertices.len() + 1];
+        let mut starts = vec![0; count + 1];
         for edge in &edges {
             starts[edge[0] as usize + 1] += 1;
         }

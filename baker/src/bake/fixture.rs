@@ -4,7 +4,7 @@
 use proto::job::Blend;
 use proto::table::{Camera, Mesh, Texture, View};
 
-use crate::render::{Image, render};
+use crate::render::render;
 
 use super::atlas::{Atlas, barycentrics};
 use super::backend::Ties;
@@ -152,7 +152,8 @@ pub(super) fn paint(mesh: &Mesh, size: u32, colour: impl Fn([f32; 3]) -> [f32; 3
             [r, g, b, 1.0]
         })
         .collect();
-    let seen = vec![1.0; texels.len()];
+    // The gutter is seen by nobody, or it would stay black.
+    let seen: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
     gutter(texels, &seen, &atlas, size, Blend::Srgb)
 }
 
@@ -185,7 +186,7 @@ pub(super) fn view(
     camera: Camera,
     size: [u32; 2],
 ) -> View {
-    let picture = render(mesh, Image::from(texture), &camera, size, 6, Blend::Linear);
+    let picture = render(mesh, texture.into(), &camera, size, 6, Blend::Linear);
     blank_view(index, camera, size, picture.to_rgba8())
 }
 

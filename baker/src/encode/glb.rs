@@ -1,18 +1,21 @@
-//! Mesh and PNG into a GLB: one mesh, one material, one picture, no extensions.
+//! Mesh and PNG, or mesh and colours of its vertices, into a GLB: one mesh, one material, at most one picture, no extensions.
 //!
 //! ```text
 //!  header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
 //!                                             positions f32×3 | normals f32×3 | uvs f32×2 | indices u16 or u32 | PNG
+//!                                                                             | or colours u8×4
 //! ```
 //!
 //! What the common exporters of baked meshes get wrong and this one does not: `metallicFactor` is 0 (the default is 1, a
 //! dark mirror), there are normals (without them viewers must shade flat) and a sampler (mipmapped, and clamped: the atlas
 //! does not repeat). The material is double-sided: meshes of image-to-3D models have triangles of either winding, and no
 //! view of the bake was culled either, so a culled one would be missing a surface that the pictures show.
-//! Colours are in the texture alone; there is no `COLOR_0`.
+//! Colours are in the texture alone, without `COLOR_0`, or in `COLOR_0` alone, which glTF takes for linear light.
 
-use proto::table::Mesh;
+use proto::table::{Colours, Mesh};
 use serde_json::{Value, json};
+
+use crate::render::srgb;
 
 /// Why there is no GLB.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +23,14 @@ pub enum GlbError {
     /// A GLB counts its bytes in 32 bits.
     #[error("a GLB of {0} bytes is longer than the format allows")]
     TooLong(u64),
+    /// Other than one colour for each vertex.
+    #[error("there are {colours} colours for {positions} vertices")]
+    Colours {
+        /// Colours.
+        colours: usize,
+        /// Vertices.
+        positions: usize,
+    },
     /// The mesh's arrays are not of one length.
     #[error("the mesh has {positions} positions, {normals} normals and {uvs} texture coordinates")]
     Uneven {
@@ -34,6 +45,7 @@ pub enum GlbError {
 
 const ARRAY_BUFFER: u32 = 34962;
 const ELEMENT_ARRAY_BUFFER: u32 = 34963;
+const UNSIGNED_BYTE: u32 = 5121;
 const UNSIGNED_SHORT: u32 = 5123;
 const UNSIGNED_INT: u32 = 5125;
 const FLOAT: u32 = 5126;
@@ -41,11 +53,33 @@ const LINEAR: u32 = 9729;
 const LINEAR_MIPMAP_LINEAR: u32 = 9987;
 const CLAMP_TO_EDGE: u32 = 33071;
 
+/// Where the colours of the surface are.
+#[derive(Clone, Copy, Debug)]
+pub enum Dress<'a> {
+    /// In a PNG.
+    Texture(&'a [u8]),
+    /// With the vertices, in linear light: see [`light`].
+    Vertices(&'a [[u8; 4]]),
+}
+
+/// The table's sRGB as `COLOR_0` has it. A byte of linear light is coarse where it is dark, by up to 6 steps of sRGB below 20, so
+/// what is measured and shown are these bytes and not the table's.
+#[must_use]
+pub fn light(colours: &Colours) -> Vec<[u8; 4]> {
+    let linear = srgb::linear_table();
+    let byte = |value: u8| (linear[usize::from(value)] * 255.0).round() as u8;
+    colours
+        .colours
+        .iter()
+        .map(|&[r, g, b, alpha]| [byte(r), byte(g), byte(b), alpha])
+        .collect()
+}
+
 /// Writes the GLB.
 ///
 /// # Errors
 /// A mesh that is no mesh, or too large a result.
-pub fn write(mesh: &Mesh, png: &[u8]) -> Result<Vec<u8>, GlbError> {
+pub fn write(mesh: &Mesh, dress: Dress<'_>) -> Result<Vec<u8>, GlbError> {
     let vertices = mesh.positions.len();
     if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 {
         return Err(GlbError::Uneven {
@@ -54,11 +88,30 @@ pub fn write(mesh: &Mesh, png: &[u8]) -> Result<Vec<u8>, GlbError> {
             uvs: mesh.uvs.len(),
         });
     }
+    let accessor = |view: usize, kind: &str| json!({"bufferView": view, "componentType": FLOAT, "count": vertices, "type": kind});
     let mut binary = Binary::default();
     let positions = binary.view(bytemuck::cast_slice(&mesh.positions), Some(ARRAY_BUFFER));
     let normals: Vec<[f32; 3]> = mesh.normals.iter().map(|&normal| unit(normal)).collect();
     let normals = binary.view(bytemuck::cast_slice(&normals), Some(ARRAY_BUFFER));
-    let uvs = binary.view(bytemuck::cast_slice(&mesh.uvs), Some(ARRAY_BUFFER));
+    let (attribute, third) = match dress {
+        Dress::Texture(_) => {
+            let view = binary.view(bytemuck::cast_slice(&mesh.uvs), Some(ARRAY_BUFFER));
+            ("TEXCOORD_0", accessor(view, "VEC2"))
+        }
+        Dress::Vertices(colours) if colours.len() == vertices => {
+            let view = binary.view(bytemuck::cast_slice(colours), Some(ARRAY_BUFFER));
+            let mut colours = accessor(view, "VEC4");
+            colours["componentType"] = json!(UNSIGNED_BYTE);
+            colours["normalized"] = json!(true);
+            ("COLOR_0", colours)
+        }
+        Dress::Vertices(colours) => {
+            return Err(GlbError::Colours {
+                colours: colours.len(),
+                positions: vertices,
+            });
+        }
+    };
     // 65535 restarts a strip, so it is no index of 16 bits.
     let (indices, index_type) = if vertices <= usize::from(u16::MAX) {
         let short: Vec<u16> = mesh
@@ -80,44 +133,45 @@ pub fn write(mesh: &Mesh, png: &[u8]) -> Result<Vec<u8>, GlbError> {
             UNSIGNED_INT,
         )
     };
-    let picture = binary.view(png, None);
-
     let (low, high) = bounds(&mesh.positions);
-    let accessor = |view: usize, kind: &str| json!({"bufferView": view, "componentType": FLOAT, "count": vertices, "type": kind});
     let mut position = accessor(positions, "VEC3");
     position["min"] = json!(low);
     position["max"] = json!(high);
-    let document = json!({
+    let mut document = json!({
         "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
         "scene": 0,
         "scenes": [{"nodes": [0]}],
         "nodes": [{"mesh": 0}],
         "meshes": [{"primitives": [{
-            "attributes": {"POSITION": 0, "NORMAL": 1, "TEXCOORD_0": 2},
+            "attributes": {"POSITION": 0, "NORMAL": 1, attribute: 2},
             "indices": 3,
             "material": 0,
         }]}],
         "materials": [{
-            "pbrMetallicRoughness": {"baseColorTexture": {"index": 0}, "metallicFactor": 0, "roughnessFactor": 1},
+            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
             "doubleSided": true,
         }],
-        "textures": [{"sampler": 0, "source": 0}],
-        "samplers": [{
-            "magFilter": LINEAR,
-            "minFilter": LINEAR_MIPMAP_LINEAR,
-            "wrapS": CLAMP_TO_EDGE,
-            "wrapT": CLAMP_TO_EDGE,
-        }],
-        "images": [{"bufferView": picture, "mimeType": "image/png"}],
-        "accessors": [position, accessor(normals, "VEC3"), accessor(uvs, "VEC2"), {
+        "accessors": [position, accessor(normals, "VEC3"), third, {
             "bufferView": indices,
             "componentType": index_type,
             "count": mesh.triangles.len() * 3,
             "type": "SCALAR",
         }],
-        "bufferViews": binary.views,
-        "buffers": [{"byteLength": binary.bytes.len()}],
     });
+    if let Dress::Texture(png) = dress {
+        let picture = binary.view(png, None);
+        document["images"] = json!([{"bufferView": picture, "mimeType": "image/png"}]);
+        document["samplers"] = json!([{
+            "magFilter": LINEAR,
+            "minFilter": LINEAR_MIPMAP_LINEAR,
+            "wrapS": CLAMP_TO_EDGE,
+            "wrapT": CLAMP_TO_EDGE,
+        }]);
+        document["textures"] = json!([{"sampler": 0, "source": 0}]);
+        document["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": 0});
+    }
+    document["bufferViews"] = json!(binary.views);
+    document["buffers"] = json!([{"byteLength": binary.bytes.len()}]);
     container(document.to_string().into_bytes(), binary.bytes)
 }
 
@@ -286,7 +340,8 @@ mod tests {
         // Lengths of the picture of every remainder by four; an odd number of 16-bit indices.
         for (columns, length) in [(1, 0), (3, 1), (7, 2), (20, 3), (21, 100)] {
             let (mesh, png) = (mesh(columns), vec![0xAB; length + 1]);
-            check(&mesh, &write(&mesh, &png).expect("writes"), &png);
+            let file = write(&mesh, Dress::Texture(&png)).expect("writes");
+            check(&mesh, &file, &png);
         }
     }
 
@@ -299,7 +354,7 @@ mod tests {
             (40_000, UNSIGNED_INT),
         ] {
             let mesh = mesh(columns);
-            let file = write(&mesh, b"png").expect("writes");
+            let file = write(&mesh, Dress::Texture(b"png")).expect("writes");
             check(&mesh, &file, b"png");
             let document = gltf::Gltf::from_slice(&file).expect("a GLB").document;
             let kind = document.accessors().nth(3).expect("indices").data_type();
@@ -317,9 +372,62 @@ mod tests {
         let mut uneven = mesh(2);
         uneven.normals.pop();
         assert!(matches!(
-            write(&uneven, b""),
+            write(&uneven, Dress::Texture(b"")),
             Err(GlbError::Uneven { normals: 5, .. })
         ));
-        assert!(write(&Mesh::default(), b"").is_err());
+        assert!(write(&Mesh::default(), Dress::Texture(b"")).is_err());
+    }
+
+    #[test]
+    fn colours_of_vertices_are_linear_and_alone() {
+        let mesh = mesh(7);
+        let table = Colours {
+            colours: (0..16).map(|k| [k * 17, 128, 20, 255]).collect(),
+        };
+        let colours = light(&table);
+        let file = write(&mesh, Dress::Vertices(&colours)).expect("writes");
+        let gltf::Gltf { document, blob } = gltf::Gltf::from_slice(&file).expect("a GLB");
+        let (blob, mut meshes) = (blob.expect("a BIN chunk"), document.meshes());
+        let primitive = meshes.next().and_then(|mesh| mesh.primitives().next());
+        let primitive = primitive.expect("a primitive");
+        let reader = primitive.reader(|_| Some(&blob));
+        assert!(
+            reader
+                .read_positions()
+                .expect("positions")
+                .eq(mesh.positions.iter().copied())
+        );
+        let read: Vec<[f32; 4]> = reader
+            .read_colors(0)
+            .expect("colours")
+            .into_rgba_f32()
+            .collect();
+        for (read, [red, ..]) in read.iter().zip(&table.colours) {
+            // sRGB 128 is 0.2159 and 20 is 0.0070 of linear light: the standard's formula, in 8 bits.
+            let bytes = read.map(|value| (value * 255.0).round() as u8);
+            assert_eq!(bytes[1..], [55, 2, 255]);
+            let light = ((f32::from(*red) / 255.0 + 0.055) / 1.055).powf(2.4);
+            assert!(*red < 17 || (read[0] - light).abs() <= 0.5001 / 255.0);
+        }
+        assert_eq!(read.len(), 16);
+        assert!(reader.read_tex_coords(0).is_none());
+        assert_eq!((document.textures().len(), document.images().len()), (0, 0));
+        let surface = primitive.material().pbr_metallic_roughness();
+        assert!(surface.base_color_texture().is_none());
+        assert_eq!(surface.base_color_factor(), [1.0; 4]);
+        assert_eq!(
+            (
+                surface.metallic_factor(),
+                primitive.material().double_sided()
+            ),
+            (0.0, true)
+        );
+        assert!(matches!(
+            write(&mesh, Dress::Vertices(&colours[1..])),
+            Err(GlbError::Colours {
+                colours: 15,
+                positions: 16
+            })
+        ));
     }
 }

@@ -1,4 +1,4 @@
-//! A view and the textured mesh → how well the one explains the other.
+//! A view and the painted mesh → how well the one explains the other.
 //!
 //! The mesh is rendered with 8×8 samples a pixel and compared in sRGB, as a viewer shows it, where both are certain: the
 //! picture opaque and at least three pixels (of the grid, diagonals apart) away from anything that is not, and every sample
@@ -7,9 +7,9 @@
 
 use proto::job::Blend;
 use proto::message::ViewScore;
-use proto::table::{Camera, Mesh, Texture, View};
+use proto::table::{Camera, Mesh, View};
 
-use crate::render::{self, Render};
+use crate::render::{self, Paint, Render};
 
 /// Samples of a pixel along each axis. With 4 the sampling's own error is 53 dB on a texture as busy as catstatue's, close
 /// enough to a good bake to take 2 dB off its score; with 8 it is below the rounding of the pictures, 59 dB.
@@ -40,7 +40,7 @@ pub struct Pixel {
 /// band's pixels.
 pub fn compare(
     mesh: &Mesh,
-    texture: &Texture,
+    paint: Paint<'_>,
     view: &View,
     blend: Blend,
     mut each: impl FnMut(Pixel),
@@ -58,7 +58,7 @@ pub fn compare(
             ..view.camera
         };
         let size = [view.width, (bottom - top) as u32];
-        let render = render::render(mesh, texture.into(), &camera, size, SAMPLES, blend);
+        let render = render::render(mesh, paint, &camera, size, SAMPLES, blend);
         let counts = counted(view, &render, top);
         for row in first..last {
             for column in 0..width {
@@ -146,6 +146,8 @@ fn erode(mask: &[bool], width: usize) -> Vec<bool> {
 
 #[cfg(test)]
 pub(in crate::encode) mod tests {
+    use proto::table::Texture;
+
     use super::*;
 
     /// A card of 40×30 units at depth 40 before a camera of 48×40 pixels: it covers columns 4-44 and rows 5-35.
@@ -204,7 +206,7 @@ pub(in crate::encode) mod tests {
         let mut done = 0;
         let score = compare(
             &mesh,
-            &texture,
+            (&texture).into(),
             view,
             Blend::Linear,
             |pixel| pixels.push(pixel),
@@ -308,7 +310,7 @@ pub(in crate::encode) mod tests {
         let (mut bands, mut rows) = (Vec::new(), Vec::new());
         let score = compare(
             &mesh,
-            &texture,
+            (&texture).into(),
             &view,
             Blend::Linear,
             |pixel| rows.extend(pixel.error.map(|_| pixel.row)),

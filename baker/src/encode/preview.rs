@@ -6,6 +6,8 @@
 //!  texture    │ origin of texels │ legend and figures
 //! ```
 //!
+//! A bake of vertex colours has no texture: of the last line the figures alone remain.
+//!
 //! No cell is larger than [`CELL`] pixels, so neither is the sheet. Pictures are averaged down in linear light, small ones
 //! enlarged by whole factors so that their pixels stay pixels.
 
@@ -15,6 +17,8 @@ mod tile;
 
 use proto::message::ViewScore;
 use proto::table::{Mesh, Provenance, Texture, View};
+
+use super::Skin;
 
 use super::measure::{self, Pixel};
 use super::png::{self, PngError};
@@ -137,18 +141,19 @@ pub fn keep(rows: &mut Vec<Row>, row: Row) {
 /// The PNG cannot be made.
 pub fn draw(
     mesh: &Mesh,
-    texture: &Texture,
+    skin: &Skin,
     rows: &[Row],
     holdout: &[ViewScore],
 ) -> Result<Vec<u8>, PngError> {
-    let column = |k: usize| MARGIN + k * (CELL + GAP);
     let mut canvas = Canvas::new(column(3) - GAP + MARGIN, BACKGROUND);
     let mut y = MARGIN;
+    let made = match skin {
+        Skin::Texture(texture) => format!("texture {0}x{0}", texture.size),
+        Skin::Vertices(colours) => format!("no texture, vertex colours {}", colours.len()),
+    };
     let title = format!(
-        "kiln {}   texture {}x{}   triangles {}   charts {}",
+        "kiln {}   {made}   triangles {}   charts {}",
         env!("CARGO_PKG_VERSION"),
-        texture.size,
-        texture.size,
         mesh.triangles.len(),
         mesh.charts
     );
@@ -179,6 +184,27 @@ pub fn draw(
         y += LINE + GAP;
     }
 
+    let bottom = match skin {
+        Skin::Texture(texture) => draw_texture(&mut canvas, y, texture, holdout),
+        Skin::Vertices(_) => draw_scores(&mut canvas, [column(0), y], holdout),
+    };
+    canvas.finish(bottom + MARGIN, |width, height, pixels| {
+        png::encode(width, height, pixels)
+    })
+}
+
+/// Left edge of a column of cells.
+fn column(k: usize) -> usize {
+    MARGIN + k * (CELL + GAP)
+}
+
+/// Texture, origin of its texels and figures side by side; returns where they end.
+fn draw_texture(
+    canvas: &mut Canvas,
+    mut y: usize,
+    texture: &Texture,
+    holdout: &[ViewScore],
+) -> usize {
     canvas.text([column(0), y], "texture", FAINT);
     canvas.text([column(1), y], "where its texels come from", FAINT);
     y += LINE;
@@ -200,10 +226,8 @@ pub fn draw(
     }
     let bottom = y + canvas.tile([column(0), y], &atlas.picture(), CELL);
     canvas.tile([column(1), y], &origin.picture(), CELL);
-    draw_figures(&mut canvas, [column(2), y], counts, holdout);
-    canvas.finish(bottom + MARGIN, |width, height, pixels| {
-        png::encode(width, height, pixels)
-    })
+    draw_figures(canvas, [column(2), y], counts, holdout);
+    bottom
 }
 
 /// What the colours of the error mean, as 8-bit steps.
@@ -245,6 +269,11 @@ fn draw_figures(
     }
     canvas.text([x, y], "of chart texels; the last of all", FAINT);
     y += LINE + GAP;
+    draw_scores(canvas, [x, y], holdout);
+}
+
+/// Scores of the held-out views and what the errors' colours leave out; returns where they end.
+fn draw_scores(canvas: &mut Canvas, [x, mut y]: [usize; 2], holdout: &[ViewScore]) -> usize {
     if let Some(mean) = measure::mean_psnr(holdout) {
         canvas.text([x, y], &format!("held-out views: {mean:.2} dB"), TEXT);
         y += LINE;
@@ -266,6 +295,7 @@ fn draw_figures(
     y += GAP;
     canvas.fill([x, y], [14, 14], tile::UNCOMPARED);
     canvas.text([x + 24, y], "in error: not compared", FAINT);
+    y + LINE
 }
 
 #[cfg(test)]
@@ -284,13 +314,13 @@ mod tests {
         let mut row = Row::new(&view);
         let score = measure::compare(
             &mesh,
-            &texture,
+            (&texture).into(),
             &view,
             Blend::Linear,
             |pixel| row.add(pixel),
             |_| {},
         );
-        draw(&mesh, &texture, &[row.finish(score)], &[score]).expect("a sheet")
+        draw(&mesh, &texture.into(), &[row.finish(score)], &[score]).expect("a sheet")
     }
 
     fn decode(file: &[u8]) -> image::RgbImage {
@@ -336,7 +366,7 @@ mod tests {
     #[test]
     fn sheet_without_views_is_a_sheet() {
         let (mesh, texture, _) = scene();
-        let image = decode(&draw(&mesh, &texture, &[], &[]).expect("a sheet"));
+        let image = decode(&draw(&mesh, &texture.into(), &[], &[]).expect("a sheet"));
         assert!(image.height() as usize > 256);
     }
 

@@ -103,6 +103,7 @@ pub fn unwrap(
     if cuts.is_empty() {
         progress.expect("cutting by directions", predicted);
         cuts.push(planar::cut(mesh));
+        unit();
     }
     progress.expect("packing", predicted + PACKING);
     let (pieces, atlas) = densest(cuts, texture_size);

@@ -1,4 +1,4 @@
-//! Hits and an image into colours: bilinear lookup of each sample, mean over the samples of a pixel.
+//! Hits and paint into colours: lookup of each sample, mean over the samples of a pixel.
 
 use proto::job::Blend;
 use proto::table::{Mesh, Texture};
@@ -50,6 +50,61 @@ impl<'a> From<&'a Texture> for Image<'a> {
     }
 }
 
+/// What the surface's colours come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Paint<'a> {
+    /// A texture.
+    Image(Image<'a>),
+    /// Colours of the mesh's vertices, as many as it has, in linear light as glTF has them.
+    Vertices(&'a [[u8; 4]]),
+}
+
+impl<'a> From<Image<'a>> for Paint<'a> {
+    fn from(image: Image<'a>) -> Self {
+        Self::Image(image)
+    }
+}
+
+impl<'a> From<&'a Texture> for Paint<'a> {
+    fn from(texture: &'a Texture) -> Self {
+        Self::Image(texture.into())
+    }
+}
+
+impl Paint<'_> {
+    /// What a sample sees, in the space of `blend`.
+    fn sample(&self, mesh: &Mesh, hit: &Hit, blend: Blend) -> [f32; 3] {
+        let mut sum = [0.0_f32; 3];
+        match self {
+            Self::Image(image) => {
+                let decode = match blend {
+                    Blend::Linear => srgb::linear_table(),
+                    Blend::Srgb => srgb::display_table(),
+                };
+                for (texel, weight) in image.taps(uv(mesh, hit)) {
+                    for channel in 0..3 {
+                        sum[channel] += weight * decode[texel[channel] as usize];
+                    }
+                }
+                sum
+            }
+            Self::Vertices(colours) => {
+                let value = srgb::display_table();
+                for (corner, weight) in corners(mesh, hit) {
+                    let colour = colours[corner as usize];
+                    for channel in 0..3 {
+                        sum[channel] += weight * value[colour[channel] as usize];
+                    }
+                }
+                match blend {
+                    Blend::Linear => sum,
+                    Blend::Srgb => sum.map(srgb::encode),
+                }
+            }
+        }
+    }
+}
+
 /// The two neighbours along one axis and the second one's share. Texel k is centred on `(k + ½)/edge`.
 fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
     let last = edge as f32 - 1.0;
@@ -68,17 +123,13 @@ fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
 /// Fills the pixels of one band from its hits, which are `width · samples` to a row.
 pub(super) fn shade(
     mesh: &Mesh,
-    image: Image<'_>,
+    paint: Paint<'_>,
     hits: &[Hit],
     [width, samples]: [usize; 2],
     blend: Blend,
     colours: &mut [[f32; 3]],
     coverage: &mut [f32],
 ) {
-    let decode = match blend {
-        Blend::Linear => srgb::linear_table(),
-        Blend::Srgb => srgb::display_table(),
-    };
     for (pixel, (colour, covered)) in colours.iter_mut().zip(coverage).enumerate() {
         let (column, row) = (pixel % width, pixel / width);
         let mut sum = [0.0_f32; 3];
@@ -89,10 +140,9 @@ pub(super) fn shade(
                     continue;
                 }
                 count += 1;
-                for (texel, weight) in image.taps(uv(mesh, hit)) {
-                    for channel in 0..3 {
-                        sum[channel] += weight * decode[texel[channel] as usize];
-                    }
+                let seen = paint.sample(mesh, hit, blend);
+                for channel in 0..3 {
+                    sum[channel] += seen[channel];
                 }
             }
         }
@@ -108,12 +158,19 @@ pub(super) fn shade(
     }
 }
 
-fn uv(mesh: &Mesh, hit: &Hit) -> [f32; 2] {
-    let [a, b, c] = mesh.triangles[hit.triangle as usize].map(|corner| mesh.uvs[corner as usize]);
+/// The vertices of the triangle that was hit, with their weights.
+fn corners(mesh: &Mesh, hit: &Hit) -> [(u32, f32); 3] {
+    let [a, b, c] = mesh.triangles[hit.triangle as usize];
     let [second, third] = hit.second_third;
-    let first = 1.0 - second - third;
-    [
-        first * a[0] + second * b[0] + third * c[0],
-        first * a[1] + second * b[1] + third * c[1],
-    ]
+    [(a, 1.0 - second - third), (b, second), (c, third)]
+}
+
+fn uv(mesh: &Mesh, hit: &Hit) -> [f32; 2] {
+    let mut sum = [0.0; 2];
+    for (corner, weight) in corners(mesh, hit) {
+        let uv = mesh.uvs[corner as usize];
+        sum[0] += weight * uv[0];
+        sum[1] += weight * uv[1];
+    }
+    sum
 }

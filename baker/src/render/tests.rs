@@ -3,7 +3,7 @@
 use proto::job::Blend;
 use proto::table::{Camera, Mesh};
 
-use super::{Image, Render, render};
+use super::{Image, Paint, Render, render};
 
 const IDENTITY: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
@@ -65,7 +65,7 @@ fn draw(
     samples: u32,
 ) -> Render {
     let image = Image::new(texture[0], texture[1], texels).expect("sizes agree");
-    render(mesh, image, camera, size, samples, Blend::Linear)
+    render(mesh, image.into(), camera, size, samples, Blend::Linear)
 }
 
 /// No two texels alike, no symmetry.
@@ -135,8 +135,17 @@ fn footprint_is_averaged_in_the_space_asked_for() {
     let texels = [[0, 0, 0, 255], [255, 255, 255, 255]];
     let image = Image::new(2, 1, &texels).expect("sizes agree");
     let scene = card([0.0, 0.0, 1.0, 1.0], 1.0);
-    let mean =
-        |blend| render(&scene, image, &camera(1.0, [0.0, 0.0]), [1, 1], 8, blend).colours[0][0];
+    let mean = |blend| {
+        render(
+            &scene,
+            image.into(),
+            &camera(1.0, [0.0, 0.0]),
+            [1, 1],
+            8,
+            blend,
+        )
+        .colours[0][0]
+    };
     // Symmetric about the middle, so the mean is exactly a half in either space.
     assert!((mean(Blend::Linear) - 0.735_357).abs() < 1e-4);
     assert!((mean(Blend::Srgb) - 0.5).abs() < 1e-6);
@@ -159,7 +168,7 @@ fn slanted_plane_is_perspective_correct() {
     let image = Image::new(256, 1, &ramp).expect("sizes agree");
     let image = render(
         &scene,
-        image,
+        image.into(),
         &camera(50.0, [32.0, 8.0]),
         [64, 16],
         1,
@@ -400,4 +409,49 @@ fn picture_does_not_depend_on_the_bands() {
     assert_eq!(whole.colours[333 * 40..383 * 40], part.colours[..]);
     // And the comparison can fail: one pixel off is another picture.
     assert_ne!(whole.colours[334 * 40..384 * 40], part.colours[..]);
+}
+
+#[test]
+fn colours_of_vertices_are_interpolated_in_linear_light_and_in_perspective() {
+    // The plane z = 2 + x of the test above, black at its left end and white at its right one.
+    let scene = mesh(
+        vec![
+            [-1.0, -5.0, 1.0],
+            [3.0, -5.0, 5.0],
+            [3.0, 5.0, 5.0],
+            [-1.0, 5.0, 1.0],
+        ],
+        vec![[0.0; 2]; 4],
+        vec![[0, 1, 2], [0, 2, 3]],
+    );
+    let colours = [[0, 0, 0, 255], [255; 4], [255; 4], [0, 0, 0, 255]];
+    let shown = |blend| {
+        let camera = camera(50.0, [32.0, 8.0]);
+        render(
+            &scene,
+            Paint::Vertices(&colours),
+            &camera,
+            [64, 16],
+            1,
+            blend,
+        )
+    };
+    let mut seen = 0;
+    for column in 0..64 {
+        let slope = (column as f32 + 0.5 - 32.0) / 50.0;
+        let light = (2.0 * slope / (1.0 - slope) + 1.0) / 4.0;
+        if !(0.01..0.99).contains(&light) {
+            continue;
+        }
+        seen += 1;
+        for blend in [Blend::Linear, Blend::Srgb] {
+            let [red, ..] = shown(blend).colours[8 * 64 + column];
+            let wanted = super::srgb::encode(light);
+            assert!(
+                (red - wanted).abs() < 1e-4,
+                "{red} for {wanted} in {column}"
+            );
+        }
+    }
+    assert!(seen > 30, "{seen} columns");
 }

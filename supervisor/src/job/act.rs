@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use proto::message::{Phase, Role};
+use proto::message::{Code, Phase, Role};
 
 use super::{Job, Running, bury, commit};
 use crate::child::ChildId;
@@ -24,12 +24,14 @@ impl Job<'_> {
                 fault,
                 step,
                 delay,
-            } => self.listener.event(&Event::Retry {
+            } if fault.code != Code::Cancelled => self.listener.event(&Event::Retry {
                 role,
                 fault: &fault,
                 step,
                 delay,
             }),
+            // It only gets the tables of its input's successor: nothing was wrong with it.
+            Action::Retry { .. } => {}
             Action::Kill { role, why } => {
                 let mut running = self.running.iter_mut();
                 if let Some(running) = running.find(|running| running.child.role == role) {

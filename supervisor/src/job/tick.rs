@@ -77,7 +77,9 @@ impl Running {
             }
             self.share = share;
         }
-        let owed = !self.feed.ended();
+        // A bake that opens its adapter is owed nothing yet: its driver may hang, and nobody would see it.
+        let opening = self.child.role == Role::Bake && self.adapter.is_none();
+        let owed = !opening && !self.feed.ended();
         let kill = self.watch.tick(now, owed, starved)?;
         let stall = matches!(kill, Kill::Stall { .. });
         if stall && procfs::condition(self.child.pid) == Condition::Stopped {

@@ -149,7 +149,8 @@ impl World {
         fs::create_dir(&logs)?;
         let at = |name: &str| self.folder.path().join(name);
         let mut options = OPTIONS.to_vec();
-        options.extend(["--device", &self.device]);
+        // The layer is a library of the test's own folder, which the sandbox keeps out.
+        options.extend(["--insecure-no-sandbox", "--device", &self.device]);
         if cell.is_some_and(|cell| cell.fault.action == vkfault::Action::Hang) {
             options.extend(["--stall-timeout", STALL]);
         }

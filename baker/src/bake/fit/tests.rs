@@ -7,7 +7,7 @@ use crate::bake::native::Native;
 use crate::bake::plan::Round;
 use crate::bake::scene::Scene;
 use crate::bake::{fill, gutter, start};
-use crate::render::{Image, render};
+use crate::render::render;
 use proto::job::{Blend, Quality};
 use proto::table::{Camera, Texture, View};
 
@@ -87,16 +87,9 @@ fn score(texture: &Texture) -> f64 {
     let (mesh, truth) = (cube(), truth());
     let (mut sum, mut count) = (0.0, 0.0);
     for eye in [[1.2, 0.8, 1.5], [-1.4, -1.1, 0.9], [0.3, 1.4, -1.6]] {
-        let shown = |texture| {
+        let shown = |texture: &Texture| {
             let camera = seen_from(eye);
-            render(
-                &mesh,
-                Image::from(texture),
-                &camera,
-                PICTURE,
-                6,
-                Blend::Linear,
-            )
+            render(&mesh, texture.into(), &camera, PICTURE, 6, Blend::Linear)
         };
         let (one, other) = (shown(texture), shown(&truth));
         for (pixel, _) in one.coverage.iter().enumerate().filter(|(_, c)| **c == 1.0) {

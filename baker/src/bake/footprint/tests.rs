@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bake::fixture::{Random, blank_view, camera, cube, mesh, noise};
-use crate::render::{Image, render};
+use crate::render::render;
 use proto::job::Blend;
 use proto::table::{Mesh, Texture};
 
@@ -36,14 +36,7 @@ fn square() -> Mesh {
 fn difference(mesh: &Mesh, texture: &Texture, view: &View, taps: u32) -> f32 {
     let scene = Scene::new(mesh, texture.size);
     let size = [view.width, view.height];
-    let picture = render(
-        mesh,
-        Image::from(texture),
-        &view.camera,
-        size,
-        taps,
-        Blend::Srgb,
-    );
+    let picture = render(mesh, texture.into(), &view.camera, size, taps, Blend::Srgb);
     let mut has_row = vec![false; picture.colours.len()];
     let mut largest = 0.0f32;
     for rows in footprints(&scene, view, TAPS) {

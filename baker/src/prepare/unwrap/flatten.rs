@@ -17,7 +17,7 @@ use super::pack::Chart;
 use crate::last_words;
 use crate::prepare::clean::{CleanMesh, edges};
 use crate::prepare::normals::surface_area;
-use crate::progress::Progress;
+use crate::progress::{Progress, unit};
 
 /// A way to cut: the largest angle between a chart's normals and their mean, in degrees.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +141,7 @@ pub(super) fn flatten(
             break receiver.recv_timeout(STOP_GRACE).ok()?;
         }
     };
+    unit();
     let mut atlas = match result {
         Ok(atlas) => atlas,
         Err(error) => {
@@ -149,9 +150,11 @@ pub(super) fn flatten(
         }
     };
     let output = atlas.meshes.pop()?;
-    let unit = [f64::from(atlas.width), f64::from(atlas.height)]
+    let square = [f64::from(atlas.width), f64::from(atlas.height)]
         .map(|edge| edge / f64::from(atlas.texels_per_unit));
-    Some(pieces(mesh, &output, unit, atlas.chart_count as usize))
+    let pieces = pieces(mesh, &output, square, atlas.chart_count as usize);
+    unit();
+    Some(pieces)
 }
 
 /// Sorts the output by charts. Triangles that `uvunwrap` found too thin hang on a vertex of a chart, without area there; those

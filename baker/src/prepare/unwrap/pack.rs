@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::mask::{Mask, turned};
 use super::page::Page;
+use crate::progress::unit;
 
 /// A flattened piece of the surface.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,6 +78,8 @@ const SEARCH_WORK: u64 = 2_000_000;
 const SEARCH_WIDTH: u64 = 8;
 /// By so much an order must beat the best one.
 const SCALE_STEP: f64 = 1.004;
+/// Charts after which the packer tells of its work: a call to the system for each is too much.
+const TOLD_CHARTS: usize = 32;
 /// Turns of a chart in all.
 const TURNS: u8 = 8;
 
@@ -118,6 +121,7 @@ pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32) -> Option<Packed> {
         return None;
     }
     let turns: Vec<Turns> = charts.par_iter().map(turns_of).collect();
+    unit();
     let plan = Plan {
         order: by_size(&charts, &turns),
         turn: vec![None; charts.len()],
@@ -160,6 +164,7 @@ impl Packed {
                         );
                         let mut work = self.charts.len() as u64;
                         let layout = place(&masks, &plan, inner, scale, &mut work);
+                        unit();
                         (plan, layout, work)
                     })
                     .collect();
@@ -270,12 +275,15 @@ fn masks(
     scale: f64,
     inner: usize,
 ) -> Option<Vec<Masks>> {
-    let all = |(chart, turns): (&Chart, &Turns)| -> Masks {
+    let all = |(number, (chart, turns)): (usize, (&Chart, &Turns))| -> Masks {
+        if number.is_multiple_of(TOLD_CHARTS) {
+            unit();
+        }
         (0..tried)
             .map(|turn| Mask::new(chart, turns[turn as usize], scale, inner))
             .collect()
     };
-    let masks: Vec<Masks> = charts.par_iter().zip(turns).map(all).collect();
+    let masks: Vec<Masks> = charts.par_iter().zip(turns).enumerate().map(all).collect();
     masks
         .iter()
         .all(|masks| {
@@ -297,7 +305,10 @@ fn place(masks: &[Masks], plan: &Plan, inner: usize, scale: f64, work: &mut u64)
     // Where there are many charts, one of about the same size as the last begins its search where that one was placed: what
     // lies lower had no room for the last.
     let (mut size, mut start) = (usize::MAX, 0);
-    for &chart in &plan.order {
+    for (number, &chart) in plan.order.iter().enumerate() {
+        if number % TOLD_CHARTS == TOLD_CHARTS - 1 {
+            unit();
+        }
         let girth = masks[chart as usize]
             .iter()
             .flatten()

@@ -7,6 +7,7 @@
 
 use super::mask::turned;
 use super::pack::{Atlas, Chart};
+use crate::progress::unit;
 
 /// Texels between charts, and between charts and the border. They are shares of the charts' own size where texels run out.
 const GAP: f64 = 2.0;
@@ -39,6 +40,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
         let (mut low, mut high) = (0.0, full);
         let mut best = None;
         for _ in 0..SCALE_TRIALS {
+            unit();
             let scale = f64::midpoint(low, high);
             match rows(&shapes, &order, scale, gap, edge) {
                 Some(places) => {

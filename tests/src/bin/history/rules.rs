@@ -391,14 +391,15 @@ mod tests {
         };
         let mut leaking = holds.clone();
         leaking[1]["open_fds"] = 10.into();
-        let ended = |workers_left, workers_gone_us, signal, holds: Vec<Value>| Line::Ended {
-            exit: signal.map_or(Some(0), |_| None),
-            signal,
-            killed: false,
-            workers_left,
-            workers_gone_us,
-            holds,
-        };
+        let ended =
+            |workers_left, workers_gone_us, signal: Option<i32>, holds: Vec<Value>| Line::Ended {
+                exit: signal.map_or(Some(0), |_| None),
+                signal,
+                killed: false,
+                workers_left,
+                workers_gone_us,
+                holds,
+            };
         for (line, words) in [
             (ended(1, 10, None, holds.clone()), "1 workers are left"),
             (

@@ -141,6 +141,12 @@ impl Torture {
                 mkfifo(&folder.join(pipe), Mode::S_IRWXU).expect("a pipe");
             }
             alive = Some(kiln_tests::alive_in(&folder));
+            // A pipe hangs up only once somebody has held its other end: a supervisor may die before any saboteur does.
+            drop(
+                fs::OpenOptions::new()
+                    .write(true)
+                    .open(folder.join("alive")),
+            );
         }
         let golden = match &self.golden {
             Some(golden) if real => golden.clone(),

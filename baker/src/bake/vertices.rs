@@ -1,0 +1,161 @@
+//! Mesh and views → one colour for each vertex: the ladder's last rung, where no texture can be had. No atlas, no fit, no GPU:
+//! memory for one view at a time, and a hundred bytes for each vertex.
+//!
+//! ```text
+//!  view     one view → the mean colour of the pixels around each point of the surface, and how far it is to be trusted
+//!  samples  the best views of each point → their consensus
+//! ```
+//!
+//! Colours are those of points of the surface, so both sides of a chart border agree. Points that no view sees take their
+//! neighbours' ([`super::fill`]).
+
+mod samples;
+mod view;
+
+use proto::job::Blend;
+use proto::message::{BakeSummary, Failure, Phase, ViewFit};
+use proto::table::{Colours, Mesh, Surface, View};
+use rayon::prelude::*;
+
+use super::colour::to_byte;
+use super::fill::diffuse;
+use super::scene::Scene;
+use super::surface::Original;
+use super::{native, unseen};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::run::peak_rss_kib;
+
+use samples::Samples;
+use view::Look;
+
+/// Colours and what is to be said of them.
+#[derive(Clone, Debug)]
+pub struct Coloured {
+    /// The colours.
+    pub colours: Colours,
+    /// The report. It counts points of the surface where a texture's counts texels. How well the colours explain a view is for
+    /// encode to measure: no view is seen twice here, so the PSNRs are 0.
+    pub summary: BakeSummary,
+}
+
+/// Which point of the surface each vertex is, numbered without gaps: those of no triangle are none.
+struct Points {
+    of_vertex: Vec<u32>,
+    count: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Points {
+    fn new(mesh: &Mesh) -> Self {
+        let surface = &mesh.surface_vertices;
+        let mut rank = vec![NONE; surface.len()];
+        let mut count = 0;
+        for corner in mesh.triangles.as_flattened() {
+            let rank = &mut rank[surface[*corner as usize] as usize];
+            if *rank == NONE {
+                *rank = count;
+                count += 1;
+            }
+        }
+        Self {
+            of_vertex: surface.iter().map(|&point| rank[point as usize]).collect(),
+            count: count as usize,
+        }
+    }
+}
+
+/// Bakes the views that `next_view` yields, until it yields none.
+///
+/// # Errors
+/// What the user is told: views that do not come, or that see nothing.
+pub fn bake(
+    mesh: &Mesh,
+    surface: Option<Surface>,
+    blend: Blend,
+    progress: &dyn Progress,
+    mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
+) -> Result<Coloured, Failure> {
+    let mut clock = PhaseClock::default();
+    let step = each(mesh.triangles.len(), pace::TRIANGLE);
+    progress.progress(Phase::Raster, 0, 0);
+    progress.expect("points of the surface", step);
+    let scene = Scene::new(mesh, 1);
+    let points = Points::new(mesh);
+    unit();
+    let original = surface.map(|surface| Original::new(&scene, surface));
+    let mut samples = Samples::new(points.count);
+    let mut views = Vec::new();
+    while let Some(mut view) = next_view()? {
+        if view.holdout {
+            continue;
+        }
+        progress.expect(
+            "a view's word on the vertices",
+            step + each(view.pixels.len(), pace::LOOK_PIXEL),
+        );
+        let pixels = clock.time(Phase::Raster, || {
+            if let Some(original) = &original {
+                original.mask(&scene, &mut view);
+            }
+            let look = Look::new(&scene, &view);
+            samples.add(&look.points(&scene, &points.of_vertex, points.count, blend));
+            look.counted()
+        });
+        views.push(ViewFit {
+            view: view.index,
+            pixels: u32::try_from(pixels).unwrap_or(u32::MAX),
+            psnr_db: 0.0,
+            median_residual: 0.0,
+        });
+        progress.progress(Phase::Raster, views.len() as u64, 0);
+    }
+    progress.progress(Phase::Init, 0, 2);
+    progress.expect(
+        "agreement of the views",
+        each(points.count, pace::AGREE_POINT),
+    );
+    let agreed = clock.time(Phase::Init, || samples.consensus(blend));
+    drop(samples);
+    progress.progress(Phase::Init, 1, 2);
+    let observed = agreed.par_iter().flatten().count();
+    if observed == 0 {
+        return Err(unseen());
+    }
+    progress.expect("colours of the unseen", step);
+    let of_points = clock.time(Phase::Init, || {
+        diffuse(agreed, &mesh.triangles, &points.of_vertex)
+    });
+    progress.progress(Phase::Init, 2, 2);
+    let colours = points
+        .of_vertex
+        .par_iter()
+        .map(|&point| {
+            let colour = of_points.get(point as usize).copied().unwrap_or_default();
+            let [r, g, b] = colour.map(|value| to_byte(value, blend));
+            [r, g, b, 255]
+        })
+        .collect();
+    let summary = BakeSummary {
+        adapter: native::adapter(),
+        covered_pixels: views.iter().map(|view| u64::from(view.pixels)).sum(),
+        chart_texels: points.count as u64,
+        observed_texels: observed as u64,
+        filled_texels: (points.count - observed) as u64,
+        iterations: 0,
+        train_psnr_db: 0.0,
+        seam_residual: 0.0,
+        views,
+        times: clock.into_times(),
+        peak_vram_kib: 0,
+        peak_rss_kib: peak_rss_kib(),
+    };
+    Ok(Coloured {
+        colours: Colours { colours },
+        summary,
+    })
+}
+
+#[cfg(test)]
+mod tests;
