@@ -8,7 +8,7 @@
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
 //!   - [`cgroup`]: a child's limits of memory and processes, and whether the kernel's OOM killer ended it,
 //!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
-//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's,
+//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's, by other [`hands`],
 //!   - [`feed`]: stock → what the next child still has to be sent,
 //!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
 //!   - [`procfs`]: a silent process → starved, stopped or stuck,
@@ -22,7 +22,7 @@
 //! Invariants: no child can end or block this process; a child's word sizes, indexes and waits for nothing unchecked;
 //! descriptors go down and never up; nothing that a child wrote is mapped. This crate links no GPU, no decoder, no C++.
 //! All processes are spawned on the main thread, which lives as long as the program: the kernel kills a child when the
-//! *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded and `spawn_blocking` never spawns.
+//! *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded, and other threads never spawn.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -58,6 +58,8 @@ pub mod logs;
 pub mod stock;
 
 pub mod feed;
+
+pub mod hands;
 
 pub mod opener;
 

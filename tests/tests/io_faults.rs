@@ -314,6 +314,27 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
 }
 
 #[test]
+fn a_host_without_a_thread_to_give_costs_nothing() {
+    let stage = Stage::new(SABOTEUR);
+    for nth in 1..=4 {
+        stage.reset();
+        let mut command = stage.shimmed();
+        let cell = Cell {
+            call: "thread".to_owned(),
+            nth,
+            sticky: true,
+            deed: Deed::Errno(libc::EAGAIN),
+        };
+        sabotage(&mut command, &cell);
+        let outcome = Run::start(command).finish();
+        let log = read_log(&stage.log());
+        assert!(nth > 2 || log.iter().any(|call| call.hit), "{log:?}");
+        check(&stage, &outcome, &log).expect("the result");
+        assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
+    }
+}
+
+#[test]
 fn the_wall_clock_may_jump() {
     let stage = Stage::new(SABOTEUR);
     let mut command = stage.shimmed();
