@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::job::Spec;
 use crate::ladder::Rung;
+use crate::reserve::lend;
 use crate::verdict::{Ending, Exit, Fault};
 use crate::words::printable_lines;
 
@@ -157,18 +158,16 @@ fn record(
 }
 
 fn file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = lend(|| options.open(path))?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(bytes)
 }
 
 /// Removes the oldest folders. Only what looks like one of ours is touched.
 fn forget_old(root: &Path) -> io::Result<()> {
-    let mut folders: Vec<PathBuf> = fs::read_dir(root)?
+    let mut folders: Vec<PathBuf> = lend(|| fs::read_dir(root))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.join("crash.json").is_file())
         .collect();
@@ -176,7 +175,7 @@ fn forget_old(root: &Path) -> io::Result<()> {
     let surplus = folders.len().saturating_sub(KEPT);
     for folder in folders.into_iter().take(surplus) {
         // Another supervisor may have been faster.
-        if let Err(error) = fs::remove_dir_all(&folder)
+        if let Err(error) = lend(|| fs::remove_dir_all(&folder))
             && error.kind() != io::ErrorKind::NotFound
         {
             return Err(error);

@@ -14,7 +14,7 @@
 //!   - [`procfs`]: a silent process → starved, stopped or stuck,
 //!   - [`verdict`]: how a process ended → what is wrong, in one code, class and line (a pure function),
 //!   - [`crash`]: a death → a folder that `kiln replay` runs again,
-//! - [`host`]: what all jobs share; [`many`]: a list of jobs → several at once; [`signals`] → orders,
+//! - [`host`]: what all jobs share; [`reserve`]: descriptors for when there are none left; [`many`]: a list of jobs → several at once; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
 //! - [`report`]: what happened → `report.json` and the closing lines,
 //! - [`doctor`]: machine → what can bake here and what is missing.
@@ -62,6 +62,8 @@ pub mod feed;
 pub mod hands;
 
 pub mod opener;
+
+pub mod reserve;
 
 pub mod sandbox;
 

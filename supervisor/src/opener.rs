@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::hands;
 use crate::input::Input;
+use crate::reserve::lend;
 
 /// Endings of the files that a mesh or a view refers to, in lower case.
 const ENDINGS: [&str; 12] = [
@@ -183,7 +184,7 @@ fn beneath(folder: &impl AsFd, name: &str) -> Result<OwnedFd, Refusal> {
         .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
         .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     for _ in 0..RESOLVE_ATTEMPTS {
-        return match openat2(folder, name, how) {
+        return match lend(|| openat2(folder, name, how)) {
             Ok(fd) => Ok(fd),
             Err(Errno::EAGAIN | Errno::EINTR) => continue,
             Err(Errno::EXDEV) => Err(Refusal::Outside),

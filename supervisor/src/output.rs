@@ -21,6 +21,7 @@ use proto::message::Code;
 use crate::error::JobError;
 use crate::failpoint::at;
 use crate::input::reason;
+use crate::reserve::lend;
 
 use self::part::Part;
 
@@ -289,7 +290,7 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> nix::Result<()> {
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder)?.sync_all() {
+    match lend(|| File::open(folder))?.sync_all() {
         // A file system that cannot do this for folders needs it not.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         other => other,

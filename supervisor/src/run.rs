@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::cli::{self, Command};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
-use crate::{doctor, many, panics};
+use crate::{doctor, many, panics, reserve};
 
 /// Runs the command that the arguments name, and gives the program's exit code.
 #[must_use]
@@ -27,6 +27,7 @@ pub fn run() -> ExitCode {
     let (json, voice) = command.tone();
     log(json, voice, &bars);
     raise_file_limit();
+    reserve::start();
     if let Err(error) = proto::channel::close_inherited_on_exec() {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }

@@ -13,6 +13,8 @@ use proto::limits::{
 use proto::message::{Done, Role, Table};
 use proto::table::{TableError, ViewHeader};
 
+use crate::reserve::{self, lend};
+
 /// Why a child's wish is not granted. All but [`StockError::Memory`] break the protocol.
 #[derive(Debug, thiserror::Error)]
 pub enum StockError {
@@ -74,6 +76,8 @@ pub struct Stock {
     prepared: bool,
 }
 
+/// A job with fewer tables is not the one that hoards descriptors, and may use the reserve.
+const FEW: usize = 16;
 /// Header of every table.
 const HEADER: u64 = 64;
 /// Camera of a view: 16 doubles, of which the table writes all.
@@ -137,7 +141,14 @@ impl Stock {
             | Table::Preview
             | Table::Colours => {}
         }
-        let blob = Arc::new(Blob::create(&format!("kiln-{table:?}"), bytes)?);
+        let make = || Blob::create(&format!("kiln-{table:?}"), bytes);
+        let blob = if self.tables.len() < FEW {
+            lend(make)?
+        } else {
+            reserve::refill();
+            make()?
+        };
+        let blob = Arc::new(blob);
         self.tables.insert(
             table,
             Entry {

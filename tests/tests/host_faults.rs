@@ -18,6 +18,7 @@ use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 use proto::message::Role;
+use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 const OUTPUTS: [&str; 4] = ["--preview", "out/sheet.png", "--report", "out/report.json"];
@@ -126,8 +127,16 @@ fn few_descriptors_are_a_clear_error_and_enough_are_enough() {
                     if limit > MOST {
                         break;
                     }
-                    let command = after(&format!("ulimit -n {limit}"), &bench.bake(&[]));
+                    let bake = bench.bake(&["--report", "out/report.json"]);
+                    let command = after(&format!("ulimit -n {limit}"), &bake);
                     let outcome = Run::start(command).finish();
+                    let report = fs::read(bench.path("out/report.json")).unwrap_or_default();
+                    let began = !outcome.all("started").is_empty();
+                    assert!(
+                        !began || serde_json::from_slice::<Value>(&report).is_ok(),
+                        "{limit}: a job that began and left no report: {:#?}",
+                        outcome.stdout
+                    );
                     let mut least = least.lock().expect("unbroken");
                     if outcome.code == Some(0) {
                         least.0 = least.0.min(limit);
@@ -139,6 +148,8 @@ fn few_descriptors_are_a_clear_error_and_enough_are_enough() {
                     }
                     drop(least);
                     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+                    // One that could not begin may have left one, too.
+                    drop(fs::remove_file(bench.path("out/report.json")));
                     bench.assert_clean(&["out.glb"]);
                 }
             });
@@ -152,6 +163,48 @@ fn few_descriptors_are_a_clear_error_and_enough_are_enough() {
     said(&format!(
         "{short} descriptors are too few for a small job, {enough} are enough"
     ));
+}
+
+#[test]
+fn a_job_that_hoards_descriptors_ends_alone() {
+    let hoarder = Plan {
+        views: 2000,
+        ..Plan::healthy()
+    };
+    let (greedy, bench) = (Bench::new(SABOTEUR, &hoarder), bench());
+    let job = |name: &str, of: &Bench| {
+        json!({
+            "name": name,
+            "mesh": of.path("mesh.glb"), "views": of.path("transforms.json"),
+            "output": of.path(&format!("out/{name}.glb")),
+            "report": of.path(&format!("out/{name}.json")),
+            "baker": of.path("kiln-baker"),
+            "texture-size": 256, "insecure-no-sandbox": true, "crash-folder": "none",
+        })
+    };
+    const SMALL: usize = 12;
+    let mut jobs = vec![job("hoard", &greedy)];
+    jobs.extend((0..SMALL).map(|k| job(&k.to_string(), &bench)));
+    fs::write(bench.path("jobs.json"), Value::Array(jobs).to_string()).expect("a list");
+    let mut all = bench.kiln();
+    all.args(["bake", "--json", "--parallel", "2", "--jobs", "jobs.json"]);
+    let outcome = Run::start(after("ulimit -n 128", &all)).finish();
+
+    let told = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);
+    let error = outcome.one("error");
+    assert_eq!(error["job"], "hoard", "{told}");
+    assert_eq!(error["code"], "out_of_host_memory", "{told}");
+    let hint = error["hint"].as_str().expect("text");
+    assert!(hint.contains("ulimit -n"), "{hint}");
+    assert_eq!(outcome.code, Some(70), "{told}");
+    assert_eq!(outcome.all("done").len(), SMALL, "{told}");
+    let report = fs::read(greedy.path("out/hoard.json")).expect("its report");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    assert_eq!(report["error"]["code"], "out_of_host_memory");
+    let holds = outcome.all("host");
+    for key in ["open_fds", "memfds", "children", "parked"] {
+        assert_eq!(holds[0]["holds"][key], holds[1]["holds"][key], "{key}");
+    }
 }
 
 #[test]
