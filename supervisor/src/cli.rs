@@ -101,7 +101,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
             let shown = error.print();
             return shown.map(|()| Command::Shown).map_err(|error| {
                 refuse(JobError::own(
-                    Code::OutputError,
+                    Code::IoError,
                     format!("cannot print: {error}"),
                     "",
                 ))

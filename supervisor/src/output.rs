@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use proto::message::Code;
+use proto::place;
 
 use crate::error::JobError;
 use crate::failpoint::at;
@@ -45,27 +46,29 @@ impl Target {
     /// # Errors
     /// One line that says what stands in the way.
     pub fn check(path: &Path) -> Result<Self, Box<JobError>> {
-        let fail = |why: &str| {
+        let fail = |code: Code, why: &str| {
             let message = format!("cannot write {}: {why}", path.display());
-            JobError::own(
-                Code::OutputError,
-                message,
-                "the folder must exist and be writable: nothing has been done yet",
-            )
+            let hint = match code {
+                Code::IoError => "nothing has been done yet",
+                _ => "the folder must exist and be writable: nothing has been done yet",
+            };
+            JobError::own(code, message, hint)
         };
         if path.file_name().is_none() {
-            return Err(fail("it has no file name"));
+            return Err(fail(Code::OutputError, "it has no file name"));
         }
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(fail("it exists and is not a file"));
+            return Err(fail(Code::OutputError, "it exists and is not a file"));
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
             _ => PathBuf::from("."),
         };
         part::sweep(&folder);
-        Part::create(&folder)
-            .map_err(|error| fail(&format!("{}: {}", folder.display(), reason(&error))))?;
+        Part::create(&folder).map_err(|error| {
+            let why = format!("{}: {}", folder.display(), reason(&error));
+            fail(code(&error), &why)
+        })?;
         Ok(Self {
             path: path.to_path_buf(),
             folder,
@@ -116,7 +119,7 @@ impl Target {
     fn error(&self, error: &io::Error) -> Box<JobError> {
         let message = format!("cannot write {}: {}", self.path.display(), reason(error));
         JobError::own(
-            Code::OutputError,
+            code(error),
             message,
             "free some space or choose another place with -o",
         )
@@ -282,6 +285,14 @@ impl Swapped {
             // The new file has no other name, so it goes with this.
             Old::Kept(name) => fs::rename(name, path).is_ok(),
         }
+    }
+}
+
+/// The place is wrong, or the disk is full or fails.
+fn code(error: &io::Error) -> Code {
+    match place::is_wrong(error) {
+        true => Code::OutputError,
+        false => Code::IoError,
     }
 }
 

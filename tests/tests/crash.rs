@@ -286,6 +286,21 @@ fn what_a_worker_says_of_the_input_is_believed_at_once() {
 }
 
 #[test]
+fn a_disk_that_fails_to_read_gets_time_and_is_named_in_the_end() {
+    let fail = Fault::Fail(Code::IoError);
+    forgiven(Role::Prepare, Step::Work, fail.clone());
+    let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, fail));
+    assert_eq!(outcome.code, Some(74), "{:#?}", outcome.stdout);
+    let error = outcome.one("error");
+    assert_eq!(
+        (error["code"].as_str(), error["class"].as_str()),
+        (Some("io_error"), Some("transient"))
+    );
+    assert_eq!(outcome.attempts("prepare").len(), 3);
+    bench.assert_clean(&[]);
+}
+
+#[test]
 fn a_lost_gpu_is_tried_once_more() {
     forgiven(Role::Bake, Step::Work, Fault::Fail(Code::GpuDeviceLost));
 }

@@ -71,7 +71,7 @@ fn a_full_disk_is_one_line_at_every_stage_and_the_old_file_stays() {
             needed = Some(pages);
             break;
         }
-        refused(&bench, &outcome, &[73], "the disk is full");
+        refused(&bench, &outcome, &[74], "the disk is full");
         assert!(!bench.path("out/sheet.png").exists(), "all files or none");
         // The report of a failure needs room, too, and may have got it.
         drop(fs::remove_file(bench.path("out/report.json")));
@@ -88,7 +88,7 @@ fn a_disk_without_room_for_another_file_is_one_line_before_any_work() {
     fs::write(bench.path("out/out.glb"), OLD).expect("room");
     disk.leave_files(0);
     let outcome = bench.run(&OUTPUTS);
-    refused(&bench, &outcome, &[73], "the disk is full");
+    refused(&bench, &outcome, &[74], "the disk is full");
     assert!(outcome.all("started").is_empty(), "before any work");
 }
 
@@ -100,7 +100,7 @@ fn a_real_model_that_does_not_fit_is_one_line_and_the_old_one_stays() {
     // Some of it fits.
     disk.leave_pages(4);
     let outcome = Run::start(spot(&bench)).finish();
-    refused(&bench, &outcome, &[73], "the disk is full");
+    refused(&bench, &outcome, &[74], "the disk is full");
     assert_eq!(bench.outputs(), ["filler", "out.glb"]);
 }
 
@@ -143,8 +143,8 @@ fn few_descriptors_are_a_clear_error_and_enough_are_enough() {
                         fs::write(bench.path("out/out.glb"), OLD).expect("an old file");
                     } else {
                         least.1 = least.1.max(limit);
-                        // 66: a folder of the inputs cannot be opened; 73: one of the outputs.
-                        refused(&bench, &outcome, &[66, 70, 71, 73], "");
+                        // 74: a folder of the inputs or of the outputs cannot be opened.
+                        refused(&bench, &outcome, &[70, 71, 74], "");
                     }
                     drop(least);
                     assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);

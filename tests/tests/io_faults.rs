@@ -137,8 +137,24 @@ fn demand(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if right { Ok(()) } else { Err(what()) }
 }
 
+/// What fails is a name, and not the disk.
+fn place_is_wrong(cell: Option<&Cell>) -> bool {
+    cell.is_some_and(|cell| matches!(cell.deed, Deed::Errno(libc::EROFS | libc::EINVAL)))
+}
+
+/// Only calls on the results were hit, which fail for the disk.
+fn of_files(kinds: &[&str]) -> bool {
+    let mut kinds = kinds.iter();
+    kinds.len() > 0 && kinds.all(|kind| ["fsync", "exchange", "link", "create"].contains(kind))
+}
+
 /// The right result, or one clear error and the old files; nothing left either way.
-fn check(stage: &Stage, outcome: &Outcome, log: &[Logged]) -> Result<(), String> {
+fn check(
+    stage: &Stage,
+    outcome: &Outcome,
+    cell: Option<&Cell>,
+    log: &[Logged],
+) -> Result<(), String> {
     let told = format!("{:#?}\n{}", outcome.stdout, outcome.stderr);
     let hit = log.iter().filter(|call| call.hit);
     let kinds: Vec<&str> = hit.map(|call| call.call.as_str()).collect();
@@ -157,11 +173,14 @@ fn check(stage: &Stage, outcome: &Outcome, log: &[Logged]) -> Result<(), String>
                 format!("success, and the preview is {preview:?}")
             })?;
         }
-        // 66 is for an input that cannot be opened, for whatever reason: its folder is what `open` opens.
-        Some(code @ (66 | 70 | 71 | 73)) => {
-            demand(code != 66 || kinds.contains(&"open"), || {
-                format!("no input was refused: {told}")
+        Some(code @ (70 | 71 | 73 | 74)) => {
+            demand(code != 73 || place_is_wrong(cell), || {
+                format!("nothing is wrong with a name: {told}")
             })?;
+            demand(
+                code == 74 || !of_files(&kinds) || place_is_wrong(cell),
+                || format!("ended with {code} for a file: {told}"),
+            )?;
             let errors = outcome.all("error");
             // Standard output may be what fails.
             let mute = kinds.contains(&"write") || kinds.contains(&"writev");
@@ -234,7 +253,7 @@ fn any_failing_call_of_the_supervisor_ends_in_the_result_or_in_one_clear_error()
             usize::from(log.iter().any(|call| call.hit)),
             Ordering::Relaxed,
         );
-        check(stage, &outcome, &log)?;
+        check(stage, &outcome, Some(cell), &log)?;
         if stage.bench.outputs().len() != OLD.len() {
             let after = Run::start(stage.bare()).finish();
             demand(
@@ -270,7 +289,7 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
         let outcome = Run::start(command).finish();
         if outcome.signal != Some(9) {
             // Fewer calls this time.
-            return check(stage, &outcome, &read_log(&stage.log()));
+            return check(stage, &outcome, Some(cell), &read_log(&stage.log()));
         }
         let dead = Instant::now();
         while !stage.bench.workers().is_empty() {
@@ -329,7 +348,7 @@ fn a_host_without_a_thread_to_give_costs_nothing() {
         let outcome = Run::start(command).finish();
         let log = read_log(&stage.log());
         assert!(nth > 2 || log.iter().any(|call| call.hit), "{log:?}");
-        check(&stage, &outcome, &log).expect("the result");
+        check(&stage, &outcome, Some(&cell), &log).expect("the result");
         assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
     }
 }
@@ -340,7 +359,7 @@ fn the_wall_clock_may_jump() {
     let mut command = stage.shimmed();
     command.env("IOFAULT_CLOCK", "1");
     let outcome = Run::start(command).finish();
-    check(&stage, &outcome, &[]).expect("as if nothing happened");
+    check(&stage, &outcome, None, &[]).expect("as if nothing happened");
     assert_eq!(
         outcome.code,
         Some(0),
