@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proto::message::Code;
 use serde_json::{Value, json};
@@ -61,6 +61,16 @@ pub fn default_root() -> Option<PathBuf> {
         .map(|state| state.join("kiln/crashes"))
 }
 
+/// All that there is to keep.
+struct Death<'a> {
+    spec: &'a Spec,
+    ending: &'a Ending,
+    fault: &'a Fault,
+    rung: &'a Rung,
+    pid: u32,
+    tail: &'a [String],
+}
+
 /// Writes the folder. Best effort: none where there is no place for it.
 pub fn keep(
     spec: &Spec,
@@ -71,21 +81,20 @@ pub fn keep(
     tail: &[String],
 ) -> Option<PathBuf> {
     let root = spec.crash_root.as_ref()?;
-    let written = write(root, spec, ending, fault, rung, pid, tail);
-    written
+    let death = Death {
+        spec,
+        ending,
+        fault,
+        rung,
+        pid,
+        tail,
+    };
+    write(root, &death)
         .map_err(|error| tracing::warn!(%error, "no crash folder in {}", root.display()))
         .ok()
 }
 
-fn write(
-    root: &Path,
-    spec: &Spec,
-    ending: &Ending,
-    fault: &Fault,
-    rung: &Rung,
-    pid: u32,
-    tail: &[String],
-) -> io::Result<PathBuf> {
+fn write(root: &Path, death: &Death<'_>) -> io::Result<PathBuf> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     DirBuilder::new().recursive(true).mode(0o700).create(root)?;
     let time = SystemTime::now()
@@ -97,13 +106,13 @@ fn write(
         "{:013}-{}-{number}-{}",
         time.as_millis(),
         std::process::id(),
-        ending.role.name()
+        death.ending.role.name()
     );
     let folder = root.join(name);
     DirBuilder::new().mode(0o700).create(&folder)?;
-    let text = serde_json::to_vec_pretty(&record(spec, ending, fault, rung, pid, tail, time))?;
+    let text = serde_json::to_vec_pretty(&record(death, time))?;
     file(&folder.join("crash.json"), &text)?;
-    if let Some(signal) = &ending.last.signal {
+    if let Some(signal) = &death.ending.last.signal {
         let stacks = printable_lines(&signal.text, TEXT_BYTES);
         file(&folder.join("stacks.txt"), stacks.as_bytes())?;
     }
@@ -111,15 +120,15 @@ fn write(
     Ok(folder)
 }
 
-fn record(
-    spec: &Spec,
-    ending: &Ending,
-    fault: &Fault,
-    rung: &Rung,
-    pid: u32,
-    tail: &[String],
-    time: std::time::Duration,
-) -> Value {
+fn record(death: &Death<'_>, time: Duration) -> Value {
+    let Death {
+        spec,
+        ending,
+        fault,
+        rung,
+        pid,
+        tail,
+    } = death;
     let note = |note: &Option<proto::recorder::Note>| {
         note.as_ref().map(|note| {
             json!({

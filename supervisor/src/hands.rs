@@ -155,16 +155,18 @@ mod tests {
         }
         release.send(()).expect("it waits");
         assert_eq!(held.blocking_recv(), Ok(true));
-        assert!(hands.desk().threads <= 3, "{:?}", hands.desk());
+        assert!(hands.desk().threads < MOST / 4, "{:?}", hands.desk());
     }
 
     #[test]
     fn a_panic_ends_the_work_alone() {
         let hands = fresh();
-        let panics = hands.give(|| -> u32 { panic!("planned") });
-        assert!(panics.blocking_recv().is_err());
+        for _ in 0..MOST / 2 {
+            let panics = hands.give(|| -> u32 { panic!("planned") });
+            assert!(panics.blocking_recv().is_err());
+        }
         assert_eq!(hands.give(|| 7).blocking_recv(), Ok(7));
-        assert_eq!(hands.desk().threads, 1);
+        assert!(hands.desk().threads < MOST / 4, "{:?}", hands.desk());
     }
 
     #[test]

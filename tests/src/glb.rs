@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::Bench;
+
 /// The JSON of a GLB whose header, chunks, texture and vertex attributes are as a bake makes them.
 ///
 /// # Errors
@@ -38,6 +40,19 @@ pub fn read(path: &Path) -> Result<Value, String> {
         Some((name, _)) => Err(wrong(&format!("lacks {name}"))),
         None => Ok(json),
     }
+}
+
+/// Asserts that the validator finds nothing in the results of these benches.
+///
+/// # Panics
+/// If it does, or is not installed.
+pub fn assert_valid(benches: &[Bench]) {
+    let files: Vec<PathBuf> = benches
+        .iter()
+        .map(|bench| bench.path("out/out.glb"))
+        .collect();
+    let (valid, words) = validate(&files);
+    assert!(valid, "{words}");
 }
 
 /// Whether the Khronos validator finds neither an error nor a warning in any of the files, and its words.

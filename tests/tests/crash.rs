@@ -230,13 +230,7 @@ fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
         .with(Role::Prepare, Step::Filled, Fault::Signal(11), 1)
         .with(Role::Bake, Step::Work, Fault::Signal(11), 2);
     let (bench, outcome) = run(&plan);
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     let attempts = outcome.attempts("bake");
     assert!(attempts.len() >= 2 && attempts.len() <= 3, "{attempts:?}");
     bench.assert_clean(&["out.glb"]);

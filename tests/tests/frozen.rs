@@ -42,6 +42,14 @@ fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
     Some(group)
 }
 
+/// Kiln has ended, and the worker that it could not kill goes once it may.
+fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
+    let state = state_of(pid);
+    assert!(state.contains('D'), "killed, and still there: {state}");
+    group.set("freezer.state", "THAWED");
+    wait_all_gone(alive);
+}
+
 #[test]
 fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
     let bench = Bench::new(
@@ -58,21 +66,9 @@ fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
     run.send(Signal::SIGTERM);
     let outcome = run.finish();
     let took = begun.elapsed();
-    assert_eq!(
-        outcome.code,
-        Some(143),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(143);
     assert!(took < Duration::from_secs(5), "{took:?}");
-    assert!(
-        state_of(pid).contains('D'),
-        "killed, and still there: {}",
-        state_of(pid)
-    );
-    group.set("freezer.state", "THAWED");
-    wait_all_gone(&alive);
+    thaw(&group, pid, &alive);
     bench.assert_clean(&[]);
 }
 
@@ -88,21 +84,9 @@ fn a_worker_that_cannot_be_killed_is_replaced() {
     let begun = Instant::now();
     let outcome = run.finish();
     let took = begun.elapsed();
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     // Two seconds of silence, two for the kill, and the second attempt.
     assert!(took < Duration::from_secs(10), "{took:?}");
-    assert!(
-        state_of(pid).contains('D'),
-        "killed, and still there: {}",
-        state_of(pid)
-    );
-    group.set("freezer.state", "THAWED");
-    wait_all_gone(&alive);
+    thaw(&group, pid, &alive);
     bench.assert_clean(&["out.glb"]);
 }
