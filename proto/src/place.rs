@@ -46,7 +46,7 @@ mod tests {
             libc::EISDIR,
             libc::ENOTDIR,
             libc::ENAMETOOLONG,
-            libc::ELOOP,
+            ELOOP,
             libc::EXDEV,
             libc::EOPNOTSUPP,
         ] {
