@@ -175,11 +175,8 @@ fn jobs_that_hoard_descriptors_end_alone() {
     };
     let (greedy, bench) = (Bench::new(SABOTEUR, &hoarder), bench());
     let jobs = (0..JOBS).map(|k| {
-        let of = if k % (JOBS / HOARDERS) == 0 {
-            &greedy
-        } else {
-            &bench
-        };
+        let hoards = k % (JOBS / HOARDERS) == 0;
+        let of = if hoards { &greedy } else { &bench };
         json!({
             "mesh": of.path("mesh.glb"), "views": of.path("transforms.json"),
             "output": of.path(&format!("out/{k}.glb")),
