@@ -31,7 +31,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use self::environment::environment;
 use crate::feed::Parcel;
-use crate::logs::{self, Source, Tail};
+use crate::logs::{self, Owner, Source, Tail};
 use crate::opener::Opened;
 use crate::verdict::Exit;
 
@@ -77,6 +77,8 @@ pub struct Child {
     pub role: Role,
     /// Its process id.
     pub pid: u32,
+    /// Whose its lines are.
+    pub owner: Owner,
     /// Its last lines.
     pub tail: Tail,
     /// What it was doing.
@@ -164,8 +166,9 @@ impl Launcher<'_> {
         drop(command);
         let pid = process.id().unwrap_or(0);
         let tail = Tail::default();
+        let owner = Owner::new(Arc::clone(&self.job));
         let source = Source {
-            job: Arc::clone(&self.job),
+            job: owner.clone(),
             role,
             pid,
         };
@@ -191,6 +194,7 @@ impl Launcher<'_> {
             id,
             role,
             pid,
+            owner,
             tail,
             recorder: Arc::new(recorder),
             spawned: Instant::now(),
