@@ -20,7 +20,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::feed::Parcel;
-use crate::logs::Tail;
+use crate::logs::{Owner, Tail};
 use crate::opener::Opened;
 use crate::verdict::Exit;
 
@@ -56,6 +56,8 @@ pub struct Child {
     pub role: Role,
     /// Its process id.
     pub pid: u32,
+    /// Whose its lines are.
+    pub owner: Owner,
     /// Its last lines.
     pub tail: Tail,
     /// What it was doing.

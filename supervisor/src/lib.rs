@@ -39,6 +39,8 @@ pub mod event;
 
 pub mod host;
 
+pub mod gate;
+
 pub mod many;
 
 pub mod signals;

@@ -60,11 +60,12 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
         Command::BakeMany {
             specs,
             parallel,
+            spares,
             memory_limit,
             ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let code = runtime.block_on(many::all(specs, parallel, memory_limit, listener));
+            let code = runtime.block_on(many::all(specs, parallel, spares, memory_limit, listener));
             ExitCode::from(code)
         }
         Command::Doctor { baker, .. } => {

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::conversation::Conversation;
 use super::environment::environment;
 use super::{Child, ChildId, Event, Orders, chain};
-use crate::logs::{self, Source, Tail};
+use crate::logs::{self, Owner, Source, Tail};
 use crate::verdict::Exit;
 
 /// Parcels that may wait for one child: every view, and a handful of others.
@@ -94,8 +94,9 @@ impl Launcher<'_> {
         drop(command);
         let pid = process.id().unwrap_or(0);
         let tail = Tail::default();
+        let owner = Owner::new(Arc::clone(&self.job));
         let source = Source {
-            job: Arc::clone(&self.job),
+            job: owner.clone(),
             role,
             pid,
         };
@@ -121,6 +122,7 @@ impl Launcher<'_> {
             id,
             role,
             pid,
+            owner,
             tail,
             recorder: Arc::new(recorder),
             spawned: Instant::now(),
