@@ -16,8 +16,10 @@ pub const UNAVAILABLE: u8 = 69;
 pub const SOFTWARE: u8 = 70;
 /// A worker could not be started (`EX_OSERR`).
 pub const OSERR: u8 = 71;
-/// The output could not be created (`EX_CANTCREAT`).
+/// The output cannot be created where it is wanted (`EX_CANTCREAT`).
 pub const CANTCREAT: u8 = 73;
+/// Reading or writing failed where there was nothing wrong with the name: the disk is full, broken or gone (`EX_IOERR`).
+pub const IOERR: u8 = 74;
 /// The sandbox cannot be had (`EX_NOPERM`).
 pub const NOPERM: u8 = 77;
 /// The binaries do not belong together (`EX_CONFIG`).
@@ -60,6 +62,7 @@ pub fn of(code: Code) -> u8 {
         Code::DeadlineExceeded => TIMEOUT,
         Code::SpawnFailed => OSERR,
         Code::OutputError => CANTCREAT,
+        Code::IoError => IOERR,
         Code::Cancelled => SIGINT,
         Code::BinaryMismatch => CONFIG,
     }

@@ -39,6 +39,7 @@ pub mod recorder;
 pub mod table;
 
 pub mod exit;
+pub mod place;
 
 #[cfg(feature = "failpoints")]
 pub mod failpoint;

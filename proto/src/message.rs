@@ -1,9 +1,12 @@
 //! The packets, one enum for each direction. Field order and variant order are the wire format: `tests/golden.rs` pins their bytes.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 
 use crate::job::{BakeJob, EncodeJob, PrepareJob, WarmJob};
 use crate::list::list;
+use crate::place;
 use crate::sandbox::Sandbox;
 
 /// What a child process is for.
@@ -289,7 +292,7 @@ pub enum Refusal {
     #[error("did not open within {0} seconds: its file system does not answer")]
     Slow(u32),
     /// The system refuses for another reason: its error number.
-    #[error("cannot be read ({})", std::io::Error::from_raw_os_error(*.0))]
+    #[error("cannot be read ({})", io::Error::from_raw_os_error(*.0))]
     Os(i32),
 }
 
@@ -299,12 +302,13 @@ impl Refusal {
     pub fn code(&self) -> Code {
         match self {
             Self::EmptyName | Self::NulInName => Code::InvalidAsset,
-            Self::Outside
-            | Self::Unlisted
-            | Self::Missing
-            | Self::NotAFile(_)
-            | Self::Slow(_)
-            | Self::Os(_) => Code::MissingInput,
+            Self::Outside | Self::Unlisted | Self::Missing | Self::NotAFile(_) => {
+                Code::MissingInput
+            }
+            Self::Os(errno) if place::is_wrong(&io::Error::from_raw_os_error(*errno)) => {
+                Code::MissingInput
+            }
+            Self::Slow(_) | Self::Os(_) => Code::IoError,
             Self::TooLarge { .. } => Code::LimitExceeded,
         }
     }
@@ -511,7 +515,7 @@ pub enum Code {
     SpawnFailed,
     /// The process spoke out of turn.
     ProtocolViolation,
-    /// The result could not be put in place.
+    /// The result cannot be created where it is wanted.
     OutputError,
     /// The caller ended the job.
     Cancelled,
@@ -525,11 +529,13 @@ pub enum Code {
     SandboxViolation,
     /// The sandbox cannot be had on this system.
     SandboxUnavailable,
+    /// Reading or writing a file failed, and not for its name: the disk is full, broken or gone.
+    IoError,
 }
 
 impl Code {
     /// Every cause, in the order of the wire.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::InvalidSpec,
         Self::InvalidAsset,
         Self::MissingInput,
@@ -553,6 +559,7 @@ impl Code {
         Self::GpuHang,
         Self::SandboxViolation,
         Self::SandboxUnavailable,
+        Self::IoError,
     ];
 }
 

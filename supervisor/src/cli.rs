@@ -42,6 +42,8 @@ pub enum Command {
         specs: Vec<Spec>,
         /// How many at once.
         parallel: usize,
+        /// Warm processes without a job.
+        spares: usize,
         /// For each worker, in bytes.
         memory_limit: Option<u64>,
         /// One JSON object per line.
@@ -101,7 +103,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
             let shown = error.print();
             return shown.map(|()| Command::Shown).map_err(|error| {
                 refuse(JobError::own(
-                    Code::OutputError,
+                    Code::IoError,
                     format!("cannot print: {error}"),
                     "",
                 ))
@@ -125,6 +127,7 @@ fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
         return Ok(Command::BakeMany {
             specs: many(path)?,
             parallel: usize::from(args.parallel),
+            spares: usize::from(args.spares),
             memory_limit: args.memory_limit,
             json,
             voice,
@@ -149,6 +152,9 @@ fn many(path: &Path) -> Result<Vec<Spec>, Box<JobError>> {
     let mut outputs: HashMap<PathBuf, String> = HashMap::new();
     for jobs::Entry { name, arguments } in entries {
         let place = format!("{}: job {name}: ", path.display());
+        if specs.iter().any(|known: &Spec| *known.name == *name) {
+            return Err(bad(format!("{place}another job has this name")));
+        }
         let named = |mut error: Box<JobError>| {
             error.message.insert_str(0, &place);
             error

@@ -13,13 +13,14 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proto::message::Code;
 use serde_json::{Value, json};
 
 use crate::job::Spec;
 use crate::ladder::Rung;
+use crate::reserve::lend;
 use crate::verdict::{Ending, Exit, Fault};
 use crate::words::printable_lines;
 
@@ -60,6 +61,16 @@ pub fn default_root() -> Option<PathBuf> {
         .map(|state| state.join("kiln/crashes"))
 }
 
+/// All that there is to keep.
+struct Death<'a> {
+    spec: &'a Spec,
+    ending: &'a Ending,
+    fault: &'a Fault,
+    rung: &'a Rung,
+    pid: u32,
+    tail: &'a [String],
+}
+
 /// Writes the folder. Best effort: none where there is no place for it.
 pub fn keep(
     spec: &Spec,
@@ -70,21 +81,20 @@ pub fn keep(
     tail: &[String],
 ) -> Option<PathBuf> {
     let root = spec.crash_root.as_ref()?;
-    let written = write(root, spec, ending, fault, rung, pid, tail);
-    written
+    let death = Death {
+        spec,
+        ending,
+        fault,
+        rung,
+        pid,
+        tail,
+    };
+    write(root, &death)
         .map_err(|error| tracing::warn!(%error, "no crash folder in {}", root.display()))
         .ok()
 }
 
-fn write(
-    root: &Path,
-    spec: &Spec,
-    ending: &Ending,
-    fault: &Fault,
-    rung: &Rung,
-    pid: u32,
-    tail: &[String],
-) -> io::Result<PathBuf> {
+fn write(root: &Path, death: &Death<'_>) -> io::Result<PathBuf> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     DirBuilder::new().recursive(true).mode(0o700).create(root)?;
     let time = SystemTime::now()
@@ -96,13 +106,13 @@ fn write(
         "{:013}-{}-{number}-{}",
         time.as_millis(),
         std::process::id(),
-        ending.role.name()
+        death.ending.role.name()
     );
     let folder = root.join(name);
     DirBuilder::new().mode(0o700).create(&folder)?;
-    let text = serde_json::to_vec_pretty(&record(spec, ending, fault, rung, pid, tail, time))?;
+    let text = serde_json::to_vec_pretty(&record(death, time))?;
     file(&folder.join("crash.json"), &text)?;
-    if let Some(signal) = &ending.last.signal {
+    if let Some(signal) = &death.ending.last.signal {
         let stacks = printable_lines(&signal.text, TEXT_BYTES);
         file(&folder.join("stacks.txt"), stacks.as_bytes())?;
     }
@@ -110,15 +120,15 @@ fn write(
     Ok(folder)
 }
 
-fn record(
-    spec: &Spec,
-    ending: &Ending,
-    fault: &Fault,
-    rung: &Rung,
-    pid: u32,
-    tail: &[String],
-    time: std::time::Duration,
-) -> Value {
+fn record(death: &Death<'_>, time: Duration) -> Value {
+    let Death {
+        spec,
+        ending,
+        fault,
+        rung,
+        pid,
+        tail,
+    } = death;
     let note = |note: &Option<proto::recorder::Note>| {
         note.as_ref().map(|note| {
             json!({
@@ -157,18 +167,16 @@ fn record(
 }
 
 fn file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = lend(|| options.open(path))?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(bytes)
 }
 
 /// Removes the oldest folders. Only what looks like one of ours is touched.
 fn forget_old(root: &Path) -> io::Result<()> {
-    let mut folders: Vec<PathBuf> = fs::read_dir(root)?
+    let mut folders: Vec<PathBuf> = lend(|| fs::read_dir(root))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.join("crash.json").is_file())
         .collect();
@@ -176,7 +184,7 @@ fn forget_old(root: &Path) -> io::Result<()> {
     let surplus = folders.len().saturating_sub(KEPT);
     for folder in folders.into_iter().take(surplus) {
         // Another supervisor may have been faster.
-        if let Err(error) = fs::remove_dir_all(&folder)
+        if let Err(error) = lend(|| fs::remove_dir_all(&folder))
             && error.kind() != io::ErrorKind::NotFound
         {
             return Err(error);

@@ -21,6 +21,15 @@ pub enum Event<'a> {
         attempt: u32,
         /// Its process id.
         pid: u32,
+        /// It had been started before, and has opened its adapter.
+        warm: bool,
+    },
+    /// A process is not started yet.
+    Held {
+        /// What it is for.
+        role: Role,
+        /// One printable line.
+        why: &'a str,
     },
     /// Work was done.
     Progress {

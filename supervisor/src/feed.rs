@@ -67,6 +67,12 @@ impl Feed {
         }
     }
 
+    /// Where bake works.
+    #[must_use]
+    pub fn rung(&self) -> &Rung {
+        &self.rung
+    }
+
     /// Everything has been sent: from here on, silence is the child's own.
     #[must_use]
     pub fn ended(&self) -> bool {
@@ -84,6 +90,19 @@ impl Feed {
         self.warmed && !std::mem::replace(&mut self.ready, true)
     }
 
+    /// What bake is sent before there is data, once.
+    pub fn warm(&mut self, job: WarmJob) -> Option<Parcel> {
+        (!std::mem::replace(&mut self.warmed, true)).then(|| Parcel {
+            message: ToChild::Warm(job),
+            fds: Vec::new(),
+        })
+    }
+
+    /// The warm process gets a job, on a rung that wants the adapter that it opened.
+    pub fn adopt(&mut self, rung: Rung) {
+        self.rung = rung;
+    }
+
     /// What prepare is sent: its job. Files follow as it asks for them.
     pub fn for_prepare(&mut self, spec: &Spec) -> Vec<Parcel> {
         if self.started {
@@ -98,19 +117,7 @@ impl Feed {
 
     /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
     pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
-        let mut parcels = Vec::new();
-        if !self.warmed {
-            self.warmed = true;
-            parcels.push(Parcel {
-                message: ToChild::Warm(WarmJob {
-                    device: self.rung.device.clone(),
-                    avoid: self.rung.avoid.clone(),
-                    quality: spec.quality,
-                    blend: spec.blend,
-                }),
-                fds: Vec::new(),
-            });
-        }
+        let mut parcels: Vec<Parcel> = self.warm(spec.warm_job(&self.rung)).into_iter().collect();
         if !self.ready {
             return parcels;
         }

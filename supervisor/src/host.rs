@@ -1,9 +1,16 @@
-//! What all jobs of one supervisor share: control groups for their workers, and processes that the kernel does not let die.
+//! What all jobs of one supervisor share: control groups for their workers, what has failed lately, spare processes, and
+//! processes that the kernel does not let die.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
+use std::time::{Duration, Instant};
 
 use crate::cgroup::{Cgroups, Group, Limits};
 use crate::child::Child;
+use crate::gate::Gate;
+use crate::job::Spares;
+
+/// For spare processes to end, which have no work to leave.
+const SPARES_END: Duration = Duration::from_secs(2);
 
 /// See the head of this file. Used on the main thread only.
 #[derive(Debug)]
@@ -12,12 +19,14 @@ pub struct Host {
     cgroups: Option<Cgroups>,
     memory_limit: Option<u64>,
     parked: RefCell<Vec<Child>>,
+    gate: RefCell<Gate>,
+    spares: RefCell<Spares>,
 }
 
 impl Host {
-    /// A host without jobs, each of whose workers may use so many bytes of memory.
+    /// A host without jobs, each of whose workers may use so many bytes of memory, and with so many warm spares at most.
     #[must_use]
-    pub fn new(memory_limit: Option<u64>) -> Self {
+    pub fn new(memory_limit: Option<u64>, spares: usize) -> Self {
         Self {
             cgroups: memory_limit.map(|limit| {
                 Cgroups::find(Limits {
@@ -27,6 +36,8 @@ impl Host {
             }),
             memory_limit,
             parked: RefCell::default(),
+            gate: RefCell::default(),
+            spares: RefCell::new(Spares::new(spares)),
         }
     }
 
@@ -34,6 +45,35 @@ impl Host {
     #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit
+    }
+
+    /// What has failed lately. Not to be held across anything else of the host.
+    pub fn gate(&self) -> RefMut<'_, Gate> {
+        self.gate.borrow_mut()
+    }
+
+    /// Warm processes without a job. Not to be held across anything else of the host.
+    pub fn spares(&self) -> RefMut<'_, Spares> {
+        self.spares.borrow_mut()
+    }
+
+    /// Sees after the spares: the clock moved.
+    pub fn tend_spares(&self, now: Instant) {
+        let enter = |pid| self.enter(pid);
+        self.spares.borrow_mut().tend(now, enter);
+    }
+
+    /// Ends the spares and waits until they are gone, but not for ever.
+    pub async fn end_spares(&self) {
+        let spares = self.spares.borrow_mut().empty();
+        let gone = async {
+            for spare in spares {
+                spare.end().await;
+            }
+        };
+        if tokio::time::timeout(SPARES_END, gone).await.is_err() {
+            tracing::warn!("a spare process does not end");
+        }
     }
 
     /// Puts a freshly spawned worker, which has been given nothing yet, into a group of its own.

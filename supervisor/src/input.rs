@@ -4,6 +4,7 @@
 //! is resolved here: a mesh that is a link out of its folder is looked for where it lies.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use proto::message::Code;
+use proto::place;
 
 use crate::error::JobError;
 
@@ -31,21 +33,25 @@ pub struct Input {
 /// One line that says which file is missing or unusable.
 pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
     let shown = path.display();
-    let missing = |why: String| {
+    let missing = |why: &str| {
         JobError::own(
             Code::MissingInput,
             format!("{what} {shown}: {why}"),
             "check the path; it is relative to the folder you are in",
         )
     };
-    let metadata = fs::metadata(path).map_err(|error| missing(reason(&error)))?;
+    let failed = |error: io::Error| match place::is_wrong(&error) {
+        true => missing(&reason(&error)),
+        false => unread(&format!("{what} {shown}"), &error),
+    };
+    let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
-        return Err(missing("is not a file".to_owned()));
+        return Err(missing("is not a file"));
     }
     let place = leaves_folder(path).unwrap_or_else(|| path.to_path_buf());
     let name = place
         .file_name()
-        .ok_or_else(|| missing("has no file name".to_owned()))?;
+        .ok_or_else(|| missing("has no file name"))?;
     let Some(name) = name.to_str() else {
         // It is there, so this is no missing file; workers are told names as text.
         return Err(JobError::own(
@@ -59,8 +65,7 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
         _ => Path::new("."),
     };
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let opened =
-        open(folder, flags, Mode::empty()).map_err(|errno| missing(reason(&errno.into())))?;
+    let opened = open(folder, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     Ok(Input {
         path: path.to_path_buf(),
         folder: Arc::new(opened),
@@ -82,9 +87,16 @@ fn leaves_folder(path: &Path) -> Option<PathBuf> {
     (!target.starts_with(folder)).then_some(target)
 }
 
+/// Reading failed, and not for the file's name.
+pub(crate) fn unread(what: &str, error: &io::Error) -> Box<JobError> {
+    let message = format!("{what} cannot be read: {}", reason(error));
+    let hint =
+        "the disk or its server may be at fault, or this process is short of something (ulimit -a)";
+    JobError::own(Code::IoError, message, hint)
+}
+
 /// The system's reason in words that need no errno.
-pub(crate) fn reason(error: &std::io::Error) -> String {
-    use std::io::ErrorKind;
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file or folder".to_owned(),
         ErrorKind::PermissionDenied => "permission denied".to_owned(),

@@ -16,19 +16,25 @@ mod commit;
 
 mod hear;
 
+mod spare;
+
+mod spawn;
+
 mod spec;
 
 mod tick;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use proto::message::{AdapterInfo, Failure, Role};
+use proto::sandbox::Sandbox;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::spawn::{Held, Pass};
 use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
 use crate::error::JobError;
@@ -44,6 +50,7 @@ use crate::verdict::Kill;
 use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
+pub use spare::{Key, Spares};
 pub use spec::Spec;
 
 /// Events that may wait for the job; a full queue makes the children wait.
@@ -67,6 +74,8 @@ struct Running {
     feed: Feed,
     /// The adapter that it opened.
     adapter: Option<AdapterInfo>,
+    /// What it said of its sandbox, at each of its stages.
+    accounts: Vec<Sandbox>,
     answered: Option<Answer>,
     kill: Option<Kill>,
     /// Bounds its memory, and tells whether that killed it.
@@ -91,8 +100,12 @@ struct Job<'a> {
     life: Life,
     stock: Stock,
     running: Vec<Running>,
-    /// Starts that were put off.
+    /// Starts that were put off for a time.
     delayed: Vec<(Instant, Role)>,
+    /// Starts that the gate put off.
+    held: Vec<Held>,
+    /// Decided, and not done yet.
+    todo: VecDeque<life::Action>,
     staging: Option<JoinHandle<Result<Batch, Box<JobError>>>>,
     staged: Option<Batch>,
     children: u32,
@@ -116,6 +129,11 @@ pub async fn run(
         device: spec.device.clone(),
         ..Rung::default()
     };
+    // Outlives the job, whose end it tells the others.
+    let pass = Pass {
+        host,
+        job: Arc::clone(&spec.name),
+    };
     let mut job = Job {
         spec,
         host,
@@ -132,6 +150,8 @@ pub async fn run(
         stock: Stock::new(spec.texture_size),
         running: Vec::new(),
         delayed: Vec::new(),
+        held: Vec::new(),
+        todo: VecDeque::new(),
         staging: None,
         staged: None,
         children: 0,
@@ -154,7 +174,9 @@ pub async fn run(
             Some((id, event)) = received.recv() => job.hear(id, event),
         }
     }
-    job.close()
+    let report = job.close();
+    drop(pass);
+    report
 }
 
 /// The files that another thread writes.
@@ -168,10 +190,16 @@ async fn written(
 }
 
 impl Job<'_> {
-    /// Tells what happened, and does what is to be done about it.
+    /// Tells what happened, and does what is to be done about it. What comes of that is told in turn, and done after it.
     fn step(&mut self, event: life::Event) {
-        for action in self.life.step(event) {
-            self.act(action);
+        let outermost = self.todo.is_empty();
+        // Stays at the front for as long as it is being done, so that a step within it knows.
+        self.todo.extend(self.life.step(event));
+        if outermost {
+            while let Some(action) = self.todo.front().cloned() {
+                self.act(action);
+                self.todo.pop_front();
+            }
         }
     }
 

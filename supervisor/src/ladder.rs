@@ -96,6 +96,7 @@ pub fn steps(code: Code, exit: &Exit, adapter: Option<&AdapterInfo>) -> &'static
         | Code::ProtocolViolation
         | Code::SandboxViolation
         | Code::SpawnFailed
+        | Code::IoError
         | Code::Internal => &[SamePlan],
         Code::InvalidSpec
         | Code::InvalidAsset

@@ -8,13 +8,13 @@
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
 //!   - [`cgroup`]: a child's limits of memory and processes, and whether the kernel's OOM killer ended it,
 //!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
-//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's,
+//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's, by other [`hands`],
 //!   - [`feed`]: stock → what the next child still has to be sent,
 //!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
 //!   - [`procfs`]: a silent process → starved, stopped or stuck,
 //!   - [`verdict`]: how a process ended → what is wrong, in one code, class and line (a pure function),
 //!   - [`crash`]: a death → a folder that `kiln replay` runs again,
-//! - [`host`]: what all jobs share; [`many`]: a list of jobs → several at once; [`signals`] → orders,
+//! - [`host`]: what all jobs share; [`reserve`]: descriptors for when there are none left; [`many`]: a list of jobs → several at once; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
 //! - [`report`]: what happened → `report.json` and the closing lines,
 //! - [`doctor`]: machine → what can bake here and what is missing.
@@ -22,7 +22,7 @@
 //! Invariants: no child can end or block this process; a child's word sizes, indexes and waits for nothing unchecked;
 //! descriptors go down and never up; nothing that a child wrote is mapped. This crate links no GPU, no decoder, no C++.
 //! All processes are spawned on the main thread, which lives as long as the program: the kernel kills a child when the
-//! *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded and `spawn_blocking` never spawns.
+//! *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded, and other threads never spawn.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -38,6 +38,8 @@ pub mod error;
 pub mod event;
 
 pub mod host;
+
+pub mod gate;
 
 pub mod many;
 
@@ -59,7 +61,11 @@ pub mod stock;
 
 pub mod feed;
 
+pub mod hands;
+
 pub mod opener;
+
+pub mod reserve;
 
 pub mod sandbox;
 

@@ -25,11 +25,34 @@ const BYTES_PER_SECOND: f64 = 256.0 * 1024.0;
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The job.
-    pub job: Arc<str>,
+    pub job: Owner,
     /// The role.
     pub role: Role,
     /// The process.
     pub pid: u32,
+}
+
+/// The job that a process works for: a spare one gets its job late.
+#[derive(Clone, Debug)]
+pub struct Owner(Arc<Mutex<Arc<str>>>);
+
+impl Owner {
+    /// This job, for now.
+    #[must_use]
+    pub fn new(job: Arc<str>) -> Self {
+        Self(Arc::new(Mutex::new(job)))
+    }
+
+    /// From here on it is this job's.
+    pub fn change(&self, job: Arc<str>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = job;
+    }
+
+    /// The job's name.
+    #[must_use]
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The last lines of one child, readable while it still writes.
@@ -82,6 +105,7 @@ pub async fn pump(mut pipe: impl AsyncRead + Unpin, source: Source, tail: Tail) 
     }
     if meter.dropped > 0 {
         let Source { job, role, pid } = &source;
+        let job = job.name();
         tracing::warn!(%job, role = role.name(), pid, dropped = meter.dropped, "log lines dropped: too many at once");
     }
 }
@@ -135,6 +159,7 @@ fn read_line(line: &str) -> (tracing::Level, String) {
 
 fn emit(level: tracing::Level, text: &str, source: &Source) {
     let Source { job, role, pid } = source;
+    let job = job.name();
     let role = role.name();
     // A tracing call site has one level, so there is one for each.
     match level {

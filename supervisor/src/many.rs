@@ -31,7 +31,8 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
         Ok(signals) => signals,
         Err(error) => return not_begun(spec, listener, error),
     };
-    let host = Host::new(spec.memory_limit);
+    // One job takes its processes as it needs them.
+    let host = Host::new(spec.memory_limit, 0);
     let (orders, received) = mpsc::channel(ORDERS);
     let forward = async {
         loop {
@@ -46,11 +47,12 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
     }
 }
 
-/// Runs a list, at most `parallel` jobs at once, each worker within `memory_limit` bytes, and gives the exit code: that of the first job that failed. `listener` makes
-/// the listener of a job by its name.
+/// Runs a list, at most `parallel` jobs at once with `spares` warm processes beside them, each worker within `memory_limit`
+/// bytes, and gives the exit code: that of the first job that failed. `listener` makes the listener of a job by its name.
 pub async fn all(
     specs: Vec<Spec>,
     parallel: usize,
+    spares: usize,
     memory_limit: Option<u64>,
     listener: impl Fn(&str) -> Box<dyn Listener>,
 ) -> u8 {
@@ -71,7 +73,7 @@ pub async fn all(
             return code;
         }
     };
-    let host = Rc::new(Host::new(memory_limit));
+    let host = Rc::new(Host::new(memory_limit, spares));
     let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
     let mut ended: Option<Signal> = None;
     let local = LocalSet::new();
@@ -125,6 +127,7 @@ pub async fn all(
     before.open_fds = before.open_fds.saturating_sub(folders);
     listener("").event(&Event::Host(&before));
     local.run_until(work).await;
+    host.end_spares().await;
     listener("").event(&Event::Host(&Holdings::count(host.parked())));
     for spec in waiting {
         let error = ended.map_or_else(JobError::unfinished, JobError::cancelled);

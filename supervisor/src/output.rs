@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use proto::message::Code;
+use proto::place;
 
 use crate::error::JobError;
 use crate::failpoint::at;
 use crate::input::reason;
+use crate::reserve::lend;
 
 use self::part::Part;
 
@@ -44,27 +46,29 @@ impl Target {
     /// # Errors
     /// One line that says what stands in the way.
     pub fn check(path: &Path) -> Result<Self, Box<JobError>> {
-        let fail = |why: &str| {
+        let fail = |code: Code, why: &str| {
             let message = format!("cannot write {}: {why}", path.display());
-            JobError::own(
-                Code::OutputError,
-                message,
-                "the folder must exist and be writable: nothing has been done yet",
-            )
+            let hint = match code {
+                Code::IoError => "nothing has been done yet",
+                _ => "the folder must exist and be writable: nothing has been done yet",
+            };
+            JobError::own(code, message, hint)
         };
         if path.file_name().is_none() {
-            return Err(fail("it has no file name"));
+            return Err(fail(Code::OutputError, "it has no file name"));
         }
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(fail("it exists and is not a file"));
+            return Err(fail(Code::OutputError, "it exists and is not a file"));
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
             _ => PathBuf::from("."),
         };
         part::sweep(&folder);
-        Part::create(&folder)
-            .map_err(|error| fail(&format!("{}: {}", folder.display(), reason(&error))))?;
+        Part::create(&folder).map_err(|error| {
+            let why = format!("{}: {}", folder.display(), reason(&error));
+            fail(code(&error), &why)
+        })?;
         Ok(Self {
             path: path.to_path_buf(),
             folder,
@@ -115,7 +119,7 @@ impl Target {
     fn error(&self, error: &io::Error) -> Box<JobError> {
         let message = format!("cannot write {}: {}", self.path.display(), reason(error));
         JobError::own(
-            Code::OutputError,
+            code(error),
             message,
             "free some space or choose another place with -o",
         )
@@ -284,12 +288,20 @@ impl Swapped {
     }
 }
 
+/// The place is wrong, or the disk is full or fails.
+fn code(error: &io::Error) -> Code {
+    match place::is_wrong(error) {
+        true => Code::OutputError,
+        false => Code::IoError,
+    }
+}
+
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> nix::Result<()> {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder)?.sync_all() {
+    match lend(|| File::open(folder))?.sync_all() {
         // A file system that cannot do this for folders needs it not.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         other => other,
@@ -297,132 +309,4 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entries(folder: &Path) -> usize {
-        fs::read_dir(folder).expect("folder").count()
-    }
-
-    #[test]
-    fn a_target_is_replaced_only_by_a_commit() {
-        let folder = tempfile::tempdir().expect("temp dir");
-        let path = folder.path().join("out.glb");
-        fs::write(&path, b"old").expect("file");
-        let target = Target::check(&path).expect("writable");
-        assert_eq!(entries(folder.path()), 1, "the check leaves nothing");
-
-        let staged = target.stage(&mut &b"new"[..]).expect("room");
-        assert_eq!(
-            (fs::read(&path).expect("there"), entries(folder.path())),
-            (b"old".to_vec(), 1),
-            "a staged file has no name"
-        );
-        drop(staged);
-        assert_eq!(entries(folder.path()), 1, "a dropped file is removed");
-
-        let staged = target.stage(&mut &b"new"[..]).expect("room");
-        assert_eq!(staged.commit().expect("renamed"), 3);
-        assert_eq!(
-            (fs::read(&path).expect("there"), entries(folder.path())),
-            (b"new".to_vec(), 1)
-        );
-    }
-
-    #[test]
-    fn a_batch_is_named_wholly_or_not_at_all() {
-        let folder = tempfile::tempdir().expect("temp dir");
-        let place = |name: &str| folder.path().join(name);
-        fs::write(place("old"), b"old").expect("file");
-        let stage = |name: &str| {
-            let target = Target::check(&place(name)).expect("writable");
-            target.stage(&mut &b"new"[..]).expect("room")
-        };
-        let files = [stage("old"), stage("fresh"), stage("refused")];
-        // What cannot be replaced by a file.
-        fs::create_dir(place("refused")).expect("folder");
-        fs::write(place("refused/x"), b"x").expect("file");
-        let error = commit(files).expect_err("refused");
-        assert_eq!(error.exit_code, 73, "{}", error.message);
-        assert_eq!(fs::read(place("old")).expect("there"), b"old");
-        assert!(!place("fresh").exists(), "it was not there before");
-        assert_eq!(entries(folder.path()), 2, "old and the folder");
-    }
-
-    #[test]
-    fn what_the_dead_left_is_removed_and_what_the_living_hold_is_not() {
-        let folder = tempfile::tempdir().expect("temp dir");
-        let place = |name: &str| folder.path().join(name);
-        let (stale, held) = (
-            place(".kiln-0123456789abcdef.part"),
-            place(".kiln-0123456789abcde0.part"),
-        );
-        let others = [".kiln-notes.part", "kiln-0123456789abcdef.part", "out.part"];
-        for path in [&stale, &held].into_iter().chain(&others.map(place)) {
-            fs::write(path, b"x").expect("file");
-        }
-        let lock = File::open(&held).expect("there");
-        lock.try_lock().expect("nobody has it");
-        Target::check(&place("out.glb")).expect("writable");
-        assert!(!stale.exists(), "its process is dead");
-        assert!(held.exists(), "its process lives");
-        assert!(others.iter().all(|name| place(name).exists()), "not ours");
-        drop(lock);
-        Target::check(&place("out.glb")).expect("writable");
-        assert!(!held.exists(), "its process has died");
-    }
-
-    #[test]
-    fn a_part_without_a_name_is_swept_by_nobody_once_it_has_one() {
-        let folder = tempfile::tempdir().expect("temp dir");
-        let mut part = Part::create(folder.path()).expect("room");
-        assert_eq!(entries(folder.path()), 0);
-        let name = part.link().expect("a name");
-        part::sweep(folder.path());
-        assert!(name.exists(), "its lock came with it");
-        drop(part);
-        assert_eq!(entries(folder.path()), 0);
-    }
-
-    #[test]
-    fn a_reader_that_fails_leaves_nothing() {
-        struct Broken;
-        impl Read for Broken {
-            fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
-                Err(io::Error::from(io::ErrorKind::StorageFull))
-            }
-        }
-        let folder = tempfile::tempdir().expect("temp dir");
-        let target = Target::check(&folder.path().join("out.glb")).expect("writable");
-        let error = target.stage(&mut Broken).expect_err("broken");
-        assert!(
-            error.message.ends_with("the disk is full"),
-            "{}",
-            error.message
-        );
-        assert_eq!(entries(folder.path()), 0);
-    }
-
-    #[test]
-    fn a_bad_place_is_known_before_any_work() {
-        let folder = tempfile::tempdir().expect("temp dir");
-        for path in [
-            folder.path().join("nowhere/out.glb"),
-            folder.path().to_path_buf(),
-            PathBuf::from("/"),
-        ] {
-            assert_eq!(
-                Target::check(&path).expect_err("bad").code,
-                Code::OutputError,
-                "{}",
-                path.display()
-            );
-        }
-        assert_eq!(
-            Target::check(&PathBuf::from("/proc/out.glb"))
-                .expect_err("bad")
-                .exit_code,
-            73
-        );
-    }
-}
+mod tests;

@@ -5,6 +5,8 @@ use std::fs;
 
 use serde::Serialize;
 
+use crate::reserve;
+
 /// How the kernel sees a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -17,7 +19,7 @@ pub enum Condition {
 /// See [`Condition`].
 #[must_use]
 pub fn condition(pid: u32) -> Condition {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = reserve::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     match state(&stat) {
         Some('T' | 't') => Condition::Stopped,
         _ => Condition::Other,
@@ -43,11 +45,11 @@ impl Share {
     /// Reads it now; nothing where the kernel does not tell.
     #[must_use]
     pub fn of(pid: u32) -> Self {
-        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        let Ok(threads) = reserve::lend(|| fs::read_dir(format!("/proc/{pid}/task"))) else {
             return Self::default();
         };
         threads
-            .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("schedstat")).ok())
+            .filter_map(|thread| reserve::read(thread.ok()?.path().join("schedstat")).ok())
             .filter_map(|text| parse(&text))
             .fold(Self::default(), |sum, one| Self {
                 ran: sum.ran.saturating_add(one.ran),
@@ -95,6 +97,7 @@ impl Holdings {
     /// Counts.
     #[must_use]
     pub fn count(parked: usize) -> Self {
+        reserve::refill();
         let links: Vec<_> = fs::read_dir("/proc/self/fd")
             .map(|entries| {
                 entries

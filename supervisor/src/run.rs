@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::cli::{self, Command};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
-use crate::{doctor, many, panics};
+use crate::{doctor, many, panics, reserve};
 
 /// Runs the command that the arguments name, and gives the program's exit code.
 #[must_use]
@@ -27,6 +27,7 @@ pub fn run() -> ExitCode {
     let (json, voice) = command.tone();
     log(json, voice, &bars);
     raise_file_limit();
+    reserve::start();
     if let Err(error) = proto::channel::close_inherited_on_exec() {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }
@@ -59,11 +60,12 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
         Command::BakeMany {
             specs,
             parallel,
+            spares,
             memory_limit,
             ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let code = runtime.block_on(many::all(specs, parallel, memory_limit, listener));
+            let code = runtime.block_on(many::all(specs, parallel, spares, memory_limit, listener));
             ExitCode::from(code)
         }
         Command::Doctor { baker, .. } => {

@@ -3,10 +3,10 @@
 //!
 //! To be asked while the process is not reaped yet, so that its number cannot be another's by now.
 
-use std::fs;
-
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
+
+use crate::reserve;
 
 /// What the kernel says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub fn check(role: Role, stage: Stage, pid: u32, account: &Sandbox) -> Result<()
         });
     }
     let unreadable = |why: String| Unsafe::Unreadable { role, pid, why };
-    let text = fs::read_to_string(format!("/proc/{pid}/status"))
+    let text = reserve::read(format!("/proc/{pid}/status"))
         .map_err(|error| unreadable(error.to_string()))?;
     let status = parse(&text).ok_or_else(|| unreadable("has no lines on seccomp".to_owned()))?;
     judge(role, stage, &status)

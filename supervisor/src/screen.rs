@@ -70,6 +70,7 @@ impl Listener for Quiet {
                 }
             }
             Event::Started { .. }
+            | Event::Held { .. }
             | Event::Progress { .. }
             | Event::Warning { .. }
             | Event::Retry { .. }

@@ -10,6 +10,8 @@ pub enum Step {
     Spawn,
     /// After `Hello`.
     Hello,
+    /// After `Ready`, of a bake on a GPU.
+    Ready,
     /// After `Start` arrived.
     Start,
     /// Some progress was told; bake and encode have all their views.
@@ -118,6 +120,9 @@ pub struct Plan {
     pub views: u32,
     /// Prepare hands over a surface, too.
     pub surface: bool,
+    /// Bake has a GPU, by its word.
+    #[serde(default)]
+    pub gpu: bool,
 }
 
 impl Plan {
@@ -128,6 +133,7 @@ impl Plan {
             faults: Vec::new(),
             views: 4,
             surface: true,
+            gpu: false,
         }
     }
 
@@ -141,6 +147,13 @@ impl Plan {
     #[must_use]
     pub fn once(role: Role, step: Step, fault: Fault) -> Self {
         Self::healthy().with(role, step, fault, 1)
+    }
+
+    /// And on a GPU.
+    #[must_use]
+    pub fn on_gpu(mut self) -> Self {
+        self.gpu = true;
+        self
     }
 
     /// And this fault.

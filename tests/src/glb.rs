@@ -6,11 +6,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The JSON of a GLB whose header, chunks, texture and vertex attributes are as a bake makes them.
+use crate::Bench;
+
+/// The JSON of a GLB whose header and chunks are whole.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read(path: &Path) -> Result<Value, String> {
+pub fn json(path: &Path) -> Result<Value, String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let word = |at: usize| {
         let word = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -24,7 +26,16 @@ pub fn read(path: &Path) -> Result<Value, String> {
         .filter(|_| bytes.get(16..20) == Some(b"JSON"))
         .and_then(|length| bytes.get(20..20 + length))
         .ok_or_else(|| wrong("no JSON chunk"))?;
-    let json: Value = serde_json::from_slice(json).map_err(|error| wrong(&error.to_string()))?;
+    serde_json::from_slice(json).map_err(|error| wrong(&error.to_string()))
+}
+
+/// As [`json`], with the texture and vertex attributes that a bake makes.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(path: &Path) -> Result<Value, String> {
+    let json = json(path)?;
+    let wrong = |what: &str| format!("{}: {what}", path.display());
     let material = &json["materials"][0]["pbrMetallicRoughness"];
     let attributes = &json["meshes"][0]["primitives"][0]["attributes"];
     let present = [
@@ -38,6 +49,19 @@ pub fn read(path: &Path) -> Result<Value, String> {
         Some((name, _)) => Err(wrong(&format!("lacks {name}"))),
         None => Ok(json),
     }
+}
+
+/// Asserts that the validator finds nothing in the results of these benches.
+///
+/// # Panics
+/// If it does, or is not installed.
+pub fn assert_valid(benches: &[Bench]) {
+    let files: Vec<PathBuf> = benches
+        .iter()
+        .map(|bench| bench.path("out/out.glb"))
+        .collect();
+    let (valid, words) = validate(&files);
+    assert!(valid, "{words}");
 }
 
 /// Whether the Khronos validator finds neither an error nor a warning in any of the files, and its words.

@@ -5,6 +5,7 @@
 //! here sleeps to wait for something: tests wait for a line, an end of a process, or the hang-up of a pipe.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,6 +28,7 @@ pub mod replay;
 pub mod shapes;
 pub mod shim;
 pub mod sphere;
+pub mod stage;
 pub mod verdict;
 pub mod views;
 pub mod vulkan;
@@ -40,6 +42,21 @@ pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// What the saboteur's mesh file holds, and looks for.
 pub const MESH_TEXT: &str = "a mesh";
+
+/// Names of the files in a folder, in order.
+///
+/// # Panics
+/// If it cannot be listed.
+#[must_use]
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder");
+    let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<String> = entries
+        .map(|entry| name(entry).to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
 
 /// A program of the workspace, beside this package's own. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
 ///
@@ -228,18 +245,7 @@ impl Bench {
     /// If it cannot be listed.
     #[must_use]
     pub fn outputs(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.path("out")).expect("the folder");
-        let mut names: Vec<String> = entries
-            .map(|entry| {
-                entry
-                    .expect("an entry")
-                    .file_name()
-                    .to_string_lossy()
-                    .into_owned()
-            })
-            .collect();
-        names.sort();
-        names
+        names_in(&self.path("out"))
     }
 
     /// The read end of the pipe that every saboteur holds open. Open it before the run: see [`wait_all_gone`].

@@ -37,6 +37,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Asserts how kiln exited, or shows all that it said.
+    ///
+    /// # Panics
+    /// If it exited otherwise.
+    pub fn assert_code(&self, code: i32) {
+        let Self { stdout, stderr, .. } = self;
+        assert_eq!(self.code, Some(code), "{stdout:#?}\n{stderr}");
+    }
+
     /// The events of one kind.
     #[must_use]
     pub fn all(&self, kind: &str) -> Vec<&Value> {

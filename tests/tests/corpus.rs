@@ -146,10 +146,5 @@ fn every_case_of_the_corpus_ends_as_its_manifest_says() {
         "a process held {largest} KiB"
     );
 
-    let files: Vec<PathBuf> = baked
-        .iter()
-        .map(|bench| bench.path("out/out.glb"))
-        .collect();
-    let (valid, words) = glb::validate(&files);
-    assert!(valid, "{words}");
+    glb::assert_valid(&baked);
 }

@@ -230,13 +230,7 @@ fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
         .with(Role::Prepare, Step::Filled, Fault::Signal(11), 1)
         .with(Role::Bake, Step::Work, Fault::Signal(11), 2);
     let (bench, outcome) = run(&plan);
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     let attempts = outcome.attempts("bake");
     assert!(attempts.len() >= 2 && attempts.len() <= 3, "{attempts:?}");
     bench.assert_clean(&["out.glb"]);
@@ -283,6 +277,21 @@ fn what_a_worker_says_of_the_input_is_believed_at_once() {
         );
         bench.assert_clean(&[]);
     }
+}
+
+#[test]
+fn a_disk_that_fails_to_read_gets_time_and_is_named_in_the_end() {
+    let fail = Fault::Fail(Code::IoError);
+    forgiven(Role::Prepare, Step::Work, fail.clone());
+    let (bench, outcome) = run(&Plan::always(Role::Prepare, Step::Work, fail));
+    assert_eq!(outcome.code, Some(74), "{:#?}", outcome.stdout);
+    let error = outcome.one("error");
+    assert_eq!(
+        (error["code"].as_str(), error["class"].as_str()),
+        (Some("io_error"), Some("transient"))
+    );
+    assert_eq!(outcome.attempts("prepare").len(), 3);
+    bench.assert_clean(&[]);
 }
 
 #[test]

@@ -84,13 +84,7 @@ fn the_default_quality_reaches_its_floor() {
         &["--holdout", "2"],
     );
     let outcome = Run::start(command).finish();
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout.last(),
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     let heldout = outcome.one("done")["report"]["psnr"]["holdout_db"]
         .as_f64()
         .expect("measured");

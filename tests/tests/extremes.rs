@@ -1,6 +1,6 @@
 //! Inputs that are well-formed and beyond reason, made here: each is baked or refused with 65 and one line, and ends.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kiln_tests::shapes::{Shape, book, icosphere, pieces, soup, star};
 use kiln_tests::verdict::{Verdict, in_parallel, judge};
@@ -269,12 +269,7 @@ fn hold(extremes: &[Extreme]) {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
-    let files: Vec<PathBuf> = baked
-        .iter()
-        .map(|bench| bench.path("out/out.glb"))
-        .collect();
-    let (valid, words) = glb::validate(&files);
-    assert!(valid, "{words}");
+    glb::assert_valid(&baked);
 }
 
 #[test]

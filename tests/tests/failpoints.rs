@@ -206,9 +206,9 @@ fn a_disk_that_fails_is_named_and_leaves_no_half_file() {
             let points = format!("supervisor:{site}:1=error({error})");
             let (bench, outcome) = bake(&points, &[]);
             let context = context(&points, &outcome);
-            assert_eq!(outcome.code, Some(73), "{context}");
+            assert_eq!(outcome.code, Some(74), "{context}");
             let error = outcome.one("error");
-            assert_eq!(error["code"], "output_error", "{context}");
+            assert_eq!(error["code"], "io_error", "{context}");
             assert!(
                 error["message"].as_str().expect("text").contains(words),
                 "{context}"

@@ -22,13 +22,7 @@ fn a_clean_job_feeds_each_role_what_it_is_due() {
     // A worker that sees this refuses the job.
     command.env("KILN_TEST_SECRET", "1");
     let outcome = kiln_tests::Run::start(command).finish();
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     // Views 1 and 2 are held out; of 0, 3, 4 and 5 the first, second and third third are shown.
     let glb = std::fs::read_to_string(bench.path("out/out.glb")).expect("the result");
     assert_eq!(glb, "glTF of the saboteur, held [1, 2], shown [0, 3, 4]");
@@ -54,13 +48,7 @@ fn a_job_without_surface_preview_or_holdout_works() {
     (plan.surface, plan.views) = (false, 1);
     let bench = Bench::new(SABOTEUR, &plan);
     let outcome = bench.run(&[]);
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     assert_eq!(
         std::fs::read(bench.path("out/out.glb")).expect("the result"),
         b"glTF of the saboteur, held [], shown []"
@@ -73,13 +61,7 @@ fn more_views_than_a_socket_holds_all_arrive() {
     plan.views = 1500;
     let bench = Bench::new(SABOTEUR, &plan);
     let outcome = bench.run(&[]);
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout.last(),
-        outcome.stderr
-    );
+    outcome.assert_code(0);
 }
 
 #[test]

@@ -68,9 +68,9 @@ fn groups_of(pid: i32) -> Vec<PathBuf> {
                 .to_string_lossy()
                 .starts_with(&format!("kiln-{pid}-"));
             if ours {
-                found.push(entry.path())
+                found.push(entry.path());
             } else {
-                waiting.push(entry.path())
+                waiting.push(entry.path());
             }
         }
     }
@@ -104,13 +104,7 @@ fn a_bake_beyond_its_memory_is_named_so_with_peak_and_limit() {
 #[test]
 fn a_bake_within_its_memory_is_not_disturbed() {
     let (bench, outcome, pid) = run("2G");
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     assert!(outcome.all("retry").is_empty(), "{:#?}", outcome.stdout);
     assert_eq!(groups_of(pid), Vec::<PathBuf>::new());
     bench.assert_clean(&["out.glb"]);

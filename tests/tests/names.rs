@@ -194,6 +194,39 @@ fn files_of_odd_names_are_refused_in_one_line() {
     }
 }
 
+/// As Blender's and nerfstudio's files have them; a dot within a name is no ending.
+#[test]
+fn pictures_may_be_named_without_their_ending() {
+    let bench = Bench::real(SABOTEUR);
+    fs::create_dir_all(bench.path("train.1")).expect("a folder");
+    let (mesh, views) = (bench.path("mesh.ply"), bench.path("views.json"));
+    fs::write(&mesh, icosphere(2).ply()).expect("a mesh");
+    views::write(&around(6, 3.0, [32, 32]), &views, |number| {
+        format!("train.1/r_{number}.5.png")
+    });
+    let bare = fs::read_to_string(&views).expect("there");
+    let bare = bare
+        .replace("train.1/", "./train.1/")
+        .replace(".5.png", ".5");
+    assert!(bare.contains("./train.1/r_5.5\""), "{bare}");
+    fs::write(&views, bare).expect("room");
+    let more = ["--quality", "draft", "--texture-size", "256"];
+    let output = bench.bake_for_people(&mesh, &views, &more).output();
+    let output = output.expect("kiln runs");
+    assert_eq!(output.status.code(), Some(0), "{}", harmless(&output, 30));
+
+    let text = fs::read_to_string(&views).expect("there");
+    fs::write(&views, text.replace("r_3.5", "r_33")).expect("room");
+    let more = [&more[..], &["-q"]].concat();
+    let output = bench.bake_for_people(&mesh, &views, &more).output();
+    let output = output.expect("kiln runs");
+    let text = harmless(&output, 2);
+    assert_eq!(output.status.code(), Some(65), "{text}");
+    let words =
+        "frame 3: ./train.1/r_33: no such file, nor with .png, .jpg, .jpeg or .webp behind it";
+    assert!(text.contains(words), "{text}");
+}
+
 #[test]
 fn a_name_that_is_no_text_is_refused_for_inputs_and_taken_for_the_rest() {
     let name = b"caf\xe9\x1b";

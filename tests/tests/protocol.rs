@@ -231,12 +231,6 @@ fn granted_memory_keeps_its_size_and_freezes() {
     let mut plan = Plan::always(Role::Prepare, Step::Work, Fault::Tamper);
     plan.views = 1;
     let (bench, outcome) = run(&plan);
-    assert_eq!(
-        outcome.code,
-        Some(0),
-        "{:#?}\n{}",
-        outcome.stdout,
-        outcome.stderr
-    );
+    outcome.assert_code(0);
     bench.assert_clean(&["out.glb"]);
 }

@@ -42,7 +42,7 @@ impl FolderError {
     pub fn code(&self) -> Code {
         match self {
             Self::Refused(refusal) => refusal.code(),
-            Self::Io(_) => Code::MissingInput,
+            Self::Io(_) => Code::IoError,
             Self::Memory(_) => Code::OutOfHostMemory,
             Self::Session(_) => Code::Internal,
         }

@@ -1,11 +1,13 @@
 //! One child's group: made, entered, and read once the child has ended.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::place::{Controller, Place, Version};
 use super::{Limits, Parked};
+use crate::reserve::{self, lend};
 
 /// The largest piece that the kernel asks for at once: refused, it leaves the peak so far below the limit.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -53,7 +55,7 @@ impl Group {
     pub(super) fn add(&mut self, place: &Place, name: &str, pid: u32) -> Result<(), String> {
         let folder = make(place, name, self.limits)?;
         self.folders.push(folder.clone());
-        fs::write(folder.join("cgroup.procs"), pid.to_string()).map_err(|error| {
+        write(&folder.join("cgroup.procs"), &pid.to_string()).map_err(|error| {
             format!("process {pid} does not enter {}: {error}", folder.display())
         })?;
         if place.controllers.contains(&Controller::Memory) {
@@ -123,7 +125,7 @@ pub(super) fn make(place: &Place, name: &str, limits: Limits) -> Result<PathBuf,
     fs::create_dir(&folder)
         .or_else(|error| {
             // Names are not given twice, so this one is of a dead supervisor that had our process id: start from zero.
-            if error.kind() != std::io::ErrorKind::AlreadyExists {
+            if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(error);
             }
             fs::remove_dir(&folder).and_then(|()| fs::create_dir(&folder))
@@ -139,7 +141,7 @@ pub(super) fn make(place: &Place, name: &str, limits: Limits) -> Result<PathBuf,
 
 fn limit(place: &Place, folder: &Path, limits: Limits) -> Result<(), String> {
     let set = |file: &str, value: &str| {
-        fs::write(folder.join(file), value)
+        write(&folder.join(file), value)
             .map_err(|error| format!("{file} cannot be set in {}: {error}", folder.display()))
     };
     let has = |controller| place.controllers.contains(&controller);
@@ -165,17 +167,18 @@ fn limit(place: &Place, folder: &Path, limits: Limits) -> Result<(), String> {
     Ok(())
 }
 
+/// Without its limits a worker must not run for want of a descriptor.
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    lend(|| fs::write(path, value))
+}
+
 fn number(folder: &Path, file: &str) -> Option<u64> {
-    fs::read_to_string(folder.join(file))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    reserve::read(folder.join(file)).ok()?.trim().parse().ok()
 }
 
 /// The value of one `key value` line.
 fn field(folder: &Path, file: &str, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(folder.join(file)).ok()?;
+    let text = reserve::read(folder.join(file)).ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.find(|(name, _)| *name == key)?.1.trim().parse().ok()
 }

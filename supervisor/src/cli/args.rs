@@ -60,6 +60,9 @@ pub(super) struct BakeArgs {
     /// How many of them run at once.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) parallel: u16,
+    /// How many processes wait with a GPU opened, so that the next bake, or one that is repeated, need not open it.
+    #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
+    pub(super) spares: u16,
 
     /// Edge of the texture in texels: 256 to 8192, a multiple of 4.
     #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]

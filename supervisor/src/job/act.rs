@@ -2,17 +2,12 @@
 
 use std::time::Instant;
 
-use proto::message::{Code, Phase, Role};
+use proto::message::Code;
 
-use super::{Job, Running, bury, commit};
-use crate::child::ChildId;
+use super::{Job, commit};
 use crate::event::Event;
-use crate::feed::{Feed, encode_views};
-use crate::ladder::Rung;
+use crate::feed::encode_views;
 use crate::life::{self, Action};
-use crate::procfs::Share;
-use crate::verdict::{Ending, LastWords};
-use crate::watch::{STALL_FLOOR, Watch, stall_cap};
 
 impl Job<'_> {
     pub(super) fn act(&mut self, action: Action) {
@@ -32,6 +27,7 @@ impl Job<'_> {
             }),
             // It only gets the tables of its input's successor: nothing was wrong with it.
             Action::Retry { .. } => {}
+            Action::Kill { role, .. } if self.forgo(role) => {}
             Action::Kill { role, why } => {
                 let mut running = self.running.iter_mut();
                 if let Some(running) = running.find(|running| running.child.role == role) {
@@ -58,51 +54,6 @@ impl Job<'_> {
             }
             Action::Unstage => self.staged = None,
             Action::Finish(outcome) => self.outcome = Some(outcome),
-        }
-    }
-
-    fn spawn(&mut self, role: Role, rung: Rung) {
-        self.children += 1;
-        let id = ChildId(self.children);
-        let number = self.starts.entry(role).or_default();
-        *number += 1;
-        let number = *number;
-        match self.launcher.spawn(id, role, self.events.clone()) {
-            Ok(child) => {
-                self.listener.event(&Event::Started {
-                    role,
-                    attempt: number,
-                    pid: child.pid,
-                });
-                let floor = self.spec.stall.unwrap_or(STALL_FLOOR);
-                let group = self.host.enter(child.pid);
-                let cap = self.spec.stall.unwrap_or_else(|| stall_cap(role));
-                self.running.push(Running {
-                    child,
-                    number,
-                    watch: Watch::new(floor, cap, Instant::now()),
-                    feed: Feed::new(rung),
-                    adapter: None,
-                    answered: None,
-                    kill: None,
-                    group,
-                    share: Share::default(),
-                });
-            }
-            Err(exit) => {
-                let ending = Ending {
-                    role,
-                    phase: Phase::Start,
-                    hello: false,
-                    adapter: None,
-                    failure: None,
-                    kill: None,
-                    exit,
-                    memory_kill: None,
-                    last: LastWords::default(),
-                };
-                self.buried(ending, false, bury::Grave::unborn(number));
-            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A process has ended → its last words are read, its fault is named, and the report and [`crate::life`] learn of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proto::blob::Blob;
-use proto::message::{AdapterInfo, Phase};
+use proto::message::{AdapterInfo, Code, Phase};
 use proto::recorder::{self, Slot};
 
 use super::{Answer, Job, Running};
@@ -134,7 +134,17 @@ impl Job<'_> {
             tail,
         } = grave;
         let role = ending.role;
-        let fault = fault(&ending);
+        let mut fault = fault(&ending);
+        let now = Instant::now();
+        if done {
+            (self.host.gate()).done(&self.spec.name, role, ending.adapter.as_ref(), now);
+        } else {
+            (self.host.gate()).failed(&self.spec.name, &ending, &mut fault, now);
+            if matches!(fault.code, Code::GpuDeviceLost | Code::GpuHang) {
+                // A reset takes the devices of processes that did nothing, too.
+                self.host.spares().discard(ending.adapter.as_ref());
+            }
+        }
         let how = how(&ending);
         self.listener.event(&Event::Ended {
             role,

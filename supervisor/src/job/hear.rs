@@ -86,18 +86,13 @@ impl Job<'_> {
                 if running.watch.said_hello() {
                     return Err("a second hello".to_owned());
                 }
-                if version != proto::PROTOCOL_VERSION || build_id != proto::BUILD_ID {
-                    let theirs = printable(&build_id, 80);
-                    let what = format!(
-                        "kiln-baker is of build {theirs} (protocol {version}), kiln of {} ({})",
-                        proto::BUILD_ID,
-                        proto::PROTOCOL_VERSION
-                    );
+                if let Some(what) = mismatch(version, &build_id) {
                     running.kill(Kill::Mismatch(what), self.listener);
                 } else if theirs != role {
                     return Err(format!("it says that it is {}", theirs.name()));
                 } else {
                     running.watch.hello();
+                    self.host.gate().greeted();
                     self.confined(place, Stage::Entered, sandbox);
                 }
                 Ok(())
@@ -108,7 +103,13 @@ impl Job<'_> {
                     return Err("it is ready out of turn".to_owned());
                 }
                 running.watch.alive();
-                running.adapter = Some(words::adapter(adapter));
+                let adapter = words::adapter(adapter);
+                self.host.gate().opened(&adapter);
+                if adapter.kind != "native" {
+                    let key = self.spec.spare(running.feed.rung());
+                    self.host.spares().want(key);
+                }
+                running.adapter = Some(adapter);
                 self.confined(place, Stage::Sealed, sandbox);
                 Ok(())
             }
@@ -246,7 +247,7 @@ impl Job<'_> {
     }
 
     /// Sends every child what it can be sent by now.
-    fn feed(&mut self) {
+    pub(super) fn feed(&mut self) {
         let (mut clogged, mut fed) = (Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
             if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
@@ -273,6 +274,18 @@ impl Job<'_> {
             self.violation(place, "its queue is full".to_owned());
         }
     }
+}
+
+/// Says what is wrong where a worker comes from another build.
+pub(super) fn mismatch(version: u32, build_id: &str) -> Option<String> {
+    (version != proto::PROTOCOL_VERSION || build_id != proto::BUILD_ID).then(|| {
+        format!(
+            "kiln-baker is of build {} (protocol {version}), kiln of {} ({})",
+            printable(build_id, 80),
+            proto::BUILD_ID,
+            proto::PROTOCOL_VERSION
+        )
+    })
 }
 
 fn no_memory(role: Role, table: Table, bytes: u64, error: &dyn std::error::Error) -> Box<JobError> {

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{Blend, Device, PrepareJob, Quality, Simplify};
+use proto::job::{Blend, Device, PrepareJob, Quality, Simplify, WarmJob};
 
+use super::spare::Key;
 use crate::input::Input;
-use crate::ladder::Policy;
+use crate::ladder::{Policy, Rung};
 use crate::output::Target;
 use crate::words;
 
@@ -109,6 +110,28 @@ impl Spec {
             arguments.push("--insecure-no-sandbox".to_owned());
         }
         arguments
+    }
+
+    /// What bake can do on a rung before there is data.
+    #[must_use]
+    pub fn warm_job(&self, rung: &Rung) -> WarmJob {
+        WarmJob {
+            device: rung.device.clone(),
+            avoid: rung.avoid.clone(),
+            quality: self.quality,
+            blend: self.blend,
+        }
+    }
+
+    /// What a spare process must be like to bake it on a rung.
+    #[must_use]
+    pub fn spare(&self, rung: &Rung) -> Key {
+        Key {
+            warm: self.warm_job(rung),
+            program: self.baker.clone(),
+            sandbox: self.sandbox,
+            log_filter: self.log_filter.clone(),
+        }
     }
 
     /// The part of it that prepare needs.

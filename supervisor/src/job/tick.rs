@@ -27,6 +27,8 @@ impl Job<'_> {
         for role in due {
             self.step(life::Event::Due(role));
         }
+        self.knock();
+        self.host.tend_spares(now);
         if now.duration_since(self.started) >= self.spec.timeout {
             let error = self.deadline();
             self.step(life::Event::Stop(error));
@@ -41,11 +43,15 @@ impl Job<'_> {
             .iter()
             .find(|running| running.answered.is_none())
         else {
-            return JobError::own(
-                Code::DeadlineExceeded,
-                format!("not finished within {limit}"),
-                hint,
-            );
+            let mut message = format!("not finished within {limit}");
+            if let Some(held) = self.held.first() {
+                message.push_str(&format!(
+                    ": {} was put off, since {}",
+                    held.role.name(),
+                    held.why
+                ));
+            }
+            return JobError::own(Code::DeadlineExceeded, message, hint);
         };
         let (role, phase) = (running.child.role, running.watch.phase());
         let message = format!(
@@ -63,7 +69,7 @@ impl Job<'_> {
 
 impl Running {
     /// Whether it must be killed, and why.
-    fn look(&mut self, now: Instant) -> Option<Kill> {
+    pub(super) fn look(&mut self, now: Instant) -> Option<Kill> {
         match recorder::read_state(self.child.recorder.file()) {
             Ok(Some(state)) => self.watch.recorded(&state),
             Ok(None) => {}

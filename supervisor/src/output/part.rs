@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::linkat;
 
+use crate::reserve::lend;
+
 const PREFIX: &str = ".kiln-";
 const SUFFIX: &str = ".part";
 /// Attempts at a name that nobody has.
@@ -43,11 +45,9 @@ impl Part {
 
     fn unnamed(folder: &Path) -> io::Result<Self> {
         let flags = (OFlag::O_TMPFILE | OFlag::O_CLOEXEC).bits();
-        let file = OpenOptions::new()
-            .write(true)
-            .mode(MODE)
-            .custom_flags(flags)
-            .open(folder)?;
+        let mut options = OpenOptions::new();
+        options.write(true).mode(MODE).custom_flags(flags);
+        let file = lend(|| options.open(folder))?;
         // Without /proc it could never get a name.
         fs::symlink_metadata(link_of(&file))?;
         lock(&file)?;
@@ -60,11 +60,9 @@ impl Part {
 
     fn named(folder: &Path) -> io::Result<Self> {
         with_new_name(folder, |name| {
-            let file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(MODE)
-                .open(name)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(MODE);
+            let file = lend(|| options.open(name))?;
             let part = Self {
                 file,
                 folder: folder.to_path_buf(),
@@ -182,10 +180,9 @@ pub(super) fn sweep(folder: &Path) {
 /// A regular file, to be locked and not read.
 pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags);
+    let file = lend(|| options.open(path))?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {

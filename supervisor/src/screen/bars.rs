@@ -111,6 +111,9 @@ impl Listener for Bars {
             | Event::Working { .. }
             | Event::Host(_) => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
+            Event::Held { role, why } => {
+                self.line(&format!("{} waits: {why}", role.name()));
+            }
             Event::Warning { role, text } => {
                 self.line(&format!("warning: {}: {text}", role.name()));
             }

@@ -1,11 +1,11 @@
 //! Events → one JSON object per line on standard output, for programs.
 //!
-//! `started {role, attempt, pid}` · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` ·
-//! `working {role, attempt, monotonic_us}`, when a process has been given its job · `killing {role, attempt, why,
-//! monotonic_us}` · `ended {role, attempt, pid, ended,
-//! monotonic_us}` · `retry {role, code, class, message, step, delay_ms}` · `role_done {role, ms}` · `done {output, report}` ·
-//! `error {code, class, message, hint, role, phase, signal, exit, attempts, log_tail, exit_code}`.
-//! `host {holds}`, what the supervisor holds before the first and after the last of many jobs.
+//! `started {role, attempt, pid, warm, monotonic_us}`, `warm` where the process had been waiting with its adapter open ·
+//! `held {role, why}`, others' failures put a start off · `working {role, attempt, monotonic_us}`, a process has been given its
+//! job · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` · `killing {role, attempt, why,
+//! monotonic_us}` · `ended {role, attempt, pid, ended, monotonic_us}` · `retry {role, code, class, message, step, delay_ms}` ·
+//! `role_done {role, ms}` · `done {output, report}` · `error {code, class, message, hint, role, phase, signal, exit, attempts,
+//! log_tail, exit_code}` · `host {holds}`, what the supervisor holds before the first and after the last of many jobs.
 //! The last line of a job is `done` or `error`. Where there are several jobs, each line has `job`, its name.
 
 use std::collections::HashMap;
@@ -45,10 +45,23 @@ impl Json {
 impl Listener for Json {
     fn event(&mut self, event: &Event<'_>) {
         let mut line = match event {
-            Event::Started { role, attempt, pid } => {
+            Event::Started {
+                role,
+                attempt,
+                pid,
+                warm,
+            } => {
                 self.shown.retain(|(shown, _), _| shown != role);
-                json!({ "event": "started", "role": role, "attempt": attempt, "pid": pid })
+                json!({
+                    "event": "started",
+                    "role": role,
+                    "attempt": attempt,
+                    "pid": pid,
+                    "warm": warm,
+                    "monotonic_us": monotonic_us(),
+                })
             }
+            Event::Held { role, why } => json!({ "event": "held", "role": role, "why": why }),
             Event::Progress { role, phase, state } => {
                 let now = Instant::now();
                 let complete = state.total > 0 && state.done >= state.total;

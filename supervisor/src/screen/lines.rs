@@ -100,6 +100,7 @@ impl Listener for Lines {
             | Event::Working { .. }
             | Event::Host(_) => {}
             Event::Progress { role, phase, state } => self.progress(*role, *phase, *state),
+            Event::Held { role, why } => self.say(&format!("{} waits: {why}", role.name())),
             Event::Warning { role, text } => self.say(&format!("warning: {}: {text}", role.name())),
             Event::Retry {
                 role, fault, step, ..

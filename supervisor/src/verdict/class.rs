@@ -46,7 +46,7 @@ impl RetryClass {
             Self::Resource => 2,
             // Bounded only so that nothing is for ever.
             Self::Victim => 3,
-            // A fork that failed, a loader that timed out.
+            // A fork that failed, a loader that timed out, a disk that was full.
             Self::Transient => 2,
         }
     }
@@ -84,7 +84,7 @@ impl RetryClass {
             | Code::ProtocolViolation
             | Code::Internal => Self::Ambiguous,
             Code::OutOfHostMemory | Code::OutOfDeviceMemory => Self::Resource,
-            Code::SpawnFailed => Self::Transient,
+            Code::SpawnFailed | Code::IoError => Self::Transient,
             // The same system call is forbidden the second time, too.
             Code::NoAdapter
             | Code::OutputError

@@ -17,7 +17,9 @@ pub(super) fn hint(ending: &Ending, code: Code) -> String {
                 transient: false, ..
             },
         ) => "kiln-baker belongs beside kiln: ./run.sh builds both",
-        (Code::SpawnFailed, ..) => "kiln doctor shows whether kiln-baker can run here",
+        (Code::SpawnFailed, ..) => {
+            "this host is short of processes, memory or descriptors (ulimit -a): fewer jobs at once need less"
+        }
         (Code::OutOfHostMemory, ..) => {
             "a smaller --texture-size or fewer or smaller views need less memory"
         }

@@ -144,6 +144,12 @@ impl File {
     ) -> Result<Self, Failure> {
         let failed = |error: &FolderError| {
             let shown = if name.is_empty() { "file_path" } else { name };
+            let tried = match error {
+                FolderError::Refused(Refusal::Missing) if !has_ending(name) => {
+                    ", nor with .png, .jpg, .jpeg or .webp behind it"
+                }
+                _ => "",
+            };
             let hint = match error {
                 FolderError::Refused(Refusal::Missing) => {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
@@ -155,7 +161,7 @@ impl File {
             };
             Failure {
                 code: named_by_input(error),
-                message: format!("{transforms}: frame {index}: {shown}: {error}"),
+                message: format!("{transforms}: frame {index}: {shown}: {error}{tried}"),
                 hint: hint.to_owned(),
             }
         };

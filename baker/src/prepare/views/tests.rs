@@ -313,7 +313,7 @@ fn failures_name_file_and_frame() {
         (
             "absent",
             Code::InvalidAsset,
-            "transforms.json: frame 1: absent: no such file",
+            "transforms.json: frame 1: absent: no such file, nor with .png, .jpg, .jpeg or .webp behind it",
         ),
         (
             "../x.png",

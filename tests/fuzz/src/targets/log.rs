@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use proto::message::Role;
-use supervisor::logs::{Source, Tail, pump};
+use supervisor::logs::{Owner, Source, Tail, pump};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Lines that are kept, and bytes of one with its mark.
@@ -33,7 +33,7 @@ pub fn log(bytes: &[u8]) -> bool {
 fn lines(stream: &[u8], size: usize) -> Vec<String> {
     let tail = Tail::default();
     let source = Source {
-        job: Arc::from("fuzz"),
+        job: Owner::new(Arc::from("fuzz")),
         role: Role::Bake,
         pid: 1,
     };

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use kiln_tests::MESH_TEXT;
 use kiln_tests::fault::Step;
 use proto::blob::BlobFile;
+use proto::job::Device;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime, PrepareSummary,
     Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
@@ -54,13 +55,18 @@ pub(crate) fn prepare(worker: &Worker) {
 }
 
 pub(crate) fn bake(worker: &Worker) {
-    let (ToChild::Warm(_), _) = worker.receive() else {
+    let (ToChild::Warm(wish), _) = worker.receive() else {
         panic!("bake is warmed first")
     };
+    let avoided = wish.device == Device::Cpu || !wish.avoid.is_empty();
+    let gpu = worker.plan.gpu && !avoided;
     worker.send(&FromChild::Ready {
-        adapter: adapter(),
+        adapter: adapter(gpu),
         sandbox: Sandbox::off(),
     });
+    if gpu {
+        worker.reach(Step::Ready);
+    }
     let (ToChild::Start(Start::Bake(job)), fds) = worker.receive() else {
         panic!("another job")
     };
@@ -111,7 +117,11 @@ pub(crate) fn bake(worker: &Worker) {
     worker.put(Table::Texture, &bytes_of(|out| texture.write(out)));
     worker.progress(Phase::Fit, 2, 2);
     worker.reach(Step::Filled);
-    worker.done(summary(Role::Bake, worker.plan.views, 0));
+    let mut done = summary(Role::Bake, worker.plan.views, 0);
+    if let Done::Bake(bake) = &mut done {
+        bake.adapter = adapter(gpu);
+    }
+    worker.done(done);
 }
 
 pub(crate) fn encode(worker: &Worker) {
@@ -269,11 +279,16 @@ fn view(index: u32, holdout: bool) -> View {
     }
 }
 
-fn adapter() -> AdapterInfo {
+fn adapter(gpu: bool) -> AdapterInfo {
+    let (backend, kind) = if gpu {
+        ("vulkan", "discrete")
+    } else {
+        ("native", "native")
+    };
     AdapterInfo {
         name: "saboteur".to_owned(),
-        backend: "native".to_owned(),
-        kind: "native".to_owned(),
+        backend: backend.to_owned(),
+        kind: kind.to_owned(),
         driver: String::new(),
     }
 }
@@ -300,7 +315,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             peak_rss_kib: 1000,
         }),
         Role::Bake => Done::Bake(BakeSummary {
-            adapter: adapter(),
+            adapter: adapter(false),
             covered_pixels: 4,
             chart_texels: 10,
             observed_texels: 9,

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use kiln_tests::fault::Committed;
 use kiln_tests::history::{Expect, Line, digest, digest_of, now_us};
-use kiln_tests::{MESH_TEXT, signal_if_there};
+use kiln_tests::{MESH_TEXT, names_in, signal_if_there};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -311,18 +311,8 @@ impl Torture {
             });
         }
         let out = job.folder.join("out");
-        let mut temporary: Vec<String> = fs::read_dir(&out)
-            .expect("the folder")
-            .map(|entry| {
-                entry
-                    .expect("an entry")
-                    .file_name()
-                    .to_string_lossy()
-                    .into_owned()
-            })
-            .filter(|name| name != "out.glb")
-            .collect();
-        temporary.sort();
+        let mut temporary = names_in(&out);
+        temporary.retain(|name| name != "out.glb");
         if job.trouble.expect == Expect::Either {
             // A supervisor that is killed in the moment of writing cannot clean up; the next one does.
             temporary.clear();

@@ -1,0 +1,181 @@
+//! Work that may block → a thread that lives as long as this process, or another beside it while that one is busy.
+//!
+//! A file system that does not answer holds a thread and not the supervisor, and whoever asks next gets another. Nothing here
+//! panics where the host has no thread to give, as tokio's `spawn_blocking` does: the work then waits for a thread that is
+//! there, and where there is none at all it is done here and now, which may block the signals and is better than no result.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// Threads at most: the rest waits. All but a few are held by file systems that do not answer.
+const MOST: usize = 64;
+/// A thread beside the first ends after so long without work.
+const IDLE: Duration = Duration::from_secs(1);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+static HANDS: Hands = Hands::new();
+
+/// Does `work` elsewhere. The answer does not come if it panics.
+pub fn give<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+    HANDS.give(work)
+}
+
+#[derive(Debug)]
+struct Hands {
+    desk: Mutex<Desk>,
+    called: Condvar,
+}
+
+struct Desk {
+    waiting: VecDeque<Work>,
+    /// Threads that wait for work.
+    idle: usize,
+    threads: usize,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            waiting,
+            idle,
+            threads,
+        } = self;
+        let waiting = waiting.len();
+        write!(
+            formatter,
+            "{waiting} waiting, {idle} of {threads} threads idle"
+        )
+    }
+}
+
+impl Hands {
+    const fn new() -> Self {
+        Self {
+            desk: Mutex::new(Desk {
+                waiting: VecDeque::new(),
+                idle: 0,
+                threads: 0,
+            }),
+            called: Condvar::new(),
+        }
+    }
+
+    fn give<T: Send + 'static>(
+        &'static self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever asked may have stopped waiting: then the answer is dropped here.
+        let here = self.put(Box::new(move || drop(sender.send(work()))));
+        if let Some(work) = here {
+            done(work);
+        }
+        receiver
+    }
+
+    /// Puts work down; gives it back where there is nobody to do it.
+    fn put(&'static self, work: Work) -> Option<Work> {
+        let mut desk = self.desk();
+        desk.waiting.push_back(work);
+        if desk.waiting.len() > desk.idle && desk.threads < MOST {
+            let thread = Builder::new().name("files".to_owned());
+            match thread.spawn(|| self.serve()) {
+                Ok(_detached) => desk.threads += 1,
+                Err(error) => {
+                    tracing::debug!(%error, "no thread for files: {:?}", *desk);
+                    if desk.threads == 0 {
+                        return desk.waiting.pop_back();
+                    }
+                }
+            }
+        }
+        drop(desk);
+        self.called.notify_one();
+        None
+    }
+
+    fn serve(&self) {
+        while let Some(work) = self.next() {
+            done(work);
+        }
+    }
+
+    /// Waits for work; none for a thread that is not needed any more.
+    fn next(&self) -> Option<Work> {
+        let mut desk = self.desk();
+        loop {
+            if let Some(work) = desk.waiting.pop_front() {
+                return Some(work);
+            }
+            desk.idle += 1;
+            let woken = self.called.wait_timeout(desk, IDLE);
+            let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+            desk = woken;
+            desk.idle -= 1;
+            if timeout.timed_out() && desk.waiting.is_empty() && desk.threads > 1 {
+                desk.threads -= 1;
+                return None;
+            }
+        }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A panic ends the work and not the thread; the answer's receiver learns of it.
+fn done(work: Work) {
+    drop(catch_unwind(AssertUnwindSafe(work)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn fresh() -> &'static Hands {
+        Box::leak(Box::new(Hands::new()))
+    }
+
+    #[test]
+    fn work_that_blocks_holds_up_nobody_else() {
+        let hands = fresh();
+        let (release, blocked) = mpsc::channel::<()>();
+        let held = hands.give(move || blocked.recv().is_ok());
+        for number in 0..100 {
+            assert_eq!(hands.give(move || number).blocking_recv(), Ok(number));
+        }
+        release.send(()).expect("it waits");
+        assert_eq!(held.blocking_recv(), Ok(true));
+        assert!(hands.desk().threads < MOST / 4, "{:?}", hands.desk());
+    }
+
+    #[test]
+    fn a_panic_ends_the_work_alone() {
+        let hands = fresh();
+        for _ in 0..MOST / 2 {
+            let panics = hands.give(|| -> u32 { panic!("planned") });
+            assert!(panics.blocking_recv().is_err());
+        }
+        assert_eq!(hands.give(|| 7).blocking_recv(), Ok(7));
+        assert!(hands.desk().threads < MOST / 4, "{:?}", hands.desk());
+    }
+
+    #[test]
+    fn all_work_is_done_though_most_of_it_waits() {
+        let hands = fresh();
+        let answers: Vec<_> = (0..1000).map(|k| hands.give(move || k)).collect();
+        for (k, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer.blocking_recv(), Ok(k));
+        }
+        assert!(hands.desk().threads <= MOST);
+    }
+}

@@ -1,0 +1,238 @@
+//! A wish → a bake process in its sandbox with its adapter open, which has been given no data and waits for a job.
+//!
+//! Opening a GPU takes 0.1 to 0.5 s, and is the same for every job with the same [`Key`]. A spare is started when a job's own
+//! process has opened an adapter that has a driver, so that neither the next job nor a repetition waits for that again. It
+//! becomes the job's own process with its first table; none is ever used twice.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use proto::job::WarmJob;
+use proto::message::{AdapterInfo, FromChild, Role};
+use proto::sandbox::{Sandbox, Stage};
+use tokio::sync::mpsc;
+
+use super::hear::mismatch;
+use super::{EVENTS, Running};
+use crate::cgroup::Group;
+use crate::child::{self, ChildId, Launcher, chain};
+use crate::feed::Feed;
+use crate::ladder::Rung;
+use crate::procfs::Share;
+use crate::sandbox;
+use crate::watch::{STALL_FLOOR, Watch, stall_cap};
+use crate::words;
+
+/// Which jobs a spare is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// What it opens.
+    pub warm: WarmJob,
+    /// `kiln-baker`.
+    pub program: PathBuf,
+    /// Whether it is in its sandbox.
+    pub sandbox: bool,
+    /// What it logs.
+    pub log_filter: String,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Spare {
+    key: Key,
+    pub(super) running: Running,
+    pub(super) events: mpsc::Receiver<(ChildId, child::Event)>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Spares {
+    room: usize,
+    wanted: Option<Key>,
+    shelf: Vec<Spare>,
+}
+
+impl Spares {
+    /// Room for so many.
+    #[must_use]
+    pub fn new(room: usize) -> Self {
+        Self {
+            room,
+            ..Self::default()
+        }
+    }
+
+    /// A process of this kind would be of use.
+    pub fn want(&mut self, key: Key) {
+        self.wanted = Some(key);
+    }
+
+    /// A process that is ready for a job of this kind.
+    pub fn take(&mut self, key: &Key) -> Option<Spare> {
+        let ready = |spare: &mut Spare| {
+            spare.key == *key && spare.advance().is_ok() && spare.running.adapter.is_some()
+        };
+        let place = self.shelf.iter_mut().position(ready)?;
+        Some(self.shelf.remove(place))
+    }
+
+    /// An adapter is in trouble: who has it open is of no use any more.
+    pub fn discard(&mut self, adapter: Option<&AdapterInfo>) {
+        self.shelf.retain(|spare| {
+            spare.running.adapter.is_some() && spare.running.adapter.as_ref() != adapter
+        });
+    }
+
+    /// Hears the spares out, drops those that fail, and starts one that is wanted.
+    pub fn tend(&mut self, now: Instant, enter: impl Fn(u32) -> Option<Group>) {
+        let wanted = &mut self.wanted;
+        self.shelf.retain_mut(|spare| {
+            let Err(why) = spare.tend(now) else {
+                return true;
+            };
+            tracing::info!(
+                pid = spare.running.child.pid,
+                "a spare process is dropped: {why}"
+            );
+            // The next job that opens the adapter for itself shows whether another try is worth it.
+            wanted.take_if(|key| *key == spare.key);
+            false
+        });
+        if self.room == 0 {
+            return;
+        }
+        let Some(key) = self.wanted.take() else {
+            return;
+        };
+        if self.shelf.iter().filter(|spare| spare.key == key).count() == self.room {
+            return;
+        }
+        if self.shelf.len() == self.room {
+            self.shelf.remove(0);
+        }
+        match Spare::start(key, now, enter) {
+            Ok(spare) => self.shelf.push(spare),
+            Err(exit) => tracing::info!("no spare process: {exit:?}"),
+        }
+    }
+
+    /// Takes all of them off the shelf, for good.
+    pub fn empty(&mut self) -> Vec<Spare> {
+        self.room = 0;
+        std::mem::take(&mut self.shelf)
+    }
+}
+
+impl Spare {
+    fn start(
+        key: Key,
+        now: Instant,
+        enter: impl Fn(u32) -> Option<Group>,
+    ) -> Result<Self, crate::verdict::Exit> {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let launcher = Launcher {
+            program: &key.program,
+            log_filter: &key.log_filter,
+            sandbox: key.sandbox,
+            address_space: None,
+            job: "spare".into(),
+        };
+        let child = launcher.spawn(ChildId(0), Role::Bake, sender)?;
+        let rung = Rung {
+            device: key.warm.device.clone(),
+            avoid: key.warm.avoid.clone(),
+            ..Rung::default()
+        };
+        let running = Running {
+            group: enter(child.pid),
+            child,
+            number: 0,
+            watch: Watch::new(STALL_FLOOR, stall_cap(Role::Bake), now),
+            feed: Feed::new(rung),
+            adapter: None,
+            accounts: Vec::new(),
+            answered: None,
+            kill: None,
+            share: Share::default(),
+        };
+        Ok(Self {
+            key,
+            running,
+            events,
+        })
+    }
+
+    /// Takes what it said; an error is why it is of no use.
+    fn advance(&mut self) -> Result<(), String> {
+        loop {
+            match self.events.try_recv() {
+                Ok((_, child::Event::Packet(packet))) => self.packet(packet)?,
+                Ok((_, other)) => return Err(format!("{other:?}")),
+                Err(mpsc::error::TryRecvError::Empty) => return Ok(()),
+                Err(mpsc::error::TryRecvError::Disconnected) => return Err("it is gone".to_owned()),
+            }
+        }
+    }
+
+    fn tend(&mut self, now: Instant) -> Result<(), String> {
+        self.advance()?;
+        match self.running.look(now) {
+            Some(kill) => Err(format!("{kill:?}")),
+            None => Ok(()),
+        }
+    }
+
+    fn packet(&mut self, packet: FromChild) -> Result<(), String> {
+        let running = &mut self.running;
+        match packet {
+            FromChild::Hello {
+                version,
+                build_id,
+                role: Role::Bake,
+                sandbox,
+            } if !running.watch.said_hello() => {
+                if let Some(what) = mismatch(version, &build_id) {
+                    return Err(what);
+                }
+                running.watch.hello();
+                self.confined(Stage::Entered, sandbox)?;
+                let warm = self.running.feed.warm(self.key.warm.clone());
+                if warm.is_some_and(|parcel| !self.running.child.send(parcel)) {
+                    return Err("its queue is full".to_owned());
+                }
+                Ok(())
+            }
+            FromChild::Ready { adapter, sandbox } if running.feed.ready() => {
+                if adapter.kind == "native" {
+                    return Err("it opened no GPU".to_owned());
+                }
+                running.watch.alive();
+                running.adapter = Some(words::adapter(adapter));
+                self.confined(Stage::Sealed, sandbox)
+            }
+            FromChild::Progress { phase, done, total } => {
+                running.watch.progress(phase, done, total, Instant::now());
+                Ok(())
+            }
+            FromChild::Warning { .. } => Ok(()),
+            FromChild::Failed(failure) => Err(words::printable(&failure.message, 300)),
+            _ => Err("it spoke out of turn".to_owned()),
+        }
+    }
+
+    fn confined(&mut self, stage: Stage, mut account: Sandbox) -> Result<(), String> {
+        account.missing = words::printable(&account.missing, proto::limits::MAX_TEXT_BYTES);
+        if self.key.sandbox {
+            sandbox::check(Role::Bake, stage, self.running.child.pid, &account)
+                .map_err(|error| chain(&error))?;
+        }
+        self.running.accounts.push(account);
+        Ok(())
+    }
+
+    /// Kills it and waits until it is gone.
+    pub async fn end(mut self) {
+        self.running.child.kill();
+        while self.events.recv().await.is_some() {}
+    }
+}

@@ -1,0 +1,109 @@
+//! A report → the closing lines for people.
+
+use std::time::Duration;
+
+use proto::job::Product;
+use proto::sandbox::Level;
+
+use super::Report;
+use crate::words::{size, span};
+
+impl Report {
+    /// The closing lines for people.
+    #[must_use]
+    pub fn summary(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let texture = self.options.texture_size;
+        let mesh = self.prepare.as_ref().map(|prepare| {
+            format!(
+                ", {} triangles in {} charts",
+                prepare.triangles, prepare.charts
+            )
+        });
+        let bytes = self.files.first().map_or(0, |file| file.bytes);
+        let product = match self.product {
+            Product::Texture => format!("texture {texture}×{texture}"),
+            Product::VertexColours => "vertex colours in place of a texture".to_owned(),
+        };
+        lines.push(format!(
+            "{} ({}): {product}{}",
+            self.options.output.display(),
+            size(bytes),
+            mesh.unwrap_or_default()
+        ));
+        if self
+            .sandbox
+            .iter()
+            .any(|role| role.sandbox.level != Level::Full)
+        {
+            lines.push("the workers ran without their full sandbox".to_owned());
+        }
+        if !self.ladder.is_empty() {
+            let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
+            lines.push(format!("baked again {}", steps.join(", then ")));
+        }
+        let train = self
+            .psnr
+            .train_db
+            .map(|db| format!("PSNR {db:.1} dB on the views of the fit"));
+        let count = self
+            .encode
+            .as_ref()
+            .map_or(0, |encode| encode.holdout.len());
+        let holdout = self
+            .psnr
+            .holdout_db
+            .map(|db| format!("{db:.1} dB on {count} held-out views"));
+        let psnr: Vec<String> = train.into_iter().chain(holdout).collect();
+        if !psnr.is_empty() {
+            lines.push(psnr.join(", "));
+        }
+        let roles: Vec<String> = self
+            .roles
+            .iter()
+            .map(|entry| {
+                format!(
+                    "{} {}",
+                    entry.role.name(),
+                    span(Duration::from_secs_f64(entry.ms / 1e3))
+                )
+            })
+            .collect();
+        let device = self
+            .device
+            .as_ref()
+            .map_or("unknown device", |device| device.name.as_str());
+        let rss = [
+            self.peak.prepare_rss_kib,
+            self.peak.bake_rss_kib,
+            self.peak.encode_rss_kib,
+        ];
+        let rss = rss.into_iter().flatten().max().unwrap_or(0);
+        lines.push(format!(
+            "{} on {device} ({}); largest process {}",
+            span(Duration::from_secs_f64(self.ms / 1e3)),
+            roles.join(", "),
+            size(rss.saturating_mul(1024))
+        ));
+        lines.extend(
+            self.files
+                .iter()
+                .filter(|file| file.kind != "glb")
+                .map(|file| {
+                    format!(
+                        "{}: {} ({})",
+                        file.kind,
+                        file.path.display(),
+                        size(file.bytes)
+                    )
+                }),
+        );
+        if self.warnings_dropped > 0 {
+            lines.push(format!(
+                "{} further warnings were not shown",
+                self.warnings_dropped
+            ));
+        }
+        lines
+    }
+}

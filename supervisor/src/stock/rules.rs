@@ -1,0 +1,36 @@
+//! Table → who writes it, and within which bounds of size.
+
+use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS};
+use proto::message::{Role, Table};
+
+/// Header of every table.
+pub(super) const HEADER: u64 = 64;
+/// Camera of a view: 16 doubles, of which the table writes all.
+const CAMERA: u64 = size_of::<proto::table::Camera>() as u64;
+
+/// Who writes a table, and its least and largest size. Exact arithmetic: the bounds of `limits` keep it far from overflow.
+pub(super) fn rules(table: Table, texture_bytes: u64) -> (Role, u64, u64) {
+    let (vertices, triangles) = (MAX_VERTICES as u64, MAX_TRIANGLES as u64);
+    match table {
+        Table::Mesh => (
+            Role::Prepare,
+            HEADER + 3 * 36 + 12,
+            HEADER + vertices * 36 + triangles * 12,
+        ),
+        Table::Surface => (
+            Role::Prepare,
+            HEADER + 3 * 12 + 12,
+            HEADER + (vertices + triangles) * 12,
+        ),
+        Table::View(_) => (
+            Role::Prepare,
+            HEADER + CAMERA + 4,
+            HEADER + CAMERA + MAX_VIEW_PIXELS * 4,
+        ),
+        Table::Texture => (Role::Bake, texture_bytes, texture_bytes),
+        Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),
+        // The header of a GLB; a PNG signature with an IHDR chunk.
+        Table::Glb => (Role::Encode, 12, MAX_BLOB_BYTES),
+        Table::Preview => (Role::Encode, 33, MAX_BLOB_BYTES),
+    }
+}

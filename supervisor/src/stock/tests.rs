@@ -1,0 +1,143 @@
+//! What each role may write, in which order, and how large.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+
+use proto::blob::BlobFile;
+use proto::table::{Camera, View};
+
+use super::*;
+
+fn view(index: u32, holdout: bool) -> View {
+    let camera = Camera {
+        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        translation: [0.0; 3],
+        focal: [1.0; 2],
+        centre: [0.0; 2],
+    };
+    let pixels = vec![[0; 4]; 2];
+    View {
+        index,
+        width: 2,
+        height: 1,
+        crop: [0; 2],
+        has_alpha: true,
+        holdout,
+        camera,
+        pixels,
+    }
+}
+
+fn write(blob: &Blob, bytes: &[u8]) {
+    let file =
+        BlobFile::open(blob.as_fd().try_clone_to_owned().expect("fd")).expect("sealed in size");
+    file.writer().write_all(bytes).expect("room");
+}
+
+fn put(stock: &mut Stock, number: u32, view: &View) -> Result<(), StockError> {
+    let table = Table::View(number);
+    let blob = stock.allocate(Role::Prepare, table, view.byte_len())?;
+    let mut bytes = Vec::new();
+    view.write(&mut bytes)?;
+    write(&blob, &bytes);
+    stock.fill(Role::Prepare, table)
+}
+
+#[test]
+fn a_view_is_sorted_by_its_own_header() {
+    let mut stock = Stock::new(256);
+    put(&mut stock, 1, &view(1, true)).expect("right");
+    put(&mut stock, 0, &view(0, false)).expect("right");
+    assert_eq!(stock.views(), [(1, true), (0, false)]);
+    assert!(
+        matches!(
+            put(&mut stock, 2, &view(7, false)),
+            Err(StockError::Header(2))
+        ),
+        "another's number"
+    );
+    stock.discard(Role::Prepare);
+    assert!(stock.views().is_empty() && stock.filled(Table::View(0)).is_none());
+}
+
+#[test]
+fn nobody_writes_what_is_not_theirs_or_twice() {
+    let mut stock = Stock::new(256);
+    let texture = 64 + 256 * 256 * 5;
+    assert!(matches!(
+        stock.allocate(Role::Prepare, Table::Texture, texture),
+        Err(StockError::Foreign(..))
+    ));
+    assert!(matches!(
+        stock.allocate(Role::Encode, Table::Mesh, 500),
+        Err(StockError::Foreign(..))
+    ));
+    assert!(matches!(
+        stock.allocate(Role::Prepare, Table::View(4096), 500),
+        Err(StockError::Foreign(..))
+    ));
+    stock
+        .allocate(Role::Bake, Table::Texture, texture)
+        .expect("right");
+    assert!(matches!(
+        stock.allocate(Role::Bake, Table::Texture, texture),
+        Err(StockError::Twice(_))
+    ));
+    assert!(matches!(
+        stock.fill(Role::Encode, Table::Texture),
+        Err(StockError::Foreign(..))
+    ));
+    stock.fill(Role::Bake, Table::Texture).expect("right");
+    assert!(matches!(
+        stock.fill(Role::Bake, Table::Texture),
+        Err(StockError::NotOpen(_))
+    ));
+    assert!(matches!(
+        stock.fill(Role::Prepare, Table::Mesh),
+        Err(StockError::NotOpen(_))
+    ));
+}
+
+#[test]
+fn sizes_are_bounded_before_memory_is_made() {
+    let mut stock = Stock::new(256);
+    for (role, table, bytes) in [
+        (Role::Bake, Table::Texture, 64 + 256 * 256 * 5 + 1),
+        (Role::Bake, Table::Texture, 64 + 256 * 256 * 5 - 1),
+        (Role::Prepare, Table::Mesh, 10),
+        (Role::Prepare, Table::Mesh, u64::MAX),
+        (Role::Prepare, Table::View(0), 64 + 128 + (64 << 20) * 4 + 1),
+        (Role::Encode, Table::Glb, 0),
+    ] {
+        let result = stock.allocate(role, table, bytes);
+        assert!(
+            matches!(result, Err(StockError::Size { .. })),
+            "{table:?} of {bytes}: {result:?}"
+        );
+    }
+}
+
+#[test]
+fn the_surface_is_there_before_the_mesh() {
+    let mut stock = Stock::new(256);
+    stock
+        .allocate(Role::Prepare, Table::Surface, 200)
+        .expect("right");
+    stock
+        .allocate(Role::Prepare, Table::Mesh, 200)
+        .expect("right");
+    assert!(matches!(
+        stock.fill(Role::Prepare, Table::Mesh),
+        Err(StockError::SurfaceAfterMesh)
+    ));
+    stock.fill(Role::Prepare, Table::Surface).expect("right");
+    stock.fill(Role::Prepare, Table::Mesh).expect("right");
+
+    let mut stock = Stock::new(256);
+    stock
+        .allocate(Role::Prepare, Table::Mesh, 200)
+        .expect("right");
+    stock.fill(Role::Prepare, Table::Mesh).expect("right");
+    let late = stock.allocate(Role::Prepare, Table::Surface, 200);
+    assert!(matches!(late, Err(StockError::SurfaceAfterMesh)));
+}

@@ -1,0 +1,126 @@
+//! A bake with preview and report over old files, again and again in one folder, with calls that fail.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::Bench;
+use crate::fault::Plan;
+use crate::replay::Files;
+use crate::shim::preload;
+
+/// The files before a run.
+pub const OLD: [(&str, &str); 3] = [
+    ("out.glb", "the old model"),
+    ("preview.png", "the old preview"),
+    ("report.json", "\"the old report\""),
+];
+/// The model that the saboteur makes.
+pub const GLB: &str = "glTF of the saboteur, held [], shown [0, 1, 2]";
+
+/// A place to run in, and its files before each run.
+#[derive(Debug)]
+pub struct Stage {
+    /// Its folder.
+    pub bench: Bench,
+    saboteur: &'static str,
+}
+
+impl Stage {
+    /// With the old files. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn new(saboteur: &'static str) -> Self {
+        let stage = Self {
+            bench: Bench::new(saboteur, &Plan::healthy()),
+            saboteur,
+        };
+        stage.reset();
+        stage
+    }
+
+    /// As before the first run.
+    ///
+    /// # Panics
+    /// If it cannot be made so.
+    pub fn reset(&self) {
+        let out = self.bench.path("out");
+        fs::remove_dir_all(&out).expect("the folder");
+        fs::create_dir(&out).expect("a folder");
+        for (name, text) in OLD {
+            fs::write(out.join(name), text).expect("an old file");
+        }
+        if self.log().exists() {
+            fs::remove_file(self.log()).expect("the old log");
+        }
+        for role in ["prepare", "bake", "encode"] {
+            for number in 1..=4 {
+                let counter = self.bench.path(&format!("{role}-{number}"));
+                if counter.exists() {
+                    fs::remove_file(counter).expect("a counter");
+                }
+            }
+        }
+    }
+
+    /// Where the calls are logged.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.bench.path("calls.log")
+    }
+
+    /// A bake with preview and report, all paths absolute as in the log.
+    #[must_use]
+    pub fn bare(&self) -> Command {
+        let mut command = self.bench.kiln();
+        command.args(["bake", "mesh.glb", "--views", "transforms.json", "--json"]);
+        command.args([
+            "--texture-size",
+            "256",
+            "--timeout",
+            "5",
+            "--insecure-no-sandbox",
+        ]);
+        for (flag, name) in [
+            ("--baker", "kiln-baker"),
+            ("-o", "out/out.glb"),
+            ("--preview", "out/preview.png"),
+            ("--report", "out/report.json"),
+            ("--crash-folder", "crashes"),
+        ] {
+            command.arg(flag).arg(self.bench.path(name));
+        }
+        command
+    }
+
+    /// [`Self::bare`] with the library preloaded that logs calls and makes them fail.
+    #[must_use]
+    pub fn shimmed(&self) -> Command {
+        let mut command = self.bare();
+        preload(&mut command, self.saboteur, &self.log());
+        command
+    }
+
+    /// A file of the output folder.
+    #[must_use]
+    pub fn file(&self, name: &str) -> Option<String> {
+        let bytes = fs::read(self.bench.path("out").join(name)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// All of them.
+    ///
+    /// # Panics
+    /// If they cannot be read.
+    #[must_use]
+    pub fn files(&self) -> Files {
+        let out = self.bench.path("out");
+        let names = self.bench.outputs();
+        names
+            .iter()
+            .map(|name| (out.join(name), fs::read(out.join(name)).expect("a file")))
+            .collect()
+    }
+}

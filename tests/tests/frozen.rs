@@ -1,0 +1,92 @@
+//! A worker that the kernel does not let die: frozen for real, as one that hangs in a driver is. The job goes on without it.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::host::OldGroup;
+use kiln_tests::{Bench, DEADLINE, wait_all_gone};
+use nix::sys::signal::Signal;
+use proto::message::Role;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+#[expect(clippy::print_stderr, reason = "what a machine cannot do is said")]
+fn said(what: &str) {
+    eprintln!("{what}");
+}
+
+fn state_of(pid: i32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("State:"));
+    line.unwrap_or("State: gone").to_owned()
+}
+
+/// Freezes a process for real: it is in state D, and SIGKILL has no effect until it is thawed.
+fn freeze(pid: i32, name: &str) -> Option<OldGroup> {
+    let group = match OldGroup::new("freezer", name) {
+        Ok(group) => group,
+        Err(why) => {
+            said(&format!(
+                "no process can be frozen here, so none that cannot be killed: {why}"
+            ));
+            return None;
+        }
+    };
+    group.set("cgroup.procs", &pid.to_string());
+    group.set("freezer.state", "FROZEN");
+    let until = Instant::now() + DEADLINE;
+    while group.get("freezer.state") != "FROZEN" {
+        assert!(Instant::now() < until, "it does not freeze");
+    }
+    Some(group)
+}
+
+/// Kiln has ended, and the worker that it could not kill goes once it may.
+fn thaw(group: &OldGroup, pid: i32, alive: &fs::File) {
+    let state = state_of(pid);
+    assert!(state.contains('D'), "killed, and still there: {state}");
+    group.set("freezer.state", "THAWED");
+    wait_all_gone(alive);
+}
+
+#[test]
+fn a_worker_that_cannot_be_killed_holds_up_neither_cancel_nor_end() {
+    let bench = Bench::new(
+        SABOTEUR,
+        &Plan::always(Role::Bake, Step::Work, Fault::Stall),
+    );
+    let alive = bench.alive();
+    let mut run = bench.start(&[]);
+    let pid = run.wait_progress("bake");
+    let Some(group) = freeze(pid, "cancel") else {
+        return;
+    };
+    let begun = Instant::now();
+    run.send(Signal::SIGTERM);
+    let outcome = run.finish();
+    let took = begun.elapsed();
+    outcome.assert_code(143);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    thaw(&group, pid, &alive);
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_worker_that_cannot_be_killed_is_replaced() {
+    let bench = Bench::new(SABOTEUR, &Plan::once(Role::Bake, Step::Work, Fault::Stall));
+    let alive = bench.alive();
+    let mut run = bench.start(&["--stall-timeout", "2", "--timeout", "60"]);
+    let pid = run.wait_progress("bake");
+    let Some(group) = freeze(pid, "replace") else {
+        return;
+    };
+    let begun = Instant::now();
+    let outcome = run.finish();
+    let took = begun.elapsed();
+    outcome.assert_code(0);
+    // Two seconds of silence, two for the kill, and the second attempt.
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    thaw(&group, pid, &alive);
+    bench.assert_clean(&["out.glb"]);
+}
