@@ -264,7 +264,7 @@ fn open(
         binding_limit: None,
     };
     // The surface before simplification has masked the views already.
-    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, None, &options)?;
+    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, &options)?;
     Ok(Box::new(gpu))
 }
 

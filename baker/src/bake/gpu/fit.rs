@@ -5,7 +5,7 @@ mod passes;
 use std::sync::Arc;
 
 use proto::job::Blend;
-use proto::table::{Surface, View};
+use proto::table::View;
 use rayon::prelude::*;
 
 use super::batch::Batch;
@@ -99,7 +99,6 @@ impl Fit {
         device: Device,
         scene: Scene,
         ties: &Ties,
-        surface: Option<&Surface>,
         options: &Options,
     ) -> Result<Self, GpuError> {
         let adapters = device.limits.max_storage_buffer_binding_size;
@@ -110,7 +109,7 @@ impl Fit {
         let layout = rows_layout(&device);
         let compile =
             |shader: &'static Shader| shader.compile(&device, &layout, options.taps, options.blend);
-        let tiles = Tiles::new(&device, &budget, &compile, &scene, surface, options.taps)?;
+        let tiles = Tiles::new(&device, &budget, &compile, &scene, options.taps)?;
         let stages = Stages {
             average: compile(&AVERAGE)?,
             residual: compile(&RESIDUAL)?,

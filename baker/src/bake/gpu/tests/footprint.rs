@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use proto::table::{Mesh, Surface, View};
+use proto::table::{Mesh, View};
 
-use super::{Random, ball, device, gpu, options, view};
-use crate::bake::backend::{Backend, Ties};
+use super::{Random, ball, gpu, options, view};
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::{Gpu, Options};
 use crate::bake::rows::Rows;
@@ -205,41 +204,4 @@ fn half_a_pixel_of_camera_shift_is_noticed() {
         WEIGHT_TOLERANCE,
     );
     assert!(wrong > 0.5, "only {wrong} of the footprints differ");
-}
-
-#[test]
-fn pixels_whose_original_surface_lies_elsewhere_are_dropped() {
-    let scene = ball(24, 256);
-    let seen = view(0, 40, 40, 3.5, 0.0);
-    let surface = |scale: f32| Surface {
-        positions: scene
-            .positions
-            .iter()
-            .map(|p| {
-                std::array::from_fn(|k| {
-                    (f64::from(p[k] * scale) * scene.radius + scene.centre[k]) as f32
-                })
-            })
-            .collect(),
-        triangles: scene.triangles.clone(),
-    };
-    let rows = |surface: Option<&Surface>| -> Option<usize> {
-        let mut gpu = Gpu::new(
-            device()?,
-            scene.clone(),
-            &Ties::default(),
-            surface,
-            &options(),
-        )
-        .expect("a job");
-        Some(gpu.add_view(&seen).expect("rows") as usize)
-    };
-    let Some(all) = rows(None) else { return };
-    let same = rows(Some(&surface(1.0))).expect("an adapter");
-    let near = rows(Some(&surface(0.99))).expect("an adapter");
-    let far = rows(Some(&surface(0.9))).expect("an adapter");
-    assert_eq!(same, all);
-    // One per cent smaller: the outline loses a pixel's width.
-    assert!(near > all * 7 / 10 && near <= all, "{near} of {all}");
-    assert!(far < all / 10, "{far} of {all}");
 }
