@@ -188,6 +188,13 @@ pub fn bake(
         clock
             .time(Phase::Raster, || {
                 if let Some(original) = &original {
+                    progress.expect(
+                        "the surface before simplification",
+                        each(
+                            original.triangles() + mesh.triangles.len(),
+                            pace::TRIANGLE,
+                        ),
+                    );
                     original.mask(&scene, &mut view);
                 }
                 backend.add_view(&view)

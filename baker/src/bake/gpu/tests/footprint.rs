@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proto::table::{Mesh, View};
 
 use super::{Random, ball, gpu, options, view};
+use crate::bake::backend::Backend;
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::{Gpu, Options};
 use crate::bake::rows::Rows;
@@ -204,4 +205,37 @@ fn half_a_pixel_of_camera_shift_is_noticed() {
         WEIGHT_TOLERANCE,
     );
     assert!(wrong > 0.5, "only {wrong} of the footprints differ");
+}
+
+#[test]
+fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
+    use crate::progress::heard::{Heard, during};
+
+    let scene = ball(8, 64);
+    // As above: tiles of 16² pixels.
+    let small = Options {
+        taps: 2,
+        binding_limit: Some(64 << 10),
+        ..options()
+    };
+    let Some(mut gpu) = gpu(&scene, &small) else {
+        return;
+    };
+    let seen = view(0, 256, 128, 3.5, 2.0);
+    let (rows, heard) = during(|| gpu.add_view(&seen));
+    assert!(rows.expect("rows") > 0);
+    let units = heard.iter().filter(|&said| *said == Heard::Unit).count();
+    assert!(units >= 256 / 16 * (128 / 16), "{units}");
+    let Some(Heard::Expect(_, predicted)) = heard.first() else {
+        panic!("a unit before a prediction");
+    };
+    let bytes = u64::from(seen.width * seen.height * 4);
+    assert!(predicted.as_nanos() >= u128::from(bytes), "{predicted:?}");
+    // A driver may work within the call that submits, so that is announced, too.
+    let waits = heard.iter().filter_map(|said| match said {
+        Heard::Wait(label) => Some(label.as_str()),
+        _ => None,
+    });
+    let waits: Vec<&str> = waits.take(3).collect();
+    assert_eq!(waits, ["footprint", "read-back", "read-back"]);
 }
