@@ -68,9 +68,9 @@ fn groups_of(pid: i32) -> Vec<PathBuf> {
                 .to_string_lossy()
                 .starts_with(&format!("kiln-{pid}-"));
             if ours {
-                found.push(entry.path())
+                found.push(entry.path());
             } else {
-                waiting.push(entry.path())
+                waiting.push(entry.path());
             }
         }
     }
