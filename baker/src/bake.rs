@@ -65,9 +65,10 @@ use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
-use proto::job::{BakeJob, Product};
+use proto::job::{BakeJob, Blend, Product};
 use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
+use rayon::prelude::*;
 
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
@@ -159,25 +160,47 @@ pub fn bake(
     warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
+    next_view: impl FnMut() -> Result<Option<View>, Failure>,
+) -> Result<Baked, Failure> {
+    let plan = Plan::new(warm.quality);
+    let blend = warm.blend;
+    let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
+    bake_on(
+        open,
+        mesh,
+        surface,
+        &plan,
+        blend,
+        job.texture_size,
+        progress,
+        next_view,
+    )
+}
+
+/// [`bake`] on the adapter that `open` gives.
+fn bake_on(
+    open: impl FnOnce(&Scene, &Atlas) -> Result<Box<dyn Backend>, Failure>,
+    mesh: &Mesh,
+    surface: Option<Surface>,
+    plan: &Plan,
+    blend: Blend,
+    size: u32,
+    progress: &dyn Progress,
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
-    let plan = Plan::new(warm.quality);
-    let blend = warm.blend;
 
     progress.progress(Phase::OpenDevice, 0, 0);
-    let texels = (job.texture_size as usize).pow(2);
+    let texels = (size as usize).pow(2);
     let step = each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE);
     progress.expect("the map of the texture", step);
-    let scene = Scene::new(mesh, job.texture_size);
+    let scene = Scene::new(mesh, size);
     unit();
     let atlas = Atlas::new(&scene);
     unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     // Never torn down: a driver that breaks then would take a finished texture with it.
-    let mut backend = ManuallyDrop::new(
-        clock.time(Phase::OpenDevice, || open(&scene, &atlas, &plan, warm, job))?,
-    );
+    let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || open(&scene, &atlas))?);
 
     let mut views = 0;
     progress.progress(Phase::Raster, 0, 0);
@@ -188,6 +211,10 @@ pub fn bake(
         clock
             .time(Phase::Raster, || {
                 if let Some(original) = &original {
+                    progress.expect(
+                        "the surface before simplification",
+                        each(original.triangles() + mesh.triangles.len(), pace::TRIANGLE),
+                    );
                     original.mask(&scene, &mut view);
                 }
                 backend.add_view(&view)
@@ -209,7 +236,7 @@ pub fn bake(
     progress.expect("a step of the fit", step);
     let fitted = clock
         .time(Phase::Fit, || {
-            fit::fit(&mut **backend, &plan, |done, total| {
+            fit::fit(&mut **backend, plan, |done, total| {
                 progress.progress(Phase::Fit, u64::from(done), u64::from(total));
                 progress.expect("a step of the fit", step);
             })
@@ -221,12 +248,12 @@ pub fn bake(
 
     progress.progress(Phase::Gutter, 0, 1);
     progress.expect("the gutter", step);
-    let texels = backend.read_texels().map_err(failure)?;
+    let texels = read_finite(&mut **backend).map_err(failure)?;
     unit();
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
     unit();
     let texture = clock.time(Phase::Gutter, || {
-        gutter::gutter(texels, &observed, &atlas, job.texture_size, blend)
+        gutter::gutter(texels, &observed, &atlas, size, blend)
     });
     progress.progress(Phase::Gutter, 1, 1);
 
@@ -264,7 +291,7 @@ fn open(
         binding_limit: None,
     };
     // The surface before simplification has masked the views already.
-    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, None, &options)?;
+    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, &options)?;
     Ok(Box::new(gpu))
 }
 
@@ -276,12 +303,28 @@ fn start(
 ) -> Result<Vec<f32>, BackendError> {
     backend.average()?;
     unit();
-    let mut texels = backend.read_texels()?;
+    let mut texels = read_finite(backend)?;
     let observed = texels.iter().map(|texel| texel[3]).collect();
     unit();
     fill::fill(scene, atlas, &mut texels);
     backend.write_texels(&texels)?;
     Ok(observed)
+}
+
+/// The texels, all of them numbers: what is none would become a colour like any other.
+fn read_finite(backend: &mut dyn Backend) -> Result<Vec<[f32; 4]>, BackendError> {
+    let texels = backend.read_texels()?;
+    let wrong = texels
+        .par_iter()
+        .filter(|texel| !texel.iter().all(|value| value.is_finite()))
+        .count();
+    if wrong > 0 {
+        let all = texels.len();
+        return Err(BackendError::Incomplete(format!(
+            "{wrong} of {all} texels are no numbers"
+        )));
+    }
+    Ok(texels)
 }
 
 /// What the user is told where no view sees anything.
@@ -316,21 +359,6 @@ fn psnr(mean_square: f64) -> f32 {
         return 0.0;
     }
     ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn psnr_is_best_for_nothing_and_worst_for_no_number() {
-        assert_eq!(psnr(0.0), LARGEST_PSNR);
-        assert_eq!(psnr(1e-30), LARGEST_PSNR);
-        assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
-        for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
-            assert_eq!(psnr(worst), 0.0, "{worst}");
-        }
-    }
 }
 
 fn summary(
@@ -376,3 +404,6 @@ fn summary(
         peak_rss_kib: peak_rss_kib(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,8 @@ pub(crate) const TABLE_BYTE: u64 = 15;
 pub(crate) const TEXEL: u64 = 100;
 /// One step over all triangles on the processor: projection, union of charts, seams.
 pub(crate) const TRIANGLE: u64 = 1_000;
+/// Drawing one sample of a view on the processor and finding its texels.
+pub(crate) const SAMPLE: u64 = 500;
 /// Colours of vertices: what a view says of them, for each of its pixels.
 pub(crate) const LOOK_PIXEL: u64 = 300;
 /// Colours of vertices: what the views agree on, for each point of the surface.

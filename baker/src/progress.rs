@@ -25,11 +25,15 @@ pub trait Progress: Sync {
 /// A unit of work is done that no count tells of, since it lies deep in a stage: a band of pixels, an iteration, a pass of the
 /// adapter. What was expected of it holds for the next one, too. Called from many threads; one write of the flight recorder.
 pub(crate) fn unit() {
+    #[cfg(test)]
+    heard::push(heard::Heard::Unit);
     note(|state| state.work += 1);
 }
 
 /// [`Progress::expect`], deep in a stage.
 pub(crate) fn expect(label: &str, predicted: Duration) {
+    #[cfg(test)]
+    heard::push(heard::Heard::Expect(label.to_owned(), predicted));
     note(|state| {
         state.set_label(label);
         state.predicted_ms = u64::try_from(predicted.as_millis()).unwrap_or(u64::MAX);
@@ -38,6 +42,8 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
 
 /// The process waits for its adapter. What was said of the stage holds, if it is longer.
 pub(crate) fn wait_for(label: &str, software: bool) {
+    #[cfg(test)]
+    heard::push(heard::Heard::Wait(label.to_owned()));
     let pass = if software {
         pace::SOFTWARE_PASS
     } else {
@@ -66,6 +72,35 @@ pub(crate) fn note(change: impl FnOnce(&mut State)) {
 /// So many things of so many nanoseconds each, on a slow machine.
 pub(crate) fn each(count: usize, nanoseconds: u64) -> Duration {
     Duration::from_nanos(count as u64 * nanoseconds)
+}
+
+/// What a thread has said, for tests: they have no recorder.
+#[cfg(test)]
+pub(crate) mod heard {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) enum Heard {
+        Unit,
+        Expect(String, Duration),
+        Wait(String),
+    }
+
+    thread_local! {
+        static HEARD: RefCell<Vec<Heard>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn push(heard: Heard) {
+        HEARD.with_borrow_mut(|all| all.push(heard));
+    }
+
+    /// What this thread says during `work`.
+    pub(crate) fn during<T>(work: impl FnOnce() -> T) -> (T, Vec<Heard>) {
+        drop(HEARD.take());
+        let done = work();
+        (done, HEARD.take())
+    }
 }
 
 /// Listens to nothing: for tests and tools.

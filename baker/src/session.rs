@@ -177,7 +177,14 @@ impl Session {
                     .into_iter()
                     .next()
                     .ok_or(SessionError::OutOfTurn("View without memory"))?;
-                Ok(Some(View::read(&mut BlobFile::open(fd)?.reader())?))
+                let blob = BlobFile::open(fd)?;
+                progress::expect(
+                    "reading a view",
+                    progress::each(blob.len() as usize, pace::TABLE_BYTE),
+                );
+                let view = View::read(&mut blob.reader())?;
+                progress::unit();
+                Ok(Some(view))
             }
             (ToChild::EndOfViews { .. }, _) => Ok(None),
             (other, _) => Err(out_of_turn(&other)),

@@ -332,7 +332,9 @@ fn on_gpu(ending: &Ending) -> bool {
         .adapter
         .as_ref()
         .is_some_and(|adapter| adapter.kind != "native");
-    driver && matches!(ending.phase, Phase::Raster | Phase::Init | Phase::Fit)
+    // With the adapter known, opening is making the job's buffers and pipelines on it.
+    let phases = [Phase::OpenDevice, Phase::Raster, Phase::Init, Phase::Fit];
+    driver && phases.contains(&ending.phase)
 }
 
 fn place(ending: &Ending) -> String {

@@ -20,4 +20,4 @@ mod sample;
 pub use cell::{Cell, drops, faults};
 pub use judge::{Kind, Seen, Violation, judge};
 pub use sample::sample;
-pub use world::{Finished, LLVMPIPE, World, WorldError};
+pub use world::{Finished, LLVMPIPE, Walls, World, WorldError};

@@ -1,6 +1,8 @@
 //! A worker dies, and its flight recorder says of what: number, address, the stacks with names, panic, size of the memory that
 //! was not there. The wait status is the one that it would have been without all that.
 
+#![expect(clippy::print_stdout, reason = "the time is what a report quotes")]
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

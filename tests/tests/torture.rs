@@ -1,5 +1,10 @@
 //! Two thousand faults into the real programs, and no promise broken. `./run.sh torture` injects any number.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "what was injected is told with the failure"
+)]
+
 use std::process::Command;
 
 #[test]

@@ -9,15 +9,13 @@
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
 @group(1) @binding(5) var ids: texture_2d<u32>;
-@group(1) @binding(6) var depth: texture_depth_2d;
-@group(1) @binding(7) var surface_depth: texture_depth_2d;
 // Rows, entries.
-@group(1) @binding(8) var<storage, read_write> counters: array<atomic<u32>>;
-@group(1) @binding(9) var<storage, read_write> new_spans: array<u32>;
-@group(1) @binding(10) var<storage, read_write> new_entries: array<NewEntry>;
-@group(1) @binding(11) var<storage, read_write> new_colours: array<u32>;
+@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>>;
+@group(1) @binding(7) var<storage, read_write> new_spans: array<u32>;
+@group(1) @binding(8) var<storage, read_write> new_entries: array<NewEntry>;
+@group(1) @binding(9) var<storage, read_write> new_colours: array<u32>;
 // Pixel of each row in its view.
-@group(1) @binding(12) var<storage, read_write> places: array<u32>;
+@group(1) @binding(10) var<storage, read_write> places: array<u32>;
 
 struct NewEntry {
     texel: u32,
@@ -80,25 +78,15 @@ fn footprint(
 
 // At least the backdrop is there.
 fn was_drawn(pixel: vec2<u32>) -> bool {
-    let at = pixel * TAPS;
-    let surface = tile.against_surface == 0u || textureLoad(surface_depth, at, 0) > 0.0;
-    return surface && textureLoad(ids, at, 0).x != 0u;
+    return textureLoad(ids, pixel * TAPS, 0).x != 0u;
 }
 
-// Adds one tap; false where it hits nothing, or where the original surface is elsewhere.
+// Adds one tap; false where it hits nothing.
 fn add_sample(pixel: vec2<u32>, sample: vec2<u32>) -> bool {
     let at = pixel * TAPS + sample;
     let id = textureLoad(ids, at, 0).x;
     if id <= 1u {
         return false;
-    }
-    if tile.against_surface != 0u {
-        let own = textureLoad(depth, at, 0);
-        let original = textureLoad(surface_depth, at, 0);
-        // Depth textures hold NEAR / z; the backdrop is no surface.
-        if original <= BACKDROP || abs(NEAR / own - NEAR / original) > DEPTH_TOLERANCE {
-            return false;
-        }
     }
     let point = vec2<f32>(pixel) + (vec2<f32>(sample) + 0.5) / f32(TAPS);
     let texel = surface_point(id - 2u, (point - tile.centre) / tile.focal);

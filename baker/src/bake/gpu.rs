@@ -34,7 +34,7 @@ mod fit;
 mod tests;
 
 use proto::message::AdapterInfo;
-use proto::table::{Surface, View};
+use proto::table::View;
 
 use self::device::{Device, GpuError};
 pub use self::error::blame;
@@ -63,8 +63,7 @@ impl Drop for Gpu {
 }
 
 impl Gpu {
-    /// Compiles the stages and makes the buffers of a job. With `surface`, the mesh before simplification, pixels are dropped where
-    /// it lies elsewhere; without, views come with such pixels masked, if any.
+    /// Compiles the stages and makes the buffers of a job. Pixels that show another surface than the scene's come masked.
     ///
     /// # Errors
     /// The stages are refused, or the texture does not fit the device.
@@ -72,12 +71,11 @@ impl Gpu {
         device: Device,
         scene: Scene,
         ties: &Ties,
-        surface: Option<&Surface>,
         options: &Options,
     ) -> Result<Self, GpuError> {
         let info = device.info().clone();
         let fit = under_way("preparing the fit", || {
-            Fit::new(device, scene, ties, surface, options)
+            Fit::new(device, scene, ties, options)
         })?;
         Ok(Self {
             fit: Some(Box::new(fit)),

@@ -10,9 +10,11 @@ use std::ops::Range;
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::footprint::footprints;
+use super::footprint::{BAND, footprints};
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
+use crate::pace;
+use crate::progress::{each, expect};
 
 /// Rows may take this much memory, so that all processes of a bake stay within 2 GiB. Beyond it they are not kept.
 pub(super) const BUDGET: usize = 1200 << 20;
@@ -81,6 +83,13 @@ impl Held {
 
     /// Takes a view in; returns its number of rows.
     pub(super) fn add(&mut self, view: &View) -> usize {
+        let band = (view.width * BAND * self.taps * self.taps) as usize;
+        expect(
+            "the rows of a view",
+            each(self.scene.triangles.len(), pace::TRIANGLE)
+                + each(band, pace::SAMPLE)
+                + each(size_of_val(view.pixels.as_slice()), pace::TABLE_BYTE),
+        );
         let chunks = footprints(&self.scene, view, self.taps);
         let bytes = chunks.iter().map(bytes).sum();
         // Kept views come first: once one is not kept, none after it is.

@@ -33,6 +33,12 @@ impl Original {
         }
     }
 
+    /// How many triangles it has.
+    #[must_use]
+    pub fn triangles(&self) -> usize {
+        self.triangles.len()
+    }
+
     /// Makes every pixel transparent where this surface and the scene's mesh lie at different depths, or only one of them lies.
     pub fn mask(&self, scene: &Scene, view: &mut View) {
         let camera = scene.camera(&view.camera);

@@ -9,6 +9,6 @@ struct Tile {
     origin: vec2<u32>,
     view_width: u32,
     texture_size: u32,
-    against_surface: u32,
-    unused: u32,
+    unused_0: u32,
+    unused_1: u32,
 }

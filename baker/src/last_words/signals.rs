@@ -327,9 +327,12 @@ extern "C" fn on_asked(_signal: c_int, _info: *mut libc::siginfo_t, context: *mu
         return;
     }
     #[expect(unsafe_code, reason = "memory that a signal handler writes to")]
-    // SAFETY: it is this thread's until `ASKED` says otherwise; and the context is the kernel's.
+    // SAFETY: it is this thread's until `ASKED` says otherwise.
+    let answer = unsafe { &mut *ANSWER.0.get() };
+    #[expect(unsafe_code, reason = "a signal handler is given a bare pointer")]
+    // SAFETY: the context is the kernel's.
     unsafe {
-        (*ANSWER.0.get()).take(me, context);
+        answer.take(me, context);
     }
     ASKED.store(0, Ordering::Release);
 }

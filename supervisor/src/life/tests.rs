@@ -329,8 +329,10 @@ fn the_witness_sees_each_broken_rule() {
     assert!(broken(&[failed(), failed()]), "two ends");
     assert!(broken(&[spawn(), failed()]), "somebody is left");
     assert!(!broken(&[spawn()]));
-    let mut witness = Witness::default();
-    witness.stopped = true;
+    let mut witness = Witness {
+        stopped: true,
+        ..Witness::default()
+    };
     assert!(witness.sees(&begin, &[spawn()]).is_err());
     witness = Witness::default();
     assert!(witness.comes_to_an_end(job()).is_ok());

@@ -114,7 +114,11 @@ fn silence_is_a_hang_of_the_gpu_only_where_a_driver_was_at_work() {
         );
     }
     ending.phase = Phase::OpenDevice;
+    assert_eq!(fault(&ending).code, Code::GpuHang, "buffers and pipelines");
+    ending.phase = Phase::Gutter;
     assert_eq!(fault(&ending).code, Code::WorkerStalled);
+    (ending.phase, ending.adapter) = (Phase::OpenDevice, None);
+    assert_eq!(fault(&ending).code, Code::WorkerStalled, "no adapter yet");
 }
 
 #[test]

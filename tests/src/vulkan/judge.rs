@@ -129,7 +129,11 @@ fn failure(
     if text("role") != "bake" || finished.outcome.attempts("bake").is_empty() {
         return Err(format!("not bake's attempts: {told}"));
     }
-    let mut allowed = codes(fault.action, struck);
+    let mut allowed = codes(
+        fault.action,
+        struck,
+        !error["device"].is_null() && text("phase") != "gutter",
+    );
     if text("message").contains("during open device")
         && matches!(fault.action, Action::Once(_) | Action::Sticky(_))
     {
@@ -142,8 +146,8 @@ fn failure(
     Ok(Kind::Failed(name(code)))
 }
 
-/// Codes that are right for a fault at a command. wgpu does not tell whose memory ran out.
-fn codes(action: Action, command: &str) -> Vec<Code> {
+/// Codes that are right for a fault at a command, of an adapter at work or not. wgpu does not tell whose memory ran out.
+fn codes(action: Action, command: &str, at_work: bool) -> Vec<Code> {
     let opening = matches!(
         command,
         "vkCreateInstance"
@@ -156,6 +160,7 @@ fn codes(action: Action, command: &str) -> Vec<Code> {
         "vkCreateShaderModule" | "vkCreateComputePipelines" | "vkCreateGraphicsPipelines"
     );
     let mut codes = match action {
+        Action::Hang if at_work => return vec![Code::GpuHang],
         Action::Hang => return vec![Code::WorkerStalled],
         Action::Drop => return vec![Code::IncompleteOutput],
         Action::Once(error) | Action::Sticky(error) => match error {
@@ -167,6 +172,15 @@ fn codes(action: Action, command: &str) -> Vec<Code> {
             Error::Unknown => vec![Code::GpuDeviceLost],
         },
     };
+    let memory = matches!(
+        action,
+        Action::Once(Error::OutOfHostMemory | Error::OutOfDeviceMemory)
+            | Action::Sticky(Error::OutOfHostMemory | Error::OutOfDeviceMemory)
+    );
+    if memory && matches!(command, "vkAllocateMemory" | "vkMapMemory") {
+        // To wgpu's allocator only the device's memory can run out, and only in the first; the rest is a device that is lost.
+        codes.push(Code::GpuDeviceLost);
+    }
     if opening {
         // No adapter, or one that gives no device.
         codes.push(Code::NoAdapter);
@@ -182,6 +196,7 @@ fn name(code: Code) -> &'static str {
         Code::ShaderRejected => "shader_rejected",
         Code::IncompleteOutput => "incomplete_output",
         Code::NoAdapter => "no_adapter",
+        Code::GpuHang => "gpu_hang",
         Code::WorkerStalled => "worker_stalled",
         _ => "another",
     }
@@ -222,6 +237,13 @@ mod tests {
         })
     }
 
+    /// Of an adapter at work.
+    fn hung() -> Value {
+        let mut error = error("gpu_hang", 70);
+        error["device"] = json!({"name": "llvmpipe"});
+        error
+    }
+
     fn verdict(fault: &str, finished: &Finished) -> Result<Kind, Violation> {
         judge(&fault.parse().expect(fault), finished, b"glTF", "llvmpipe").map(|seen| seen.kind)
     }
@@ -233,6 +255,8 @@ mod tests {
         assert_eq!(verdict("once=-4@2", &same), Ok(Kind::Same));
         let again = finished(0, done("llvmpipe (x)", 2), Some(b"glTF"), &log);
         assert_eq!(verdict("once=-4@2", &again), Ok(Kind::Recovered));
+        let hung = finished(70, hung(), None, &log);
+        assert_eq!(verdict("hang@2", &hung), Ok(Kind::Failed("gpu_hang")));
         let lost = finished(70, error("gpu_device_lost", 70), None, &log);
         assert_eq!(
             verdict("sticky=-4@2", &lost),
@@ -281,6 +305,7 @@ mod tests {
             ),
             (finished(70, lost(), None, &log), "drop@2"),
             (finished(70, lost(), None, &log), "hang@2"),
+            (finished(70, error("gpu_hang", 70), None, &log), "hang@2"),
         ];
         for (finished, fault) in wrong {
             let verdict = verdict(fault, &finished);

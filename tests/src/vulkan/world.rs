@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use vkfault::{ENABLE, FAULT, LAYER, LIBRARY, LOG, PROCESSES, manifest};
+use vkfault::{ENABLE, FAULT, LAYER, LIBRARY, LOG, PROCESSES, STRUCK, manifest};
 
 use super::asset;
 use super::cell::Cell;
@@ -56,6 +56,15 @@ pub struct World {
     pub log: Vec<String>,
 }
 
+/// How confined the workers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walls {
+    /// Not at all: the layer logs every call, knows in the how manieth process it is, and the driver keeps its cache.
+    Open,
+    /// As ever. A fault befalls every process, and only the call that it befalls is known.
+    Sandbox,
+}
+
 /// A bake that has ended.
 #[derive(Debug)]
 pub struct Finished {
@@ -100,9 +109,11 @@ impl World {
             fs::create_dir(folder.path().join(name))?;
         }
         asset::write(folder.path())?;
+        // Beside its manifest, where the sandbox lets it be read.
+        fs::copy(&library, folder.path().join("layer").join(LIBRARY))?;
         fs::write(
             folder.path().join("layer/vkfault.json"),
-            manifest(&library.to_string_lossy()),
+            manifest(&format!("./{LIBRARY}")),
         )?;
         let mut world = Self {
             folder,
@@ -112,7 +123,7 @@ impl World {
             log: Vec::new(),
         };
         // The first fills the driver's cache of compiled shaders.
-        let first = world.bake(None)?;
+        let first = world.bake(None, Walls::Open)?;
         let Some(golden) = first.glb else {
             let Outcome { stdout, stderr, .. } = first.outcome;
             return Err(WorldError::NoBake(format!(
@@ -120,7 +131,7 @@ impl World {
                 stdout.join("\n")
             )));
         };
-        let mut second = world.bake(None)?;
+        let mut second = world.bake(None, Walls::Open)?;
         if second.glb.as_ref() != Some(&golden) {
             return Err(WorldError::NotRepeatable);
         }
@@ -139,31 +150,41 @@ impl World {
     ///
     /// # Panics
     /// If kiln does not end in time.
-    pub fn run(&self, cell: &Cell) -> io::Result<Finished> {
-        self.bake(Some(cell))
+    pub fn run(&self, cell: &Cell, walls: Walls) -> io::Result<Finished> {
+        self.bake(Some(cell), walls)
     }
 
-    fn bake(&self, cell: Option<&Cell>) -> io::Result<Finished> {
+    fn bake(&self, cell: Option<&Cell>, walls: Walls) -> io::Result<Finished> {
         let bench = Bench::real(&self.saboteur);
         let logs = bench.path("logs");
         fs::create_dir(&logs)?;
         let at = |name: &str| self.folder.path().join(name);
         let mut options = OPTIONS.to_vec();
-        // The layer is a library of the test's own folder, which the sandbox keeps out.
-        options.extend(["--insecure-no-sandbox", "--device", &self.device]);
+        options.extend(["--device", &self.device]);
+        if walls == Walls::Open {
+            options.push("--insecure-no-sandbox");
+        }
         if cell.is_some_and(|cell| cell.fault.action == vkfault::Action::Hang) {
             options.extend(["--stall-timeout", STALL]);
         }
         let mut command = bench.bake_for_real(&at("mesh.obj"), &at("transforms.json"), &options);
         environment(&mut command, &at("layer"), &at("cache"));
+        command.env("XDG_STATE_HOME", bench.path("state"));
         if self.device == LLVMPIPE {
             // The drivers of other GPUs would only add calls that are not the bake's.
             command.env("VK_LOADER_DRIVERS_SELECT", "*lvp*");
         }
-        command.env(LOG, &logs);
+        match walls {
+            // The driver's cache of compiled shaders halves the time of a bake.
+            Walls::Open => command
+                .env(LOG, &logs)
+                .env("MESA_SHADER_CACHE_DISABLE", "false"),
+            // What the layer says comes with the worker's lines.
+            Walls::Sandbox => command.env("KILN_LOG", "warn,child=debug"),
+        };
         if let Some(cell) = cell {
             command.env(FAULT, cell.fault.to_string());
-            if let Some(processes) = cell.processes() {
+            if let (Some(processes), Walls::Open) = (cell.processes(), walls) {
                 command.env(PROCESSES, processes.to_string());
             }
         }
@@ -176,15 +197,19 @@ impl World {
         left.extend(bench.outputs().into_iter().filter(|name| name != "out.glb"));
         for entry in fs::read_dir(bench.path("."))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !["kiln-baker", "out", "logs"].contains(&name.as_str()) {
+            if !["kiln-baker", "out", "logs", "state"].contains(&name.as_str()) {
                 left.push(name);
             }
         }
+        let logs = match walls {
+            Walls::Open => read_logs(&logs)?,
+            Walls::Sandbox => vec![struck(&outcome.stderr)],
+        };
         Ok(Finished {
             outcome,
             glb,
             left,
-            logs: read_logs(&logs)?,
+            logs,
             time,
         })
     }
@@ -199,6 +224,16 @@ fn environment(command: &mut Command, layer: &Path, cache: &Path) {
         .env("XDG_RUNTIME_DIR", cache)
         // Cells run side by side: more threads each gain nothing.
         .env("LP_NUM_THREADS", "1");
+}
+
+/// The calls that the fault befell, out of kiln's standard error.
+fn struck(lines: &str) -> Vec<String> {
+    let said = lines.split(STRUCK).skip(1);
+    said.map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric());
+        format!("!{}", &rest[..end.unwrap_or(rest.len())])
+    })
+    .collect()
 }
 
 fn read_logs(folder: &Path) -> io::Result<Vec<Vec<String>>> {

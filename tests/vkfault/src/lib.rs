@@ -34,12 +34,16 @@ pub const FAULT: &str = "VK_KILN_FAULT";
 /// a call, written before it is made: the command's name, with `!` in front where it is the fault, with `-` where the command
 /// returns nothing and could be dropped.
 pub const LOG: &str = "VK_KILN_FAULT_LOG";
+/// What comes before the name of a command that the fault befalls, on standard error, where there is no [`LOG`]: a sandbox lets no
+/// file be written.
+pub const STRUCK: &str = "vkfault strikes ";
 /// Variable with the number of processes that the fault befalls; all of them without it.
 pub const PROCESSES: &str = "VK_KILN_FAULT_PROCESSES";
 /// What makes the loader load the layer: the folder of the manifest, and the layer's name.
 pub const ENABLE: [&str; 2] = ["VK_LAYER_PATH", "VK_INSTANCE_LAYERS"];
 
-/// Contents of the layer's manifest, a file of any name that ends in `.json`.
+/// Contents of the layer's manifest, a file of any name that ends in `.json`. A sandbox lets the library be read that lies in
+/// the manifest's own folder.
 #[must_use]
 pub fn manifest(library: &str) -> String {
     // Every character that JSON escapes is one that no build folder has; a path with one is refused by the loader.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::fault::{Action, Error, Fault};
-use crate::{DROPPABLE, FAULT, LOG, PROCESSES};
+use crate::{DROPPABLE, FAULT, LOG, PROCESSES, STRUCK};
 
 /// What to do about a call.
 pub(crate) enum Verdict {
@@ -41,7 +41,6 @@ pub(crate) fn meet(name: &'static str, fallible: bool) -> Verdict {
     }
 }
 
-#[expect(clippy::infinite_loop, reason = "that is the fault")]
 fn hang() -> ! {
     loop {
         std::thread::park();
@@ -99,8 +98,14 @@ impl State {
         (counted && struck).then_some(fault.action)
     }
 
+    #[expect(clippy::print_stderr, reason = "a layer has nowhere else to say it")]
     fn write(&mut self, name: &str, fallible: bool, struck: bool) {
-        let Some(log) = &mut self.log else { return };
+        let Some(log) = &mut self.log else {
+            if struck {
+                eprintln!("{STRUCK}{name}");
+            }
+            return;
+        };
         let mark = match (struck, fallible) {
             (true, _) => "!",
             (false, true) => "",

@@ -261,6 +261,8 @@ impl Device {
         encoder: wgpu::CommandEncoder,
     ) -> Result<(), GpuError> {
         now(name);
+        // Drivers may do some of the work within this call: lavapipe compiles and runs all of it here.
+        crate::progress::wait_for(name, self.info.kind == "software");
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
         sent.map(|_| ()).map_err(|error| refused(name, &error))

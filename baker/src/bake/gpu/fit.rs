@@ -5,7 +5,7 @@ mod passes;
 use std::sync::Arc;
 
 use proto::job::Blend;
-use proto::table::{Surface, View};
+use proto::table::View;
 use rayon::prelude::*;
 
 use super::batch::Batch;
@@ -19,6 +19,8 @@ use super::tiles::Tiles;
 use crate::bake::backend::{BINS, Ties};
 use crate::bake::colour::observed;
 use crate::bake::scene::Scene;
+use crate::pace;
+use crate::progress::{each, expect, unit};
 
 /// Words of [`super::super::backend::ViewResiduals`] on the device.
 const SUMS: usize = BINS + 4;
@@ -99,7 +101,6 @@ impl Fit {
         device: Device,
         scene: Scene,
         ties: &Ties,
-        surface: Option<&Surface>,
         options: &Options,
     ) -> Result<Self, GpuError> {
         let adapters = device.limits.max_storage_buffer_binding_size;
@@ -110,7 +111,7 @@ impl Fit {
         let layout = rows_layout(&device);
         let compile =
             |shader: &'static Shader| shader.compile(&device, &layout, options.taps, options.blend);
-        let tiles = Tiles::new(&device, &budget, &compile, &scene, surface, options.taps)?;
+        let tiles = Tiles::new(&device, &budget, &compile, &scene, options.taps)?;
         let stages = Stages {
             average: compile(&AVERAGE)?,
             residual: compile(&RESIDUAL)?,
@@ -171,11 +172,18 @@ impl Fit {
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<u64, GpuError> {
+        expect(
+            "cutting a view",
+            each(size_of_val(view.pixels.as_slice()), pace::TABLE_BYTE),
+        );
         self.chunks.add_view(&self.device, &self.budget, view)?;
         let camera = self.scene.camera(&view.camera);
         let reserve = self.reserve();
         let mut rows = 0;
-        for work in self.tiles.cut(view, &camera) {
+        let works = self.tiles.cut(view, &camera);
+        unit();
+        // Each tile waits for its counts, which is a unit.
+        for work in works {
             let count = Visit {
                 stage: &self.stages.average,
                 entry: "count",

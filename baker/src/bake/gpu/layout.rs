@@ -22,8 +22,6 @@ pub(super) const TEXEL_GROUPS: u32 = 1024;
 pub(super) const NEAR: f32 = 1e-4;
 /// Depth of what is drawn behind everything, above the 0 of a cleared target. A surface would be this far away at 10²⁶.
 pub(super) const BACKDROP: f32 = 1e-30;
-/// A pixel is dropped where the original surface's depth differs by more, in scene units: measured best on simplified meshes.
-pub(super) const DEPTH_TOLERANCE: f32 = 0.02;
 
 // `residual.wgsl` multiplies this out; a block's sum of weights fits 32 bits.
 const _: () = assert!(
@@ -38,7 +36,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
-         const DEPTH_TOLERANCE: f32 = {DEPTH_TOLERANCE:?}f; const MIN_ALPHA: u32 = {MIN_ALPHA}u; \
+         const MIN_ALPHA: u32 = {MIN_ALPHA}u; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
@@ -60,9 +58,8 @@ pub(super) struct Tile {
     pub(super) origin: [u32; 2],
     pub(super) view_width: u32,
     pub(super) texture_size: u32,
-    /// 1: drop pixels where the original surface is elsewhere.
-    pub(super) against_surface: u32,
-    pub(super) unused: u32,
+    pub(super) unused_0: u32,
+    pub(super) unused_1: u32,
 }
 
 /// One chunk of rows.

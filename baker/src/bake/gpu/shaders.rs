@@ -17,7 +17,6 @@ pub(super) enum Kind {
     Write,
     /// Texture of unsigned integers.
     Ids,
-    Depth,
 }
 
 /// What an entry point's invocations stand for.
@@ -105,8 +104,6 @@ pub(super) static FOOTPRINT: Shader = Shader {
         ("texel_coords", Kind::Read),
         ("pixels", Kind::Read),
         ("ids", Kind::Ids),
-        ("depth", Kind::Depth),
-        ("surface_depth", Kind::Depth),
         ("counters", Kind::Write),
         ("new_spans", Kind::Write),
         ("new_entries", Kind::Write),

@@ -111,14 +111,13 @@ pub(super) fn bind_layout(
                 Kind::Uniform | Kind::Read => {
                     wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
                 }
-                Kind::Write | Kind::Ids | Kind::Depth => wgpu::ShaderStages::COMPUTE,
+                Kind::Write | Kind::Ids => wgpu::ShaderStages::COMPUTE,
             },
             ty: match kind {
                 Kind::Uniform => buffer(wgpu::BufferBindingType::Uniform),
                 Kind::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
                 Kind::Write => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
                 Kind::Ids => texture(wgpu::TextureSampleType::Uint),
-                Kind::Depth => texture(wgpu::TextureSampleType::Depth),
             },
             count: None,
         })

@@ -44,8 +44,7 @@ fn options() -> Options {
 
 fn gpu(scene: &Scene, options: &Options) -> Option<Gpu> {
     device().map(|device| {
-        Gpu::new(device, scene.clone(), &Ties::default(), None, options)
-            .expect("a job on the adapter")
+        Gpu::new(device, scene.clone(), &Ties::default(), options).expect("a job on the adapter")
     })
 }
 

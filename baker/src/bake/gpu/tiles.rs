@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use proto::table::{Camera, Surface, View};
+use proto::table::{Camera, View};
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
@@ -53,9 +53,7 @@ pub(super) struct Tiles {
     taps: u32,
     size: u32,
     mesh: Drawn,
-    surface: Option<Drawn>,
     draw: wgpu::RenderPipeline,
-    draw_depth: wgpu::RenderPipeline,
     footprint: Compiled,
     bind: wgpu::BindGroup,
     tile: Buffer,
@@ -63,7 +61,6 @@ pub(super) struct Tiles {
     _texel_coords: Buffer,
     ids: Held<wgpu::TextureView>,
     depth: Held<wgpu::TextureView>,
-    surface_depth: Option<Held<wgpu::TextureView>>,
     pub(super) scratch: Scratch,
 }
 
@@ -81,7 +78,6 @@ impl Tiles {
         budget: &Arc<Budget>,
         compile: &dyn Fn(&'static super::shaders::Shader) -> Result<Compiled, GpuError>,
         scene: &Scene,
-        surface: Option<&Surface>,
         taps: u32,
     ) -> Result<Self, GpuError> {
         let edge = tile_edge(taps, budget.binding, device.limits.max_texture_dimension_2d)
@@ -95,8 +91,7 @@ impl Tiles {
             })?;
         let raster = compile(&RASTER)?;
         let footprint = compile(&FOOTPRINT)?;
-        let draw = pipeline(device, &raster, true)?;
-        let draw_depth = pipeline(device, &raster, false)?;
+        let draw = pipeline(device, &raster)?;
 
         let pixels = u64::from(edge * edge);
         let storage = |label, bytes| buffer(device, budget, label, bytes, STORAGE);
@@ -118,52 +113,21 @@ impl Tiles {
             trust: storage("scratch trust", pixels * 4)?,
             counters: storage("counters", 8)?,
         };
-        let drawn = |positions: &[[f32; 3]], triangles: &[[u32; 3]]| -> Result<Drawn, GpuError> {
-            let buffers = [
-                buffer_with(device, budget, "positions", positions, STORAGE)?,
-                buffer_with(device, budget, "triangles", triangles, STORAGE)?,
-            ];
-            let resources =
-                [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
-            let bind = bind(device, "raster", &raster.layout, &resources);
-            Ok(Drawn {
-                // The backdrop comes first.
-                corners: (triangles.len() as u32 + 1) * 3,
-                bind,
-                _buffers: buffers,
-            })
+        let buffers = [
+            buffer_with(device, budget, "positions", &scene.positions, STORAGE)?,
+            buffer_with(device, budget, "triangles", &scene.triangles, STORAGE)?,
+        ];
+        let resources =
+            [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
+        let mesh = Drawn {
+            // The backdrop comes first.
+            corners: (scene.triangles.len() as u32 + 1) * 3,
+            bind: bind(device, "raster", &raster.layout, &resources),
+            _buffers: buffers,
         };
-        let mesh = drawn(&scene.positions, &scene.triangles)?;
-        let surface = match surface {
-            Some(surface) => Some(drawn(
-                &scene.normalise(&surface.positions),
-                &surface.triangles,
-            )?),
-            None => None,
-        };
-        let depth_target = |label| {
-            target(
-                device,
-                budget,
-                label,
-                edge * taps,
-                wgpu::TextureFormat::Depth32Float,
-            )
-        };
-        let ids = target(
-            device,
-            budget,
-            "ids",
-            edge * taps,
-            wgpu::TextureFormat::R32Uint,
-        )?;
-        let depth = depth_target("depth")?;
-        let surface_depth = if surface.is_some() {
-            Some(depth_target("surface_depth")?)
-        } else {
-            None
-        };
-        let view = wgpu::BindingResource::TextureView;
+        let of_samples = |label, format| target(device, budget, label, edge * taps, format);
+        let ids = of_samples("ids", wgpu::TextureFormat::R32Uint)?;
+        let depth = of_samples("depth", wgpu::TextureFormat::Depth32Float)?;
         let bind = bind(
             device,
             "footprint",
@@ -174,9 +138,7 @@ impl Tiles {
                 mesh._buffers[1].item.as_entire_binding(),
                 texel_coords.item.as_entire_binding(),
                 tile_pixels.item.as_entire_binding(),
-                view(&ids.item),
-                view(&depth.item),
-                view(&surface_depth.as_ref().unwrap_or(&depth).item),
+                wgpu::BindingResource::TextureView(&ids.item),
                 scratch.counters.item.as_entire_binding(),
                 scratch.spans.item.as_entire_binding(),
                 scratch.entries.item.as_entire_binding(),
@@ -189,9 +151,7 @@ impl Tiles {
             taps,
             size: scene.size,
             mesh,
-            surface,
             draw,
-            draw_depth,
             footprint,
             bind,
             tile,
@@ -199,7 +159,6 @@ impl Tiles {
             _texel_coords: texel_coords,
             ids,
             depth,
-            surface_depth,
             scratch,
         })
     }
@@ -238,8 +197,8 @@ impl Tiles {
                     origin: [left, top],
                     view_width: view.width,
                     texture_size: self.size,
-                    against_surface: u32::from(self.surface.is_some()),
-                    unused: 0,
+                    unused_0: 0,
+                    unused_1: 0,
                 };
                 works.push(Work { tile, pixels });
             }
@@ -254,17 +213,7 @@ impl Tiles {
         let mut batch = Batch::new(device, "footprint");
         let encoder = batch.encoder();
         encoder.clear_buffer(&self.scratch.counters.item, 0, None);
-        self.draw(
-            encoder,
-            &self.mesh,
-            &self.draw,
-            Some(&self.ids),
-            &self.depth,
-            work,
-        );
-        if let (Some(surface), Some(depth)) = (&self.surface, &self.surface_depth) {
-            self.draw(encoder, surface, &self.draw_depth, None, depth, work);
-        }
+        self.draw(encoder, work);
         let groups = work
             .tile
             .size
@@ -276,33 +225,23 @@ impl Tiles {
         batch.send()
     }
 
-    fn draw(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        what: &Drawn,
-        pipeline: &wgpu::RenderPipeline,
-        ids: Option<&Held<wgpu::TextureView>>,
-        depth: &Held<wgpu::TextureView>,
-        work: &Work,
-    ) {
-        let attachment = ids.map(|ids| wgpu::RenderPassColorAttachment {
-            view: &ids.item,
-            depth_slice: None,
-            resolve_target: None,
-            ops: wgpu::Operations {
-                load: wgpu::LoadOp::Clear(wgpu::Color::TRANSPARENT),
-                store: wgpu::StoreOp::Store,
-            },
-        });
-        let attachments = [attachment];
+    fn draw(&self, encoder: &mut wgpu::CommandEncoder, work: &Work) {
         let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
             label: Some("raster"),
-            color_attachments: if ids.is_some() { &attachments } else { &[] },
+            color_attachments: &[Some(wgpu::RenderPassColorAttachment {
+                view: &self.ids.item,
+                depth_slice: None,
+                resolve_target: None,
+                ops: wgpu::Operations {
+                    load: wgpu::LoadOp::Clear(wgpu::Color::TRANSPARENT),
+                    store: wgpu::StoreOp::Store,
+                },
+            })],
             depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
-                view: &depth.item,
+                view: &self.depth.item,
                 depth_ops: Some(wgpu::Operations {
                     load: wgpu::LoadOp::Clear(0.0),
-                    store: wgpu::StoreOp::Store,
+                    store: wgpu::StoreOp::Discard,
                 }),
                 stencil_ops: None,
             }),
@@ -311,18 +250,14 @@ impl Tiles {
         let [width, height] = work.tile.size.map(|edge| edge * self.taps);
         pass.set_viewport(0.0, 0.0, width as f32, height as f32, 0.0, 1.0);
         pass.set_scissor_rect(0, 0, width, height);
-        pass.set_pipeline(pipeline);
-        pass.set_bind_group(0, &what.bind, &[]);
-        pass.draw(0..what.corners, 0..1);
+        pass.set_pipeline(&self.draw);
+        pass.set_bind_group(0, &self.mesh.bind, &[]);
+        pass.draw(0..self.mesh.corners, 0..1);
     }
 }
 
-/// Pipeline that draws ids and depth, or depth alone.
-fn pipeline(
-    device: &Device,
-    raster: &Compiled,
-    ids: bool,
-) -> Result<wgpu::RenderPipeline, GpuError> {
+/// Pipeline that draws ids and depth.
+fn pipeline(device: &Device, raster: &Compiled) -> Result<wgpu::RenderPipeline, GpuError> {
     let target = [Some(wgpu::ColorTargetState {
         format: wgpu::TextureFormat::R32Uint,
         blend: None,
@@ -360,7 +295,7 @@ fn pipeline(
                         bias: wgpu::DepthBiasState::default(),
                     }),
                     multisample: wgpu::MultisampleState::default(),
-                    fragment: ids.then(|| wgpu::FragmentState {
+                    fragment: Some(wgpu::FragmentState {
                         module: &raster.module,
                         entry_point: Some("nearest"),
                         compilation_options: options(),

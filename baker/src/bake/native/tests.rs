@@ -241,3 +241,35 @@ fn consensus_is_the_power_of_the_mean_of_nine_blocks() {
         assert!((found[(y * 40 + x) as usize] - wanted).abs() < 1e-5);
     }
 }
+
+#[test]
+fn a_view_is_told_of_band_by_band_and_announced_by_its_size() {
+    use crate::bake::fixture::blank_view;
+    use crate::bake::footprint::BAND;
+    use crate::progress::heard::{Heard, during};
+
+    let add = |size: [u32; 2]| {
+        let camera = camera(around(0, 1, 2.2), 50.0, size, [0.5, 1.0]);
+        let pixels = vec![[255; 4]; (size[0] * size[1]) as usize];
+        let view = blank_view(0, camera, size, pixels);
+        // What is said is a thread's own, so all is done by one.
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        let (_, heard) = one
+            .expect("a thread")
+            .install(|| during(|| native(&[view], usize::MAX)));
+        heard
+    };
+    let units = |heard: &[Heard]| heard.iter().filter(|&said| *said == Heard::Unit).count();
+    let announced = |heard: &[Heard]| {
+        let last = heard.iter().rev().find_map(|said| match said {
+            Heard::Expect(_, predicted) => Some(*predicted),
+            Heard::Unit | Heard::Wait(_) => None,
+        });
+        last.expect("a prediction")
+    };
+    let (large, small) = (add([8192, 8192]), add([64, 64]));
+    assert!(units(&large) >= (8192 / BAND) as usize, "{}", units(&large));
+    // A copy of the view's pixels takes a quarter of a second on a fast machine, and is one unit.
+    assert!(announced(&large) >= std::time::Duration::from_secs(1));
+    assert!(announced(&small) < std::time::Duration::from_millis(20));
+}

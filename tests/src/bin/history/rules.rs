@@ -48,7 +48,7 @@ pub(crate) fn broken(lines: &[Line]) -> Vec<String> {
             }
             Line::Fault { .. } => {}
             Line::Told { job, event } => {
-                told(jobs.entry(job).or_default(), job, event, &mut broken)
+                told(jobs.entry(job).or_default(), job, event, &mut broken);
             }
             Line::Terminal { job, event } => jobs.entry(job).or_default().terminal.push(event),
             Line::Output {
@@ -214,7 +214,7 @@ fn supervisor(line: &Line, failed: bool, broken: &mut Vec<String>) {
     match exit {
         Some(0) if failed => say("it exits with 0, and a job failed".to_owned()),
         Some(code) if *code != 0 && !failed => {
-            say(format!("it exits with {code}, and no job failed"))
+            say(format!("it exits with {code}, and no job failed"));
         }
         Some(_) => {}
         None if signal.is_none() => say("it has neither exit code nor signal".to_owned()),

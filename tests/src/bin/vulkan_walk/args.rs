@@ -1,7 +1,7 @@
 //! The flags.
 
 use clap::Parser;
-use kiln_tests::vulkan::{Cell, LLVMPIPE};
+use kiln_tests::vulkan::{Cell, LLVMPIPE, Walls};
 use vkfault::Fault;
 
 /// Makes the Vulkan calls of a whole bake fail, one after the other, and judges what comes of it.
@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Instead of failing calls, commands that the driver silently does not carry out.
     #[arg(long)]
     pub(crate) drops: bool,
+    /// Workers in their sandbox: slower, and a fault befalls every process.
+    #[arg(long)]
+    pub(crate) sandbox: bool,
     /// Calls of this command only.
     #[arg(long, value_name = "vkCommand")]
     pub(crate) command: Option<String>,
@@ -35,6 +38,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    pub(crate) fn walls(&self) -> Walls {
+        if self.sandbox {
+            Walls::Sandbox
+        } else {
+            Walls::Open
+        }
+    }
+
     pub(crate) fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.unwrap_or_else(cores).max(1)
@@ -42,6 +53,10 @@ impl Args {
 }
 
 /// The command that repeats a cell.
-pub(crate) fn again(cell: &Cell) -> String {
-    format!("target/release/vulkan_walk --cell {}", cell.fault)
+pub(crate) fn again(cell: &Cell, walls: Walls) -> String {
+    let flag = match walls {
+        Walls::Open => "",
+        Walls::Sandbox => " --sandbox",
+    };
+    format!("target/release/vulkan_walk --cell {}{flag}", cell.fault)
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use kiln_tests::vulkan::{Cell, Seen, Violation, World, drops, faults, judge, sample};
+use kiln_tests::vulkan::{Cell, Seen, Violation, Walls, World, drops, faults, judge, sample};
 use proto::exit;
 use vkfault::Action;
 
@@ -131,12 +131,12 @@ fn walk(world: &World, cells: &[Cell], args: &Args) -> Table {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = cells.get(place) else { break };
                     let started = Instant::now();
-                    let verdict = run(world, cell);
+                    let verdict = run(world, cell, args.walls());
                     let time = started.elapsed();
                     let Ok(mut table) = table.lock() else { break };
                     if let Err(violation) = &verdict {
                         println!("VIOLATION {cell}: {violation}");
-                        println!("  again: {}", args::again(cell));
+                        println!("  again: {}", args::again(cell, args.walls()));
                     }
                     table.add(cell, verdict, time);
                     if (place + 1).is_multiple_of(500) {
@@ -150,8 +150,8 @@ fn walk(world: &World, cells: &[Cell], args: &Args) -> Table {
 }
 
 /// One cell. The harness panics where kiln does not end: a violation like any other.
-fn run(world: &World, cell: &Cell) -> Result<Seen, Violation> {
-    let finished = catch_unwind(AssertUnwindSafe(|| world.run(cell)))
+fn run(world: &World, cell: &Cell, walls: Walls) -> Result<Seen, Violation> {
+    let finished = catch_unwind(AssertUnwindSafe(|| world.run(cell, walls)))
         .map_err(|_panic| "kiln did not end in time, and was killed".to_owned())?
         .map_err(|error| format!("the harness failed: {error}"))?;
     judge(&cell.fault, &finished, &world.golden, &world.device)

@@ -34,13 +34,6 @@ fn bindings(module: &Module, group: u32) -> Vec<(String, Kind)> {
                 (
                     _,
                     TypeInner::Image {
-                        class: ImageClass::Depth { .. },
-                        ..
-                    },
-                ) => Kind::Depth,
-                (
-                    _,
-                    TypeInner::Image {
                         class:
                             ImageClass::Sampled {
                                 kind: ScalarKind::Uint,
@@ -193,8 +186,8 @@ fn structures_have_the_same_fields_on_both_sides() {
                 origin,
                 view_width,
                 texture_size,
-                against_surface,
-                unused
+                unused_0,
+                unused_1
             }),
         ),
         (

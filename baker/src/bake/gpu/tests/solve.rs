@@ -65,7 +65,7 @@ fn ties(scene: &Scene) -> Ties {
 
 /// A job with three views, and its rows.
 fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
-    let mut gpu = Gpu::new(super::device()?, scene.clone(), &ties(scene), None, options)
+    let mut gpu = Gpu::new(super::device()?, scene.clone(), &ties(scene), options)
         .expect("a job on the adapter");
     let rows = views()
         .iter()
@@ -255,7 +255,6 @@ fn a_view_with_scale_0_is_out() {
         super::device().expect("an adapter"),
         scene.clone(),
         &ties(&scene),
-        None,
         &options(),
     )
     .expect("a job");
@@ -355,7 +354,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
 
 /// [`fitted`], if the fixed buffers fit.
 fn fitted_within(scene: &Scene, options: &Options) -> Option<Fitted> {
-    Gpu::new(super::device()?, scene.clone(), &ties(scene), None, options).ok()?;
+    Gpu::new(super::device()?, scene.clone(), &ties(scene), options).ok()?;
     fitted(scene, options)
 }
 
@@ -405,7 +404,7 @@ fn a_budget_below_the_texture_is_out_of_memory() {
         vram_budget: 1 << 20,
         ..options()
     };
-    let error = Gpu::new(device, ball(8, SIZE), &Ties::default(), None, &options)
+    let error = Gpu::new(device, ball(8, SIZE), &Ties::default(), &options)
         .map(|_| ())
         .unwrap_err();
     assert!(matches!(

@@ -1,0 +1,126 @@
+//! The role as a whole: texels that are no numbers end the job, and the report's PSNR.
+
+use proto::job::{Blend, Quality};
+use proto::message::Code;
+
+use super::fixture::{around, camera, cube, paint, view, waves};
+use super::*;
+use crate::progress::Silent;
+
+const SIZE: u32 = 48;
+
+/// The processor, whose n-th reading has a texel that is no number.
+struct Spoilt {
+    native: Native,
+    readings: u32,
+    nth: u32,
+    value: f32,
+}
+
+impl Backend for Spoilt {
+    fn adapter(&self) -> AdapterInfo {
+        self.native.adapter()
+    }
+
+    fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
+        self.native.add_view(view)
+    }
+
+    fn average(&mut self) -> Result<(), BackendError> {
+        self.native.average()
+    }
+
+    fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError> {
+        let mut texels = self.native.read_texels()?;
+        self.readings += 1;
+        if self.readings == self.nth {
+            texels[777][(self.nth % 4) as usize] = self.value;
+        }
+        Ok(texels)
+    }
+
+    fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError> {
+        self.native.write_texels(texels)
+    }
+
+    fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
+        self.native.residuals()
+    }
+
+    fn reweight(
+        &mut self,
+        scales: &[f32],
+        strength: backend::Strength,
+    ) -> Result<(), BackendError> {
+        self.native.reweight(scales, strength)
+    }
+
+    fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
+        self.native.solve(iterations)
+    }
+
+    fn peak_memory(&self) -> u64 {
+        self.native.peak_memory()
+    }
+}
+
+fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    let mut views = (0..4).map(|k| {
+        let size = [41, 37];
+        let camera = camera(around(k, 4, 2.2), 50.0, size, [0.5, 1.0]);
+        view(k, &mesh, &texture, camera, size)
+    });
+    let plan = Plan::new(Quality::Draft);
+    let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
+        let ties = fixture::ties(atlas);
+        Ok(Box::new(Spoilt {
+            native: Native::new(scene.clone(), ties, plan.taps, Blend::Linear),
+            readings: 0,
+            nth,
+            value,
+        }))
+    };
+    bake_on(
+        open,
+        &mesh,
+        None,
+        &plan,
+        Blend::Linear,
+        SIZE,
+        &Silent,
+        || Ok(views.next()),
+    )
+}
+
+#[test]
+fn a_texel_that_is_no_number_is_no_texture() {
+    // Readings: the averages, their weight among them, and the result.
+    for nth in [1, 2, 3] {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let baked = bake_spoilt(nth, value);
+            if nth == 3 {
+                assert!(baked.is_ok(), "there are two readings");
+                continue;
+            }
+            let failure = baked.expect_err("a texel was no number");
+            assert_eq!(failure.code, Code::IncompleteOutput);
+            assert!(
+                failure.message.contains("1 of 2304 texels are no numbers"),
+                "{}",
+                failure.message
+            );
+        }
+    }
+}
+
+#[test]
+fn psnr_is_best_for_nothing_and_worst_for_no_number() {
+    assert_eq!(psnr(0.0), LARGEST_PSNR);
+    assert_eq!(psnr(1e-30), LARGEST_PSNR);
+    assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
+    for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
+        assert_eq!(psnr(worst), 0.0, "{worst}");
+    }
+}
