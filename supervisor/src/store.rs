@@ -18,6 +18,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rusqlite::Connection;
 
 pub use self::digest::{BadDigest, Digest};
 pub use self::error::{Bound, Fault, StoreError};
@@ -26,13 +29,25 @@ pub use self::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, 
 pub use self::limits::{Limits, Space};
 pub use self::upload::{Blob, Upload};
 
+use self::place::Place;
+use self::upload::blocking;
+use self::writer::{Desk, Shared, Writer, now_ms};
+
+mod blobs;
 mod digest;
 mod error;
+mod expire;
 mod hex;
 mod id;
 mod job;
+mod jobs;
 mod limits;
+mod names;
+mod place;
+mod recover;
+mod schema;
 mod upload;
+mod writer;
 
 /// What was found at open, and what was put right.
 #[derive(Clone, Debug, Default)]
@@ -67,12 +82,8 @@ pub struct Expired {
 /// See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Store {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    folder: PathBuf,
+    shared: Arc<Shared>,
+    writer: Writer,
 }
 
 impl Store {
@@ -85,20 +96,25 @@ impl Store {
         limits: Limits,
         now_ms: i64,
     ) -> Result<(Self, Recovered), StoreError> {
-        let _ = (folder, limits, now_ms);
-        Err(StoreError::Closed)
+        let (place, lock) = Place::take(folder)?;
+        let mut db = schema::open(&place)?;
+        let (recovered, ids) =
+            recover::recover(&mut db, &place, now_ms.saturating_add(limits.keep_ms))?;
+        let shared = Arc::new(Shared::new(place, limits));
+        let writer = Writer::start(db, lock, Arc::clone(&shared), ids)?;
+        Ok((Self { shared, writer }, recovered))
     }
 
     /// Its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.inner.folder
+        self.shared.place.root()
     }
 
     /// The last write came through.
     #[must_use]
     pub fn healthy(&self) -> bool {
-        false
+        self.shared.healthy.load(Ordering::Relaxed)
     }
 
     /// Writes and syncs something of no meaning, so that a store that failed can be seen to be well again.
@@ -106,7 +122,12 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub async fn probe(&self) -> Result<(), StoreError> {
-        Err(StoreError::Closed)
+        let work = |desk: &mut Desk<'_>| {
+            let text = "INSERT OR REPLACE INTO probe (place, at_ms) VALUES (0, ?1)";
+            let done = desk.db.execute(text, [now_ms()]);
+            done.map(|_rows| ()).map_err(|error| schema::failed(&error))
+        };
+        self.writer.write(work).await
     }
 
     /// Room of its file system.
@@ -114,7 +135,7 @@ impl Store {
     /// # Errors
     /// The system does not tell.
     pub fn space(&self) -> Result<Space, StoreError> {
-        Space::of(&self.inner.folder)
+        Space::of(self.folder())
     }
 
     /// Carries out what waits, and closes the database and the lock. Other handles find the store closed.
@@ -122,7 +143,7 @@ impl Store {
     /// # Errors
     /// It was closed before.
     pub async fn close(self) -> Result<(), StoreError> {
-        Err(StoreError::Closed)
+        self.writer.close().await
     }
 
     /// Queues a job, unless its client has asked for it before. Once this answers, the job outlives a power cut.
@@ -130,8 +151,9 @@ impl Store {
     /// # Errors
     /// A bound of the queue, too little room, blobs that are not there, a bad name; the disk fails.
     pub async fn accept(&self, job: NewJob) -> Result<Accepted, StoreError> {
-        let _ = job;
-        Err(StoreError::Closed)
+        names::check(&job.inputs)?;
+        let work = move |desk: &mut Desk<'_>| jobs::accept(desk, &job, now_ms());
+        self.writer.write(work).await
     }
 
     /// A queued job runs from now on; its starts count one more.
@@ -139,8 +161,8 @@ impl Store {
     /// # Errors
     /// There is no such job, or it is not queued; the disk fails.
     pub async fn begin(&self, id: JobId) -> Result<Job, StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        let work = move |desk: &mut Desk<'_>| jobs::begin(desk, id, now_ms());
+        self.writer.write(work).await
     }
 
     /// A running job waits again, before all that were accepted after it.
@@ -148,8 +170,8 @@ impl Store {
     /// # Errors
     /// There is no such job, or it does not run; the disk fails.
     pub async fn requeue(&self, id: JobId) -> Result<(), StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        let work = move |desk: &mut Desk<'_>| jobs::requeue(desk, id);
+        self.writer.write(work).await
     }
 
     /// A job reaches its end: its only one. Its artifacts lie in its folder already, synced.
@@ -158,8 +180,8 @@ impl Store {
     /// There is no such job; it has an end already, or is to succeed and does not run; an artifact is not there; the disk
     /// fails. Nothing is changed then.
     pub async fn finish(&self, id: JobId, end: End) -> Result<Job, StoreError> {
-        let _ = (id, end);
-        Err(StoreError::Closed)
+        let work = move |desk: &mut Desk<'_>| jobs::finish(desk, id, &end, now_ms());
+        self.writer.write(work).await
     }
 
     /// A job.
@@ -167,8 +189,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Gone`]; the disk fails.
     pub async fn get(&self, id: JobId) -> Result<Job, StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        self.writer.read(move |db, _| jobs::get(db, id)).await
     }
 
     /// Jobs in one state, or in any, the newest first; those older than `before`, which need not exist any more.
@@ -181,8 +202,8 @@ impl Store {
         before: Option<JobId>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let _ = (state, before, limit);
-        Err(StoreError::Closed)
+        let work = move |db: &Connection, _: &Shared| jobs::list(db, state, before, limit);
+        self.writer.read(work).await
     }
 
     /// What waits.
@@ -190,7 +211,7 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub async fn queue(&self) -> Result<Queue, StoreError> {
-        Err(StoreError::Closed)
+        self.writer.read(|db, _| jobs::queue(db)).await
     }
 
     /// Queued jobs before this one; none if it does not wait.
@@ -198,8 +219,7 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub async fn position(&self, id: JobId) -> Result<Option<u64>, StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        self.writer.read(move |db, _| jobs::position(db, id)).await
     }
 
     /// Removes a job that does not run, with its results; gives the state that it had. Its id is known as gone from then on,
@@ -208,8 +228,8 @@ impl Store {
     /// # Errors
     /// There is no such job, or it runs; the disk fails.
     pub async fn forget(&self, id: JobId) -> Result<State, StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        let work = move |desk: &mut Desk<'_>| jobs::forget(desk, id, now_ms());
+        self.writer.write(work).await
     }
 
     /// The folder of a job, for its results. It is made if need be, and outlives a power cut.
@@ -217,15 +237,14 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub async fn job_folder(&self, id: JobId) -> Result<PathBuf, StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        let shared = Arc::clone(&self.shared);
+        blocking(move || shared.place.make_job(id)).await
     }
 
     /// Where an artifact of a job lies.
     #[must_use]
     pub fn artifact_path(&self, id: JobId, artifact: &Artifact) -> PathBuf {
-        let _ = (id, artifact);
-        PathBuf::new()
+        self.shared.place.job(id).join(&artifact.name)
     }
 
     /// Makes the input folder of a job anew, with its blobs as hard links under their names, and gives its path.
@@ -233,8 +252,9 @@ impl Store {
     /// # Errors
     /// There is no such job; a blob is not there any more; the disk fails.
     pub async fn materialise(&self, id: JobId) -> Result<PathBuf, StoreError> {
-        let _ = id;
-        Err(StoreError::Closed)
+        let inputs = self.writer.read(move |db, _| jobs::inputs(db, id)).await?;
+        let shared = Arc::clone(&self.shared);
+        blocking(move || blobs::materialise(&shared.place, id, &inputs)).await
     }
 
     /// The size of a blob, if it is there. It is kept for a while from now on, as if it had been uploaded again.
@@ -242,15 +262,25 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub async fn blob(&self, digest: Digest) -> Result<Option<u64>, StoreError> {
-        let _ = digest;
-        Err(StoreError::Closed)
+        let found = self
+            .writer
+            .read(move |db, _| blobs::find(db, digest))
+            .await?;
+        // Most of the time that it would be kept unused is still to come: no write is needed for that.
+        let fresh = now_ms().saturating_sub(self.shared.limits.keep_unused_ms / 4);
+        match found {
+            Some(kept) if kept.used_ms < fresh => {
+                let work = move |desk: &mut Desk<'_>| blobs::touch(desk, digest, now_ms());
+                self.writer.write(work).await
+            }
+            found => Ok(found.map(|kept| kept.bytes)),
+        }
     }
 
     /// Where a blob lies, if it is there.
     #[must_use]
     pub fn blob_path(&self, digest: Digest) -> PathBuf {
-        let _ = digest;
-        PathBuf::new()
+        self.shared.place.blob(digest)
     }
 
     /// Begins an upload; `announced` is its size, where that is known.
@@ -258,8 +288,7 @@ impl Store {
     /// # Errors
     /// It is larger than an upload may be; too little room; the disk fails.
     pub async fn upload(&self, announced: Option<u64>) -> Result<Upload, StoreError> {
-        let _ = announced;
-        Err(StoreError::Closed)
+        Upload::begin(self.writer.clone(), Arc::clone(&self.shared), announced).await
     }
 
     /// Removes finished jobs that are past their time and uploads that nobody has used for long; then, as long as more is
@@ -268,7 +297,22 @@ impl Store {
     /// # Errors
     /// The disk fails.
     pub async fn expire(&self, now_ms: i64) -> Result<Expired, StoreError> {
-        let _ = now_ms;
-        Err(StoreError::Closed)
+        let mut all = Expired::default();
+        loop {
+            let work = move |desk: &mut Desk<'_>| expire::some(desk, now_ms);
+            let some = self.writer.write(work).await?;
+            if some.jobs.is_empty() && some.blobs == 0 {
+                return Ok(all);
+            }
+            all.jobs.extend(some.jobs);
+            all.blobs += some.blobs;
+            all.bytes += some.bytes;
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod tests;
