@@ -97,9 +97,9 @@ impl Store {
         now_ms: i64,
     ) -> Result<(Self, Recovered), StoreError> {
         let (place, lock) = Place::take(folder)?;
-        let mut db = schema::open(&place)?;
-        let (recovered, ids) =
-            recover::recover(&mut db, &place, now_ms.saturating_add(limits.keep_ms))?;
+        let latest_ms = now_ms.saturating_add(limits.keep_ms);
+        let (db, (recovered, ids)) =
+            schema::open(&place, |db| recover::recover(db, &place, latest_ms))?;
         let shared = Arc::new(Shared::new(place, limits));
         let writer = Writer::start(db, lock, Arc::clone(&shared), ids)?;
         Ok((Self { shared, writer }, recovered))
@@ -310,9 +310,6 @@ impl Store {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 #[cfg(test)]
 mod tests;

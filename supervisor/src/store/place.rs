@@ -4,6 +4,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::digest::Digest;
 use super::error::StoreError;
@@ -13,6 +15,8 @@ use crate::output::sync_folder;
 
 const DATABASE: &str = "store.sqlite";
 const LOCK: &str = "lock";
+/// For a process that has ended, or is about to, to let go of the lock.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
@@ -62,10 +66,19 @@ impl Place {
             .mode(0o600)
             .open(folder.join(LOCK))
             .map_err(io)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::Busy(folder.to_path_buf())),
-            Err(TryLockError::Error(error)) => return Err(io(error)),
+        let start = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                // A process that was killed while it spawned another leaves the lock with that one, until its exec.
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    thread::sleep(PATIENCE / 50);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Busy(folder.to_path_buf()));
+                }
+                Err(TryLockError::Error(error)) => return Err(io(error)),
+            }
         }
         place.lay_out().map_err(io)?;
         Ok((place, lock))
@@ -193,6 +206,7 @@ mod tests {
             let line = Place::take(path).expect_err("refused").to_string();
             assert!(line.contains(why), "{line}");
         };
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o700)).expect("ours");
         fs::write(root.path().join("thesis.txt"), "x").expect("file");
         refused(root.path(), "holds other files");
         refused(&root.path().join("thesis.txt"), "not a folder");

@@ -56,18 +56,35 @@ CREATE TABLE gone (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT 
 CREATE TABLE probe (place INTEGER PRIMARY KEY CHECK (place = 0), at_ms INTEGER NOT NULL) STRICT;
 ";
 
-/// Opens the database of a store whose lock is held.
-pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
-    let db = Connection::open(place.database()).map_err(|error| told(place, &error))?;
-    prepare(&db, place)?;
-    Ok(db)
+/// Until a database is known to be good, not even its WAL is carried over.
+const LEAVE: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+
+/// Opens the database of a store whose lock is held, and lets `recover` read and repair it.
+pub(super) fn open<T>(
+    place: &Place,
+    recover: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+) -> Result<(Connection, T), StoreError> {
+    let wal = place.database().with_extension("sqlite-wal");
+    let had = wal.exists();
+    let attempt = || {
+        let sql = |error: rusqlite::Error| told(place, &error);
+        let mut db = Connection::open(place.database()).map_err(sql)?;
+        db.set_db_config(LEAVE, true).map_err(sql)?;
+        prepare(&db, place)?;
+        let recovered = recover(&mut db)?;
+        db.set_db_config(LEAVE, false).map_err(sql)?;
+        Ok((db, recovered))
+    };
+    let opened = attempt();
+    // `SQLite` made it, to look.
+    if opened.is_err() && !had && fs::metadata(&wal).is_ok_and(|wal| wal.len() == 0) {
+        fs::remove_file(&wal).map_err(|error| StoreError::io("remove", &wal, &error))?;
+    }
+    opened
 }
 
 fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
     let sql = |error: rusqlite::Error| told(place, &error);
-    // Until it is known to be good, not even the WAL is carried over.
-    let leave = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-    db.set_db_config(leave, true).map_err(sql)?;
     db.busy_timeout(PATIENCE).map_err(sql)?;
     db.execute_batch(
         "PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;",
@@ -121,7 +138,6 @@ fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
         ))
         .map_err(sql)?;
     }
-    db.set_db_config(leave, false).map_err(sql)?;
     Ok(())
 }
 

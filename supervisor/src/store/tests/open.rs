@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::*;
 
 /// All files beneath a folder, with their bytes.
-fn all(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+fn all(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for name in entries(folder) {
         let path = folder.join(name);
@@ -155,26 +155,24 @@ async fn a_newer_or_foreign_database_is_refused_and_left_as_it_is() {
 async fn a_damaged_database_is_refused_and_left_as_it_is() {
     let original = folder();
     let (store, _) = open(original.path());
-    for number in 0..200 {
+    for number in 0..50 {
         let job = accept(&store, &number.to_string()).await;
         succeed(&store, job.id, b"glTF").await;
     }
     store.close().await.expect("open");
     let (store, _) = open(original.path());
     accept(&store, "in the WAL").await;
-    let size = fs::metadata(original.path().join("store.sqlite"))
-        .expect("there")
-        .len();
+    let copy = killed(original.path());
+    let file = |name: &str| fs::read(original.path().join(name)).expect("there");
+    let (whole, wal) = (file("store.sqlite"), file("store.sqlite-wal"));
+    assert!(!wal.is_empty());
     let mut refused = 0;
     // Each page in turn: its head, as a write that went elsewhere would leave it.
-    for page in 0..size / 4096 {
-        let copy = killed(original.path());
-        let path = copy.path().join("store.sqlite");
-        let mut bytes = fs::read(&path).expect("there");
-        let start = usize::try_from(page).expect("small") * 4096;
+    for start in (0..whole.len()).step_by(4096) {
+        let mut bytes = whole.clone();
         bytes[start..start + 64].fill(0xa5);
-        fs::write(&path, bytes).expect("ours");
-        let before = all(copy.path());
+        fs::write(copy.path().join("store.sqlite"), &bytes).expect("ours");
+        fs::write(copy.path().join("store.sqlite-wal"), &wal).expect("ours");
         match Store::open(copy.path(), wide(), now_ms()) {
             Ok((store, _)) => store.close().await.expect("open"),
             Err(error) => {
@@ -185,15 +183,16 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
                     "{line}"
                 );
                 assert!(!line.contains('\n'), "{line}");
-                assert!(before == all(copy.path()), "page {page}: it was changed");
+                let left = |name: &str| fs::read(copy.path().join(name)).expect("there");
+                let same = left("store.sqlite") == bytes && left("store.sqlite-wal") == wal;
+                assert!(same, "page {}: it was changed", start / 4096);
+                let jobs = entries(&copy.path().join("jobs"));
+                assert_eq!(jobs.len(), 50, "page {}: {line}", start / 4096);
             }
         }
     }
-    assert!(
-        refused * 2 > size / 4096,
-        "{refused} of {} pages",
-        size / 4096
-    );
+    let pages = whole.len() / 4096;
+    assert!(refused * 2 > pages, "{refused} of {pages} pages");
     for (text, keep) in [("no database at all, but some text", true), ("", false)] {
         let copy = killed(original.path());
         fs::write(copy.path().join("store.sqlite"), text).expect("ours");
