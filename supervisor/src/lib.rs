@@ -16,6 +16,7 @@
 //!   - [`crash`]: a death → a folder that `kiln replay` runs again,
 //! - [`host`]: what all jobs share; [`reserve`]: descriptors for when there are none left; [`many`]: a list of jobs → several at once; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
+//! - [`store`]: accepted jobs, uploads and results → on disk, across kill -9,
 //! - [`report`]: what happened → `report.json` and the closing lines,
 //! - [`doctor`]: machine → what can bake here and what is missing.
 //!
@@ -82,6 +83,8 @@ pub mod screen;
 pub mod words;
 
 pub mod report;
+
+pub mod store;
 
 pub mod doctor;
 

@@ -1,0 +1,136 @@
+//! Time and room → what is forgotten: finished jobs past their time, uploads that no job has used for long, and, while more
+//! is kept than may be, the jobs that finished first with what only they used, at last unused uploads.
+
+use rusqlite::{Connection, params};
+
+use super::Expired;
+use super::digest::Digest;
+use super::error::StoreError;
+use super::id::JobId;
+use super::jobs::{self, Sql, read_count, read_id};
+use super::limits::Space;
+use super::schema::failed;
+use super::writer::{Desk, Stray};
+
+/// Jobs of one transaction: the files of so many are removed before the next request is looked at.
+const JOBS: i64 = 16;
+/// Blobs of one transaction.
+const BLOBS: usize = 64;
+/// How long a removed job is known as gone.
+const GONE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+
+const UNUSED: &str = "SELECT digest, bytes FROM blobs
+    WHERE used_ms <= ?1 AND NOT EXISTS (SELECT 1 FROM inputs WHERE inputs.digest = blobs.digest) ORDER BY used_ms";
+
+/// Removes some; nothing when there is nothing left to remove.
+pub(super) fn some(desk: &mut Desk<'_>, now_ms: i64) -> Result<Expired, StoreError> {
+    let space = Space::of(desk.shared.place.root())?;
+    step(desk, now_ms, space).map_err(|error| failed(&error))
+}
+
+fn step(desk: &mut Desk<'_>, now_ms: i64, space: Space) -> Sql<Expired> {
+    let mut gone = Expired::default();
+    desk.db
+        .prepare_cached("DELETE FROM gone WHERE at_ms < ?1")?
+        .execute([now_ms.saturating_sub(GONE_MS)])?;
+    for (id, bytes) in finished(
+        desk.db,
+        "WHERE expires_ms <= ?1 ORDER BY expires_ms",
+        now_ms,
+    )? {
+        jobs::remove(desk, id, now_ms)?;
+        gone.jobs.push(id);
+        gone.bytes += bytes;
+    }
+    let unused_since = now_ms.saturating_sub(desk.shared.limits.keep_unused_ms);
+    for (digest, bytes) in unused(desk, unused_since)? {
+        remove_blob(desk, digest, bytes, &mut gone)?;
+    }
+    let kept = desk.shared.limits.kept(space);
+    let mut total = bytes_kept(desk.db)?;
+    if total <= kept {
+        return Ok(gone);
+    }
+    for (id, bytes) in finished(
+        desk.db,
+        "WHERE finished_ms <= ?1 ORDER BY finished_ms",
+        i64::MAX,
+    )? {
+        if total <= kept {
+            return Ok(gone);
+        }
+        let used = jobs::read_inputs(desk.db, id)?;
+        jobs::remove(desk, id, now_ms)?;
+        gone.jobs.push(id);
+        gone.bytes += bytes;
+        let before = gone.bytes;
+        for (_name, digest) in used {
+            if let Some(bytes) = size_if_unused(desk, digest)? {
+                remove_blob(desk, digest, bytes, &mut gone)?;
+            }
+        }
+        total = total.saturating_sub(bytes + gone.bytes - before);
+    }
+    if total <= kept || !gone.jobs.is_empty() {
+        return Ok(gone);
+    }
+    for (digest, bytes) in unused(desk, i64::MAX)? {
+        if total <= kept {
+            break;
+        }
+        remove_blob(desk, digest, bytes, &mut gone)?;
+        total = total.saturating_sub(bytes);
+    }
+    Ok(gone)
+}
+
+/// Some finished jobs, and the bytes of their artifacts.
+fn finished(db: &Connection, which: &str, bound: i64) -> Sql<Vec<(JobId, u64)>> {
+    let mut select = db.prepare_cached(&format!(
+        "SELECT id, (SELECT coalesce(sum(bytes), 0) FROM artifacts WHERE job = seq) FROM jobs {which} LIMIT ?2"
+    ))?;
+    let rows = select.query_map(params![bound, JOBS], |row| {
+        Ok((read_id(row, 0)?, read_count(row, 1)?))
+    })?;
+    rows.collect()
+}
+
+/// Some blobs that no job uses and no upload is about to bring again.
+fn unused(desk: &Desk<'_>, used_before: i64) -> Sql<Vec<(Digest, u64)>> {
+    let mut select = desk.db.prepare_cached(UNUSED)?;
+    let rows = select.query_map([used_before], |row| {
+        Ok((Digest::from_bytes(row.get(0)?), read_count(row, 1)?))
+    })?;
+    let free = |row: &Sql<(Digest, u64)>| {
+        row.as_ref()
+            .map_or(true, |(digest, _)| !desk.shared.is_pinned(*digest))
+    };
+    rows.filter(free).take(BLOBS).collect()
+}
+
+fn size_if_unused(desk: &Desk<'_>, digest: Digest) -> Sql<Option<u64>> {
+    if desk.shared.is_pinned(digest) {
+        return Ok(None);
+    }
+    let mut select = desk.db.prepare_cached(
+        "SELECT bytes FROM blobs WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM inputs WHERE digest = ?1)",
+    )?;
+    let mut rows = select.query([digest.bytes()])?;
+    rows.next()?.map(|row| read_count(row, 0)).transpose()
+}
+
+fn remove_blob(desk: &mut Desk<'_>, digest: Digest, bytes: u64, gone: &mut Expired) -> Sql<()> {
+    desk.db
+        .prepare_cached("DELETE FROM blobs WHERE digest = ?1")?
+        .execute([digest.bytes()])?;
+    desk.strays.push(Stray::Blob(digest));
+    gone.blobs += 1;
+    gone.bytes += bytes;
+    Ok(())
+}
+
+/// Bytes of all results and uploads.
+fn bytes_kept(db: &Connection) -> Sql<u64> {
+    db.prepare_cached("SELECT (SELECT coalesce(sum(bytes), 0) FROM blobs) + (SELECT coalesce(sum(bytes), 0) FROM artifacts)")?
+        .query_row([], |row| read_count(row, 0))
+}

@@ -1,0 +1,197 @@
+//! A file → the database: made if it is not there, refused if it is damaged, newer or another's, and then not changed.
+//!
+//! The lock mode is exclusive: the index of the WAL is kept on the heap, so nothing here maps a file, and a disk that
+//! fails gives an error and no SIGBUS. `sqlite3` reads the database when the sidecar does not run.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+
+use super::error::{Fault, StoreError};
+use super::place::Place;
+
+/// The schema that this version writes, in `user_version`.
+const SCHEMA: i64 = 1;
+/// `Kiln`, in `application_id`.
+const OURS: i64 = 0x4b69_6c6e;
+/// For another program that reads the file to let go of it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What is looked through at open. `inputs` and `texts` are left out: they are by far the largest, and no job is found or
+/// begun through them; damage there comes to light as an error of the request that reads it.
+const CHECKED: [&str; 4] = ["jobs", "artifacts", "blobs", "gone"];
+
+/// Digests are blobs, since the inputs of jobs are most of the rows; ids are text, for those who look in with `sqlite3`.
+const TABLES: &str = "
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, client TEXT NOT NULL, key TEXT NOT NULL, spec_digest BLOB NOT NULL,
+    input_bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL, started_ms INTEGER, finished_ms INTEGER, expires_ms INTEGER,
+    state TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+    starts INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (client, key),
+    CHECK ((finished_ms IS NULL) = (state IN ('queued', 'running')))
+) STRICT;
+CREATE INDEX jobs_by_state ON jobs (state, id, input_bytes, client);
+CREATE INDEX jobs_by_expiry ON jobs (expires_ms) WHERE expires_ms IS NOT NULL;
+CREATE INDEX jobs_by_end ON jobs (finished_ms) WHERE finished_ms IS NOT NULL;
+CREATE TABLE texts (
+    job INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE, spec TEXT NOT NULL, error TEXT, report TEXT
+) STRICT;
+CREATE TABLE artifacts (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, place INTEGER NOT NULL, name TEXT NOT NULL,
+    bytes INTEGER NOT NULL, digest BLOB NOT NULL, media_type TEXT NOT NULL,
+    PRIMARY KEY (job, place), UNIQUE (job, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blobs (
+    digest BLOB PRIMARY KEY, bytes INTEGER NOT NULL, used_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE inputs (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, name TEXT NOT NULL, digest BLOB NOT NULL,
+    PRIMARY KEY (job, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX inputs_by_digest ON inputs (digest);
+CREATE TABLE gone (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE probe (place INTEGER PRIMARY KEY CHECK (place = 0), at_ms INTEGER NOT NULL) STRICT;
+";
+
+/// Until a database is known to be good, not even its WAL is carried over.
+const LEAVE: DbConfig = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+
+/// Opens the database of a store whose lock is held, and lets `recover` read and repair it.
+pub(super) fn open<T>(
+    place: &Place,
+    recover: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+) -> Result<(Connection, T), StoreError> {
+    let wal = place.database().with_extension("sqlite-wal");
+    let had = wal.exists();
+    let attempt = || {
+        let sql = |error: rusqlite::Error| told(place, &error);
+        let mut db = Connection::open(place.database()).map_err(sql)?;
+        db.set_db_config(LEAVE, true).map_err(sql)?;
+        prepare(&db, place)?;
+        let recovered = recover(&mut db)?;
+        db.set_db_config(LEAVE, false).map_err(sql)?;
+        Ok((db, recovered))
+    };
+    let opened = attempt();
+    // `SQLite` made it, to look.
+    if opened.is_err() && !had && fs::metadata(&wal).is_ok_and(|wal| wal.len() == 0) {
+        fs::remove_file(&wal).map_err(|error| StoreError::io("remove", &wal, &error))?;
+    }
+    opened
+}
+
+fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
+    let sql = |error: rusqlite::Error| told(place, &error);
+    db.busy_timeout(PATIENCE).map_err(sql)?;
+    db.execute_batch(
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;",
+    )
+    .map_err(sql)?;
+    let number = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0));
+    let tables = number("SELECT count(*) FROM sqlite_schema").map_err(sql)?;
+    let (owner, found) = (
+        number("PRAGMA application_id").map_err(sql)?,
+        number("PRAGMA user_version").map_err(sql)?,
+    );
+    let new = (tables, owner, found) == (0, 0, 0);
+    if new {
+        if !is_empty(place).map_err(|error| StoreError::io("read", place.root(), &error))? {
+            return Err(corrupt(
+                place,
+                "store.sqlite is empty, and there are results",
+            ));
+        }
+    } else if owner != OURS {
+        return Err(StoreError::Folder {
+            folder: place.root().to_path_buf(),
+            why: "its store.sqlite is not Kiln's: choose another folder".into(),
+        });
+    } else if found > SCHEMA {
+        return Err(StoreError::Newer {
+            folder: place.root().to_path_buf(),
+            found,
+            known: SCHEMA,
+        });
+    } else {
+        for table in CHECKED {
+            let said: String = db
+                .query_row(&format!("PRAGMA quick_check('{table}')"), [], |row| {
+                    row.get(0)
+                })
+                .map_err(sql)?;
+            if said != "ok" {
+                return Err(corrupt(place, &said));
+            }
+        }
+    }
+    // Checkpoints are the writer's, when its answers are given.
+    db.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;",
+    )
+    .map_err(sql)?;
+    if new {
+        db.execute_batch(&format!(
+            "BEGIN; {TABLES} PRAGMA application_id = {OURS}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+        ))
+        .map_err(sql)?;
+    }
+    Ok(())
+}
+
+/// No job and no blob has a file.
+fn is_empty(place: &Place) -> io::Result<bool> {
+    if fs::read_dir(place.jobs())?.next().is_some() {
+        return Ok(false);
+    }
+    for branch in fs::read_dir(place.blobs())? {
+        if fs::read_dir(branch?.path())?.next().is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn corrupt(place: &Place, detail: &str) -> StoreError {
+    StoreError::Corrupt {
+        folder: place.root().to_path_buf(),
+        detail: detail.lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// What an error means while the store is being opened.
+pub(super) fn told(place: &Place, error: &rusqlite::Error) -> StoreError {
+    match (error.sqlite_error_code(), failed(error)) {
+        (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => StoreError::Folder {
+            folder: place.root().to_path_buf(),
+            why: "another program reads or writes its store.sqlite: close it".into(),
+        },
+        (
+            _,
+            StoreError::Disk {
+                fault: Fault::Corrupt,
+                detail,
+                ..
+            },
+        ) => corrupt(place, &detail),
+        (_, other) => other,
+    }
+}
+
+/// What an error means for a request.
+pub(super) fn failed(error: &rusqlite::Error) -> StoreError {
+    let fault = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => Fault::NoSpace,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Corrupt,
+        Some(_) => Fault::Io,
+        // A value that is not of its type: what was read was never written.
+        None => Fault::Corrupt,
+    };
+    StoreError::Disk {
+        fault,
+        what: "the database of the store".into(),
+        detail: error.to_string(),
+    }
+}

@@ -1,0 +1,111 @@
+//! The store from outside: what it answers, what lies on the disk, and what a next open finds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+
+mod bounds;
+mod jobs;
+mod open;
+mod scale;
+mod uploads;
+
+/// Bounds that no disk and no test reaches unless the test says so.
+fn wide() -> Limits {
+    Limits {
+        keep_percent: 100,
+        free_bytes: 0,
+        free_percent: 0,
+        ..Limits::default()
+    }
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("temp dir");
+    fs::set_permissions(
+        folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .expect("ours");
+    folder
+}
+
+fn open(folder: &Path) -> (Store, Recovered) {
+    Store::open(folder, wide(), now_ms()).expect("a store")
+}
+
+fn new(key: &str) -> NewJob {
+    let spec = format!("{{\"name\": {key:?}}}");
+    NewJob {
+        client: "1000".into(),
+        key: key.into(),
+        spec_digest: Digest::of(&spec),
+        spec,
+        inputs: BTreeMap::new(),
+        input_bytes: 10,
+    }
+}
+
+async fn accept(store: &Store, key: &str) -> Job {
+    match store.accept(new(key)).await.expect("accepted") {
+        Accepted::New { job, .. } => *job,
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+fn end(outcome: Outcome) -> End {
+    End {
+        outcome,
+        error: None,
+        report: Some("{}".into()),
+        artifacts: Vec::new(),
+    }
+}
+
+/// Writes a result into the folder of a job.
+async fn result(store: &Store, id: JobId, name: &str, bytes: &[u8]) -> Artifact {
+    let folder = store.job_folder(id).await.expect("a folder");
+    fs::write(folder.join(name), bytes).expect("a file");
+    Artifact {
+        name: name.into(),
+        bytes: bytes.len() as u64,
+        digest: Digest::of(bytes),
+        media_type: "model/gltf-binary".into(),
+    }
+}
+
+/// Carries a job to success, with one result.
+async fn succeed(store: &Store, id: JobId, bytes: &[u8]) -> Job {
+    store.begin(id).await.expect("begun");
+    let artifact = result(store, id, "model.glb", bytes).await;
+    let end = End {
+        artifacts: vec![artifact],
+        ..end(Outcome::Succeeded)
+    };
+    store.finish(id, end).await.expect("finished")
+}
+
+async fn upload(store: &Store, bytes: &[u8]) -> Digest {
+    let mut upload = store.upload(None).await.expect("room");
+    upload.write(bytes.to_vec()).await.expect("room");
+    upload.finish(None).await.expect("kept").digest
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let list = fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<String> = list
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}

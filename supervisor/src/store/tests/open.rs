@@ -1,0 +1,228 @@
+//! Opening: what a sudden end left is put right, what is damaged, newer or another's is refused and left as it is.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rusqlite::Connection;
+
+use super::*;
+
+/// All files beneath a folder, with their bytes.
+fn all(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for name in entries(folder) {
+        let path = folder.join(name);
+        if path.is_dir() {
+            files.extend(all(&path));
+        } else {
+            files.insert(path.clone(), fs::read(&path).expect("a file"));
+        }
+    }
+    files
+}
+
+/// The folder as it lies there while the store is open: what kill -9 leaves.
+fn killed(folder: &Path) -> TempDir {
+    let copy = super::folder();
+    let mut folders = vec![String::new()];
+    while let Some(inner) = folders.pop() {
+        for name in entries(&folder.join(&inner)) {
+            let path = Path::new(&inner).join(name);
+            let from = folder.join(&path);
+            if from.is_dir() {
+                fs::create_dir(copy.path().join(&path)).expect("a folder");
+                folders.push(path.to_string_lossy().into_owned());
+            } else {
+                fs::copy(&from, copy.path().join(&path)).expect("a copy");
+            }
+        }
+    }
+    copy
+}
+
+#[tokio::test]
+async fn a_second_instance_is_refused_with_one_line() {
+    let folder = folder();
+    let (store, _) = open(folder.path());
+    let refused = Store::open(folder.path(), wide(), now_ms()).expect_err("it is open");
+    assert_eq!(refused, StoreError::Busy(folder.path().to_path_buf()));
+    let other = store.clone();
+    store.close().await.expect("open");
+    open(folder.path());
+    assert_eq!(other.probe().await, Err(StoreError::Closed));
+    assert!(!other.healthy());
+}
+
+#[tokio::test]
+async fn what_a_sudden_end_left_is_put_right() {
+    let original = folder();
+    let (store, _) = open(original.path());
+    let (used, lost) = (upload(&store, b"used").await, upload(&store, b"lost").await);
+    let mut asked = new("first");
+    asked.inputs.insert("mesh.glb".into(), used);
+    let Ok(Accepted::New { job: first, .. }) = store.accept(asked).await else {
+        panic!("accepted")
+    };
+    let (second, done) = (accept(&store, "second").await, accept(&store, "done").await);
+    let done = succeed(&store, done.id, b"glTF").await;
+    store.begin(first.id).await.expect("queued");
+    store.materialise(first.id).await.expect("inputs");
+    result(&store, first.id, "model.glb", b"half a res").await;
+    let mut half = store.upload(None).await.expect("room");
+    half.write("half an upload").await.expect("room");
+
+    let copy = killed(original.path());
+    let stray = Digest::of("stray");
+    let place = |digest: Digest| {
+        let name = digest.to_string();
+        copy.path().join("blobs").join(&name[..2]).join(name)
+    };
+    fs::write(place(stray), "stray").expect("a file");
+    fs::remove_file(place(lost)).expect("it was there");
+    let orphan = copy.path().join("jobs/0123456789ab70008000000000000000");
+    fs::create_dir(&orphan).expect("a folder");
+    fs::write(orphan.join("model.glb"), "x").expect("a file");
+
+    let (store, recovered) = open(copy.path());
+    let waiting: Vec<(JobId, u32)> = recovered
+        .queued
+        .iter()
+        .map(|job| (job.id, job.starts))
+        .collect();
+    assert_eq!(
+        waiting,
+        [(first.id, 1), (second.id, 0)],
+        "in order, its start counted"
+    );
+    let counts = (
+        recovered.restarted,
+        recovered.stored,
+        recovered.uploads,
+        recovered.folders,
+    );
+    assert_eq!(counts, (1, 3, 1, 2), "{recovered:?}");
+    assert_eq!((recovered.stray_blobs, recovered.lost_blobs), (1, 1));
+    assert!(!place(stray).exists() && !orphan.exists());
+    assert_eq!(entries(&copy.path().join("spool")), [""; 0]);
+    assert_eq!(entries(&copy.path().join("jobs")), [done.id.to_string()]);
+    assert_eq!(store.blob(lost).await, Ok(None));
+    assert_eq!(store.get(done.id).await, Ok(done));
+    let again = store.begin(first.id).await.expect("queued again");
+    assert_eq!(again.starts, 2);
+    store
+        .materialise(first.id)
+        .await
+        .expect("its inputs are kept");
+    assert!(accept(&store, "next").await.id > second.id);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_keeps_nothing_for_ever() {
+    let folder = folder();
+    let (store, _) = open(folder.path());
+    let id = accept(&store, "a").await.id;
+    succeed(&store, id, b"glTF").await;
+    store.close().await.expect("open");
+    let (store, _) = Store::open(folder.path(), wide(), 1_000_000).expect("a store");
+    let expires = store.get(id).await.expect("there").expires_ms;
+    assert_eq!(expires, Some(1_000_000 + wide().keep_ms));
+}
+
+#[tokio::test]
+async fn a_newer_or_foreign_database_is_refused_and_left_as_it_is() {
+    for (pragma, says) in [
+        ("user_version = 99", "schema 99"),
+        ("application_id = 7", "not Kiln's"),
+    ] {
+        let folder = folder();
+        let (store, _) = open(folder.path());
+        accept(&store, "a").await;
+        store.close().await.expect("open");
+        let path = folder.path().join("store.sqlite");
+        let db = Connection::open(path).expect("sqlite");
+        db.execute_batch(&format!("PRAGMA {pragma}"))
+            .expect("written");
+        db.close().expect("closed");
+        let before = all(folder.path());
+        let error = Store::open(folder.path(), wide(), now_ms())
+            .expect_err("refused")
+            .to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        assert!(before == all(folder.path()), "{pragma}: it was changed");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused_and_left_as_it_is() {
+    let original = folder();
+    let (store, _) = open(original.path());
+    for number in 0..50 {
+        let job = accept(&store, &number.to_string()).await;
+        succeed(&store, job.id, b"glTF").await;
+    }
+    store.close().await.expect("open");
+    let (store, _) = open(original.path());
+    accept(&store, "in the WAL").await;
+    let copy = killed(original.path());
+    let file = |name: &str| fs::read(original.path().join(name)).expect("there");
+    let (whole, wal) = (file("store.sqlite"), file("store.sqlite-wal"));
+    assert!(!wal.is_empty());
+    let mut refused = 0;
+    // Each page in turn: its head, as a write that went elsewhere would leave it.
+    for start in (0..whole.len()).step_by(4096) {
+        let mut bytes = whole.clone();
+        bytes[start..start + 64].fill(0xa5);
+        fs::write(copy.path().join("store.sqlite"), &bytes).expect("ours");
+        fs::write(copy.path().join("store.sqlite-wal"), &wal).expect("ours");
+        match Store::open(copy.path(), wide(), now_ms()) {
+            Ok((store, _)) => store.close().await.expect("open"),
+            Err(error) => {
+                refused += 1;
+                let line = error.to_string();
+                assert!(
+                    line.contains("damaged") || line.contains("not Kiln's"),
+                    "{line}"
+                );
+                assert!(!line.contains('\n'), "{line}");
+                let left = |name: &str| fs::read(copy.path().join(name)).expect("there");
+                let same = left("store.sqlite") == bytes && left("store.sqlite-wal") == wal;
+                assert!(same, "page {}: it was changed", start / 4096);
+                let jobs = entries(&copy.path().join("jobs"));
+                assert_eq!(jobs.len(), 50, "page {}: {line}", start / 4096);
+            }
+        }
+    }
+    let pages = whole.len() / 4096;
+    assert!(refused * 2 > pages, "{refused} of {pages} pages");
+    for (text, keep) in [("no database at all, but some text", true), ("", false)] {
+        let copy = killed(original.path());
+        fs::write(copy.path().join("store.sqlite"), text).expect("ours");
+        if !keep {
+            fs::remove_file(copy.path().join("store.sqlite-wal")).expect("it was there");
+        }
+        let before = all(copy.path());
+        let error = Store::open(copy.path(), wide(), now_ms())
+            .expect_err("refused")
+            .to_string();
+        assert!(error.contains("damaged"), "{error}");
+        assert!(before == all(copy.path()), "it was changed: {text:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_another_program_holds_is_refused_with_one_line() {
+    let folder = folder();
+    open(folder.path()).0.close().await.expect("open");
+    let db = Connection::open(folder.path().join("store.sqlite")).expect("sqlite");
+    db.execute_batch("BEGIN IMMEDIATE").expect("held");
+    let error = Store::open(folder.path(), wide(), now_ms())
+        .expect_err("held")
+        .to_string();
+    assert!(error.contains("another program"), "{error}");
+    drop(db);
+    open(folder.path());
+    let mode = fs::metadata(folder.path())
+        .expect("there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+}

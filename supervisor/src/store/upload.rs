@@ -1,0 +1,226 @@
+//! Chunks as they come → a blob, or nothing: hashed and bounded on their way into a file of the spool, which is synced, and
+//! only then gets the name that its SHA-256 gives it, and then a row.
+//!
+//! The file of the spool has a name from the start, since not all file systems know files without one; the spool is emptied
+//! at open, so what is killed half-way leaves nothing. A failed sync is never tried again on the same file.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use tokio::task::spawn_blocking;
+
+use super::blobs;
+use super::digest::Digest;
+use super::error::StoreError;
+use super::limits::Space;
+use super::writer::{Pin, Shared, Writer, now_ms};
+use crate::output::sync_folder;
+
+/// Bytes between looks at the room that is left.
+const LOOK: u64 = 16 << 20;
+
+/// Bytes that are kept under their SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blob {
+    /// Their name.
+    pub digest: Digest,
+    /// How many.
+    pub bytes: u64,
+    /// They were not there before.
+    pub new: bool,
+}
+
+/// An upload under way. Dropping it leaves nothing.
+#[derive(Debug)]
+pub struct Upload {
+    writer: Writer,
+    /// None after a failure.
+    part: Option<Part>,
+    size: u64,
+}
+
+impl Upload {
+    pub(super) async fn begin(
+        writer: Writer,
+        shared: Arc<Shared>,
+        announced: Option<u64>,
+    ) -> Result<Self, StoreError> {
+        let part = blocking(move || Part::create(shared, announced.unwrap_or(0))).await?;
+        Ok(Self {
+            writer,
+            part: Some(part),
+            size: 0,
+        })
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// More than an upload may have; too little room; the disk fails. The upload is lost then.
+    pub async fn write(
+        &mut self,
+        chunk: impl AsRef<[u8]> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        // If this future is dropped, the part goes when the chunk is written.
+        let mut part = self.part.take().ok_or(StoreError::Closed)?;
+        let part = blocking(move || part.write(chunk.as_ref()).map(|()| part)).await?;
+        self.size = part.size;
+        self.part = Some(part);
+        Ok(())
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Syncs the bytes and keeps them, if they are the `expected` ones; where nothing was announced, whatever they are.
+    ///
+    /// # Errors
+    /// They are not; the disk fails.
+    pub async fn finish(self, expected: Option<Digest>) -> Result<Blob, StoreError> {
+        let part = self.part.ok_or(StoreError::Closed)?;
+        let (blob, pin) = blocking(move || part.finish(expected)).await?;
+        let keep = move |desk: &mut super::writer::Desk<'_>| {
+            let kept = blobs::keep(desk, blob.digest, blob.bytes, now_ms());
+            drop(pin);
+            kept
+        };
+        self.writer.write(keep).await?;
+        Ok(blob)
+    }
+}
+
+/// The file, which goes with this value.
+#[derive(Debug)]
+struct Part {
+    shared: Arc<Shared>,
+    file: File,
+    path: PathBuf,
+    hash: Sha256,
+    size: u64,
+    /// Since the last look at the room.
+    unseen: u64,
+}
+
+impl Part {
+    fn create(shared: Arc<Shared>, announced: u64) -> Result<Self, StoreError> {
+        let limit = shared.limits.upload_bytes;
+        if announced > limit {
+            return Err(StoreError::TooLarge { limit });
+        }
+        let spool = shared.place.spool();
+        shared.limits.admit(Space::of(&spool)?, announced)?;
+        let chance = RandomState::new().hash_one(std::process::id());
+        let path = spool.join(format!("{chance:016x}.part"));
+        // Nobody writes to it again: hard links to it are inputs of jobs.
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o400)
+            .open(&path)
+            .map_err(|error| StoreError::io("write", &path, &error))?;
+        Ok(Self {
+            shared,
+            file,
+            path,
+            hash: Sha256::new(),
+            size: 0,
+            unseen: 0,
+        })
+    }
+
+    fn write(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+        let limits = &self.shared.limits;
+        let more = chunk.len() as u64;
+        self.size += more;
+        if self.size > limits.upload_bytes {
+            return Err(StoreError::TooLarge {
+                limit: limits.upload_bytes,
+            });
+        }
+        self.unseen += more;
+        if self.unseen >= LOOK {
+            self.unseen = 0;
+            limits.admit(Space::of(self.shared.place.root())?, more)?;
+        }
+        self.hash.update(chunk);
+        self.file
+            .write_all(chunk)
+            .map_err(|error| StoreError::io("write", &self.path, &error))
+    }
+
+    /// Gives the bytes their name; it is held until they have a row.
+    fn finish(mut self, expected: Option<Digest>) -> Result<(Blob, Pin), StoreError> {
+        let found = Digest::from_bytes(std::mem::take(&mut self.hash).finalize().into());
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            return Err(StoreError::DigestMismatch { expected, found });
+        }
+        self.file
+            .sync_all()
+            .map_err(|error| StoreError::io("sync", &self.path, &error))?;
+        let pin = Pin::new(&self.shared, found);
+        let path = self.shared.place.blob(found);
+        let new = self
+            .name(&path)
+            .map_err(|error| StoreError::io("write", &path, &error))?;
+        let blob = Blob {
+            digest: found,
+            bytes: self.size,
+            new,
+        };
+        Ok((blob, pin))
+    }
+
+    /// `false` if the bytes were there.
+    fn name(&self, path: &PathBuf) -> io::Result<bool> {
+        let new = match fs::hard_link(&self.path, path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // What somebody has cut short is no copy.
+                let whole = fs::symlink_metadata(path)?.len() == self.size;
+                if !whole {
+                    fs::rename(&self.path, path)?;
+                }
+                !whole
+            }
+            Err(error) => return Err(error),
+        };
+        // Also where they were there: whoever named them may have got no further.
+        if let Some(folder) = path.parent() {
+            sync_folder(folder)?;
+        }
+        Ok(new)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.path.display(), %error, "cannot be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Work on files, off the runtime's thread. It is carried out even if nobody waits for it.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends.
+            Err(_cancelled) => Err(StoreError::Closed),
+        },
+    }
+}

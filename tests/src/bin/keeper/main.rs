@@ -1,0 +1,208 @@
+//! A folder → a process that keeps jobs there with the supervisor's store, and says what it was answered, line by line, so
+//! that it can be killed or its system calls can fail: `keeper serve FOLDER` works until it is killed, `keeper script FOLDER`
+//! goes once through everything.
+//!
+//! ```text
+//!  open RESTARTED        accepted KEY ID       finished ID        forgotten ID       healthy BOOL
+//!  error STEP TEXT       what was refused; the script goes on
+//! ```
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use supervisor::output::Target;
+use supervisor::store::{
+    Accepted, Artifact, Digest, End, JobId, Limits, NewJob, Outcome, Store, StoreError,
+};
+
+/// Jobs at once.
+const TASKS: usize = 4;
+/// When uploads that no job uses have expired, and jobs have not.
+const LATER_MS: i64 = 2 * 60 * 60 * 1000;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, folder] = arguments.as_slice() else {
+        say("usage: keeper serve|script FOLDER");
+        return ExitCode::from(64);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.expect("a runtime");
+    let limits = Limits {
+        queue_jobs: 1_000_000,
+        free_bytes: 0,
+        free_percent: 0,
+        keep_percent: 100,
+        ..Limits::default()
+    };
+    let (store, recovered) = match Store::open(Path::new(folder), limits, now_ms()) {
+        Ok(opened) => opened,
+        Err(error) => {
+            say(&format!("error open {error}"));
+            return ExitCode::from(74);
+        }
+    };
+    say(&format!("open {}", recovered.restarted));
+    if mode == "script" {
+        runtime.block_on(script(store));
+        return ExitCode::SUCCESS;
+    }
+    let mut queued = recovered.queued.into_iter().map(|job| job.id);
+    runtime.block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        let mut shares = vec![Vec::new(); TASKS];
+        for place in (0..TASKS).cycle() {
+            let Some(id) = queued.next() else { break };
+            shares[place].push(id);
+        }
+        for (number, share) in shares.into_iter().enumerate() {
+            tasks.spawn(serve(store.clone(), number, share));
+        }
+        // Until it is killed, or one of them fails.
+        match tasks.join_next().await {
+            Some(Ok(error)) => say(&format!("error serve {error}")),
+            other => panic!("{other:?}"),
+        }
+    });
+    ExitCode::from(74)
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since.expect("after 1970").as_millis()).expect("before the year 292,000,000")
+}
+
+/// One line by one call, so that none is ever half.
+fn say(line: &str) {
+    let line = format!("{line}\n");
+    if let Err(error) = io::stdout().write_all(line.as_bytes()) {
+        panic!("nobody listens: {error}");
+    }
+}
+
+/// Works off what waits, then asks for more and more; ends only with an error.
+async fn serve(store: Store, number: usize, share: Vec<JobId>) -> StoreError {
+    for id in share {
+        if let Err(error) = carry_out(&store, id).await {
+            return error;
+        }
+    }
+    for round in 0.. {
+        let key = format!("{}-{number}-{round}", std::process::id());
+        let all = async {
+            let id = accept(&store, &key).await?;
+            // One in three waits for the next process.
+            if round % 3 != 0 {
+                carry_out(&store, id).await?;
+            }
+            if round % 7 == 1 {
+                store.forget(id).await?;
+                say(&format!("forgotten {id}"));
+            }
+            Ok(())
+        };
+        if let Err(error) = all.await {
+            return error;
+        }
+    }
+    StoreError::Closed
+}
+
+async fn accept(store: &Store, key: &str) -> Result<JobId, StoreError> {
+    let mut upload = store.upload(None).await?;
+    upload.write(format!("the mesh of {key}")).await?;
+    let mesh = upload.finish(None).await?.digest;
+    let spec = format!("{{\"name\":{key:?}}}");
+    let job = NewJob {
+        client: "1000".into(),
+        key: key.into(),
+        spec_digest: Digest::of(&spec),
+        spec,
+        inputs: [("mesh/mesh.glb".to_owned(), mesh)].into(),
+        input_bytes: 100,
+    };
+    match store.accept(job).await? {
+        Accepted::New { job, .. } => {
+            say(&format!("accepted {key} {}", job.id));
+            Ok(job.id)
+        }
+        other => panic!("{key} is new: {other:?}"),
+    }
+}
+
+async fn carry_out(store: &Store, id: JobId) -> Result<(), StoreError> {
+    store.begin(id).await?;
+    let input = store.materialise(id).await?;
+    let mesh = std::fs::read(input.join("mesh/mesh.glb")).map_err(|error| lost(&error))?;
+    let folder = store.job_folder(id).await?;
+    let bytes = [b"glTF of ".as_slice(), &mesh].concat();
+    // As the supervisor puts results in place.
+    let written = Target::check(&folder.join("model.glb"))
+        .and_then(|target| target.stage(&mut bytes.as_slice()))
+        .and_then(|staged| staged.commit());
+    written.map_err(|error| lost(&error.message))?;
+    let artifact = Artifact {
+        name: "model.glb".into(),
+        bytes: bytes.len() as u64,
+        digest: Digest::of(&bytes),
+        media_type: "model/gltf-binary".into(),
+    };
+    let end = End {
+        outcome: Outcome::Succeeded,
+        error: None,
+        report: Some("{}".into()),
+        artifacts: vec![artifact],
+    };
+    store.finish(id, end).await?;
+    say(&format!("finished {id}"));
+    Ok(())
+}
+
+fn lost(why: &impl ToString) -> StoreError {
+    StoreError::BadArtifact {
+        name: "model.glb".into(),
+        why: why.to_string(),
+    }
+}
+
+/// Everything once, in order; what fails is told, and the next thing is tried.
+async fn script(store: Store) {
+    let told = |step: &str, result: Result<(), StoreError>| {
+        if let Err(error) = result {
+            say(&format!("error {step} {error}"));
+        }
+    };
+    let mut ids = Vec::new();
+    for key in ["a", "b", "c"] {
+        match accept(&store, key).await {
+            Ok(id) => ids.push(id),
+            Err(error) => told("accept", Err(error)),
+        }
+    }
+    for id in ids.iter().take(2) {
+        told("carry_out", carry_out(&store, *id).await);
+    }
+    if let Some(id) = ids.first() {
+        let forgotten = store.forget(*id).await;
+        if forgotten.is_ok() {
+            say(&format!("forgotten {id}"));
+        }
+        told("forget", forgotten.map(|_state| ()));
+    }
+    told(
+        "expire",
+        store.expire(now_ms() + LATER_MS).await.map(|_gone| ()),
+    );
+    // Where everything fails on and on, this does too; where one call failed, the store is well again.
+    let mut last = store.probe().await;
+    if last.is_err() {
+        told("probe", last);
+        last = store.probe().await;
+    }
+    assert_eq!(last.is_ok(), store.healthy(), "{last:?}");
+    told("probe", last);
+    say(&format!("healthy {}", store.healthy()));
+    told("close", store.close().await);
+}
