@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use proto::blob::Blob;
+use proto::job::Product;
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
 use proto::table::ViewHeader;
@@ -146,11 +147,18 @@ impl Stock {
         Ok(())
     }
 
-    /// Checks that a role that says it is done has filled what it must and left nothing open.
+    /// Checks that a role that says it is done has filled what it must and left nothing open; bake the `product` that it was
+    /// asked for, and no other.
     ///
     /// # Errors
     /// [`StockError::Incomplete`], or [`StockError::Foreign`] where another role's summary came.
-    pub fn complete(&mut self, role: Role, done: &Done, preview: bool) -> Result<(), StockError> {
+    pub fn complete(
+        &mut self,
+        role: Role,
+        done: &Done,
+        preview: bool,
+        product: Product,
+    ) -> Result<(), StockError> {
         if self
             .tables
             .iter()
@@ -185,10 +193,15 @@ impl Stock {
                 self.prepared = true;
             }
             (Role::Bake, Done::Bake(_)) => {
-                let colours = self.filled(Table::Colours).is_some();
-                if self.filled(Table::Texture).is_some() == colours {
+                let made =
+                    [Table::Texture, Table::Colours].map(|table| self.filled(table).is_some());
+                let wanted = match product {
+                    Product::Texture => [true, false],
+                    Product::VertexColours => [false, true],
+                };
+                if made != wanted {
                     return Err(StockError::Incomplete(
-                        "there is no texture, or colours beside it",
+                        "what it made is not what it was asked for",
                     ));
                 }
             }

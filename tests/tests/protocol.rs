@@ -144,7 +144,7 @@ fn done_without_the_work() {
         Role::Bake,
         Step::Work,
         Fault::EarlyDone,
-        "there is no texture",
+        "what it made is not what it was asked for",
     );
     violation(
         Role::Encode,

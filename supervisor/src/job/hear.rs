@@ -176,7 +176,12 @@ impl Job<'_> {
                     return Err("done before its input was complete".to_owned());
                 }
                 self.stock
-                    .complete(role, &done, self.spec.preview.is_some())
+                    .complete(
+                        role,
+                        &done,
+                        self.spec.preview.is_some(),
+                        running.feed.rung().product,
+                    )
                     .map_err(|error| chain(&error))?;
                 running.answered = Some(Answer::Done);
                 running.watch.linger();
@@ -256,7 +261,15 @@ impl Job<'_> {
             let before = running.feed.started();
             let parcels = match running.child.role {
                 Role::Prepare => running.feed.for_prepare(self.spec),
-                Role::Bake => running.feed.for_bake(self.spec, &self.stock),
+                Role::Bake => {
+                    // Its adapter is opened, and its input prepared, while another bakes.
+                    let first = !before && self.stock.filled(Table::Mesh).is_some();
+                    if first && !self.host.slot(&self.spec.name) {
+                        running.feed.before_data(self.spec)
+                    } else {
+                        running.feed.for_bake(self.spec, &self.stock)
+                    }
+                }
                 Role::Encode => running.feed.for_encode(self.spec, &self.stock),
             };
             if running.feed.started() && !before {

@@ -266,7 +266,9 @@ impl Children {
 
     fn complete(&mut self, role: Role, done: Done) -> Result<(), Violation> {
         let preview = self.spec.preview.is_some();
-        if self.stock.complete(role, &done, preview).is_err() {
+        let child = self.children[role as usize].as_ref();
+        let product = child.map_or(Product::Texture, |child| child.product);
+        if self.stock.complete(role, &done, preview, product).is_err() {
             return Err(Violation);
         }
         for (table, granted) in &self.granted {
@@ -288,10 +290,9 @@ impl Children {
                 assert!((0..self.views.len() as u32).all(|index| numbers.contains(&index)));
             }
             (Role::Bake, Done::Bake(_)) => {
-                assert!(
-                    filled(Table::Texture) != filled(Table::Colours),
-                    "one product"
-                );
+                let texture = product == Product::Texture;
+                assert_eq!(filled(Table::Texture), texture, "what was asked for");
+                assert_eq!(filled(Table::Colours), !texture, "and nothing else");
                 assert!(self.stock.prepared());
             }
             (Role::Encode, Done::Encode(_)) => {
