@@ -4,6 +4,8 @@ mod args;
 
 pub mod jobs;
 
+mod serve;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use crate::job::Spec;
 use crate::ladder::Policy;
 use crate::output::Target;
 use crate::screen::Voice;
+use crate::serve::Options;
 
 /// What to do, with everything checked that can be checked before any work.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub enum Command {
         /// How much to show.
         voice: Voice,
     },
+    /// `kiln serve`.
+    Serve(Box<Options>),
     /// `kiln doctor`.
     Doctor {
         /// `kiln-baker`.
@@ -65,7 +70,7 @@ impl Command {
     #[must_use]
     pub fn tone(&self) -> (bool, Voice) {
         match self {
-            Self::Shown => (false, Voice::Normal),
+            Self::Shown | Self::Serve(_) => (false, Voice::Normal),
             Self::Bake { json, voice, .. } | Self::BakeMany { json, voice, .. } => (*json, *voice),
             Self::Doctor { json, .. } => (*json, Voice::Normal),
         }
@@ -114,6 +119,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
     match cli.command {
         Sub::Bake(args) => bake(*args).map_err(refuse),
         Sub::Replay(args) => replay(args).map_err(refuse),
+        Sub::Serve(args) => serve::options(*args)
+            .map(|options| Command::Serve(Box::new(options)))
+            .map_err(refuse),
         Sub::Doctor(DoctorArgs { json, baker }) => Ok(Command::Doctor {
             baker: baker_path(baker).map_err(refuse)?,
             json,

@@ -90,11 +90,22 @@ impl JobError {
     /// The supervisor left before the job was done, and keeps it for another.
     #[must_use]
     pub fn unfinished() -> Box<Self> {
-        Self::own(
-            Code::Cancelled,
-            "not finished: kiln was told to leave",
-            "run it again",
-        )
+        let message = "not finished: kiln was told to leave";
+        let mut error = Self::own(Code::Cancelled, message, "run it again");
+        error.class = RetryClass::Victim;
+        error
+    }
+
+    /// It is [`Self::unfinished`].
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.code == Code::Cancelled && self.class == RetryClass::Victim
+    }
+
+    /// The caller ended the job in words.
+    #[must_use]
+    pub fn withdrawn() -> Box<Self> {
+        Self::own(Code::Cancelled, "cancelled by the caller", "")
     }
 
     /// The caller ended the job with this signal.

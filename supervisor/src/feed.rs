@@ -115,9 +115,15 @@ impl Feed {
         }]
     }
 
+    /// What bake can be sent before it may have data.
+    pub fn before_data(&mut self, spec: &Spec) -> Vec<Parcel> {
+        let warm = spec.warm_job(&self.rung);
+        self.warm(warm).into_iter().collect()
+    }
+
     /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
     pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
-        let mut parcels: Vec<Parcel> = self.warm(spec.warm_job(&self.rung)).into_iter().collect();
+        let mut parcels = self.before_data(spec);
         if !self.ready {
             return parcels;
         }

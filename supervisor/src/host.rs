@@ -2,11 +2,16 @@
 //! processes that the kernel does not let die.
 
 use std::cell::{RefCell, RefMut};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use crate::cgroup::{Cgroups, Group, Limits};
 use crate::child::Child;
 use crate::gate::Gate;
+use crate::gate::incident::JobName;
 use crate::job::Spares;
 
 /// For spare processes to end, which have no work to leave.
@@ -21,12 +26,17 @@ pub struct Host {
     parked: RefCell<Vec<Child>>,
     gate: RefCell<Gate>,
     spares: RefCell<Spares>,
+    /// Jobs whose bake has been given data.
+    baking: RefCell<HashSet<JobName>>,
+    slots: usize,
+    changed: Notify,
 }
 
 impl Host {
-    /// A host without jobs, each of whose workers may use so many bytes of memory, and with so many warm spares at most.
+    /// A host without jobs, each of whose workers may use so many bytes of memory; with so many warm spares at most, and so
+    /// many bakes at once: further jobs are prepared meanwhile.
     #[must_use]
-    pub fn new(memory_limit: Option<u64>, spares: usize) -> Self {
+    pub fn new(memory_limit: Option<u64>, spares: usize, slots: usize) -> Self {
         Self {
             cgroups: memory_limit.map(|limit| {
                 Cgroups::find(Limits {
@@ -38,6 +48,9 @@ impl Host {
             parked: RefCell::default(),
             gate: RefCell::default(),
             spares: RefCell::new(Spares::new(spares)),
+            baking: RefCell::default(),
+            slots,
+            changed: Notify::new(),
         }
     }
 
@@ -55,6 +68,27 @@ impl Host {
     /// Warm processes without a job. Not to be held across anything else of the host.
     pub fn spares(&self) -> RefMut<'_, Spares> {
         self.spares.borrow_mut()
+    }
+
+    /// Takes a place among the bakes for a job, if there is one; it may hold it already.
+    #[must_use]
+    pub fn slot(&self, job: &JobName) -> bool {
+        let mut baking = self.baking.borrow_mut();
+        if baking.len() < self.slots {
+            baking.insert(Arc::clone(job));
+        }
+        baking.contains(job)
+    }
+
+    /// Gives a job's place to others.
+    pub fn leave_slot(&self, job: &JobName) {
+        self.baking.borrow_mut().remove(job);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until another job left something that this one may wait for.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Sees after the spares: the clock moved.

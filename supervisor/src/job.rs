@@ -59,8 +59,8 @@ const EVENTS: usize = 256;
 /// What tells a job to end before its time.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// The caller does not want it any more.
-    Cancel(nix::sys::signal::Signal),
+    /// The caller does not want it any more, and said so by a signal or in words.
+    Cancel(Option<nix::sys::signal::Signal>),
     /// The supervisor leaves.
     Drain,
 }
@@ -170,6 +170,7 @@ pub async fn run(
             biased;
             Some(order) = orders.recv() => job.order(&order),
             now = ticks.tick() => job.tick(now.into_std()),
+            () = host.changed() => job.again(),
             staged = written(&mut job.staging) => job.staged(staged),
             Some((id, event)) = received.recv() => job.hear(id, event),
         }
@@ -203,9 +204,18 @@ impl Job<'_> {
         }
     }
 
+    /// Asks again for what others may have left.
+    fn again(&mut self) {
+        self.knock();
+        self.feed();
+    }
+
     fn order(&mut self, order: &Order) {
         match order {
-            Order::Cancel(signal) => self.step(life::Event::Stop(JobError::cancelled(*signal))),
+            Order::Cancel(signal) => {
+                let error = signal.map_or_else(JobError::withdrawn, JobError::cancelled);
+                self.step(life::Event::Stop(error));
+            }
             Order::Drain => self.step(life::Event::Drain),
         }
     }

@@ -5,7 +5,7 @@
 
 use proto::job::{Device, Memory, Product};
 use proto::message::{AdapterInfo, Code};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Exit, Fault};
 
@@ -53,7 +53,9 @@ pub struct Rung {
 }
 
 /// How far a job may climb.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// A fresh process at most.

@@ -44,6 +44,10 @@ pub mod gate;
 
 pub mod many;
 
+pub mod serve;
+
+pub mod store;
+
 pub mod signals;
 
 pub mod job;
@@ -83,8 +87,6 @@ pub mod screen;
 pub mod words;
 
 pub mod report;
-
-pub mod store;
 
 pub mod doctor;
 

@@ -32,13 +32,13 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
         Err(error) => return not_begun(spec, listener, error),
     };
     // One job takes its processes as it needs them.
-    let host = Host::new(spec.memory_limit, 0);
+    let host = Host::new(spec.memory_limit, 0, 1);
     let (orders, received) = mpsc::channel(ORDERS);
     let forward = async {
         loop {
             let signal = signals.any().await;
             // Full only of such orders.
-            drop(orders.try_send(Order::Cancel(signal)));
+            drop(orders.try_send(Order::Cancel(Some(signal))));
         }
     };
     tokio::select! {
@@ -73,7 +73,7 @@ pub async fn all(
             return code;
         }
     };
-    let host = Rc::new(Host::new(memory_limit, spares));
+    let host = Rc::new(Host::new(memory_limit, spares, parallel));
     let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
     let mut ended: Option<Signal> = None;
     let local = LocalSet::new();
@@ -101,7 +101,7 @@ pub async fn all(
                 signal = signals.any() => {
                     ended = Some(signal);
                     for orders in running.borrow().iter() {
-                        drop(orders.try_send(Order::Cancel(signal)));
+                        drop(orders.try_send(Order::Cancel(Some(signal))));
                     }
                 }
                 joined = jobs.join_next_with_id() => match joined {

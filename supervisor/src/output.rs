@@ -302,7 +302,7 @@ fn rename(from: &Path, to: &Path, flags: RenameFlags) -> nix::Result<()> {
 
 /// Makes names in a folder outlive a power cut.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder)?.sync_all() {
+    match lend(|| File::open(folder))?.sync_all() {
         // A file system that cannot do this for folders needs it not.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         other => other,

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::cli::{self, Command};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
-use crate::{doctor, many, panics, reserve};
+use crate::{doctor, many, panics, reserve, serve};
 
 /// Runs the command that the arguments name, and gives the program's exit code.
 #[must_use]
@@ -68,6 +68,7 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             let code = runtime.block_on(many::all(specs, parallel, spares, memory_limit, listener));
             ExitCode::from(code)
         }
+        Command::Serve(options) => ExitCode::from(runtime.block_on(serve::run(*options))),
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))
         }

@@ -1,5 +1,6 @@
 //! The flags, as clap parses them and `--help` explains them, and the range of each value.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(super) enum Sub {
     Bake(Box<BakeArgs>),
     /// Run the job of a crash again, alone and without falling back, with all that its workers log.
     Replay(ReplayArgs),
+    /// Take jobs over a socket, and keep them across restarts.
+    Serve(Box<ServeArgs>),
     /// Show adapters, drivers and limits, what is missing, and how to get it.
     Doctor(DoctorArgs),
 }
@@ -151,6 +154,61 @@ pub(super) struct ReplayArgs {
     /// One JSON object per line on standard output.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// Where to listen. By default `$XDG_RUNTIME_DIR/kiln/kiln.sock`; sockets of systemd are used where it hands some over.
+    #[arg(long, value_name = "PATH")]
+    pub(super) socket: Option<PathBuf>,
+    /// Listen by TCP, too, on this machine alone: 127.0.0.1:8017, for a browser.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
+    pub(super) tcp: Option<SocketAddr>,
+    /// The file with the token that callers by TCP must show; readable by its owner alone.
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+    /// Let this user in by the Unix socket, beside the one who runs this and root. Repeatable.
+    #[arg(long, value_name = "UID")]
+    pub(super) allow_uid: Vec<u32>,
+    /// Where jobs and results are kept. By default `$XDG_STATE_HOME/kiln/store`.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) store: Option<PathBuf>,
+    /// A folder beneath which jobs may name their inputs by path. Repeatable; without any, inputs must be sent.
+    #[arg(long = "root", value_name = "FOLDER")]
+    pub(super) roots: Vec<PathBuf>,
+    /// How many jobs are at work at once.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) parallel: u16,
+    /// How many of them bake at once; the others are prepared or encoded meanwhile.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) bakes: u16,
+    /// How many processes wait with a GPU opened.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
+    pub(super) spares: u16,
+    /// Kill a worker that uses more memory than this.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) memory_limit: Option<u64>,
+    /// Refuse jobs while so many wait.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) queue_jobs: u64,
+    /// Refuse jobs while the inputs of those that wait have so many bytes.
+    #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = bytes)]
+    pub(super) queue_bytes: u64,
+    /// Keep finished jobs for this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "86400", value_parser = seconds)]
+    pub(super) keep: Duration,
+    /// Keep no more bytes of results and uploads than this, or a fifth of the disk; the oldest go first.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) keep_bytes: Option<u64>,
+    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
+    #[arg(long)]
+    pub(super) insecure_no_sandbox: bool,
+    /// The worker program.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(super) baker: Option<PathBuf>,
+    /// Silence that a worker is allowed, in seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, hide = true)]
+    pub(super) stall_timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

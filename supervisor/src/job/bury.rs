@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proto::blob::Blob;
-use proto::message::{AdapterInfo, Code, Phase};
+use proto::message::{AdapterInfo, Code, Phase, Role};
 use proto::recorder::{self, Slot};
 
 use super::{Answer, Job, Running};
@@ -135,6 +135,9 @@ impl Job<'_> {
         } = grave;
         let role = ending.role;
         let mut fault = fault(&ending);
+        if role == Role::Bake {
+            self.host.leave_slot(&self.spec.name);
+        }
         let now = Instant::now();
         if done {
             (self.host.gate()).done(&self.spec.name, role, ending.adapter.as_ref(), now);

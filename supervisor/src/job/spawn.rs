@@ -36,6 +36,7 @@ pub(super) struct Pass<'a> {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         self.host.gate().over(&self.job, Instant::now());
+        self.host.leave_slot(&self.job);
     }
 }
 

@@ -1,0 +1,218 @@
+//! The sidecar: HTTP over a Unix socket → jobs that survive this process, run by the same supervisor as `kiln bake`.
+//!
+//! ```text
+//!  listen ─► guard ─► api ──► store (accepted only once it is on disk)
+//!                      │         ▲
+//!                      ▼         │ began, finished
+//!                    board ◄── schedule ──► job::run, several at once
+//! ```
+//!
+//! All of it runs on the one thread of the supervisor, but for the store's writer: the sidecar decodes nothing and waits for
+//! disks elsewhere.
+
+pub mod api;
+
+pub mod board;
+
+pub mod guard;
+
+pub mod inputs;
+
+pub mod listen;
+
+mod metrics;
+
+pub mod problem;
+
+pub mod proof;
+
+mod queue;
+
+pub mod schedule;
+
+pub mod service;
+
+pub mod spec;
+
+mod work;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use proto::exit;
+use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
+
+use self::listen::{Peer, Sockets, Stream};
+use crate::error::JobError;
+use crate::signals::Signals;
+
+/// Connections at once; more wait in the kernel's queue. An idle page holds one or two, a watcher one.
+const CONNECTIONS: usize = 1024;
+/// For a request's head to come.
+const HEAD: Duration = Duration::from_secs(15);
+/// For answers under way when the sidecar leaves.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// For running jobs when the sidecar leaves; a second signal ends it.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the flags of kiln serve, which explains them")]
+pub struct Options {
+    pub socket: PathBuf,
+    pub tcp: Option<SocketAddr>,
+    pub token: Option<String>,
+    pub allow_uid: Vec<u32>,
+    pub store: PathBuf,
+    pub roots: Vec<PathBuf>,
+    pub parallel: usize,
+    pub bakes: usize,
+    pub spares: usize,
+    pub memory_limit: Option<u64>,
+    pub queue_jobs: u64,
+    pub queue_bytes: u64,
+    pub keep: Duration,
+    pub keep_bytes: Option<u64>,
+    pub sandbox: bool,
+    pub baker: PathBuf,
+    pub stall: Option<Duration>,
+}
+
+/// Serves until a signal ends it, and gives the exit code: 0 only where it was told to leave.
+pub async fn run(options: Options) -> u8 {
+    match serve(options).await {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            crate::screen::complain(&error);
+            error.exit_code
+        }
+    }
+}
+
+async fn serve(options: Options) -> Result<(), Box<JobError>> {
+    let mut signals = Signals::listen()?;
+    let local = LocalSet::new();
+    let guard = guard::Guard {
+        uids: options.allow_uid.clone(),
+        token: options.token.clone(),
+    };
+    // The store first: whoever can connect finds everything as it was.
+    let (service, scheduler) = schedule::open(&options)?;
+    let sockets = Sockets::open(&options.socket, options.tcp)?;
+    for place in sockets.places() {
+        tracing::info!("listens at {place}");
+        crate::screen::say(&format!("listens at {place}"));
+    }
+    crate::screen::say("serves");
+    notify(&[sd_notify::NotifyState::Ready]);
+    let router = api::router(service.clone(), guard);
+    let graceful = GracefulShutdown::new();
+    let work = scheduler.run();
+    let server = accept(&sockets, &router, &graceful);
+    let leave = async {
+        let signal = signals.any().await;
+        tracing::info!(
+            "{signal}: no new jobs, {} s for those at work",
+            DRAIN.as_secs()
+        );
+        notify(&[sd_notify::NotifyState::Stopping]);
+        service.drain();
+        tokio::select! {
+            () = tokio::time::sleep(DRAIN) => {}
+            () = service.idle() => {}
+            _ = signals.any() => {}
+        }
+        service.leave();
+    };
+    let ended = local
+        .run_until(async {
+            tokio::select! {
+                // Ends only once it was told to leave, and everything is in the store.
+                ended = work => ended,
+                () = server => unreachable!("accepts for ever"),
+                () = async { leave.await; std::future::pending::<()>().await } => unreachable!("waits for the scheduler"),
+            }
+        })
+        .await;
+    if tokio::time::timeout(LAST_ANSWERS, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::debug!("connections were cut");
+    }
+    ended
+}
+
+async fn accept(sockets: &Sockets, router: &Router, graceful: &GracefulShutdown) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+            return;
+        };
+        let (stream, peer) = match sockets.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                // Out of descriptors, most likely: others end theirs.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let router = router.clone();
+        let connection = async move |watcher: hyper_util::server::graceful::Watcher| {
+            let result = match stream {
+                Stream::Unix(stream) => converse(TokioIo::new(stream), peer, router, watcher).await,
+                Stream::Tcp(stream) => converse(TokioIo::new(stream), peer, router, watcher).await,
+            };
+            if let Err(error) = result {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(permit);
+        };
+        tokio::task::spawn_local(connection(graceful.watcher()));
+    }
+}
+
+async fn converse(
+    io: impl hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+    peer: Peer,
+    router: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+) -> Result<(), hyper::Error> {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer.clone());
+        tower_service::Service::call(&mut router.clone(), request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(io, service);
+    watcher.watch(connection).await
+}
+
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd is not told");
+    }
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |time| {
+        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+    })
+}

@@ -1,0 +1,116 @@
+//! Routes → what each does, and what all have in common: who may, what is logged, what an unknown route is told.
+//!
+//! | route | |
+//! |---|---|
+//! | `PUT`, `HEAD /v1/blobs/{sha256}` | [`blobs`]: bytes by their digest |
+//! | `POST`, `GET /v1/jobs` | [`submit`], [`job`]: a new job, a list |
+//! | `GET`, `DELETE /v1/jobs/{id}`, `POST …/cancel` | [`job`] |
+//! | `GET /v1/jobs/{id}/events` | [`events`]: what happens, as it happens |
+//! | `GET /v1/jobs/{id}/artifacts/{name}` | [`artifact`]: the files that a job made |
+//! | `GET /livez`, `/readyz`, `/metrics`, `/v1/capabilities` | [`health`] |
+
+pub mod artifact;
+
+pub mod blobs;
+
+pub mod events;
+
+pub mod health;
+
+pub mod job;
+
+pub mod submit;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+
+use super::guard::Guard;
+use super::listen::Peer;
+use super::problem::{Code, Problem};
+use super::service::Service;
+use crate::store::StoreError;
+
+/// All routes.
+pub fn router(service: Service, guard: Guard) -> Router {
+    let checked = middleware::from_fn_with_state((service.clone(), Arc::new(guard)), check);
+    Router::new()
+        .route("/v1/blobs/{digest}", put(blobs::put).head(blobs::head))
+        .route("/v1/jobs", post(submit::submit).get(job::list))
+        .route("/v1/jobs/{id}", get(job::get).delete(job::forget))
+        .route("/v1/jobs/{id}/cancel", post(job::cancel))
+        .route("/v1/jobs/{id}/events", get(events::events))
+        .route("/v1/jobs/{id}/artifacts/{name}", get(artifact::get))
+        .route("/v1/capabilities", get(health::capabilities))
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(health::openapi))
+        .fallback(async || Problem::new(Code::NotFound, "no such route; see /openapi.json"))
+        .method_not_allowed_fallback(async || {
+            Problem::new(
+                Code::MethodNotAllowed,
+                "see /openapi.json for what this route takes",
+            )
+        })
+        .layer(checked)
+        .with_state(service)
+}
+
+/// Lets in who may, and counts what was answered.
+async fn check(
+    State((service, guard)): State<(Service, Arc<Guard>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let began = Instant::now();
+    let method = request.method().clone();
+    let route = request
+        .extensions()
+        .get::<axum::extract::MatchedPath>()
+        .map_or("unknown", |path| path.as_str())
+        .to_owned();
+    // No connection comes without a peer; one that did would be nobody's.
+    let peer = request.extensions().get::<Peer>().cloned();
+    let response = match peer {
+        None => Problem::new(Code::Forbidden, "nobody knows who asks").into_response(),
+        Some(peer) => match guard.check(&peer, &request) {
+            Err(problem) => problem.into_response(),
+            Ok(()) => next.run(request).await,
+        },
+    };
+    tracing::debug!(%method, route, status = response.status().as_u16(), ms = began.elapsed().as_millis(), "answered");
+    service.metrics.request(&route, response.status().as_u16());
+    response
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::NotFound => Self::new(Code::NotFound, "no such job"),
+            StoreError::Gone => Self::new(Code::Gone, "the job was forgotten, or has expired"),
+            StoreError::QueueFull(_) => Self::new(Code::QueueFull, error.to_string()).after(5),
+            StoreError::Full { .. } => {
+                Self::new(Code::InsufficientStorage, error.to_string()).after(30)
+            }
+            StoreError::DigestMismatch { .. } => Self::new(Code::DigestMismatch, error.to_string()),
+            StoreError::TooLarge { .. } => Self::new(Code::PayloadTooLarge, error.to_string()),
+            StoreError::WrongState(_) => Self::new(Code::JobRunning, error.to_string()),
+            StoreError::MissingBlobs(_) | StoreError::BadName { .. } => {
+                Self::field("files", error.to_string())
+            }
+            other => {
+                tracing::error!("{other}");
+                Self::new(Code::NotReady, "the store cannot take it now").after(5)
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What happens to a job → server-sent events, from the beginning or from where a reader left off.
+//!
+//! `Last-Event-ID` takes the stream up again; after `done` it ends, and a reader that comes back then is told 204, upon which an
+//! `EventSource` gives up.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use tokio::sync::watch;
+
+use super::job;
+use crate::serve::board::{Entry, Live};
+use crate::serve::problem::Problem;
+use crate::serve::service::Service;
+
+/// For a reader that lost its connection.
+const RETRY: Duration = Duration::from_secs(1);
+/// A comment in between, so that nobody takes the silence for an end.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `GET /v1/jobs/{id}/events`.
+pub async fn events(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (stored, now) = job::find(&service, &id).await?;
+    let last: Option<u64> = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let live = match service.board.find(stored.id) {
+        Some(live) => live,
+        // Nothing is known but its end: it ended long ago, or under another process.
+        None if stored.state.is_terminal() && last.is_some() => {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        None if stored.state.is_terminal() => {
+            let body = job::show(&stored, now.as_ref()).to_string();
+            let only = event(&Entry {
+                seq: 1,
+                kind: "done",
+                data: body.into(),
+            });
+            return Ok(answer(stream::iter([Ok(only)])));
+        }
+        None => service.board.place(stored.id),
+    };
+    // A number of an earlier process means nothing here.
+    let last = last
+        .filter(|last| *last < *live.changes().borrow())
+        .unwrap_or(0);
+    if last > 0 && live.now().state.is_over() && live.after(last).is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(answer(follow(live, last)))
+}
+
+fn answer(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let mut response = Sse::new(stream)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response();
+    // For proxies that gather an answer before they pass it on.
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+struct Reader {
+    live: Arc<Live>,
+    changes: watch::Receiver<u64>,
+    last: u64,
+    ready: VecDeque<Entry>,
+    over: bool,
+}
+
+fn follow(live: Arc<Live>, last: u64) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let reader = Reader {
+        changes: live.changes(),
+        live,
+        last,
+        ready: VecDeque::new(),
+        over: false,
+    };
+    stream::unfold(reader, async |mut reader: Reader| {
+        loop {
+            if reader.over {
+                return None;
+            }
+            if let Some(entry) = reader.ready.pop_front() {
+                reader.last = entry.seq;
+                reader.over = entry.kind == "done";
+                return Some((Ok(event(&entry)), reader));
+            }
+            reader.changes.borrow_and_update();
+            reader.ready = reader.live.after(reader.last).into();
+            if reader.ready.is_empty() && reader.changes.changed().await.is_err() {
+                return None;
+            }
+        }
+    })
+}
+
+fn event(entry: &Entry) -> Event {
+    let event = Event::default()
+        .id(entry.seq.to_string())
+        .event(entry.kind)
+        .data(&*entry.data);
+    if entry.seq == 1 {
+        event.retry(RETRY)
+    } else {
+        event
+    }
+}

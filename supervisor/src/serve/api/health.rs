@@ -1,0 +1,109 @@
+//! Whether the sidecar lives, whether it can work, what it can do, and what it has done.
+//!
+//! Ready means proven: the last bake of the self-test ([`crate::serve::proof`]) gave the right bytes. Alive means only that the
+//! scheduler's loop turns, so that a bad GPU restarts nothing.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::procfs::Holdings;
+use crate::serve::problem::Problem;
+use crate::serve::service::Service;
+
+/// A loop that does not turn for so long is stuck: it turns each second.
+const STUCK: Duration = Duration::from_secs(5);
+
+/// `GET /livez`.
+pub async fn livez(State(service): State<Service>) -> Response {
+    if service.silent() < STUCK {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the scheduler is stuck\n").into_response()
+    }
+}
+
+/// `GET /readyz`: 200, or 503 with what stands in the way.
+pub async fn readyz(State(service): State<Service>) -> Response {
+    let proof = service.proof();
+    let mut reasons = Vec::new();
+    if service.draining() {
+        reasons.push("it is about to leave".to_owned());
+    }
+    if !service.store.healthy()
+        && let Err(error) = service.store.probe().await
+    {
+        reasons.push(format!("the store cannot be written: {error}"));
+    }
+    match &proof.outcome {
+        None => reasons.push("the first bake of the self-test is under way".to_owned()),
+        Some(Err(why)) => reasons.push(format!("the self-test failed: {why}")),
+        Some(Ok(_)) => {}
+    }
+    if let Ok(queue) = service.store.queue().await
+        && queue.jobs >= service.options.queue_jobs
+    {
+        reasons.push("the queue is full".to_owned());
+    }
+    let ready = reasons.is_empty();
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let body = json!({
+        "ready": ready,
+        "reasons": reasons,
+        "self_test": proof.show(),
+        "sandbox": service.options.sandbox,
+    });
+    (status, Json(body)).into_response()
+}
+
+/// `GET /metrics`.
+pub async fn metrics(State(service): State<Service>) -> Result<Response, Problem> {
+    let queue = service.store.queue().await?;
+    let holds = Holdings::count(service.unkillable());
+    let text = service.metrics.text(queue, service.running(), &holds);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// `GET /v1/capabilities`.
+pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
+    use proto::limits;
+    let options = &service.options;
+    Json(json!({
+        "kiln": proto::BUILD_ID,
+        "sandbox": options.sandbox,
+        "parallel": options.parallel,
+        "bakes": options.bakes,
+        "spares": options.spares,
+        "queue_jobs": options.queue_jobs,
+        "queue_bytes": options.queue_bytes,
+        "self_test": service.proof().show(),
+        "roots": !options.roots.is_empty(),
+        "inputs": {
+            "mesh": ["glb", "gltf", "ply", "obj"],
+            "views": ["transforms.json"],
+            "pictures": ["png", "jpg", "webp"],
+        },
+        "limits": {
+            "texture_size": [limits::MIN_TEXTURE_SIZE, limits::MAX_TEXTURE_SIZE],
+            "triangles": limits::MAX_TRIANGLES,
+            "views": limits::MAX_VIEWS,
+            "view_edge": limits::MAX_VIEW_EDGE,
+            "mesh_bytes": limits::MAX_MESH_FILE_BYTES,
+        },
+    }))
+}
+
+/// `GET /openapi.json`.
+pub async fn openapi() -> Response {
+    let text = include_str!("../openapi.json");
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}

@@ -1,0 +1,226 @@
+//! A stored job, and what it does now → its JSON; lists, cancelling and forgetting.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::serve::board::{self, Now};
+use crate::serve::problem::{Code, Problem};
+use crate::serve::service::Service;
+use crate::store::{self, Digest, Job, JobId};
+
+/// Jobs in one page of a list.
+const PAGE: usize = 100;
+
+/// The JSON of a job. What it does now is known only while it is on the board.
+#[must_use]
+pub fn show(job: &Job, now: Option<&Now>) -> Value {
+    let text = |text: &Option<String>| -> Value {
+        text.as_deref()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or(Value::Null)
+    };
+    let (report, error, spec) = (
+        text(&job.report),
+        text(&job.error),
+        text(&Some(job.spec.clone())),
+    );
+    let state = state(job, now);
+    let warnings = match now.filter(|_| !state.is_over()) {
+        Some(now) => now
+            .warnings
+            .iter()
+            .map(|(role, text)| json!({ "role": role, "text": text }))
+            .collect(),
+        None => report["warnings"].as_array().cloned().unwrap_or_default(),
+    };
+    let progress = match state {
+        board::State::Succeeded => 1.0,
+        _ => now.map_or(0.0, |now| now.progress),
+    };
+    let artifacts: Vec<Value> = job
+        .artifacts
+        .iter()
+        .map(|artifact| {
+            json!({
+                "name": artifact.name,
+                "bytes": artifact.bytes,
+                "sha256": artifact.digest,
+                "media_type": artifact.media_type,
+                "href": format!("/v1/jobs/{}/artifacts/{}", job.id, artifact.name),
+            })
+        })
+        .collect();
+    json!({
+        "id": job.id,
+        "name": spec["name"],
+        "state": state,
+        "progress": progress,
+        "phase": now.filter(|_| !state.is_over()).and_then(|now| now.phase),
+        "created_at": time(Some(job.created_ms)),
+        "started_at": time(job.started_ms),
+        "finished_at": time(job.finished_ms),
+        "expires_at": time(job.expires_ms),
+        "starts": job.starts,
+        "attempts": if report.is_null() { error["attempts"].clone() } else { report["attempts"].clone() },
+        "device": report["device"],
+        "warnings": warnings,
+        "artifacts": artifacts,
+        "error": error,
+        "spec": spec,
+    })
+}
+
+/// Where a job is: the store knows whether it is over, the board where it is on its way.
+fn state(job: &Job, now: Option<&Now>) -> board::State {
+    match job.state {
+        store::State::Succeeded => board::State::Succeeded,
+        store::State::Failed => board::State::Failed,
+        store::State::Cancelled => board::State::Cancelled,
+        store::State::Queued => board::State::Queued,
+        store::State::Running => match now.map(|now| now.state) {
+            Some(state) if !state.is_over() && state != board::State::Queued => state,
+            _ => board::State::Preparing,
+        },
+    }
+}
+
+/// Milliseconds since 1970 as RFC 3339 in UTC.
+fn time(ms: Option<i64>) -> Option<String> {
+    let ms = u64::try_from(ms?).ok()?;
+    let time = UNIX_EPOCH.checked_add(Duration::from_millis(ms))?;
+    Some(humantime::format_rfc3339_millis(time).to_string())
+}
+
+/// What a path calls a job.
+///
+/// # Errors
+/// No job was ever called so.
+pub fn id_of(text: &str) -> Result<JobId, Problem> {
+    text.parse()
+        .map_err(|_| Problem::new(Code::NotFound, "a job's id is 32 small hex digits"))
+}
+
+/// A job by its id.
+///
+/// # Errors
+/// There is none.
+pub async fn find(service: &Service, id: &str) -> Result<(Job, Option<Now>), Problem> {
+    let id = id_of(id)?;
+    let job = service.store.get(id).await?;
+    let now = service.board.find(id).map(|live| live.now());
+    Ok((job, now))
+}
+
+/// `GET /v1/jobs/{id}`.
+pub async fn get(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (job, now) = find(&service, &id).await?;
+    Ok(tagged(&show(&job, now.as_ref()), &headers))
+}
+
+/// With its `ETag`, or 304 where the caller has it.
+fn tagged(body: &Value, headers: &HeaderMap) -> Response {
+    let text = body.to_string();
+    let tag = format!("\"{}\"", &Digest::of(&text).to_string()[..32]);
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|tags| {
+            tags.split(',')
+                .any(|known| known.trim() == tag || known.trim() == "*")
+        });
+    let mut response = if known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    };
+    let headers = response.headers_mut();
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// `GET /v1/jobs?state=&cursor=&limit=`, newest first.
+pub async fn list(
+    State(service): State<Service>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Problem> {
+    let bad = |what: String| Problem::new(Code::InvalidRequest, what);
+    let (mut state, mut cursor, mut limit) = (None, None, PAGE);
+    for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match key.as_ref() {
+            "state" => {
+                let known = store::State::ALL
+                    .into_iter()
+                    .find(|state| state.word() == value);
+                let names = "state is queued, running, succeeded, failed or cancelled";
+                state = Some(known.ok_or_else(|| bad(names.to_owned()))?);
+            }
+            "cursor" => {
+                let read = value
+                    .parse()
+                    .map_err(|_| bad("cursor is none of ours".to_owned()))?;
+                cursor = Some(read);
+            }
+            "limit" => match value.parse() {
+                Ok(wanted @ 1..=PAGE) => limit = wanted,
+                _ => return Err(bad(format!("limit is 1 to {PAGE}"))),
+            },
+            other => {
+                let key = crate::words::printable(other, 80);
+                return Err(bad(format!("{key:?} is none of state, cursor, limit")));
+            }
+        }
+    }
+    let page = service.store.list(state, cursor, limit).await?;
+    let jobs: Vec<Value> = page
+        .jobs
+        .iter()
+        .map(|job| {
+            show(
+                job,
+                service.board.find(job.id).map(|live| live.now()).as_ref(),
+            )
+        })
+        .collect();
+    Ok(Json(json!({ "jobs": jobs, "cursor": page.next })))
+}
+
+/// `POST /v1/jobs/{id}/cancel`.
+pub async fn cancel(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let (job, now) = find(&service, &id).await?;
+    let status = if state(&job, now.as_ref()).is_over() {
+        StatusCode::OK
+    } else {
+        service.cancel(job.id);
+        StatusCode::ACCEPTED
+    };
+    Ok((status, Json(show(&job, now.as_ref()))).into_response())
+}
+
+/// `DELETE /v1/jobs/{id}`: record and files.
+pub async fn forget(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let (job, _) = find(&service, &id).await?;
+    if !job.state.is_terminal() {
+        return Err(Problem::new(Code::JobRunning, "cancel it first"));
+    }
+    service.store.forget(job.id).await?;
+    service.board.remove(job.id);
+    Ok(StatusCode::NO_CONTENT)
+}

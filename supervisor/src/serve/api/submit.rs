@@ -1,0 +1,294 @@
+//! A new job in one of three bodies → in the store, on disk, and only then accepted.
+//!
+//! | content type | inputs |
+//! |---|---|
+//! | `application/json` | paths beneath the roots, or blobs sent before |
+//! | `multipart/form-data` | `spec` (JSON), `mesh`, `views` and any number of `file` parts |
+//! | `application/safetensors` | the body, with the spec in the query: `?spec={…}` |
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, FromRequest, Multipart, RawQuery, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::{blobs, job};
+use crate::serve::board::Live;
+use crate::serve::listen::Peer;
+use crate::serve::problem::{Code, Problem};
+use crate::serve::service::Service;
+use crate::serve::spec::{JobSpec, Source, bad_name};
+use crate::store::{Accepted, NewJob};
+
+/// Of a spec: 4,096 files with long names fit.
+const SPEC_BYTES: usize = 4 << 20;
+/// The longest that `Prefer: wait` is granted.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// While the sidecar leaves.
+#[must_use]
+pub fn draining() -> Problem {
+    Problem::new(
+        Code::Draining,
+        "try again: another takes its place, if it is restarted",
+    )
+    .after(20)
+}
+
+/// `POST /v1/jobs`.
+pub async fn submit(
+    State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Result<Response, Problem> {
+    if service.draining() {
+        return Err(draining());
+    }
+    let key = key(request.headers())?;
+    let wait = wait(request.headers());
+    let kind = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .map(|value| {
+            value
+                .split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_ascii_lowercase()
+        });
+    let spec = match kind.as_deref() {
+        Some("application/json") => JobSpec::read(&bytes(request.into_body()).await?, true)?,
+        Some("application/safetensors") => {
+            let mut spec = in_query(query.as_deref().unwrap_or_default())?;
+            let body = request.into_body();
+            let announced = http_body::Body::size_hint(&body).exact();
+            let digest = blobs::keep(&service, announced, body.into_data_stream(), None).await?;
+            spec.arrays = Some(digest);
+            spec
+        }
+        Some("multipart/form-data") => parts(&service, request).await?,
+        _ => {
+            let detail = "send application/json, multipart/form-data or application/safetensors";
+            return Err(Problem::new(Code::UnsupportedMediaType, detail));
+        }
+    };
+    service.roots.check(&spec)?;
+    let new = NewJob {
+        client: peer.client(),
+        key,
+        spec_digest: spec.digest(),
+        spec: spec.canonical(),
+        inputs: spec.uploads(),
+        input_bytes: service.input_bytes(&spec),
+    };
+    // In a task of its own: a caller that goes away in this moment must not leave a job that nobody begins.
+    let accepting = tokio::spawn({
+        let service = service.clone();
+        async move {
+            let accepted = service.store.accept(new).await;
+            if let Ok(Accepted::New { job, .. }) = &accepted {
+                service.accepted(job);
+            }
+            accepted
+        }
+    });
+    let accepted = accepting
+        .await
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))??;
+    let (job, replayed) = match accepted {
+        Accepted::New { job, .. } => (job, false),
+        Accepted::Replayed(job) => (job, true),
+        Accepted::KeyReused => {
+            let detail = "the key stands for a job with another spec; use a fresh one";
+            return Err(Problem::new(Code::IdempotencyKeyReused, detail));
+        }
+    };
+    if let Some(time) = wait
+        && let Some(live) = service.board.find(job.id)
+    {
+        drop(tokio::time::timeout(time, over(&live)).await);
+    }
+    answer(&service, &job.id.to_string(), replayed).await
+}
+
+/// 200 with a job that is over, 202 with one that is not.
+async fn answer(service: &Service, id: &str, replayed: bool) -> Result<Response, Problem> {
+    let (job, now) = job::find(service, id).await?;
+    let body = job::show(&job, now.as_ref());
+    let place = format!("/v1/jobs/{id}");
+    let mut response = if job.state.is_terminal() {
+        (StatusCode::OK, Json(body)).into_response()
+    } else {
+        (
+            StatusCode::ACCEPTED,
+            [(header::RETRY_AFTER, "1")],
+            Json(body),
+        )
+            .into_response()
+    };
+    let headers = response.headers_mut();
+    if let Ok(place) = HeaderValue::from_str(&place) {
+        headers.insert(header::LOCATION, place);
+    }
+    if replayed {
+        let name = HeaderName::from_static("idempotency-replayed");
+        headers.insert(name, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+async fn over(live: &Live) {
+    let mut changes = live.changes();
+    while !live.now().state.is_over() {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn key(headers: &HeaderMap) -> Result<String, Problem> {
+    let missing = "send an Idempotency-Key of your own for each job: repeating the request then repeats no work";
+    let value = headers
+        .get("idempotency-key")
+        .ok_or_else(|| Problem::new(Code::IdempotencyKeyMissing, missing))?;
+    match value.to_str() {
+        Ok(key) if (1..=255).contains(&key.len()) => Ok(key.to_owned()),
+        _ => {
+            let detail = "the Idempotency-Key must be 1 to 255 printable ASCII characters";
+            Err(Problem::new(Code::InvalidRequest, detail))
+        }
+    }
+}
+
+/// `Prefer: wait=N` (RFC 7240).
+fn wait(headers: &HeaderMap) -> Option<Duration> {
+    let values = headers.get_all("prefer").into_iter();
+    let mut wishes = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split([',', ';']));
+    let seconds = wishes.find_map(|wish| wish.trim().strip_prefix("wait=")?.parse().ok())?;
+    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
+}
+
+async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {
+    axum::body::to_bytes(body, SPEC_BYTES)
+        .await
+        .map_err(|error| {
+            let detail = format!("a spec of {SPEC_BYTES} bytes at most: {error}");
+            Problem::new(Code::PayloadTooLarge, detail)
+        })
+}
+
+fn in_query(query: &str) -> Result<JobSpec, Problem> {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    match pairs.find(|(key, _)| key == "spec") {
+        Some((_, text)) => JobSpec::read(text.as_bytes(), false),
+        None => Ok(JobSpec::default()),
+    }
+}
+
+/// Parts in any order; files lie in one folder with the mesh, and in one with the views.
+async fn parts(service: &Service, request: Request) -> Result<JobSpec, Problem> {
+    let bad = |what: String| Problem::new(Code::InvalidRequest, what);
+    let mut multipart = Multipart::from_request(request, &())
+        .await
+        .map_err(|error| bad(error.to_string()))?;
+    let mut spec = JobSpec::default();
+    let (mut mesh, mut views) = (None, None);
+    let mut files = std::collections::BTreeMap::new();
+    while let Some(part) = multipart
+        .next_field()
+        .await
+        .map_err(|error| bad(error.to_string()))?
+    {
+        let role = part.name().unwrap_or_default().to_owned();
+        if role == "spec" {
+            let text = part.bytes().await.map_err(|error| bad(error.to_string()))?;
+            spec = JobSpec::read(&text, false)?;
+            continue;
+        }
+        let name = part.file_name().unwrap_or_default().to_owned();
+        if let Some(why) = bad_name(&name) {
+            return Err(bad(format!(
+                "the part {role:?} has the filename {name:?}, which {why}"
+            )));
+        }
+        let main = match role.as_str() {
+            "mesh" => Some(&mut mesh),
+            "views" => Some(&mut views),
+            "file" => None,
+            _ => {
+                return Err(bad(format!(
+                    "the part {role:?} is none of spec, mesh, views, file"
+                )));
+            }
+        };
+        if let Some(main) = main
+            && main.replace(name.clone()).is_some()
+        {
+            return Err(bad(format!("two parts are the {role}")));
+        }
+        let digest = blobs::keep(service, None, part, None).await?;
+        if files.insert(name.clone(), digest).is_some() {
+            return Err(bad(format!("two parts have the filename {name:?}")));
+        }
+    }
+    let source = |main: Option<String>, what: &str| match main {
+        Some(main) => Ok(Some(Source::Files {
+            files: files.clone(),
+            main,
+        })),
+        None => Err(bad(format!("the part {what:?} is missing"))),
+    };
+    spec.mesh = source(mesh, "mesh")?;
+    spec.views = source(views, "views")?;
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn a_key_is_needed_and_bounded() {
+        assert_eq!(
+            key(&headers(&[("idempotency-key", "a b")])).expect("a key"),
+            "a b"
+        );
+        let code = |pairs| key(&headers(pairs)).expect_err("no key").code;
+        assert_eq!(code(&[]), Code::IdempotencyKeyMissing);
+        assert_eq!(code(&[("idempotency-key", "")]), Code::InvalidRequest);
+    }
+
+    #[test]
+    fn a_caller_may_wait_for_a_minute() {
+        let time = |value| wait(&headers(&[("prefer", value)]));
+        assert_eq!(time("wait=5"), Some(Duration::from_secs(5)));
+        assert_eq!(time("respond-async, wait=600"), Some(LONGEST_WAIT));
+        assert_eq!(time("respond-async"), None);
+        assert_eq!(time("wait=-1"), None);
+    }
+
+    #[test]
+    fn a_spec_may_come_in_the_query() {
+        let spec = in_query("a=b&spec=%7B%22texture_size%22%3A512%7D").expect("a spec");
+        assert_eq!(spec.texture_size, 512);
+        assert_eq!(in_query("").expect("defaults"), JobSpec::default());
+        in_query("spec=%7B%22mesh%22%3A5%7D").expect_err("a number is no mesh");
+    }
+}

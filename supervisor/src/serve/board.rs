@@ -1,0 +1,431 @@
+//! What jobs do at this moment, and what they did lately → for whoever asks, and for streams of events that can be resumed.
+//!
+//! The store knows what must not be lost; this is the rest, in memory: phase, progress, warnings, the last events. A job leaves
+//! the board an hour after its end.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use proto::message::{Phase, Role};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::event::{Event, Listener};
+use crate::store::JobId;
+use crate::words;
+
+/// Events of one job that can still be had. One job makes some hundreds.
+const EVENTS: usize = 1000;
+/// Between two progress events of one job.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long an ended job's events can be had.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Accepted, and not begun.
+    Queued,
+    /// Mesh and views are read.
+    Preparing,
+    /// The texture is fitted.
+    Baking,
+    /// The files are made.
+    Encoding,
+    /// A process failed, and another takes its place.
+    Retrying,
+    /// The result is there.
+    Succeeded,
+    /// There is none.
+    Failed,
+    /// Nobody wanted it any more.
+    Cancelled,
+}
+
+impl State {
+    /// Nothing follows.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Rises by one within a job.
+    pub seq: u64,
+    /// `state`, `progress`, `log` or `done`.
+    pub kind: &'static str,
+    /// JSON.
+    pub data: Arc<str>,
+}
+
+/// What a job does now.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// Where it is.
+    pub state: State,
+    /// What is being done.
+    pub phase: Option<Phase>,
+    /// 0 to 1; never falls.
+    pub progress: f64,
+    /// Warnings so far.
+    pub warnings: Vec<(Role, String)>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    now: Now,
+    /// Roles that are done.
+    done: Vec<Role>,
+    entries: VecDeque<Entry>,
+    next: u64,
+    told: Option<Instant>,
+    over: Option<Instant>,
+}
+
+/// One job on the board.
+#[derive(Debug)]
+pub struct Live {
+    inner: Mutex<Inner>,
+    /// The number of the next event.
+    changed: watch::Sender<u64>,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Board {
+    jobs: Mutex<HashMap<JobId, Arc<Live>>>,
+}
+
+impl Board {
+    /// The job's place, made if there is none.
+    pub fn place(&self, id: JobId) -> Arc<Live> {
+        let mut jobs = self.jobs();
+        let live = jobs.entry(id).or_insert_with(|| {
+            Arc::new(Live {
+                inner: Mutex::new(Inner {
+                    now: Now {
+                        state: State::Queued,
+                        phase: None,
+                        progress: 0.0,
+                        warnings: Vec::new(),
+                    },
+                    done: Vec::new(),
+                    entries: VecDeque::new(),
+                    next: 1,
+                    told: None,
+                    over: None,
+                }),
+                changed: watch::channel(1).0,
+            })
+        });
+        Arc::clone(live)
+    }
+
+    /// The job, if it is on the board.
+    pub fn find(&self, id: JobId) -> Option<Arc<Live>> {
+        self.jobs().get(&id).map(Arc::clone)
+    }
+
+    /// Takes a job off.
+    pub fn remove(&self, id: JobId) {
+        self.jobs().remove(&id);
+    }
+
+    /// Takes off what ended long ago.
+    pub fn sweep(&self, now: Instant) {
+        self.jobs().retain(|_, live| {
+            let over = live.inner().over;
+            over.is_none_or(|over| now.saturating_duration_since(over) < KEPT)
+        });
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Arc<Live>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Live {
+    /// What it does now.
+    pub fn now(&self) -> Now {
+        self.inner().now.clone()
+    }
+
+    /// Events after `seq`, oldest first; and the number of the next one to come, to wait for.
+    pub fn after(&self, seq: u64) -> Vec<Entry> {
+        let inner = self.inner();
+        let later = inner.entries.iter().filter(|entry| entry.seq > seq);
+        later.cloned().collect()
+    }
+
+    /// Rises with each event.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Enters a state and tells it, with the job as `data`; `done` is told for those that nothing follows.
+    pub fn enter(&self, state: State, data: &Value) {
+        {
+            let mut inner = self.inner();
+            inner.now.state = state;
+            if state.is_over() {
+                inner.over = Some(Instant::now());
+            }
+            if state == State::Succeeded {
+                inner.now.progress = 1.0;
+            }
+        }
+        self.tell(if state.is_over() { "done" } else { "state" }, data);
+    }
+
+    /// It is to begin anew.
+    pub fn restart(&self) {
+        let mut inner = self.inner();
+        inner.done.clear();
+        inner.now.warnings.clear();
+        (inner.now.progress, inner.now.phase) = (0.0, None);
+    }
+
+    fn tell(&self, kind: &'static str, data: &Value) {
+        let mut inner = self.inner();
+        let seq = inner.next;
+        inner.next += 1;
+        if inner.entries.len() == EVENTS {
+            inner.entries.pop_front();
+        }
+        inner.entries.push_back(Entry {
+            seq,
+            kind,
+            data: data.to_string().into(),
+        });
+        drop(inner);
+        self.changed.send_replace(seq + 1);
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running job's listener: writes on the board.
+#[derive(Debug)]
+pub struct Writer(pub Arc<Live>);
+
+impl Writer {
+    fn enter(&self, state: State) {
+        if self.0.now().state != state {
+            self.0.enter(state, &json!({ "state": state }));
+        }
+    }
+
+    /// Where a job is whose processes all do well.
+    fn working(&self) -> State {
+        let inner = self.0.inner();
+        match (
+            inner.done.contains(&Role::Prepare),
+            inner.done.contains(&Role::Bake),
+        ) {
+            (_, true) => State::Encoding,
+            (true, false) => State::Baking,
+            (false, false) => State::Preparing,
+        }
+    }
+
+    fn log(&self, role: Role, text: &str) {
+        self.0.tell("log", &json!({ "role": role, "text": text }));
+    }
+}
+
+impl Listener for Writer {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started { .. } => {
+                if self.0.now().state == State::Queued {
+                    self.enter(State::Preparing);
+                }
+            }
+            Event::Working { .. } => self.enter(self.working()),
+            Event::Progress { role, phase, state } => {
+                let mut inner = self.0.inner();
+                let (from, to) = span(*phase);
+                let share = from + (to - from) * state.fraction().unwrap_or(0.0);
+                inner.now.progress = inner.now.progress.max(share);
+                // Bake opens its device while prepare decodes: of the two, prepare is what is waited for.
+                if *role != Role::Bake || inner.done.contains(&Role::Prepare) {
+                    inner.now.phase = Some(*phase);
+                }
+                let now = Instant::now();
+                let complete = state.total > 0 && state.done >= state.total;
+                let fresh = inner.told.is_some_and(|told| now - told < INTERVAL);
+                if fresh && !complete {
+                    return;
+                }
+                inner.told = Some(now);
+                let progress = inner.now.progress;
+                drop(inner);
+                let data = json!({
+                    "role": role,
+                    "phase": phase,
+                    "done": state.done,
+                    "total": state.total,
+                    "fraction": state.fraction(),
+                    "eta_s": state.time_left(now).map(|left| left.as_secs_f64()),
+                    "progress": progress,
+                });
+                self.0.tell("progress", &data);
+            }
+            Event::Warning { role, text } => {
+                self.0
+                    .inner()
+                    .now
+                    .warnings
+                    .push((*role, (*text).to_owned()));
+                self.log(*role, text);
+            }
+            Event::Retry {
+                role, fault, step, ..
+            } => {
+                self.enter(State::Retrying);
+                self.log(
+                    *role,
+                    &format!("{}: trying again {}", fault.message, step.words()),
+                );
+            }
+            Event::Held { role, why } => self.log(*role, &format!("waits: {why}")),
+            Event::RoleDone { role, time } => {
+                self.0.inner().done.push(*role);
+                self.log(*role, &format!("done in {}", words::span(*time)));
+                self.enter(self.working());
+            }
+            // Told once the store has it.
+            Event::Done(_) | Event::Failed(_) => {}
+            Event::Ended { .. } | Event::Killing { .. } | Event::Host(_) => {}
+        }
+    }
+}
+
+/// Which part of a job's whole a phase is, as seen on average: shares of the time of a 1024² texture from 40 views.
+fn span(phase: Phase) -> (f64, f64) {
+    match phase {
+        Phase::Start | Phase::LoadMesh => (0.0, 0.02),
+        Phase::Clean => (0.02, 0.03),
+        Phase::Simplify => (0.03, 0.06),
+        Phase::Unwrap => (0.06, 0.12),
+        Phase::DecodeViews => (0.12, 0.2),
+        // Beside the phases of prepare, of which it must not get ahead.
+        Phase::OpenDevice => (0.0, 0.1),
+        Phase::Raster => (0.2, 0.3),
+        Phase::Init => (0.3, 0.35),
+        Phase::Fit => (0.35, 0.9),
+        Phase::Gutter => (0.9, 0.92),
+        Phase::Png => (0.92, 0.96),
+        Phase::Glb => (0.96, 0.97),
+        Phase::Measure => (0.97, 0.98),
+        Phase::Preview => (0.98, 0.99),
+        Phase::Commit => (0.99, 1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::PhaseState;
+
+    fn id(number: u8) -> JobId {
+        format!("{number:032x}").parse().expect("an id")
+    }
+
+    fn progress(writer: &mut Writer, role: Role, phase: Phase, done: u64) {
+        let state = PhaseState {
+            since: Instant::now(),
+            done,
+            total: 10,
+        };
+        writer.event(&Event::Progress { role, phase, state });
+    }
+
+    fn started(role: Role) -> Event<'static> {
+        Event::Started {
+            role,
+            attempt: 1,
+            pid: 1,
+            warm: false,
+        }
+    }
+
+    #[test]
+    fn a_jobs_states_follow_its_roles_and_its_progress_never_falls() {
+        let board = Board::default();
+        let live = board.place(id(1));
+        let mut writer = Writer(Arc::clone(&live));
+        assert_eq!(live.now().state, State::Queued);
+        writer.event(&started(Role::Prepare));
+        progress(&mut writer, Role::Prepare, Phase::DecodeViews, 10);
+        assert_eq!(
+            (live.now().state, live.now().progress),
+            (State::Preparing, 0.2)
+        );
+        progress(&mut writer, Role::Bake, Phase::OpenDevice, 10);
+        assert_eq!(
+            (live.now().phase, live.now().progress),
+            (Some(Phase::DecodeViews), 0.2)
+        );
+        let time = Duration::from_secs(1);
+        writer.event(&Event::RoleDone {
+            role: Role::Prepare,
+            time,
+        });
+        assert_eq!(live.now().state, State::Baking);
+        progress(&mut writer, Role::Bake, Phase::Fit, 5);
+        writer.event(&Event::RoleDone {
+            role: Role::Bake,
+            time,
+        });
+        assert_eq!(live.now().state, State::Encoding);
+        live.enter(State::Succeeded, &json!({}));
+        assert_eq!(live.now().progress, 1.0);
+        assert_eq!(live.after(0).last().expect("an event").kind, "done");
+    }
+
+    #[test]
+    fn events_are_numbered_and_can_be_taken_up_where_they_were_left() {
+        let live = Board::default().place(id(1));
+        for k in 0..EVENTS + 10 {
+            live.tell("log", &json!(k));
+        }
+        let all = live.after(0);
+        assert_eq!((all.len(), all[0].seq), (EVENTS, 11));
+        let rest = live.after(1005);
+        let numbers: Vec<u64> = rest.iter().map(|entry| entry.seq).collect();
+        assert_eq!(numbers, [1006, 1007, 1008, 1009, 1010]);
+        assert_eq!(*live.changes().borrow(), 1011);
+    }
+
+    #[test]
+    fn progress_is_told_ten_times_a_second_at_most() {
+        let live = Board::default().place(id(1));
+        let mut writer = Writer(Arc::clone(&live));
+        for done in 0..10 {
+            progress(&mut writer, Role::Prepare, Phase::DecodeViews, done);
+        }
+        assert_eq!(live.after(0).len(), 1);
+        progress(&mut writer, Role::Prepare, Phase::DecodeViews, 10);
+        assert_eq!(live.after(0).len(), 2, "the end of a phase is told anyway");
+    }
+
+    #[test]
+    fn what_ended_long_ago_leaves_the_board() {
+        let board = Board::default();
+        board.place(id(1));
+        board.place(id(2)).enter(State::Failed, &json!({}));
+        board.sweep(Instant::now());
+        assert!(board.find(id(2)).is_some());
+        board.sweep(Instant::now() + KEPT);
+        assert!(board.find(id(2)).is_none() && board.find(id(1)).is_some());
+    }
+}

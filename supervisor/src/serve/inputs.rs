@@ -1,0 +1,183 @@
+//! A job's spec → its mesh and its views as opened folders: beneath roots that the operator allowed, or uploaded.
+//!
+//! The kernel resolves a path beneath its root (`openat2`), without any symbolic link: who can write into a root cannot make
+//! the sidecar open what lies outside it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use proto::message::Code;
+
+use super::problem::Problem;
+use super::spec::{ARRAYS, JobSpec, Source};
+use crate::error::JobError;
+use crate::input::{Input, find};
+
+/// Folders that the operator allowed, opened.
+#[derive(Clone, Debug, Default)]
+pub struct Roots(Vec<(PathBuf, Arc<OwnedFd>)>);
+
+impl Roots {
+    /// Opens the folders.
+    ///
+    /// # Errors
+    /// One line that says which of them is no folder.
+    pub fn open(folders: &[PathBuf]) -> Result<Self, Box<JobError>> {
+        let opened = folders.iter().map(|folder| {
+            let failed = |error: &std::io::Error| {
+                let why = crate::input::reason(error);
+                let message = format!("--root {}: {why}", folder.display());
+                JobError::own(Code::MissingInput, message, "name a folder that is there")
+            };
+            let real = folder.canonicalize().map_err(|error| failed(&error))?;
+            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+            let fd = open(&real, flags, Mode::empty()).map_err(|errno| failed(&errno.into()))?;
+            Ok((real, Arc::new(fd)))
+        });
+        opened.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Finds a file beneath a root, without following any link.
+    ///
+    /// # Errors
+    /// Why not, in words that tell nothing of what lies outside the roots.
+    pub fn find(&self, path: &Path) -> Result<Input, String> {
+        let shown = path.display();
+        let beneath = (self.0.iter())
+            .find_map(|(root, fd)| Some((fd, path.strip_prefix(root).ok()?)))
+            .ok_or_else(|| format!("{shown} lies beneath no folder that --root allows"))?;
+        let (root, rest) = beneath;
+        let (Some(name), Some(parent)) = (rest.file_name(), rest.parent()) else {
+            return Err(format!("{shown} is no file"));
+        };
+        let name = name
+            .to_str()
+            .ok_or_else(|| format!("{shown}: the name is not UTF-8"))?;
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        let failed = |errno: Errno| match errno {
+            Errno::ELOOP => format!("{shown} is, or passes through, a symbolic link"),
+            Errno::EXDEV => format!("{shown} leaves its root"),
+            other => format!("{shown}: {}", crate::input::reason(&other.into())),
+        };
+        let how = |flags| {
+            OpenHow::new()
+                .flags(flags | OFlag::O_PATH | OFlag::O_CLOEXEC)
+                .resolve(
+                    ResolveFlag::RESOLVE_BENEATH
+                        | ResolveFlag::RESOLVE_NO_SYMLINKS
+                        | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+                )
+        };
+        let folder = openat2(root.as_fd(), parent, how(OFlag::O_DIRECTORY)).map_err(failed)?;
+        let file = openat2(folder.as_fd(), name, how(OFlag::empty())).map_err(failed)?;
+        let kind = fstat(&file).map_err(failed)?.st_mode;
+        if SFlag::from_bits_truncate(kind) & SFlag::S_IFMT != SFlag::S_IFREG {
+            return Err(format!("{shown} is no regular file"));
+        }
+        Ok(Input {
+            path: path.to_path_buf(),
+            folder: Arc::new(folder),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Checks that a spec's paths are there.
+    ///
+    /// # Errors
+    /// The key that is wrong.
+    pub fn check(&self, spec: &JobSpec) -> Result<(), Problem> {
+        for (field, source) in [("mesh", &spec.mesh), ("views", &spec.views)] {
+            if let Some(Source::Path { path }) = source {
+                self.find(path)
+                    .map_err(|why| Problem::field(field, crate::words::printable(&why, 1000)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mesh and views of a job whose uploads lie in `uploads`.
+    ///
+    /// # Errors
+    /// One of them is gone.
+    pub fn inputs(&self, spec: &JobSpec, uploads: &Path) -> Result<(Input, Input), Box<JobError>> {
+        if spec.arrays.is_some() {
+            let arrays = find("the arrays", &uploads.join(ARRAYS))?;
+            return Ok((arrays.clone(), arrays));
+        }
+        let one = |what: &str, folder: &str, source: &Option<Source>| match source {
+            Some(Source::Path { path }) => self.find(path).map_err(|why| {
+                let message = format!("{what}: {why}");
+                JobError::own(
+                    Code::MissingInput,
+                    message,
+                    "it was there when the job was accepted",
+                )
+            }),
+            Some(Source::Files { main, .. }) => find(what, &uploads.join(folder).join(main)),
+            None => Err(JobError::own(
+                Code::InvalidSpec,
+                format!("{what} is not named"),
+                "",
+            )),
+        };
+        let mesh = one("the mesh", "mesh", &spec.mesh)?;
+        Ok((mesh, one("the views", "views", &spec.views)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_beneath_a_root_are_found_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("there");
+        let (root, outside) = (base.join("root"), base.join("outside"));
+        for path in [&root, &outside, &root.join("sub")] {
+            fs::create_dir(path).expect("room");
+        }
+        for path in [
+            root.join("a.glb"),
+            root.join("sub/b.glb"),
+            outside.join("c.glb"),
+        ] {
+            fs::write(path, "x").expect("room");
+        }
+        symlink(outside.join("c.glb"), root.join("link.glb")).expect("room");
+        symlink("a.glb", root.join("near.glb")).expect("room");
+        symlink(&outside, root.join("away")).expect("room");
+        let roots = Roots::open(std::slice::from_ref(&root)).expect("a folder");
+        for name in ["a.glb", "sub/b.glb"] {
+            let input = roots.find(&root.join(name)).expect(name);
+            assert!(name.ends_with(&input.name));
+        }
+        for (path, why) in [
+            (root.join("link.glb"), "symbolic link"),
+            (root.join("near.glb"), "symbolic link"),
+            (root.join("away/c.glb"), "symbolic link"),
+            (root.join("sub/../../outside/c.glb"), "leaves its root"),
+            (outside.join("c.glb"), "no folder that --root allows"),
+            (root.join("sub"), "no regular file"),
+            (root.join("none.glb"), "no such file"),
+            (root.clone(), "no file"),
+        ] {
+            let error = roots.find(&path).expect_err("not allowed");
+            assert!(error.contains(why), "{error}");
+        }
+        Roots::default()
+            .find(&root.join("a.glb"))
+            .expect_err("no root, no path");
+    }
+}

@@ -1,0 +1,274 @@
+//! Options → sockets that accept, each connection with who is at its other end.
+//!
+//! The Unix socket lies in a folder of mode 0700 and has mode 0600; the kernel tells who connects. TCP is there only where it
+//! was asked for, on the loopback interface alone. Sockets of systemd are taken as they come.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+
+use listenfd::ListenFd;
+use nix::unistd::Uid;
+use proto::message::Code;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::error::JobError;
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of this user.
+    Unix(u32),
+    /// Somebody on this machine, who has yet to show a token.
+    Tcp,
+}
+
+impl Peer {
+    /// What jobs are counted under.
+    #[must_use]
+    pub fn client(&self) -> String {
+        match self {
+            Self::Unix(uid) => format!("uid:{uid}"),
+            Self::Tcp => "tcp".to_owned(),
+        }
+    }
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// By the Unix socket.
+    Unix(UnixStream),
+    /// By loopback.
+    Tcp(TcpStream),
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    unix: Vec<UnixListener>,
+    tcp: Vec<TcpListener>,
+    /// Removed at the end, if it is still ours.
+    made: Option<(PathBuf, u64)>,
+}
+
+impl Sockets {
+    /// Takes what systemd hands over, or else makes the socket at `path`; and listens at `tcp`, if that is given.
+    ///
+    /// # Errors
+    /// Another sidecar is there, or the system refuses.
+    pub fn open(path: &Path, tcp: Option<SocketAddr>) -> Result<Self, Box<JobError>> {
+        let mut sockets = Self::default();
+        sockets
+            .inherit()
+            .map_err(|error| refused("a socket of systemd", &error))?;
+        if sockets.unix.is_empty() && sockets.tcp.is_empty() {
+            sockets.make(path)?;
+        }
+        if let Some(address) = tcp {
+            if !address.ip().is_loopback() {
+                let message = format!("--tcp {address} is not of this machine alone");
+                let hint = "use 127.0.0.1 or [::1]; let a proxy with TLS and users of its own face the network";
+                return Err(JobError::own(Code::InvalidSpec, message, hint));
+            }
+            let listener = std::net::TcpListener::bind(address)
+                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+                .and_then(TcpListener::from_std)
+                .map_err(|error| refused(&address.to_string(), &error))?;
+            sockets.tcp.push(listener);
+        }
+        Ok(sockets)
+    }
+
+    fn inherit(&mut self) -> io::Result<()> {
+        let mut inherited = ListenFd::from_env();
+        for index in 0..inherited.len() {
+            if let Ok(Some(listener)) = inherited.take_unix_listener(index) {
+                listener.set_nonblocking(true)?;
+                self.unix.push(UnixListener::from_std(listener)?);
+            } else if let Some(listener) = inherited.take_tcp_listener(index)? {
+                if !listener.local_addr()?.ip().is_loopback() {
+                    return Err(io::Error::other("it is not of this machine alone"));
+                }
+                listener.set_nonblocking(true)?;
+                self.tcp.push(TcpListener::from_std(listener)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, path: &Path) -> Result<(), Box<JobError>> {
+        let failed = |error: &io::Error| refused(&path.display().to_string(), error);
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700);
+            builder.create(folder).map_err(|error| failed(&error))?;
+        }
+        if let Ok(metadata) = fs::symlink_metadata(path) {
+            if !metadata.file_type().is_socket() {
+                return Err(failed(&io::Error::other("it is there and is no socket")));
+            }
+            if StdUnixStream::connect(path).is_ok() {
+                let message = format!("{}: another sidecar is at work there", path.display());
+                let hint = "use it, stop it, or choose another place with --socket";
+                return Err(JobError::own(Code::OutputError, message, hint));
+            }
+            fs::remove_file(path).map_err(|error| failed(&error))?;
+        }
+        // Nobody else may connect in the moment between bind and chmod: until then it lies where nobody else gets in.
+        let private = path.with_file_name(format!(".kiln-{}", std::process::id()));
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&private)
+            .map_err(|error| failed(&error))?;
+        let hidden = private.join("s");
+        let bound = UnixListener::bind(&hidden).and_then(|listener| {
+            fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
+            fs::rename(&hidden, path)?;
+            Ok((listener, fs::metadata(path)?.ino()))
+        });
+        drop(fs::remove_dir_all(&private));
+        let (listener, inode) = bound.map_err(|error| failed(&error))?;
+        self.made = Some((path.to_path_buf(), inode));
+        self.unix.push(listener);
+        Ok(())
+    }
+
+    /// Where clients find it, in words.
+    #[must_use]
+    pub fn places(&self) -> Vec<String> {
+        let made = (self.made.iter()).map(|(path, _)| format!("unix:{}", path.display()));
+        let given = self.unix.iter().filter(|_| self.made.is_none());
+        let unix = made.chain(given.filter_map(|listener| {
+            let address = listener.local_addr().ok()?;
+            Some(format!("unix:{}", address.as_pathname()?.display()))
+        }));
+        let tcp = (self.tcp.iter())
+            .filter_map(|listener| Some(format!("http://{}", listener.local_addr().ok()?)));
+        unix.chain(tcp).collect()
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// The system is short of something; the next call may succeed.
+    pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
+        // One of each at most, but for systemd's.
+        let unix = any(&self.unix, async |listener: &UnixListener| {
+            let (stream, _) = listener.accept().await?;
+            let uid = stream.peer_cred()?.uid();
+            Ok((Stream::Unix(stream), Peer::Unix(uid)))
+        });
+        let tcp = any(&self.tcp, async |listener: &TcpListener| {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok((Stream::Tcp(stream), Peer::Tcp))
+        });
+        tokio::select! {
+            accepted = unix => accepted,
+            accepted = tcp => accepted,
+        }
+    }
+}
+
+/// The first of the listeners that accepts. Dropping it half-way loses no connection: accepting is one step.
+async fn any<L>(
+    listeners: &[L],
+    accept: impl AsyncFn(&L) -> io::Result<(Stream, Peer)>,
+) -> io::Result<(Stream, Peer)> {
+    match listeners {
+        [] => std::future::pending().await,
+        [one] => accept(one).await,
+        [first, second, ..] => tokio::select! {
+            accepted = accept(first) => accepted,
+            accepted = accept(second) => accepted,
+        },
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let Some((path, inode)) = &self.made else {
+            return;
+        };
+        if fs::metadata(path).is_ok_and(|metadata| metadata.ino() == *inode)
+            && let Err(error) = fs::remove_file(path)
+        {
+            tracing::debug!(%error, "the socket stays");
+        }
+    }
+}
+
+fn refused(place: &str, error: &io::Error) -> Box<JobError> {
+    let message = format!("cannot listen at {place}: {}", crate::input::reason(error));
+    let hint = "--socket names another place";
+    JobError::own(Code::OutputError, message, hint)
+}
+
+/// `$XDG_RUNTIME_DIR/kiln/kiln.sock`, or a folder of this user's under `/tmp`.
+#[must_use]
+pub fn default_socket() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime
+        .filter(|folder| folder.is_absolute())
+        .map_or_else(
+            || PathBuf::from(format!("/tmp/kiln-{}", Uid::current())),
+            |folder| folder.join("kiln"),
+        )
+        .join("kiln.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_socket_is_its_owners_alone_and_goes_with_the_sidecar() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run/kiln.sock");
+        let sockets = Sockets::open(&path, None).expect("room");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(
+            (mode(&path), mode(path.parent().expect("a folder"))),
+            (0o600, 0o700)
+        );
+        let second = Sockets::open(&path, None).expect_err("it is taken");
+        assert!(
+            second.message.contains("another sidecar"),
+            "{}",
+            second.message
+        );
+        let client = UnixStream::connect(&path).await.expect("it listens");
+        let (_stream, peer) = sockets.accept().await.expect("a connection");
+        assert_eq!(peer, Peer::Unix(Uid::current().as_raw()));
+        drop((client, sockets));
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_nobody_listens_at_is_replaced_and_a_file_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kiln.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("room"));
+        assert!(path.exists());
+        drop(Sockets::open(&path, None).expect("the dead one is removed"));
+        fs::write(&path, "precious").expect("room");
+        Sockets::open(&path, None).expect_err("a file");
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+    }
+
+    #[tokio::test]
+    async fn nobody_outside_the_machine_can_connect() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kiln.sock");
+        let world = "0.0.0.0:0".parse().expect("an address");
+        let error = Sockets::open(&path, Some(world)).expect_err("not the world");
+        assert_eq!(error.code, Code::InvalidSpec);
+    }
+}

@@ -1,0 +1,196 @@
+//! What has happened, in numbers → `OpenMetrics`. Names are `kiln_…`, units are base units, no label names a job.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::procfs::Holdings;
+use crate::report::Report;
+use crate::words::word;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Outcome {
+    outcome: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Exit {
+    role: String,
+    how: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Class {
+    class: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Request {
+    route: String,
+    status: u16,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    jobs: Family<Outcome, Counter>,
+    seconds: Histogram,
+    exits: Family<Exit, Counter>,
+    retries: Family<Class, Counter>,
+    requests: Family<Request, Counter>,
+    queued: Gauge,
+    queued_bytes: Gauge,
+    running: Gauge,
+    open_fds: Gauge,
+    memfds: Gauge,
+    unkillable: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        // A draft takes a second, an 8192² texture on a slow machine half an hour.
+        let bounds = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0, 1800.0];
+        let mut metrics = Self {
+            registry: Mutex::default(),
+            jobs: Family::default(),
+            seconds: Histogram::new(bounds),
+            exits: Family::default(),
+            retries: Family::default(),
+            requests: Family::default(),
+            queued: Gauge::default(),
+            queued_bytes: Gauge::default(),
+            running: Gauge::default(),
+            open_fds: Gauge::default(),
+            memfds: Gauge::default(),
+            unkillable: Gauge::default(),
+        };
+        let mut registry = Registry::with_prefix("kiln");
+        registry.register("jobs", "Jobs that ended", metrics.jobs.clone());
+        registry.register_with_unit(
+            "job_duration",
+            "From a job's begin to its end",
+            Unit::Seconds,
+            metrics.seconds.clone(),
+        );
+        registry.register(
+            "worker_exits",
+            "Worker processes that ended",
+            metrics.exits.clone(),
+        );
+        registry.register(
+            "retries",
+            "Processes that took a failed one's place",
+            metrics.retries.clone(),
+        );
+        registry.register(
+            "http_requests",
+            "Requests that were answered",
+            metrics.requests.clone(),
+        );
+        registry.register("queue_jobs", "Jobs that wait", metrics.queued.clone());
+        registry.register_with_unit(
+            "queue",
+            "Inputs of the jobs that wait",
+            Unit::Bytes,
+            metrics.queued_bytes.clone(),
+        );
+        registry.register("running_jobs", "Jobs at work", metrics.running.clone());
+        registry.register("open_fds", "Open descriptors", metrics.open_fds.clone());
+        registry.register("memfds", "Tables in shared memory", metrics.memfds.clone());
+        registry.register(
+            "unkillable_workers",
+            "Killed, and still there",
+            metrics.unkillable.clone(),
+        );
+        metrics.registry = Mutex::new(registry);
+        metrics
+    }
+}
+
+impl Metrics {
+    /// A job has ended.
+    pub fn job(&self, report: &Report, time: Duration) {
+        let (outcome, code) = match &report.error {
+            None => ("succeeded", String::new()),
+            Some(error) => ("failed", word(&error.code)),
+        };
+        let outcome = outcome.to_owned();
+        self.jobs.get_or_create(&Outcome { outcome, code }).inc();
+        self.seconds.observe(time.as_secs_f64());
+        for attempt in &report.attempts {
+            let role = attempt.role.name().to_owned();
+            // Durations would make a label of each: `stalled for 2.1 s`.
+            let how = attempt
+                .ended
+                .split(" for ")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            self.exits.get_or_create(&Exit { role, how }).inc();
+            if let Some(class) = &attempt.class {
+                let class = word(class);
+                self.retries.get_or_create(&Class { class }).inc();
+            }
+        }
+    }
+
+    /// A request was answered.
+    pub fn request(&self, route: &str, status: u16) {
+        let route = route.to_owned();
+        self.requests
+            .get_or_create(&Request { route, status })
+            .inc();
+    }
+
+    /// All of it, with what is true now.
+    pub fn text(&self, queue: crate::store::Queue, running: usize, holds: &Holdings) -> String {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.queued.set(number(queue.jobs));
+        self.queued_bytes.set(number(queue.bytes));
+        self.running.set(number(running as u64));
+        self.open_fds.set(number(holds.open_fds as u64));
+        self.memfds.set(number(holds.memfds as u64));
+        self.unkillable.set(number(holds.parked as u64));
+        let mut text = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        if encode(&mut text, &registry).is_err() {
+            tracing::error!("metrics cannot be written");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_shown_in_the_words_of_openmetrics() {
+        let metrics = Metrics::default();
+        metrics.request("/v1/jobs", 202);
+        metrics.request("/v1/jobs", 202);
+        let queue = crate::store::Queue { jobs: 3, bytes: 70 };
+        let text = metrics.text(queue, 2, &Holdings::count(0));
+        for line in [
+            "kiln_http_requests_total{route=\"/v1/jobs\",status=\"202\"} 2",
+            "kiln_queue_jobs 3",
+            "kiln_queue_bytes 70",
+            "kiln_running_jobs 2",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

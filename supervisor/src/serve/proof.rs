@@ -1,0 +1,167 @@
+//! A bake whose result is known → whether this sidecar can bake, seen and not believed.
+//!
+//! The sample is a cube with a pattern of its own on each face, and eight views of 64², rendered exactly. Its first result on an
+//! adapter must explain the views well; any later one of the same adapter and driver must have the same bytes.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use proto::job::{Blend, Device, Quality, Simplify};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::Options;
+use crate::event::{Event, Listener};
+use crate::host::Host;
+use crate::input::find;
+use crate::job::{self, Spec};
+use crate::ladder::Policy;
+use crate::output::Target;
+use crate::store::Digest;
+
+/// Between two self-tests of a sidecar that does nothing else.
+pub const AGE: Duration = Duration::from_secs(600);
+/// Of the sample's views, in dB; a bake that works reaches 45.
+const LEAST_PSNR: f32 = 40.0;
+/// For the whole of it, on a machine that is busy with other things.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The sample.
+const FILES: [(&str, &[u8]); 10] = [
+    ("mesh.obj", include_bytes!("proof/mesh.obj")),
+    ("transforms.json", include_bytes!("proof/transforms.json")),
+    ("0.png", include_bytes!("proof/0.png")),
+    ("1.png", include_bytes!("proof/1.png")),
+    ("2.png", include_bytes!("proof/2.png")),
+    ("3.png", include_bytes!("proof/3.png")),
+    ("4.png", include_bytes!("proof/4.png")),
+    ("5.png", include_bytes!("proof/5.png")),
+    ("6.png", include_bytes!("proof/6.png")),
+    ("7.png", include_bytes!("proof/7.png")),
+];
+
+/// The latest self-test.
+#[derive(Clone, Debug, Default)]
+pub struct Proof {
+    /// What baked, or why nothing did; none before the first.
+    pub outcome: Option<Result<String, String>>,
+    /// When.
+    pub at: Option<Instant>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Proof {
+    /// For the API.
+    #[must_use]
+    pub fn show(&self) -> Value {
+        json!({
+            "passed": self.outcome.as_ref().map(Result::is_ok),
+            "adapter": self.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()),
+            "error": self.outcome.as_ref().and_then(|outcome| outcome.as_ref().err()),
+            "age_s": self.at.map(|at| at.elapsed().as_secs()),
+            "ms": self.took.as_secs_f64() * 1e3,
+        })
+    }
+
+    /// It failed, there was none, or it was long ago.
+    #[must_use]
+    pub fn is_due(&self, now: Instant) -> bool {
+        let fresh = |at: Instant| now.saturating_duration_since(at) < AGE;
+        !self.at.is_some_and(fresh)
+    }
+}
+
+/// Results by adapter and driver.
+#[derive(Debug, Default)]
+pub struct Goldens(HashMap<String, Digest>);
+
+impl Goldens {
+    /// Bakes the sample in a folder of its own beneath the store.
+    pub async fn prove(&mut self, options: &Options, host: &Host) -> Proof {
+        let began = Instant::now();
+        let outcome = self.bake(options, host).await;
+        if let Err(why) = &outcome {
+            tracing::error!("the self-test failed: {why}");
+        }
+        Proof {
+            outcome: Some(outcome),
+            at: Some(Instant::now()),
+            took: began.elapsed(),
+        }
+    }
+
+    async fn bake(&mut self, options: &Options, host: &Host) -> Result<String, String> {
+        let folder = options.store.join("proof");
+        lay_out(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let spec = spec(options, &folder)?;
+        let (_orders, received) = mpsc::channel(1);
+        let report = job::run(&spec, host, &mut Nobody, received).await;
+        if let Some(error) = report.error {
+            return Err(error.message);
+        }
+        let adapter = report.device.ok_or("no adapter is named")?;
+        let psnr = report.bake.map_or(0.0, |bake| bake.train_psnr_db);
+        let name = format!("{} {} {}", adapter.name, adapter.backend, adapter.driver);
+        if psnr.is_nan() || psnr < LEAST_PSNR {
+            return Err(format!(
+                "{name} explains the views with {psnr:.1} dB, less than {LEAST_PSNR}"
+            ));
+        }
+        let bytes = fs::read(folder.join("out.glb")).map_err(|error| error.to_string())?;
+        let digest = Digest::of(bytes);
+        match self.0.insert(name.clone(), digest) {
+            Some(golden) if golden != digest => {
+                self.0.insert(name.clone(), golden);
+                Err(format!("{name} gave other bytes than before"))
+            }
+            _ => Ok(name),
+        }
+    }
+}
+
+fn lay_out(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, bytes) in FILES {
+        fs::write(folder.join(name), bytes)?;
+    }
+    Ok(())
+}
+
+fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
+    let said = |error: Box<crate::error::JobError>| error.message;
+    let at = |name: &str| -> PathBuf { folder.join(name) };
+    Ok(Spec {
+        name: "self-test".into(),
+        mesh: find("the mesh", &at("mesh.obj")).map_err(said)?,
+        views: find("the views", &at("transforms.json")).map_err(said)?,
+        glb: Target::check(&at("out.glb")).map_err(said)?,
+        preview: None,
+        report: None,
+        texture_size: 256,
+        simplify: Simplify::Keep,
+        keep_uvs: false,
+        quality: Quality::Draft,
+        blend: Blend::Linear,
+        device: Device::Auto,
+        seed: 0,
+        holdout: 0,
+        fallback: Policy::Adapters,
+        sandbox: options.sandbox,
+        memory_limit: options.memory_limit,
+        crash_root: Some(options.store.join("crashes")),
+        timeout: TIMEOUT,
+        stall: options.stall,
+        baker: options.baker.clone(),
+        log_filter: "warn,baker=info".to_owned(),
+    })
+}
+
+/// Listens to nothing: the report tells enough.
+struct Nobody;
+
+impl Listener for Nobody {
+    fn event(&mut self, _event: &Event<'_>) {}
+}

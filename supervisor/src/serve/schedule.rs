@@ -1,0 +1,195 @@
+//! Accepted jobs → begun in fair turn, and run; told to leave, what runs is put back.
+//!
+//! Clients take turns, and each client's jobs begin in the order in which they were accepted. Several are at work at once: while
+//! one bakes, the next is prepared.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use proto::message::Code;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinHandle, JoinSet, spawn_local};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Options;
+use super::inputs::Roots;
+use super::now_ms;
+use super::proof::Goldens;
+use super::queue::Queue;
+use super::service::{Command, Service};
+use super::work::{Close, Work};
+use crate::error::JobError;
+use crate::host::Host;
+use crate::job::Order;
+use crate::store::{JobId, Limits, Store};
+
+/// Between two looks for what has expired.
+const SWEEP: Duration = Duration::from_secs(30);
+/// Orders that may wait for one job.
+const ORDERS: usize = 4;
+
+/// The scheduler, before it runs.
+pub struct Scheduler {
+    service: Service,
+    commands: mpsc::UnboundedReceiver<Command>,
+    queue: Queue,
+    host: Rc<Host>,
+    goldens: Rc<tokio::sync::Mutex<Goldens>>,
+    proving: Option<JoinHandle<()>>,
+}
+
+/// Opens the store, and puts what it holds into the queue.
+///
+/// # Errors
+/// The store is another's, broken, or of a later version.
+pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
+    let limits = Limits {
+        queue_jobs: options.queue_jobs,
+        queue_bytes: options.queue_bytes,
+        keep_ms: i64::try_from(options.keep.as_millis()).unwrap_or(i64::MAX),
+        keep_bytes: options.keep_bytes.unwrap_or(u64::MAX),
+        ..Limits::default()
+    };
+    let (store, recovered) = Store::open(&options.store, limits, now_ms())
+        .map_err(|error| JobError::own(Code::OutputError, error.to_string(), ""))?;
+    let roots = Roots::open(&options.roots)?;
+    let (sender, commands) = mpsc::unbounded_channel();
+    let mut queue = Queue::default();
+    for job in recovered.queued {
+        queue.push(&job.client, job.id);
+    }
+    let service = Service::new(store, roots, options.clone(), sender);
+    let host = Host::new(options.memory_limit, options.spares, options.bakes);
+    let scheduler = Scheduler {
+        service: service.clone(),
+        commands,
+        queue,
+        host: Rc::new(host),
+        goldens: Rc::default(),
+        proving: None,
+    };
+    Ok((service, scheduler))
+}
+
+impl Scheduler {
+    /// Runs jobs until it is told to leave.
+    ///
+    /// # Errors
+    /// A bug that would leave jobs lying.
+    pub async fn run(mut self) -> Result<(), Box<JobError>> {
+        let mut tasks: JoinSet<()> = JoinSet::new();
+        let mut running: HashMap<Id, (JobId, mpsc::Sender<Order>)> = HashMap::new();
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let leaving = Rc::new(Cell::new(false));
+        loop {
+            while !self.service.draining() && running.len() < self.service.options.parallel {
+                let Some(id) = self.queue.next() else { break };
+                let (orders, received) = mpsc::channel(ORDERS);
+                let work = Work {
+                    service: self.service.clone(),
+                    host: Rc::clone(&self.host),
+                    live: self.service.board.place(id),
+                    id,
+                    leaving: Rc::clone(&leaving),
+                };
+                let task = tasks.spawn_local(work.run(received));
+                running.insert(task.id(), (id, orders));
+            }
+            self.service.running.store(running.len(), Ordering::Relaxed);
+            if running.is_empty() && self.service.draining() {
+                self.service.idle.notify_one();
+                if leaving.get() {
+                    self.host.end_spares().await;
+                    if let Err(error) = self.service.store.clone().close().await {
+                        tracing::warn!("the store was not closed: {error}");
+                    }
+                    return Ok(());
+                }
+            }
+            tokio::select! {
+                biased;
+                _ = ticks.tick() => {
+                    self.service.turn();
+                    self.service.unkillable.store(self.host.parked(), Ordering::Relaxed);
+                    self.host.tend_spares(Instant::now());
+                    self.prove(running.is_empty());
+                }
+                command = self.commands.recv() => match command {
+                    Some(Command::Accepted(client, id)) => self.queue.push(&client, id),
+                    Some(Command::Cancel(id)) => self.cancel(id, &running).await,
+                    Some(Command::Leave) => {
+                        leaving.set(true);
+                        for (_, orders) in running.values() {
+                            drop(orders.try_send(Order::Drain));
+                        }
+                    }
+                    None => {}
+                },
+                Some(joined) = tasks.join_next_with_id() => {
+                    let (task, bug) = match joined {
+                        Ok((task, ())) => (task, None),
+                        Err(error) => (error.id(), Some(error)),
+                    };
+                    if let (Some((id, _)), Some(error)) = (running.remove(&task), bug) {
+                        // Its processes are gone with its handles; the others go on.
+                        let what = format!("a bug in kiln ended the job: {error}");
+                        let error = JobError::own(Code::Internal, what, "please report it");
+                        let live = self.service.board.place(id);
+                        self.service.close(id, &live, Close::failed(&error)).await;
+                    }
+                }
+                _ = sweep.tick() => {
+                    self.service.board.sweep(Instant::now());
+                    if let Err(error) = self.service.store.expire(now_ms()).await {
+                        tracing::warn!("what has expired stays for now: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bakes the sample where that is due: at first, when a job failed that should not have, and after long rest.
+    fn prove(&mut self, at_rest: bool) {
+        let proof = self.service.proof();
+        let doubtful = self.service.doubtful.load(Ordering::Relaxed);
+        let due = doubtful || proof.at.is_none() || (at_rest && proof.is_due(Instant::now()));
+        if !due
+            || self.service.draining()
+            || self
+                .proving
+                .as_ref()
+                .is_some_and(|task| !task.is_finished())
+        {
+            return;
+        }
+        self.service.doubtful.store(false, Ordering::Relaxed);
+        let (service, host, goldens) = (
+            self.service.clone(),
+            Rc::clone(&self.host),
+            Rc::clone(&self.goldens),
+        );
+        self.proving = Some(spawn_local(async move {
+            let proof = goldens.lock().await.prove(&service.options, &host).await;
+            *service.proof.lock().unwrap_or_else(PoisonError::into_inner) = proof;
+        }));
+    }
+
+    async fn cancel(&mut self, id: JobId, running: &HashMap<Id, (JobId, mpsc::Sender<Order>)>) {
+        if let Some((_, orders)) = running.values().find(|(running, _)| *running == id) {
+            // Full only of such orders.
+            drop(orders.try_send(Order::Cancel(None)));
+        } else if self.queue.remove(id) {
+            let live = self.service.board.place(id);
+            self.service
+                .close(id, &live, Close::failed(&JobError::withdrawn()))
+                .await;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What the API and the scheduler share: the store, the board, and what is true of the sidecar at this moment.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::sync::{Notify, mpsc};
+
+use super::Options;
+use super::board::{Board, State};
+use super::inputs::Roots;
+use super::metrics::Metrics;
+use super::proof::Proof;
+use super::spec::JobSpec;
+use crate::store::{Job, JobId, Store};
+
+/// What the API shares with the scheduler.
+#[derive(Clone)]
+pub struct Service(Arc<Shared>);
+
+/// See [`Service`].
+pub struct Shared {
+    /// What must not be lost.
+    pub store: Store,
+    /// What happens now.
+    pub board: Board,
+    /// Where inputs may lie.
+    pub roots: Roots,
+    /// What the command line said.
+    pub options: Options,
+    /// What has happened, in numbers.
+    pub metrics: Metrics,
+    commands: mpsc::UnboundedSender<Command>,
+    draining: AtomicBool,
+    pub(super) running: AtomicUsize,
+    pub(super) unkillable: AtomicUsize,
+    pub(super) proof: Mutex<Proof>,
+    /// A job failed for a reason that may be ours.
+    pub(super) doubtful: AtomicBool,
+    pub(super) idle: Notify,
+    /// When the scheduler's loop last turned, in milliseconds since `started`.
+    turned: AtomicU64,
+    started: Instant,
+}
+
+impl std::ops::Deref for Service {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+pub(super) enum Command {
+    /// A job was accepted.
+    Accepted(String, JobId),
+    /// Nobody wants it any more.
+    Cancel(JobId),
+    /// What runs is put back.
+    Leave,
+}
+
+impl Service {
+    /// Over an open store; what it is told goes to `commands`.
+    pub(super) fn new(
+        store: Store,
+        roots: Roots,
+        options: Options,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            store,
+            board: Board::default(),
+            roots,
+            options,
+            metrics: Metrics::default(),
+            commands,
+            draining: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+            unkillable: AtomicUsize::new(0),
+            proof: Mutex::default(),
+            doubtful: AtomicBool::new(false),
+            idle: Notify::new(),
+            turned: AtomicU64::new(0),
+            started: Instant::now(),
+        }))
+    }
+}
+
+impl Shared {
+    /// A job is in the store: it will be begun.
+    pub fn accepted(&self, job: &Job) {
+        let live = self.board.place(job.id);
+        live.enter(State::Queued, &json!({ "state": State::Queued }));
+        self.send(Command::Accepted(job.client.clone(), job.id));
+    }
+
+    /// Ends a job that nobody wants any more.
+    pub fn cancel(&self, id: JobId) {
+        self.send(Command::Cancel(id));
+    }
+
+    /// From here on no job is accepted or begun.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        if self.running.load(Ordering::Relaxed) == 0 {
+            self.idle.notify_one();
+        }
+    }
+
+    /// Whether the sidecar is about to leave.
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Waits until nothing runs any more. Only the one who drains asks.
+    pub async fn idle(&self) {
+        self.idle.notified().await;
+    }
+
+    /// Puts back what runs, and ends the scheduler.
+    pub fn leave(&self) {
+        self.send(Command::Leave);
+    }
+
+    /// Bytes of a job's inputs, as far as they are there.
+    pub fn input_bytes(&self, spec: &JobSpec) -> u64 {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let uploads = spec.uploads();
+        let sent: u64 = uploads
+            .values()
+            .map(|digest| size(&self.store.blob_path(*digest)))
+            .sum();
+        sent + spec.paths().map(size).sum::<u64>()
+    }
+
+    /// Jobs at work.
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Processes that were killed and are still there.
+    pub fn unkillable(&self) -> usize {
+        self.unkillable.load(Ordering::Relaxed)
+    }
+
+    /// The latest self-test.
+    pub fn proof(&self) -> Proof {
+        self.proof
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// For how long the scheduler's loop has not turned.
+    pub fn silent(&self) -> Duration {
+        let turned = Duration::from_millis(self.turned.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(turned)
+    }
+
+    /// The scheduler's loop has turned.
+    pub(super) fn turn(&self) {
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.turned.store(ms, Ordering::Relaxed);
+    }
+
+    fn send(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            tracing::debug!("the scheduler has left");
+        }
+    }
+}

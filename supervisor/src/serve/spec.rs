@@ -1,0 +1,370 @@
+//! The JSON of a job → checked options, with defaults filled in, and where its inputs are.
+//!
+//! ```json
+//! {"mesh": {"path": "/data/a/mesh.glb"}, "views": {"path": "/data/a/transforms.json"}, "texture_size": 2048}
+//! {"mesh":  {"files": {"mesh.glb": "<sha256>"}, "main": "mesh.glb"},
+//!  "views": {"files": {"transforms.json": "<sha256>", "images/0.png": "<sha256>"}, "main": "transforms.json"}}
+//! {"arrays": "<sha256>"}
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proto::job::{Blend, Device, Quality, Simplify};
+use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
+use serde::{Deserialize, Serialize};
+
+use super::problem::Problem;
+use crate::ladder::Policy;
+use crate::store::Digest;
+
+/// The name under which a safetensors file lies among a job's inputs.
+pub const ARRAYS: &str = "arrays.safetensors";
+/// A name is shown in lists and logs.
+const MAX_NAME: usize = 80;
+/// One file of a job, in bytes of its name.
+const MAX_FILE_NAME: usize = 255;
+/// A year is as good as for ever, and far from where clocks overflow.
+const MAX_TIMEOUT_S: f64 = 31_536_000.0;
+
+/// Where a file and those that it names are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Source {
+    /// Beneath a folder that the operator allowed.
+    Path {
+        /// Absolute.
+        path: PathBuf,
+    },
+    /// Uploaded.
+    Files {
+        /// SHA-256 in hex, by the name beneath one folder.
+        files: BTreeMap<String, Digest>,
+        /// The one that names the others.
+        main: String,
+    },
+}
+
+/// See the head of this file. The fields without comment are the flags of `kiln bake`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the flags of kiln bake, which explains them")]
+pub struct JobSpec {
+    /// For people.
+    pub name: String,
+    /// GLB, glTF, PLY or OBJ.
+    pub mesh: Option<Source>,
+    /// `transforms.json`.
+    pub views: Option<Source>,
+    /// A safetensors file with mesh and views, by its SHA-256, in place of both.
+    pub arrays: Option<Digest>,
+    pub texture_size: u32,
+    pub target_faces: Option<u32>,
+    pub simplify: Option<f32>,
+    pub keep_uvs: bool,
+    pub quality: Quality,
+    pub blend: Blend,
+    pub device: String,
+    pub holdout: u32,
+    pub seed: u64,
+    pub fallback: Policy,
+    pub timeout_s: f64,
+    /// Make `preview.png`, too.
+    pub preview: bool,
+}
+
+impl Default for JobSpec {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            mesh: None,
+            views: None,
+            arrays: None,
+            texture_size: 1024,
+            target_faces: None,
+            simplify: None,
+            keep_uvs: false,
+            quality: Quality::default(),
+            blend: Blend::default(),
+            device: "auto".to_owned(),
+            holdout: 0,
+            seed: 0,
+            fallback: Policy::default(),
+            timeout_s: 3600.0,
+            preview: false,
+        }
+    }
+}
+
+impl JobSpec {
+    /// Reads and checks a spec; `sources`: whether it must name its inputs itself.
+    ///
+    /// # Errors
+    /// The first key that is wrong, and why.
+    pub fn read(text: &[u8], sources: bool) -> Result<Self, Problem> {
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let spec: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            let why = crate::words::printable(&error.into_inner().to_string(), 300);
+            Problem::field(if path == "." { "" } else { &path }, why)
+        })?;
+        json.end()
+            .map_err(|error| Problem::field("", error.to_string()))?;
+        spec.check(sources)?;
+        Ok(spec)
+    }
+
+    fn check(&self, sources: bool) -> Result<(), Problem> {
+        let wrong = |field: &str, why: String| Err(Problem::field(field, why));
+        if self.name != crate::words::printable(&self.name, MAX_NAME) {
+            return wrong(
+                "name",
+                format!("must be printable, and at most {MAX_NAME} bytes"),
+            );
+        }
+        match (&self.mesh, &self.views, &self.arrays) {
+            (None, None, None) if !sources => {}
+            (Some(mesh), Some(views), None) if sources => {
+                mesh.check("mesh")?;
+                views.check("views")?;
+            }
+            (None, None, Some(_)) if sources => {}
+            _ if sources => {
+                return wrong(
+                    "mesh",
+                    "name mesh and views, or arrays in place of both".to_owned(),
+                );
+            }
+            _ => {
+                return wrong(
+                    "mesh",
+                    "the inputs are in the body: name none here".to_owned(),
+                );
+            }
+        }
+        let size = self.texture_size;
+        if !(MIN_TEXTURE_SIZE..=MAX_TEXTURE_SIZE).contains(&size) || !size.is_multiple_of(4) {
+            let why =
+                format!("must be {MIN_TEXTURE_SIZE} to {MAX_TEXTURE_SIZE} and a multiple of 4");
+            return wrong("texture_size", why);
+        }
+        match (self.target_faces, self.simplify) {
+            (Some(_), Some(_)) => {
+                return wrong("simplify", "not together with target_faces".to_owned());
+            }
+            (Some(count), None) if !(1..=MAX_TRIANGLES).contains(&(count as usize)) => {
+                return wrong("target_faces", format!("must be from 1 to {MAX_TRIANGLES}"));
+            }
+            (None, Some(share)) if !(0.0..1.0).contains(&share) => {
+                return wrong("simplify", "must be at least 0 and less than 1".to_owned());
+            }
+            _ => {}
+        }
+        if self.device.is_empty() || self.device.len() > 256 {
+            return wrong(
+                "device",
+                "must be auto, gpu, cpu, or a part of an adapter's name".to_owned(),
+            );
+        }
+        if self.holdout as usize >= MAX_VIEWS {
+            return wrong("holdout", format!("must be below {MAX_VIEWS}"));
+        }
+        if !(self.timeout_s > 0.0 && self.timeout_s <= MAX_TIMEOUT_S) {
+            return wrong(
+                "timeout_s",
+                format!("must be above 0, and {MAX_TIMEOUT_S} at most"),
+            );
+        }
+        Ok(())
+    }
+
+    /// What is to be simplified.
+    #[must_use]
+    pub fn simplify(&self) -> Simplify {
+        match (self.target_faces, self.simplify) {
+            (Some(count), _) => Simplify::TargetFaces(count),
+            (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(share),
+            (None, _) => Simplify::Keep,
+        }
+    }
+
+    /// What bakes.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        match self.device.as_str() {
+            "auto" => Device::Auto,
+            "gpu" => Device::Gpu,
+            "cpu" => Device::Cpu,
+            name => Device::Name(name.to_owned()),
+        }
+    }
+
+    /// For the whole job.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout_s)
+    }
+
+    /// Uploaded files of the job by name: those of the mesh in `mesh/`, of the views in `views/`.
+    #[must_use]
+    pub fn uploads(&self) -> BTreeMap<String, Digest> {
+        let mut uploads = BTreeMap::new();
+        for (folder, source) in [("mesh", &self.mesh), ("views", &self.views)] {
+            if let Some(Source::Files { files, .. }) = source {
+                let within = files.iter();
+                uploads.extend(within.map(|(name, digest)| (format!("{folder}/{name}"), *digest)));
+            }
+        }
+        if let Some(digest) = self.arrays {
+            uploads.insert(ARRAYS.to_owned(), digest);
+        }
+        uploads
+    }
+
+    /// Files that it names by path.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let sources = [&self.mesh, &self.views].into_iter().flatten();
+        sources.filter_map(|source| match source {
+            Source::Path { path } => Some(path.as_path()),
+            Source::Files { .. } => None,
+        })
+    }
+
+    /// As it is kept and shown: every key, in one order.
+    ///
+    /// # Panics
+    /// Never: every field is JSON.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Of [`Self::canonical`]: two jobs with the same one are the same job.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.canonical())
+    }
+}
+
+impl Source {
+    fn check(&self, field: &str) -> Result<(), Problem> {
+        match self {
+            Self::Path { path } if !path.is_absolute() => {
+                Err(Problem::field(field, "path must be absolute"))
+            }
+            Self::Path { .. } => Ok(()),
+            Self::Files { files, main } => {
+                if !files.contains_key(main) {
+                    let why = format!("main {main:?} is not among the files");
+                    return Err(Problem::field(field, why));
+                }
+                for name in files.keys() {
+                    if let Some(why) = bad_name(name) {
+                        return Err(Problem::field(field, format!("the name {name:?} {why}")));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What is wrong with the name of an uploaded file, if something is.
+#[must_use]
+pub fn bad_name(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.len() > MAX_FILE_NAME {
+        return Some("is empty or longer than 255 bytes");
+    }
+    if name.chars().any(char::is_control) || name.contains('\\') {
+        return Some("has control characters or backslashes");
+    }
+    // A hidden part would not be opened for prepare either.
+    let bad = |part: &str| part.is_empty() || part.starts_with('.');
+    name.split('/')
+        .any(bad)
+        .then_some("is not relative, or has an empty or hidden part")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATHS: &str = r#""mesh": {"path": "/a.glb"}, "views": {"path": "/t.json"}"#;
+
+    fn read(more: &str) -> Result<JobSpec, Problem> {
+        JobSpec::read(format!("{{{PATHS}{more}}}").as_bytes(), true)
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_command_line() {
+        let spec = read("").expect("enough");
+        assert_eq!(spec.texture_size, 1024);
+        assert_eq!(
+            (spec.device(), spec.simplify()),
+            (Device::Auto, Simplify::Keep)
+        );
+        assert_eq!(spec.timeout(), Duration::from_secs(3600));
+        assert!(spec.uploads().is_empty());
+        let again = JobSpec::read(spec.canonical().as_bytes(), true).expect("canonical");
+        assert_eq!((again.digest(), &again), (spec.digest(), &spec));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_key() {
+        for (more, field) in [
+            (r#", "texture_size": 1023"#, "texture_size"),
+            (r#", "texture_size": "big""#, "texture_size"),
+            (r#", "simplify": 1.0"#, "simplify"),
+            (r#", "simplify": 0.5, "target_faces": 5"#, "simplify"),
+            (r#", "target_faces": 0"#, "target_faces"),
+            (r#", "quality": "superb""#, "quality"),
+            (r#", "qualty": "draft""#, "qualty"),
+            (r#", "device": """#, "device"),
+            (r#", "holdout": 4096"#, "holdout"),
+            (r#", "timeout_s": 0"#, "timeout_s"),
+            (r#", "name": "a\nb""#, "name"),
+            (r#", "arrays": "abc""#, "arrays"),
+        ] {
+            let problem = read(more).expect_err(more);
+            assert_eq!(
+                problem.field.as_deref(),
+                Some(field),
+                "{more}: {}",
+                problem.detail
+            );
+        }
+        for text in ["", "[]", "{} x", "{}"] {
+            JobSpec::read(text.as_bytes(), true).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn uploads_lie_apart_and_their_names_stay_beneath() {
+        let digest = "a".repeat(64);
+        let files = |name: &str, main: &str| {
+            let text = format!(
+                r#"{{"mesh": {{"path": "/a.glb"}}, "views": {{"files": {{"{name}": "{digest}"}}, "main": "{main}"}}}}"#
+            );
+            JobSpec::read(text.as_bytes(), true)
+        };
+        let spec = files("a/t.json", "a/t.json").expect("good");
+        assert_eq!(
+            spec.uploads().into_keys().collect::<Vec<_>>(),
+            ["views/a/t.json"]
+        );
+        for name in [
+            "../t.json",
+            "/t.json",
+            "a//t.json",
+            ".t.json",
+            "a/./t",
+            "a\\u0000b",
+            "",
+        ] {
+            files(name, name).expect_err(name);
+        }
+        files("t.json", "other.json").expect_err("main must be there");
+        assert!(JobSpec::read(br#"{"texture_size": 512}"#, false).is_ok());
+    }
+}

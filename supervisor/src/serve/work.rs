@@ -1,0 +1,279 @@
+//! A stored job → run, and its end in the store, however long the disk takes: it is over then, and not before.
+
+use std::cell::Cell;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use proto::message::Code;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::board::{Live, State, Writer};
+use super::service::{Service, Shared};
+use super::spec::JobSpec;
+use crate::error::JobError;
+use crate::hands;
+use crate::host::Host;
+use crate::job::{self, Order, Spec};
+use crate::output::Target;
+use crate::report::Report;
+use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
+use crate::verdict::RetryClass;
+
+/// The files of a job that was done, and what they are.
+const ARTIFACTS: [(&str, &str); 3] = [
+    ("model.glb", "model/gltf-binary"),
+    ("preview.png", "image/png"),
+    ("report.json", "application/json"),
+];
+/// Between two attempts at a disk that refuses a job's end.
+const AGAIN: Duration = Duration::from_secs(1);
+/// One job at work.
+pub(super) struct Work {
+    pub(super) service: Service,
+    pub(super) host: Rc<Host>,
+    pub(super) live: Arc<Live>,
+    pub(super) id: JobId,
+    /// The sidecar is about to end.
+    pub(super) leaving: Rc<Cell<bool>>,
+}
+
+impl Work {
+    /// Runs it to its end, or until it is put back.
+    pub(super) async fn run(self, orders: mpsc::Receiver<Order>) {
+        let job = loop {
+            match self.service.store.begin(self.id).await {
+                Ok(job) => break job,
+                Err(StoreError::NotFound | StoreError::Gone | StoreError::WrongState(_)) => return,
+                Err(error) if self.leaving.get() => {
+                    tracing::warn!("{} was not begun: {error}", self.id);
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!("{} is not begun yet: {error}", self.id);
+                    sleep(AGAIN).await;
+                }
+            }
+        };
+        self.live.restart();
+        let began = Instant::now();
+        let end = match self.spec(&job).await {
+            Ok(spec) => {
+                let mut writer = Writer(Arc::clone(&self.live));
+                let report = job::run(&spec, &self.host, &mut writer, orders).await;
+                self.service.metrics.job(&report, began.elapsed());
+                self.end(report).await
+            }
+            Err(error) => Some(Close::failed(&error)),
+        };
+        match end {
+            Some(close) => self.service.close(self.id, &self.live, close).await,
+            None => {
+                self.live.enter(
+                    State::Queued,
+                    &json!({ "state": State::Queued, "requeued": true }),
+                );
+                if let Err(error) = self.service.store.requeue(self.id).await {
+                    // It counts as running on disk, and so will be begun again all the same.
+                    tracing::warn!("{}: {error}", self.id);
+                }
+            }
+        }
+    }
+
+    /// The stored job as the supervisor runs it.
+    async fn spec(&self, job: &Job) -> Result<Spec, Box<JobError>> {
+        let internal = |error: String| JobError::own(Code::Internal, error, "");
+        let options = &self.service.options;
+        let wish: JobSpec =
+            serde_json::from_str(&job.spec).map_err(|error| internal(error.to_string()))?;
+        let failed = |error: StoreError| {
+            JobError::own(Code::OutputError, error.to_string(), "submit it again")
+        };
+        let store = &self.service.store;
+        let place = store.job_folder(self.id).await.map_err(failed)?;
+        let uploads = store.materialise(self.id).await.map_err(failed)?;
+        let (mesh, views) = self.service.roots.inputs(&wish, &uploads)?;
+        let target = |name: &str| Target::check(&place.join(name));
+        Ok(Spec {
+            name: self.id.to_string().into(),
+            mesh,
+            views,
+            glb: target("model.glb")?,
+            preview: wish.preview.then(|| target("preview.png")).transpose()?,
+            report: Some(target("report.json")?),
+            texture_size: wish.texture_size,
+            simplify: wish.simplify(),
+            keep_uvs: wish.keep_uvs,
+            quality: wish.quality,
+            blend: wish.blend,
+            device: wish.device(),
+            seed: wish.seed,
+            holdout: wish.holdout,
+            fallback: wish.fallback,
+            sandbox: options.sandbox,
+            memory_limit: options.memory_limit,
+            crash_root: Some(options.store.join("crashes")),
+            timeout: wish.timeout(),
+            stall: options.stall,
+            baker: options.baker.clone(),
+            log_filter: "warn,baker=info".to_owned(),
+        })
+    }
+
+    /// What the store is told; nothing where the job is to be run again.
+    async fn end(&self, report: Report) -> Option<Close> {
+        let Some(error) = &report.error else {
+            let store = self.service.store.clone();
+            let found = match store.job_folder(self.id).await {
+                Ok(place) => match hands::give(move || artifacts(&place)).await {
+                    Ok(found) => found.map_err(|error| error.to_string()),
+                    Err(_) => Err("reading it ended without a word".to_owned()),
+                },
+                Err(error) => Err(error.to_string()),
+            };
+            return Some(match found {
+                Ok(artifacts) => Close {
+                    state: State::Succeeded,
+                    error: None,
+                    report: Some(json!(report)),
+                    artifacts,
+                },
+                Err(error) => {
+                    let what = format!("the result cannot be read back: {error}");
+                    Close::failed(&JobError::own(Code::OutputError, what, "see to the disk"))
+                }
+            });
+        };
+        if error.is_unfinished() {
+            return None;
+        }
+        if !matches!(error.class, RetryClass::Input) {
+            self.service.doubtful.store(true, Ordering::Relaxed);
+        }
+        let mut close = Close::failed(error);
+        close.report = Some(json!(report));
+        Some(close)
+    }
+}
+
+/// How a job ends.
+#[derive(Clone)]
+pub(super) struct Close {
+    state: State,
+    error: Option<Value>,
+    report: Option<Value>,
+    artifacts: Vec<Artifact>,
+}
+
+impl Close {
+    /// Badly.
+    pub(super) fn failed(error: &JobError) -> Self {
+        Self {
+            state: if error.code == Code::Cancelled {
+                State::Cancelled
+            } else {
+                State::Failed
+            },
+            error: Some(json!(error)),
+            report: None,
+            artifacts: Vec::new(),
+        }
+    }
+}
+
+impl Shared {
+    /// Puts a job's end into the store, however long the disk takes, and then on the board.
+    pub(super) async fn close(&self, id: JobId, live: &Live, mut close: Close) {
+        loop {
+            let outcome = match close.state {
+                State::Succeeded => Outcome::Succeeded,
+                State::Cancelled => Outcome::Cancelled,
+                _ => Outcome::Failed,
+            };
+            let end = End {
+                outcome,
+                error: close.error.as_ref().map(Value::to_string),
+                report: close.report.as_ref().map(Value::to_string),
+                artifacts: close.artifacts.clone(),
+            };
+            match self.store.finish(id, end).await {
+                Ok(job) => {
+                    live.enter(close.state, &super::api::job::show(&job, Some(&live.now())));
+                    return;
+                }
+                Err(
+                    error @ (StoreError::NotFound | StoreError::Gone | StoreError::WrongState(_)),
+                ) => {
+                    tracing::error!("{id} has ended twice: {error}");
+                    return;
+                }
+                Err(error @ StoreError::BadArtifact { .. }) => {
+                    let what = format!("the result is not what was made: {error}");
+                    close =
+                        Close::failed(&JobError::own(Code::OutputError, what, "see to the disk"));
+                }
+                Err(error) => {
+                    tracing::warn!("{id} has ended, and the store does not take it yet: {error}");
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+/// The files that a job made, with their digests.
+fn artifacts(place: &Path) -> std::io::Result<Vec<Artifact>> {
+    let mut found = Vec::new();
+    for (name, media_type) in ARTIFACTS {
+        let mut file = match std::fs::File::open(place.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let (mut hash, mut bytes) = (Sha256::new(), 0);
+        let mut chunk = vec![0; 256 << 10];
+        loop {
+            let count = file.read(&mut chunk)?;
+            if count == 0 {
+                break;
+            }
+            hash.update(&chunk[..count]);
+            bytes += count as u64;
+        }
+        found.push(Artifact {
+            name: name.to_owned(),
+            bytes,
+            digest: Digest::from_bytes(hash.finalize().into()),
+            media_type: media_type.to_owned(),
+        });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_job_are_told_with_their_digests() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("model.glb"), "abc").expect("room");
+        std::fs::write(folder.path().join("other"), "abc").expect("room");
+        let found = artifacts(folder.path()).expect("readable");
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].name.as_str(), found[0].bytes), ("model.glb", 3));
+        // SHA-256 of "abc": FIPS 180-2, appendix B.1.
+        let digest = found[0].digest.to_string();
+        assert!(
+            digest.starts_with("ba7816bf8f01cfea414140de5dae2223"),
+            "{digest}"
+        );
+    }
+}
