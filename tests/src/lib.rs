@@ -27,6 +27,7 @@ pub mod host;
 pub mod replay;
 pub mod shapes;
 pub mod shim;
+pub mod sidecar;
 pub mod sphere;
 pub mod stage;
 pub mod verdict;
@@ -160,6 +161,12 @@ impl Bench {
             kiln: program(saboteur, "kiln"),
             baker: PathBuf::new(),
         }
+    }
+
+    /// The worker under test.
+    #[must_use]
+    pub fn baker(&self) -> &Path {
+        &self.baker
     }
 
     /// Changes what the saboteur will do.

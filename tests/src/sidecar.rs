@@ -1,0 +1,342 @@
+//! A folder → a real `kiln serve` over it, and requests to it: HTTP/1.1 by hand over its Unix socket.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{Bench, DEADLINE, signal_to};
+
+/// A sidecar that runs. Dropping it kills it.
+#[derive(Debug)]
+pub struct Sidecar {
+    child: Child,
+    socket: PathBuf,
+    /// Where it also listens, if it was asked to.
+    pub tcp: Option<String>,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// By small names.
+    pub headers: HashMap<String, String>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// The code of a problem.
+    ///
+    /// # Panics
+    /// If it is no problem.
+    #[must_use]
+    pub fn code(&self) -> String {
+        assert_eq!(
+            self.headers["content-type"], "application/problem+json",
+            "{self:?}"
+        );
+        self.json()["code"].as_str().expect("a code").to_owned()
+    }
+
+    fn read(stream: impl Read) -> io::Result<Self> {
+        let mut stream = BufReader::new(stream);
+        let (status, headers) = head(&mut stream)?;
+        let mut body = Vec::new();
+        if headers
+            .get("transfer-encoding")
+            .is_some_and(|coding| coding == "chunked")
+        {
+            while let Some(chunk) = chunk(&mut stream)? {
+                body.extend(chunk);
+            }
+        } else if let Some(length) = headers.get("content-length") {
+            let length = length.parse().map_err(io::Error::other)?;
+            stream.take(length).read_to_end(&mut body)?;
+        }
+        Ok(Self {
+            status,
+            headers,
+            body,
+        })
+    }
+}
+
+fn head(stream: &mut impl BufRead) -> io::Result<(u16, HashMap<String, String>)> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| io::Error::other(format!("no status in {line:?}")))?;
+    let mut headers = HashMap::new();
+    loop {
+        line.clear();
+        stream.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else {
+            return Ok((status, headers));
+        };
+        headers.insert(name.to_lowercase(), value.to_owned());
+    }
+}
+
+fn chunk(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let size = usize::from_str_radix(line.trim_end(), 16).map_err(io::Error::other)?;
+    let mut bytes = vec![0; size + 2];
+    stream.read_exact(&mut bytes)?;
+    bytes.truncate(size);
+    Ok((size > 0).then_some(bytes))
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Its number.
+    pub id: u64,
+    /// `state`, `progress`, `log`, `done`.
+    pub event: String,
+    /// What it tells.
+    pub data: Value,
+}
+
+impl Sidecar {
+    /// Starts `kiln serve` over the bench's folder, with the bench's worker, and waits until it listens.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn start(bench: &Bench, more: &[&str]) -> Self {
+        let socket = bench.path("run/kiln.sock");
+        let mut command = bench.kiln();
+        command
+            .args(["serve", "--insecure-no-sandbox", "--socket"])
+            .arg(&socket)
+            .arg("--store")
+            .arg(bench.path("store"))
+            .arg("--root")
+            .arg(bench.path(""))
+            .arg("--baker")
+            .arg(bench.baker())
+            .args(more);
+        Self::spawn(command, socket)
+    }
+
+    /// Runs a command that serves at `socket`.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn spawn(mut command: Command, socket: PathBuf) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kiln starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        let (mut said, mut tcp) = (String::new(), None);
+        loop {
+            let mut line = String::new();
+            let count = lines.read_line(&mut line).expect("a pipe");
+            assert!(count > 0, "kiln serve ended: {said}");
+            said.push_str(&line);
+            tcp = tcp.or_else(|| {
+                let (_, address) = line.trim_end().split_once("listens at http://")?;
+                Some(address.to_owned())
+            });
+            if line.contains("serves") {
+                break;
+            }
+        }
+        // Nobody reads on, and nobody must block on that.
+        std::thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        Self { child, socket, tcp }
+    }
+
+    /// Sends a request and reads the answer.
+    ///
+    /// # Errors
+    /// The connection breaks off.
+    pub fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Answer> {
+        Answer::read(self.open(method, path, headers, body)?)
+    }
+
+    /// Sends a request and reads the answer.
+    ///
+    /// # Panics
+    /// If the connection breaks off.
+    #[must_use]
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.try_send(method, path, headers, body)
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// `GET`.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], &[])
+    }
+
+    /// A job in JSON under a key.
+    #[must_use]
+    pub fn submit(&self, key: &str, spec: &Value) -> Answer {
+        let headers = [
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+        ];
+        self.send("POST", "/v1/jobs", &headers, spec.to_string().as_bytes())
+    }
+
+    fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(&self.socket)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: kiln\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        stream.write_all(head.as_bytes())?;
+        // An answer may come before all was sent, and the rest is then refused.
+        match stream.write_all(body) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
+        Ok(stream)
+    }
+
+    /// Reads a job's events until `enough`, or to their end.
+    ///
+    /// # Panics
+    /// If the connection breaks off or the status is not 200.
+    #[must_use]
+    pub fn events(
+        &self,
+        id: &str,
+        after: Option<u64>,
+        mut enough: impl FnMut(&Told) -> bool,
+    ) -> Vec<Told> {
+        let after = after.map(|after| after.to_string());
+        let headers: Vec<(&str, &str)> = after
+            .iter()
+            .map(|after| ("last-event-id", after.as_str()))
+            .collect();
+        let stream = self.open("GET", &format!("/v1/jobs/{id}/events"), &headers, &[]);
+        let mut stream = BufReader::new(stream.expect("a connection"));
+        let (status, _) = head(&mut stream).expect("an answer");
+        assert_eq!(status, 200);
+        let (mut text, mut events) = (String::new(), Vec::new());
+        while let Some(chunk) = chunk(&mut stream).expect("a chunk") {
+            text.push_str(std::str::from_utf8(&chunk).expect("text"));
+            while let Some((one, rest)) = text.split_once("\n\n") {
+                let told = parse(one);
+                text = rest.to_owned();
+                if let Some(told) = told {
+                    let last = enough(&told);
+                    events.push(told);
+                    if last {
+                        return events;
+                    }
+                }
+            }
+        }
+        events
+    }
+
+    /// Waits for the end of a job, and gives the job.
+    ///
+    /// # Panics
+    /// If it does not end.
+    #[must_use]
+    pub fn finished(&self, id: &str) -> Value {
+        let events = self.events(id, None, |told| told.event == "done");
+        assert!(events.last().is_some_and(|told| told.event == "done"));
+        self.get(&format!("/v1/jobs/{id}")).json()
+    }
+
+    /// Process id of `kiln serve`.
+    ///
+    /// # Panics
+    /// Never on Linux.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a process id")
+    }
+
+    /// Sends it a signal and waits for its end.
+    ///
+    /// # Panics
+    /// If it does not end.
+    #[must_use]
+    pub fn end(mut self, signal: Signal) -> ExitStatus {
+        signal_to(self.pid(), signal);
+        self.child.wait().expect("reaped")
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn parse(text: &str) -> Option<Told> {
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    };
+    Some(Told {
+        id: field("id")?.parse().expect("a number"),
+        event: field("event")?.to_owned(),
+        data: serde_json::from_str(field("data")?).expect("JSON"),
+    })
+}
+
+/// A job of the bench's own inputs, by their paths.
+#[must_use]
+pub fn by_path(folder: &Path) -> Value {
+    json!({
+        "mesh": {"path": folder.join("mesh.glb")},
+        "views": {"path": folder.join("transforms.json")},
+        "texture_size": 256,
+    })
+}
+
+/// SHA-256 in hex.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,604 @@
+//! The sidecar with saboteurs for workers: requests, events, refusals, and jobs that outlive whatever ends it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::sidecar::{Sidecar, by_path, sha256};
+use kiln_tests::{Bench, wait_all_gone};
+use nix::sys::signal::Signal;
+use proto::message::Role;
+use serde_json::{Value, json};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+/// What a healthy saboteur makes.
+const RESULT: &[u8] = b"glTF of the saboteur, held [], shown []";
+
+fn id(answer: &kiln_tests::sidecar::Answer) -> String {
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// Opened for both directions, so that nobody waits for the other end.
+fn told(bench: &Bench) -> File {
+    let mut options = File::options();
+    options.read(true).write(true);
+    options.open(bench.path("told")).expect("the pipe")
+}
+
+#[test]
+fn a_job_goes_its_way_from_request_to_result_and_is_forgotten() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let accepted = sidecar.submit("one", &by_path(&bench.path("")));
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let id = id(&accepted);
+    assert_eq!(accepted.headers["location"], format!("/v1/jobs/{id}"));
+
+    let events = sidecar.events(&id, None, |_| false);
+    let kinds: Vec<&str> = events.iter().map(|told| told.event.as_str()).collect();
+    assert_eq!(
+        (kinds[0], kinds[kinds.len() - 1]),
+        ("state", "done"),
+        "{events:#?}"
+    );
+    assert!(kinds.contains(&"progress"));
+    let states: Vec<&Value> = events
+        .iter()
+        .filter(|told| told.event == "state")
+        .map(|told| &told.data["state"])
+        .collect();
+    assert_eq!(states, ["queued", "preparing", "baking", "encoding"]);
+    let numbers: Vec<u64> = events.iter().map(|told| told.id).collect();
+    assert!(
+        numbers.iter().copied().eq(1..=numbers.len() as u64),
+        "{numbers:?}"
+    );
+    let again = sidecar.events(&id, Some(3), |_| false);
+    assert_eq!(again, events[3..]);
+    let after = sidecar.send(
+        "GET",
+        &format!("/v1/jobs/{id}/events"),
+        &[("last-event-id", &numbers.len().to_string())],
+        &[],
+    );
+    assert_eq!(after.status, 204);
+
+    let job = sidecar.get(&format!("/v1/jobs/{id}"));
+    let tag = job.headers["etag"].clone();
+    let same = sidecar.send(
+        "GET",
+        &format!("/v1/jobs/{id}"),
+        &[("if-none-match", &tag)],
+        &[],
+    );
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    let job = job.json();
+    assert_eq!(
+        (&job["state"], &job["progress"], &job["starts"]),
+        (&json!("succeeded"), &json!(1.0), &json!(1))
+    );
+    assert_eq!(job["spec"]["quality"], "standard", "defaults are filled in");
+    let artifact = &job["artifacts"][0];
+    assert_eq!(
+        (&artifact["name"], &artifact["sha256"]),
+        (&json!("model.glb"), &json!(sha256(RESULT)))
+    );
+    let href = artifact["href"].as_str().expect("a path");
+    let whole = sidecar.get(href);
+    assert_eq!((whole.status, whole.body.as_slice()), (200, RESULT));
+    assert_eq!(whole.headers["x-content-type-options"], "nosniff");
+    let part = sidecar.send("GET", href, &[("range", "bytes=5-7")], &[]);
+    assert_eq!((part.status, part.body.as_slice()), (206, &RESULT[5..8]));
+    assert_eq!(
+        part.headers["content-range"],
+        format!("bytes 5-7/{}", RESULT.len())
+    );
+    assert_eq!(
+        sidecar
+            .send("GET", href, &[("range", "bytes=500-")], &[])
+            .code(),
+        "range_not_satisfiable"
+    );
+    let tag = whole.headers["etag"].clone();
+    assert_eq!(
+        sidecar
+            .send("GET", href, &[("if-none-match", &tag)], &[])
+            .status,
+        304
+    );
+
+    let list = sidecar.get("/v1/jobs?state=succeeded&limit=1").json();
+    assert_eq!(list["jobs"][0]["id"], id.as_str());
+    assert_eq!(
+        sidecar
+            .send("POST", &format!("/v1/jobs/{id}/cancel"), &[], &[])
+            .status,
+        200,
+        "it is over already"
+    );
+    assert_eq!(
+        sidecar
+            .send("DELETE", &format!("/v1/jobs/{id}"), &[], &[])
+            .status,
+        204
+    );
+    assert_eq!(sidecar.get(&format!("/v1/jobs/{id}")).code(), "gone");
+    assert_eq!(sidecar.get(href).code(), "gone");
+    assert!(sidecar.end(Signal::SIGTERM).success());
+}
+
+#[test]
+fn the_same_request_is_one_job_however_often_it_is_sent() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let spec = by_path(&bench.path(""));
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let send = || scope.spawn(|| sidecar.submit("the same", &spec));
+        let threads: Vec<_> = (0..100).map(|_| send()).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("an answer"))
+            .collect()
+    });
+    let ids: Vec<String> = answers.iter().map(id).collect();
+    assert!(ids.iter().all(|other| *other == ids[0]), "{ids:?}");
+    let fresh = answers
+        .iter()
+        .filter(|answer| !answer.headers.contains_key("idempotency-replayed"));
+    assert_eq!(fresh.count(), 1);
+    let mut other = spec.clone();
+    other["seed"] = 7.into();
+    assert_eq!(
+        sidecar.submit("the same", &other).code(),
+        "idempotency_key_reused"
+    );
+    let headers = [("content-type", "application/json")];
+    let missing = sidecar.send("POST", "/v1/jobs", &headers, spec.to_string().as_bytes());
+    assert_eq!(missing.code(), "idempotency_key_missing");
+    assert_eq!(sidecar.finished(&ids[0])["starts"], 1);
+}
+
+#[test]
+fn inputs_can_be_sent_as_blobs_and_as_parts() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let put = |bytes: &[u8]| {
+        let name = sha256(bytes);
+        let answer = sidecar.send("PUT", &format!("/v1/blobs/{name}"), &[], bytes);
+        (name, answer.status)
+    };
+    let (mesh, first) = put(b"a mesh");
+    let (_, second) = put(b"a mesh");
+    assert_eq!((first, second), (201, 200));
+    let (views, _) = put(b"{}");
+    let wrong = sidecar.send("PUT", &format!("/v1/blobs/{views}"), &[], b"other");
+    // It is there already: nobody looks at the bytes.
+    assert_eq!(wrong.status, 200);
+    let never = sha256(b"never sent");
+    let wrong = sidecar.send("PUT", &format!("/v1/blobs/{never}"), &[], b"other");
+    assert_eq!(wrong.code(), "digest_mismatch");
+    assert_eq!(
+        sidecar
+            .send("HEAD", &format!("/v1/blobs/{never}"), &[], &[])
+            .status,
+        404
+    );
+    let spec = json!({
+        "mesh": {"files": {"a/mesh.glb": mesh}, "main": "a/mesh.glb"},
+        "views": {"files": {"transforms.json": views}, "main": "transforms.json"},
+        "texture_size": 256,
+    });
+    let job = sidecar.finished(&id(&sidecar.submit("blobs", &spec)));
+    assert_eq!(job["state"], "succeeded", "{job:#}");
+    let mut lacking = spec.clone();
+    lacking["views"]["files"]["images/0.png"] = never.into();
+    let answer = sidecar.submit("lacking", &lacking);
+    assert_eq!(
+        (answer.code().as_str(), &answer.json()["field"]),
+        ("invalid_spec", &json!("files"))
+    );
+
+    let part = |name: &str, file: &str, text: &str| {
+        let file = if file.is_empty() {
+            String::new()
+        } else {
+            format!("; filename=\"{file}\"")
+        };
+        format!("--XX\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n{text}\r\n")
+    };
+    let form = |parts: &[String]| {
+        let headers = [
+            ("content-type", "multipart/form-data; boundary=XX"),
+            ("idempotency-key", "form"),
+        ];
+        sidecar.send(
+            "POST",
+            "/v1/jobs",
+            &headers,
+            format!("{}--XX--\r\n", parts.concat()).as_bytes(),
+        )
+    };
+    let spec = part("spec", "", "{\"texture_size\": 256}");
+    let (mesh, views) = (
+        part("mesh", "mesh.glb", "a mesh"),
+        part("views", "transforms.json", "{}"),
+    );
+    let bad = form(&[
+        spec.clone(),
+        part("mesh", "../mesh.glb", "a mesh"),
+        views.clone(),
+    ]);
+    assert_eq!(bad.code(), "invalid_request");
+    assert_eq!(
+        form(&[spec.clone(), mesh.clone()]).code(),
+        "invalid_request"
+    );
+    let job = sidecar.finished(&id(&form(&[spec, mesh, views])));
+    assert_eq!(job["state"], "succeeded", "{job:#}");
+    assert_eq!(
+        fs::read_dir(bench.path("store/spool"))
+            .expect("there")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let spec = by_path(&bench.path(""));
+    for (key, value, field) in [
+        ("texture_size", json!(1023), "texture_size"),
+        ("qualty", json!("draft"), "qualty"),
+        ("mesh", json!({"path": "/etc/passwd"}), "mesh"),
+        ("mesh", json!({"path": bench.path("../x/mesh.glb")}), "mesh"),
+        ("views", json!({"path": "transforms.json"}), "views"),
+    ] {
+        let mut spec = spec.clone();
+        spec[key] = value;
+        let answer = sidecar.submit(key, &spec);
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (422, "invalid_spec")
+        );
+        assert_eq!(answer.json()["field"], field, "{:?}", answer.json());
+    }
+    let key = ("idempotency-key", "k");
+    for (method, path, headers, body, code) in [
+        ("GET", "/", vec![], "", "not_found"),
+        ("GET", "/v1/jobs/1", vec![], "", "not_found"),
+        (
+            "GET",
+            "/v1/jobs/0123456789abcdef0123456789abcdef",
+            vec![],
+            "",
+            "not_found",
+        ),
+        ("PUT", "/v1/jobs", vec![], "", "method_not_allowed"),
+        (
+            "POST",
+            "/v1/jobs",
+            vec![key, ("content-type", "text/plain")],
+            "x",
+            "unsupported_media_type",
+        ),
+        (
+            "POST",
+            "/v1/jobs",
+            vec![key, ("content-type", "application/json")],
+            "{",
+            "invalid_spec",
+        ),
+        ("GET", "/v1/jobs?limit=0", vec![], "", "invalid_request"),
+        ("GET", "/v1/jobs?cursor=x", vec![], "", "invalid_request"),
+        ("PUT", "/v1/blobs/abc", vec![], "x", "invalid_request"),
+    ] {
+        let answer = sidecar.send(method, path, &headers, body.as_bytes());
+        assert_eq!(answer.code(), code, "{method} {path}");
+    }
+    let large = vec![b' '; 5 << 20];
+    let headers = [key, ("content-type", "application/json")];
+    assert_eq!(
+        sidecar.send("POST", "/v1/jobs", &headers, &large).code(),
+        "payload_too_large"
+    );
+    assert!(
+        sidecar.get("/v1/jobs").json()["jobs"]
+            .as_array()
+            .expect("a list")
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_failed_job_is_told_as_data_with_all_that_is_known() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Signal(11));
+    let bench = Bench::new(SABOTEUR, &plan);
+    let sidecar = Sidecar::start(&bench, &[]);
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "k"),
+        ("prefer", "wait=60"),
+    ];
+    let spec = by_path(&bench.path("")).to_string();
+    let answer = sidecar.send("POST", "/v1/jobs", &headers, spec.as_bytes());
+    assert_eq!(answer.status, 200, "it was waited for");
+    let job = answer.json();
+    assert_eq!(job["state"], "failed");
+    let error = &job["error"];
+    assert_eq!(
+        (&error["code"], &error["class"], &error["signal"]),
+        (
+            &json!("worker_crashed"),
+            &json!("ambiguous"),
+            &json!("SIGSEGV")
+        )
+    );
+    assert_eq!(job["attempts"].as_array().expect("a list").len(), 3);
+    assert!(error["log_tail"].to_string().contains("about to commit"));
+    assert!(job["artifacts"].as_array().expect("a list").is_empty());
+    let metrics = String::from_utf8(sidecar.get("/metrics").body).expect("text");
+    assert!(
+        metrics.contains("kiln_jobs_total{outcome=\"failed\",code=\"worker_crashed\"} 1"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("kiln_worker_exits_total{role=\"bake\",how=\"SIGSEGV\"} 2"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn jobs_are_cancelled_while_they_wait_and_while_they_work() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let alive = bench.alive();
+    let sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
+    let spec = by_path(&bench.path(""));
+    let (first, second) = (
+        id(&sidecar.submit("1", &spec)),
+        id(&sidecar.submit("2", &spec)),
+    );
+    let events = sidecar.events(&first, None, |told| told.data["state"] == "baking");
+    assert!(!events.is_empty());
+    assert_eq!(
+        sidecar.get(&format!("/v1/jobs/{second}")).json()["state"],
+        "queued"
+    );
+    assert_eq!(
+        sidecar
+            .send("DELETE", &format!("/v1/jobs/{second}"), &[], &[])
+            .code(),
+        "job_running"
+    );
+    for job in [&second, &first] {
+        assert_eq!(
+            sidecar
+                .send("POST", &format!("/v1/jobs/{job}/cancel"), &[], &[])
+                .status,
+            202
+        );
+        let job = sidecar.finished(job);
+        assert_eq!(
+            (&job["state"], &job["error"]["code"]),
+            (&json!("cancelled"), &json!("cancelled"))
+        );
+    }
+    assert!(sidecar.end(Signal::SIGTERM).success());
+    wait_all_gone(&alive);
+}
+
+#[test]
+fn a_full_queue_says_so_and_harms_no_accepted_job() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Hear);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let mut word = told(&bench);
+    let sidecar = Sidecar::start(
+        &bench,
+        &[
+            "--parallel",
+            "1",
+            "--queue-jobs",
+            "2",
+            "--stall-timeout",
+            "100",
+        ],
+    );
+    let spec = by_path(&bench.path(""));
+    let first = id(&sidecar.submit("0", &spec));
+    assert!(
+        !sidecar
+            .events(&first, None, |told| told.data["state"] == "baking")
+            .is_empty()
+    );
+    let waiting: Vec<String> = ["1", "2"].map(|key| id(&sidecar.submit(key, &spec))).into();
+    let refused = sidecar.submit("3", &spec);
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (429, "queue_full")
+    );
+    assert!(refused.headers["retry-after"].parse::<u32>().is_ok());
+    word.write_all(b"go!").expect("room");
+    for job in [vec![first], waiting].concat() {
+        assert_eq!(sidecar.finished(&job)["state"], "succeeded");
+    }
+}
+
+/// Every job that was accepted is there, over, and done once.
+fn assert_all_done(bench: &Bench, jobs: &[String]) {
+    let sidecar = Sidecar::start(bench, &["--parallel", "4"]);
+    for job in jobs {
+        let found = sidecar.finished(job);
+        assert_eq!(found["state"], "succeeded", "{found:#}");
+        assert_eq!(found["artifacts"][0]["sha256"], sha256(RESULT));
+    }
+    let list = sidecar.get("/v1/jobs?limit=100").json();
+    assert_eq!(
+        list["jobs"].as_array().expect("a list").len(),
+        jobs.len(),
+        "none doubled"
+    );
+    assert!(sidecar.end(Signal::SIGTERM).success());
+}
+
+#[test]
+fn whatever_was_accepted_outlives_kill_9() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let alive = bench.alive();
+    let mut accepted = Vec::new();
+    for round in 0..20_usize {
+        let sidecar = Sidecar::start(&bench, &["--parallel", "3"]);
+        for number in 0..4 {
+            let answer = sidecar.submit(&format!("{round}-{number}"), &by_path(&bench.path("")));
+            assert_eq!(answer.status, 202);
+            accepted.push(id(&answer));
+        }
+        // Somewhere on its way: each round a few events later.
+        let last = accepted.last().expect("a job").clone();
+        let mut left = round;
+        drop(sidecar.events(&last, None, |_| {
+            left = left.saturating_sub(1);
+            left == 0
+        }));
+        drop(sidecar);
+        wait_all_gone(&alive);
+    }
+    assert_all_done(&bench, &accepted);
+    let folders = fs::read_dir(bench.path("store/jobs"))
+        .expect("there")
+        .count();
+    assert_eq!(folders, accepted.len());
+}
+
+#[test]
+fn told_to_leave_it_takes_no_more_jobs_and_puts_back_what_runs() {
+    let plan = Plan::always(Role::Bake, Step::Work, Fault::Stall);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let alive = bench.alive();
+    let sidecar = Sidecar::start(&bench, &["--parallel", "1", "--stall-timeout", "100"]);
+    let spec = by_path(&bench.path(""));
+    let jobs: Vec<String> = ["1", "2"].map(|key| id(&sidecar.submit(key, &spec))).into();
+    assert!(
+        !sidecar
+            .events(&jobs[0], None, |told| told.data["state"] == "baking")
+            .is_empty()
+    );
+    kiln_tests::signal_to(sidecar.pid(), Signal::SIGTERM);
+    // The signal is heard in a moment.
+    let refused = loop {
+        let answer = sidecar.submit("3", &spec);
+        if answer.status == 503 {
+            break answer;
+        }
+        assert_eq!(answer.status, 202);
+    };
+    assert_eq!(refused.code(), "draining");
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(sidecar.get("/readyz").status, 503);
+    assert_eq!(sidecar.get("/livez").status, 200);
+    // The second signal ends the wait for the one that will not end.
+    assert!(sidecar.end(Signal::SIGTERM).success());
+    wait_all_gone(&alive);
+    bench.set_plan(&Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &["--parallel", "1"]);
+    let first = sidecar.finished(&jobs[0]);
+    assert_eq!(
+        (&first["state"], &first["starts"]),
+        (&json!("succeeded"), &json!(2))
+    );
+    assert_eq!(sidecar.finished(&jobs[1])["state"], "succeeded");
+}
+
+#[test]
+fn two_sidecars_do_not_share_a_socket_or_a_store() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let _sidecar = Sidecar::start(&bench, &[]);
+    for (socket, words) in [("run/kiln.sock", "in use"), ("other.sock", "in use")] {
+        let mut kiln = bench.kiln();
+        kiln.args(["serve", "--store"])
+            .arg(bench.path("store"))
+            .arg("--socket")
+            .arg(bench.path(socket));
+        let output = kiln.output().expect("kiln starts");
+        assert_eq!(output.status.code(), Some(73), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn by_tcp_only_who_has_the_token_comes_in() {
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let token = "0123456789abcdef0123456789abcdef";
+    let path = bench.path("token");
+    fs::write(&path, token).expect("room");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
+    let file = path.to_str().expect("text");
+    let sidecar = Sidecar::start(&bench, &["--tcp", "127.0.0.1:0", "--token-file", file]);
+    let address = sidecar.tcp.clone().expect("it said where");
+    let ask = |headers: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).expect("a connection");
+        write!(
+            stream,
+            "GET /v1/jobs HTTP/1.1\r\nconnection: close\r\n{headers}\r\n"
+        )
+        .expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text.split(' ').nth(1).expect("a status").to_owned()
+    };
+    let (host, bearer) = (
+        format!("host: {address}\r\n"),
+        format!("authorization: Bearer {token}\r\n"),
+    );
+    assert_eq!(ask(&format!("{host}{bearer}")), "200");
+    assert_eq!(ask(&host), "401");
+    assert_eq!(ask(&format!("host: evil.example\r\n{bearer}")), "403");
+    assert_eq!(
+        ask(&format!("{host}{bearer}origin: http://evil.example\r\n")),
+        "403"
+    );
+}
+
+#[test]
+fn the_real_worker_proves_itself_and_bakes() {
+    let bench = Bench::real(SABOTEUR);
+    let sample = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/data/spot"));
+    let socket = bench.path("kiln.sock");
+    let mut kiln = bench.kiln();
+    kiln.args(["serve", "--socket"])
+        .arg(&socket)
+        .arg("--store")
+        .arg(bench.path("store"))
+        .arg("--root")
+        .arg(sample)
+        .arg("--baker")
+        .arg(bench.baker());
+    let sidecar = Sidecar::spawn(kiln, socket);
+    let spec = json!({
+        "mesh": {"path": sample.join("mesh_nouv.glb").canonicalize().expect("there")},
+        "views": {"path": sample.join("transforms.json").canonicalize().expect("there")},
+        "texture_size": 256, "quality": "draft", "device": "cpu", "preview": true,
+    });
+    let job = sidecar.finished(&id(&sidecar.submit("real", &spec)));
+    assert_eq!(job["state"], "succeeded", "{job:#}");
+    let names: Vec<&Value> = job["artifacts"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|artifact| &artifact["name"])
+        .collect();
+    assert_eq!(names, ["model.glb", "preview.png", "report.json"]);
+    let ready = loop {
+        let answer = sidecar.get("/readyz");
+        if answer.status == 200 || !answer.json()["self_test"]["passed"].is_null() {
+            break answer;
+        }
+    };
+    assert_eq!(ready.status, 200, "{}", ready.json());
+    assert_eq!(ready.json()["self_test"]["passed"], true);
+}
