@@ -6,6 +6,8 @@
 //!  transforms.json, pictures ────────────────────────────────┘
 //! ```
 //!
+//! One safetensors file may be both ([`arrays`]).
+//!
 //! Tables are put in this order: the surface before simplification, if there was any; the mesh; the views, each as soon as it
 //! is decoded. No GPU, no file but those that the supervisor opens for it, nothing fetched.
 
@@ -21,6 +23,8 @@ use crate::run::{internal, peak_rss_kib};
 use crate::session::Session;
 
 pub mod folder;
+
+mod arrays;
 
 pub mod load;
 

@@ -20,6 +20,11 @@ pub const MAX_WARNINGS: usize = 64;
 pub const MAX_MESH_FILE_BYTES: u64 = 2 << 30;
 /// `transforms.json`: 4096 frames of nerfstudio's longest form need about 8 MiB.
 pub const MAX_TRANSFORMS_BYTES: u64 = 64 << 20;
+/// A safetensors file with mesh and views: as many pixels as all views of a job may have, in 32-bit floats with masks. No
+/// more of it is ever in memory than the mesh and the views that are being decoded.
+pub const MAX_ARRAYS_FILE_BYTES: u64 = 4 * MAX_TOTAL_VIEW_BYTES;
+/// Its header, which describes eight tensors in about 600 bytes and may carry notes of the program that wrote it.
+pub const MAX_ARRAYS_HEADER_BYTES: u64 = 1 << 20;
 /// An encoded picture.
 pub const MAX_IMAGE_FILE_BYTES: u64 = 512 << 20;
 

@@ -72,16 +72,55 @@ impl<'a> Folder<'a> {
         Self { files, root }
     }
 
-    /// Reads the regular file `name` beneath the folder if it has at most `limit` bytes.
+    /// Opens the regular file `name` beneath the folder if it has at most `limit` bytes.
     ///
     /// # Errors
     /// The first reason not to.
-    pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
+    pub fn open(&self, name: &str, limit: u64) -> Result<Opened, FolderError> {
         if name.len() > MAX_NAME_BYTES {
             // Longer than any path, and perhaps than any packet.
             return Err(Refusal::Os(ENAMETOOLONG).into());
         }
         let (fd, size) = self.files.open(self.root, name, limit)?;
+        Ok(Opened {
+            file: File::from(fd),
+            size,
+        })
+    }
+
+    /// Reads the regular file `name` beneath the folder if it has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The first reason not to.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, FolderError> {
+        self.open(name, limit)?.read(limit)
+    }
+}
+
+/// A file that may be read, by many threads at once.
+#[derive(Debug)]
+pub struct Opened {
+    file: File,
+    /// Its bytes when it was opened.
+    size: u64,
+}
+
+impl Opened {
+    /// Its bytes when it was opened.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads all of it if it has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// The first reason not to.
+    pub fn read(&self, limit: u64) -> Result<Vec<u8>, FolderError> {
+        let size = self.size;
+        if size > limit {
+            return Err(Refusal::TooLarge { size, limit }.into());
+        }
         let mut bytes = Vec::new();
         let capacity =
             usize::try_from(size).map_err(|_beyond_address_space| FolderError::Memory(size))?;
@@ -89,10 +128,9 @@ impl<'a> Folder<'a> {
             .try_reserve_exact(capacity)
             .map_err(|_refused| FolderError::Memory(size))?;
         bytes.resize(capacity, 0);
-        let file = File::from(fd);
-        let read = fill(&file, &mut bytes)?;
+        let read = fill(&self.file, &mut bytes, 0)?;
         bytes.truncate(read);
-        if read == capacity && file.read_at(&mut [0], size)? > 0 {
+        if read == capacity && self.file.read_at(&mut [0], size)? > 0 {
             // It grew meanwhile: nobody knows by how much.
             let size = size.saturating_add(1);
             if size > limit {
@@ -102,14 +140,22 @@ impl<'a> Folder<'a> {
         }
         Ok(bytes)
     }
+
+    /// Fills the buffer with what begins at byte `at`; gives the number of bytes, fewer only where the file ends.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_at(&self, buffer: &mut [u8], at: u64) -> Result<usize, FolderError> {
+        Ok(fill(&self.file, buffer, at)?)
+    }
 }
 
-/// Reads from the start until the buffer is full or the file ends; gives the number of bytes.
-fn fill(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads from `start` on until the buffer is full or the file ends; gives the number of bytes.
+fn fill(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {
         let end = buffer.len().min(read + PIECE);
-        match file.read_at(&mut buffer[read..end], read as u64) {
+        match file.read_at(&mut buffer[read..end], start.saturating_add(read as u64)) {
             Ok(0) => break,
             Ok(count) => {
                 read += count;

@@ -4,10 +4,13 @@
 //! every vertex that a triangle uses has finite coordinates within [`MAX_COORDINATE`]; vertices that no triangle uses may
 //! hold anything. Counts in a file never size memory before they were held against the file's own length.
 
-use proto::limits::{MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES};
+use proto::limits::{
+    MAX_ARRAYS_FILE_BYTES, MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES,
+};
 use proto::message::{Code, Failure, Phase};
 
 use crate::pace;
+use crate::prepare::arrays;
 use crate::prepare::folder::{Folder, FolderError};
 use crate::progress::{Progress, each};
 
@@ -28,6 +31,7 @@ mod corners;
 pub use self::gltf::GltfError;
 pub use self::obj::ObjError;
 pub use self::ply::PlyError;
+pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
 
 /// The triangles of a file, as they came.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +71,7 @@ pub enum LoadError {
     #[error("the file is empty")]
     Empty,
     /// Neither the first bytes nor the name say what it is.
-    #[error("is neither glTF, nor PLY, nor OBJ")]
+    #[error("is neither glTF, nor PLY, nor OBJ, nor safetensors")]
     UnknownKind,
     /// A glTF or GLB file is wrong.
     #[error(transparent)]
@@ -78,6 +82,9 @@ pub enum LoadError {
     /// An OBJ file is wrong.
     #[error(transparent)]
     Obj(#[from] ObjError),
+    /// A safetensors file is wrong.
+    #[error(transparent)]
+    Arrays(#[from] ArraysError),
     /// Valid, but with nothing to texture.
     #[error("the file has no triangles")]
     NoTriangles,
@@ -120,13 +127,14 @@ impl LoadError {
         let (code, hint) = match self {
             Self::File(error) => (error.code(), String::new()),
             Self::Gltf(error) => (error.code(), error.hint()),
+            Self::Arrays(error) => (error.code(), error.hint().to_owned()),
             Self::TooLarge { .. } => (
                 Code::LimitExceeded,
                 "reduce the mesh before baking".to_owned(),
             ),
             Self::UnknownKind => (
                 Code::InvalidAsset,
-                "give a .glb, .gltf, .ply or .obj file".to_owned(),
+                "give a .glb, .gltf, .ply, .obj or .safetensors file".to_owned(),
             ),
             Self::Coordinate { value, .. } if value.is_finite() => {
                 (Code::LimitExceeded, "scale the mesh down".to_owned())
@@ -160,9 +168,16 @@ pub fn read(
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
-    let bytes = folder
-        .read(name, MAX_MESH_FILE_BYTES)
+    let file = folder
+        .open(name, MAX_ARRAYS_FILE_BYTES)
         .map_err(LoadError::File)?;
+    if arrays::are_in(&file, name).map_err(LoadError::File)? {
+        let mesh = arrays::read_mesh(file, want_uvs, progress)?;
+        check(&mesh)?;
+        return Ok(mesh);
+    }
+    let bytes = file.read(MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
+    drop(file);
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));

@@ -25,7 +25,7 @@ use serde_json::error::Category;
 
 use keys::{File, Keys};
 pub(crate) use lens::Lens;
-pub(crate) use pose::Pose;
+pub(crate) use pose::{NoRotation, Pose};
 
 /// One view as the file describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,17 +134,9 @@ pub(crate) enum Problem {
     /// Not `0 0 0 1`.
     #[error("transform_matrix ends in the row {0:?} instead of 0, 0, 0, 1")]
     LastRow([f64; 4]),
-    /// Negative determinant.
-    #[error("transform_matrix is mirrored (determinant {0:.3})")]
-    Mirrored(f64),
-    /// No volume.
-    #[error(
-        "transform_matrix is singular (determinant {0:.3e}): it turns space into a plane or less"
-    )]
-    Singular(f64),
-    /// Axes that are not at right angles, or not equally long.
-    #[error("transform_matrix is sheared or stretched: its axes are off by {0:.4}")]
-    Sheared(f64),
+    /// Not a rotation.
+    #[error("transform_matrix {0}")]
+    NoRotation(#[from] NoRotation),
     /// A distortion coefficient.
     #[error("{key} is {value}: lens distortion is not supported")]
     Distorted {
@@ -246,16 +238,12 @@ impl Problem {
             Self::Contradiction { .. } => {
                 "make w, h and fl_x those of one picture size, or leave camera_angle_x out"
             }
-            Self::Mirrored(_) => {
+            Self::NoRotation(NoRotation::Mirrored(_)) => {
                 "the matrix is camera-to-world with OpenGL axes (x right, y up, looking along -z)"
             }
             Self::Missing(_) => LAYOUT,
             Self::Range { .. } => "",
-            Self::Shape(_)
-            | Self::Number(_)
-            | Self::LastRow(_)
-            | Self::Singular(_)
-            | Self::Sheared(_) => {
+            Self::Shape(_) | Self::Number(_) | Self::LastRow(_) | Self::NoRotation(_) => {
                 "transform_matrix is camera-to-world: a rotation, a position, and the last row 0, 0, 0, 1"
             }
         }
@@ -358,4 +346,4 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
 }
 
 /// Largest `w`, `h`, focal length or principal point in pixels: a thousand times what a picture may have.
-const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;
+pub(crate) const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;

@@ -1,12 +1,16 @@
-//! `transforms.json` and its pictures → one [`View`] table each, cropped to what can matter and handed on at once.
+//! Posed pictures, of `transforms.json` or a safetensors file → one [`View`] table each, cropped to what can matter and handed
+//! on at once.
 //!
-//! The calling thread reads the files and speaks to the supervisor; the pool decodes. What is in flight is bounded in bytes
+//! The calling thread reads the pictures' files and speaks to the supervisor; the pool decodes, and reads what lies in a
+//! safetensors file. What is in flight is bounded in bytes
 //! and number, so memory does not grow with the number of views. Views go out in the order of the file: whoever adds
 //! floats up as they arrive gets the same sums every time.
 
 mod crop;
 mod holdout;
 mod load;
+mod set;
+mod show;
 #[cfg(test)]
 mod tests;
 
@@ -15,17 +19,17 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use proto::job::PrepareJob;
-use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_TRANSFORMS_BYTES};
+use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{Mesh, View};
 
 use super::folder::Folder;
-use super::transforms::{self, Frame};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::session::Session;
 use crop::Outline;
-use load::{Loaded, Sees, Source};
+use set::Set;
+use show::{Loaded, Sees};
 
 /// What was handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,7 @@ pub(crate) struct ViewsSummary {
     pub(crate) holdout_views: u32,
 }
 
-/// Reading `transforms.json`, whose size is bounded.
+/// Reading `transforms.json`, whose size is bounded, or the cameras of a safetensors file.
 const POSES: Duration = Duration::from_secs(2);
 /// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
 const IN_FLIGHT_BYTES: usize = 640 << 20;
@@ -52,53 +56,30 @@ pub(crate) fn deliver(
     clock.time(Phase::DecodeViews, || {
         session.progress(Phase::DecodeViews, 0, 0);
         session.expect("poses", each(mesh.triangles.len(), pace::TRIANGLE) + POSES);
-        let frames = read_frames(session, views, &job.views_file)?;
-        let held_out = choose_holdout(&frames, job)?;
+        let set = Set::read(views, &job.views_file, session)?;
+        let held_out = choose_holdout(&set, job)?;
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
         let delivery = Delivery {
             session,
             outline: &Outline::new(mesh),
-            folder: views,
-            file: &job.views_file,
             mesh: &job.mesh_file,
-            frames: &frames,
+            set: &set,
             held_out: &held_out,
         };
         delivery.run()?;
         Ok(ViewsSummary {
-            views: frames.len() as u32 - holdout_views,
+            views: set.len() as u32 - holdout_views,
             holdout_views,
         })
     })
 }
 
-fn read_frames(session: &Session, folder: &Folder<'_>, name: &str) -> Result<Vec<Frame>, Failure> {
-    let bytes = folder
-        .read(name, MAX_TRANSFORMS_BYTES)
-        .map_err(|error| Failure {
-            code: error.code(),
-            message: format!("{name}: {error}"),
-            hint: String::new(),
-        })?;
-    let read = transforms::parse(&bytes).map_err(|error| Failure {
-        code: error.code(),
-        message: format!("{name}: {error}"),
-        hint: error.hint().to_owned(),
-    })?;
-    for warning in &read.warnings {
-        session.warning(&format!("{name}: {warning}"));
-    }
-    Ok(read.frames)
-}
-
-/// The frames that the file holds out by name, and `job.holdout` more of the rest.
-fn choose_holdout(frames: &[Frame], job: &PrepareJob) -> Result<Vec<bool>, Failure> {
-    let mut held_out: Vec<bool> = frames.iter().map(|frame| frame.held_out).collect();
-    let rest: Vec<usize> = (0..frames.len())
-        .filter(|&index| !held_out[index])
-        .collect();
+/// The views that the file holds out by name, and `job.holdout` more of the rest.
+fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure> {
+    let mut held_out: Vec<bool> = (0..set.len()).map(|index| set.held_out(index)).collect();
+    let rest: Vec<usize> = (0..set.len()).filter(|&index| !held_out[index]).collect();
     if job.holdout as usize >= rest.len() {
-        let named = match frames.len() - rest.len() {
+        let named = match set.len() - rest.len() {
             0 => String::new(),
             named => format!(" ({named} more are held out by name)"),
         };
@@ -122,11 +103,8 @@ fn choose_holdout(frames: &[Frame], job: &PrepareJob) -> Result<Vec<bool>, Failu
 struct Delivery<'a> {
     session: &'a Session,
     outline: &'a Outline,
-    folder: &'a Folder<'a>,
-    /// `transforms.json`, whatever its name.
-    file: &'a str,
     mesh: &'a str,
-    frames: &'a [Frame],
+    set: &'a Set<'a>,
     held_out: &'a [bool],
 }
 
@@ -145,19 +123,20 @@ struct Tally {
     unseen: Vec<usize>,
     transparent: Vec<usize>,
     turned: Vec<usize>,
+    far_outside: Vec<usize>,
 }
 
 impl Delivery<'_> {
     fn run(&self) -> Result<(), Failure> {
         let mut tally = Tally::default();
         self.session
-            .progress(Phase::DecodeViews, 0, self.frames.len() as u64);
+            .progress(Phase::DecodeViews, 0, self.set.len() as u64);
         rayon::in_place_scope_fifo(|scope| {
             let most = 2 * rayon::current_num_threads();
             let mut in_flight = VecDeque::new();
             let mut bytes = 0;
-            for (index, frame) in self.frames.iter().enumerate() {
-                let source = Source::read(self.folder, self.file, index, frame)?;
+            for index in 0..self.set.len() {
+                let source = self.set.source(index)?;
                 let needed = source.decoding_bytes();
                 while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {
                     let Some(oldest) = in_flight.pop_front() else {
@@ -166,10 +145,10 @@ impl Delivery<'_> {
                     bytes -= self.finish(oldest, &mut tally)?;
                 }
                 let (sender, result) = sync_channel(1);
-                let (file, outline, holdout) = (self.file, self.outline, self.held_out[index]);
+                let (outline, holdout) = (self.outline, self.held_out[index]);
                 scope.spawn_fifo(move |_| {
                     // Nobody listens any more when an earlier view has failed.
-                    drop(sender.send(source.load(file, outline, frame, holdout)));
+                    drop(sender.send(source.load(outline, holdout)));
                     unit();
                 });
                 in_flight.push_back(InFlight {
@@ -188,9 +167,9 @@ impl Delivery<'_> {
 
     /// Waits for a view and hands it on; returns what it held.
     fn finish(&self, next: InFlight, tally: &mut Tally) -> Result<usize, Failure> {
-        let name = &self.frames[next.index].file;
+        let name = self.set.name(next.index);
         self.session
-            .expect(name, each(next.bytes, pace::DECODE_BYTE));
+            .expect(&name, each(next.bytes, pace::DECODE_BYTE));
         let loaded = next
             .result
             .recv()
@@ -202,7 +181,7 @@ impl Delivery<'_> {
                 code: Code::LimitExceeded,
                 message: format!(
                     "{}: the views have more than {MAX_TOTAL_VIEW_BYTES} bytes once decoded",
-                    self.file
+                    self.set.file
                 ),
                 hint: "use fewer or smaller views".to_owned(),
             });
@@ -220,18 +199,18 @@ impl Delivery<'_> {
         if loaded.turned {
             tally.turned.push(next.index);
         }
+        if loaded.far_outside {
+            tally.far_outside.push(next.index);
+        }
         tally.delivered += 1;
-        self.session.progress(
-            Phase::DecodeViews,
-            tally.delivered,
-            self.frames.len() as u64,
-        );
+        self.session
+            .progress(Phase::DecodeViews, tally.delivered, self.set.len() as u64);
         Ok(next.bytes)
     }
 
     fn report(&self, tally: &Tally) -> Result<(), Failure> {
         let (unseen, transparent) = (tally.unseen.len(), tally.transparent.len());
-        if unseen + transparent == self.frames.len() {
+        if unseen + transparent == self.set.len() {
             let why = match (unseen, transparent) {
                 (0, _) => "all pictures are fully transparent".to_owned(),
                 (_, 0) => "it is behind every camera or outside every picture".to_owned(),
@@ -239,11 +218,10 @@ impl Delivery<'_> {
                     "in {unseen} it is behind the camera or outside the picture, {transparent} are fully transparent"
                 ),
             };
-            let hint = "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)";
             return Err(Failure {
                 code: Code::InvalidAsset,
-                message: format!("{}: no view shows {}: {why}", self.file, self.mesh),
-                hint: hint.to_owned(),
+                message: format!("{}: no view shows {}: {why}", self.set.file, self.mesh),
+                hint: self.set.convention().to_owned(),
             });
         }
         for (list, text) in [
@@ -256,12 +234,16 @@ impl Delivery<'_> {
                 &tally.turned,
                 "carry an EXIF orientation, which is not applied: cameras belong to the pixels as stored",
             ),
+            (
+                &tally.far_outside,
+                "have floats below -1 or above 2: colours and masks are 0-1, what is beyond is clamped",
+            ),
         ] {
             if !list.is_empty() {
                 self.session.warning(&format!(
                     "{} of {} views {text} ({})",
                     list.len(),
-                    self.frames.len(),
+                    self.set.len(),
                     self.names(list)
                 ));
             }
@@ -271,13 +253,13 @@ impl Delivery<'_> {
 
     /// Up to three files by name.
     fn names(&self, list: &[usize]) -> String {
-        let mut names: Vec<&str> = list
+        let mut names: Vec<String> = list
             .iter()
             .take(3)
-            .map(|&index| self.frames[index].file.as_str())
+            .map(|&index| self.set.name(index))
             .collect();
         if list.len() > names.len() {
-            names.push("…");
+            names.push("…".to_owned());
         }
         names.join(", ")
     }

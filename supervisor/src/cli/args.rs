@@ -48,10 +48,11 @@ pub(super) enum Sub {
 
 #[derive(Debug, Args)]
 pub(super) struct BakeArgs {
-    /// The mesh: GLB, glTF, PLY or OBJ.
+    /// The mesh: GLB, glTF, PLY, OBJ or safetensors.
     #[arg(required_unless_present = "jobs")]
     pub(super) mesh: Option<PathBuf>,
-    /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one.
+    /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one, or a
+    /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too.
     #[arg(long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) views: Option<PathBuf>,
     /// Where to put the GLB. An existing file is replaced only by a complete new one.

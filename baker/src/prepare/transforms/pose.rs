@@ -36,27 +36,7 @@ impl Pose {
         }
         let linear: Matrix3 = std::array::from_fn(|r| [rows[r][0], rows[r][1], rows[r][2]]);
         let position: [f64; 3] = std::array::from_fn(|r| rows[r][3]);
-        let size = linear
-            .iter()
-            .flatten()
-            .fold(0.0, |size: f64, x| size.max(x.abs()));
-        let determinant = determinant(&linear);
-        if determinant.abs() <= 1e-9 * size.powi(3) {
-            return Err(Problem::Singular(determinant));
-        }
-        if determinant < 0.0 {
-            return Err(Problem::Mirrored(determinant));
-        }
-        let scale = determinant.cbrt();
-        let unit = linear.map(|row| row.map(|x| x / scale));
-        let rotation = nearest_rotation(unit);
-        let off = (0..9)
-            .map(|k| (unit[k / 3][k % 3] - rotation[k / 3][k % 3]).abs())
-            .fold(0.0, f64::max);
-        // The largest of numbers of which one is NaN is not NaN.
-        if off > ROUNDING || rotation.iter().flatten().any(|x| x.is_nan()) {
-            return Err(Problem::Sheared(off));
-        }
+        let (scale, rotation) = split_scale(&linear)?;
         const SIGN: [f64; 3] = [1.0, -1.0, -1.0];
         let rotation: Matrix3 =
             std::array::from_fn(|r| std::array::from_fn(|c| SIGN[r] * rotation[c][r]));
@@ -67,9 +47,65 @@ impl Pose {
                 rotation,
                 translation,
             },
-            (scale - 1.0).abs() > ROUNDING,
+            is_scaled(scale),
         ))
     }
+
+    /// Takes three rows of a matrix world-to-camera with `OpenCV` axes, all of them finite; the flag says that it contained a
+    /// scale, which would move every point along its ray.
+    pub(crate) fn from_world_to_camera(rows: &[[f64; 4]; 3]) -> Result<(Self, bool), NoRotation> {
+        let linear: Matrix3 = std::array::from_fn(|r| [rows[r][0], rows[r][1], rows[r][2]]);
+        let (scale, rotation) = split_scale(&linear)?;
+        let pose = Self {
+            rotation,
+            translation: std::array::from_fn(|r| rows[r][3] / scale),
+        };
+        Ok((pose, is_scaled(scale)))
+    }
+}
+
+/// Why a matrix is not a rotation with a uniform scale.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum NoRotation {
+    /// Negative determinant.
+    #[error("is mirrored (determinant {0:.3})")]
+    Mirrored(f64),
+    /// No volume.
+    #[error("is singular (determinant {0:.3e}): it turns space into a plane or less")]
+    Singular(f64),
+    /// Axes that are not at right angles, or not equally long.
+    #[error("is sheared or stretched: its axes are off by {0:.4}")]
+    Sheared(f64),
+}
+
+fn is_scaled(scale: f64) -> bool {
+    (scale - 1.0).abs() > ROUNDING
+}
+
+/// A uniform scale, and the rotation that is left.
+fn split_scale(linear: &Matrix3) -> Result<(f64, Matrix3), NoRotation> {
+    let size = linear
+        .iter()
+        .flatten()
+        .fold(0.0, |size: f64, x| size.max(x.abs()));
+    let determinant = determinant(linear);
+    if determinant.abs() <= 1e-9 * size.powi(3) {
+        return Err(NoRotation::Singular(determinant));
+    }
+    if determinant < 0.0 {
+        return Err(NoRotation::Mirrored(determinant));
+    }
+    let scale = determinant.cbrt();
+    let unit = linear.map(|row| row.map(|x| x / scale));
+    let rotation = nearest_rotation(unit);
+    let off = (0..9)
+        .map(|k| (unit[k / 3][k % 3] - rotation[k / 3][k % 3]).abs())
+        .fold(0.0, f64::max);
+    // The largest of numbers of which one is NaN is not NaN.
+    if off > ROUNDING || rotation.iter().flatten().any(|x| x.is_nan()) {
+        return Err(NoRotation::Sheared(off));
+    }
+    Ok((scale, rotation))
 }
 
 /// Three rows of four, from any of the shapes.

@@ -1,10 +1,9 @@
-//! One frame: its files' bytes → a decoded, masked and cropped [`View`] with its camera.
+//! One frame of `transforms.json`: its files' bytes → a decoded and masked picture with its camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
-use proto::table::{Camera, View};
+use proto::table::Camera;
 
-use super::crop::{self, Outline};
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
@@ -18,35 +17,16 @@ struct File {
 }
 
 /// What a frame is made of, read but not decoded.
-pub(super) struct Source {
+pub(super) struct FrameFiles {
     index: usize,
     picture: File,
     mask: Option<File>,
 }
 
-/// A view, and what there is to say about it.
-pub(super) struct Loaded {
-    pub(super) view: View,
-    pub(super) sees: Sees,
-    /// EXIF asks for another orientation.
-    pub(super) turned: bool,
-}
-
-/// What a view shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sees {
-    /// Some of the mesh, as far as rectangles can tell.
-    Mesh,
-    /// Nothing of it.
-    Nothing,
-    /// Nothing at all.
-    Transparent,
-}
-
 /// Tried in this order behind a `file_path` that is not there as it is.
 const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
-impl Source {
+impl FrameFiles {
     /// Reads the files of the frame `index` of `transforms` and judges their size.
     pub(super) fn read(
         folder: &Folder<'_>,
@@ -74,14 +54,12 @@ impl Source {
         file(&self.picture) + self.mask.as_ref().map_or(0, file)
     }
 
-    /// Decodes, masks, crops. The lens, which `transforms` describes, may not suit the picture.
-    pub(super) fn load(
-        self,
+    /// Decodes and masks. The lens, which `transforms` describes, may not suit the picture.
+    pub(super) fn decode(
+        &self,
         transforms: &str,
-        outline: &Outline,
         frame: &Frame,
-        holdout: bool,
-    ) -> Result<Loaded, Failure> {
+    ) -> Result<(Picture, Camera), Failure> {
         let mut picture = self.picture.decode(self.index)?;
         if let Some(mask) = &self.mask {
             apply_mask(&mut picture, &mask.decode(self.index)?)
@@ -98,40 +76,13 @@ impl Source {
                 ),
                 hint: problem.hint().to_owned(),
             })?;
-        let mut camera = Camera {
+        let camera = Camera {
             rotation: frame.pose.rotation,
             translation: frame.pose.translation,
             focal,
             centre,
         };
-        let crop = outline.crop(&camera, &picture);
-        let (sees, [left, top, width, height], pixels) = match crop {
-            Some(crop) => (Sees::Mesh, crop, crop::cut(&picture, crop)),
-            // A view keeps its index even if there is nothing in it.
-            None if picture.pixels.iter().all(|pixel| pixel[3] == 0) => {
-                (Sees::Transparent, [0, 0, 1, 1], vec![[0; 4]])
-            }
-            None => (Sees::Nothing, [0, 0, 1, 1], vec![[0; 4]]),
-        };
-        camera.centre = [
-            camera.centre[0] - f64::from(left),
-            camera.centre[1] - f64::from(top),
-        ];
-        let view = View {
-            index: self.index as u32,
-            width,
-            height,
-            crop: [left, top],
-            has_alpha: picture.has_alpha || sees != Sees::Mesh,
-            holdout,
-            camera,
-            pixels,
-        };
-        Ok(Loaded {
-            view,
-            sees,
-            turned: picture.turned,
-        })
+        Ok((picture, camera))
     }
 }
 

@@ -97,6 +97,10 @@ type Outcome = (Result<ViewsSummary, Failure>, Vec<View>, Vec<String>);
 fn deliver_from(folder: &Path, transforms: &Value, job: &PrepareJob) -> Outcome {
     let file = folder.join(&job.views_file);
     std::fs::write(file, transforms.to_string()).expect("writes");
+    deliver_written(folder, job)
+}
+
+fn deliver_written(folder: &Path, job: &PrepareJob) -> Outcome {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let supervisor = thread::spawn(move || supervise(&ours));
     let session = Session::over(theirs);
@@ -418,5 +422,100 @@ fn outline_of_a_large_mesh_holds_it_closely() {
     assert!(
         loose[2] - exact[2] <= 12 && loose[3] - exact[3] <= 12,
         "{loose:?} around {exact:?}"
+    );
+}
+
+#[test]
+fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Columns and rows differ, in size and in colour; half of it is masked away by a slope.
+    let [width, height] = [64_usize, 48];
+    let colour = |view: u8, x: usize, y: usize| [4 * x as u8, 5 * y as u8, 100 + view];
+    let inside = |x: usize, y: usize| 48 * x + 20 * y < 48 * 45;
+    for view in 0..3 {
+        let name = format!("{view}.png");
+        picture(&folder.path().join(name), [64, 48], |x, y| {
+            let (x, y) = (x as usize, y as usize);
+            let [r, g, b] = colour(view, x, y);
+            [r, g, b, if inside(x, y) { 255 } else { 0 }]
+        });
+    }
+    let frames: Vec<Value> = (0..3)
+        .map(|view| frame(&format!("{view}.png"), view == 1))
+        .collect();
+    let mut file = transforms(&frames);
+    file["fl_y"] = json!(32.0);
+    file["cx"] = json!(30.0);
+    file["cy"] = json!(20.0);
+    let (_, wanted, _) = deliver_from(folder.path(), &file, &job(1));
+
+    // World to camera: y and z turned, four ahead; and seen from the other side of the square, looking away.
+    let ahead = [
+        1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 4.0, 0.0, 0.0, 0.0, 1.0_f32,
+    ];
+    let mut away = ahead;
+    (away[0], away[10], away[11]) = (-1.0, 1.0, -4.0);
+    let places = (0..3_u8)
+        .flat_map(|view| (0..height).flat_map(move |y| (0..width).map(move |x| (view, x, y))));
+    let floats = |list: &[f32]| -> Vec<u8> { list.iter().flat_map(|x| x.to_le_bytes()).collect() };
+    let tensors = [
+        (
+            "U8",
+            "observations",
+            vec![3, height, width, 3],
+            places
+                .clone()
+                .flat_map(|(v, x, y)| colour(v, x, y))
+                .collect(),
+        ),
+        (
+            "BOOL",
+            "masks",
+            vec![3, height, width],
+            places.map(|(_, x, y)| u8::from(inside(x, y))).collect(),
+        ),
+        (
+            "F32",
+            "extrinsics",
+            vec![3, 4, 4],
+            floats(&[ahead, away, ahead].concat()),
+        ),
+        (
+            "F32",
+            "intrinsics",
+            vec![3, 3, 3],
+            floats(&[[40.0, 0.0, 30.0, 0.0, 32.0, 20.0, 0.0, 0.0, 1.0]; 3].concat()),
+        ),
+    ];
+    let mut data: Vec<u8> = Vec::new();
+    let mut header = serde_json::Map::new();
+    for (dtype, name, shape, bytes) in tensors {
+        let start = data.len();
+        data.extend(bytes);
+        let end = data.len();
+        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, end]});
+        header.insert(name.to_owned(), entry);
+    }
+    let header = Value::Object(header).to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    let bytes = [&length[..], header.as_bytes(), &data].concat();
+    std::fs::write(folder.path().join("a.safetensors"), bytes).expect("writes");
+    let job = PrepareJob {
+        views_file: "a.safetensors".to_owned(),
+        ..job(1)
+    };
+    let (result, views, warnings) = deliver_written(folder.path(), &job);
+    assert_eq!(result.map(|summary| summary.holdout_views), Ok(1));
+    assert_eq!(views.len(), 3);
+    // Columns 20-40 and rows 12-28 grown by 4, and part of that is masked away.
+    assert_eq!(
+        (views[0].crop, views[0].width, views[0].height),
+        ([16, 8], 28, 24)
+    );
+    assert!(views[0].has_alpha && views[0].pixels.iter().any(|pixel| pixel[3] == 0));
+    assert_eq!(views, wanted);
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("(observations[1])"),
+        "{warnings:?}"
     );
 }

@@ -1,0 +1,172 @@
+//! Where a job's views come from, `transforms.json` with its pictures or a safetensors file: what both say of a view.
+
+use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_TRANSFORMS_BYTES};
+use proto::message::Failure;
+
+use super::crop::Outline;
+use super::load::FrameFiles;
+use super::show::Loaded;
+use crate::prepare::arrays::{self, ArrayViews};
+use crate::prepare::folder::{Folder, FolderError};
+use crate::prepare::load::ArraysError;
+use crate::prepare::transforms::{self, Frame};
+use crate::progress::Progress;
+
+/// All views of a job, none of them decoded.
+#[derive(Debug)]
+pub(super) struct Set<'a> {
+    folder: &'a Folder<'a>,
+    /// `transforms.json` or the safetensors file, whatever its name.
+    pub(super) file: &'a str,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Frames(Vec<Frame>),
+    Arrays(Box<ArrayViews>),
+}
+
+/// A view that can be decoded on any thread.
+pub(super) struct Source<'a> {
+    index: usize,
+    file: &'a str,
+    kind: SourceKind<'a>,
+}
+
+enum SourceKind<'a> {
+    Frame(FrameFiles, &'a Frame),
+    Slice(&'a ArrayViews),
+}
+
+impl<'a> Set<'a> {
+    /// Reads the file `name`, and of a safetensors file all but the pictures.
+    pub(super) fn read(
+        folder: &'a Folder<'a>,
+        name: &'a str,
+        progress: &dyn Progress,
+    ) -> Result<Self, Failure> {
+        let failed = |error: &FolderError| Failure {
+            code: error.code(),
+            message: format!("{name}: {error}"),
+            hint: String::new(),
+        };
+        let opened = folder
+            .open(name, MAX_ARRAYS_FILE_BYTES)
+            .map_err(|error| failed(&error))?;
+        let warn = |text: &str| progress.warning(&format!("{name}: {text}"));
+        let kind = if arrays::are_in(&opened, name).map_err(|error| failed(&error))? {
+            let views = ArrayViews::read(opened, warn).map_err(|error| refused(name, &error))?;
+            Kind::Arrays(Box::new(views))
+        } else {
+            let bytes = opened
+                .read(MAX_TRANSFORMS_BYTES)
+                .map_err(|error| failed(&error))?;
+            let read = transforms::parse(&bytes).map_err(|error| Failure {
+                code: error.code(),
+                message: format!("{name}: {error}"),
+                hint: error.hint().to_owned(),
+            })?;
+            read.warnings.iter().for_each(|text| warn(text));
+            Kind::Frames(read.frames)
+        };
+        Ok(Self {
+            folder,
+            file: name,
+            kind,
+        })
+    }
+
+    /// How many there are, at least one.
+    pub(super) fn len(&self) -> usize {
+        match &self.kind {
+            Kind::Frames(frames) => frames.len(),
+            Kind::Arrays(views) => views.len(),
+        }
+    }
+
+    /// What people call the view.
+    pub(super) fn name(&self, index: usize) -> String {
+        match &self.kind {
+            Kind::Frames(frames) => frames[index].file.clone(),
+            Kind::Arrays(_) => format!("observations[{index}]"),
+        }
+    }
+
+    /// The file itself keeps it out of the fit.
+    pub(super) fn held_out(&self, index: usize) -> bool {
+        match &self.kind {
+            Kind::Frames(frames) => frames[index].held_out,
+            Kind::Arrays(_) => false,
+        }
+    }
+
+    /// Which cameras the file is meant to hold.
+    pub(super) fn convention(&self) -> &'static str {
+        match self.kind {
+            Kind::Frames(_) => {
+                "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)"
+            }
+            Kind::Arrays(_) => {
+                "extrinsics are world-to-camera with OpenCV axes (x right, y down, z forward), in the world of the mesh"
+            }
+        }
+    }
+
+    /// What view `index` is decoded from: its files are read here, a slice is read as it is decoded.
+    pub(super) fn source(&self, index: usize) -> Result<Source<'_>, Failure> {
+        let kind = match &self.kind {
+            Kind::Frames(frames) => {
+                let frame = &frames[index];
+                let files = FrameFiles::read(self.folder, self.file, index, frame)?;
+                SourceKind::Frame(files, frame)
+            }
+            Kind::Arrays(views) => SourceKind::Slice(views),
+        };
+        Ok(Source {
+            index,
+            file: self.file,
+            kind,
+        })
+    }
+}
+
+impl Source<'_> {
+    /// Memory that this and its decoding may take.
+    pub(super) fn decoding_bytes(&self) -> usize {
+        match &self.kind {
+            SourceKind::Frame(files, _) => files.decoding_bytes(),
+            SourceKind::Slice(views) => views.decoding_bytes(),
+        }
+    }
+
+    /// Decodes, masks, crops.
+    pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
+        let (index, file) = (self.index, self.file);
+        match self.kind {
+            SourceKind::Frame(files, frame) => {
+                let (picture, camera) = files.decode(file, frame)?;
+                // Encoded bytes are not needed beside the crop.
+                drop(files);
+                Ok(Loaded::new(index, &picture, camera, outline, holdout))
+            }
+            SourceKind::Slice(views) => {
+                let (picture, camera, far_outside) =
+                    views.decode(index).map_err(|error| refused(file, &error))?;
+                let loaded = Loaded::new(index, &picture, camera, outline, holdout);
+                Ok(Loaded {
+                    far_outside,
+                    ..loaded
+                })
+            }
+        }
+    }
+}
+
+fn refused(name: &str, error: &ArraysError) -> Failure {
+    Failure {
+        code: error.code(),
+        message: format!("{name}: {error}"),
+        hint: error.hint().to_owned(),
+    }
+}

@@ -1,0 +1,66 @@
+//! A decoded picture and its camera → a [`View`], cropped to what can matter.
+
+use proto::table::{Camera, View};
+
+use super::crop::{self, Outline};
+use crate::prepare::picture::Picture;
+
+/// A view, and what there is to say about it.
+pub(super) struct Loaded {
+    pub(super) view: View,
+    pub(super) sees: Sees,
+    /// EXIF asks for another orientation.
+    pub(super) turned: bool,
+    /// Its colours were far outside their range.
+    pub(super) far_outside: bool,
+}
+
+/// What a view shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sees {
+    /// Some of the mesh, as far as rectangles can tell.
+    Mesh,
+    /// Nothing of it.
+    Nothing,
+    /// Nothing at all.
+    Transparent,
+}
+
+impl Loaded {
+    /// Crops. A view keeps its index even if there is nothing in it.
+    pub(super) fn new(
+        index: usize,
+        picture: &Picture,
+        mut camera: Camera,
+        outline: &Outline,
+        holdout: bool,
+    ) -> Self {
+        let (sees, [left, top, width, height], pixels) = match outline.crop(&camera, picture) {
+            Some(crop) => (Sees::Mesh, crop, crop::cut(picture, crop)),
+            None if picture.pixels.iter().all(|pixel| pixel[3] == 0) => {
+                (Sees::Transparent, [0, 0, 1, 1], vec![[0; 4]])
+            }
+            None => (Sees::Nothing, [0, 0, 1, 1], vec![[0; 4]]),
+        };
+        camera.centre = [
+            camera.centre[0] - f64::from(left),
+            camera.centre[1] - f64::from(top),
+        ];
+        let view = View {
+            index: index as u32,
+            width,
+            height,
+            crop: [left, top],
+            has_alpha: picture.has_alpha || sees != Sees::Mesh,
+            holdout,
+            camera,
+            pixels,
+        };
+        Self {
+            view,
+            sees,
+            turned: picture.turned,
+            far_outside: false,
+        }
+    }
+}
