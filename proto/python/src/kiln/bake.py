@@ -1,0 +1,293 @@
+"""The calls of TRELLIS and SAM 3D Objects, with the same arguments and results, done by the sidecar.
+
+Where they differ: the fit is deterministic, and its smoothing found from the views, so `lambda_tv` changes nothing; `near` and
+`far` clip nothing; `mode='fast'` is a quicker fit of the same kind. Texels that no view sees are filled from the surface around.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import sys
+import threading
+import time
+import warnings
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
+
+import numpy as np
+
+from . import arrays, safetensors, sidecar
+from .client import Client, Event
+from .errors import KilnError
+from .glb import Glb
+
+#: Called with the share that is done, 0 to 1, and what is being done; a `gradio.Progress()` will do. What it raises ends the job.
+Progress = Callable[[float, str], object]
+_T = TypeVar("_T")
+
+_QUALITY = {"fast": "draft", "opt": "standard"}
+#: TRELLIS turns its meshes from z up to y up, (x, y, z) → (x, z, -y), as it writes them.
+_Y_UP = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]], dtype=np.float64)
+
+
+def bake_texture(
+    vertices: Any,
+    faces: Any,
+    uvs: Any,
+    observations: Any,
+    masks: Any,
+    extrinsics: Any,
+    intrinsics: Any,
+    texture_size: int = 2048,
+    near: float = 0.1,
+    far: float = 10.0,
+    mode: str = "opt",
+    lambda_tv: float = 1e-2,
+    verbose: bool = False,
+    rendering_engine: Optional[str] = None,
+    device: str = "auto",
+    *,
+    progress: Optional[Progress] = None,
+    timeout: Optional[float] = None,
+    quality: Optional[str] = None,
+    blend: str = "srgb",
+    seed: int = 0,
+    fallback: str = "adapters",
+) -> np.ndarray:
+    """The texture for the caller's own `uvs`: uint8 [S, S, 3], row 0 at v = 1, as TRELLIS returns it.
+
+    Arguments are those of TRELLIS (`kiln.arrays` says which arrays are taken); `rendering_engine` is SAM 3D Objects's and means
+    nothing here. `device`: `auto`, `gpu`, `cpu` or a part of an adapter's name; torch's `cuda` means `auto`. `timeout` is in
+    seconds for the whole call. `quality`: `draft`, `standard` or `best`. `blend`: `srgb` for views whose colours were blended
+    as they are encoded, as splats are; `linear` for photographs. `fallback`: how far a failed bake may be repeated otherwise.
+    Raises JobFailed, Cancelled, RequestProblem, SidecarUnavailable or TimedOut.
+    """
+    if mode not in _QUALITY:
+        raise ValueError(f"Unknown mode: {mode}")
+    if uvs is None:
+        raise ValueError("uvs are needed: to_glb makes its own")
+    if fallback == "vertex_colours":
+        raise ValueError("fallback='vertex_colours' makes no texture to return")
+    size = int(texture_size)
+    spec = {
+        "texture_size": size,
+        "keep_uvs": True,
+        "quality": quality or _QUALITY[mode],
+        "blend": blend,
+        "device": _device(device),
+        "seed": seed,
+        "fallback": fallback,
+    }
+    call = _Call(progress, timeout, verbose)
+    tensors = arrays.pack(vertices, faces, uvs, observations, masks, extrinsics, intrinsics)
+    result = call.run(tensors, spec).texture()
+    if result.shape != (size, size, 3):
+        raise KilnError(f"the sidecar made a texture of {list(result.shape)} in place of {size}")
+    return result
+
+
+async def abake_texture(*args: Any, progress: Optional[Progress] = None, **kwargs: Any) -> np.ndarray:
+    """`bake_texture` without blocking the loop; cancelling the task cancels the job. `progress` is called in the loop."""
+    return await _apart(bake_texture, args, kwargs, progress)
+
+
+def to_glb(
+    app_rep: Any,
+    mesh: Any,
+    simplify: float = 0.95,
+    fill_holes: bool = True,
+    fill_holes_max_size: float = 0.04,
+    texture_size: int = 1024,
+    debug: bool = False,
+    verbose: bool = True,
+    with_mesh_postprocess: bool = True,
+    with_texture_baking: bool = True,
+    use_vertex_color: bool = False,
+    rendering_engine: Optional[str] = None,
+    *,
+    views: Optional[Tuple[Any, Any, Any]] = None,
+    progress: Optional[Progress] = None,
+    timeout: Optional[float] = None,
+    quality: str = "standard",
+    device: str = "auto",
+    blend: str = "srgb",
+    seed: int = 0,
+    fallback: str = "adapters",
+) -> Glb:
+    """A mesh and the views of its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
+
+    `mesh` has `vertices` and `faces`. The views are rendered by the package that `app_rep` comes from, as its own `to_glb` does
+    (100 of 1024²), or given: `views=(observations, extrinsics, intrinsics)`, with `app_rep=None`. `simplify` is the share of
+    the faces to remove, as there. Holes are not filled: with `fill_holes` a warning says so once. `debug`, `use_vertex_color` and
+    `rendering_engine` mean nothing here.
+    """
+    if not with_texture_baking:
+        raise ValueError("with_texture_baking=False asks for a GLB without a texture, which is not made here")
+    if fill_holes and with_mesh_postprocess:
+        warnings.warn("kiln fills no holes and removes no hidden faces; fill_holes=False says so", stacklevel=2)
+    call = _Call(progress, timeout, verbose)
+    observations, extrinsics, intrinsics = _render(app_rep) if views is None else views
+    spec = {
+        "texture_size": int(texture_size),
+        "quality": quality,
+        "blend": blend,
+        "device": _device(device),
+        "seed": seed,
+        "fallback": fallback,
+    }
+    if with_mesh_postprocess and simplify > 0:
+        spec["simplify"] = float(simplify)
+    tensors = arrays.pack(mesh.vertices, mesh.faces, None, observations, None, extrinsics, intrinsics)
+    pictures = tensors["observations"]
+    tensors["masks"] = [np.any(picture > 0, axis=-1) for picture in pictures]
+    vertices, turned = tensors["vertices"], np.eye(4)
+    turned[:3, :3] = _Y_UP
+    tensors["vertices"] = np.asarray(np.asarray(vertices) @ _Y_UP.T, dtype=np.float32)
+    tensors["extrinsics"] = np.asarray(tensors["extrinsics"], dtype=np.float64) @ turned.T
+    return call.run(tensors, spec)
+
+
+async def ato_glb(*args: Any, progress: Optional[Progress] = None, **kwargs: Any) -> Glb:
+    """`to_glb` without blocking the loop; cancelling the task cancels the job. `progress` is called in the loop."""
+    return await _apart(to_glb, args, kwargs, progress)
+
+
+class _Call:
+    """One call of the above: its job, and what is told about it."""
+
+    def __init__(self, progress: Optional[Progress], timeout: Optional[float], verbose: bool) -> None:
+        self._progress = progress
+        self._line = verbose and progress is None
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._phase = "queued"
+        self._stop = _stop.get() or _Stop()
+
+    def run(self, tensors: Mapping[str, safetensors.Tensor], spec: Mapping[str, Any]) -> Glb:
+        """Submits, waits and fetches."""
+        place = sidecar.find()
+        client = place.client()
+        if self._deadline is not None:
+            spec = {**spec, "timeout_s": max(0.001, self._deadline - time.monotonic())}
+        job = client.submit(spec, safetensors.encode(tensors, arrays.METADATA), deadline=self._deadline)
+        try:
+            self._stop.concerns(client, job.id)
+            left = None if self._deadline is None else self._deadline - time.monotonic()
+            done = client.wait(job.id, left, self._heard).check()
+        except BaseException:
+            # Ctrl-C, a timeout, or what `progress` raised: nobody waits for the result any more.
+            _quietly(client.cancel, job.id)
+            raise
+        finally:
+            if self._line:
+                print(file=sys.stderr)
+        data = client.fetch(done)
+        if place.is_private:
+            # Nobody else looks at its jobs, and the arrays take room.
+            _quietly(client.forget, done.id)
+        return Glb(data, done.raw)
+
+    def _heard(self, event: Event) -> None:
+        if event.kind == "log":
+            return
+        self._phase = event.data.get("phase") or event.data.get("state") or self._phase
+        share = event.data.get("progress")
+        if share is None:
+            return
+        if self._progress is not None:
+            self._progress(float(share), str(self._phase))
+        elif self._line:
+            print(f"\rkiln: {100 * float(share):3.0f} % {self._phase:<20}", end="", file=sys.stderr, flush=True)
+
+
+class _Stop:
+    """Cancels a job from another thread: now, or as soon as there is one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._job: Optional[Tuple[Client, str]] = None
+        self._stopped = False
+
+    def concerns(self, client: Client, job_id: str) -> None:
+        with self._lock:
+            self._job = (client, job_id)
+            stopped = self._stopped
+        if stopped:
+            client.cancel(job_id)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped, job = True, self._job
+        if job is not None:
+            _quietly(job[0].cancel, job[1])
+
+
+#: Of the call that is made in this context.
+_stop: "contextvars.ContextVar[Optional[_Stop]]" = contextvars.ContextVar("kiln_stop", default=None)
+
+
+async def _apart(
+    function: Callable[..., _T], args: Tuple[Any, ...], kwargs: Dict[str, Any], progress: Optional[Progress]
+) -> _T:
+    """Runs `function` on a thread of its own, so that no number of waiting calls fills the loop's pool of threads."""
+    loop = asyncio.get_running_loop()
+    result: "asyncio.Future[_T]" = loop.create_future()
+    stop = _Stop()
+
+    def tell(then: Callable[..., object], *values: object) -> None:
+        try:
+            loop.call_soon_threadsafe(then, *values)
+        except RuntimeError:
+            pass  # The loop is closed: nobody listens.
+
+    def settle(value: Optional[_T], error: Optional[BaseException]) -> None:
+        if result.done():
+            return
+        if error is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(value)  # type: ignore[arg-type]
+
+    def work() -> None:
+        _stop.set(stop)
+        if progress is not None:
+            kwargs["progress"] = lambda share, phase: tell(progress, share, phase)
+        try:
+            value = function(*args, **kwargs)
+        except BaseException as error:
+            tell(settle, None, error)
+        else:
+            tell(settle, value, None)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="kiln call", daemon=True).start()
+    try:
+        return await result
+    except asyncio.CancelledError:
+        # Not here: asking the sidecar may take its time, and the loop has others to serve.
+        threading.Thread(target=stop.stop, name="kiln cancel", daemon=True).start()
+        raise
+
+
+def _quietly(call: Callable[[str], object], job_id: str) -> None:
+    try:
+        call(job_id)
+    except (KilnError, OSError):
+        pass  # Over, gone, or out of reach: the sidecar's own limits end it.
+
+
+def _device(name: str) -> str:
+    return "auto" if name.split(":")[0] == "cuda" else name
+
+
+def _render(app_rep: Any) -> Tuple[Any, Any, Any]:
+    """As TRELLIS's `to_glb`: by `render_multiview` of the package that the representation is defined in."""
+    module = type(app_rep).__module__
+    package, found, _ = module.partition(".representations.")
+    if not found:
+        raise TypeError(
+            f"{module}.{type(app_rep).__qualname__} cannot be rendered here: give views=(observations, extrinsics, intrinsics)"
+        )
+    renderer = importlib.import_module(f"{package}.utils.render_utils")
+    observations, extrinsics, intrinsics = renderer.render_multiview(app_rep, resolution=1024, nviews=100)
+    return observations, extrinsics, intrinsics

@@ -1,0 +1,87 @@
+"""The bytes of a GLB → its texture, or a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import IO, Any, Dict, Optional, Tuple, Union
+
+import numpy as np
+
+from . import png
+
+_JSON, _BIN = 0x4E4F534A, 0x004E4942
+
+
+class Glb:
+    """A finished model. `export` is called as that of `trimesh.Trimesh`, which TRELLIS's `to_glb` returns."""
+
+    def __init__(self, data: bytes, job: Optional[Dict[str, Any]] = None) -> None:
+        self.data = data
+        #: The job that made it: device, warnings, attempts.
+        self.job: Dict[str, Any] = job or {}
+
+    def export(self, file_obj: Union[str, "os.PathLike[str]", IO[bytes], None] = None, file_type: Optional[str] = None) -> bytes:
+        """Writes the GLB to a path (whole, or not at all) or an open file; returns its bytes."""
+        name = file_obj if isinstance(file_obj, (str, os.PathLike)) else ""
+        kind = file_type or os.path.splitext(os.fspath(name))[1].lstrip(".") or "glb"
+        if kind.lower() != "glb":
+            raise ValueError(f"a GLB is exported as glb, not as {kind}; to_trimesh() knows other formats")
+        if isinstance(file_obj, (str, os.PathLike)):
+            path = os.fspath(file_obj)
+            part = f"{path}.{os.getpid()}.part"
+            try:
+                with open(part, "wb") as file:
+                    file.write(self.data)
+                os.replace(part, path)
+            except BaseException:
+                if os.path.exists(part):
+                    os.unlink(part)
+                raise
+        elif file_obj is not None:
+            file_obj.write(self.data)
+        return self.data
+
+    def texture(self) -> np.ndarray:
+        """uint8 [H, W, 3], row 0 at the top: glTF's v = 0, OpenGL's v = 1."""
+        return texture(self.data)
+
+    def to_trimesh(self) -> Any:
+        """As a `trimesh` object, with what the caller has installed."""
+        import io
+
+        import trimesh  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        return trimesh.load(io.BytesIO(self.data), file_type="glb", force="mesh")
+
+
+def texture(file: bytes) -> np.ndarray:
+    """The base colour texture of the first material."""
+    document, binary = _chunks(file)
+    try:
+        material = document["materials"][0]["pbrMetallicRoughness"]
+        source = document["textures"][material["baseColorTexture"]["index"]]["source"]
+        view = document["bufferViews"][document["images"][source]["bufferView"]]
+        begin = int(view.get("byteOffset", 0))
+        picture = binary[begin : begin + int(view["byteLength"])]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError("the GLB has no base colour texture") from error
+    return np.ascontiguousarray(png.decode(picture)[..., :3])
+
+
+def _chunks(file: bytes) -> Tuple[Dict[str, Any], bytes]:
+    if len(file) < 20 or file[:4] != b"glTF":
+        raise ValueError("not a GLB")
+    at, document, binary = 12, None, b""
+    while at + 8 <= len(file):
+        length, kind = struct.unpack_from("<II", file, at)
+        body = file[at + 8 : at + 8 + length]
+        if kind == _JSON:
+            document = json.loads(body)
+        elif kind == _BIN:
+            binary = body
+        at += 8 + length
+    if not isinstance(document, dict):
+        raise ValueError("the GLB has no JSON")
+    return document, binary

@@ -1,0 +1,290 @@
+"""Where the sidecar is: `$KILN_SOCKET`, else the default socket if somebody listens there, else a private one, started here.
+
+A private sidecar belongs to this process: its store is a temporary folder, it ends with the process however that ends, and a
+process made by `fork` starts one of its own. The kernel ends a child when the *thread* that started it ends, so one thread
+starts the sidecar and then only waits for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import List, Optional
+
+from .client import Client
+from .errors import SidecarUnavailable
+
+#: Runs in between, and becomes the sidecar: `preexec_fn` is not safe in a process with threads. 1 is PR_SET_PDEATHSIG; nobody
+#: could take the results of an orphan, so it need not end gently.
+_STARTER = """
+import ctypes, os, signal, sys
+if ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL), 0, 0, 0) != 0: sys.exit("prctl failed")
+if os.getppid() != int(sys.argv[1]): sys.exit("the parent is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+_PREFIX = "kiln-py-"
+#: The self-test bakes once; on a busy machine without a GPU that may take a while.
+_START = 180.0
+#: Of a socket's path, by the kernel.
+_LONGEST_PATH = 107
+
+
+def find() -> "Sidecar":
+    """The sidecar to use now."""
+    named = os.environ.get("KILN_SOCKET")
+    if named:
+        return Sidecar(named, None)
+    with _lock:
+        private = _private
+    if private is None:
+        default = default_socket()
+        if _listens(default):
+            return Sidecar(default, None)
+        private = _get_private()
+    private.ensure()
+    return Sidecar(private.socket, private)
+
+
+class Sidecar:
+    """A place to connect to, and how to get it back."""
+
+    def __init__(self, path: str, private: Optional["_Private"]) -> None:
+        self.path = path
+        self.is_private = private is not None
+        self._private = private
+
+    def client(self, **options: float) -> Client:
+        """For one call: a private sidecar that dies under it is started once more."""
+        private = self._private
+        return Client(self.path, revive=private.ensure if private else None, **options)
+
+
+def default_socket() -> str:
+    """As `kiln serve` has it."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = os.path.join(runtime, "kiln") if os.path.isabs(runtime) else f"/tmp/kiln-{os.getuid()}"
+    return os.path.join(folder, "kiln.sock")
+
+
+def binary() -> str:
+    """`$KILN_BIN`, else `kiln` on PATH, else beside this interpreter, in this package, or in the checkout around it."""
+    named = os.environ.get("KILN_BIN")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise SidecarUnavailable(f"KILN_BIN={named} is no program")
+        return os.path.abspath(named)
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [os.path.join(os.path.dirname(sys.executable or "/"), "kiln"), os.path.join(here, "bin", "kiln")]
+    checkout = os.path.abspath(os.path.join(here, *[os.pardir] * 4))
+    places.append(os.path.join(checkout, "target", "release", "kiln"))
+    for place in [shutil.which("kiln"), *places]:
+        if place and os.path.isfile(place) and os.access(place, os.X_OK):
+            return os.path.abspath(place)
+    raise SidecarUnavailable(
+        "no sidecar runs, and no program kiln is on PATH to start one: build it (cargo build --release) and set KILN_BIN, "
+        "or start `kiln serve` and set KILN_SOCKET"
+    )
+
+
+class _Private:
+    """A sidecar of this process. All of its methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        _sweep()
+        base = tempfile.gettempdir()
+        if len(base) + len(_PREFIX) + 20 > _LONGEST_PATH:
+            base = "/tmp"
+        made = tempfile.mkdtemp(prefix="new-" + _PREFIX, dir=base)
+        # Held as long as this process lives: whoever finds it free may remove the folder, which has its name only from then on.
+        self._held = os.open(os.path.join(made, "held"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+        self.folder = os.path.join(base, os.path.basename(made)[len("new-") :])
+        os.rename(made, self.folder)
+        self.socket = os.path.join(self.folder, "kiln.sock")
+        self._process: Optional["subprocess.Popen[bytes]"] = None
+        self._starting = threading.Lock()
+        self._stopped = False
+
+    def ensure(self) -> None:
+        """Starts it where it does not run, and returns once it has proven that it can bake."""
+        with self._starting:
+            if self._process is not None and self._runs(self._process):
+                return
+            if self._stopped:
+                raise SidecarUnavailable("this process is about to end")
+            self._process = self._spawn()
+            try:
+                self._await(self._process)
+            except BaseException:
+                self._process.kill()
+                self._process.wait()
+                raise
+
+    def _runs(self, process: "subprocess.Popen[bytes]") -> bool:
+        if process.poll() is not None:
+            return False
+        if _listens(self.socket):
+            return True
+        # About to end, most likely: its keeper has not heard of it yet.
+        try:
+            process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def stop(self) -> None:
+        """Ends it, and removes what it kept."""
+        self._stopped = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            # The second signal says not to wait for jobs at work.
+            for patience in (0.5, 4.0):
+                try:
+                    process.send_signal(signal.SIGTERM)
+                    process.wait(patience)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+            else:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._held)
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        serve = [binary(), "serve", "--socket", self.socket, "--store", os.path.join(self.folder, "store")]
+        python = _python()
+        command = [python, "-I", "-S", "-c", _STARTER, str(os.getpid()), *serve] if python else serve
+        outcome: List[object] = []
+        begun = threading.Event()
+
+        def keep() -> None:
+            try:
+                with open(os.path.join(self.folder, "log"), "ab") as log:
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        # Ctrl-C is for this process, which then says what becomes of the sidecar.
+                        start_new_session=True,
+                    )
+            except BaseException as error:
+                outcome.append(error)
+                begun.set()
+                return
+            outcome.append(process)
+            begun.set()
+            process.wait()
+
+        threading.Thread(target=keep, name="kiln sidecar", daemon=True).start()
+        begun.wait()
+        process = outcome[0]
+        if isinstance(process, subprocess.Popen):
+            return process
+        raise SidecarUnavailable(f"{serve[0]} cannot be started: {process}")
+
+    def _await(self, process: "subprocess.Popen[bytes]") -> None:
+        client = Client(self.socket, timeout=10.0)
+        end, pause, reasons = time.monotonic() + _START, 0.01, ["it does not listen"]
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                raise SidecarUnavailable(f"the sidecar ended with {process.returncode} at its start:\n{self._last_words()}")
+            try:
+                ready, reasons = client.is_ready()
+                if ready:
+                    return
+            except (OSError, ValueError) as error:
+                reasons = [str(error)]
+            if any("failed" in reason for reason in reasons):
+                raise SidecarUnavailable(f"the sidecar cannot bake: {'; '.join(reasons)}\n{self._last_words()}")
+            # Asked again rather than told: nothing but an answer says that it is ready.
+            time.sleep(pause)
+            pause = min(2 * pause, 0.2)
+        raise SidecarUnavailable(f"the sidecar is not ready after {_START:.0f} s: {'; '.join(reasons)}\n{self._last_words()}")
+
+    def _last_words(self) -> str:
+        try:
+            with open(os.path.join(self.folder, "log"), "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
+                return log.read().decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+
+_lock = threading.Lock()
+_private: Optional[_Private] = None
+
+
+def _get_private() -> _Private:
+    global _private
+    with _lock:
+        if _private is None:
+            _private = _Private()
+            atexit.register(_stop, os.getpid())
+        return _private
+
+
+def _stop(owner: int) -> None:
+    global _private
+    if os.getpid() != owner:
+        return  # A forked child inherits this handler, and must not end its parent's sidecar.
+    with _lock:
+        private, _private = _private, None
+    if private is not None:
+        private.stop()
+
+
+def _forked() -> None:
+    global _lock, _private
+    if _private is not None:
+        # The descriptor shares its lock with the parent's: closing it here leaves that one locked.
+        os.close(_private._held)
+    _lock, _private = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _python() -> Optional[str]:
+    """An interpreter for the starter: an embedded one's `sys.executable` is another program (uWSGI)."""
+    if sys.executable and os.path.basename(sys.executable).startswith(("python", "pypy")):
+        return sys.executable
+    return shutil.which("python3")
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(5.0)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _sweep() -> None:
+    """Removes the folders of processes that were killed."""
+    for entry in os.scandir(tempfile.gettempdir()):
+        if not entry.name.startswith(_PREFIX) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            continue
+        try:
+            held = os.open(os.path.join(entry.path, "held"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(entry.path, ignore_errors=True)
+        except OSError:
+            pass  # Its owner lives.
+        finally:
+            os.close(held)
