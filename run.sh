@@ -109,6 +109,17 @@ fuzz_keep() {
     "$fuzzers/fuzz-seeds" pack "$1" "$least"
 }
 
+# The Python package as its users get it: installed by pip, in an environment of its own.
+test_python() {
+    command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null ||
+        install "the Python package is tested in an environment of its own" python3 python3-venv
+    python3 -m venv --clear target/python
+    # Left by an earlier build, it would be installed in place of the sources.
+    rm -rf proto/python/build
+    target/python/bin/pip install --quiet --disable-pip-version-check ./proto/python
+    (cd proto/python/tests && KILN_BIN=$OLDPWD/target/release/kiln "$OLDPWD/target/python/bin/python" -B -W error -m unittest)
+}
+
 command=${1:-sample}
 [ $# -gt 0 ] && shift
 case $command in
@@ -138,6 +149,7 @@ test)
     # With --lib: the library that makes kiln's system calls fail is preloaded into it.
     cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"
+    test_python
     ;;
 bench)
     build

@@ -230,14 +230,12 @@ def _get_private() -> _Private:
     with _lock:
         if _private is None:
             _private = _Private()
-            atexit.register(_stop, os.getpid())
+            atexit.register(_stop)
         return _private
 
 
-def _stop(owner: int) -> None:
+def _stop() -> None:
     global _private
-    if os.getpid() != owner:
-        return  # A forked child inherits this handler, and must not end its parent's sidecar.
     with _lock:
         private, _private = _private, None
     if private is not None:
