@@ -119,7 +119,6 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     let router = api::router(service.clone(), guard);
     let graceful = GracefulShutdown::new();
     let work = scheduler.run();
-    let server = accept(&sockets, &router, &graceful);
     let leave = async {
         let signal = signals.any().await;
         tracing::info!(
@@ -135,23 +134,21 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         }
         service.leave();
     };
-    let ended = local
+    local
         .run_until(async {
-            tokio::select! {
+            let ended = tokio::select! {
                 // Ends only once it was told to leave, and everything is in the store.
                 ended = work => ended,
-                () = server => unreachable!("accepts for ever"),
+                () = accept(&sockets, &router, &graceful) => unreachable!("accepts for ever"),
                 () = async { leave.await; std::future::pending::<()>().await } => unreachable!("waits for the scheduler"),
+            };
+            let answered = tokio::time::timeout(LAST_ANSWERS, graceful.shutdown()).await;
+            if answered.is_err() {
+                tracing::debug!("connections were cut");
             }
+            ended
         })
-        .await;
-    if tokio::time::timeout(LAST_ANSWERS, graceful.shutdown())
         .await
-        .is_err()
-    {
-        tracing::debug!("connections were cut");
-    }
-    ended
 }
 
 async fn accept(sockets: &Sockets, router: &Router, graceful: &GracefulShutdown) {
@@ -202,6 +199,7 @@ async fn converse(
     watcher.watch(connection).await
 }
 
+/// Tells systemd, if it started this.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd is not told");

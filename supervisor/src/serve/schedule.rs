@@ -117,6 +117,7 @@ impl Scheduler {
                 biased;
                 _ = ticks.tick() => {
                     self.service.turn();
+                    super::notify(&[sd_notify::NotifyState::Watchdog]);
                     self.service.unkillable.store(self.host.parked(), Ordering::Relaxed);
                     self.host.tend_spares(Instant::now());
                     self.prove(running.is_empty());

@@ -123,7 +123,11 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (job, now) = find(&service, &id).await?;
-    Ok(tagged(&show(&job, now.as_ref()), &headers))
+    let mut body = show(&job, now.as_ref());
+    if job.state == store::State::Queued {
+        body["position"] = json!(service.store.position(job.id).await?);
+    }
+    Ok(tagged(&body, &headers))
 }
 
 /// With its `ETag`, or 304 where the caller has it.
