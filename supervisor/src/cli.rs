@@ -357,7 +357,7 @@ fn usage(error: &clap::Error) -> Box<JobError> {
         .unwrap_or_default()
         .trim_start_matches("error: ")
         .to_owned();
-    let mut hint = "kiln bake --help explains every option".to_owned();
+    let mut hint = "--help after the command explains every option".to_owned();
     for line in lines.filter(|line| !line.is_empty()) {
         match line.strip_prefix("tip: ") {
             Some(tip) => tip.clone_into(&mut hint),
@@ -368,7 +368,7 @@ fn usage(error: &clap::Error) -> Box<JobError> {
         error.kind(),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        "a command is missing: bake or doctor".clone_into(&mut message);
+        "a command is missing: bake, serve, replay or doctor".clone_into(&mut message);
         "kiln --help shows examples".clone_into(&mut hint);
     } else if error.kind() == ErrorKind::MissingRequiredArgument
         && error.get(ContextKind::InvalidArg).is_some()

@@ -14,7 +14,9 @@
 //!   - [`procfs`]: a silent process → starved, stopped or stuck,
 //!   - [`verdict`]: how a process ended → what is wrong, in one code, class and line (a pure function),
 //!   - [`crash`]: a death → a folder that `kiln replay` runs again,
-//! - [`host`]: what all jobs share; [`reserve`]: descriptors for when there are none left; [`many`]: a list of jobs → several at once; [`signals`] → orders,
+//! - [`host`]: what all jobs share; [`gate`]: what failed lately → who may start, and where (pure); [`reserve`]: descriptors
+//!   for when there are none left,
+//! - [`many`]: a list of jobs → several at once; [`serve`]: jobs over a socket; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
 //! - [`store`]: accepted jobs, uploads and results → on disk, across kill -9,
 //! - [`report`]: what happened → `report.json` and the closing lines,

@@ -113,6 +113,10 @@ pub fn complain(error: &JobError) {
     if !error.hint.is_empty() {
         text.push_str(&format!("\n  hint: {}", error.hint));
     }
+    if let Some(folder) = &error.crash_folder {
+        let folder = printable(&folder.to_string_lossy(), MAX_TEXT_BYTES);
+        text.push_str(&format!("\n  kept: {folder} (kiln replay runs it again)"));
+    }
     // Where a worker said itself what was wrong, its log only repeats it.
     if (error.signal.is_some() || error.exit_code == proto::exit::SOFTWARE)
         && !error.log_tail.is_empty()

@@ -16,13 +16,15 @@ Examples:
       Remove 95 % of the triangles first, and bake a larger texture.
   kiln bake chair.glb --views transforms.json -o out.glb --holdout 4 --report report.json --preview preview.png
       Keep four views out of the fit, measure with them, and write a report and a contact sheet.
+  kiln serve --root /data
+      Take jobs over a Unix socket, and keep them across restarts.
   kiln doctor
       Show what can bake on this machine.
 
 Exit codes:
   0 done · 64 bad flags · 65 bad mesh or views · 66 mesh or views file missing · 69 no such device
-  70 a worker crashed twice · 71 a worker cannot be started · 73 cannot write the output
-  77 no sandbox here · 78 kiln and kiln-baker do not match
+  70 a worker crashed twice · 71 a worker cannot be started · 73 cannot create the output there
+  74 reading or writing failed · 77 no sandbox here · 78 kiln and kiln-baker do not match
   124 out of time · 130, 143 interrupted";
 
 /// Bakes the colours of posed views of a mesh into a UV texture, and writes a GLB.

@@ -34,6 +34,7 @@ const ARTIFACTS: [(&str, &str); 3] = [
 ];
 /// Between two attempts at a disk that refuses a job's end.
 const AGAIN: Duration = Duration::from_secs(1);
+
 /// One job at work.
 pub(super) struct Work {
     pub(super) service: Service,

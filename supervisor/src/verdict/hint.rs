@@ -26,6 +26,11 @@ pub(super) fn hint(ending: &Ending, code: Code) -> String {
         (Code::WorkerCrashed, _, Exit::Signal(libc::SIGKILL)) => {
             "if nobody killed it, the machine ran out of memory: a smaller --texture-size or fewer views need less"
         }
+        (Code::WorkerCrashed | Code::WorkerStalled, Role::Bake, _)
+            if (ending.adapter.as_ref()).is_some_and(|adapter| adapter.kind == "native") =>
+        {
+            "no driver had a part in it: please report it with what was kept"
+        }
         (Code::WorkerCrashed | Code::WorkerStalled | Code::GpuHang, Role::Bake, _) => {
             "kiln doctor shows adapters and drivers; --device cpu bakes without any driver"
         }
