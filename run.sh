@@ -11,6 +11,7 @@ usage() {
 ./run.sh test            every test
 ./run.sh bench [FOLDER]  the table of quality, time and memory, for the sets here or those in FOLDER
 ./run.sh torture ARGS…   faults into the real programs: --seed S --faults N (default 2000)
+./run.sh load ARGS…      the sidecar under load, and killed: what it takes, and what it keeps
 ./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts
 ./run.sh fuzz keep       the inputs that reached most so far, into tests/fuzz/seeds
 ./run.sh check           formatting, lints, documentation
@@ -167,9 +168,9 @@ fuzz)
         ;;
     esac
     ;;
-torture)
+torture | load)
     build
-    exec target/release/torture "$@"
+    exec "target/release/$command" "$@"
     ;;
 check)
     need_toolchain

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bake::gpu::device::{adapters, describe};
+use crate::bake::gpu::device::adapters;
 
 /// The features that matter to somebody who asks; none is needed.
 const FEATURES: [(wgpu::Features, &str); 4] = [
@@ -30,8 +30,7 @@ pub(crate) fn report() -> Value {
     };
     let mut listed = Vec::new();
     let mut real = false;
-    for adapter in &adapters {
-        let info = describe(&adapter.get_info());
+    for (adapter, info) in &adapters {
         let (limits, features) = (adapter.limits(), adapter.features());
         real |= info.kind != "software";
         if limits.max_storage_buffers_per_shader_stage < STORAGE_BUFFERS {

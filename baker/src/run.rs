@@ -174,7 +174,7 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
         hint: String::new(),
     })?;
     session
-        .ready(warm.adapter(), sandbox)
+        .ready(warm.adapter(), warm.peers(), sandbox)
         .map_err(|error| internal(&error))?;
     Ok(warm)
 }

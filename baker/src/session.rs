@@ -141,8 +141,17 @@ impl Session {
     ///
     /// # Errors
     /// The supervisor is gone.
-    pub fn ready(&self, adapter: AdapterInfo, sandbox: Sandbox) -> Result<(), SessionError> {
-        let ready = FromChild::Ready { adapter, sandbox };
+    pub fn ready(
+        &self,
+        adapter: AdapterInfo,
+        peers: u32,
+        sandbox: Sandbox,
+    ) -> Result<(), SessionError> {
+        let ready = FromChild::Ready {
+            adapter,
+            peers,
+            sandbox,
+        };
         Ok(self.channel.send(&ready, &[])?)
     }
 

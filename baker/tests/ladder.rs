@@ -107,6 +107,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
     let wanted = WarmJob {
         device: Device::Cpu,
         avoid: Vec::new(),
+        nth: 0,
         quality: Quality::Draft,
         blend: Blend::Linear,
     };

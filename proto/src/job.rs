@@ -107,6 +107,8 @@ pub struct WarmJob {
     /// Adapters by name that are not to be used: they failed.
     #[serde(deserialize_with = "list")]
     pub avoid: Vec<String>,
+    /// Which of several adapters that would do equally well: this, modulo their number.
+    pub nth: u32,
     /// Work put into the fit: it chooses the pipelines.
     pub quality: Quality,
     /// Space of the footprint's average: it chooses the pipelines.

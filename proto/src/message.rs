@@ -236,6 +236,8 @@ pub enum FromChild {
     Ready {
         /// The one.
         adapter: AdapterInfo,
+        /// How many would have done equally well, with it.
+        peers: u32,
         /// What it gave up since its hello, too.
         sandbox: Sandbox,
     },

@@ -80,6 +80,7 @@ fn messages_to_a_child() {
     let warm = WarmJob {
         device: Device::Name("H200".into()),
         avoid: vec!["x".into()],
+        nth: 5,
         quality: Quality::Best,
         blend: Blend::Srgb,
     };
@@ -131,7 +132,7 @@ fn messages_to_a_child() {
             },
             "0306",
         ),
-        (ToChild::Warm(warm), "040304483230300101780201"),
+        (ToChild::Warm(warm), "04030448323030010178050201"),
         (
             ToChild::Opened {
                 outcome: Ok(70_000),
@@ -266,9 +267,10 @@ fn messages_from_a_child() {
         (
             FromChild::Ready {
                 adapter,
+                peers: 6,
                 sandbox: sandbox(),
             },
-            "0701610676756c6b616e0864697363726574650164020704240178",
+            "0701610676756c6b616e086469736372657465016406020704240178",
         ),
         (
             FromChild::Open {

@@ -2,14 +2,14 @@
 //! processes that the kernel does not let die.
 
 use std::cell::{RefCell, RefMut};
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, setpriority_process};
 use tokio::sync::Notify;
 
 use crate::cgroup::{Cgroups, Group, Limits};
 use crate::child::Child;
+use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::gate::incident::JobName;
 use crate::job::Spares;
@@ -23,18 +23,18 @@ pub struct Host {
     /// Only where a limit was asked for: without one there is nothing to enforce.
     cgroups: Option<Cgroups>,
     memory_limit: Option<u64>,
+    /// Added to the niceness of workers.
+    nice: i32,
     parked: RefCell<Vec<Child>>,
     gate: RefCell<Gate>,
     spares: RefCell<Spares>,
-    /// Jobs whose bake has been given data.
-    baking: RefCell<HashSet<JobName>>,
-    slots: usize,
+    fleet: RefCell<Fleet>,
     changed: Notify,
 }
 
 impl Host {
-    /// A host without jobs, each of whose workers may use so many bytes of memory; with so many warm spares at most, and so
-    /// many bakes at once: further jobs are prepared meanwhile.
+    /// A host without jobs, each of whose workers may use so many bytes of memory; with so many warm spares and so many bakes at
+    /// once on each adapter: further jobs are prepared meanwhile.
     #[must_use]
     pub fn new(memory_limit: Option<u64>, spares: usize, slots: usize) -> Self {
         Self {
@@ -45,13 +45,19 @@ impl Host {
                 })
             }),
             memory_limit,
+            nice: 0,
             parked: RefCell::default(),
             gate: RefCell::default(),
             spares: RefCell::new(Spares::new(spares)),
-            baking: RefCell::default(),
-            slots,
+            fleet: RefCell::new(Fleet::new(slots)),
             changed: Notify::new(),
         }
+    }
+
+    /// Workers leave the processor to others first: to this process, and to the program that it serves.
+    #[must_use]
+    pub fn nice(self, nice: i32) -> Self {
+        Self { nice, ..self }
     }
 
     /// Bound of the address space of workers that use no driver.
@@ -76,19 +82,14 @@ impl Host {
         self.spares.borrow_mut()
     }
 
-    /// Takes a place among the bakes for a job, if there is one; it may hold it already.
-    #[must_use]
-    pub fn slot(&self, job: &JobName) -> bool {
-        let mut baking = self.baking.borrow_mut();
-        if baking.len() < self.slots {
-            baking.insert(Arc::clone(job));
-        }
-        baking.contains(job)
+    /// Who bakes where. Not to be held across anything else of the host.
+    pub fn fleet(&self) -> RefMut<'_, Fleet> {
+        self.fleet.borrow_mut()
     }
 
-    /// Gives a job's place to others.
+    /// Gives the place of a job's bake to others.
     pub fn leave_slot(&self, job: &JobName) {
-        self.baking.borrow_mut().remove(job);
+        self.fleet.borrow_mut().leave(job);
         self.changed.notify_waiters();
     }
 
@@ -116,9 +117,15 @@ impl Host {
         }
     }
 
-    /// Puts a freshly spawned worker, which has been given nothing yet, into a group of its own.
+    /// Puts a freshly spawned worker, which has been given nothing yet, into a group of its own, and in its place behind others.
     #[must_use]
     pub fn enter(&self, pid: u32) -> Option<Group> {
+        if self.nice > 0
+            && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+            && let Err(error) = setpriority_process(Some(pid), self.nice)
+        {
+            tracing::debug!(pid = pid.as_raw_nonzero(), %error, "keeps its priority");
+        }
         self.cgroups.as_ref().map(|groups| groups.enter(pid))
     }
 

@@ -46,6 +46,9 @@ pub struct Rung {
     pub device: Device,
     /// Adapters by name that failed.
     pub avoid: Vec<String>,
+    /// Which of several adapters that would do equally well: see [`crate::fleet`].
+    #[serde(skip)]
+    pub nth: u32,
     /// Memory to plan with.
     pub memory: Memory,
     /// What to make.
@@ -161,6 +164,7 @@ fn on(rung: &Rung, step: Step, adapter: Option<&AdapterInfo>) -> Option<Rung> {
             next = Rung {
                 device: Device::Cpu,
                 avoid: Vec::new(),
+                nth: 0,
                 memory: Memory::Small,
                 product: Product::VertexColours,
             };

@@ -14,7 +14,7 @@
 //!   - [`procfs`]: a silent process → starved, stopped or stuck,
 //!   - [`verdict`]: how a process ended → what is wrong, in one code, class and line (a pure function),
 //!   - [`crash`]: a death → a folder that `kiln replay` runs again,
-//! - [`host`]: what all jobs share; [`gate`]: what failed lately → who may start, and where (pure); [`reserve`]: descriptors
+//! - [`host`]: what all jobs share; [`fleet`]: which of several adapters a bake takes (pure); [`gate`]: what failed lately → who may start, and where (pure); [`reserve`]: descriptors
 //!   for when there are none left,
 //! - [`many`]: a list of jobs → several at once; [`serve`]: jobs over a socket; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
@@ -41,6 +41,8 @@ pub mod error;
 pub mod event;
 
 pub mod host;
+
+pub mod fleet;
 
 pub mod gate;
 

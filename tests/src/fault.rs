@@ -120,9 +120,9 @@ pub struct Plan {
     pub views: u32,
     /// Prepare hands over a surface, too.
     pub surface: bool,
-    /// Bake has a GPU, by its word.
+    /// Bake has so many GPUs, by its word.
     #[serde(default)]
-    pub gpu: bool,
+    pub gpus: u32,
 }
 
 impl Plan {
@@ -133,7 +133,7 @@ impl Plan {
             faults: Vec::new(),
             views: 4,
             surface: true,
-            gpu: false,
+            gpus: 0,
         }
     }
 
@@ -151,8 +151,14 @@ impl Plan {
 
     /// And on a GPU.
     #[must_use]
-    pub fn on_gpu(mut self) -> Self {
-        self.gpu = true;
+    pub fn on_gpu(self) -> Self {
+        self.on_gpus(1)
+    }
+
+    /// And on one of so many GPUs.
+    #[must_use]
+    pub fn on_gpus(mut self, gpus: u32) -> Self {
+        self.gpus = gpus;
         self
     }
 

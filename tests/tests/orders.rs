@@ -130,6 +130,31 @@ fn the_self_test_is_repeated_by_order() {
 }
 
 #[test]
+fn each_adapter_bakes_for_a_job_of_its_own() {
+    // Each bake waits for a word of another: on one adapter, the second would never begin.
+    let plan = Plan::healthy().on_gpus(2);
+    let plan = plan
+        .with(Role::Bake, Step::Work, Fault::Tell, u32::MAX)
+        .with(Role::Bake, Step::Work, Fault::Hear, u32::MAX);
+    let bench = Bench::new(SABOTEUR, &plan);
+    let _word = told(&bench);
+    let sidecar = Sidecar::start(
+        &bench,
+        &["--parallel", "3", "--spares", "0", "--stall-timeout", "100"],
+    );
+    let spec = by_path(&bench.path(""));
+    let jobs = ["1", "2"].map(|key| id(&sidecar.submit(key, &spec)));
+    let devices = jobs.map(|job| {
+        let job = sidecar.finished(&job);
+        assert_eq!(job["state"], "succeeded");
+        job["device"]["name"].to_string()
+    });
+    assert_ne!(devices[0], devices[1]);
+    // It learns each second what there is.
+    while sidecar.get("/v1/capabilities").json()["adapters"] != json!(2) {}
+}
+
+#[test]
 fn a_clients_share_of_the_queue_is_its_own() {
     let bench = waiting_saboteurs();
     let mut word = told(&bench);

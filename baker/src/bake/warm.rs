@@ -26,7 +26,7 @@ impl Warm {
     /// # Errors
     /// No adapter fits, or the one that was named does not open.
     pub fn up(job: &WarmJob, progress: &dyn Progress) -> Result<Self, Failure> {
-        let device = match device::open(&job.device, &job.avoid) {
+        let device = match device::open(job) {
             Ok(device) => device,
             Err(error) if job.device == Wanted::Auto => {
                 progress.warning(&format!(
@@ -41,6 +41,12 @@ impl Warm {
             quality: job.quality,
             blend: job.blend,
         })
+    }
+
+    /// How many adapters would have done equally well, with it.
+    #[must_use]
+    pub fn peers(&self) -> u32 {
+        self.device.as_ref().map_or(1, Device::peers)
     }
 
     /// Who will do the work.

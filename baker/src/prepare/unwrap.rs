@@ -5,7 +5,7 @@
 //! ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of triangles. No two triangles
 //! overlap in the atlas, charts stay two texels apart and one inside the border.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proto::message::{Phase, UnwrapMethod};
 use proto::table::Mesh;
@@ -13,6 +13,8 @@ use proto::table::Mesh;
 use crate::pace;
 use crate::prepare::clean::CleanMesh;
 use crate::progress::{Progress, each, unit};
+
+mod effort;
 
 mod flatten;
 
@@ -31,6 +33,7 @@ pub mod kept;
 
 mod assemble;
 
+use self::effort::Effort;
 use self::pack::{Atlas, Chart};
 
 /// Triangles up to which several ways to cut are compared; above, the first is good enough and time is short.
@@ -83,7 +86,8 @@ pub fn unwrap_with(
     improved: usize,
     progress: &dyn Progress,
 ) -> Unwrapped {
-    let end = Instant::now() + deadline.min(flatten::patience(mesh.triangles.len()));
+    let limit = deadline.min(flatten::patience(mesh.triangles.len()));
+    let effort = Effort::begin();
     progress.progress(Phase::Unwrap, 0, 0);
     let predicted = each(mesh.triangles.len(), pace::ATLAS_TRIANGLE);
     progress.expect("edges", predicted);
@@ -96,7 +100,7 @@ pub fn unwrap_with(
             &flatten::WAYS[..1]
         };
         for way in ways {
-            let Some(pieces) = flatten::flatten(mesh, way, end, progress) else {
+            let Some(pieces) = flatten::flatten(mesh, way, (effort, limit), progress) else {
                 break;
             };
             // Among many charts every cut packs alike.

@@ -66,7 +66,7 @@ pub(super) struct BakeArgs {
     /// How many of them run at once.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) parallel: u16,
-    /// How many processes wait with a GPU opened, so that the next bake, or one that is repeated, need not open it.
+    /// How many processes wait on each GPU with it opened, so that the next bake, or one that is repeated, need not open it.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
 
@@ -179,15 +179,18 @@ pub(super) struct ServeArgs {
     /// A folder beneath which jobs may name their inputs by path. Repeatable; without any, inputs must be sent.
     #[arg(long = "root", value_name = "FOLDER")]
     pub(super) roots: Vec<PathBuf>,
-    /// How many jobs are at work at once.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(super) parallel: u16,
-    /// How many of them bake at once; the others are prepared or encoded meanwhile.
+    /// How many jobs are at work at once. By default two for each adapter.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) parallel: Option<u16>,
+    /// How many of them bake at once on each adapter; the others are prepared or encoded meanwhile.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) bakes: u16,
-    /// How many processes wait with a GPU opened.
+    /// How many processes wait on each GPU with it opened.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
+    /// The workers' niceness: how far they leave the processor to this sidecar and to the program that it serves.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=19))]
+    pub(super) nice: u8,
     /// Kill a worker that uses more memory than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) memory_limit: Option<u64>,

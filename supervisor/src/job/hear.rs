@@ -98,16 +98,26 @@ impl Job<'_> {
                 Ok(())
             }
             _ if !running.watch.said_hello() => Err("it spoke before its hello".to_owned()),
-            FromChild::Ready { adapter, sandbox } => {
+            FromChild::Ready {
+                adapter,
+                peers,
+                sandbox,
+            } => {
                 if !running.feed.ready() {
                     return Err("it is ready out of turn".to_owned());
                 }
                 running.watch.alive();
                 let adapter = words::adapter(adapter);
                 self.host.gate().opened(&adapter);
+                (self.host.fleet()).opened(&self.spec.name, &adapter.name, peers);
                 if adapter.kind != "native" {
-                    let key = self.spec.spare(running.feed.rung());
-                    self.host.spares().want(key);
+                    // One on each adapter that would have done as well.
+                    let mut rung = running.feed.rung().clone();
+                    let indices = self.host.fleet().indices(&rung);
+                    for nth in indices {
+                        rung.nth = nth;
+                        self.host.spares().want(self.spec.spare(&rung));
+                    }
                 }
                 running.adapter = Some(adapter);
                 self.confined(place, Stage::Sealed, sandbox);
@@ -264,7 +274,7 @@ impl Job<'_> {
                 Role::Bake => {
                     // Its adapter is opened, and its input prepared, while another bakes.
                     let first = !before && self.stock.filled(Table::Mesh).is_some();
-                    if first && !self.host.slot(&self.spec.name) {
+                    if first && !self.host.fleet().slot(&self.spec.name) {
                         running.feed.before_data(self.spec)
                     } else {
                         running.feed.for_bake(self.spec, &self.stock)

@@ -40,6 +40,8 @@ pub struct Key {
 #[derive(Debug)]
 pub struct Spare {
     key: Key,
+    /// How many adapters would have done as well as the one that it opened.
+    pub(super) peers: u32,
     pub(super) running: Running,
     pub(super) events: mpsc::Receiver<(ChildId, child::Event)>,
 }
@@ -48,12 +50,12 @@ pub struct Spare {
 #[derive(Debug, Default)]
 pub struct Spares {
     room: usize,
-    wanted: Option<Key>,
+    wanted: Vec<Key>,
     shelf: Vec<Spare>,
 }
 
 impl Spares {
-    /// Room for so many.
+    /// Room for so many of each kind: an adapter that is opened is a kind of its own.
     #[must_use]
     pub fn new(room: usize) -> Self {
         Self {
@@ -64,7 +66,9 @@ impl Spares {
 
     /// A process of this kind would be of use.
     pub fn want(&mut self, key: Key) {
-        self.wanted = Some(key);
+        if !self.wanted.contains(&key) {
+            self.wanted.push(key);
+        }
     }
 
     /// A process that is ready for a job of this kind.
@@ -95,24 +99,27 @@ impl Spares {
                 "a spare process is dropped: {why}"
             );
             // The next job that opens the adapter for itself shows whether another try is worth it.
-            wanted.take_if(|key| *key == spare.key);
+            wanted.retain(|key| *key != spare.key);
             false
         });
         if self.room == 0 {
             return;
         }
-        let Some(key) = self.wanted.take() else {
-            return;
-        };
-        if self.shelf.iter().filter(|spare| spare.key == key).count() == self.room {
-            return;
-        }
-        if self.shelf.len() == self.room {
-            self.shelf.remove(0);
-        }
-        match Spare::start(key, now, enter) {
-            Ok(spare) => self.shelf.push(spare),
-            Err(exit) => tracing::info!("no spare process: {exit:?}"),
+        for key in std::mem::take(&mut self.wanted) {
+            // The oldest of a kind that is asked for no more make room; adapters beside each other are not in each other's way.
+            let rivals = |spare: &Spare| spare.key.warm.nth == key.warm.nth;
+            if self.shelf.iter().filter(|spare| spare.key == key).count() >= self.room {
+                continue;
+            }
+            if self.shelf.iter().filter(|spare| rivals(spare)).count() >= self.room
+                && let Some(oldest) = self.shelf.iter().position(rivals)
+            {
+                self.shelf.remove(oldest);
+            }
+            match Spare::start(key, now, &enter) {
+                Ok(spare) => self.shelf.push(spare),
+                Err(exit) => tracing::info!("no spare process: {exit:?}"),
+            }
         }
     }
 
@@ -141,6 +148,7 @@ impl Spare {
         let rung = Rung {
             device: key.warm.device.clone(),
             avoid: key.warm.avoid.clone(),
+            nth: key.warm.nth,
             ..Rung::default()
         };
         let running = Running {
@@ -157,6 +165,7 @@ impl Spare {
         };
         Ok(Self {
             key,
+            peers: 1,
             running,
             events,
         })
@@ -202,12 +211,17 @@ impl Spare {
                 }
                 Ok(())
             }
-            FromChild::Ready { adapter, sandbox } if running.feed.ready() => {
+            FromChild::Ready {
+                adapter,
+                peers,
+                sandbox,
+            } if running.feed.ready() => {
                 if adapter.kind == "native" {
                     return Err("it opened no GPU".to_owned());
                 }
                 running.watch.alive();
                 running.adapter = Some(words::adapter(adapter));
+                self.peers = peers;
                 self.confined(Stage::Sealed, sandbox)
             }
             FromChild::Progress { phase, done, total } => {

@@ -112,19 +112,26 @@ impl Job<'_> {
         None
     }
 
-    fn launch(&mut self, role: Role, rung: Rung) {
+    fn launch(&mut self, role: Role, mut rung: Rung) {
         self.children += 1;
         let id = ChildId(self.children);
         let number = self.starts.entry(role).or_default();
         *number += 1;
         let number = *number;
         if role == Role::Bake {
+            rung.nth = self.host.fleet().enter(&self.spec.name, &rung);
             let key = self.spec.spare(&rung);
             let spare = self.host.spares().take(&key);
             if let Some(Spare {
-                running, events, ..
+                running,
+                events,
+                peers,
+                ..
             }) = spare
             {
+                if let Some(adapter) = &running.adapter {
+                    (self.host.fleet()).opened(&self.spec.name, &adapter.name, peers);
+                }
                 self.adopt(id, number, rung, running, events);
                 self.host.spares().want(key);
                 return;

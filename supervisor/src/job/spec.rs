@@ -118,6 +118,7 @@ impl Spec {
         WarmJob {
             device: rung.device.clone(),
             avoid: rung.avoid.clone(),
+            nth: rung.nth,
             quality: self.quality,
             blend: self.blend,
         }

@@ -65,7 +65,8 @@ pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
         queue.push(&job.client, job.id);
     }
     let service = Service::new(store, roots, options.clone(), sender);
-    let host = Host::new(options.memory_limit, options.spares, options.bakes);
+    let host = Host::new(options.memory_limit, options.spares, options.bakes)
+        .nice(i32::from(options.nice));
     let scheduler = Scheduler {
         service: service.clone(),
         commands,
@@ -92,7 +93,7 @@ impl Scheduler {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let leaving = Rc::new(Cell::new(false));
         loop {
-            while !self.service.draining() && running.len() < self.service.options.parallel {
+            while !self.service.draining() && running.len() < self.parallel() {
                 let Some(id) = self.queue.next() else { break };
                 let (orders, received) = mpsc::channel(ORDERS);
                 let work = Work {
@@ -160,8 +161,15 @@ impl Scheduler {
         }
     }
 
+    /// Jobs at work at once: while one bakes on an adapter, the next is prepared.
+    fn parallel(&self) -> usize {
+        let parallel = self.service.options.parallel;
+        parallel.unwrap_or_else(|| 2 * self.host.fleet().adapters())
+    }
+
     /// Keeps what the API tells up to date, and looks whether a disk that failed is well again.
     fn look(&mut self) {
+        (self.service.adapters).store(self.host.fleet().adapters(), Ordering::Relaxed);
         let parked = self.host.parked();
         self.service.unkillable.store(parked, Ordering::Relaxed);
         let resting = self.host.gate().resting(Instant::now());

@@ -37,6 +37,8 @@ pub struct Shared {
     draining: AtomicBool,
     pub(super) running: AtomicUsize,
     pub(super) unkillable: AtomicUsize,
+    /// Adapters that jobs are spread over.
+    pub(super) adapters: AtomicUsize,
     pub(super) proof: Mutex<Proof>,
     /// A job failed for a reason that may be ours.
     pub(super) doubtful: AtomicBool,
@@ -86,6 +88,7 @@ impl Service {
             draining: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             unkillable: AtomicUsize::new(0),
+            adapters: AtomicUsize::new(1),
             proof: Mutex::default(),
             doubtful: AtomicBool::new(false),
             idle: Notify::new(),

@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use proto::job::Device as Wanted;
+use proto::job::{Device as Wanted, WarmJob};
 use proto::message::AdapterInfo;
 
 pub use super::error::GpuError;
@@ -50,60 +50,77 @@ pub struct Device {
     pub(super) queue: ManuallyDrop<wgpu::Queue>,
     pub(super) limits: wgpu::Limits,
     info: AdapterInfo,
+    peers: u32,
     flags: Arc<Flags>,
     tally: Tally,
 }
 
-/// Opens the adapter that `wanted` asks for. None where any will do and no real GPU is there, or the processor was asked for:
-/// the caller's native adapter is the better one then. Adapters whose name is in `avoid` are passed over.
+/// Opens the adapter that the job asks for. None where any will do and no real GPU is there, or the processor was asked for:
+/// the caller's native adapter is the better one then. Adapters whose name it avoids are passed over.
 ///
 /// # Errors
 /// [`GpuError::NoAdapter`] or [`GpuError::NoDevice`].
-pub fn open(wanted: &Wanted, avoid: &[String]) -> Result<Option<Device>, GpuError> {
-    if *wanted == Wanted::Cpu {
+pub fn open(job: &WarmJob) -> Result<Option<Device>, GpuError> {
+    if job.device == Wanted::Cpu {
         return Ok(None);
     }
-    under_way("open device", || open_gpu(wanted, avoid))
+    under_way("open device", || open_gpu(job))
 }
 
-fn open_gpu(wanted: &Wanted, avoid: &[String]) -> Result<Option<Device>, GpuError> {
+fn open_gpu(job: &WarmJob) -> Result<Option<Device>, GpuError> {
     let mut adapters = adapters();
-    adapters.retain(|adapter| !avoid.contains(&adapter.get_info().name));
-    let infos: Vec<AdapterInfo> = adapters
-        .iter()
-        .map(|adapter| describe(&adapter.get_info()))
-        .collect();
-    match choose(&infos, wanted) {
-        Some(index) => Device::new(&adapters[index], infos[index].clone()).map(Some),
-        None if *wanted == Wanted::Auto => Ok(None),
-        None => {
-            let found: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
-            let found = if found.is_empty() {
-                "nothing".to_owned()
-            } else {
-                found.join(", ")
-            };
-            let wanted = match wanted {
-                Wanted::Name(text) => text.clone(),
-                Wanted::Auto | Wanted::Gpu | Wanted::Cpu => "gpu".to_owned(),
-            };
-            Err(GpuError::NoAdapter { wanted, found })
-        }
+    adapters.retain(|(_, info)| !job.avoid.contains(&info.name));
+    let infos: Vec<&AdapterInfo> = adapters.iter().map(|(_, info)| info).collect();
+    let best = choose(&infos, &job.device);
+    if !best.is_empty() {
+        let (adapter, info) = &adapters[best[job.nth as usize % best.len()]];
+        return Device::new(adapter, info.clone(), best.len() as u32).map(Some);
     }
+    let wanted = match &job.device {
+        Wanted::Auto => return Ok(None),
+        Wanted::Name(text) => text.clone(),
+        Wanted::Gpu | Wanted::Cpu => "gpu".to_owned(),
+    };
+    let found: Vec<&str> = infos.iter().map(|info| info.name.as_str()).collect();
+    let found = if found.is_empty() {
+        "nothing".to_owned()
+    } else {
+        found.join(", ")
+    };
+    Err(GpuError::NoAdapter { wanted, found })
 }
 
-/// Every adapter of this machine.
-pub(crate) fn adapters() -> Vec<wgpu::Adapter> {
+/// Every adapter of this machine, by its place on the bus, each under a name of its own: `NVIDIA H200 #2` is the second that
+/// calls itself `NVIDIA H200`.
+pub(crate) fn adapters() -> Vec<(wgpu::Adapter, AdapterInfo)> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
     // No validation layers: they are the machine's, not ours.
     descriptor.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(descriptor);
-    pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY))
+    let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+    adapters.sort_by_cached_key(|adapter| adapter.get_info().device_pci_bus_id);
+    let mut infos: Vec<AdapterInfo> = adapters
+        .iter()
+        .map(|adapter| describe(&adapter.get_info()))
+        .collect();
+    number(&mut infos);
+    adapters.into_iter().zip(infos).collect()
+}
+
+/// Numbers those of one name.
+fn number(infos: &mut [AdapterInfo]) {
+    let names: Vec<String> = infos.iter().map(|info| info.name.clone()).collect();
+    for (index, info) in infos.iter_mut().enumerate() {
+        let same = |names: &[String]| names.iter().filter(|name| **name == info.name).count();
+        if same(&names) > 1 {
+            info.name = format!("{} #{}", info.name, same(&names[..=index]));
+        }
+    }
 }
 
 /// An adapter in the words of the report.
-pub(crate) fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
+fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
     let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => "discrete",
         wgpu::DeviceType::IntegratedGpu => "integrated",
@@ -121,21 +138,27 @@ pub(crate) fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
     }
 }
 
-/// The best of `infos` for `wanted`: discrete before integrated before virtual, software only by name, the first of equals.
-fn choose(infos: &[AdapterInfo], wanted: &Wanted) -> Option<usize> {
-    const ORDER: [&str; 4] = ["discrete", "integrated", "virtual", "software"];
+/// The best of `infos` for `wanted`, all of one kind: discrete before integrated before virtual, software only by name.
+fn choose(infos: &[&AdapterInfo], wanted: &Wanted) -> Vec<usize> {
     let allowed = |info: &AdapterInfo| match wanted {
         Wanted::Auto | Wanted::Gpu => info.kind != "software",
         Wanted::Cpu => false,
         Wanted::Name(text) => info.name.to_lowercase().contains(&text.to_lowercase()),
     };
-    (0..infos.len())
-        .filter(|&index| allowed(&infos[index]))
-        .min_by_key(|&index| ORDER.iter().position(|kind| *kind == infos[index].kind))
+    let of = |kind: &str| -> Vec<usize> {
+        (0..infos.len())
+            .filter(|&index| infos[index].kind == kind && allowed(infos[index]))
+            .collect()
+    };
+    ["discrete", "integrated", "virtual", "software"]
+        .into_iter()
+        .map(of)
+        .find(|best| !best.is_empty())
+        .unwrap_or_default()
 }
 
 impl Device {
-    fn new(adapter: &wgpu::Adapter, info: AdapterInfo) -> Result<Self, GpuError> {
+    fn new(adapter: &wgpu::Adapter, info: AdapterInfo, peers: u32) -> Result<Self, GpuError> {
         // All that the adapter has: its own limits, and no optional feature, since no stage needs one.
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
@@ -179,6 +202,7 @@ impl Device {
             queue: ManuallyDrop::new(queue),
             limits,
             info,
+            peers,
             flags,
             tally,
         };
@@ -195,6 +219,12 @@ impl Device {
     #[must_use]
     pub fn info(&self) -> &AdapterInfo {
         &self.info
+    }
+
+    /// How many adapters would have done equally well, with it.
+    #[must_use]
+    pub fn peers(&self) -> u32 {
+        self.peers
     }
 
     /// What was asked of it and done.
@@ -353,20 +383,36 @@ mod tests {
             info("Iris", "integrated"),
             info("H200", "discrete"),
         ];
-        assert_eq!(choose(&infos, &Wanted::Auto), Some(2));
-        assert_eq!(choose(&infos[..2], &Wanted::Gpu), Some(1));
-        assert_eq!(choose(&infos[..1], &Wanted::Auto), None);
-        assert_eq!(choose(&infos[..1], &Wanted::Gpu), None);
-        assert_eq!(choose(&infos, &Wanted::Name("LLVM".to_owned())), Some(0));
-        assert_eq!(choose(&infos, &Wanted::Name("radeon".to_owned())), None);
-        assert_eq!(choose(&infos, &Wanted::Cpu), None);
+        let all: Vec<&AdapterInfo> = infos.iter().collect();
+        assert_eq!(choose(&all, &Wanted::Auto), [2]);
+        assert_eq!(choose(&all[..2], &Wanted::Gpu), [1]);
+        assert!(choose(&all[..1], &Wanted::Auto).is_empty());
+        assert!(choose(&all[..1], &Wanted::Gpu).is_empty());
+        assert_eq!(choose(&all, &Wanted::Name("LLVM".to_owned())), [0]);
+        assert!(choose(&all, &Wanted::Name("radeon".to_owned())).is_empty());
+        assert!(choose(&all, &Wanted::Cpu).is_empty());
+    }
+
+    #[test]
+    fn adapters_of_one_name_are_numbered_and_equally_good() {
+        let mut infos = ["H200", "L4", "H200", "H200"].map(|name| info(name, "discrete"));
+        number(&mut infos);
+        let names = infos.each_ref().map(|info| info.name.as_str());
+        assert_eq!(names, ["H200 #1", "L4", "H200 #2", "H200 #3"]);
+        let all: Vec<&AdapterInfo> = infos.iter().collect();
+        assert_eq!(choose(&all, &Wanted::Name("h200".to_owned())), [0, 2, 3]);
+        assert_eq!(choose(&all, &Wanted::Name("H200 #2".to_owned())), [2]);
+        assert_eq!(choose(&all, &Wanted::Gpu), [0, 1, 2, 3]);
     }
 
     #[test]
     fn a_name_that_nothing_has_is_no_adapter() {
-        let error = open(&Wanted::Name("no adapter is called this".to_owned()), &[])
-            .map(|_| ())
-            .unwrap_err();
+        let error = open(&WarmJob {
+            device: Wanted::Name("no adapter is called this".to_owned()),
+            ..WarmJob::default()
+        })
+        .map(|_| ())
+        .unwrap_err();
         assert_eq!(Failure::from(error).code, Code::NoAdapter);
     }
 }

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proto::message::Phase;
 use uvunwrap::{Density, MeshInput, Options, OutputMesh, Packing, Stage};
 
 use super::Piece;
+use super::effort::Effort;
 use super::pack::Chart;
 use crate::last_words;
 use crate::prepare::clean::{CleanMesh, edges};
@@ -60,11 +61,11 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
     open as f64 <= MAX_OPEN_EDGES * all as f64 || mesh.triangles.len() < 1000
 }
 
-/// Cuts and flattens until `end`. None if it was not done by then, or could not be done.
+/// Cuts and flattens until the effort is as large as its limit. None if it was not done by then, or could not be done.
 pub(super) fn flatten(
     mesh: &CleanMesh,
     way: &Way,
-    end: Instant,
+    (effort, limit): (Effort, Duration),
     progress: &dyn Progress,
 ) -> Option<Vec<Piece>> {
     let area = surface_area(&mesh.positions, &mesh.triangles);
@@ -123,7 +124,7 @@ pub(super) fn flatten(
     let longest = patience(mesh.triangles.len()).min(LONGEST_CHART);
     let predicted = longest / 3;
     progress.expect("flattening", predicted);
-    let (mut told, mut since) = (0, Instant::now());
+    let (mut told, mut since) = (0, Effort::begin());
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
             Ok(result) => break result,
@@ -132,11 +133,11 @@ pub(super) fn flatten(
         }
         let steps = steps.load(Ordering::Relaxed);
         if steps > told {
-            (told, since) = (steps, Instant::now());
+            (told, since) = (steps, Effort::begin());
             progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
             progress.expect("flattening", predicted);
         }
-        if Instant::now() >= end || since.elapsed() >= longest {
+        if effort.spent() >= limit || since.spent() >= longest {
             stop.store(true, Ordering::Relaxed);
             break receiver.recv_timeout(STOP_GRACE).ok()?;
         }

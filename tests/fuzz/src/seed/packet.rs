@@ -56,6 +56,7 @@ fn to_child() -> Vec<ToChild> {
         ToChild::Warm(WarmJob {
             device: Device::Name("llvmpipe".to_owned()),
             avoid: vec!["NVIDIA".to_owned(), String::new()],
+            nth: 1,
             quality: Quality::Best,
             blend: Blend::Srgb,
         }),
@@ -87,6 +88,7 @@ fn from_child() -> Vec<FromChild> {
         },
         FromChild::Ready {
             adapter: adapter(),
+            peers: 2,
             sandbox: sandbox(),
         },
         FromChild::Open {

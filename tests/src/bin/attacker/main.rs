@@ -26,7 +26,7 @@ use baker::bake::gpu::device::{self, Device as Gpu};
 use baker::sandbox::{self, Options};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe};
-use proto::job::Device;
+use proto::job::{Device, WarmJob};
 use proto::message::Role;
 use proto::sandbox::Sandbox;
 use serde_json::json;
@@ -105,7 +105,11 @@ impl Setting {
         // Threads of ours and of the driver, from before the last filter: it must bind them, too.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         pool.build_global().expect("threads");
-        let device = device::open(&self.device, &[]).expect("the adapter opens");
+        let job = WarmJob {
+            device: self.device.clone(),
+            ..WarmJob::default()
+        };
+        let device = device::open(&job).expect("the adapter opens");
         (sandbox::seal_gpu().expect("filters compile"), device)
     }
 

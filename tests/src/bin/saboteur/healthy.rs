@@ -58,10 +58,16 @@ pub(crate) fn bake(worker: &Worker) {
     let (ToChild::Warm(wish), _) = worker.receive() else {
         panic!("bake is warmed first")
     };
-    let avoided = wish.device == Device::Cpu || !wish.avoid.is_empty();
-    let gpu = worker.plan.gpu && !avoided;
+    let mut gpus = gpus(worker.plan.gpus);
+    gpus.retain(|gpu| wish.device != Device::Cpu && !wish.avoid.contains(&gpu.name));
+    let gpu = !gpus.is_empty();
+    let peers = gpus.len().max(1);
+    let chosen = (gpus.into_iter())
+        .nth(wish.nth as usize % peers)
+        .unwrap_or_else(native);
     worker.send(&FromChild::Ready {
-        adapter: adapter(gpu),
+        adapter: chosen.clone(),
+        peers: peers as u32,
         sandbox: Sandbox::off(),
     });
     if gpu {
@@ -119,7 +125,7 @@ pub(crate) fn bake(worker: &Worker) {
     worker.reach(Step::Filled);
     let mut done = summary(Role::Bake, worker.plan.views, 0);
     if let Done::Bake(bake) = &mut done {
-        bake.adapter = adapter(gpu);
+        bake.adapter = chosen;
     }
     worker.done(done);
 }
@@ -279,14 +285,24 @@ fn view(index: u32, holdout: bool) -> View {
     }
 }
 
-fn adapter(gpu: bool) -> AdapterInfo {
-    let (backend, kind) = if gpu {
-        ("vulkan", "discrete")
-    } else {
-        ("native", "native")
+/// `saboteur`, or `saboteur #1` and so on.
+fn gpus(count: u32) -> Vec<AdapterInfo> {
+    let name = |number| match count {
+        1 => "saboteur".to_owned(),
+        _ => format!("saboteur #{number}"),
     };
+    (1..=count)
+        .map(|number| adapter(&name(number), "vulkan", "discrete"))
+        .collect()
+}
+
+fn native() -> AdapterInfo {
+    adapter("saboteur", "native", "native")
+}
+
+fn adapter(name: &str, backend: &str, kind: &str) -> AdapterInfo {
     AdapterInfo {
-        name: "saboteur".to_owned(),
+        name: name.to_owned(),
         backend: backend.to_owned(),
         kind: kind.to_owned(),
         driver: String::new(),
@@ -315,7 +331,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             peak_rss_kib: 1000,
         }),
         Role::Bake => Done::Bake(BakeSummary {
-            adapter: adapter(false),
+            adapter: native(),
             covered_pixels: 4,
             chart_texels: 10,
             observed_texels: 9,

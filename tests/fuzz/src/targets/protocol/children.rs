@@ -128,7 +128,12 @@ impl Children {
                 };
                 let mut sandbox = Sandbox::off();
                 sandbox.missing = text();
-                self.hear(role, FromChild::Ready { adapter, sandbox });
+                let ready = FromChild::Ready {
+                    adapter,
+                    peers: u32::MAX,
+                    sandbox,
+                };
+                self.hear(role, ready);
             }
             Op::Open(role, views) => {
                 let root = if views { Root::Views } else { Root::Mesh };
@@ -176,6 +181,7 @@ impl Children {
             }
             FromChild::Ready {
                 adapter: named,
+                peers: _,
                 mut sandbox,
             } => {
                 let expected = role == Role::Bake && !std::mem::replace(&mut child.ready, true);

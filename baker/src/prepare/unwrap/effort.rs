@@ -1,0 +1,58 @@
+//! When a search began → how long it has worked: what has passed, or what this process had of the processors, whichever is
+//! less. So a deadline ends what is hard, and not what has to wait: a busy machine gives the same atlas as an idle one.
+
+use std::time::{Duration, Instant};
+
+use nix::time::ClockId;
+
+/// See the head of this file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    began: Instant,
+    /// Of the processors, where the system tells.
+    used: Option<Duration>,
+}
+
+impl Effort {
+    /// From now on.
+    pub(super) fn begin() -> Self {
+        Self {
+            began: Instant::now(),
+            used: used(),
+        }
+    }
+
+    /// Since then.
+    pub(super) fn spent(self) -> Duration {
+        let passed = self.began.elapsed();
+        match (self.used, used()) {
+            (Some(before), Some(now)) => passed.min(now.saturating_sub(before)),
+            _ => passed,
+        }
+    }
+}
+
+/// Time of all threads on the processors.
+fn used() -> Option<Duration> {
+    let told = ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
+    told.ok().map(Duration::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_effort_and_never_more_than_has_passed() {
+        let effort = Effort::begin();
+        let begun = Instant::now();
+        // Other tests of this process work meanwhile: their time counts, but no more than has passed.
+        let (mut last, mut sum) = (effort.spent(), 0_u64);
+        while effort.spent() < Duration::from_millis(20) {
+            sum = sum.wrapping_mul(31).wrapping_add(7);
+            assert!(effort.spent() >= last);
+            last = effort.spent();
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(20), "{sum}");
+    }
+}

@@ -1,0 +1,124 @@
+//! A real `kiln serve` under load → a table of what was measured, and exit code 1 if a promise was broken: `./run.sh load`.
+//!
+//! | part | workers | what |
+//! |---|---|---|
+//! | [`submit`] | real | a spec of 64 KiB with 1,000 jobs queued and two at work: time to the answer, memory |
+//! | [`watch`] | saboteurs | 500 who watch the same jobs |
+//! | [`clients`] | saboteurs | 64 clients with 20 jobs each, and a queue that is too short for them |
+//! | [`kills`] | saboteurs | the sidecar is killed at any moment, 200 times |
+//! | [`overhead`] | real | the same job by the sidecar and by `kiln bake` |
+
+#![expect(clippy::print_stdout, reason = "its table is its output")]
+
+mod clients;
+mod kills;
+mod overhead;
+mod submit;
+mod watch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use kiln_tests::sidecar::Answer;
+
+/// Measures the sidecar under load, on this machine alone.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Jobs that wait while others are submitted.
+    #[arg(long, default_value_t = 1000)]
+    queued: usize,
+    /// Watchers at once.
+    #[arg(long, default_value_t = 500)]
+    watchers: usize,
+    /// Clients at once.
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// Jobs of each.
+    #[arg(long, default_value_t = 20)]
+    jobs: usize,
+    /// Times that the sidecar is killed.
+    #[arg(long, default_value_t = 200)]
+    kills: usize,
+    /// Times that one job is baked by each of sidecar and command line.
+    #[arg(long, default_value_t = 10)]
+    bakes: usize,
+    /// One part alone: submit, watch, clients, kills, overhead.
+    #[arg(long)]
+    only: Option<String>,
+    /// A set with `mesh_nouv.glb` and `transforms.json` for the real workers.
+    #[arg(long, value_name = "FOLDER", default_value = "tests/data/spot")]
+    set: PathBuf,
+}
+
+/// What one part found.
+struct Found {
+    text: String,
+    broken: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let saboteur = beside("saboteur");
+    let saboteur = saboteur.to_str().expect("a path in UTF-8");
+    let parts: [(&str, &dyn Fn() -> Found); 5] = [
+        ("submit", &|| {
+            submit::measure(saboteur, &args.set, args.queued)
+        }),
+        ("watch", &|| watch::measure(saboteur, args.watchers)),
+        ("clients", &|| {
+            clients::measure(saboteur, args.clients, args.jobs)
+        }),
+        ("kills", &|| kills::measure(saboteur, args.kills)),
+        ("overhead", &|| {
+            overhead::measure(saboteur, &args.set, args.bakes)
+        }),
+    ];
+    let mut code = ExitCode::SUCCESS;
+    for (name, measure) in parts {
+        if args.only.as_deref().is_none_or(|only| only == name) {
+            let found = measure();
+            let mark = if found.broken { "  BROKEN" } else { "" };
+            println!("{name:9} {}{mark}", found.text);
+            if found.broken {
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+/// A program of the same build.
+fn beside(name: &str) -> PathBuf {
+    let here = std::env::current_exe().expect("a program has a path");
+    here.with_file_name(name)
+}
+
+/// The id of an accepted job.
+fn id(answer: &Answer) -> String {
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// Nearest-rank percentiles in milliseconds: 50, 99, and the largest.
+fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {
+    times.sort_unstable();
+    let at = |share: f64| {
+        let rank = (share * times.len() as f64).ceil() as usize;
+        times[rank.clamp(1, times.len()) - 1].as_secs_f64() * 1e3
+    };
+    [at(0.5), at(0.99), at(1.0)]
+}
+
+/// What a process holds in memory, MiB.
+fn resident(pid: i32) -> f64 {
+    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
+    let kib = status.ok().and_then(|status| {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    kib.unwrap_or(f64::NAN) / 1024.0
+}
