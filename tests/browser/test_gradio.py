@@ -11,6 +11,8 @@ import json
 import os
 import random
 import re
+import signal
+import struct
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ from faults import Injector
 from glb import read_glb
 from heartbeat import Gap, longest
 from playwright.async_api import Page, async_playwright
+from playwright.async_api import TimeoutError as Timeout
 
 FAULTS = int(os.environ.get("FAULTS", 200))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
@@ -108,7 +111,7 @@ class Tab:
         await page.get_by_label("fast").check()
         return tab
 
-    async def bake(self, sample: str) -> Ended:
+    async def bake(self, sample: str, patience: float = PATIENCE) -> Ended:
         """One press of the button."""
         page = self.page
         if await page.get_by_label("Sample").input_value() != sample:
@@ -117,7 +120,7 @@ class Tab:
         before, link = await self._number(), page.get_by_test_id("model3d-download-link")
         shown = await link.get_attribute("href") if await link.count() else None
         await page.locator("#bake").click()
-        await page.wait_for_function(OVER, arg=[before, shown], timeout=PATIENCE * 1e3)
+        await page.wait_for_function(OVER, arg=[before, shown], timeout=patience * 1e3)
         line = page.locator("#outcome")
         kind, text = await line.get_attribute("class"), await line.inner_text()
         if not await line.is_visible():
@@ -147,6 +150,8 @@ OVER = """([before, shown]) => {
 }"""
 
 
+#: In the page: what the app tells of itself.
+HEART = "fetch('/heartbeat').then((answer) => answer.json())"
 #: In the page: the bytes behind a link, as base64.
 FETCH = """async (href) => {
   const bytes = await (await fetch(href)).bytes();
@@ -162,6 +167,7 @@ class Figures(NamedTuple):
     pages: List[Dict[str, Any]]
     page_errors: List[str]
     blank: Dict[str, Any]
+    #: Of the app, since the first fault.
     heart: Dict[str, Any]
 
 
@@ -181,13 +187,16 @@ async def drive(app: App, injector: Injector) -> Figures:
         references = await asyncio.gather(*(undisturbed(tab) for tab in tabs))
         for page in (blank, *(tab.page for tab in tabs)):
             await page.evaluate(BEAT)
+        began = time.monotonic()
         injector.start()
         ended = [each for tab in await asyncio.gather(*(tab.until(lambda: not injector.is_alive()) for tab in tabs)) for each in tab]
         last = await asyncio.gather(*(tab.bake(SAMPLES[index % 2]) for index, tab in enumerate(tabs)))
         pages = [await tab.page.evaluate("beat") for tab in tabs]
-        heart = await tabs[0].page.evaluate("fetch('/heartbeat').then((answer) => answer.json())")
+        heart = await tabs[0].page.evaluate(HEART)
         told = await blank.evaluate("beat")
         await browser.close()
+    for beats in heart.values():
+        beats["gaps"] = [gap for gap in beats["gaps"] if gap[1] > began]
     return Figures(references, ended + list(last), pages, [error for tab in tabs for error in tab.errors], told, heart)
 
 
@@ -251,6 +260,51 @@ class Gradio(unittest.TestCase):
             self.assertEqual({entry.name for entry in folder.path.iterdir()} - {"gradio", "faults.jsonl"}, set())
 
 
+class Oracles(unittest.TestCase):
+    """What would be wrong is seen."""
+
+    def test_an_app_that_bakes_within_itself(self) -> None:
+        async def press(app: App) -> Dict[str, Any]:
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(**support.launch_options())
+                tab = await Tab.open(browser, app.url, random.Random(0))
+                # An error that is swallowed is a line without a word.
+                with self.assertRaisesRegex(AssertionError, "nobody sees"):
+                    await tab.bake(SAMPLES[0])
+                heart = await tab.page.evaluate(HEART)
+                # The second press kills the app: nothing comes, and the page hears no answer.
+                with self.assertRaises(Timeout):
+                    await tab.bake(SAMPLES[0], patience=3.0)
+                await browser.close()
+            return heart
+
+        with support.isolated() as folder, App(folder, "bad_app.py") as app:
+            heart = asyncio.run(press(app))
+            machine = app.machine()
+            for name, beats in heart.items():
+                self.assertGreater(longest(beats["gaps"], machine), LONGEST_GAP, f"the {name} stood still, and it passed")
+            self.assertEqual(app.process.wait(support.SOON), -signal.SIGABRT)
+
+    def test_what_is_no_model_and_what_is_no_clear_error(self) -> None:
+        with support.isolated() as folder:
+            left = subprocess.Popen(["sleep", "60"], env=folder.environment())
+            self.assertEqual(len(folder.left()), 1, "a process that is left passed")
+            left.kill()
+            left.wait()
+        whole = b"glTF" + struct.pack("<II", 2, 20) + struct.pack("<I4s", 0, b"JSON")
+        for kind, text, data in [
+            ("done", "", b""),
+            ("done", "", whole),
+            ("pending", "Baking", b""),
+            ("error", "Traceback (most recent call last): File app.py", b""),
+            ("error", "Error", b""),
+            ("error", "worker_crashed [Errno 111] Connection refused", b""),
+        ]:
+            self.assertIsNotNone(wrong(Ended("", kind, text, data), {"": whole}), text)
+        clear = "worker_crashed The process that bakes was killed by SIGKILL. Try again."
+        self.assertIsNone(wrong(Ended("", "error", clear, b""), {}))
+
+
 def alive(pids: List[int]) -> List[int]:
     """Those that are still there after a while."""
     end = time.monotonic() + support.SOON
@@ -272,6 +326,7 @@ def report(figures: Figures, injector: Injector, machine: List[Gap], seconds: fl
             f"{name:<10}largest gap {ms(heart['gaps'])}, of its own {ms(heart['gaps'], machine)}, {heart['beats']} beats"
             for name, heart in figures.heart.items()
         ),
+        *(f"          {text[:400]}" for text in sorted({each.text for each in figures.ended if each.kind == "error" and not each.text.startswith("worker_crashed")})),
         f"pages     largest gap {ms(pages)}, of their own {ms(pages, figures.blank['gaps'])}; "
         f"{sum(page['answers'] for page in figures.pages)} answers, the slowest after {1e3 * max(page['slowest'] for page in figures.pages):.0f} ms",
         f"machine   largest gap {ms(machine)} of a process that only beats, {ms(figures.blank['gaps'])} of an empty page",
