@@ -5,8 +5,8 @@
 A machine that is busy stops every process now and then. Of a gap, that is the time in which the thread could have run and had to
 wait for a processor, as the kernel counts it (a thread that waits for the GIL asks for it each 5 ms, so its waits count, too);
 or the time in which a process that does nothing but beat stood still as well. The rest is the gap's `own`: somebody computed or
-slept and held the GIL, or the loop. Where the other stood still for `STARVED`, nothing can be said of who held the GIL, as the
-holder may have waited, too: all of the gap is the machine's. Times are CLOCK_MONOTONIC's, the same in every process.
+slept and held the GIL, or the loop. Where the other stood still for `STARVED`, so did those who held the GIL, most likely: then
+half of the rest is the machine's, too. Times are CLOCK_MONOTONIC's, the same in every process.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ def own(gap: Sequence[float], machine: Sequence[Sequence[float]]) -> float:
     """Seconds of a gap that are not the machine's; `machine` are the gaps of one that only beats."""
     begin, end, waited = gap
     beside = [other for other in machine if other[0] < end and begin < other[1]]
-    if any(other[1] - other[0] >= STARVED for other in beside):
-        return 0.0
-    return end - begin - max(waited, sum(min(end, other[1]) - max(begin, other[0]) for other in beside))
+    rest = end - begin - max(waited, sum(min(end, other[1]) - max(begin, other[0]) for other in beside))
+    return rest / 2 if any(other[1] - other[0] >= STARVED for other in beside) else rest
 
 
 def longest(gaps: Sequence[Sequence[float]], machine: Optional[Sequence[Sequence[float]]] = None) -> float:

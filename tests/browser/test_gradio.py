@@ -34,8 +34,11 @@ SAMPLES = ("Spot, simplified and unwrapped", "Spot, with its own UVs")
 SIZE = 256
 #: Of a heartbeat, less what the machine is responsible for.
 LONGEST_GAP = 0.250
-#: Of a page's. Its viewer makes its shaders anew for each model, on a processor that plays a GPU: a few hundred milliseconds.
-LONGEST_GAP_OF_PAGE = 1.0
+#: Of a page's. Its viewer makes its shaders anew for each model, on a processor that plays a GPU: half a second, where
+#: the browser has half a processor to itself.
+LONGEST_GAP_OF_PAGE = 2.0
+#: For all of the faults: so many can be injected only while there is work.
+ENOUGH = 600.0
 #: For one press of the button. Two jobs are at work at once, and each may have to be done twice.
 PATIENCE = 60.0
 #: A word of the closed list, or the name of an exception; then words for people.
@@ -189,7 +192,8 @@ async def drive(app: App, injector: Injector) -> Figures:
             await page.evaluate(BEAT)
         began = time.monotonic()
         injector.start()
-        ended = [each for tab in await asyncio.gather(*(tab.until(lambda: not injector.is_alive()) for tab in tabs)) for each in tab]
+        over = lambda: not injector.is_alive() or time.monotonic() - began > ENOUGH  # noqa: E731
+        ended = [each for tab in await asyncio.gather(*(tab.until(over) for tab in tabs)) for each in tab]
         last = await asyncio.gather(*(tab.bake(SAMPLES[index % 2]) for index, tab in enumerate(tabs)))
         pages = [await tab.page.evaluate("beat") for tab in tabs]
         heart = await tabs[0].page.evaluate(HEART)
