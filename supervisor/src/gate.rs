@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use proto::job::Device;
 use proto::message::{AdapterInfo, Code, Phase, Role};
+use serde::Serialize;
 
 use self::breaker::{Breaker, Word};
 use self::incident::{Incidents, JobName};
@@ -48,6 +49,22 @@ impl Cause {
             Self::Adapter(name) => format!("baking on {name}"),
         }
     }
+}
+
+/// An open breaker, for people and programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rest {
+    /// What fails.
+    pub what: String,
+    /// No job can run without it.
+    #[serde(skip)]
+    pub all: bool,
+    /// Seconds until it is tried again.
+    pub rests_s: f32,
+    /// Tries that failed since it is open.
+    pub probes: u32,
+    /// The latest failure.
+    pub last: String,
 }
 
 /// The answer to who wants to start.
@@ -193,11 +210,32 @@ impl Gate {
         }
     }
 
-    /// Every breaker that is not closed.
-    pub fn open(&self) -> impl Iterator<Item = (&Cause, &Breaker)> {
-        self.breakers
+    /// What is not tried for a while, by name.
+    #[must_use]
+    pub fn resting(&self, now: Instant) -> Vec<Rest> {
+        let open = self
+            .breakers
             .iter()
-            .filter(|(_, breaker)| breaker.is_open())
+            .filter(|(_, breaker)| breaker.is_open());
+        let mut resting: Vec<Rest> = open
+            .map(|(cause, breaker)| Rest {
+                what: cause.words(),
+                all: *cause == Cause::Start,
+                rests_s: breaker
+                    .rests(now)
+                    .map_or(0.0, |until| (until - now).as_secs_f32()),
+                probes: breaker.probes(),
+                last: breaker.last().to_owned(),
+            })
+            .collect();
+        resting.sort_by(|left, right| left.what.cmp(&right.what));
+        resting
+    }
+
+    /// Forgets what has failed: everything is tried again.
+    pub fn reset(&mut self) {
+        self.breakers.clear();
+        self.probes.clear();
     }
 
     fn well(&mut self, cause: &Cause) {

@@ -65,6 +65,12 @@ impl Host {
         self.gate.borrow_mut()
     }
 
+    /// Everything that failed is tried again, at once.
+    pub fn reset_gate(&self) {
+        self.gate.borrow_mut().reset();
+        self.changed.notify_waiters();
+    }
+
     /// Warm processes without a job. Not to be held across anything else of the host.
     pub fn spares(&self) -> RefMut<'_, Spares> {
         self.spares.borrow_mut()

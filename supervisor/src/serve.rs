@@ -81,6 +81,7 @@ pub struct Options {
     pub spares: usize,
     pub memory_limit: Option<u64>,
     pub queue_jobs: u64,
+    pub client_jobs: Option<u64>,
     pub queue_bytes: u64,
     pub keep: Duration,
     pub keep_bytes: Option<u64>,
@@ -120,7 +121,17 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     let graceful = GracefulShutdown::new();
     let work = scheduler.run();
     let leave = async {
-        let signal = signals.any().await;
+        let signal = tokio::select! {
+            signal = signals.any() => signal,
+            () = service.asked_to_leave() => {
+                tracing::info!("drained on order: no new jobs, and those at work to their end");
+                notify(&[sd_notify::NotifyState::Stopping]);
+                tokio::select! {
+                    () = service.idle() => return service.leave(),
+                    signal = signals.any() => signal,
+                }
+            }
+        };
         tracing::info!(
             "{signal}: no new jobs, {} s for those at work",
             DRAIN.as_secs()

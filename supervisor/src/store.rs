@@ -156,6 +156,19 @@ impl Store {
         self.writer.write(work).await
     }
 
+    /// Whether [`Store::accept`] would take a job of this client under this key, as far as can be told before its inputs are
+    /// there.
+    ///
+    /// # Errors
+    /// A bound of the queue is reached; the disk fails.
+    pub async fn admits(&self, client: &str, key: &str) -> Result<(), StoreError> {
+        let (client, key) = (client.to_owned(), key.to_owned());
+        let work = move |db: &Connection, shared: &Shared| {
+            Ok(jobs::admits(db, &shared.limits, &client, &key))
+        };
+        self.writer.read(work).await?
+    }
+
     /// A queued job runs from now on; its starts count one more.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwar
         case.path_parameters["id"] = DONE
     elif case.operation.label == "PUT /v1/blobs/{digest}" and isinstance(case.body, bytes):
         case.path_parameters["digest"] = hashlib.sha256(case.body).hexdigest()
-    elif case.operation.label == "HEAD /v1/blobs/{digest}":
+    elif case.operation.label in ("HEAD /v1/blobs/{digest}", "GET /v1/blobs/{digest}"):
         case.path_parameters["digest"] = BLOB
 
 

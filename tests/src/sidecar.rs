@@ -1,7 +1,10 @@
 //! A folder → a real `kiln serve` over it, and requests to it: HTTP/1.1 by hand over its Unix socket.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -220,20 +223,34 @@ impl Sidecar {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<UnixStream> {
-        let mut stream = UnixStream::connect(&self.socket)?;
+        let stream = UnixStream::connect(&self.socket)?;
         stream.set_read_timeout(Some(DEADLINE))?;
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: kiln\r\nconnection: close\r\n");
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-        stream.write_all(head.as_bytes())?;
-        // An answer may come before all was sent, and the rest is then refused.
-        match stream.write_all(body) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
-            _ => {}
-        }
+        ask(&stream, "kiln", method, path, headers, body)?;
         Ok(stream)
+    }
+
+    /// Sends a request by TCP, with this token, and reads the answer.
+    ///
+    /// # Panics
+    /// If it does not listen there, or the connection breaks off.
+    #[must_use]
+    pub fn send_by_tcp(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let place = self.tcp.as_deref().expect("it was told to listen");
+        let stream = TcpStream::connect(place).expect("a connection");
+        stream
+            .set_read_timeout(Some(DEADLINE))
+            .expect("a connection");
+        let bearer = format!("Bearer {token}");
+        let headers = [headers, &[("authorization", &bearer)]].concat();
+        ask(&stream, place, method, path, &headers, body).expect("sent");
+        Answer::read(stream).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// Reads a job's events until `enough`, or to their end.
@@ -294,6 +311,15 @@ impl Sidecar {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
+    /// Waits for its end, which something else brings about.
+    ///
+    /// # Panics
+    /// Never on Linux.
+    #[must_use]
+    pub fn ended(mut self) -> ExitStatus {
+        self.child.wait().expect("reaped")
+    }
+
     /// Sends it a signal and waits for its end.
     ///
     /// # Panics
@@ -312,6 +338,27 @@ impl Drop for Sidecar {
     }
 }
 
+fn ask(
+    mut stream: impl Write,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<()> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+    stream.write_all(head.as_bytes())?;
+    // An answer may come before all was sent, and the rest is then refused.
+    match stream.write_all(body) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn parse(text: &str) -> Option<Told> {
     let field = |name: &str| {
         text.lines()
@@ -322,6 +369,26 @@ fn parse(text: &str) -> Option<Told> {
         event: field("event")?.to_owned(),
         data: serde_json::from_str(field("data")?).expect("JSON"),
     })
+}
+
+/// A token in a file of its own, and the flags that have `kiln serve` listen by TCP for who shows it.
+///
+/// # Panics
+/// If there is no room for the file.
+#[must_use]
+pub fn tcp_flags(bench: &Bench) -> (&'static str, [String; 4]) {
+    let token = "0123456789abcdef0123456789abcdef";
+    let path = bench.path("token");
+    fs::write(&path, token).expect("room");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
+    let file = path.to_str().expect("text").to_owned();
+    let flags = [
+        "--tcp".into(),
+        "127.0.0.1:0".into(),
+        "--token-file".into(),
+        file,
+    ];
+    (token, flags)
 }
 
 /// A job of the bench's own inputs, by their paths.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::sidecar::{Sidecar, by_path, sha256};
+use kiln_tests::sidecar::{Sidecar, by_path, sha256, tcp_flags};
 use kiln_tests::{Bench, wait_all_gone};
 use nix::sys::signal::Signal;
 use proto::message::Role;
@@ -531,14 +531,9 @@ fn two_sidecars_do_not_share_a_socket_or_a_store() {
 #[test]
 fn by_tcp_only_who_has_the_token_comes_in() {
     use std::io::Read;
-    use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new(SABOTEUR, &Plan::healthy());
-    let token = "0123456789abcdef0123456789abcdef";
-    let path = bench.path("token");
-    fs::write(&path, token).expect("room");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
-    let file = path.to_str().expect("text");
-    let sidecar = Sidecar::start(&bench, &["--tcp", "127.0.0.1:0", "--token-file", file]);
+    let (token, flags) = tcp_flags(&bench);
+    let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     let address = sidecar.tcp.clone().expect("it said where");
     let ask = |headers: &str| {
         let mut stream = std::net::TcpStream::connect(&address).expect("a connection");

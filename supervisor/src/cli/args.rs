@@ -194,6 +194,9 @@ pub(super) struct ServeArgs {
     /// Refuse jobs while so many wait.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) queue_jobs: u64,
+    /// Refuse jobs of a client of whom so many wait already: a user of the Unix socket, or all who come by TCP.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) client_jobs: Option<u64>,
     /// Refuse jobs while the inputs of those that wait have so many bytes.
     #[arg(long, value_name = "BYTES", default_value = "64G", value_parser = bytes)]
     pub(super) queue_bytes: u64,

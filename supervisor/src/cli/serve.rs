@@ -33,6 +33,7 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
         spares: usize::from(args.spares),
         memory_limit: args.memory_limit,
         queue_jobs: args.queue_jobs,
+        client_jobs: args.client_jobs,
         queue_bytes: args.queue_bytes,
         keep: args.keep,
         keep_bytes: args.keep_bytes,

@@ -101,7 +101,7 @@ fn a_bad_adapter_is_passed_over_where_the_choice_is_open_and_waited_for_where_no
         enter(&mut gate, "b", Device::Gpu, later),
         Entry::Go(..)
     ));
-    assert_eq!(gate.open().count(), 0);
+    assert_eq!(gate.resting(now), []);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn workers_that_never_come_up_hold_everybody_back_and_then_refuse() {
     assert!(matches!(prepare(&mut gate, now), Entry::Go(..)));
     gate.greeted();
     assert!(matches!(prepare(&mut gate, now), Entry::Go(..)));
-    assert_eq!(gate.open().count(), 0);
+    assert_eq!(gate.resting(now), []);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn what_a_job_did_to_itself_is_no_evidence() {
         let input = ending(Role::Bake, Some(gpu()), Exit::Code(65));
         gate.failed(&job("a"), &input, &mut fault(Code::InvalidAsset), now);
     }
-    assert_eq!(gate.open().count(), 0);
+    assert_eq!(gate.resting(now), []);
 }
 
 #[test]
@@ -258,4 +258,21 @@ fn a_process_that_cannot_be_killed_closes_its_adapter_at_once() {
         enter(&mut gate, "b", Device::Gpu, now),
         Entry::Wait(_)
     ));
+}
+
+#[test]
+fn what_rests_is_told_and_a_reset_forgets_it() {
+    let now = Instant::now();
+    let mut gate = Gate::default();
+    assert_eq!(gate.resting(now), []);
+    lose(&mut gate, &["poison"; FAILURES], Code::ShaderRejected, now);
+    let resting = gate.resting(now);
+    assert_eq!(resting.len(), 1);
+    assert_eq!(resting[0].what, "baking on Big GPU 3000");
+    assert!(!resting[0].all, "the processor bakes");
+    assert_eq!(resting[0].rests_s, FIRST_REST.as_secs_f32());
+    gate.reset();
+    assert_eq!(gate.resting(now), []);
+    let entry = enter(&mut gate, "a", Device::Gpu, now);
+    assert!(matches!(entry, Entry::Go(rung, over) if rung == on(Device::Gpu) && over.is_empty()));
 }

@@ -2,12 +2,15 @@
 //!
 //! | route | |
 //! |---|---|
-//! | `PUT`, `HEAD /v1/blobs/{sha256}` | [`blobs`]: bytes by their digest |
+//! | `PUT`, `GET /v1/blobs/{sha256}` | [`blobs`]: bytes by their digest |
 //! | `POST`, `GET /v1/jobs` | [`submit`], [`job`]: a new job, a list |
 //! | `GET`, `DELETE /v1/jobs/{id}`, `POST …/cancel` | [`job`] |
 //! | `GET /v1/jobs/{id}/events` | [`events`]: what happens, as it happens |
 //! | `GET /v1/jobs/{id}/artifacts/{name}` | [`artifact`]: the files that a job made |
+//! | `POST /v1/admin/…` | [`admin`]: drain, self-test, breaker/reset |
 //! | `GET /livez`, `/readyz`, `/metrics`, `/v1/capabilities` | [`health`] |
+
+pub mod admin;
 
 pub mod artifact;
 
@@ -37,18 +40,21 @@ use super::guard::Guard;
 use super::listen::Peer;
 use super::problem::{Code, Problem};
 use super::service::Service;
-use crate::store::StoreError;
+use crate::store::{Bound, StoreError};
 
 /// All routes.
 pub fn router(service: Service, guard: Guard) -> Router {
     let checked = middleware::from_fn_with_state((service.clone(), Arc::new(guard)), check);
     Router::new()
-        .route("/v1/blobs/{digest}", put(blobs::put).head(blobs::head))
+        .route("/v1/blobs/{digest}", put(blobs::put).get(blobs::get))
         .route("/v1/jobs", post(submit::submit).get(job::list))
         .route("/v1/jobs/{id}", get(job::get).delete(job::forget))
         .route("/v1/jobs/{id}/cancel", post(job::cancel))
         .route("/v1/jobs/{id}/events", get(events::events))
         .route("/v1/jobs/{id}/artifacts/{name}", get(artifact::get))
+        .route("/v1/admin/drain", post(admin::drain))
+        .route("/v1/admin/self-test", post(admin::self_test))
+        .route("/v1/admin/breaker/reset", post(admin::reset))
         .route("/v1/capabilities", get(health::capabilities))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
@@ -97,6 +103,9 @@ impl From<StoreError> for Problem {
         match &error {
             StoreError::NotFound => Self::new(Code::NotFound, "no such job"),
             StoreError::Gone => Self::new(Code::Gone, "the job was forgotten, or has expired"),
+            StoreError::QueueFull(Bound::ClientJobs(_)) => {
+                Self::new(Code::QuotaExceeded, error.to_string()).after(5)
+            }
             StoreError::QueueFull(_) => Self::new(Code::QueueFull, error.to_string()).after(5),
             StoreError::Full { .. } => {
                 Self::new(Code::InsufficientStorage, error.to_string()).after(30)

@@ -37,6 +37,8 @@ pub enum Code {
     JobRunning,
     /// The queue is full.
     QueueFull,
+    /// This client's share of the queue is full.
+    QuotaExceeded,
     /// The disk is full.
     InsufficientStorage,
     /// The sidecar leaves.
@@ -55,7 +57,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::InvalidSpec,
         Self::InvalidRequest,
         Self::NotFound,
@@ -69,6 +71,7 @@ impl Code {
         Self::JobNotFinished,
         Self::JobRunning,
         Self::QueueFull,
+        Self::QuotaExceeded,
         Self::InsufficientStorage,
         Self::Draining,
         Self::NotReady,
@@ -109,6 +112,10 @@ impl Code {
             Self::JobNotFinished => (StatusCode::CONFLICT, "the job is not finished"),
             Self::JobRunning => (StatusCode::CONFLICT, "the job is at work"),
             Self::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
+            Self::QuotaExceeded => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "this client's share of the queue is full",
+            ),
             Self::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "the disk is full"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "the sidecar is leaving"),
             Self::NotReady => (
@@ -131,6 +138,7 @@ impl Code {
             self,
             Self::JobNotFinished
                 | Self::QueueFull
+                | Self::QuotaExceeded
                 | Self::InsufficientStorage
                 | Self::Draining
                 | Self::NotReady

@@ -40,6 +40,7 @@ pub struct Scheduler {
     host: Rc<Host>,
     goldens: Rc<tokio::sync::Mutex<Goldens>>,
     proving: Option<JoinHandle<()>>,
+    probing: Option<JoinHandle<()>>,
 }
 
 /// Opens the store, and puts what it holds into the queue.
@@ -49,6 +50,7 @@ pub struct Scheduler {
 pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
     let limits = Limits {
         queue_jobs: options.queue_jobs,
+        client_jobs: options.client_jobs.unwrap_or(u64::MAX),
         queue_bytes: options.queue_bytes,
         keep_ms: i64::try_from(options.keep.as_millis()).unwrap_or(i64::MAX),
         keep_bytes: options.keep_bytes.unwrap_or(u64::MAX),
@@ -71,6 +73,7 @@ pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
         host: Rc::new(host),
         goldens: Rc::default(),
         proving: None,
+        probing: None,
     };
     Ok((service, scheduler))
 }
@@ -118,13 +121,14 @@ impl Scheduler {
                 _ = ticks.tick() => {
                     self.service.turn();
                     super::notify(&[sd_notify::NotifyState::Watchdog]);
-                    self.service.unkillable.store(self.host.parked(), Ordering::Relaxed);
+                    self.look();
                     self.host.tend_spares(Instant::now());
                     self.prove(running.is_empty());
                 }
                 command = self.commands.recv() => match command {
                     Some(Command::Accepted(client, id)) => self.queue.push(&client, id),
                     Some(Command::Cancel(id)) => self.cancel(id, &running).await,
+                    Some(Command::ResetBreakers) => self.host.reset_gate(),
                     Some(Command::Leave) => {
                         leaving.set(true);
                         for (_, orders) in running.values() {
@@ -156,18 +160,28 @@ impl Scheduler {
         }
     }
 
+    /// Keeps what the API tells up to date, and looks whether a disk that failed is well again.
+    fn look(&mut self) {
+        let parked = self.host.parked();
+        self.service.unkillable.store(parked, Ordering::Relaxed);
+        let resting = self.host.gate().resting(Instant::now());
+        *(self.service.breakers.lock()).unwrap_or_else(PoisonError::into_inner) = resting;
+        if !self.service.store.healthy() && is_over(self.probing.as_ref()) {
+            let service = self.service.clone();
+            self.probing = Some(spawn_local(async move {
+                if let Err(error) = service.store.probe().await {
+                    tracing::warn!("the store cannot be written: {error}");
+                }
+            }));
+        }
+    }
+
     /// Bakes the sample where that is due: at first, when a job failed that should not have, and after long rest.
     fn prove(&mut self, at_rest: bool) {
         let proof = self.service.proof();
         let doubtful = self.service.doubtful.load(Ordering::Relaxed);
         let due = doubtful || proof.at.is_none() || (at_rest && proof.is_due(Instant::now()));
-        if !due
-            || self.service.draining()
-            || self
-                .proving
-                .as_ref()
-                .is_some_and(|task| !task.is_finished())
-        {
+        if !due || self.service.draining() || !is_over(self.proving.as_ref()) {
             return;
         }
         self.service.doubtful.store(false, Ordering::Relaxed);
@@ -193,4 +207,8 @@ impl Scheduler {
                 .await;
         }
     }
+}
+
+fn is_over(task: Option<&JoinHandle<()>>) -> bool {
+    task.is_none_or(JoinHandle::is_finished)
 }

@@ -14,6 +14,7 @@ use super::inputs::Roots;
 use super::metrics::Metrics;
 use super::proof::Proof;
 use super::spec::JobSpec;
+use crate::gate::Rest;
 use crate::store::{Job, JobId, Store};
 
 /// What the API shares with the scheduler.
@@ -40,6 +41,9 @@ pub struct Shared {
     /// A job failed for a reason that may be ours.
     pub(super) doubtful: AtomicBool,
     pub(super) idle: Notify,
+    asked_to_leave: Notify,
+    /// What fails again and again, and is not tried for a while.
+    pub(super) breakers: Mutex<Vec<Rest>>,
     /// When the scheduler's loop last turned, in milliseconds since `started`.
     turned: AtomicU64,
     started: Instant,
@@ -58,6 +62,8 @@ pub(super) enum Command {
     Accepted(String, JobId),
     /// Nobody wants it any more.
     Cancel(JobId),
+    /// What failed again and again is tried again.
+    ResetBreakers,
     /// What runs is put back.
     Leave,
 }
@@ -83,6 +89,8 @@ impl Service {
             proof: Mutex::default(),
             doubtful: AtomicBool::new(false),
             idle: Notify::new(),
+            asked_to_leave: Notify::new(),
+            breakers: Mutex::default(),
             turned: AtomicU64::new(0),
             started: Instant::now(),
         }))
@@ -118,6 +126,35 @@ impl Shared {
     /// Waits until nothing runs any more. Only the one who drains asks.
     pub async fn idle(&self) {
         self.idle.notified().await;
+    }
+
+    /// Takes an order to leave once what runs is over.
+    pub fn ask_to_leave(&self) {
+        self.drain();
+        self.asked_to_leave.notify_one();
+    }
+
+    /// Waits for such an order. Only the one who drains asks.
+    pub async fn asked_to_leave(&self) {
+        self.asked_to_leave.notified().await;
+    }
+
+    /// Something may be amiss: the self-test is due.
+    pub fn doubt(&self) {
+        self.doubtful.store(true, Ordering::Relaxed);
+    }
+
+    /// What fails again and again, and is not tried for a while.
+    pub fn breakers(&self) -> Vec<Rest> {
+        self.breakers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Has all of that tried again.
+    pub fn reset_breakers(&self) {
+        self.send(Command::ResetBreakers);
     }
 
     /// Puts back what runs, and ends the scheduler.

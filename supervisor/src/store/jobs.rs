@@ -10,7 +10,7 @@ use super::digest::Digest;
 use super::error::{Bound, StoreError};
 use super::id::JobId;
 use super::job::{Accepted, Artifact, End, Job, NewJob, Outcome, Page, Queue, State};
-use super::limits::Space;
+use super::limits::{Limits, Space};
 use super::names;
 use super::schema::failed;
 use super::writer::{Desk, Stray};
@@ -37,13 +37,7 @@ pub(super) fn accept(
         });
     }
     limits.admit(Space::of(desk.shared.place.root())?, 0)?;
-    let (waiting, own) = waiting(db, &new.client).map_err(bad)?;
-    if waiting.jobs >= limits.queue_jobs {
-        return Err(StoreError::QueueFull(Bound::Jobs(limits.queue_jobs)));
-    }
-    if own >= limits.client_jobs {
-        return Err(StoreError::QueueFull(Bound::ClientJobs(limits.client_jobs)));
-    }
+    let waiting = one_more(db, limits, &new.client)?;
     if waiting.bytes.saturating_add(new.input_bytes) > limits.queue_bytes {
         return Err(StoreError::QueueFull(Bound::Bytes(limits.queue_bytes)));
     }
@@ -80,6 +74,36 @@ pub(super) fn accept(
         job: Box::new(job),
         position: waiting.jobs,
     })
+}
+
+/// Whether a job of this client with this key would be queued, or is there already, as far as can be told before its inputs
+/// are known.
+pub(super) fn admits(
+    db: &Connection,
+    limits: &Limits,
+    client: &str,
+    key: &str,
+) -> Result<(), StoreError> {
+    let known = db
+        .prepare_cached("SELECT 1 FROM jobs WHERE client = ?1 AND key = ?2")
+        .and_then(|mut select| select.exists([client, key]))
+        .map_err(bad)?;
+    if known {
+        return Ok(());
+    }
+    one_more(db, limits, client).map(|_waiting| ())
+}
+
+/// What waits, if one more job of this client may.
+fn one_more(db: &Connection, limits: &Limits, client: &str) -> Result<Queue, StoreError> {
+    let (waiting, own) = waiting(db, client).map_err(bad)?;
+    if waiting.jobs >= limits.queue_jobs {
+        return Err(StoreError::QueueFull(Bound::Jobs(limits.queue_jobs)));
+    }
+    if own >= limits.client_jobs {
+        return Err(StoreError::QueueFull(Bound::ClientJobs(limits.client_jobs)));
+    }
+    Ok(waiting)
 }
 
 fn insert(db: &Connection, id: JobId, new: &NewJob, now_ms: i64) -> Sql<()> {

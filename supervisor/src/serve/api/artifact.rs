@@ -1,8 +1,10 @@
-//! A file that a job made → its bytes, whole or a range of them (RFC 9110, section 14), under a tag that is their SHA-256.
+//! A file that a job made, or was given → its bytes, whole or a range of them (RFC 9110, section 14), under a tag that is their SHA-256.
 
 use std::fs::File;
 use std::future::ready;
+use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -37,53 +39,82 @@ pub async fn get(
                 "the job made no such file; its artifacts name those it made",
             )
         })?;
-    let tag = format!("\"{}\"", artifact.digest);
-    let given = |header: HeaderName| headers.get(header).and_then(|value| value.to_str().ok());
-    if given(header::IF_NONE_MATCH)
-        .is_some_and(|tags| tags.split(',').any(|known| known.trim() == tag))
-    {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
-    }
-    let fresh = given(header::IF_RANGE).is_none_or(|known| known == tag);
-    let range = given(header::RANGE)
-        .filter(|_| fresh)
-        .map(|text| range(text, artifact.bytes));
-    let (status, from, to) = match range {
-        Some(Range::Part { from, to }) => (StatusCode::PARTIAL_CONTENT, from, to),
-        Some(Range::Beyond) => {
-            let problem = Problem::new(
-                Code::RangeNotSatisfiable,
-                format!("it has {} bytes", artifact.bytes),
-            );
-            let all = format!("bytes */{}", artifact.bytes);
-            return Ok(([(header::CONTENT_RANGE, all)], problem).into_response());
-        }
-        Some(Range::Ignored) | None => (StatusCode::OK, 0, artifact.bytes),
+    let given = Given {
+        path: service.store.artifact_path(stored.id, artifact),
+        name: &artifact.name,
+        bytes: artifact.bytes,
+        tag: format!("\"{}\"", artifact.digest),
+        media_type: &artifact.media_type,
     };
-    let file = File::open(service.store.artifact_path(stored.id, artifact))
-        .map_err(|error| Problem::new(Code::Internal, format!("{name} cannot be read: {error}")))?;
-    let mut response = (status, body(file, from, to)).into_response();
-    let mut put = |name: HeaderName, value: String| {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().insert(name, value);
+    given
+        .answer(&headers)
+        .map_err(|error| unreadable(&name, &error))
+}
+
+/// What should be there, and is not.
+pub(super) fn unreadable(name: &str, error: &io::Error) -> Problem {
+    Problem::new(Code::Internal, format!("{name} cannot be read: {error}"))
+}
+
+/// A file that never changes.
+pub(super) struct Given<'a> {
+    pub(super) path: PathBuf,
+    /// Under which a browser would save it.
+    pub(super) name: &'a str,
+    pub(super) bytes: u64,
+    /// In quotes.
+    pub(super) tag: String,
+    pub(super) media_type: &'a str,
+}
+
+impl Given<'_> {
+    /// What the headers ask for of it.
+    pub(super) fn answer(self, headers: &HeaderMap) -> io::Result<Response> {
+        let Self { bytes, tag, .. } = self;
+        let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        if text(header::IF_NONE_MATCH)
+            .is_some_and(|tags| tags.split(',').any(|known| known.trim() == tag))
+        {
+            return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
         }
-    };
-    put(header::CONTENT_LENGTH, (to - from).to_string());
-    put(header::CONTENT_TYPE, artifact.media_type.clone());
-    put(header::ETAG, tag);
-    put(header::ACCEPT_RANGES, "bytes".to_owned());
-    put(header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned());
-    put(
-        header::CONTENT_DISPOSITION,
-        format!("attachment; filename=\"{}\"", artifact.name),
-    );
-    if status == StatusCode::PARTIAL_CONTENT {
+        let fresh = text(header::IF_RANGE).is_none_or(|known| known == tag);
+        let range = text(header::RANGE)
+            .filter(|_| fresh)
+            .map(|text| range(text, bytes));
+        let (status, from, to) = match range {
+            Some(Range::Part { from, to }) => (StatusCode::PARTIAL_CONTENT, from, to),
+            Some(Range::Beyond) => {
+                let problem =
+                    Problem::new(Code::RangeNotSatisfiable, format!("it has {bytes} bytes"));
+                let all = format!("bytes */{bytes}");
+                return Ok(([(header::CONTENT_RANGE, all)], problem).into_response());
+            }
+            Some(Range::Ignored) | None => (StatusCode::OK, 0, bytes),
+        };
+        let file = File::open(&self.path)?;
+        let mut response = (status, body(file, from, to)).into_response();
+        let mut put = |name: HeaderName, value: String| {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                response.headers_mut().insert(name, value);
+            }
+        };
+        put(header::CONTENT_LENGTH, (to - from).to_string());
+        put(header::CONTENT_TYPE, self.media_type.to_owned());
+        put(header::ETAG, tag);
+        put(header::ACCEPT_RANGES, "bytes".to_owned());
+        put(header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned());
         put(
-            header::CONTENT_RANGE,
-            format!("bytes {from}-{}/{}", to - 1, artifact.bytes),
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{}\"", self.name),
         );
+        if status == StatusCode::PARTIAL_CONTENT {
+            put(
+                header::CONTENT_RANGE,
+                format!("bytes {from}-{}/{bytes}", to - 1),
+            );
+        }
+        Ok(response)
     }
-    Ok(response)
 }
 
 /// Bytes from `from` to before `to`, read as they are sent.

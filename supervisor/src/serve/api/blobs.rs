@@ -1,10 +1,14 @@
 //! Bytes under their SHA-256 → a blob in the store, once, however often it is sent.
 
+use std::io::ErrorKind;
+
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
+
+use super::artifact::Given;
 
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
@@ -38,15 +42,26 @@ pub async fn put(
     Ok(StatusCode::CREATED.into_response())
 }
 
-/// `HEAD /v1/blobs/{sha256}`.
-pub async fn head(
+/// `GET`, `HEAD /v1/blobs/{sha256}`.
+pub async fn get(
     State(service): State<Service>,
     Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
-    Ok(if service.store.blob(digest(&name)?).await?.is_some() {
-        StatusCode::OK
-    } else {
-        StatusCode::NOT_FOUND
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let digest = digest(&name)?;
+    let missing = || Problem::new(Code::NotFound, "no such blob: never sent, or expired");
+    let bytes = service.store.blob(digest).await?.ok_or_else(missing)?;
+    let given = Given {
+        path: service.store.blob_path(digest),
+        name: &name,
+        bytes,
+        tag: format!("\"{name}\""),
+        media_type: "application/octet-stream",
+    };
+    given.answer(&headers).map_err(|error| match error.kind() {
+        // It expired in this moment.
+        ErrorKind::NotFound => missing(),
+        _ => super::artifact::unreadable(&name, &error),
     })
 }
 

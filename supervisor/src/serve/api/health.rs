@@ -44,6 +44,10 @@ pub async fn readyz(State(service): State<Service>) -> Response {
         Some(Err(why)) => reasons.push(format!("the self-test failed: {why}")),
         Some(Ok(_)) => {}
     }
+    let breakers = service.breakers();
+    for rest in breakers.iter().filter(|rest| rest.all) {
+        reasons.push(format!("{} fails: {}", rest.what, rest.last));
+    }
     if let Ok(queue) = service.store.queue().await
         && queue.jobs >= service.options.queue_jobs
     {
@@ -59,6 +63,7 @@ pub async fn readyz(State(service): State<Service>) -> Response {
         "ready": ready,
         "reasons": reasons,
         "self_test": proof.show(),
+        "breakers": breakers,
         "sandbox": service.options.sandbox,
     });
     (status, Json(body)).into_response()
@@ -84,8 +89,10 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
         "bakes": options.bakes,
         "spares": options.spares,
         "queue_jobs": options.queue_jobs,
+        "client_jobs": options.client_jobs,
         "queue_bytes": options.queue_bytes,
         "self_test": service.proof().show(),
+        "breakers": service.breakers(),
         "roots": !options.roots.is_empty(),
         "inputs": {
             "mesh": ["glb", "gltf", "ply", "obj"],

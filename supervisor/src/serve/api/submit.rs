@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::{Extension, FromRequest, Multipart, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 
 use super::{blobs, job};
 use crate::serve::board::Live;
@@ -26,6 +27,11 @@ use crate::store::{Accepted, NewJob};
 const SPEC_BYTES: usize = 4 << 20;
 /// The longest that `Prefer: wait` is granted.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Bytes of a refused body that are read all the same.
+const DISCARDED: usize = 256 << 20;
+/// The time that this may take.
+const DISCARDING: Duration = Duration::from_secs(5);
 
 /// While the sidecar leaves.
 #[must_use]
@@ -61,6 +67,11 @@ pub async fn submit(
                 .trim()
                 .to_ascii_lowercase()
         });
+    let client = peer.client();
+    if let Err(error) = service.store.admits(&client, &key).await {
+        discard(request).await;
+        return Err(error.into());
+    }
     let spec = match kind.as_deref() {
         Some("application/json") => JobSpec::read(&bytes(request.into_body()).await?, true)?,
         Some("application/safetensors") => {
@@ -79,7 +90,7 @@ pub async fn submit(
     };
     service.roots.check(&spec)?;
     let new = NewJob {
-        client: peer.client(),
+        client,
         key,
         spec_digest: spec.digest(),
         spec: spec.canonical(),
@@ -140,6 +151,25 @@ async fn answer(service: &Service, id: &str, replayed: bool) -> Result<Response,
         headers.insert(name, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// Reads a body that nobody wants to nowhere, as far as that is cheap: who is still sending it sees the answer. Who asked
+/// first (`Expect: 100-continue`) sends nothing.
+async fn discard(request: Request) {
+    if request.headers().contains_key(header::EXPECT) {
+        return;
+    }
+    let mut chunks = request.into_body().into_data_stream();
+    let all = async {
+        let mut bytes = 0;
+        while let Some(Ok(chunk)) = chunks.next().await {
+            bytes += chunk.len();
+            if bytes > DISCARDED {
+                break;
+            }
+        }
+    };
+    drop(tokio::time::timeout(DISCARDING, all).await);
 }
 
 async fn over(live: &Live) {
