@@ -121,6 +121,23 @@ test_python() {
     (cd proto/python/tests && KILN_BIN=$OLDPWD/target/release/kiln "$OLDPWD/target/python/bin/python" -B -W error -m unittest)
 }
 
+# What a user sees, in a browser; and the API against its own description.
+test_browser() {
+    command -v chromium >/dev/null || install "the Gradio app and the page are tested in a real browser" chromium
+    local here=$PWD wanted
+    # Kept from run to run, as long as it is to hold the same.
+    wanted=$(python3 -V && cat tests/browser/requirements.txt)
+    if [ "$(cat target/browser/stamp 2>/dev/null)" != "$wanted" ]; then
+        say "installing the packages of tests/browser/requirements.txt: Gradio, Playwright and schemathesis, in target/browser"
+        python3 -m venv --clear target/browser
+        target/browser/bin/pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt
+        printf '%s\n' "$wanted" >target/browser/stamp
+    fi
+    rm -rf proto/python/build
+    target/browser/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./proto/python
+    (cd tests/browser && KILN_BIN=$here/target/release/kiln "$here/target/browser/bin/python" -B -m unittest)
+}
+
 command=${1:-sample}
 [ $# -gt 0 ] && shift
 case $command in
@@ -151,6 +168,7 @@ test)
     cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"
     test_python
+    test_browser
     ;;
 bench)
     build

@@ -151,6 +151,31 @@ class Private(unittest.TestCase):
                     os.environ["KILN_BIN"] = old
                     private.stop()
 
+    def test_one_that_is_killed_at_its_start_is_started_once_more(self):
+        folder = Path(tempfile.mkdtemp())
+        program, starts = folder / "kiln", folder / "starts"
+        for deaths in (1, 2):
+            program.write_text(
+                f'#!/bin/sh\necho one more >> {starts}\necho start $(wc -l < {starts}) >&2\n'
+                f'[ $(wc -l < {starts}) -gt {deaths} ] && exec {os.environ["KILN_BIN"]} "$@"\nkill -9 $$\n'
+            )
+            program.chmod(0o700)
+            starts.write_text("")
+            os.environ["KILN_BIN"], old = str(program), os.environ["KILN_BIN"]
+            private = sidecar._Private()
+            try:
+                if deaths == 1:
+                    private.ensure()
+                    self.assertTrue(Client(private.socket).is_ready()[0])
+                else:
+                    # What the first one said is not told again.
+                    with self.assertRaisesRegex(SidecarUnavailable, "ended with -9 at its start:\nstart 2$"):
+                        private.ensure()
+            finally:
+                os.environ["KILN_BIN"] = old
+                private.stop()
+            self.assertEqual(len(starts.read_text().split("\n")) - 1, 2)
+
     def test_a_named_socket_is_used_and_nothing_else(self):
         os.environ["KILN_SOCKET"] = "/nonexistent/kiln.sock"
         try:

@@ -7,6 +7,8 @@
 //! {"arrays": "<sha256>"}
 //! ```
 
+pub mod whole;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,14 +61,18 @@ pub struct JobSpec {
     pub views: Option<Source>,
     /// A safetensors file with mesh and views, by its SHA-256, in place of both.
     pub arrays: Option<Digest>,
+    #[serde(deserialize_with = "whole::number")]
     pub texture_size: u32,
+    #[serde(deserialize_with = "whole::optional")]
     pub target_faces: Option<u32>,
-    pub simplify: Option<f32>,
+    pub simplify: Option<f64>,
     pub keep_uvs: bool,
     pub quality: Quality,
     pub blend: Blend,
     pub device: String,
+    #[serde(deserialize_with = "whole::number")]
     pub holdout: u32,
+    #[serde(deserialize_with = "whole::number")]
     pub seed: u64,
     pub fallback: Policy,
     pub timeout_s: f64,
@@ -117,10 +123,13 @@ impl JobSpec {
 
     fn check(&self, sources: bool) -> Result<(), Problem> {
         let wrong = |field: &str, why: String| Err(Problem::field(field, why));
-        if self.name != crate::words::printable(&self.name, MAX_NAME) {
+        // Characters are what a schema counts.
+        if self.name.chars().count() > MAX_NAME
+            || self.name != crate::words::printable(&self.name, usize::MAX)
+        {
             return wrong(
                 "name",
-                format!("must be printable, and at most {MAX_NAME} bytes"),
+                format!("must be printable, and at most {MAX_NAME} characters"),
             );
         }
         match (&self.mesh, &self.views, &self.arrays) {
@@ -161,7 +170,7 @@ impl JobSpec {
             }
             _ => {}
         }
-        if self.device.is_empty() || self.device.len() > 256 {
+        if self.device.is_empty() || self.device.chars().count() > 256 {
             return wrong(
                 "device",
                 "must be auto, gpu, cpu, or a part of an adapter's name".to_owned(),
@@ -184,7 +193,7 @@ impl JobSpec {
     pub fn simplify(&self) -> Simplify {
         match (self.target_faces, self.simplify) {
             (Some(count), _) => Simplify::TargetFaces(count),
-            (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(share),
+            (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(below_one(share)),
             (None, _) => Simplify::Keep,
         }
     }
@@ -268,6 +277,12 @@ impl Source {
             }
         }
     }
+}
+
+/// The nearest `f32` that is less than 1, as `share` is.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
+fn below_one(share: f64) -> f32 {
+    (share as f32).min(1.0_f32.next_down())
 }
 
 /// What is wrong with the name of an uploaded file, if something is.

@@ -95,6 +95,10 @@ def binary() -> str:
     )
 
 
+class _Unlucky(SidecarUnavailable):
+    """A start that is worth a second one: something killed the sidecar, or a worker of its self-test."""
+
+
 class _Private:
     """A sidecar of this process. All of its methods may be called from any thread."""
 
@@ -112,6 +116,8 @@ class _Private:
         self.socket = os.path.join(self.folder, "kiln.sock")
         self._process: Optional["subprocess.Popen[bytes]"] = None
         self._starting = threading.Lock()
+        #: Bytes of the log before its latest start, which are not its words.
+        self._said = 0
         self._stopped = False
 
     def ensure(self) -> None:
@@ -119,15 +125,25 @@ class _Private:
         with self._starting:
             if self._process is not None and self._runs(self._process):
                 return
-            if self._stopped:
-                raise SidecarUnavailable("this process is about to end")
-            self._process = self._spawn()
             try:
-                self._await(self._process)
-            except BaseException:
-                self._process.kill()
-                self._process.wait()
-                raise
+                self._start()
+            except _Unlucky:
+                try:
+                    self._start()
+                except _Unlucky as error:
+                    raise SidecarUnavailable(str(error)) from None
+
+    def _start(self) -> None:
+        if self._stopped:
+            raise SidecarUnavailable("this process is about to end")
+        self._said = self._log_size()
+        self._process = self._spawn()
+        try:
+            self._await(self._process)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def _runs(self, process: "subprocess.Popen[bytes]") -> bool:
         if process.poll() is not None:
@@ -198,7 +214,8 @@ class _Private:
         end, pause, reasons = time.monotonic() + _START, 0.01, ["it does not listen"]
         while time.monotonic() < end:
             if process.poll() is not None:
-                raise SidecarUnavailable(f"the sidecar ended with {process.returncode} at its start:\n{self._last_words()}")
+                error = SidecarUnavailable if process.returncode >= 0 else _Unlucky
+                raise error(f"the sidecar ended with {process.returncode} at its start:\n{self._last_words()}")
             try:
                 ready, reasons = client.is_ready()
                 if ready:
@@ -206,16 +223,22 @@ class _Private:
             except (OSError, ValueError) as error:
                 reasons = [str(error)]
             if any("failed" in reason for reason in reasons):
-                raise SidecarUnavailable(f"the sidecar cannot bake: {'; '.join(reasons)}\n{self._last_words()}")
+                raise _Unlucky(f"the sidecar cannot bake: {'; '.join(reasons)}\n{self._last_words()}")
             # Asked again rather than told: nothing but an answer says that it is ready.
             time.sleep(pause)
             pause = min(2 * pause, 0.2)
         raise SidecarUnavailable(f"the sidecar is not ready after {_START:.0f} s: {'; '.join(reasons)}\n{self._last_words()}")
 
+    def _log_size(self) -> int:
+        try:
+            return os.stat(os.path.join(self.folder, "log")).st_size
+        except OSError:
+            return 0
+
     def _last_words(self) -> str:
         try:
             with open(os.path.join(self.folder, "log"), "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
+                log.seek(max(self._said, self._log_size() - 4096))
                 return log.read().decode("utf-8", "replace").strip()
         except OSError:
             return ""
