@@ -25,8 +25,9 @@ export class Compare {
     constructor() {
         this.canvas = h("canvas", {
             tabindex: 0,
-            role: "img",
-            "aria-label": "The result in 3D",
+            role: "application",
+            "aria-roledescription": "3D view",
+            "aria-label": "The result",
             "aria-describedby": "stage-keys",
         });
         this.image = h("img", { alt: "", draggable: "false" });

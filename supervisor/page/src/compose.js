@@ -28,6 +28,8 @@ export function compose(abilities, maps) {
     let found = null;
     /** @type {AbortController | null} */
     let sending = null;
+    // What was submitted stays to be seen, and makes room for what comes next.
+    let used = false;
     // One for what is in the form now: the same job twice is one job.
     let key = crypto.randomUUID();
     const options = new Options(abilities);
@@ -41,12 +43,13 @@ export function compose(abilities, maps) {
     const go = h("button", { class: "main", disabled: true }, "Bake");
     const stop = h("button", { type: "button", hidden: true, onclick: () => sending?.abort(new Error("stopped")) }, "Stop");
     const meter = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sent" });
+    const reset = h("button", { type: "button", class: "plain", hidden: true, onclick: clear }, "Clear");
     const zone = h("div", { class: "zone" },
         h("p", { class: "big" }, "Drop a mesh and its views here"),
         h("p", { class: "hint" }, "GLB, glTF, PLY or OBJ; transforms.json with its pictures; as files, a folder or a zip. Or one .safetensors with both."),
         h("div", { class: "row" },
             h("label", { class: "button", for: "files" }, "Choose files"), files,
-            h("label", { class: "button", for: "folder" }, "Choose a folder"), folder)); // prettier-ignore
+            h("label", { class: "button", for: "folder" }, "Choose a folder"), folder, reset)); // prettier-ignore
     const form = h("form", { class: "compose", "aria-labelledby": "compose-title", novalidate: true },
         h("h2", { id: "compose-title" }, "New bake"), zone, facts, thumbs,
         h("div", { class: "ready", hidden: true }, options.element, wrong, h("div", { class: "row" }, go, stop, meter))); // prettier-ignore
@@ -66,6 +69,7 @@ export function compose(abilities, maps) {
         try {
             fill(facts, "Reading …");
             const fresh = await unpack(await given, (text) => say(facts, text));
+            if (used) forget();
             for (const item of fresh) items.set(item.path, item);
         } catch (error) {
             await look();
@@ -78,7 +82,7 @@ export function compose(abilities, maps) {
     async function look() {
         key = crypto.randomUUID();
         found = items.size > 0 ? await recognise([...items.values()], choice) : null;
-        ready.hidden = !found;
+        ready.hidden = reset.hidden = !found;
         form.classList.toggle("filled", Boolean(found));
         const usable = found !== null && found.missing === null;
         go.toggleAttribute("disabled", !usable);
@@ -90,7 +94,7 @@ export function compose(abilities, maps) {
         const views = countViews(found);
         const meshName = found.arrays?.name ?? found.mesh?.main ?? "";
         options.suggestName(meshName ? `${meshName.replace(/\.[^.]*$/, "")}, ${views} views`.slice(0, 70) : "");
-        fill(facts, ...describe(found, views), h("button", { type: "button", class: "plain", onclick: clear }, "Clear"));
+        fill(facts, ...describe(found, views));
         const pictures = found.views?.pictures.filter((blob) => blob !== null) ?? [];
         fill(thumbs, pictures.slice(0, THUMBS).map((blob) => thumb(async () => blob, 56)),
             pictures.length > THUMBS && h("span", { class: "more" }, `and ${pictures.length - THUMBS} more`)); // prettier-ignore
@@ -100,12 +104,12 @@ export function compose(abilities, maps) {
     function describe(found, views) {
         const rows = [];
         const bytes = (/** @type {Iterable<Blob>} */ blobs) => size([...blobs].reduce((sum, blob) => sum + blob.size, 0));
-        const row = (/** @type {string} */ term, /** @type {any} */ ...what) => rows.push(h("p", null, h("strong", null, term), " ", ...what));
-        if (found.arrays) row("Arrays", `${found.arrays.name}, ${count(views)} views, ${size(found.arrays.blob.size)}`);
-        if (found.mesh) row("Mesh", chooser("mesh", found.meshes, found.mesh.main), `, ${bytes(found.mesh.files.values())}`);
+        const row = (/** @type {string} */ term, /** @type {any} */ ...what) => rows.push(h("p", { class: "row" }, h("strong", null, term), ...what));
+        if (found.arrays) row("Arrays", found.arrays.name, h("span", { class: "hint" }, `${count(views)} views, ${size(found.arrays.blob.size)}`));
+        if (found.mesh) row("Mesh", chooser("mesh", found.meshes, found.mesh.main), h("span", { class: "hint" }, bytes(found.mesh.files.values())));
         if (found.views) {
             const here = found.views.pictures.filter((blob) => blob !== null);
-            row("Views", chooser("views", found.viewSets, found.views.main), `, ${count(views)} views, ${bytes(here)}`);
+            row("Views", chooser("views", found.viewSets, found.views.main), h("span", { class: "hint" }, `${count(views)} views, ${bytes(here)}`));
         }
         if (found.missing) rows.push(h("p", { class: "error missing" }, `Not yet: ${found.missing}.`));
         return rows;
@@ -123,10 +127,15 @@ export function compose(abilities, maps) {
         return select;
     }
 
-    function clear() {
+    function forget() {
+        used = false;
         items.clear();
         delete choice.mesh;
         delete choice.views;
+    }
+
+    function clear() {
+        forget();
         look();
         files.focus();
     }
@@ -148,6 +157,7 @@ export function compose(abilities, maps) {
                 say(go, `Sending ${percent(share)}`);
             });
             remember(job.id, found);
+            used = true;
             location.hash = `#/jobs/${job.id}`;
         } catch (error) {
             if (!sending.signal.aborted) complain(/** @type {Error} */ (error));

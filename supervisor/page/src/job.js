@@ -6,10 +6,10 @@ import { fill, h, save, say, terms } from "./dom.js";
 import { follow } from "./events.js";
 import { adapter, attempts, failure } from "./failure.js";
 import { ago, count, decibel, percent, size, span, words } from "./format.js";
-import { badge, isOver } from "./jobs.js";
+import { badge } from "./jobs.js";
 import { showResult } from "./result.js";
 import { stages } from "./stages.js";
-import { apply, begin, settle } from "./timeline.js";
+import { apply, begin, isOver, settle } from "./timeline.js";
 
 /** Between two looks at the place in the queue. */
 const LOOK_MS = 1500;
@@ -77,6 +77,8 @@ export async function jobPage(id, signal, announce) {
             course.update(line);
             fill(facts, about(job, read));
         });
+        // What came of it goes first; how long it took is for who asks.
+        facts.before(course.element);
         await showResult(outcome, job, report, signal);
     }
 

@@ -3,15 +3,13 @@
 import { call, json, sleep } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { ago, percent, words } from "./format.js";
+import { isOver } from "./timeline.js";
 
 const PAGE = 50;
 /** Between two looks, while something happens and while nothing does. */
 const [BUSY_MS, IDLE_MS, HIDDEN_MS] = [1000, 3000, 15_000];
 /** Positions in the queue are known job by job; more are not asked for. */
 const POSITIONS = 8;
-
-/** @param {string} state */
-export const isOver = (state) => ["succeeded", "failed", "cancelled"].includes(state);
 
 /** A word with a shape of its own, not a colour alone. @param {string} state */
 export function badge(state) {

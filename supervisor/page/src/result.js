@@ -6,6 +6,7 @@ import { Compare, explainKeys } from "./compare.js";
 import { decibel, size } from "./format.js";
 import { fill, h, say } from "./dom.js";
 import { viewsOf } from "./inputs.js";
+import { flatMap, legend, MAPS } from "./maps.js";
 import { thumb } from "./thumbs.js";
 
 /** @typedef {import("./view3d.js").Surface} Surface */
@@ -18,12 +19,6 @@ const SURFACES = /** @type {[Surface, string, string][]} */ ([
     ["coverage", "Coverage", "How well the views saw each texel"],
     ["residual", "Residual", "How far texture and views are apart"],
 ]);
-/** What the colours of the maps mean. */
-const LEGENDS = /** @type {Record<string, [string, string]>} */ ({
-    coverage: ["seen by no view", "seen well"],
-    residual: ["as in the views", "far from them"],
-});
-
 /** @param {any} job @param {string} name @param {AbortSignal} signal */
 async function artifact(job, name, signal) {
     const known = job.artifacts.find((/** @type {any} */ entry) => entry.name === name);
@@ -75,26 +70,28 @@ export async function showResult(place, job, report, signal) {
         }),
     );
     const has = new Set(maps.flat().map(({ name }) => name));
-    const offered = SURFACES.filter(([name]) => !LEGENDS[name] || has.has(name));
-    const legend = h("p", { class: "legend", hidden: true });
+    const offered = SURFACES.filter(([name]) => !(name in MAPS) || has.has(name));
+    const key = h("p", { class: "key", hidden: true });
     /** @param {Surface} surface */
     const choose = (surface) => {
         view.setSurface(surface);
-        const ends = LEGENDS[surface];
-        legend.hidden = !ends;
-        if (ends) fill(legend, ends[0], h("span", { class: `scale ${surface}` }), ends[1]);
+        key.hidden = !(surface in MAPS);
+        fill(key, surface in MAPS && legend(surface));
     };
     const radios = offered.map(([name, label, title], index) =>
         h("label", { class: "chip", title: `${title} (${index + 1})` },
             h("input", { type: "radio", name: "surface", value: name, checked: index === 0, onchange: () => choose(name) }), label)); // prettier-ignore
     surfaces.append(...radios);
-    compare.bar.before(legend);
+    compare.bar.before(key);
 
     const strips = await fillStrip(strip, views, report, compare, note);
     explainKeys(keys, strips !== null);
     listen(compare, view, strips, (index) => radios[index]?.querySelector("input")?.click());
-    if (!views) await sheet(flat, job, signal);
-    flatten(flat, view.texture, maps.flat());
+    if (!views) {
+        const sheets = await sheet(flat, job, signal);
+        fill(note, `The sidecar has no pictures of its own for this job${sheets ? ": the contact sheet below shows them" : ""}.`);
+    }
+    await flatten(flat, view.texture, maps.flat());
 }
 
 /**
@@ -176,7 +173,7 @@ function listen(compare, view, strip, surface) {
 }
 
 /** @param {HTMLElement} flat @param {CanvasImageSource | null} texture @param {{name: string, picture: Blob}[]} maps */
-function flatten(flat, texture, maps) {
+async function flatten(flat, texture, maps) {
     if (texture) {
         const { width, height } = /** @type {ImageBitmap} */ (texture);
         const canvas = h("canvas", { role: "img", "aria-label": "The texture" });
@@ -184,21 +181,15 @@ function flatten(flat, texture, maps) {
         canvas.getContext("2d")?.drawImage(texture, 0, 0);
         flat.append(h("figure", null, canvas, h("figcaption", null, `Texture, ${width} × ${height}`)));
     }
-    for (const { name, picture } of maps) {
-        const url = URL.createObjectURL(picture);
-        const image = h("img", { src: url, alt: `The ${name} map`, onload: () => URL.revokeObjectURL(url) });
-        const [low, high] = LEGENDS[name];
-        const title = name[0].toUpperCase() + name.slice(1);
-        const caption = h("figcaption", null, `${title}: `, low, h("span", { class: `scale ${name}` }), high);
-        flat.append(h("figure", null, image, caption));
-    }
+    flat.append(...(await Promise.all(maps.map(({ name, picture }) => flatMap(name, picture)))));
 }
 
 /** The contact sheet, for who cannot have the views themselves. @param {HTMLElement} flat @param {any} job @param {AbortSignal} signal */
 async function sheet(flat, job, signal) {
     const picture = await artifact(job, "preview.png", signal);
-    if (!picture) return;
+    if (!picture) return false;
     const url = URL.createObjectURL(picture);
     const image = h("img", { src: url, alt: "Input views, result and error side by side", onload: () => URL.revokeObjectURL(url) });
     flat.prepend(h("figure", { class: "wide" }, image, h("figcaption", null, `Contact sheet, ${size(picture.size)}`)));
+    return true;
 }

@@ -86,11 +86,17 @@ function details(ready, numbers) {
         ...(ready.reasons ?? []).map((/** @type {string} */ why) => h("p", { class: "error" }, `Not ready: ${why}.`)),
         terms([
             ["Self-test", tested], ["Adapter", adapters ?? test.adapter],
+            ["Resting after failures", ready.breakers?.length ? ready.breakers.map(resting).join("; ") : null],
             ["Jobs at once", `${abilities.parallel}, of which ${abilities.bakes} bake`], ["Spare processes", abilities.spares],
             ["Queue", `${count(numbers.kiln_queue_jobs ?? 0)} of ${count(abilities.queue_jobs)} jobs, ${size(numbers.kiln_queue_bytes ?? 0)} of ${size(abilities.queue_bytes)}`],
             ["Sandbox", ready.sandbox ? "in force" : "off"], ["Resident", numbers.process_resident_memory_bytes && size(numbers.process_resident_memory_bytes)],
             ["API", h("a", { href: "openapi.json", onclick: api }, "openapi.json")],
         ])); // prettier-ignore
+}
+
+/** @param {any} breaker what failed again and again */
+function resting(breaker) {
+    return `${breaker.what}, tried again in ${span(breaker.rests_s)}: ${breaker.last}`;
 }
 
 /** A link cannot show the token. @param {Event} event */

@@ -2,6 +2,7 @@
 
 import { fill, h, say } from "./dom.js";
 import { percent, span, words } from "./format.js";
+import { isOver } from "./timeline.js";
 
 const TITLES = { prepare: "Prepare", bake: "Bake", encode: "Encode" };
 const MEANING = { waiting: "waits", working: "at work", done: "done", failed: "failed" };
@@ -17,7 +18,7 @@ export function stages() {
     /** @param {import("./timeline.js").Timeline} line */
     function update(line) {
         meter.value = line.progress;
-        meter.hidden = share.hidden = line.progress === 1 || line.state === "queued";
+        meter.hidden = share.hidden = line.state === "queued" || isOver(line.state);
         say(share, percent(line.progress));
         for (const stage of line.stages) {
             let entry = known.get(stage.role);
@@ -29,10 +30,11 @@ export function stages() {
                 columns.append(column);
             }
             entry.column.dataset.state = stage.state;
-            say(entry.state, stage.took ?? MEANING[stage.state]);
+            const missed = isOver(line.state) && stage.state === "waiting";
+            say(entry.state, stage.took ?? (missed ? "not done" : MEANING[stage.state]));
             fill(entry.phases, stage.phases.map((phase) => {
                 const { ms } = /** @type {any} */ (phase);
-                let figure = phase.done ? (ms === undefined ? "✓" : `${span(ms / 1000)}`) : "…";
+                let figure = phase.done ? (ms === undefined ? "✓" : span(ms / 1000)) : isOver(line.state) ? "" : "…";
                 if (!phase.done && phase.fraction !== null) {
                     figure = percent(phase.fraction) + (phase.eta ? `, ${span(phase.eta)} left` : "");
                 }

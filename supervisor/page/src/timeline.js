@@ -8,6 +8,9 @@
 /** Lines of the log that are kept. */
 const LINES = 200;
 
+/** Nothing follows. @param {string} state */
+export const isOver = (state) => ["succeeded", "failed", "cancelled"].includes(state);
+
 /** @returns {Timeline} */
 export function begin() {
     const roles = /** @type {Role[]} */ (["prepare", "bake", "encode"]);

@@ -5,6 +5,8 @@ import { call, credentials, problem, Problem, seen, sleep } from "./api.js";
 /** At once; a browser opens six connections, and others are at work beside this. */
 const AT_ONCE = 3;
 const ATTEMPTS = 6;
+/** Smaller ones are sent unasked: the answer is as long in coming as they are. */
+const ASKED = 64 << 10;
 
 /** @param {Blob} blob @returns {Promise<string>} */
 export async function digestOf(blob) {
@@ -46,8 +48,9 @@ export async function upload(files, signal, tell) {
 async function sendOne(digest, blob, signal, tell) {
     for (let attempt = 1; ; attempt++) {
         try {
-            const there = await call(`/v1/blobs/${digest}`, { method: "HEAD", accept: [404], signal });
-            if (there.status === 404) await put(`/v1/blobs/${digest}`, blob, signal, tell);
+            const asks = blob.size > ASKED;
+            const there = asks && (await call(`/v1/blobs/${digest}`, { method: "HEAD", accept: [404], signal })).ok;
+            if (!there) await put(`/v1/blobs/${digest}`, blob, signal, tell);
             return;
         } catch (error) {
             const again = error instanceof Problem && error.retryable && attempt < ATTEMPTS;

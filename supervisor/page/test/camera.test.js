@@ -76,6 +76,7 @@ test("the ways to write a lens agree", () => {
     near(numbers(lens({ camera_angle_x: angle })), wanted, 1e-9);
     near(numbers(lens({ fl_x: 300 })), wanted);
     near(numbers(lens({ fl_x: 600, w: 512, h: 256, cx: 256, cy: 128 })), wanted);
+    near(numbers(lens({ fl_x: 600, w: 512, h: 256 }, {}, [256, 129])), [300, (300 * 129) / 128, 128, 64.5]);
     near(numbers(lens({ fl_x: 1, fl_y: 9 }, { fl_x: 300 })), wanted);
     near(numbers(lens({ camera_angle_y: 2 * Math.atan(64 / 300) })), wanted, 1e-9);
     near(numbers(lens({ fl_x: 300, fl_y: 310, cx: 100 })), [300, 310, 100, 64]);

@@ -202,6 +202,7 @@ mod tests {
     #[test]
     fn without_a_token_nobody_comes_in_by_tcp() {
         let request = Request::builder()
+            .uri("/v1/jobs")
             .header("host", "localhost")
             .header("authorization", "Bearer ")
             .body(())
