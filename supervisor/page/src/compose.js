@@ -30,7 +30,7 @@ export function compose(abilities, maps) {
     let sending = null;
     // What was submitted stays to be seen, and makes room for what comes next.
     let used = false;
-    // One for what is in the form now: the same job twice is one job.
+    // One until the job is accepted: pressed again after a lost answer, it is the same job.
     let key = crypto.randomUUID();
     const options = new Options(abilities);
     options.element.addEventListener("input", () => (key = crypto.randomUUID()));
@@ -158,6 +158,7 @@ export function compose(abilities, maps) {
             });
             remember(job.id, found);
             used = true;
+            key = crypto.randomUUID();
             location.hash = `#/jobs/${job.id}`;
         } catch (error) {
             if (!sending.signal.aborted) complain(/** @type {Error} */ (error));

@@ -132,6 +132,7 @@ function about(job, report) {
         ["Views", prepare && `${prepare.views}${prepare.holdout_views ? ` and ${prepare.holdout_views} held out` : ""}`],
         ["Texture", encode && `${report.options.texture_size} × ${report.options.texture_size}, ${size(encode.png_bytes)}`],
         ["Memory", report && size(1024 * Math.max(report.peak.prepare_rss_kib ?? 0, report.peak.bake_rss_kib ?? 0, report.peak.encode_rss_kib ?? 0))],
+        ["Tried again", (job.attempts ?? []).filter((/** @type {any} */ attempt) => attempt.number > 1).map((/** @type {any} */ attempt) => attempt.role).join(", ")],
         ["Begun", job.starts > 1 ? `${job.starts} times` : null],
         ["Expires", job.expires_at && new Date(job.expires_at).toLocaleString()],
         ["Job", h("code", null, job.id)],
