@@ -42,6 +42,7 @@ install() {
 need_toolchain() {
     command -v cargo >/dev/null || { say "Kiln needs Rust 1.95 or newer: https://rustup.rs"; exit 1; }
     command -v c++ >/dev/null || install "meshopt is C++ and is compiled with the crate" g++
+    command -v npm >/dev/null || install "the sidecar's page is built with npm" nodejs npm
 }
 
 # A GPU needs the Vulkan loader; without a GPU the processor bakes and nothing is needed.
@@ -138,6 +139,11 @@ test_browser() {
     (cd tests/browser && KILN_BIN=$here/target/release/kiln "$here/target/browser/bin/python" -B -m unittest)
 }
 
+# What of the page can be tested without a browser.
+test_page() {
+    (cd supervisor/page && npm ci --silent --ignore-scripts --no-audit --no-fund && node --test)
+}
+
 command=${1:-sample}
 [ $# -gt 0 ] && shift
 case $command in
@@ -157,7 +163,7 @@ bake | doctor)
 test)
     need_toolchain
     install "the GPU stages are tested on Mesa's software Vulkan, on any machine" libvulkan1 mesa-vulkan-drivers
-    command -v npm >/dev/null || install "the GLBs are checked by the Khronos validator, an npm package" nodejs npm
+    # The Khronos validator, for the GLBs.
     (cd tests/validator && npm ci --silent --no-audit --no-fund)
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
     # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
@@ -167,6 +173,7 @@ test)
     # With --lib: the library that makes kiln's system calls fail is preloaded into it.
     cargo build --release --locked --workspace --lib --bins
     cargo test --release --locked --workspace "$@"
+    test_page
     test_python
     test_browser
     ;;

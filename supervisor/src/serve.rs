@@ -22,6 +22,8 @@ pub mod listen;
 
 mod metrics;
 
+pub mod page;
+
 pub mod problem;
 
 pub mod proof;
@@ -115,6 +117,11 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     for place in sockets.places() {
         tracing::info!("listens at {place}");
         crate::screen::say(&format!("listens at {place}"));
+        if cfg!(feature = "page") && place.starts_with("http://") {
+            crate::screen::say(&format!(
+                "its page: {place}/#token=TOKEN, with what is in the token file; without, it asks"
+            ));
+        }
     }
     crate::screen::say("serves");
     notify(&[sd_notify::NotifyState::Ready]);

@@ -9,6 +9,7 @@
 //! | `GET /v1/jobs/{id}/artifacts/{name}` | [`artifact`]: the files that a job made |
 //! | `POST /v1/admin/…` | [`admin`]: drain, self-test, breaker/reset |
 //! | `GET /livez`, `/readyz`, `/metrics`, `/v1/capabilities` | [`health`] |
+//! | `GET /`, `/page/…` | [`super::page`]: the page |
 
 pub mod admin;
 
@@ -60,6 +61,7 @@ pub fn router(service: Service, guard: Guard) -> Router {
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(health::openapi))
+        .merge(super::page::routes())
         .fallback(async || Problem::new(Code::NotFound, "no such route; see /openapi.json"))
         .method_not_allowed_fallback(async || {
             Problem::new(

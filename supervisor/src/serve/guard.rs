@@ -1,12 +1,14 @@
 //! A request and who sent it → let through or not.
 //!
 //! By the Unix socket: this user, root, and who was named. By TCP: who shows the token, under a name of this machine, and not
-//! from another site's page (DNS rebinding and cross-site requests: a browser tells where a page comes from).
+//! from another site's page (DNS rebinding and cross-site requests: a browser tells where a page comes from). The files of the
+//! page itself need no token: they hold nothing of a job.
 
-use axum::http::{HeaderMap, Request, header};
+use axum::http::{HeaderMap, HeaderName, Request, header};
 use nix::unistd::Uid;
 
 use super::listen::Peer;
+use super::page;
 use super::problem::{Code, Problem};
 
 /// See the head of this file.
@@ -26,7 +28,14 @@ impl Guard {
     pub fn check<B>(&self, peer: &Peer, request: &Request<B>) -> Result<(), Problem> {
         match peer {
             Peer::Unix(uid) => self.check_user(*uid),
-            Peer::Tcp => self.check_page(request.headers()),
+            Peer::Tcp => {
+                let headers = request.headers();
+                check_site(headers)?;
+                if page::is_public(request.method(), request.uri().path()) {
+                    return Ok(());
+                }
+                self.check_token(headers)
+            }
         }
     }
 
@@ -38,22 +47,10 @@ impl Guard {
         Err(Problem::new(Code::Forbidden, detail))
     }
 
-    fn check_page(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = text(header::HOST).unwrap_or_default();
-        if !is_ours(host) {
-            let detail = "the Host header is not of this machine: 127.0.0.1, [::1] or localhost";
-            return Err(Problem::new(Code::Forbidden, detail));
-        }
-        let origin = headers.get(header::ORIGIN);
-        if origin.is_some_and(|origin| origin.as_bytes() != format!("http://{host}").as_bytes()) {
-            return Err(Problem::new(
-                Code::Forbidden,
-                "not from the page of another site",
-            ));
-        }
-        let bearer = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        let shown = bearer.or_else(|| cookie(text(header::COOKIE)?));
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let bearer =
+            text(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let shown = bearer.or_else(|| cookie(text(headers, header::COOKIE)?));
         match (&self.token, shown) {
             (Some(token), Some(shown)) if same(token.as_bytes(), shown.as_bytes()) => Ok(()),
             _ => Err(Problem::new(
@@ -64,7 +61,28 @@ impl Guard {
     }
 }
 
-/// The token that the page keeps.
+/// Neither another machine's name, nor the page of another site.
+fn check_site(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = text(headers, header::HOST).unwrap_or_default();
+    if !is_ours(host) {
+        let detail = "the Host header is not of this machine: 127.0.0.1, [::1] or localhost";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    let origin = headers.get(header::ORIGIN);
+    if origin.is_some_and(|origin| origin.as_bytes() != format!("http://{host}").as_bytes()) {
+        return Err(Problem::new(
+            Code::Forbidden,
+            "not from the page of another site",
+        ));
+    }
+    Ok(())
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The token, where a program rather keeps it there.
 fn cookie(header: &str) -> Option<&str> {
     let mut pairs = header
         .split(';')
@@ -150,8 +168,41 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_the_page_need_no_token_but_the_right_host_and_origin() {
+        let guard = Guard {
+            uids: Vec::new(),
+            token: Some("secret".to_owned()),
+        };
+        let ask = |method: &str, path: &str, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().method(method).uri(path);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let request = request.body(()).expect("a request");
+            let checked = guard.check(&Peer::Tcp, &request);
+            checked.map_err(|problem| problem.code)
+        };
+        let host = ("host", "127.0.0.1:8017");
+        for path in ["/", "/page/page-ABC.js", "/?x=1"] {
+            assert_eq!(ask("GET", path, &[host]), Ok(()));
+            assert_eq!(ask("HEAD", path, &[host]), Ok(()));
+            assert_eq!(ask("POST", path, &[host]), Err(Code::Unauthorized));
+            let evil = ("host", "evil.example:8017");
+            assert_eq!(ask("GET", path, &[evil]), Err(Code::Forbidden));
+            let foreign = ("origin", "http://evil.example");
+            assert_eq!(ask("GET", path, &[host, foreign]), Err(Code::Forbidden));
+            let own = ("origin", "http://127.0.0.1:8017");
+            assert_eq!(ask("GET", path, &[host, own]), Ok(()));
+        }
+        for path in ["/v1/jobs", "/metrics", "/livez", "/page"] {
+            assert_eq!(ask("GET", path, &[host]), Err(Code::Unauthorized));
+        }
+    }
+
+    #[test]
     fn without_a_token_nobody_comes_in_by_tcp() {
         let request = Request::builder()
+            .uri("/v1/jobs")
             .header("host", "localhost")
             .header("authorization", "Bearer ")
             .body(())

@@ -1,0 +1,167 @@
+// One job's page: what it does now, and what came of it.
+
+import { call, json, Problem, sleep } from "./api.js";
+import { ask } from "./ask.js";
+import { fill, h, save, say, terms } from "./dom.js";
+import { follow } from "./events.js";
+import { adapter, attempts, failure } from "./failure.js";
+import { ago, count, decibel, percent, size, span, words } from "./format.js";
+import { badge } from "./jobs.js";
+import { showResult } from "./result.js";
+import { stages } from "./stages.js";
+import { apply, begin, isOver, settle } from "./timeline.js";
+
+/** Between two looks at the place in the queue. */
+const LOOK_MS = 1500;
+
+/** @param {string} id @param {AbortSignal} signal @param {(text: string) => void} announce */
+export async function jobPage(id, signal, announce) {
+    let job = await json(`/v1/jobs/${id}`, { signal });
+    let line = begin();
+    const title = h("h1", { tabindex: -1 }, job.name || `Job ${id.slice(0, 8)}`);
+    const state = h("span", { class: "row" });
+    const cancel = h("button", { type: "button", onclick: () => call(`/v1/jobs/${id}/cancel`, { method: "POST" }).catch(complain) }, "Cancel");
+    const forget = h("button", { type: "button", onclick: remove }, "Delete");
+    const wrong = h("p", { class: "error", role: "alert" });
+    const course = stages();
+    const warnings = h("ul", { class: "warnings" });
+    const outcome = h("div");
+    const facts = h("div", { class: "below" });
+    const element = h("article", { class: "job" },
+        h("p", null, h("a", { href: "#/" }, "All jobs")),
+        h("div", { class: "head" }, title, state, h("div", { class: "row actions" }, cancel, forget)),
+        wrong, course.element, warnings, outcome, facts); // prettier-ignore
+
+    async function remove() {
+        if (!(await ask("Delete this job and its files? This cannot be undone.", "Delete"))) return;
+        try {
+            await call(`/v1/jobs/${id}`, { method: "DELETE" });
+            location.hash = "#/";
+        } catch (error) {
+            complain(error);
+        }
+    }
+
+    /** @param {any} error */
+    function complain(error) {
+        say(wrong, error.message);
+    }
+
+    function show() {
+        const over = isOver(job.state);
+        const waits = job.state === "queued" && typeof job.position === "number";
+        const note = waits ? (job.position === 0 ? "next in the queue" : `${job.position} before it`) : ago(job.created_at);
+        fill(state, badge(job.state), h("span", { class: "hint" }, note));
+        cancel.hidden = over;
+        forget.hidden = !over;
+        const lines = line.log.filter(({ text }) => !text.startsWith("done in "));
+        const told = over ? (job.warnings ?? []) : lines;
+        fill(warnings, told.map((/** @type {any} */ warning) => h("li", null, h("strong", null, warning.role), " ", warning.text)));
+        course.update(line);
+    }
+
+    async function finish() {
+        show();
+        announce(`${job.name || "The job"} has ${job.state === "succeeded" ? "succeeded" : words(job.state)}.`);
+        fill(facts, about(job, null));
+        if (job.state !== "succeeded") {
+            course.element.hidden = line.stages.every((stage) => stage.phases.length === 0);
+            fill(outcome, failure(job));
+            return;
+        }
+        const known = job.artifacts.find((/** @type {any} */ entry) => entry.name === "report.json");
+        const report = known ? json(known.href, { signal }).catch(() => null) : Promise.resolve(null);
+        report.then((read) => {
+            if (!read || signal.aborted) return;
+            settle(line, read);
+            course.update(line);
+            fill(facts, about(job, read));
+        });
+        // What came of it goes first; how long it took is for who asks.
+        facts.before(course.element);
+        await showResult(outcome, job, report, signal);
+    }
+
+    show();
+    (async () => {
+        // The place in the queue is in no event.
+        while (!signal.aborted && job.state === "queued" && line.state === "queued") {
+            await sleep(LOOK_MS, signal);
+            if (line.state === "queued") job = await json(`/v1/jobs/${id}`, { signal }).catch(() => job);
+            if (!isOver(job.state)) show();
+        }
+    })().catch(() => {});
+    follow(id, signal, {
+        event(name, data) {
+            apply(line, name, data);
+            if (name === "done") job = data;
+            else if (line.state !== job.state) job = { ...job, state: line.state };
+            show();
+        },
+        async again() {
+            const fresh = await json(`/v1/jobs/${id}`, { signal });
+            const anew = fresh.starts !== job.starts;
+            job = fresh;
+            if (anew) line = begin();
+            show();
+            return anew;
+        },
+    })
+        .then(async () => {
+            if (signal.aborted) return;
+            if (!isOver(job.state)) job = await json(`/v1/jobs/${id}`, { signal });
+            await finish();
+        })
+        .catch((error) => signal.aborted || complain(error instanceof Problem && error.status === 404 ? { message: "This job was forgotten." } : error));
+    return { element, title };
+}
+
+/** Figures and files. @param {any} job @param {any} report */
+function about(job, report) {
+    const { prepare, bake, encode } = report ?? {};
+    const device = job.device ?? report?.device;
+    const rows = /** @type {[string, any][]} */ ([
+        ["Baked by", device && adapter(device)],
+        ["Time", report && span(report.ms / 1000)],
+        ["PSNR of the fit", report?.psnr?.train_db != null ? decibel(report.psnr.train_db) : null],
+        ["PSNR held out", report?.psnr?.holdout_db != null ? decibel(report.psnr.holdout_db) : null],
+        ["Triangles", prepare && count(prepare.triangles)],
+        ["Unwrap", prepare && `${words(typeof prepare.unwrap === "string" ? prepare.unwrap : Object.keys(prepare.unwrap)[0])}, ${count(prepare.charts)} charts, ${percent(prepare.atlas_utilisation)} of the atlas`],
+        ["Texels seen", bake && `${percent(bake.observed_texels / Math.max(1, bake.chart_texels))} of ${count(bake.chart_texels)}`],
+        ["Seams", bake && `${(bake.seam_residual * 255).toFixed(2)} / 255`],
+        ["Views", prepare && `${prepare.views}${prepare.holdout_views ? ` and ${prepare.holdout_views} held out` : ""}`],
+        ["Texture", encode && `${report.options.texture_size} × ${report.options.texture_size}, ${size(encode.png_bytes)}`],
+        ["Memory", report && size(1024 * Math.max(report.peak.prepare_rss_kib ?? 0, report.peak.bake_rss_kib ?? 0, report.peak.encode_rss_kib ?? 0))],
+        ["Tried again", (job.attempts ?? []).filter((/** @type {any} */ attempt) => attempt.number > 1).map((/** @type {any} */ attempt) => attempt.role).join(", ")],
+        ["Begun", job.starts > 1 ? `${job.starts} times` : null],
+        ["Expires", job.expires_at && new Date(job.expires_at).toLocaleString()],
+        ["Job", h("code", null, job.id)],
+    ]); // prettier-ignore
+    return [
+        h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"),
+            job.artifacts.length > 0 ? h("ul", { class: "files" }, job.artifacts.map(download)) : h("p", { class: "hint" }, "None.")),
+        h("section", { "aria-labelledby": "facts-title" }, h("h2", { id: "facts-title" }, "Figures"), terms(rows.filter(([, value]) => value))),
+        job.state === "succeeded" && h("details", null, h("summary", null, "Processes and options"), attempts(job.attempts ?? []),
+            h("pre", { tabindex: 0, "aria-label": "Options" }, JSON.stringify(brief(job.spec), null, 1))),
+    ]; // prettier-ignore
+}
+
+/** The options without a hundred digests. @param {any} spec */
+function brief(spec) {
+    const source = (/** @type {any} */ from) => (from?.files ? { main: from.main, files: Object.keys(from.files).length } : from);
+    return { ...spec, mesh: source(spec.mesh), views: source(spec.views) };
+}
+
+/** @param {any} artifact */
+function download(artifact) {
+    const wrong = h("span", { class: "error", role: "alert" });
+    const button = h("button", { type: "button", class: "plain", onclick: async () => {
+        say(wrong, "");
+        try {
+            save(await (await call(artifact.href)).blob(), artifact.name);
+        } catch (error) {
+            say(wrong, /** @type {Error} */ (error).message);
+        }
+    } }, artifact.name); // prettier-ignore
+    return h("li", null, button, " ", h("span", { class: "hint" }, size(artifact.bytes)), wrong);
+}

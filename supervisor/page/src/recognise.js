@@ -1,0 +1,192 @@
+// Files in any order → which of them is the mesh, which the views, what belongs to each, and what is missing, in words.
+
+import { lacks, readHeader, viewsIn } from "./arrays.js";
+import { ENDINGS, parseTransforms, plain } from "./transforms.js";
+
+/** @typedef {{path: string, blob: Blob}} Item */
+/** @typedef {{files: Map<string, Blob>, main: string}} Source files by the name that the job gives them */
+/**
+ * @typedef {object} Found
+ * @property {string[]} meshes paths that may be the mesh, best first
+ * @property {string[]} viewSets paths that may list the views, best first
+ * @property {Source | null} mesh
+ * @property {(Source & {frames: import("./transforms.js").Frame[], pictures: (Blob | null)[]}) | null} views
+ * @property {{blob: Blob, name: string, header: import("./arrays.js").Header} | null} arrays
+ * @property {string | null} missing one line; none where a job can be submitted
+ */
+
+const MESHES = ["glb", "gltf", "ply", "obj"];
+const LARGEST_JSON = 64 << 20;
+
+/** @param {string} path */
+const ending = (path) => path.slice(path.lastIndexOf(".") + 1).toLowerCase();
+/** @param {string} path */
+const base = (path) => path.slice(path.lastIndexOf("/") + 1);
+/** @param {string} path */
+const folder = (path) => path.slice(0, path.lastIndexOf("/") + 1);
+/** @param {string} path */
+const depth = (path) => path.split("/").length;
+
+/**
+ * @param {Item[]} items
+ * @param {{mesh?: string, views?: string}} [choice] paths that the user prefers
+ * @returns {Promise<Found>}
+ */
+export async function recognise(items, choice = {}) {
+    const byPath = new Map(items.map((item) => [item.path, item.blob]));
+    const paths = [...byPath.keys()].sort((a, b) => depth(a) - depth(b) || a.localeCompare(b, "en", { numeric: true }));
+    const meshes = paths
+        .filter((path) => MESHES.includes(ending(path)))
+        .sort((a, b) => depth(a) - depth(b) || MESHES.indexOf(ending(a)) - MESHES.indexOf(ending(b)));
+    const { sets, wrong } = await viewSets(paths, byPath);
+    const viewSetPaths = [...sets.keys()];
+    const found = /** @type {Found} */ ({
+        meshes, viewSets: viewSetPaths, mesh: null, views: null, arrays: null, missing: null,
+    }); // prettier-ignore
+
+    const file = paths.find((path) => ending(path) === "safetensors");
+    if (file && meshes.length === 0) {
+        const blob = /** @type {Blob} */ (byPath.get(file));
+        const header = await readHeader(blob);
+        if (!header) return { ...found, missing: `${base(file)} is no safetensors file` };
+        const lacking = lacks(header);
+        found.arrays = { blob, name: base(file), header };
+        found.missing = lacking.length > 0 ? `${base(file)} has no ${lacking.join(", no ")}` : null;
+        return found;
+    }
+
+    const problems = [];
+    const meshPath = pick(meshes, choice.mesh);
+    if (meshPath) {
+        const { source, absent } = await meshSource(meshPath, byPath);
+        found.mesh = source;
+        if (absent.length > 0) problems.push(`${base(meshPath)} refers to ${some(absent)}, not among the files`);
+    } else {
+        problems.push("a mesh is missing (GLB, glTF, PLY or OBJ)");
+    }
+    const viewsPath = pick(viewSetPaths, choice.views);
+    if (viewsPath) {
+        const { source, absent } = viewsSource(viewsPath, sets.get(viewsPath) ?? [], byPath);
+        found.views = source;
+        if (absent.length > 0) {
+            const of = `${absent.length} of the ${source.frames.length} pictures that ${base(viewsPath)} names`;
+            problems.push(`${of} ${absent.length === 1 ? "is" : "are"} missing: ${some(absent)}`);
+        }
+    } else {
+        problems.push(wrong ?? "transforms.json with the cameras is missing");
+    }
+    found.missing = problems.length > 0 ? problems.join("; ") : null;
+    return found;
+}
+
+/** How many views there are. @param {Found} found */
+export function countViews(found) {
+    return found.arrays ? viewsIn(found.arrays.header) : (found.views?.frames.length ?? 0);
+}
+
+/** @param {string[]} candidates @param {string | undefined} wished */
+function pick(candidates, wished) {
+    return wished && candidates.includes(wished) ? wished : candidates[0];
+}
+
+/** The first few names, and how many more. @param {string[]} names */
+function some(names) {
+    const more = names.length - 3;
+    return names.slice(0, 3).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/**
+ * JSON files with frames: `transforms.json` first, then what is named like it.
+ * @param {string[]} paths @param {Map<string, Blob>} byPath
+ */
+async function viewSets(paths, byPath) {
+    const rank = (/** @type {string} */ path) => {
+        const order = ["transforms.json", "transforms_train.json"].indexOf(base(path));
+        return order >= 0 ? order : base(path).startsWith("transforms") ? 2 : 3;
+    };
+    /** @type {Map<string, import("./transforms.js").Frame[]>} */
+    const sets = new Map();
+    /** @type {string | null} */
+    let wrong = null;
+    const named = paths.filter((path) => ending(path) === "json").sort((a, b) => rank(a) - rank(b));
+    for (const path of named) {
+        const blob = /** @type {Blob} */ (byPath.get(path));
+        if (blob.size > LARGEST_JSON) continue;
+        const read = parseTransforms(await blob.text());
+        if ("frames" in read) sets.set(path, read.frames);
+        else if (rank(path) < 3) wrong ??= `${base(path)} ${read.error}`;
+    }
+    return { sets, wrong };
+}
+
+/**
+ * The mesh with the buffers that it names.
+ * @param {string} path @param {Map<string, Blob>} byPath
+ * @returns {Promise<{source: Source, absent: string[]}>}
+ */
+async function meshSource(path, byPath) {
+    const blob = /** @type {Blob} */ (byPath.get(path));
+    const files = new Map([[base(path), blob]]);
+    const absent = [];
+    for (const name of await buffersOf(path, blob)) {
+        const buffer = find(name, folder(path), byPath);
+        if (buffer) files.set(plain(name), buffer);
+        else absent.push(name);
+    }
+    return { source: { files, main: base(path) }, absent };
+}
+
+/** Names of the files that a glTF keeps its numbers in. @param {string} path @param {Blob} blob */
+async function buffersOf(path, blob) {
+    let text = "";
+    if (ending(path) === "gltf") text = await blob.text();
+    if (ending(path) === "glb") {
+        const head = new DataView(await blob.slice(0, 20).arrayBuffer());
+        if (head.byteLength === 20) text = await blob.slice(20, 20 + head.getUint32(12, true)).text();
+    }
+    try {
+        const uris = (JSON.parse(text).buffers ?? []).map((/** @type {any} */ buffer) => buffer?.uri);
+        const names = uris.filter((/** @type {unknown} */ uri) => typeof uri === "string" && !uri.startsWith("data:"));
+        return names.map((/** @type {string} */ name) => decodeURIComponent(name));
+    } catch {
+        // A broken file: the job's own words will be better.
+        return [];
+    }
+}
+
+/**
+ * The views with their pictures and masks, under the names by which `transforms.json` calls them.
+ * @param {string} path @param {import("./transforms.js").Frame[]} frames @param {Map<string, Blob>} byPath
+ */
+function viewsSource(path, frames, byPath) {
+    const files = new Map([[base(path), /** @type {Blob} */ (byPath.get(path))]]);
+    /** @type {string[]} */
+    const absent = [];
+    const take = (/** @type {string} */ name) => {
+        for (const end of ENDINGS) {
+            const blob = find(name + end, folder(path), byPath);
+            if (!blob) continue;
+            files.set(plain(name + end), blob);
+            return blob;
+        }
+        absent.push(name || "a frame without file_path");
+        return null;
+    };
+    const pictures = frames.map((frame) => {
+        if (frame.mask) take(frame.mask);
+        return take(frame.file);
+    });
+    return { source: { files, main: base(path), frames, pictures }, absent };
+}
+
+/**
+ * A file by the name that another one beside it uses; where the folders were lost on the way, by the end of its path.
+ * @param {string} name @param {string} beside @param {Map<string, Blob>} byPath
+ */
+function find(name, beside, byPath) {
+    const path = plain(name);
+    const exact = byPath.get(beside + path);
+    if (exact || path.startsWith("/") || path.split("/").includes("..")) return exact;
+    const alike = [...byPath.keys()].filter((known) => base(known) === base(path));
+    return alike.length === 1 && path.endsWith(alike[0]) ? byPath.get(alike[0]) : undefined;
+}

@@ -1,0 +1,130 @@
+// Files, folders, zips and arrays → what a job would be made of.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { test } from "node:test";
+import { zipSync } from "fflate";
+import { cameraOf, pixelsOf, readHeader } from "../src/arrays.js";
+import { countViews, recognise } from "../src/recognise.js";
+import { unzip } from "../src/zip.js";
+
+const SPOT = new URL("../../../tests/data/spot/", import.meta.url);
+const POSE = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 4], [0, 0, 0, 1]]; // prettier-ignore
+
+const item = (path, content = "x") => ({ path, blob: new Blob([content]) });
+const views = (...names) => JSON.stringify({ fl_x: 9, frames: names.map((file_path) => ({ file_path, transform_matrix: POSE })) });
+const names = (source) => [...source.files.keys()].sort();
+
+/** Files of the sample as a folder that was chosen. */
+function spot(beneath = "", prefix = "spot/") {
+    return readdirSync(new URL(beneath, SPOT)).flatMap((name) => {
+        const path = beneath + name;
+        if (statSync(new URL(path, SPOT)).isDirectory()) return spot(`${path}/`, prefix);
+        return [{ path: prefix + path, blob: new Blob([readFileSync(new URL(path, SPOT))]) }];
+    });
+}
+
+test("the sample is recognised, with a choice of meshes and of views", async () => {
+    const found = await recognise(spot());
+    assert.equal(found.missing, null);
+    assert.deepEqual(found.meshes, ["spot/mesh_nouv.glb", "spot/mesh_uv.glb"]);
+    assert.deepEqual(found.viewSets, ["spot/transforms.json", "spot/transforms_test.json"]);
+    assert.deepEqual([found.mesh.main, found.views.main, countViews(found)], ["mesh_nouv.glb", "transforms.json", 16]);
+    assert.equal(found.views.files.size, 17);
+    assert.ok(found.views.files.has("train/r_000.png"), names(found.views).join());
+    const other = await recognise(spot(), { mesh: "spot/mesh_uv.glb", views: "spot/transforms_test.json" });
+    assert.deepEqual([other.mesh.main, other.views.main], ["mesh_uv.glb", "transforms_test.json"]);
+});
+
+test("what is missing is said in one line", async () => {
+    const said = async (...items) => (await recognise(items)).missing;
+    assert.equal(await said(item("a.glb")), "transforms.json with the cameras is missing");
+    assert.match(await said(item("transforms.json", views("0.png")), item("0.png")), /^a mesh is missing/);
+    const some = [item("a.obj"), item("transforms.json", views("i/0", "i/1.png", "i/2.png")), item("i/0.jpg")];
+    assert.equal(await said(...some), "2 of the 3 pictures that transforms.json names are missing: i/1.png, i/2.png");
+    assert.match(await said(item("a.obj"), item("transforms.json", "{")), /^transforms.json is not readable: /);
+    const gltf = JSON.stringify({ buffers: [{ uri: "a%20b.bin" }, { uri: "data:,x" }] });
+    assert.match(await said(item("m.gltf", gltf), item("transforms.json", views("0.png")), item("0.png")), /m.gltf refers to a b.bin/);
+});
+
+test("files go under the names by which they are called", async () => {
+    const gltf = JSON.stringify({ buffers: [{ uri: "buffers/a%20b.bin" }] });
+    const found = await recognise([
+        item("scan/model/m.gltf", gltf), item("scan/model/buffers/a b.bin"), item("scan/model/unused.bin"),
+        item("scan/views/transforms.json", views("./images//0", "images/1.png")), item("scan/views/images/0.jpg"),
+        item("scan/views/images/1.png"), item("scan/notes.json", "{}"),
+    ]); // prettier-ignore
+    assert.equal(found.missing, null);
+    assert.deepEqual(names(found.mesh), ["buffers/a b.bin", "m.gltf"]);
+    assert.deepEqual(names(found.views), ["images/0.jpg", "images/1.png", "transforms.json"]);
+});
+
+test("pictures that lost their folder are found by their names, unless two have one name", async () => {
+    const set = item("transforms.json", views("images/0.png", "images/10.png"));
+    const flat = await recognise([item("m.ply"), set, item("0.png"), item("10.png")]);
+    assert.equal(flat.missing, null);
+    assert.deepEqual(names(flat.views), ["images/0.png", "images/10.png", "transforms.json"]);
+    const twice = await recognise([item("m.ply"), set, item("0.png"), item("b/0.png"), item("10.png")]);
+    assert.match(twice.missing, /^1 of the 2 pictures/);
+    const outside = await recognise([item("m.ply"), item("transforms.json", views("../0.png")), item("0.png")]);
+    assert.match(outside.missing, /^1 of the 1 pictures/);
+});
+
+test("a zip is unpacked, stored or deflated, and a broken one is refused", async () => {
+    const noise = Uint8Array.from({ length: 100_000 }, (_, k) => (k * 2654435761) >>> 24);
+    const archive = zipSync({
+        "scan/mesh.glb": [noise, { level: 0 }], "scan/views/transforms.json": new TextEncoder().encode(views("0.png")),
+        "scan/views/0.png": noise, "__MACOSX/scan/._mesh.glb": noise, "scan/.DS_Store": noise,
+    }); // prettier-ignore
+    const files = await unzip(new Blob([archive]));
+    assert.deepEqual(files.map(({ path }) => path).sort(), ["scan/mesh.glb", "scan/views/0.png", "scan/views/transforms.json"]); // prettier-ignore
+    for (const { path, blob } of files.filter(({ path }) => !path.endsWith(".json"))) {
+        assert.deepEqual(new Uint8Array(await blob.arrayBuffer()), noise, path);
+    }
+    assert.equal((await recognise(files)).missing, null);
+    for (const cut of [20, 100, 50_000, 100_300, 101_000]) await assert.rejects(unzip(new Blob([archive.slice(0, cut)])), `${cut}`);
+    await assert.rejects(unzip(new Blob(["no zip at all"])), /no files/);
+});
+
+/** A safetensors file with these tensors. */
+function arrays(tensors, metadata) {
+    const header = metadata ? { __metadata__: metadata } : {};
+    let at = 0;
+    const parts = Object.entries(tensors).map(([name, [dtype, shape, data]]) => {
+        header[name] = { dtype, shape, data_offsets: [at, at + data.byteLength] };
+        at += data.byteLength;
+        return data;
+    });
+    const text = new TextEncoder().encode(JSON.stringify(header));
+    const length = new DataView(new ArrayBuffer(8));
+    length.setBigUint64(0, BigInt(text.length), true);
+    return new Blob([length, text, ...parts]);
+}
+
+test("single views are read out of a safetensors file", async () => {
+    const eye = new Float32Array([1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 4, 0, 0, 0, 1]);
+    const lens = new Float32Array([1.5, 0, 0.5, 0, 3, 0.25, 0, 0, 1]);
+    const file = arrays(
+        {
+            vertices: ["F32", [0, 3], new Float32Array()],
+            faces: ["I32", [0, 3], new Int32Array()],
+            observations: ["U8", [2, 1, 2, 3], new Uint8Array([0, 0, 0, 0, 0, 0, 10, 20, 30, 40, 50, 60])],
+            masks: ["U8", [2, 1, 2], new Uint8Array([1, 1, 1, 0])],
+            extrinsics: ["F32", [2, 4, 4], new Float32Array([...eye, ...eye])],
+            intrinsics: ["F32", [2, 3, 3], new Float32Array([...lens, ...lens])],
+        },
+        { intrinsics: "normalized" },
+    );
+    const found = await recognise([{ path: "scene.safetensors", blob: file }]);
+    assert.deepEqual([found.missing, countViews(found)], [null, 2]);
+    const { width, height, rgba } = await pixelsOf(file, found.arrays.header, 1);
+    assert.deepEqual([width, height, ...rgba], [2, 1, 10, 20, 30, 255, 40, 50, 60, 0]);
+    const camera = await cameraOf(file, found.arrays.header, 1);
+    assert.deepEqual(camera.lens, { fx: 3, fy: 3, cx: 1, cy: 0.25 });
+    // OpenCV's camera four behind the origin looks along z: in OpenGL's axes y and z are turned.
+    const wanted = [1, 0, 0, 0, 0, -1, 0, 0, 0, 0, -1, 0, 0, 0, -4, 1];
+    camera.pose.forEach((x, k) => assert.ok(Math.abs(x - wanted[k]) < 1e-12, String(camera.pose)));
+    assert.equal(await readHeader(new Blob(["not one of ours"])), null);
+    const bare = await recognise([{ path: "a.safetensors", blob: arrays({ vertices: ["F32", [0, 3], new Float32Array()] }) }]);
+    assert.match(bare.missing, /no faces, no observations/);
+});

@@ -1,0 +1,437 @@
+"""The sidecar's page in a real browser, against the real programs: what it is for, and what goes wrong on the way.
+
+Chromium draws with its software GPU, so that WebGL's pixels are there on any machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import os
+import re
+import secrets
+import socket
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+from typing import Dict, List, Optional
+from urllib.parse import quote, urlsplit
+
+import support
+from playwright.sync_api import Page, expect, sync_playwright
+
+SPOT = support.ROOT / "tests/data/spot"
+#: For a small bake on a busy machine.
+BAKED_MS = 300_000
+#: Between a view's picture and the canvas, in dB over pixels that the object covers wholly, both scaled to 128 × 128. The right
+#: camera reaches 34 and more; another one 11.
+LEAST_PSNR, MOST_WRONG_PSNR = 28.0, 20.0
+#: Where pictures of the page go, if somebody wants to look at them.
+SHOTS = os.environ.get("SHOTS")
+# A busy machine draws slowly.
+expect.set_options(timeout=60_000)
+
+#: In a page of its own, which no policy of ours binds: two PNGs → PSNR where the first is opaque.
+PSNR = """async ([picture, canvas]) => {
+  const edge = 128;
+  const read = async (text) => {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const image = await createImageBitmap(new Blob([bytes]), {resizeWidth: edge, resizeHeight: edge, resizeQuality: 'high'});
+    const context = new OffscreenCanvas(edge, edge).getContext('2d');
+    context.drawImage(image, 0, 0);
+    return context.getImageData(0, 0, edge, edge).data;
+  };
+  const [wanted, got] = [await read(picture), await read(canvas)];
+  let [sum, count] = [0, 0];
+  for (let k = 0; k < wanted.length; k += 4) {
+    if (wanted[k + 3] < 255) continue;
+    for (let c = 0; c < 3; c++) sum += (wanted[k + c] - got[k + c]) ** 2;
+    count += 3;
+  }
+  if (count < 3000) throw new Error(`only ${count} values to compare`);
+  return 10 * Math.log10(255 ** 2 * count / sum);
+}"""
+
+#: A drop as a file manager makes it: the files are in the event.
+DROP = """([selector, name, text]) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const transfer = new DataTransfer();
+  transfer.items.add(new File([bytes], name));
+  for (const kind of ['dragenter', 'dragover', 'drop']) {
+    const target = document.querySelector(selector);
+    target.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: transfer}));
+  }
+}"""
+
+
+class Sidecar:
+    """`kiln serve` that can be ended and started again at the same address, over the same store."""
+
+    def __init__(self, folder: support.Isolated) -> None:
+        self.folder = folder
+        self.store = Path(tempfile.mkdtemp(prefix="p-", dir=folder.path))
+        self.token = secrets.token_urlsafe(24)
+        self.token_file = self.store / "token"
+        self.token_file.touch(0o600)
+        self.token_file.write_text(self.token)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.program: Optional[support.Program] = None
+
+    def start(self) -> None:
+        command = [str(support.kiln()), "serve", "--socket", str(self.store / "s"), "--store", str(self.store / "store")]
+        command += ["--tcp", self.address, "--token-file", str(self.token_file)]
+        self.program = support.Program(command, self.folder.environment())
+        self.said = self.program.wait_for("its page: ")
+        self.program.wait_for("serves")
+
+    def end(self) -> None:
+        if self.program:
+            self.program.end()
+            self.program = None
+
+    @property
+    def page(self) -> str:
+        return f"http://{self.address}/#token={quote(self.token)}"
+
+
+def spot_files(*, mesh: bytes = b"") -> List[Dict[str, object]]:
+    """The sample without its folders, with another mesh where one is given."""
+    paths = [SPOT / "transforms.json", *sorted((SPOT / "train").iterdir())]
+    files = [{"name": path.name, "mimeType": "", "buffer": path.read_bytes()} for path in paths]
+    return [{"name": "mesh.glb", "mimeType": "", "buffer": mesh or (SPOT / "mesh_nouv.glb").read_bytes()}, *files]
+
+
+def spot_zip() -> bytes:
+    """The sample, with its folders, in one more."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in [SPOT / "mesh_nouv.glb", SPOT / "transforms.json", *(SPOT / "train").iterdir()]:
+            packed.write(path, f"scan/{path.relative_to(SPOT)}")
+    return archive.getvalue()
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        stack = contextlib.ExitStack()
+        cls.addClassCleanup(stack.close)
+        cls.sidecar = Sidecar(stack.enter_context(support.isolated()))
+        stack.callback(cls.sidecar.end)
+        cls.sidecar.start()
+        options = support.launch_options()
+        options["args"] = [*options["args"], "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+        playwright = stack.enter_context(sync_playwright())
+        cls.browser = playwright.chromium.launch(**options)
+        stack.callback(cls.browser.close)
+
+    def setUp(self) -> None:
+        self.context = self.browser.new_context(viewport={"width": 1360, "height": 900}, permissions=["clipboard-read", "clipboard-write"])
+        self.addCleanup(self.context.close)
+        self.wrong: List[str] = []
+        self.hosts: Dict[str, str] = {}
+        self.page = self.watched(self.context.new_page())
+
+    def watched(self, page: Page) -> Page:
+        """What the page complains about, and whom it asks."""
+        page.set_default_timeout(30_000)
+        page.on("pageerror", lambda error: self.wrong.append(f"thrown: {error}"))
+        page.on("console", lambda message: message.type in ("error", "warning") and self.wrong.append(f"{message.text} {message.location}"))
+        page.on("request", lambda request: self.hosts.setdefault(urlsplit(request.url).netloc, request.url))
+        return page
+
+    def check_quiet(self, *, allowed: str = r"(?!)") -> None:
+        """No error of a script or of the policy, and nobody asked but the sidecar. Chromium complains of each answer that is none of
+        200; that a blob is not there, or the sidecar not ready yet, is an answer like any other."""
+        answers = r"with a status of 404 .*/v1/blobs/|with a status of 503 .*/readyz"
+        wrong = [line for line in self.wrong if not re.search(f"{answers}|{allowed}", line)]
+        self.assertEqual(wrong, [])
+        self.assertEqual({host for host in self.hosts if host}, {self.sidecar.address}, self.hosts)
+
+    def open(self) -> None:
+        self.page.goto(self.sidecar.page)
+        expect(self.page.locator(".zone")).to_be_visible()
+
+    def shot(self, name: str) -> None:
+        if SHOTS:
+            self.page.screenshot(path=f"{SHOTS}/{name}.png")
+
+    def submit(self, *, quality: str = "draft", size: str = "512", **more: str) -> None:
+        page = self.page
+        expect(page.locator(".missing")).to_have_count(0)
+        page.select_option("#opt-quality", quality)
+        page.select_option("#opt-texture_size", size)
+        page.select_option("#opt-device", "cpu")
+        for key, value in more.items():
+            page.fill(f"#opt-{key}", value)
+        page.get_by_role("button", name="Bake", exact=True).click()
+        page.wait_for_url(re.compile("#/jobs/"))
+
+    def psnr(self, picture: Path, canvas: bytes) -> float:
+        bench = self.context.new_page()
+        try:
+            texts = [base64.b64encode(data).decode() for data in (picture.read_bytes(), canvas)]
+            return bench.evaluate(PSNR, texts)
+        finally:
+            bench.close()
+
+    def drawn(self) -> bytes:
+        """The canvas alone, where the picture would lie."""
+        page = self.page
+        page.locator("input[value=blink]").check(force=True)
+        page.locator(".stage").scroll_into_view_if_needed()
+        box = page.locator(".picture img").bounding_box()
+        return page.screenshot(clip=box)
+
+    def pick(self, index: int) -> Path:
+        """Chooses a view, and waits until it is drawn; gives its picture."""
+        frames = self.page.locator(".stage canvas").get_attribute("data-frames")
+        self.page.locator(".view:not(.free)").nth(index).click()
+        expect(self.page.locator(".view:not(.free)").nth(index)).to_have_attribute("aria-pressed", "true")
+        expect(self.page.locator(".stage canvas")).not_to_have_attribute("data-frames", frames or "")
+        return SPOT / f"train/r_{index:03}.png"
+
+
+class Bakes(PageTest):
+    def test_dropped_zip_is_baked_watched_and_compared_with_its_views(self) -> None:
+        self.open()
+        page = self.page
+        self.assertNotIn(self.sidecar.token, page.url)
+        self.assertIn("token", self.sidecar.said)
+        page.evaluate(DROP, [".zone", "scan.zip", base64.b64encode(spot_zip()).decode()])
+        expect(page.locator(".facts")).to_contain_text("16 views")
+        self.shot("dropped")
+        # Each column of the stages, each time that it changes: the last states alone would not tell that they were live.
+        page.evaluate("""() => {
+          window.seen = new Set();
+          new MutationObserver(() => document.querySelectorAll('.stages > li')
+            .forEach((column) => window.seen.add(column.dataset.state + ' ' + column.querySelector('h3').firstChild.data)))
+            .observe(document.body, {subtree: true, childList: true, attributes: true});
+        }""")
+        self.submit(holdout="2", name="Spot")
+        expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+        seen = set(page.evaluate("[...window.seen]"))
+        self.assertGreaterEqual(seen, {"working Prepare", "working Bake", "done Prepare", "done Bake", "done Encode"})
+        expect(page.locator("h1")).to_have_text("Spot")
+        expect(page.locator(".view:not(.free)")).to_have_count(16)
+        expect(page.locator(".view .figure", has_text="held out")).to_have_count(2)
+        self.assertRegex(page.locator(".terms").inner_text(), r"processor \(\d+ threads?\)")
+        self.check_canvas()
+        self.check_cameras()
+        self.check_modes()
+        self.check_reloaded()
+        self.check_quiet()
+
+    def check_canvas(self) -> None:
+        """It shows something else than one colour."""
+        page = self.page
+        expect(page.locator(".stage canvas")).to_have_attribute("data-frames", re.compile(r"\d"))
+        shot = page.locator(".stage canvas").screenshot()
+        bench = self.context.new_page()
+        colours = bench.evaluate(
+            """async (text) => {
+              const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+              const image = await createImageBitmap(new Blob([bytes]));
+              const context = new OffscreenCanvas(image.width, image.height).getContext('2d');
+              context.drawImage(image, 0, 0);
+              return new Set(new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer)).size;
+            }""",
+            base64.b64encode(shot).decode(),
+        )
+        bench.close()
+        self.assertGreater(colours, 100)
+        self.shot("result")
+
+    def check_cameras(self) -> None:
+        """Each view's camera draws what its picture shows; another view's does not."""
+        figures = []
+        for index in (0, 5, 11):
+            picture = self.pick(index)
+            drawn = self.drawn()
+            right = self.psnr(picture, drawn)
+            wrong = self.psnr(SPOT / f"train/r_{(index + 1) % 16:03}.png", drawn)
+            figures.append((index, round(right, 1), round(wrong, 1)))
+        print(f"\nview, dB to its picture, dB to the next one's: {figures}")
+        for index, right, wrong in figures:
+            self.assertGreater(right, LEAST_PSNR, f"view {index}")
+            self.assertLess(wrong, MOST_WRONG_PSNR, f"view {index}: the measure tells nothing")
+
+    def check_modes(self) -> None:
+        """Each way to compare, and each surface, draws something of its own."""
+        page = self.page
+        shots = {}
+        for mode in page.locator("input[name=compare]").all():
+            mode.check(force=True)
+            shots[mode.get_attribute("value")] = page.locator(".stage").screenshot()
+        page.locator("input[value=wipe]").check(force=True)
+        self.shot("compared")
+        page.get_by_role("button", name="Free view").click()
+        for surface in page.locator("input[name=surface]").all():
+            surface.check(force=True)
+            shots[surface.get_attribute("value")] = page.locator(".stage").screenshot()
+        self.assertGreaterEqual(len(shots), 8)
+        self.assertEqual(len(set(shots.values())), len(shots), "two look the same")
+        if page.locator("input[value=coverage]").count():
+            expect(page.locator(".flat figure")).to_have_count(3)
+            page.get_by_label("The coverage map").hover()
+            expect(page.locator(".told").first).to_have_text(re.compile(r"seen by|outside every chart"))
+        with page.expect_download() as download:
+            page.get_by_role("button", name="model.glb").click()
+        self.assertEqual(Path(download.value.path()).read_bytes()[:4], b"glTF")
+
+    def check_reloaded(self) -> None:
+        """After a reload the pictures come from the sidecar; what is asked is asked from it alone, and the page itself from the cache."""
+        page = self.page
+        page.reload()
+        expect(page.locator(".view:not(.free)")).to_have_count(16)
+        sent = page.evaluate("""performance.getEntriesByType('resource').filter(({name}) => name.includes('/page/'))
+          .map(({name, transferSize}) => [name, transferSize])""")
+        self.assertGreaterEqual(len(sent), 3)
+        self.assertEqual([name for name, size in sent if size > 0], [], "not from the cache")
+        picture = self.pick(3)
+        self.assertGreater(self.psnr(picture, self.drawn()), LEAST_PSNR)
+
+
+class Trouble(PageTest):
+    def test_bad_mesh_ends_in_a_report_that_can_be_copied(self) -> None:
+        self.open()
+        self.page.set_input_files("#files", spot_files(mesh=b"glTF and nothing more that could be read"))
+        self.submit()
+        page = self.page
+        expect(page.get_by_role("heading", name="Why it failed")).to_be_visible(timeout=BAKED_MS)
+        expect(page.locator(".failure .message")).to_contain_text("mesh.glb")
+        expect(page.locator(".failure .terms")).to_contain_text("prepare")
+        expect(page.locator(".failure tbody tr").first).to_contain_text("exit 65")
+        expect(page.locator(".failure pre")).to_contain_text("mesh.glb")
+        page.get_by_role("button", name="Copy the report").click()
+        expect(page.locator(".failure [role=status]")).to_have_text("Copied.")
+        self.assertRegex(page.evaluate("navigator.clipboard.readText()"), r"(?s)^Kiln job \w{32}: failed\ncode: .*attempt: prepare 1, exit 65")
+        self.shot("failed")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.locator("#ask").get_by_role("button", name="Delete").click()
+        expect(page.locator(".zone")).to_be_visible()
+        self.check_quiet()
+
+    def test_what_is_missing_or_wrong_is_said_where_it_is(self) -> None:
+        self.open()
+        page = self.page
+        page.set_input_files("#files", spot_files()[:9])
+        expect(page.locator(".missing")).to_contain_text("9 of the 16 pictures that transforms.json names are missing")
+        expect(page.get_by_role("button", name="Bake", exact=True)).to_be_disabled()
+        page.set_input_files("#files", spot_files())
+        expect(page.locator(".missing")).to_have_count(0)
+        page.fill("#opt-holdout", "4096")
+        page.get_by_role("button", name="Bake", exact=True).click()
+        expect(page.locator("#opt-holdout-error")).to_have_text(re.compile("must be below"))
+        expect(page.locator("#opt-holdout")).to_be_focused()
+        expect(page.locator("#opt-holdout")).to_have_attribute("aria-invalid", "true")
+        self.check_quiet(allowed=r"status of 422 .*/v1/jobs")
+
+    def test_running_job_is_cancelled(self) -> None:
+        self.open()
+        self.page.set_input_files("#folder", SPOT)
+        self.submit(quality="best", size="4096")
+        page = self.page
+        expect(page.locator('.stages [data-state="working"]').first).to_be_visible(timeout=BAKED_MS)
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_role("heading", name="Cancelled")).to_be_visible(timeout=BAKED_MS)
+        self.check_quiet()
+
+    def test_sidecar_that_restarts_is_found_again_with_its_job(self) -> None:
+        self.open()
+        self.page.set_input_files("#folder", SPOT)
+        self.submit(quality="standard", size="512")
+        page = self.page
+        expect(page.locator('.stages [data-state="working"]').first).to_be_visible(timeout=BAKED_MS)
+        self.sidecar.program.process.kill()
+        self.sidecar.end()
+        expect(page.locator("#banner")).to_contain_text("does not answer")
+        self.shot("away")
+        self.sidecar.start()
+        expect(page.locator("#banner")).to_be_hidden()
+        expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+        expect(page.locator(".below .terms")).to_contain_text("2 times")
+        self.check_quiet(allowed=r"net::ERR_|Failed to load resource: net")
+
+    def test_nobody_comes_in_without_the_token(self) -> None:
+        page = self.page
+        page.goto(f"http://{self.sidecar.address}/")
+        expect(page.locator("#token")).to_be_focused()
+        page.keyboard.type("not the token at all")
+        page.keyboard.press("Enter")
+        expect(page.locator("#token-error")).to_have_text("This token is not the sidecar’s.")
+        page.locator("#token").fill(self.sidecar.token)
+        page.keyboard.press("Enter")
+        expect(page.locator(".zone")).to_be_visible()
+        expect(page.locator("#token")).to_be_hidden()
+        self.check_quiet(allowed="status of 401")
+
+
+class Hands(PageTest):
+    def test_keyboard_alone_is_enough(self) -> None:
+        self.open()
+        page = self.page
+        press = page.keyboard.press
+
+        def tab_to(selector: str) -> None:
+            for _ in range(60):
+                press("Tab")
+                if page.evaluate("(selector) => document.activeElement?.matches(selector)", selector):
+                    return
+            self.fail(f"the keyboard does not reach {selector}")
+
+        tab_to("#files")
+        with page.expect_file_chooser() as chooser:
+            press("Enter")
+        chooser.value.set_files(spot_files())
+        expect(page.locator(".facts")).to_contain_text("16 views")
+        tab_to("#opt-texture_size")
+        press("5")
+        tab_to("#opt-quality")
+        press("d")
+        tab_to("#opt-device")
+        press("p")
+        self.assertEqual(page.evaluate("['texture_size', 'quality', 'device'].map((key) => document.getElementById(`opt-${key}`).value)"), ["512", "draft", "cpu"])
+        press("Enter")
+        tab_to("button.main")
+        press("Enter")
+        page.wait_for_url(re.compile("#/jobs/"))
+        expect(page.locator("h1")).to_be_focused()
+        expect(page.locator(".view:not(.free)")).to_have_count(16, timeout=BAKED_MS)
+        tab_to(".stage canvas")
+        canvas = page.locator(".stage canvas")
+        free = canvas.screenshot()
+        press("ArrowLeft")
+        turned = canvas.screenshot()
+        self.assertNotEqual(free, turned)
+        press("]")
+        expect(page.locator(".view:not(.free)").first).to_have_attribute("aria-pressed", "true")
+        page.keyboard.down("b")
+        expect(page.locator(".stage")).to_have_class(re.compile("blinks"))
+        page.keyboard.up("b")
+        expect(page.locator(".stage")).not_to_have_class(re.compile("blinks"))
+        press("2")
+        expect(page.locator("input[value=clay]")).to_be_checked()
+        tab_to("input[name=compare]")
+        press("ArrowRight")
+        expect(page.locator(".stage")).to_have_attribute("data-mode", "side")
+        self.check_quiet()
+
+    def test_narrow_and_dark_fit(self) -> None:
+        self.open()
+        page = self.page
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for width in (1360, 800, 360):
+                page.set_viewport_size({"width": width, "height": 800})
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                self.assertLessEqual(wide, width, f"{scheme}, {width}")
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        self.assertRegex(ground, r"rgb\(2\d, 2\d, 2\d\)")
+        self.check_quiet()
+
+
+if __name__ == "__main__":
+    unittest.main()
