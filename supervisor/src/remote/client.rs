@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::error::RemoteError;
@@ -70,6 +71,24 @@ impl Client {
                 Err(RemoteError::Refused(refused)) if later == Later::Tell => {
                     return Err(RemoteError::Refused(refused));
                 }
+                Err(error) => pauses.after(error).await?,
+                Ok(answer) => return Ok(answer),
+            }
+        }
+    }
+
+    /// [`Self::ask`], and the answer's JSON: one that breaks off is asked for again, too.
+    ///
+    /// # Errors
+    /// The sidecar refuses, nobody answers, or it is no such JSON.
+    pub async fn json<T: DeserializeOwned>(
+        &self,
+        ask: &Ask,
+        later: Later,
+    ) -> Result<T, RemoteError> {
+        let mut pauses = self.pauses();
+        loop {
+            match self.ask(ask, None, later).await?.json().await {
                 Err(error) => pauses.after(error).await?,
                 Ok(answer) => return Ok(answer),
             }

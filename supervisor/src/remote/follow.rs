@@ -162,7 +162,6 @@ impl Teller<'_> {
         }
         let text = printable(&data.text, LINE);
         match data.kind.as_deref() {
-            Some("warning") => self.listener.event(&Event::Warning { role, text: &text }),
             Some("held") => {
                 let why = data.why.as_deref().unwrap_or(&data.text);
                 self.held(role, &printable(why, LINE));
@@ -184,8 +183,8 @@ impl Teller<'_> {
                 let delay = Duration::from_millis(data.delay_ms.unwrap_or_default());
                 self.retry(role, &fault, data.step.unwrap_or(Step::SamePlan), delay);
             }
-            // A sidecar of another version: its words are enough.
-            _ => self.held(role, &text),
+            // `warning`, or one of another version: the words are enough.
+            _ => self.listener.event(&Event::Warning { role, text: &text }),
         }
         Ok(())
     }

@@ -54,7 +54,8 @@ pub struct Known {
     #[serde(default)]
     pub report: Option<Value>,
     pub artifacts: Vec<Made>,
-    pub spec: JobSpec,
+    #[serde(default)]
+    pub spec: Value,
 }
 
 /// A file that a job made.
@@ -105,6 +106,12 @@ impl Job {
         })
     }
 
+    /// It was told to make a contact sheet.
+    #[must_use]
+    pub fn has_preview(&self) -> bool {
+        self.known.spec["preview"] == true
+    }
+
     /// Why it failed, as far as that can be read; none of a job that did not.
     #[must_use]
     pub fn failure(&self) -> Option<Box<JobError>> {
@@ -132,7 +139,8 @@ impl Job {
     }
 
     fn options(&self) -> Options {
-        let spec = &self.known.spec;
+        // Of another version it is not needed for more than this.
+        let spec = JobSpec::deserialize(&self.known.spec).unwrap_or_default();
         Options {
             mesh: "".into(),
             views: "".into(),
@@ -195,7 +203,7 @@ impl Client {
         let mut ask = Ask::new(Method::POST, "/v1/jobs")
             .with(HeaderName::from_static("idempotency-key"), key);
         ask.payload = Payload::Json(Bytes::from(spec.canonical()));
-        Job::read(self.ask(&ask, None, Later::Tell).await?.json().await?)
+        Job::read(self.json(&ask, Later::Tell).await?)
     }
 
     /// The job as it is now.
@@ -204,15 +212,7 @@ impl Client {
     /// There is none, or the sidecar is gone.
     pub async fn job(&self, id: JobId) -> Result<Job, RemoteError> {
         let ask = Ask::new(Method::GET, format!("/v1/jobs/{id}"));
-        let mut pauses = self.pauses();
-        loop {
-            // A body that breaks off is asked for again, too.
-            let answer = async { self.once(&ask, None).await?.json().await };
-            match answer.await {
-                Ok(raw) => return Job::read(raw),
-                Err(error) => pauses.after(error).await?,
-            }
-        }
+        Job::read(self.json(&ask, Later::Again).await?)
     }
 
     /// Ends a job.
@@ -221,7 +221,7 @@ impl Client {
     /// There is none, or the sidecar is gone.
     pub async fn cancel(&self, id: JobId) -> Result<Job, RemoteError> {
         let ask = Ask::new(Method::POST, format!("/v1/jobs/{id}/cancel"));
-        Job::read(self.ask(&ask, None, Later::Again).await?.json().await?)
+        Job::read(self.json(&ask, Later::Again).await?)
     }
 
     /// The newest jobs, at most `limit`; of one state, if it is given; until `enough`.
@@ -245,7 +245,7 @@ impl Client {
                 query.append_pair("cursor", cursor);
             }
             let ask = Ask::new(Method::GET, format!("/v1/jobs?{}", query.finish()));
-            let page: Page = self.ask(&ask, None, Later::Again).await?.json().await?;
+            let page: Page = self.json(&ask, Later::Again).await?;
             // An empty page with a cursor would be asked for without end.
             let empty = page.jobs.is_empty();
             for raw in page.jobs.into_iter().take(left) {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use indicatif::MultiProgress;
-use nix::sys::signal::Signal;
 use proto::exit;
 use proto::message::Code;
 use serde_json::json;
@@ -47,9 +46,8 @@ pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
         Err(error) => Err(error.into()),
     };
     done.unwrap_or_else(|error| {
-        if let RemoteError::Interrupted(Signal::SIGINT) = error {
-            // Where the bars were, the shell shows ^C.
-            bars.set_move_cursor(false);
+        if bars.clear().is_err() {
+            tracing::debug!("the bars stay");
         }
         desk.fail(&error)
     })
@@ -181,7 +179,7 @@ impl Desk<'_> {
     async fn wait(&self, id: JobId, delivery: &Delivery, inputs: Option<[PathBuf; 2]>) -> Done {
         if delivery.preview.is_some() {
             let job = self.client.job(id).await?;
-            if !job.known.spec.preview {
+            if !job.has_preview() {
                 job.made("preview.png")?;
             }
         }
