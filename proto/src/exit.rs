@@ -10,7 +10,7 @@ pub const USAGE: u8 = 64;
 pub const DATAERR: u8 = 65;
 /// A file that the command line names is missing (`EX_NOINPUT`).
 pub const NOINPUT: u8 = 66;
-/// No adapter fits (`EX_UNAVAILABLE`).
+/// No adapter fits, or no sidecar answers (`EX_UNAVAILABLE`).
 pub const UNAVAILABLE: u8 = 69;
 /// A worker crashed after its retries, or a bug of ours (`EX_SOFTWARE`).
 pub const SOFTWARE: u8 = 70;
@@ -20,7 +20,11 @@ pub const OSERR: u8 = 71;
 pub const CANTCREAT: u8 = 73;
 /// Reading or writing failed where there was nothing wrong with the name: the disk is full, broken or gone (`EX_IOERR`).
 pub const IOERR: u8 = 74;
-/// The sandbox cannot be had (`EX_NOPERM`).
+/// A sidecar takes nothing at this moment: its queue is full, or it leaves (`EX_TEMPFAIL`).
+pub const TEMPFAIL: u8 = 75;
+/// A sidecar's answer is not understood: it is of another version, or no sidecar (`EX_PROTOCOL`).
+pub const PROTOCOL: u8 = 76;
+/// The sandbox cannot be had, or a sidecar lets this caller not in (`EX_NOPERM`).
 pub const NOPERM: u8 = 77;
 /// The binaries do not belong together (`EX_CONFIG`).
 pub const CONFIG: u8 = 78;

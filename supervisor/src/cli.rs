@@ -4,6 +4,8 @@ mod args;
 
 pub mod jobs;
 
+pub mod remote;
+
 mod serve;
 
 use std::collections::HashMap;
@@ -13,14 +15,13 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
-use proto::job::{Blend, Quality, Simplify};
+use proto::job::Simplify;
 use proto::message::Code;
 
-use self::args::{BakeArgs, BlendArg, Cli, DoctorArgs, FallbackArg, QualityArg, ReplayArgs, Sub};
+use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
 use crate::input;
 use crate::job::Spec;
-use crate::ladder::Policy;
 use crate::output::Target;
 use crate::screen::Voice;
 use crate::serve::Options;
@@ -56,6 +57,8 @@ pub enum Command {
     },
     /// `kiln serve`.
     Serve(Box<Options>),
+    /// `kiln submit`, `status`, `wait`, `cancel`, `list`, `fetch`.
+    Remote(Box<remote::Task>),
     /// `kiln doctor`.
     Doctor {
         /// `kiln-baker`.
@@ -72,6 +75,7 @@ impl Command {
         match self {
             Self::Shown | Self::Serve(_) => (false, Voice::Normal),
             Self::Bake { json, voice, .. } | Self::BakeMany { json, voice, .. } => (*json, *voice),
+            Self::Remote(task) => (task.json, task.voice),
             Self::Doctor { json, .. } => (*json, Voice::Normal),
         }
     }
@@ -116,7 +120,17 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
         }
         Err(error) => return Err(refuse(usage(&error))),
     };
+    let remote = |task: Result<remote::Task, Box<JobError>>| {
+        task.map(|task| Command::Remote(Box::new(task)))
+            .map_err(refuse)
+    };
     match cli.command {
+        Sub::Submit(args) => remote(remote::submit(*args)),
+        Sub::Status(args) => remote(remote::status(args)),
+        Sub::Wait(args) => remote(remote::wait(args)),
+        Sub::Cancel(args) => remote(remote::cancel(args)),
+        Sub::List(args) => remote(remote::list(args)),
+        Sub::Fetch(args) => remote(remote::fetch(args)),
         Sub::Bake(args) => bake(*args).map_err(refuse),
         Sub::Replay(args) => replay(args).map_err(refuse),
         Sub::Serve(args) => serve::options(*args)
@@ -243,11 +257,15 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let views = input::find("the views", &views)?;
     distinct(
         &[&mesh_path, &views.path],
-        &[Some(&output), args.preview.as_ref(), args.report.as_ref()],
+        &[
+            Some(&output),
+            args.job.preview.as_ref(),
+            args.job.report.as_ref(),
+        ],
     )?;
     let glb = Target::check(&output)?;
-    let preview = args.preview.as_deref().map(Target::check).transpose()?;
-    let report = args.report.as_deref().map(Target::check).transpose()?;
+    let preview = args.job.preview.as_deref().map(Target::check).transpose()?;
+    let report = args.job.report.as_deref().map(Target::check).transpose()?;
     Ok(Spec {
         name,
         mesh,
@@ -255,31 +273,19 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         glb,
         preview,
         report,
-        texture_size: args.texture_size,
-        simplify: match (args.target_faces, args.simplify) {
+        texture_size: args.job.texture_size,
+        simplify: match (args.job.target_faces, args.job.simplify) {
             (Some(count), _) => Simplify::TargetFaces(count),
             (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(share),
             (None, _) => Simplify::Keep,
         },
-        keep_uvs: args.keep_uvs,
-        quality: match args.quality {
-            QualityArg::Draft => Quality::Draft,
-            QualityArg::Standard => Quality::Standard,
-            QualityArg::Best => Quality::Best,
-        },
-        blend: match args.blend {
-            BlendArg::Linear => Blend::Linear,
-            BlendArg::Srgb => Blend::Srgb,
-        },
-        device: args.device,
-        seed: args.seed,
-        holdout: args.holdout,
-        fallback: match args.fallback {
-            FallbackArg::SamePlan => Policy::SamePlan,
-            FallbackArg::SmallerPlan => Policy::SmallerPlan,
-            FallbackArg::Adapters => Policy::Adapters,
-            FallbackArg::VertexColours => Policy::VertexColours,
-        },
+        keep_uvs: args.job.keep_uvs,
+        quality: args.job.quality.into(),
+        blend: args.job.blend.into(),
+        device: args.job.device,
+        seed: args.job.seed,
+        holdout: args.job.holdout,
+        fallback: args.job.fallback.into(),
         sandbox: !args.insecure_no_sandbox,
         memory_limit: args.memory_limit,
         crash_root: match args.crash_folder {
@@ -287,7 +293,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             Some(folder) => Some(folder),
             None => crate::crash::default_root(),
         },
-        timeout: args.timeout,
+        timeout: args.job.timeout,
         stall: args.stall_timeout,
         baker: baker_path(args.baker)?,
         log_filter: if args.verbose {
@@ -368,7 +374,7 @@ fn usage(error: &clap::Error) -> Box<JobError> {
         error.kind(),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        "a command is missing: bake, serve, replay or doctor".clone_into(&mut message);
+        "a command is missing: bake, serve, submit, status, wait, cancel, list, fetch, replay or doctor".clone_into(&mut message);
         "kiln --help shows examples".clone_into(&mut hint);
     } else if error.kind() == ErrorKind::MissingRequiredArgument
         && error.get(ContextKind::InvalidArg).is_some()

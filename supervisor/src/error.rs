@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use proto::exit;
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{AdapterInfo, Code, Phase, Role};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::verdict::RetryClass;
 use crate::words::printable;
 
 /// One process that ran for the job, and how it ended.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attempt {
     /// What it was for.
     pub role: Role,
@@ -36,7 +36,7 @@ pub struct Attempt {
 }
 
 /// A terminal failure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobError {
     /// The cause.
     pub code: Code,

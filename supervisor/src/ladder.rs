@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::verdict::{Exit, Fault};
 
 /// A rung.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// A fresh process, and nothing else changed.

@@ -16,7 +16,8 @@
 //!   - [`crash`]: a death → a folder that `kiln replay` runs again,
 //! - [`host`]: what all jobs share; [`fleet`]: which of several adapters a bake takes (pure); [`gate`]: what failed lately → who may start, and where (pure); [`reserve`]: descriptors
 //!   for when there are none left,
-//! - [`many`]: a list of jobs → several at once; [`serve`]: jobs over a socket; [`signals`] → orders,
+//! - [`many`]: a list of jobs → several at once; [`serve`]: jobs over a socket; [`remote`]: its
+//!   client; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
 //! - [`store`]: accepted jobs, uploads and results → on disk, across kill -9,
 //! - [`report`]: what happened → `report.json` and the closing lines,
@@ -51,6 +52,8 @@ pub mod many;
 pub mod serve;
 
 pub mod store;
+
+pub mod remote;
 
 pub mod signals;
 

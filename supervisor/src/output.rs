@@ -89,12 +89,27 @@ impl Target {
         self.write(bytes).map_err(|error| self.error(&error))
     }
 
-    fn write(&self, bytes: &mut impl Read) -> io::Result<Staged> {
+    /// A file beside the target, to be written bit by bit. Dropping it removes the file.
+    ///
+    /// # Errors
+    /// The disk is full, or worse.
+    pub fn begin(&self) -> Result<Growing, Box<JobError>> {
+        self.create().map_err(|error| self.error(&error))
+    }
+
+    fn create(&self) -> io::Result<Growing> {
         at("stage.create")?;
-        let mut part = Part::create(&self.folder)?;
+        Ok(Growing {
+            part: Part::create(&self.folder)?,
+            target: self.clone(),
+            size: 0,
+        })
+    }
+
+    fn write(&self, bytes: &mut impl Read) -> io::Result<Staged> {
+        let mut growing = self.create()?;
         at("stage.write")?;
         let mut chunk = vec![0; CHUNK];
-        let mut size = 0;
         loop {
             let count = match bytes.read(&mut chunk) {
                 Ok(0) => break,
@@ -102,18 +117,9 @@ impl Target {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            part.file
-                .write_all(chunk.get(..count).unwrap_or_default())?;
-            size += count as u64;
+            growing.append(chunk.get(..count).unwrap_or_default())?;
         }
-        at("stage.sync")?;
-        part.file.sync_all()?;
-        at("stage.synced")?;
-        Ok(Staged {
-            part,
-            target: self.clone(),
-            size,
-        })
+        growing.sync()
     }
 
     fn error(&self, error: &io::Error) -> Box<JobError> {
@@ -123,6 +129,51 @@ impl Target {
             message,
             "free some space or choose another place with -o",
         )
+    }
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct Growing {
+    part: Part,
+    target: Target,
+    size: u64,
+}
+
+impl Growing {
+    /// Adds bytes at its end.
+    ///
+    /// # Errors
+    /// The disk is full, or worse.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Box<JobError>> {
+        self.append(bytes)
+            .map_err(|error| self.target.error(&error))
+    }
+
+    /// It is complete.
+    ///
+    /// # Errors
+    /// The disk is full, or worse.
+    pub fn finish(self) -> Result<Staged, Box<JobError>> {
+        let target = self.target.clone();
+        self.sync().map_err(|error| target.error(&error))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.part.file.write_all(bytes)?;
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(self) -> io::Result<Staged> {
+        at("stage.sync")?;
+        self.part.file.sync_all()?;
+        at("stage.synced")?;
+        Ok(Staged {
+            part: self.part,
+            target: self.target,
+            size: self.size,
+        })
     }
 }
 

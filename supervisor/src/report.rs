@@ -5,6 +5,7 @@
 
 mod summary;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,22 +16,26 @@ use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
 use proto::sandbox::Sandbox;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
 use crate::ladder::{Policy, Step};
 use crate::words::{self, printable};
 
+/// Number of the schema.
+const SCHEMA: u32 = 1;
+
 /// Everything about one job.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Number of this schema.
     pub schema: u32,
     /// Version and build of `kiln`.
-    pub kiln: &'static str,
+    pub kiln: Cow<'static, str>,
     /// `done` or `failed`.
-    pub outcome: &'static str,
+    pub outcome: Cow<'static, str>,
     /// What was asked for.
     pub options: Options,
     /// From start to the results being in place.
@@ -70,7 +75,7 @@ pub struct Report {
 }
 
 /// The options of the job, defaults filled in.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// Path as given.
     #[serde(serialize_with = "path")]
@@ -104,7 +109,7 @@ pub struct Options {
 }
 
 /// PSNR in dB.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Psnr {
     /// Over all pixels that took part in the fit, before the texture is rounded to 8 bits.
     pub train_db: Option<f32>,
@@ -113,7 +118,7 @@ pub struct Psnr {
 }
 
 /// Peak memory in KiB.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Peak {
     /// Resident memory of prepare.
     pub prepare_rss_kib: Option<u64>,
@@ -126,7 +131,7 @@ pub struct Peak {
 }
 
 /// Wall time of one role.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct RoleTime {
     /// The role.
     pub role: Role,
@@ -135,7 +140,7 @@ pub struct RoleTime {
 }
 
 /// Wall time of one phase.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Stage {
     /// Whose phase.
     pub role: Role,
@@ -145,7 +150,7 @@ pub struct Stage {
 }
 
 /// A role's sandbox.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Confinement {
     /// The role.
     pub role: Role,
@@ -155,7 +160,7 @@ pub struct Confinement {
 }
 
 /// One line for the user.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Warning {
     /// Who says it.
     pub role: Role,
@@ -164,10 +169,10 @@ pub struct Warning {
 }
 
 /// A file that was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileEntry {
     /// `glb` or `preview`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Path as given.
     #[serde(serialize_with = "path")]
     pub path: PathBuf,
@@ -199,10 +204,16 @@ impl Report {
             fallback: spec.fallback,
             timeout_ms: spec.timeout.as_secs_f64() * 1e3,
         };
+        Self::of(options)
+    }
+
+    /// The report of a job with these options that has not begun.
+    #[must_use]
+    pub fn of(options: Options) -> Self {
         Self {
-            schema: 1,
-            kiln: proto::BUILD_ID,
-            outcome: "failed",
+            schema: SCHEMA,
+            kiln: proto::BUILD_ID.into(),
+            outcome: "failed".into(),
             options,
             ms: 0.0,
             device: None,
@@ -222,6 +233,28 @@ impl Report {
             encode: None,
             error: None,
         }
+    }
+
+    /// A report that another process wrote as JSON; none if it is of another schema. A section that holds a number which JSON
+    /// has not (an infinite PSNR reads `null`) is left out.
+    #[must_use]
+    pub fn read(mut json: Value) -> Option<Self> {
+        fn keep<T: for<'de> Deserialize<'de>>(section: &mut Value) {
+            if T::deserialize(&*section).is_err() {
+                *section = Value::Null;
+            }
+        }
+        let sections = json.as_object_mut()?;
+        for (name, section) in sections {
+            match name.as_str() {
+                "prepare" => keep::<PrepareSummary>(section),
+                "bake" => keep::<BakeSummary>(section),
+                "encode" => keep::<EncodeSummary>(section),
+                _ => {}
+            }
+        }
+        let report: Self = serde_json::from_value(json).ok()?;
+        (report.schema == SCHEMA).then_some(report)
     }
 
     /// Keeps a warning.
@@ -274,7 +307,7 @@ impl Report {
     /// Enters how the job went.
     pub fn close(&mut self, time: Duration, error: Option<Box<JobError>>) {
         self.ms = time.as_secs_f64() * 1e3;
-        self.outcome = if error.is_none() { "done" } else { "failed" };
+        self.outcome = if error.is_none() { "done" } else { "failed" }.into();
         self.error = error.map(|mut error| {
             error.attempts.clone_from(&self.attempts);
             // Prepare names the file at fault. The roles after it are told no names: what they refuse is the pair.

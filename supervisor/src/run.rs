@@ -68,6 +68,9 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             let code = runtime.block_on(many::all(specs, parallel, spares, memory_limit, listener));
             ExitCode::from(code)
         }
+        Command::Remote(task) => {
+            ExitCode::from(runtime.block_on(cli::remote::carry_out(*task, bars)))
+        }
         Command::Serve(options) => ExitCode::from(runtime.block_on(serve::run(*options))),
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))

@@ -89,7 +89,7 @@ pub fn result(line: &str) {
 }
 
 /// Where the result is: for a program the very bytes of the path, on a terminal nothing that it would obey.
-fn place(path: &Path) {
+pub fn place(path: &Path) {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
         print(
@@ -105,6 +105,15 @@ fn place(path: &Path) {
 pub fn say(line: &str) {
     let line = printable(line, MAX_TEXT_BYTES);
     print(&mut io::stderr().lock(), &format!("kiln: {line}"));
+}
+
+/// An error that no job had a part in: what, and how to mend it.
+pub fn refuse(message: &str, hint: &str) {
+    let mut text = format!("kiln: error: {}", printable(message, MAX_TEXT_BYTES));
+    if !hint.is_empty() {
+        text.push_str(&format!("\n  hint: {}", printable(hint, MAX_TEXT_BYTES)));
+    }
+    print(&mut io::stderr().lock(), &text);
 }
 
 /// An error for people: what, how to mend it, and what the process at fault wrote last.

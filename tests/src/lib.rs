@@ -19,11 +19,13 @@ use tempfile::TempDir;
 
 use crate::fault::Plan;
 
+pub mod errand;
 pub mod fault;
 pub mod glb;
 pub mod hand;
 pub mod history;
 pub mod host;
+pub mod relay;
 pub mod replay;
 pub mod shapes;
 pub mod shim;

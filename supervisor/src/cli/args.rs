@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
+use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proto::job::Device;
+use proto::job::{Blend, Device, Quality};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 
 const EXAMPLES: &str = "\
@@ -18,13 +20,17 @@ Examples:
       Keep four views out of the fit, measure with them, and write a report and a contact sheet.
   kiln serve --root /data
       Take jobs over a Unix socket, and keep them across restarts.
+  kiln submit scan.glb --views transforms.json --wait -o out.glb
+      Have the sidecar bake it, and fetch the result.
   kiln doctor
       Show what can bake on this machine.
 
 Exit codes:
-  0 done · 64 bad flags · 65 bad mesh or views · 66 mesh or views file missing · 69 no such device
-  70 a worker crashed twice · 71 a worker cannot be started · 73 cannot create the output there
-  74 reading or writing failed · 77 no sandbox here · 78 kiln and kiln-baker do not match
+  0 done · 64 bad flags · 65 bad mesh or views · 66 mesh or views file, or job, missing
+  69 no such device, or no sidecar · 70 a worker crashed twice · 71 a worker cannot be started
+  73 cannot create the output there · 74 reading or writing failed
+  75 the sidecar is full or leaves: try again · 76 the sidecar is of another version
+  77 no sandbox here, or not let in · 78 kiln and kiln-baker do not match
   124 out of time · 130, 143 interrupted";
 
 /// Bakes the colours of posed views of a mesh into a UV texture, and writes a GLB.
@@ -44,6 +50,19 @@ pub(super) enum Sub {
     Replay(ReplayArgs),
     /// Take jobs over a socket, and keep them across restarts.
     Serve(Box<ServeArgs>),
+    /// Hand a job to a sidecar, and print its id or, with --wait, the result.
+    #[command(after_help = EXAMPLES)]
+    Submit(Box<SubmitArgs>),
+    /// Show a sidecar's job.
+    Status(StatusArgs),
+    /// Wait for a sidecar's job: progress, exit code and, with -o, files as with `kiln bake`. A signal ends the waiting alone.
+    Wait(WaitArgs),
+    /// End jobs of a sidecar.
+    Cancel(CancelArgs),
+    /// List a sidecar's jobs, newest first.
+    List(ListArgs),
+    /// Fetch the files that a sidecar's job made.
+    Fetch(FetchArgs),
     /// Show adapters, drivers and limits, what is missing, and how to get it.
     Doctor(DoctorArgs),
 }
@@ -70,6 +89,39 @@ pub(super) struct BakeArgs {
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
 
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+
+    /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    pub(super) memory_limit: Option<u64>,
+    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
+    #[arg(long, help_heading = "Run")]
+    pub(super) insecure_no_sandbox: bool,
+    /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
+    /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
+    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
+    pub(super) crash_folder: Option<PathBuf>,
+    /// One JSON object per line on standard output: progress, warnings, and the report or the error.
+    #[arg(long, help_heading = "Run")]
+    pub(super) json: bool,
+    /// Say nothing but errors.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Run")]
+    pub(super) quiet: bool,
+    /// Show what the workers log.
+    #[arg(short, long, help_heading = "Run")]
+    pub(super) verbose: bool,
+    /// The worker program.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(super) baker: Option<PathBuf>,
+    /// Silence that a worker is allowed, in seconds.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
+    pub(super) stall_timeout: Option<Duration>,
+}
+
+/// What `kiln bake` and `kiln submit` are told of a job alike.
+#[derive(Debug, Args)]
+pub(super) struct JobArgs {
     /// Edge of the texture in texels: 256 to 8192, a multiple of 4.
     #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
     pub(super) texture_size: u32,
@@ -117,34 +169,9 @@ pub(super) struct BakeArgs {
     /// which were taken.
     #[arg(long, value_enum, default_value = "adapters", help_heading = "Run")]
     pub(super) fallback: FallbackArg,
-    /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
-    pub(super) memory_limit: Option<u64>,
-    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
-    #[arg(long, help_heading = "Run")]
-    pub(super) insecure_no_sandbox: bool,
-    /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
-    /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
-    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
-    pub(super) crash_folder: Option<PathBuf>,
     /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "3600", allow_negative_numbers = true, value_parser = seconds, help_heading = "Run")]
     pub(super) timeout: Duration,
-    /// One JSON object per line on standard output: progress, warnings, and the report or the error.
-    #[arg(long, help_heading = "Run")]
-    pub(super) json: bool,
-    /// Say nothing but errors.
-    #[arg(short, long, conflicts_with = "verbose", help_heading = "Run")]
-    pub(super) quiet: bool,
-    /// Show what the workers log.
-    #[arg(short, long, help_heading = "Run")]
-    pub(super) verbose: bool,
-    /// The worker program.
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub(super) baker: Option<PathBuf>,
-    /// Silence that a worker is allowed, in seconds.
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
-    pub(super) stall_timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -313,7 +340,7 @@ fn holdout(text: &str) -> Result<u32, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     // A year is as good as for ever, and far from where clocks overflow.
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 31_536_000.0 => {
@@ -333,4 +360,34 @@ fn device(text: &str) -> Result<Device, String> {
         name if name.len() > 256 => return Err("is too long for an adapter's name".to_owned()),
         name => Device::Name(name.to_owned()),
     })
+}
+
+impl From<QualityArg> for Quality {
+    fn from(arg: QualityArg) -> Self {
+        match arg {
+            QualityArg::Draft => Self::Draft,
+            QualityArg::Standard => Self::Standard,
+            QualityArg::Best => Self::Best,
+        }
+    }
+}
+
+impl From<BlendArg> for Blend {
+    fn from(arg: BlendArg) -> Self {
+        match arg {
+            BlendArg::Linear => Self::Linear,
+            BlendArg::Srgb => Self::Srgb,
+        }
+    }
+}
+
+impl From<FallbackArg> for Policy {
+    fn from(arg: FallbackArg) -> Self {
+        match arg {
+            FallbackArg::SamePlan => Self::SamePlan,
+            FallbackArg::SmallerPlan => Self::SmallerPlan,
+            FallbackArg::Adapters => Self::Adapters,
+            FallbackArg::VertexColours => Self::VertexColours,
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
 }
 
 /// The first line of the file, which nobody else may read.
-fn token(path: &Path) -> Result<String, Box<JobError>> {
+pub(super) fn token(path: &Path) -> Result<String, Box<JobError>> {
     let shown = path.display();
     let bad = |why: String| {
         let hint = "make one: umask 077; head -c 32 /dev/urandom | base64 > FILE";

@@ -49,7 +49,7 @@ pub(super) fn stage(
     report.files = files
         .iter()
         .map(|(kind, target, blob)| FileEntry {
-            kind,
+            kind: (*kind).into(),
             path: target.path().to_path_buf(),
             bytes: blob.len(),
         })

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use proto::message::{Phase, Role};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Accepted, and not begun.
@@ -236,8 +236,10 @@ impl Writer {
         }
     }
 
-    fn log(&self, role: Role, text: &str) {
-        self.0.tell("log", &json!({ "role": role, "text": text }));
+    /// One line for people, and in `more` the same for programs, its `kind` among it.
+    fn log(&self, role: Role, text: &str, mut more: Value) {
+        (more["role"], more["text"]) = (json!(role), text.into());
+        self.0.tell("log", &more);
     }
 }
 
@@ -285,21 +287,34 @@ impl Listener for Writer {
                     .now
                     .warnings
                     .push((*role, (*text).to_owned()));
-                self.log(*role, text);
+                self.log(*role, text, json!({ "kind": "warning" }));
             }
             Event::Retry {
-                role, fault, step, ..
+                role,
+                fault,
+                step,
+                delay,
             } => {
                 self.enter(State::Retrying);
-                self.log(
-                    *role,
-                    &format!("{}: trying again {}", fault.message, step.words()),
-                );
+                let text = format!("{}: trying again {}", fault.message, step.words());
+                let more = json!({
+                    "kind": "retry",
+                    "code": fault.code,
+                    "class": fault.class,
+                    "message": fault.message,
+                    "step": step,
+                    "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                });
+                self.log(*role, &text, more);
             }
-            Event::Held { role, why } => self.log(*role, &format!("waits: {why}")),
+            Event::Held { role, why } => {
+                let more = json!({ "kind": "held", "why": why });
+                self.log(*role, &format!("waits: {why}"), more);
+            }
             Event::RoleDone { role, time } => {
                 self.0.inner().done.push(*role);
-                self.log(*role, &format!("done in {}", words::span(*time)));
+                let more = json!({ "kind": "role_done", "ms": time.as_secs_f64() * 1e3 });
+                self.log(*role, &format!("done in {}", words::span(*time)), more);
                 self.enter(self.working());
             }
             // Told once the store has it.

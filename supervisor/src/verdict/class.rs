@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use proto::message::Code;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a repetition can be expected to do about a failure. Every failure has exactly one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryClass {
     /// The input's doing: the same again would fail the same way.

@@ -124,6 +124,9 @@ pub async fn get(
 ) -> Result<Response, Problem> {
     let (job, now) = find(&service, &id).await?;
     let mut body = show(&job, now.as_ref());
+    if let Some(report) = job.report.as_deref() {
+        body["report"] = serde_json::from_str(report).unwrap_or(Value::Null);
+    }
     if job.state == store::State::Queued {
         body["position"] = json!(service.store.position(job.id).await?);
     }

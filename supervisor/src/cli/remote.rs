@@ -1,0 +1,225 @@
+//! Arguments of `kiln submit`, `status`, `wait`, `cancel`, `list` and `fetch` → a task, with all checked that can be checked
+//! before the sidecar is asked.
+
+pub(super) mod args;
+
+mod run;
+
+mod show;
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proto::job::Device;
+use proto::message::Code;
+
+use self::args::{
+    CancelArgs, FetchArgs, ListArgs, PlaceArgs, StateArg, StatusArgs, SubmitArgs, WaitArgs,
+};
+use super::args::JobArgs;
+use crate::error::JobError;
+use crate::input::{self, Input};
+use crate::output::Target;
+use crate::remote::Place;
+use crate::screen::Voice;
+use crate::serve::listen;
+use crate::serve::spec::{JobSpec, Source};
+
+pub use run::carry_out;
+
+/// What is to be done, and with which sidecar.
+#[derive(Debug)]
+pub struct Task {
+    /// JSON on standard output.
+    pub json: bool,
+    /// How much to show.
+    pub voice: Voice,
+    place: Place,
+    patience: Duration,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Submit(Box<Submit>),
+    Status(String),
+    Wait(String, Option<Duration>, Delivery),
+    Cancel(Vec<String>),
+    List(Option<&'static str>, usize),
+    Fetch(String, Vec<String>, PathBuf),
+}
+
+#[derive(Debug)]
+struct Submit {
+    mesh: Input,
+    views: Input,
+    /// Its sources are filled in once the files are sent, unless they are paths.
+    spec: JobSpec,
+    key: String,
+    retry: bool,
+    /// With `--wait`.
+    delivery: Option<Delivery>,
+}
+
+/// Where the results go.
+#[derive(Debug, Default)]
+struct Delivery {
+    glb: Option<Target>,
+    preview: Option<Target>,
+    report: Option<Target>,
+}
+
+type Checked<T> = Result<T, Box<JobError>>;
+
+fn task(args: PlaceArgs, what: What) -> Checked<Task> {
+    let place = match (args.url, &args.token_file) {
+        (Some(address), Some(file)) => Place::Tcp {
+            address,
+            token: super::serve::token(file)?,
+        },
+        _ => Place::Unix {
+            path: args.socket.unwrap_or_else(|| {
+                let named = std::env::var_os("KILN_SOCKET").filter(|path| !path.is_empty());
+                named.map_or_else(listen::default_socket, PathBuf::from)
+            }),
+            uids: args.allow_uid,
+        },
+    };
+    Ok(Task {
+        json: args.json,
+        voice: match (args.quiet, args.verbose) {
+            (true, _) => Voice::Quiet,
+            (false, true) => Voice::Verbose,
+            (false, false) => Voice::Normal,
+        },
+        place,
+        patience: args.patience,
+        what,
+    })
+}
+
+pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
+    let mesh = input::find("the mesh", &args.mesh)?;
+    let views = match args.views.is_dir() {
+        true => args.views.join("transforms.json"),
+        false => args.views,
+    };
+    let views = input::find("the views", &views)?;
+    let JobArgs {
+        preview, report, ..
+    } = &args.job;
+    let delivery = match &args.output {
+        Some(output) => {
+            let outputs = [Some(output), preview.as_ref(), report.as_ref()];
+            super::distinct(&[&args.mesh, &views.path], &outputs)?;
+            Some(deliver(outputs)?)
+        }
+        None if preview.is_some() || report.is_some() => {
+            let message = "--preview and --report are files that --wait fetches";
+            let hint = "add --wait and -o; or --with-preview, and kiln fetch later";
+            return Err(JobError::own(Code::InvalidSpec, message, hint));
+        }
+        None => None,
+    };
+    let mut spec = JobSpec {
+        name: args.name,
+        preview: args.with_preview || preview.is_some(),
+        ..options(args.job)
+    };
+    if args.by_path {
+        // The sidecar follows no links.
+        let real = |what: &str, input: &Input| {
+            let failed = |error| {
+                let message = format!("{what} {}: {error}", input.path.display());
+                JobError::own(Code::MissingInput, message, "")
+            };
+            let path = input.path.canonicalize().map_err(failed)?;
+            Ok::<_, Box<JobError>>(Some(Source::Path { path }))
+        };
+        spec.mesh = real("the mesh", &mesh)?;
+        spec.views = real("the views", &views)?;
+    }
+    let submit = Submit {
+        mesh,
+        views,
+        spec,
+        key: args.key.unwrap_or_else(random_key),
+        retry: args.retry,
+        delivery,
+    };
+    task(args.place, What::Submit(Box::new(submit)))
+}
+
+fn options(args: JobArgs) -> JobSpec {
+    JobSpec {
+        texture_size: args.texture_size,
+        target_faces: args.target_faces,
+        simplify: args.simplify,
+        keep_uvs: args.keep_uvs,
+        quality: args.quality.into(),
+        blend: args.blend.into(),
+        device: match args.device {
+            Device::Auto => "auto".to_owned(),
+            Device::Gpu => "gpu".to_owned(),
+            Device::Cpu => "cpu".to_owned(),
+            Device::Name(name) => name,
+        },
+        holdout: args.holdout,
+        seed: args.seed,
+        fallback: args.fallback.into(),
+        timeout_s: args.timeout.as_secs_f64(),
+        ..JobSpec::default()
+    }
+}
+
+/// 128 bits that the system chose.
+fn random_key() -> String {
+    let half = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", half(), half())
+}
+
+/// Checks GLB, preview and report.
+fn deliver(paths: [Option<&PathBuf>; 3]) -> Checked<Delivery> {
+    let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
+    let [glb, preview, report] = paths;
+    Ok(Delivery {
+        glb: check(glb)?,
+        preview: check(preview)?,
+        report: check(report)?,
+    })
+}
+
+pub(super) fn status(args: StatusArgs) -> Checked<Task> {
+    task(args.place, What::Status(args.id))
+}
+
+pub(super) fn wait(args: WaitArgs) -> Checked<Task> {
+    let outputs = [
+        args.output.as_ref(),
+        args.preview.as_ref(),
+        args.report.as_ref(),
+    ];
+    super::distinct(&[], &outputs)?;
+    let delivery = deliver(outputs)?;
+    task(args.place, What::Wait(args.id, args.timeout, delivery))
+}
+
+pub(super) fn cancel(args: CancelArgs) -> Checked<Task> {
+    task(args.place, What::Cancel(args.ids))
+}
+
+pub(super) fn list(args: ListArgs) -> Checked<Task> {
+    let state = args.state.map(|state| match state {
+        StateArg::Queued => "queued",
+        StateArg::Running => "running",
+        StateArg::Succeeded => "succeeded",
+        StateArg::Failed => "failed",
+        StateArg::Cancelled => "cancelled",
+    });
+    task(args.place, What::List(state, args.limit as usize))
+}
+
+pub(super) fn fetch(args: FetchArgs) -> Checked<Task> {
+    task(args.place, What::Fetch(args.id, args.names, args.output))
+}

@@ -1,0 +1,325 @@
+//! A task → requests to the sidecar, what is shown of them, and an exit code.
+//!
+//! A signal ends this process and never the job: it was accepted, and can be waited for again.
+
+use std::path::{Path, PathBuf};
+
+use axum::http::StatusCode;
+use indicatif::MultiProgress;
+use proto::exit;
+use proto::message::Code;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::{Delivery, Submit, Task, What, show};
+use crate::event::Event;
+use crate::output::{self, Staged, Target};
+use crate::remote::collect::collect;
+use crate::remote::error::Refused;
+use crate::remote::jobs::Job;
+use crate::remote::upload::upload;
+use crate::remote::{Client, RemoteError};
+use crate::report::FileEntry;
+use crate::screen::{self, Voice};
+use crate::serve::problem;
+use crate::signals::Signals;
+use crate::store::JobId;
+
+type Done = Result<u8, RemoteError>;
+
+/// See the head of this file.
+pub async fn carry_out(task: Task, bars: &MultiProgress) -> u8 {
+    let json = task.json;
+    let client = Client::new(task.place.clone(), task.patience);
+    let desk = Desk {
+        client: &client,
+        bars,
+        json,
+        voice: task.voice,
+    };
+    let done = match Signals::listen() {
+        Ok(mut signals) => tokio::select! {
+            biased;
+            signal = signals.any() => Err::<u8, _>(RemoteError::Interrupted(signal)),
+            done = desk.work(task.what) => done,
+        },
+        Err(error) => Err(error.into()),
+    };
+    done.unwrap_or_else(|error| {
+        if bars.clear().is_err() {
+            tracing::debug!("the bars stay");
+        }
+        desk.fail(&error)
+    })
+}
+
+/// Who asks, and how that is shown.
+struct Desk<'a> {
+    client: &'a Client,
+    bars: &'a MultiProgress,
+    json: bool,
+    voice: Voice,
+}
+
+impl Desk<'_> {
+    async fn work(&self, what: What) -> Done {
+        match what {
+            What::Submit(submit) => self.submit(*submit).await,
+            What::Status(id) => {
+                let id = self.client.find(&id).await?;
+                let job = self.client.job(id).await?;
+                show::one(&job, self.json);
+                Ok(exit::OK)
+            }
+            What::Wait(id, limit, delivery) => {
+                let id = self.client.find(&id).await?;
+                let wait = self.wait(id, &delivery, None);
+                match limit {
+                    None => wait.await,
+                    Some(limit) => timeout(limit, wait)
+                        .await
+                        .unwrap_or(Err(RemoteError::TimedOut(limit))),
+                }
+            }
+            What::Cancel(ids) => self.cancel(&ids).await,
+            What::List(state, limit) => {
+                let mut table = show::Table::new(self.json, self.voice);
+                let each = |job: Job| table.row(&job);
+                self.client.list(state, limit, each).await?;
+                Ok(exit::OK)
+            }
+            What::Fetch(id, names, output) => self.fetch(&id, names, &output).await,
+        }
+    }
+
+    /// The error that is told, and its exit code.
+    fn fail(&self, error: &RemoteError) -> u8 {
+        let told = error.told();
+        match error {
+            RemoteError::Local(error) if self.json => {
+                screen::result(&screen::error_line(error).to_string());
+            }
+            RemoteError::Local(error) => self.bars.suspend(|| screen::complain(error)),
+            _ if self.json => {
+                let mut line = json!(told);
+                line["event"] = "error".into();
+                screen::result(&line.to_string());
+            }
+            _ => (self.bars).suspend(|| screen::refuse(&told.message, &told.hint)),
+        }
+        told.exit_code
+    }
+
+    fn say(&self, line: &str) {
+        if !self.json && self.voice != Voice::Quiet {
+            self.bars.suspend(|| screen::say(line));
+        }
+    }
+
+    async fn submit(&self, submit: Submit) -> Done {
+        let Submit {
+            mesh,
+            views,
+            mut spec,
+            key,
+            retry,
+            delivery,
+        } = submit;
+        let mut collection = None;
+        if spec.mesh.is_none() {
+            let collected = collect(&mesh, &views).await?;
+            spec.mesh = Some(collected.mesh.clone());
+            spec.views = Some(collected.views.clone());
+            collection = Some(collected);
+        }
+        let mut lacking = false;
+        let job = loop {
+            let attempt = async {
+                if let Some(collection) = &collection {
+                    let mut shown = show::Sending::new(self.bars, self.json, self.voice);
+                    let sent = upload(self.client, collection, |sent| shown.tell(sent)).await?;
+                    // Without --wait the one line is the job.
+                    shown.end(sent, delivery.is_some());
+                }
+                self.client.submit(&spec, &key).await
+            };
+            match attempt.await {
+                Ok(job) => break job,
+                Err(RemoteError::Refused(refused)) if retry && refused.is_for_later() => {
+                    let seconds = refused.pause().as_secs();
+                    self.say(&format!("{}: trying again in {seconds} s", refused.detail));
+                    sleep(refused.pause()).await;
+                }
+                // A blob that was there has expired since.
+                Err(RemoteError::Refused(Refused { field, .. }))
+                    if !lacking && field.as_deref() == Some("files") =>
+                {
+                    lacking = true;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let id = job.known.id;
+        let Some(delivery) = delivery else {
+            match self.json {
+                true => screen::result(&job.raw.to_string()),
+                false => screen::result(&id.to_string()),
+            }
+            return Ok(exit::OK);
+        };
+        match self.json {
+            true => screen::result(&json!({ "event": "accepted", "job": id }).to_string()),
+            false => self.say(&format!("job {id}")),
+        }
+        self.wait(id, &delivery, Some([mesh.path, views.path]))
+            .await
+    }
+
+    /// Until the job is over and its files are in place; `inputs` are the caller's own, where they are known.
+    async fn wait(&self, id: JobId, delivery: &Delivery, inputs: Option<[PathBuf; 2]>) -> Done {
+        if delivery.preview.is_some() {
+            let job = self.client.job(id).await?;
+            if !job.has_preview() {
+                job.made("preview.png")?;
+            }
+        }
+        let mut listener = screen::listener(self.json, self.voice, self.bars);
+        let job = self.client.follow(id, &mut *listener).await?;
+        let output = delivery.glb.as_ref().map(Target::path);
+        let mut report = job.report(|options| {
+            options.output = output.unwrap_or(Path::new("model.glb")).to_path_buf();
+            if let Some([mesh, views]) = inputs {
+                (options.mesh, options.views) = (mesh, views);
+            }
+        })?;
+        if let Some(error) = &report.error {
+            let code = error.exit_code;
+            if let Some(target) = &delivery.report {
+                // The failure itself is told anyway.
+                let written = target.stage(&mut report.to_json().as_slice());
+                if let Err(error) = written.and_then(Staged::commit) {
+                    tracing::warn!("{}", error.message);
+                }
+            }
+            listener.event(&Event::Failed(&report));
+            return Ok(code);
+        }
+        let mut staged = Vec::new();
+        let files: Vec<FileEntry> = std::mem::take(&mut report.files);
+        for (name, kind, target) in [
+            ("preview.png", "preview", &delivery.preview),
+            ("model.glb", "glb", &delivery.glb),
+        ] {
+            let Some(target) = target else { continue };
+            let made = job.made(name)?;
+            staged.push(self.client.fetch(id, made, target).await?);
+            let entry = files.iter().find(|file| file.kind == kind).cloned();
+            let mut entry = entry.unwrap_or_else(|| FileEntry {
+                kind: kind.into(),
+                path: PathBuf::new(),
+                bytes: made.bytes,
+            });
+            entry.path = target.path().to_path_buf();
+            report.files.insert(0, entry);
+        }
+        if report.files.is_empty() {
+            report.files = files;
+        }
+        if let Some(target) = &delivery.report {
+            staged.insert(0, target.stage(&mut report.to_json().as_slice())?);
+        }
+        // The GLB last, so that who sees it sees the rest.
+        output::commit(staged)?;
+        match (output, self.json) {
+            (Some(_), _) => listener.event(&Event::Done(&report)),
+            (None, true) => {
+                let line = json!({ "event": "done", "output": null, "report": report });
+                screen::result(&line.to_string());
+            }
+            (None, false) => {
+                for line in report.summary() {
+                    self.say(&line);
+                }
+            }
+        }
+        Ok(exit::OK)
+    }
+
+    async fn cancel(&self, ids: &[String]) -> Done {
+        let mut code = exit::OK;
+        for text in ids {
+            let cancelled = async {
+                let id = self.client.find(text).await?;
+                self.client.cancel(id).await
+            };
+            match cancelled.await {
+                Ok(job) => show::cancelled(&job, self.json, self.voice),
+                // The others are to be ended all the same.
+                Err(error) => {
+                    let failed = self.fail(&error);
+                    code = if code == exit::OK { failed } else { code };
+                }
+            }
+        }
+        Ok(code)
+    }
+
+    async fn fetch(&self, id: &str, names: Vec<String>, output: &Path) -> Done {
+        let id = self.client.find(id).await?;
+        let job = self.client.job(id).await?;
+        if !job.known.state.is_over() {
+            return Err(RemoteError::Refused(Refused {
+                status: StatusCode::CONFLICT,
+                code: Some(problem::Code::JobNotFinished),
+                detail: format!("job {id} is not over"),
+                field: None,
+                after: None,
+            }));
+        }
+        let folder = output.is_dir();
+        let names = match (names.is_empty(), folder) {
+            (true, true) if !job.known.artifacts.is_empty() => {
+                let all = job.known.artifacts.iter();
+                all.map(|made| made.name.clone()).collect()
+            }
+            (true, _) => vec!["model.glb".to_owned()],
+            (false, _) => names,
+        };
+        if names.len() > 1 && !folder {
+            let message = format!(
+                "{} is no folder, and several files go there",
+                output.display()
+            );
+            return Err(crate::error::JobError::own(
+                Code::OutputError,
+                message,
+                "name a folder that is there with -o",
+            )
+            .into());
+        }
+        let (mut staged, mut lines) = (Vec::new(), Vec::new());
+        for name in &names {
+            let made = job.made(name)?;
+            let path = match folder {
+                true => output.join(&made.name),
+                false => output.to_path_buf(),
+            };
+            let target = Target::check(&path)?;
+            staged.push(self.client.fetch(id, made, &target).await?);
+            lines.push((made, path));
+        }
+        output::commit(staged)?;
+        for (made, path) in lines {
+            match self.json {
+                true => {
+                    let (name, bytes, sha256) = (&made.name, made.bytes, made.sha256);
+                    let path = path.to_string_lossy();
+                    let line = json!({ "event": "fetched", "name": name, "output": path, "bytes": bytes, "sha256": sha256 });
+                    screen::result(&line.to_string());
+                }
+                false => screen::place(&path),
+            }
+        }
+        Ok(exit::OK)
+    }
+}

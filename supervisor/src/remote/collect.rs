@@ -1,0 +1,339 @@
+//! A mesh and views that the user named → the files that belong to the job, under the names by which prepare will ask for them.
+//!
+//! These are the files that are really named, and no others of their folders: the `uri` of each glTF buffer (its pictures are
+//! never read, an OBJ's MTL neither), and `file_path` and `mask_path` of each frame, with the endings that prepare would try.
+//! Each is opened through [`crate::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. What
+//! cannot be had is left out, and prepare tells why as it does for `kiln bake`; it judges the files, this only finds them.
+
+mod names;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use proto::limits::{MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES};
+use proto::message::{Code, Refusal, Root};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::JobError;
+use crate::hands;
+use crate::input::Input;
+use crate::opener::Opener;
+use crate::serve::spec::{Source, bad_name};
+use crate::store::Digest;
+
+/// A file to be sent.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Beneath the mesh's folder or the views'.
+    pub root: Root,
+    /// As it is opened.
+    pub name: String,
+    /// Bytes when it was read.
+    pub bytes: u64,
+    /// Of these bytes.
+    pub digest: Digest,
+}
+
+/// All of a job's files, and the two sources that name them.
+#[derive(Clone, Debug)]
+pub struct Collection {
+    /// What was named.
+    pub inputs: [Input; 2],
+    /// Each once.
+    pub files: Vec<Found>,
+    /// For the spec.
+    pub mesh: Source,
+    /// For the spec.
+    pub views: Source,
+}
+
+/// Finds the files and reads each once.
+///
+/// # Errors
+/// The mesh or the views cannot be opened, or a file has a name that cannot be sent.
+pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobError>> {
+    let inputs = [mesh.clone(), views.clone()];
+    let mut files = Vec::new();
+    let mut sources = Vec::new();
+    for (root, input, what) in [
+        (Root::Mesh, mesh, "the mesh"),
+        (Root::Views, views, "the views"),
+    ] {
+        let mut finder = Finder {
+            inputs: &inputs,
+            root,
+            opener: Opener::default(),
+            files: BTreeMap::new(),
+            found: Vec::new(),
+        };
+        let main = finder.main(what, input).await?;
+        let named = hands::give(move || match root {
+            Root::Mesh => names::buffers(main)
+                .into_iter()
+                .map(|name| vec![name])
+                .collect(),
+            Root::Views => names::pictures(main),
+        });
+        let named: Vec<Vec<String>> = named.await.unwrap_or_default();
+        for candidates in named {
+            finder.first_of(&candidates).await?;
+        }
+        files.append(&mut finder.found);
+        sources.push(Source::Files {
+            files: finder.files,
+            main: input.name.clone(),
+        });
+    }
+    let (Some(views), Some(mesh)) = (sources.pop(), sources.pop()) else {
+        return Err(JobError::own(Code::Internal, "no sources", ""));
+    };
+    Ok(Collection {
+        inputs,
+        files,
+        mesh,
+        views,
+    })
+}
+
+struct Finder<'a> {
+    inputs: &'a [Input; 2],
+    root: Root,
+    opener: Opener,
+    files: BTreeMap<String, Digest>,
+    found: Vec<Found>,
+}
+
+/// Opens one more file of a job for reading.
+///
+/// # Errors
+/// It is not to be had, for this reason.
+pub async fn open(
+    inputs: &[Input; 2],
+    opener: &mut Opener,
+    root: Root,
+    name: &str,
+    limit: u64,
+) -> Result<File, Refusal> {
+    let [mesh, views] = inputs;
+    let question = opener.admit([mesh, views], root, name.to_owned(), limit);
+    let Ok(question) = question else {
+        // More names than any job needs: prepare is refused them, too.
+        return Err(Refusal::Unlisted);
+    };
+    let opened = question.answer().await;
+    opener.answered();
+    opened.outcome?;
+    // The one holder: nobody else was given it.
+    let file = opened.file.and_then(|file| Arc::try_unwrap(file).ok());
+    file.map(File::from).ok_or(Refusal::Missing)
+}
+
+impl Finder<'_> {
+    /// The file that the user named.
+    async fn main(&mut self, what: &str, input: &Input) -> Result<File, Box<JobError>> {
+        let shown = input.path.display();
+        let refused = |refusal: Refusal| {
+            JobError::own(refusal.code(), format!("{what} {shown}: {refusal}"), "")
+        };
+        let file = open(
+            self.inputs,
+            &mut self.opener,
+            self.root,
+            &input.name,
+            u64::MAX,
+        );
+        let file = file.await.map_err(refused)?;
+        self.enter(&input.name, file).await
+    }
+
+    /// The first of the names that is there.
+    async fn first_of(&mut self, names: &[String]) -> Result<(), Box<JobError>> {
+        let limit = match self.root {
+            Root::Mesh => MAX_MESH_FILE_BYTES,
+            Root::Views => MAX_IMAGE_FILE_BYTES,
+        };
+        for name in names {
+            match open(self.inputs, &mut self.opener, self.root, name, limit).await {
+                Ok(file) => {
+                    self.enter(name, file).await?;
+                    return Ok(());
+                }
+                // Not there, or no picture's name yet.
+                Err(Refusal::Missing | Refusal::Unlisted) => {}
+                // Prepare is refused it for the same reason, and says so.
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the file for its digest, and gives it back.
+    async fn enter(&mut self, name: &str, file: File) -> Result<File, Box<JobError>> {
+        let sent = plain(name);
+        let unsendable = |why: &str| {
+            let message = format!("{name}: a file whose name {why} cannot be sent");
+            let hint = "rename it, or let the sidecar read it itself with --by-path";
+            JobError::own(Code::UnsupportedFeature, message, hint)
+        };
+        let sent = sent.ok_or_else(|| unsendable("has .. in it"))?;
+        if let Some(why) = bad_name(&sent) {
+            return Err(unsendable(why));
+        }
+        if self.files.contains_key(&sent) {
+            return Ok(file);
+        }
+        let failed = |error: std::io::Error| crate::input::unread(name, &error);
+        let read = hands::give(move || digest(file)).await;
+        let (file, bytes, digest) = read
+            .map_err(|gone| failed(std::io::Error::other(gone)))?
+            .map_err(failed)?;
+        self.files.insert(sent, digest);
+        self.found.push(Found {
+            root: self.root,
+            name: name.to_owned(),
+            bytes,
+            digest,
+        });
+        Ok(file)
+    }
+}
+
+/// `./a//b.png` as `a/b.png`; none where it goes up, since the folders that it goes through are not sent.
+fn plain(name: &str) -> Option<String> {
+    let parts: Vec<&str> = name
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "."))
+        .collect();
+    (!parts.contains(&"..")).then(|| parts.join("/"))
+}
+
+fn digest(mut file: File) -> std::io::Result<(File, u64, Digest)> {
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut chunk = vec![0; 256 << 10];
+    loop {
+        let count = match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hash.update(chunk.get(..count).unwrap_or_default());
+        bytes += count as u64;
+    }
+    file.seek(SeekFrom::Start(0))?;
+    Ok((file, bytes, Digest::from_bytes(hash.finalize().into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::input::find;
+
+    fn named(source: &Source) -> Vec<&str> {
+        match source {
+            Source::Files { files, .. } => files.keys().map(String::as_str).collect(),
+            Source::Path { .. } => Vec::new(),
+        }
+    }
+
+    async fn collected(
+        folder: &Path,
+        mesh: &str,
+        views: &str,
+    ) -> Result<Collection, Box<JobError>> {
+        let mesh = find("the mesh", &folder.join(mesh)).expect("there");
+        let views = find("the views", &folder.join(views)).expect("there");
+        collect(&mesh, &views).await
+    }
+
+    fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+        fs::write(path, text).expect("room");
+    }
+
+    #[tokio::test]
+    async fn the_files_that_are_named_are_found_and_no_others() {
+        let outer = tempfile::tempdir().expect("a folder");
+        let folder = &outer.path().join("job");
+        write(outer.path(), "secret.png", "x");
+        let gltf = r#"{"buffers": [{"uri": "a%20b.bin"}, {"uri": "data:;base64,AA"}, {"byteLength": 1},
+            {"uri": "https://example.org/c.bin"}, {"uri": "./d//e.bin"}, {"uri": "gone.bin"}],
+            "images": [{"uri": "paint.png"}]}"#;
+        write(folder, "mesh.gltf", gltf);
+        for name in ["a b.bin", "d/e.bin", "paint.png", "other.bin"] {
+            write(folder, name, name);
+        }
+        let transforms = r#"{"frames": [{"file_path": "./train/r_0"}, {"file_path": "v/1.jpg", "mask_path": "v/m.png"},
+            {"file_path": "v/1.jpg"}, {"file_path": "../secret.png"}, {"file_path": "/etc/passwd"},
+            {"file_path": "v/.hidden.png"}, {"file_path": "linked.png"}, {"file_path": "gone"}], "w": 1}"#;
+        write(folder, "transforms.json", transforms);
+        for name in [
+            "train/r_0.png",
+            "train/r_0.jpg",
+            "v/1.jpg",
+            "v/m.png",
+            "v/.hidden.png",
+            "v/2.jpg",
+        ] {
+            write(folder, name, name);
+        }
+        symlink("../secret.png", folder.join("linked.png")).expect("room");
+        let found = collected(folder, "mesh.gltf", "transforms.json")
+            .await
+            .expect("good");
+        assert_eq!(named(&found.mesh), ["a b.bin", "d/e.bin", "mesh.gltf"]);
+        assert_eq!(
+            named(&found.views),
+            ["train/r_0.png", "transforms.json", "v/1.jpg", "v/m.png"]
+        );
+        assert_eq!(found.files.len(), 7);
+        let picture = found.files.iter().find(|file| file.name == "v/1.jpg");
+        let picture = picture.expect("found");
+        assert_eq!((picture.bytes, picture.digest), (7, Digest::of("v/1.jpg")));
+    }
+
+    #[tokio::test]
+    async fn a_glb_may_name_buffers_and_what_is_broken_is_sent_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        let json = br#"{"buffers": [{"uri": "far.bin"}]}"#;
+        let mut glb = b"glTF\x02\0\0\0\0\0\0\0".to_vec();
+        glb.extend(u32::try_from(json.len()).expect("short").to_le_bytes());
+        glb.extend(b"JSON");
+        glb.extend(json);
+        glb.extend(b"more");
+        write(folder, "mesh.glb", &glb);
+        write(folder, "far.bin", "x");
+        write(folder, "transforms.json", "{\"frames\": [");
+        let found = collected(folder, "mesh.glb", "transforms.json")
+            .await
+            .expect("good");
+        assert_eq!(named(&found.mesh), ["far.bin", "mesh.glb"]);
+        assert_eq!(named(&found.views), ["transforms.json"]);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_named_to_the_sidecar_is_an_error_and_not_left_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write(folder, "mesh.ply", "ply");
+        write(folder, "v/0.png", "x");
+        for path in ["v/../v/0.png", "v\\\\0.png"] {
+            write(folder, "v\\0.png", "x");
+            let text = format!("{{\"frames\": [{{\"file_path\": \"{path}\"}}]}}");
+            write(folder, "transforms.json", text);
+            let error = collected(folder, "mesh.ply", "transforms.json")
+                .await
+                .expect_err(path);
+            assert_eq!(error.exit_code, 65, "{}", error.message);
+            assert!(error.hint.contains("--by-path"), "{}", error.hint);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A mesh file or a transforms.json → the names of the files that it refers to. What is broken names none: prepare says so.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+
+use proto::limits::{MAX_MESH_FILE_BYTES, MAX_TRANSFORMS_BYTES, MAX_VIEWS};
+use serde::Deserialize;
+
+/// Tried in this order behind a `file_path`; see the baker's `prepare/views/load.rs`.
+const PICTURES: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
+
+#[derive(Deserialize)]
+struct Gltf {
+    #[serde(default)]
+    buffers: Vec<Buffer>,
+}
+
+#[derive(Deserialize)]
+struct Buffer {
+    uri: Option<String>,
+}
+
+/// Names of the buffers of a glTF or GLB; none of another file, or of one that is broken.
+pub(super) fn buffers(mut file: File) -> Vec<String> {
+    let mut head = [0; 20];
+    let gltf: Option<Gltf> = match file.read_exact(&mut head) {
+        Ok(()) if head.starts_with(b"glTF") => {
+            let length = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
+            serde_json::from_reader(BufReader::new(file.take(u64::from(length)))).ok()
+        }
+        _ => json(file, MAX_MESH_FILE_BYTES),
+    };
+    let uris = gltf.into_iter().flat_map(|gltf| gltf.buffers);
+    uris.filter_map(|buffer| buffer.uri)
+        .filter(|uri| !uri.starts_with("data:") && !uri.contains("://"))
+        .filter_map(|uri| percent(&uri))
+        .collect()
+}
+
+#[derive(Deserialize)]
+struct Transforms {
+    mask_path: Option<String>,
+    #[serde(default)]
+    frames: Vec<Frame>,
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    file_path: Option<String>,
+    mask_path: Option<String>,
+}
+
+/// What each picture may be called; none of another file, or of one that is broken.
+pub(super) fn pictures(file: File) -> Vec<Vec<String>> {
+    let transforms: Option<Transforms> = json(file, MAX_TRANSFORMS_BYTES);
+    let Some(transforms) = transforms.filter(|transforms| transforms.frames.len() <= MAX_VIEWS)
+    else {
+        return Vec::new();
+    };
+    let frames = transforms.frames.into_iter();
+    let names = frames.flat_map(|frame| [frame.file_path, frame.mask_path]);
+    names
+        .chain([transforms.mask_path])
+        .flatten()
+        .filter(|name| !name.is_empty())
+        .map(|name| PICTURES.map(|ending| format!("{name}{ending}")).into())
+        .collect()
+}
+
+fn json<T: for<'de> Deserialize<'de>>(mut file: File, limit: u64) -> Option<T> {
+    let mut first = [0; 3];
+    file.seek(SeekFrom::Start(0)).ok()?;
+    let marked = file.read_exact(&mut first).is_ok() && first == *b"\xEF\xBB\xBF";
+    if !marked {
+        file.seek(SeekFrom::Start(0)).ok()?;
+    }
+    serde_json::from_reader(BufReader::new(file.take(limit))).ok()
+}
+
+/// The bytes of a URI's path.
+fn percent(uri: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(uri.len());
+    let mut rest = uri.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let (digits, tail) = rest.split_at_checked(2)?;
+        let value = |digit: u8| char::from(digit).to_digit(16);
+        let byte = value(digits[0])? * 16 + value(digits[1])?;
+        bytes.push(u8::try_from(byte).ok()?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).ok()
+}

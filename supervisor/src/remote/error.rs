@@ -1,0 +1,338 @@
+//! What goes wrong between this process and a sidecar → one line, how to mend it, and an exit code.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use nix::sys::signal::Signal;
+use proto::exit;
+use proto::limits::MAX_TEXT_BYTES;
+use serde::{Deserialize, Serialize};
+
+use crate::error::JobError;
+use crate::serve::problem::Code;
+use crate::verdict::RetryClass;
+use crate::words::{printable, word};
+
+/// What a refusal that names no time is tried again after.
+const AGAIN: Duration = Duration::from_secs(1);
+/// No sidecar may make a caller wait for longer.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// A request that the sidecar refused.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The status.
+    pub status: StatusCode,
+    /// One of the closed list; none where the answer names none of it.
+    pub code: Option<Code>,
+    /// What, where, how to mend it: one printable line.
+    pub detail: String,
+    /// The key of the spec that is wrong.
+    pub field: Option<String>,
+    /// When to try again.
+    pub after: Option<Duration>,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub enum RemoteError {
+    /// This side's own doing, told as `kiln bake` tells it.
+    Local(Box<JobError>),
+    /// The sidecar says no.
+    Refused(Refused),
+    /// Nobody answers, or not any more.
+    Unreachable {
+        /// Where, and why.
+        why: String,
+        /// Nobody listens there.
+        absent: bool,
+    },
+    /// Somebody answers whom this user does not trust.
+    Untrusted(String),
+    /// The answer is not understood.
+    Garbled(String),
+    /// What arrives is not what was promised.
+    Damaged(String),
+    /// The caller's time is over. The job goes on.
+    TimedOut(Duration),
+    /// The caller was told to leave. The job goes on.
+    Interrupted(Signal),
+}
+
+/// An error in words, as lines and JSON show it.
+#[derive(Debug, Serialize)]
+pub struct Told {
+    /// Of the sidecar's closed list or of the causes below.
+    pub code: String,
+    /// What a repetition can be expected to do about it.
+    pub class: RetryClass,
+    /// One printable line.
+    pub message: String,
+    /// One line; may be empty.
+    pub hint: String,
+    /// The exit code of `kiln`.
+    pub exit_code: u8,
+    /// Seconds after which it may be tried again.
+    pub retry_after_s: Option<u64>,
+}
+
+/// `application/problem+json`.
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    detail: String,
+    #[serde(default)]
+    field: Option<String>,
+}
+
+impl Refused {
+    /// From an answer that is no success.
+    #[must_use]
+    pub fn read(status: StatusCode, after: Option<&str>, body: &[u8]) -> Self {
+        // A date is allowed, too; then the usual pause must do.
+        let after = after
+            .and_then(|text| text.trim().parse().ok())
+            .map(|seconds| Duration::from_secs(seconds).min(LONGEST));
+        let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
+            return Self {
+                status,
+                code: None,
+                detail: format!("it answers {status} and does not say why"),
+                field: None,
+                after,
+            };
+        };
+        let detail = match problem.detail.is_empty() {
+            true => &problem.title,
+            false => &problem.detail,
+        };
+        Self {
+            status,
+            code: (Code::ALL.into_iter()).find(|code| word(code) == problem.code),
+            detail: printable(detail, MAX_TEXT_BYTES),
+            field: problem.field.map(|field| printable(&field, 80)),
+            after,
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn is_for_later(&self) -> bool {
+        self.exit_code() == exit::TEMPFAIL
+    }
+
+    /// How long until then.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.after.unwrap_or(AGAIN).max(AGAIN)
+    }
+
+    fn exit_code(&self) -> u8 {
+        match (self.code, self.status) {
+            (Some(code), _) => of(code),
+            (None, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
+                exit::TEMPFAIL
+            }
+            (None, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => exit::NOPERM,
+            (None, _) => exit::PROTOCOL,
+        }
+    }
+}
+
+/// The exit code of each problem.
+#[must_use]
+pub fn of(code: Code) -> u8 {
+    match code {
+        Code::InvalidSpec | Code::IdempotencyKeyReused => exit::USAGE,
+        Code::PayloadTooLarge => exit::DATAERR,
+        Code::NotFound | Code::Gone => exit::NOINPUT,
+        Code::DigestMismatch => exit::IOERR,
+        Code::JobNotFinished
+        | Code::JobRunning
+        | Code::QueueFull
+        | Code::InsufficientStorage
+        | Code::Draining
+        | Code::NotReady => exit::TEMPFAIL,
+        Code::Unauthorized | Code::Forbidden => exit::NOPERM,
+        // No request of this program's is such to a sidecar of the same version.
+        Code::InvalidRequest
+        | Code::MethodNotAllowed
+        | Code::UnsupportedMediaType
+        | Code::IdempotencyKeyMissing
+        | Code::RangeNotSatisfiable => exit::PROTOCOL,
+        Code::Internal => exit::SOFTWARE,
+    }
+}
+
+fn hint(refused: &Refused) -> &'static str {
+    match refused.code {
+        Some(Code::QueueFull | Code::InsufficientStorage | Code::Draining | Code::NotReady) => {
+            "--retry of kiln submit waits and tries again"
+        }
+        Some(Code::NotFound | Code::Gone) => "kiln list shows the jobs that there are",
+        Some(Code::Unauthorized) => "--token-file names the file that kiln serve was given",
+        Some(Code::DigestMismatch) => "a file changed while it was sent: submit it again",
+        Some(Code::JobNotFinished) => "kiln wait waits for it",
+        Some(Code::IdempotencyKeyReused) => "give each job a --key of its own, or none",
+        _ => "",
+    }
+}
+
+impl RemoteError {
+    /// In words.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        let told = |code: &str, class, exit_code, message: String, hint: &str| Told {
+            code: code.to_owned(),
+            class,
+            message: printable(&message, MAX_TEXT_BYTES),
+            hint: hint.to_owned(),
+            exit_code,
+            retry_after_s: None,
+        };
+        match self {
+            Self::Local(error) => told(
+                &word(&error.code),
+                error.class,
+                error.exit_code,
+                error.message.clone(),
+                &error.hint,
+            ),
+            Self::Refused(refused) => {
+                let mut class = RetryClass::Input;
+                let mut message = match &refused.field {
+                    Some(field) if !field.is_empty() => format!("{field}: {}", refused.detail),
+                    _ => refused.detail.clone(),
+                };
+                let exit_code = refused.exit_code();
+                if refused.is_for_later() {
+                    class = RetryClass::Transient;
+                    let seconds = refused.pause().as_secs();
+                    message = format!("the sidecar takes it later: {message} (in {seconds} s)");
+                } else {
+                    message = format!("the sidecar refuses: {message}");
+                }
+                let code = refused
+                    .code
+                    .map_or("unknown".to_owned(), |code| word(&code));
+                let mut told = told(&code, class, exit_code, message, hint(refused));
+                told.retry_after_s = (refused.is_for_later()).then(|| refused.pause().as_secs());
+                told
+            }
+            Self::Unreachable { why, absent } => told(
+                "unreachable",
+                RetryClass::Transient,
+                exit::UNAVAILABLE,
+                why.clone(),
+                match absent {
+                    true => "kiln serve starts one; --socket or $KILN_SOCKET says where it is",
+                    false => {
+                        "a job that it accepted is not lost: kiln list shows it once kiln serve runs again"
+                    }
+                },
+            ),
+            Self::Untrusted(why) => told(
+                "untrusted",
+                RetryClass::Config,
+                exit::NOPERM,
+                why.clone(),
+                "--allow-uid trusts that user",
+            ),
+            Self::Garbled(why) => told(
+                "not_understood",
+                RetryClass::Config,
+                exit::PROTOCOL,
+                format!("the sidecar's answer is not understood: {why}"),
+                concat!(
+                    "is it a kiln serve of another version? this is ",
+                    env!("CARGO_PKG_VERSION")
+                ),
+            ),
+            Self::Damaged(why) => told(
+                "damaged",
+                RetryClass::Transient,
+                exit::IOERR,
+                why.clone(),
+                "nothing was put in place; fetch it again",
+            ),
+            Self::TimedOut(time) => told(
+                "deadline_exceeded",
+                RetryClass::Input,
+                exit::TIMEOUT,
+                format!("not over after {} s of waiting", time.as_secs_f64()),
+                "the job goes on: kiln wait waits on, kiln cancel ends it",
+            ),
+            Self::Interrupted(signal) => told(
+                "cancelled",
+                RetryClass::Input,
+                u8::try_from(128 + *signal as i32).unwrap_or(exit::SIGINT),
+                format!("ended by {}", signal.as_str()),
+                "a job that was accepted goes on: kiln wait waits on, kiln cancel ends it",
+            ),
+        }
+    }
+}
+
+impl From<Box<JobError>> for RemoteError {
+    fn from(error: Box<JobError>) -> Self {
+        Self::Local(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_has_an_exit_code_and_what_can_be_repeated_has_75() {
+        let listed = [0, 64, 65, 66, 69, 70, 73, 74, 75, 76, 77];
+        for code in Code::ALL {
+            assert!(listed.contains(&of(code)) && of(code) != 0, "{code:?}");
+            if code.retryable() {
+                assert_eq!(of(code), exit::TEMPFAIL, "{code:?}");
+            }
+            let body = format!(r#"{{"code": "{}", "detail": "x"}}"#, word(&code));
+            let refused = Refused::read(code.meaning().0, Some("7"), body.as_bytes());
+            assert_eq!(refused.code, Some(code));
+            assert_eq!(RemoteError::Refused(refused).told().exit_code, of(code));
+        }
+        assert_eq!(of(Code::QueueFull), 75);
+        assert_eq!(of(Code::Unauthorized), 77);
+        assert_eq!(of(Code::InvalidRequest), 76);
+    }
+
+    #[test]
+    fn an_unknown_problem_is_judged_by_its_status_and_said_on_one_line() {
+        let read = |status: u16, body: &str| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            RemoteError::Refused(Refused::read(status, None, body.as_bytes())).told()
+        };
+        assert_eq!(read(503, "<html>").exit_code, 75);
+        assert_eq!(read(401, "").exit_code, 77);
+        assert_eq!(read(418, r#"{"code": "teapot"}"#).exit_code, 76);
+        let told = read(500, r#"{"code": "internal", "detail": "a\u001b[31m\nb"}"#);
+        assert_eq!(told.exit_code, 70);
+        assert!(told.message.ends_with("a\u{fffd}[31m\u{fffd}b"));
+    }
+
+    #[test]
+    fn nobody_is_made_to_wait_for_ever() {
+        let refused = |after| {
+            Refused::read(
+                StatusCode::TOO_MANY_REQUESTS,
+                Some(after),
+                br#"{"code": "queue_full", "detail": "64 jobs wait"}"#,
+            )
+        };
+        assert_eq!(refused("5").pause(), Duration::from_secs(5));
+        assert_eq!(refused("0").pause(), AGAIN);
+        assert_eq!(refused("99999999").pause(), LONGEST);
+        assert_eq!(refused("Fri, 01 Jan 2027 00:00:00 GMT").pause(), AGAIN);
+        let told = RemoteError::Refused(refused("5")).told();
+        assert_eq!((told.exit_code, told.retry_after_s), (75, Some(5)));
+        assert!(told.message.contains("64 jobs wait"), "{}", told.message);
+    }
+}
