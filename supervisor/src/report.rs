@@ -166,7 +166,7 @@ pub struct Warning {
 /// A file that was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileEntry {
-    /// `glb` or `preview`.
+    /// `glb`, `preview`, `coverage` or `residual`.
     pub kind: &'static str,
     /// Path as given.
     #[serde(serialize_with = "path")]

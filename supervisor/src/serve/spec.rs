@@ -72,6 +72,8 @@ pub struct JobSpec {
     pub timeout_s: f64,
     /// Make `preview.png`, too.
     pub preview: bool,
+    /// Make `coverage.png` and `residual.png`, too.
+    pub maps: bool,
 }
 
 impl Default for JobSpec {
@@ -93,6 +95,7 @@ impl Default for JobSpec {
             fallback: Policy::default(),
             timeout_s: 3600.0,
             preview: false,
+            maps: false,
         }
     }
 }
