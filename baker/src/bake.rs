@@ -18,6 +18,7 @@
 //! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
 //! | `gutter` | texels → 8 bits, past the chart borders |
+//! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
 pub mod warm;
@@ -55,6 +56,8 @@ pub mod fill;
 pub mod fit;
 
 pub mod gutter;
+
+mod maps;
 
 pub mod vertices;
 
@@ -165,16 +168,7 @@ pub fn bake(
     let plan = Plan::new(warm.quality);
     let blend = warm.blend;
     let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
-    bake_on(
-        open,
-        mesh,
-        surface,
-        &plan,
-        blend,
-        job.texture_size,
-        progress,
-        next_view,
-    )
+    bake_on(open, mesh, surface, &plan, blend, job, progress, next_view)
 }
 
 /// [`bake`] on the adapter that `open` gives.
@@ -184,11 +178,12 @@ fn bake_on(
     surface: Option<Surface>,
     plan: &Plan,
     blend: Blend,
-    size: u32,
+    job: &BakeJob,
     progress: &dyn Progress,
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
+    let size = job.texture_size;
 
     progress.progress(Phase::OpenDevice, 0, 0);
     let texels = (size as usize).pow(2);
@@ -252,9 +247,17 @@ fn bake_on(
     unit();
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
     unit();
-    let texture = clock.time(Phase::Gutter, || {
+    let mut texture = clock.time(Phase::Gutter, || {
         gutter::gutter(texels, &observed, &atlas, size, blend)
     });
+    if job.maps {
+        progress.expect("the maps", step);
+        let maps = clock.time(Phase::Gutter, || {
+            let deviations = backend.deviations()?;
+            Ok(maps::encode(&texture.provenance, &observed, &deviations))
+        });
+        texture.maps = Some(maps.map_err(failure)?);
+    }
     progress.progress(Phase::Gutter, 1, 1);
 
     let summary = summary(
@@ -289,6 +292,7 @@ fn open(
         blend,
         vram_budget: gpu::default_budget(job.texture_size),
         binding_limit: None,
+        maps: job.maps,
     };
     // The surface before simplification has masked the views already.
     let gpu = gpu::Gpu::new(device, scene.clone(), &ties, &options)?;

@@ -4,6 +4,7 @@
 //! sheet, three small pictures.
 
 pub mod glb;
+pub mod maps;
 pub mod measure;
 pub mod png;
 pub mod preview;
@@ -95,6 +96,9 @@ pub fn run(
 
     let (glb_bytes, png_bytes) = write_glb(session, &mesh, &skin, &mut clock)?;
     let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
+    if job.maps {
+        put_maps(session, &skin, &mut clock)?;
+    }
     if job.preview {
         let sheet = clock.time(Phase::Preview, || {
             session.progress(Phase::Preview, 0, 1);
@@ -156,6 +160,32 @@ fn write_glb(
         session.progress(Phase::Glb, 1, 1);
         Ok((glb.len() as u64, png.len() as u64))
     })
+}
+
+/// Hands the maps over; vertex colours have none.
+fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<(), Failure> {
+    let Skin::Texture(texture) = skin else {
+        session.warning("no maps: colours of vertices have no texture to map");
+        return Ok(());
+    };
+    let Some(maps) = &texture.maps else {
+        return Err(Failure {
+            code: Code::Internal,
+            message: "the texture came without its maps".to_owned(),
+            hint: String::new(),
+        });
+    };
+    for table in [Table::Coverage, Table::Residual] {
+        session.progress(Phase::Preview, 0, 1);
+        session.expect("a map", each(texture.texels.len(), pace::PNG_TEXEL));
+        let file = clock.time(Phase::Preview, || match table {
+            Table::Coverage => maps::coverage(texture.size, maps),
+            _ => maps::residual(texture.size, maps),
+        });
+        put(session, table, &file.map_err(|error| internal(&error))?)?;
+        session.progress(Phase::Preview, 1, 1);
+    }
+    Ok(())
 }
 
 /// Scores the held-out views, in the order of their indices, and prepares the rows of the sheet.

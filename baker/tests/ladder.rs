@@ -116,6 +116,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         product,
         memory,
         has_surface: false,
+        maps: true,
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
     role(&views(tables, false), |session| {
@@ -128,6 +129,7 @@ fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, T
         product,
         blend: Blend::Linear,
         preview: true,
+        maps: true,
     };
     let mut views = views(tables, true);
     views.extend(self::views(tables, false).into_iter().take(2));
@@ -180,6 +182,7 @@ fn vertex_colours_become_a_valid_glb_with_scores_and_a_sheet() {
     assert!((21.5..30.0).contains(&psnr), "{psnr} dB on held-out views");
     assert_eq!((summary.png_bytes, summary.holdout.len()), (0, 3));
     assert!(bytes(&files[&Table::Preview]).starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert_eq!(files.len(), 2, "there are no maps of vertex colours");
 
     let glb = bytes(&files[&Table::Glb]);
     let json = u32::from_le_bytes(glb[12..16].try_into().expect("four bytes")) as usize;

@@ -127,6 +127,8 @@ pub struct BakeJob {
     pub memory: Memory,
     /// A second fd holds the surface before simplification.
     pub has_surface: bool,
+    /// Make [`crate::table::maps::Maps`], too, where the product is a texture.
+    pub maps: bool,
 }
 
 /// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, in this order.
@@ -138,4 +140,6 @@ pub struct EncodeJob {
     pub blend: Blend,
     /// Draw the contact sheet.
     pub preview: bool,
+    /// Paint the texture's maps; there are none of vertex colours.
+    pub maps: bool,
 }

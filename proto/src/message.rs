@@ -65,7 +65,7 @@ pub enum Phase {
     Glb,
     /// Held-out views against the result.
     Measure,
-    /// The contact sheet.
+    /// The contact sheet, and the maps.
     Preview,
     /// The supervisor puts the result in place.
     Commit,
@@ -146,6 +146,10 @@ pub enum Table {
     Preview,
     /// [`crate::table::Colours`]: in place of the texture on the ladder's last rung.
     Colours,
+    /// The bytes of the coverage PNG, see [`crate::table::maps`].
+    Coverage,
+    /// The bytes of the residual PNG, see [`crate::table::maps`].
+    Residual,
 }
 
 /// Supervisor to child.

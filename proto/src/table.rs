@@ -5,7 +5,8 @@
 //!                                                                            | surface_vertices u32 | triangles u32×3
 //!  Surface  magic "KILNSRF1" | vertices u32 | triangles u32 | 0…             positions f32×3 | triangles u32×3
 //!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8
-//!  Texture  magic "KILNTEX1" | size u32 | 0…                                 texels RGBA8 | provenance u8
+//!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
+//!                                                                            | coverage u8 | residual u8 (if maps is 1)
 //!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
 //! ```
 //!
@@ -18,6 +19,8 @@
 //! - Colours: 8-bit sRGB, straight alpha.
 
 mod colours;
+
+pub mod maps;
 
 mod mesh;
 

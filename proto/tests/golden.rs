@@ -76,6 +76,7 @@ fn messages_to_a_child() {
         product: Product::VertexColours,
         memory: Memory::Small,
         has_surface: true,
+        maps: true,
     };
     let warm = WarmJob {
         device: Device::Name("H200".into()),
@@ -89,14 +90,15 @@ fn messages_to_a_child() {
             ToChild::Start(Start::Prepare(prepare)),
             "0000056d2e676c6206742e6a736f6efb0004020000003f010203fb204e",
         ),
-        (ToChild::Start(Start::Bake(bake)), "0001fb2c01010101"),
+        (ToChild::Start(Start::Bake(bake)), "0001fb2c0101010101"),
         (
             ToChild::Start(Start::Encode(EncodeJob {
                 product: Product::Texture,
                 blend: Blend::Linear,
                 preview: true,
+                maps: false,
             })),
-            "0002000001",
+            "000200000100",
         ),
         (ToChild::View { index: 4095 }, "01fbff0f"),
         (ToChild::EndOfViews { count: 40 }, "0228"),
@@ -131,6 +133,18 @@ fn messages_to_a_child() {
                 table: Table::Colours,
             },
             "0306",
+        ),
+        (
+            ToChild::Grant {
+                table: Table::Coverage,
+            },
+            "0307",
+        ),
+        (
+            ToChild::Grant {
+                table: Table::Residual,
+            },
+            "0308",
         ),
         (ToChild::Warm(warm), "04030448323030010178050201"),
         (

@@ -180,6 +180,7 @@ fn descriptors_beyond_the_limit_are_refused() {
         product: proto::job::Product::Texture,
         blend: Blend::Linear,
         preview: false,
+        maps: false,
     })));
     let start = start.expect("fits");
     send_raw(&ours, &start, &[null.as_fd(); MAX_PACKET_FDS]);

@@ -1,5 +1,6 @@
 //! Every table with each of its fields out of bounds, cut short, and whole.
 
+use proto::table::maps::Maps;
 use proto::table::{Camera, Mesh, Surface, TableError, Texture, View, ViewHeader};
 
 fn mesh() -> Mesh {
@@ -51,7 +52,23 @@ fn texture() -> Texture {
         size: 256,
         texels: vec![[1, 2, 3, 255]; count],
         provenance: vec![3; count],
+        maps: None,
     }
+}
+
+/// One with a texel of every kind in front.
+fn mapped() -> Texture {
+    let mut texture = texture();
+    let count = texture.texels.len();
+    texture.provenance[..4].copy_from_slice(&[0, 1, 2, 3]);
+    let mut maps = Maps {
+        coverage: vec![66; count],
+        residual: vec![2; count],
+    };
+    maps.coverage[..4].copy_from_slice(&[0, 1, 65, 255]);
+    maps.residual[..4].copy_from_slice(&[0, 1, 255, 1]);
+    texture.maps = Some(maps);
+    texture
 }
 
 fn bytes_of_mesh(mesh: &Mesh) -> Vec<u8> {
@@ -245,8 +262,45 @@ fn every_field_of_a_texture_is_bounded() {
             ("four more than is there", 8, &260_u32.to_le_bytes()),
             ("provenance", 64 + 256 * 256 * 4, &[4]),
             ("last provenance", 64 + 256 * 256 * 5 - 1, &[255]),
+            ("maps that are not there", 12, &[1]),
+            ("two sets of maps", 12, &[2]),
         ],
     );
+}
+
+#[test]
+fn maps_that_contradict_the_provenance_are_refused() {
+    let mut good = Vec::new();
+    mapped().write(&mut good).expect("memory takes all");
+    let coverage = 64 + 256 * 256 * 5;
+    let residual = coverage + 256 * 256;
+    refused(
+        &good,
+        |bytes| Texture::read(bytes),
+        &[
+            ("coverage outside the charts", coverage, &[1]),
+            ("residual outside the charts", residual, &[1]),
+            ("coverage of what is filled in", coverage + 1, &[2]),
+            ("residual of what is filled in", residual + 1, &[2]),
+            ("no coverage within a chart", coverage + 1, &[0]),
+            ("no residual within a chart", residual + 1, &[0]),
+            ("more than weak", coverage + 2, &[66]),
+            ("weak in place of observed", coverage + 3, &[65]),
+            ("last coverage", residual - 1, &[65]),
+            ("last residual", residual + 256 * 256 - 1, &[0]),
+        ],
+    );
+    let without: &[u8] = &good[..residual - 1];
+    assert!(matches!(
+        Texture::read(&mut &without[..]),
+        Err(TableError::Io(_))
+    ));
+    // Without maps nothing of them is read, or written.
+    good[12] = 0;
+    let read = Texture::read(&mut &good[..]).expect("the rest is good");
+    assert_eq!(read.maps, None);
+    assert_eq!(read.byte_len(), coverage as u64);
+    assert_eq!(mapped().byte_len(), good.len() as u64);
 }
 
 #[test]
@@ -268,4 +322,7 @@ fn tables_come_back_as_they_were() {
     assert_eq!(Surface::read(&mut &bytes[1][..]).expect("good"), surface);
     assert_eq!(View::read(&mut &bytes[2][..]).expect("good"), view);
     assert_eq!(Texture::read(&mut &bytes[3][..]).expect("good"), texture);
+    bytes[3].clear();
+    mapped().write(&mut bytes[3]).expect("memory takes all");
+    assert_eq!(Texture::read(&mut &bytes[3][..]).expect("good"), mapped());
 }

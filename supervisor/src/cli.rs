@@ -21,7 +21,7 @@ use proto::message::Code;
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
 use crate::input;
-use crate::job::Spec;
+use crate::job::{MapTargets, Spec};
 use crate::output::Target;
 use crate::screen::Voice;
 use crate::serve::Options;
@@ -183,8 +183,7 @@ fn many(path: &Path) -> Result<Vec<Spec>, Box<JobError>> {
         };
         let args = typed(&arguments).map_err(named)?;
         let spec = spec(args, name.as_str().into()).map_err(named)?;
-        let files = [Some(&spec.glb), spec.preview.as_ref(), spec.report.as_ref()];
-        for target in files.into_iter().flatten() {
+        for target in spec.outputs() {
             if let Some(other) = outputs.insert(absolute(target.path()), name.clone()) {
                 let message = format!(
                     "{} is also an output of job {other}",
@@ -255,16 +254,24 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         views
     };
     let views = input::find("the views", &views)?;
+    let maps = args.job.maps.as_deref().map(MapTargets::within);
+    let [coverage, residual] = maps
+        .as_ref()
+        .map_or([None; 2], |maps| maps.each_ref().map(Some));
     distinct(
         &[&mesh_path, &views.path],
         &[
             Some(&output),
             args.job.preview.as_ref(),
             args.job.report.as_ref(),
+            coverage,
+            residual,
         ],
     )?;
     let glb = Target::check(&output)?;
     let preview = args.job.preview.as_deref().map(Target::check).transpose()?;
+    let maps = args.job.maps.as_deref();
+    let maps = maps.map(MapTargets::check).transpose()?;
     let report = args.job.report.as_deref().map(Target::check).transpose()?;
     Ok(Spec {
         name,
@@ -272,6 +279,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         views,
         glb,
         preview,
+        maps,
         report,
         texture_size: args.job.texture_size,
         simplify: match (args.job.target_faces, args.job.simplify) {

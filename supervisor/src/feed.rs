@@ -137,6 +137,7 @@ impl Feed {
                 product: self.rung.product,
                 memory: self.rung.memory,
                 has_surface: surface.is_some(),
+                maps: spec.maps.is_some(),
             };
             let fds = std::iter::once(mesh)
                 .chain(surface)
@@ -183,6 +184,7 @@ impl Feed {
             product,
             blend: spec.blend,
             preview: spec.preview.is_some(),
+            maps: spec.maps.is_some(),
         };
         let fds = vec![
             Handed::Blob(Arc::clone(mesh)),

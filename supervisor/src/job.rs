@@ -51,7 +51,7 @@ use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
 pub use spare::{Key, Spares};
-pub use spec::Spec;
+pub use spec::{MapTargets, Spec};
 
 /// Events that may wait for the job; a full queue makes the children wait.
 const EVENTS: usize = 256;
@@ -147,7 +147,7 @@ pub async fn run(
         },
         events,
         life: Life::new(rung, spec.fallback),
-        stock: Stock::new(spec.texture_size),
+        stock: Stock::new(spec.texture_size).with_maps(spec.maps.is_some()),
         running: Vec::new(),
         delayed: Vec::new(),
         held: Vec::new(),

@@ -171,7 +171,7 @@ pub struct Warning {
 /// A file that was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// `glb` or `preview`.
+    /// `glb`, `preview`, `coverage` or `residual`.
     pub kind: Cow<'static, str>,
     /// Path as given.
     #[serde(serialize_with = "path")]

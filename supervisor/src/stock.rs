@@ -14,9 +14,9 @@ use proto::blob::Blob;
 use proto::job::Product;
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
-use proto::table::ViewHeader;
+use proto::table::{Texture, ViewHeader};
 
-use self::rules::{HEADER, rules};
+use self::rules::rules;
 use crate::reserve::{self, lend};
 
 pub use error::StockError;
@@ -30,7 +30,9 @@ struct Entry {
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Stock {
+    texture_size: u32,
     texture_bytes: u64,
+    maps: bool,
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
     views: Vec<(u32, bool)>,
@@ -44,14 +46,23 @@ impl Stock {
     /// An empty stock for a texture of `texture_size²` texels.
     #[must_use]
     pub fn new(texture_size: u32) -> Self {
-        let texture_bytes = HEADER + u64::from(texture_size) * u64::from(texture_size) * 5;
         Self {
-            texture_bytes,
+            texture_size,
+            texture_bytes: Texture::bytes_for(texture_size, false),
+            maps: false,
             tables: HashMap::new(),
             views: Vec::new(),
             view_bytes: 0,
             prepared: false,
         }
+    }
+
+    /// The texture is to come with its maps, and both as pictures.
+    #[must_use]
+    pub fn with_maps(mut self, maps: bool) -> Self {
+        self.maps = maps;
+        self.texture_bytes = Texture::bytes_for(self.texture_size, maps);
+        self
     }
 
     /// Makes the memory that `role` asks for.
@@ -96,7 +107,9 @@ impl Stock {
             | Table::Texture
             | Table::Glb
             | Table::Preview
-            | Table::Colours => {}
+            | Table::Colours
+            | Table::Coverage
+            | Table::Residual => {}
         }
         let make = || Blob::create(&format!("kiln-{table:?}"), bytes);
         let blob = if self.tables.len() < FEW {
@@ -212,6 +225,11 @@ impl Stock {
                 if preview && self.filled(Table::Preview).is_none() {
                     return Err(StockError::Incomplete("there is no preview"));
                 }
+                let mapped = self.maps && self.filled(Table::Texture).is_some();
+                let mut pictures = [Table::Coverage, Table::Residual].into_iter();
+                if mapped && pictures.any(|table| self.filled(table).is_none()) {
+                    return Err(StockError::Incomplete("there are no maps"));
+                }
             }
             _ => return Err(StockError::Incomplete("the summary is another role's")),
         }
@@ -235,7 +253,13 @@ impl Stock {
         self.tables.retain(|table, _| match table {
             Table::Surface => false,
             Table::View(index) => keep.contains(index),
-            Table::Mesh | Table::Texture | Table::Glb | Table::Preview | Table::Colours => true,
+            Table::Mesh
+            | Table::Texture
+            | Table::Glb
+            | Table::Preview
+            | Table::Colours
+            | Table::Coverage
+            | Table::Residual => true,
         });
     }
 

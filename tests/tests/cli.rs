@@ -73,6 +73,10 @@ fn bad_flags_are_told_in_one_line_with_64() {
         (vec!["-q", "-v"], "cannot be used with"),
         (vec!["--report", "out/out.glb"], "named twice"),
         (vec!["--preview", "mesh.glb"], "named twice"),
+        (
+            vec!["--maps", "out", "--preview", "out/residual.png"],
+            "named twice",
+        ),
     ] {
         let text = refused(&bench, &[&bake[..], &more].concat(), 64);
         assert!(text.contains(words), "{words:?} is not in {text}");

@@ -28,11 +28,6 @@ fn count(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
     }
 }
 
-// n < 2^(bits) ⇒ n · 2^(31 − bits) < 2³¹.
-fn steps(n: u32) -> f32 {
-    return exp2i(i32(countLeadingZeros(n)) - 1);
-}
-
 @compute @workgroup_size(ROW_LANES)
 fn scatter(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let row = at.x;

@@ -162,6 +162,13 @@ pub trait Backend {
     /// The adapter's.
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError>;
 
+    /// For each texel, how far the pixels that see it are from the texels as they are: mean of their absolute difference in
+    /// sRGB, weighed by footprint and alpha alone ([`alpha_weight`]); below 0 where nothing counts.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn deviations(&mut self) -> Result<Vec<f32>, BackendError>;
+
     /// Largest memory of the adapter in use at once, in bytes.
     fn peak_memory(&self) -> u64;
 }

@@ -175,6 +175,7 @@ pub(super) fn noise(size: u32, seed: u64) -> Texture {
             })
             .collect(),
         provenance: Vec::new(),
+        maps: None,
     }
 }
 

@@ -6,6 +6,7 @@
 //!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
 //!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels
+//!   rows, texels ─ deviation ─▶ how far the views are from each texel, where maps are asked for
 //! ```
 //!
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway.
@@ -128,6 +129,10 @@ impl Backend for Gpu {
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
         self.run(|fit| fit.solve(iterations))
+    }
+
+    fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
+        self.run(Fit::deviations)
     }
 
     fn peak_memory(&self) -> u64 {

@@ -62,6 +62,7 @@ pub fn gutter(
         size,
         texels: bytes,
         provenance,
+        maps: None,
     }
 }
 

@@ -123,6 +123,17 @@ fn residual(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
     (squares / 3.0).sqrt()
 }
 
+/// Mean over the channels of a row's absolute difference in sRGB.
+fn deviation(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
+    let sum: f32 = (0..3)
+        .map(|channel| {
+            let shown = to_display(predicted[channel], blend);
+            (shown - f32::from(colour[channel]) / 255.0).abs()
+        })
+        .sum();
+    sum / 3.0
+}
+
 /// The processor, in the words of the report.
 #[must_use]
 pub fn adapter() -> AdapterInfo {
@@ -266,6 +277,22 @@ impl Backend for Native {
             iterations,
         );
         Ok(())
+    }
+
+    fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
+        let rows = WeighedRows {
+            held: &self.held,
+            weights: &self.weights,
+        };
+        let (texels, blend) = (&self.texels, self.blend);
+        let sums = self.normal.scatter(rows, |chunk, row| {
+            let colour = chunk.rows.colours[row];
+            let weight = alpha_weight(colour[3]);
+            let off = deviation(predict(chunk.rows, row, texels), colour, blend);
+            [weight * off, weight, 0.0, 0.0]
+        });
+        let mean = |[off, weight, ..]: [f32; 4]| if weight > 0.0 { off / weight } else { -1.0 };
+        Ok(sums.into_par_iter().map(mean).collect())
     }
 
     fn peak_memory(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The role as a whole: texels that are no numbers end the job, and the report's PSNR.
 
-use proto::job::{Blend, Quality};
+use proto::job::{Blend, Memory, Quality};
 use proto::message::Code;
 
 use super::fixture::{around, camera, cube, paint, view, waves};
@@ -59,6 +59,10 @@ impl Backend for Spoilt {
         self.native.solve(iterations)
     }
 
+    fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
+        self.native.deviations()
+    }
+
     fn peak_memory(&self) -> u64 {
         self.native.peak_memory()
     }
@@ -73,6 +77,13 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         view(k, &mesh, &texture, camera, size)
     });
     let plan = Plan::new(Quality::Draft);
+    let job = BakeJob {
+        texture_size: SIZE,
+        product: Product::Texture,
+        memory: Memory::Full,
+        has_surface: false,
+        maps: true,
+    };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);
         Ok(Box::new(Spoilt {
@@ -88,7 +99,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         None,
         &plan,
         Blend::Linear,
-        SIZE,
+        &job,
         &Silent,
         || Ok(views.next()),
     )

@@ -32,6 +32,11 @@ fn exp2i(k: i32) -> f32 {
     return bitcast<f32>(u32(clamp(k, -126, 127) + 127) << 23u);
 }
 
+// Steps of a sum to which n rows add at most 1 each: n < 2^(bits) ⇒ n · 2^(31 − bits) < 2³¹.
+fn steps(n: u32) -> f32 {
+    return exp2i(i32(countLeadingZeros(n)) - 1);
+}
+
 // The smallest power of two above |v|: |v| < 2^result. −127 for zero.
 fn reach_of(v: f32) -> i32 {
     return i32((bitcast<u32>(v) >> 23u) & 255u) - 126;

@@ -172,6 +172,7 @@ pub(in crate::encode) mod tests {
             size: 256,
             texels: (0..65_536).map(texel).collect(),
             provenance: (0..65_536).map(provenance).collect(),
+            maps: None,
         };
         let camera = Camera {
             rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],

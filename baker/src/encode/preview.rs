@@ -23,7 +23,8 @@ use super::Skin;
 use super::measure::{self, Pixel};
 use super::png::{self, PngError};
 use canvas::Canvas;
-use tile::{Shrink, Tile, heat};
+pub(super) use tile::heat;
+use tile::{Shrink, Tile};
 
 /// Largest edge of a picture on the sheet.
 const CELL: usize = 384;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use super::maps::Maps;
 use super::{HEADER_BYTES, TableError, bound, header, read_array, read_header};
 use crate::limits::{MAX_TEXTURE_SIZE, MIN_TEXTURE_SIZE};
 
@@ -28,6 +29,8 @@ pub struct Texture {
     pub texels: Vec<[u8; 4]>,
     /// `size²` values of [`Provenance`].
     pub provenance: Vec<u8>,
+    /// What the views say of each texel, where that was asked for.
+    pub maps: Option<Maps>,
 }
 
 impl Texture {
@@ -36,7 +39,14 @@ impl Texture {
     /// Size of the table.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        HEADER_BYTES as u64 + self.texels.len() as u64 * 5
+        Self::bytes_for(self.size, self.maps.is_some())
+    }
+
+    /// Size of the table of a texture of `size²` texels, with maps or without.
+    #[must_use]
+    pub fn bytes_for(size: u32, maps: bool) -> u64 {
+        let each = 5 + if maps { Maps::TEXEL_BYTES } else { 0 };
+        HEADER_BYTES as u64 + u64::from(size) * u64::from(size) * each
     }
 
     /// Writes the table.
@@ -44,9 +54,16 @@ impl Texture {
     /// # Errors
     /// [`TableError::Io`].
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        out.write_all(&header(Self::MAGIC, &[self.size]))?;
+        out.write_all(&header(
+            Self::MAGIC,
+            &[self.size, u32::from(self.maps.is_some())],
+        ))?;
         out.write_all(bytemuck::cast_slice(&self.texels))?;
         out.write_all(&self.provenance)?;
+        if let Some(maps) = &self.maps {
+            out.write_all(&maps.coverage)?;
+            out.write_all(&maps.residual)?;
+        }
         Ok(())
     }
 
@@ -55,13 +72,14 @@ impl Texture {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [size] = read_header(input, Self::MAGIC, "texture")?;
+        let [size, maps] = read_header(input, Self::MAGIC, "texture")?;
         bound(
             "texture size",
             size,
             MIN_TEXTURE_SIZE as usize,
             MAX_TEXTURE_SIZE as usize,
         )?;
+        let maps = bound("number of sets of maps", maps, 0, 1)? == 1;
         let count = size as usize * size as usize;
         let texels = read_array(input, count)?;
         let provenance = read_array(input, count)?;
@@ -74,10 +92,26 @@ impl Texture {
                 index,
             });
         }
+        let maps = if maps {
+            let maps = Maps {
+                coverage: read_array(input, count)?,
+                residual: read_array(input, count)?,
+            };
+            if let Some(index) = maps.contradiction(&provenance) {
+                return Err(TableError::Number {
+                    what: "code of the maps",
+                    index,
+                });
+            }
+            Some(maps)
+        } else {
+            None
+        };
         Ok(Self {
             size,
             texels,
             provenance,
+            maps,
         })
     }
 }

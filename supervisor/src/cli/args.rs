@@ -80,7 +80,7 @@ pub(super) struct BakeArgs {
     #[arg(short, long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) output: Option<PathBuf>,
     /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "report"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "maps", "report"])]
     pub(super) jobs: Option<PathBuf>,
     /// How many of them run at once.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -137,6 +137,10 @@ pub(super) struct JobArgs {
     /// Contact sheet to judge the result by: input beside result, coverage, residuals.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(super) preview: Option<PathBuf>,
+    /// Put two pictures in the texture's layout into this folder: coverage.png says how many pixels see each texel, and
+    /// which none sees; residual.png, how far the views are from the result there.
+    #[arg(long, value_name = "FOLDER", help_heading = "Result")]
+    pub(super) maps: Option<PathBuf>,
     /// What happened, as JSON: device, times, memory, PSNR, warnings, and the error if there is one.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(super) report: Option<PathBuf>,

@@ -8,7 +8,7 @@ mod run;
 mod show;
 
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::job::Device;
@@ -20,6 +20,7 @@ use self::args::{
 use super::args::JobArgs;
 use crate::error::JobError;
 use crate::input::{self, Input};
+use crate::job::MapTargets;
 use crate::output::Target;
 use crate::remote::Place;
 use crate::screen::Voice;
@@ -67,6 +68,7 @@ struct Submit {
 struct Delivery {
     glb: Option<Target>,
     preview: Option<Target>,
+    maps: Option<MapTargets>,
     report: Option<Target>,
 }
 
@@ -107,17 +109,23 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     };
     let views = input::find("the views", &views)?;
     let JobArgs {
-        preview, report, ..
+        preview,
+        maps,
+        report,
+        ..
     } = &args.job;
     let delivery = match &args.output {
         Some(output) => {
             let outputs = [Some(output), preview.as_ref(), report.as_ref()];
-            super::distinct(&[&args.mesh, &views.path], &outputs)?;
-            Some(deliver(outputs)?)
+            Some(deliver(
+                &[&args.mesh, &views.path],
+                outputs,
+                maps.as_deref(),
+            )?)
         }
-        None if preview.is_some() || report.is_some() => {
-            let message = "--preview and --report are files that --wait fetches";
-            let hint = "add --wait and -o; or --with-preview, and kiln fetch later";
+        None if preview.is_some() || maps.is_some() || report.is_some() => {
+            let message = "--preview, --maps and --report are files that --wait fetches";
+            let hint = "add --wait and -o; or --with-preview, --with-maps, and kiln fetch later";
             return Err(JobError::own(Code::InvalidSpec, message, hint));
         }
         None => None,
@@ -125,6 +133,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     let mut spec = JobSpec {
         name: args.name,
         preview: args.with_preview || preview.is_some(),
+        maps: args.with_maps || maps.is_some(),
         ..options(args.job)
     };
     if args.by_path {
@@ -155,7 +164,7 @@ fn options(args: JobArgs) -> JobSpec {
     JobSpec {
         texture_size: args.texture_size,
         target_faces: args.target_faces,
-        simplify: args.simplify,
+        simplify: args.simplify.map(f64::from),
         keep_uvs: args.keep_uvs,
         quality: args.quality.into(),
         blend: args.blend.into(),
@@ -179,13 +188,23 @@ fn random_key() -> String {
     format!("{:016x}{:016x}", half(), half())
 }
 
-/// Checks GLB, preview and report.
-fn deliver(paths: [Option<&PathBuf>; 3]) -> Checked<Delivery> {
-    let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
+/// Checks GLB, preview and report, and the folder of the maps.
+fn deliver(
+    inputs: &[&PathBuf],
+    paths: [Option<&PathBuf>; 3],
+    maps: Option<&Path>,
+) -> Checked<Delivery> {
+    let [coverage, residual] = maps.map_or_else(Default::default, |folder| {
+        MapTargets::within(folder).map(Some)
+    });
     let [glb, preview, report] = paths;
+    let outputs = [glb, preview, report, coverage.as_ref(), residual.as_ref()];
+    super::distinct(inputs, &outputs)?;
+    let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
     Ok(Delivery {
         glb: check(glb)?,
         preview: check(preview)?,
+        maps: maps.map(MapTargets::check).transpose()?,
         report: check(report)?,
     })
 }
@@ -200,8 +219,7 @@ pub(super) fn wait(args: WaitArgs) -> Checked<Task> {
         args.preview.as_ref(),
         args.report.as_ref(),
     ];
-    super::distinct(&[], &outputs)?;
-    let delivery = deliver(outputs)?;
+    let delivery = deliver(&[], outputs, args.maps.as_deref())?;
     task(args.place, What::Wait(args.id, args.timeout, delivery))
 }
 

@@ -9,7 +9,7 @@ use proto::message::{Code, Table};
 use tokio::sync::oneshot;
 
 use crate::error::JobError;
-use crate::job::Spec;
+use crate::job::{MapTargets, Spec};
 use crate::output::{self, Staged, Target};
 use crate::report::{FileEntry, Report};
 use crate::stock::Stock;
@@ -46,6 +46,14 @@ pub(super) fn stage(
             .zip(blob(Table::Preview))
             .map(|(target, blob)| ("preview", target, blob)),
     );
+    if let Some(MapTargets { coverage, residual }) = &spec.maps {
+        for (kind, target, table) in [
+            ("coverage", coverage, Table::Coverage),
+            ("residual", residual, Table::Residual),
+        ] {
+            files.extend(blob(table).map(|blob| (kind, target.clone(), blob)));
+        }
+    }
     report.files = files
         .iter()
         .map(|(kind, target, blob)| FileEntry {

@@ -7,10 +7,40 @@ use std::time::Duration;
 use proto::job::{Blend, Device, PrepareJob, Quality, Simplify, WarmJob};
 
 use super::spare::Key;
+use crate::error::JobError;
 use crate::input::Input;
 use crate::ladder::{Policy, Rung};
 use crate::output::Target;
 use crate::words;
+
+/// Where the maps of the texture go: both or none.
+#[derive(Clone, Debug)]
+pub struct MapTargets {
+    /// How well each texel is seen.
+    pub coverage: Target,
+    /// How far the views are from the result.
+    pub residual: Target,
+}
+
+impl MapTargets {
+    /// The pictures' names in a folder.
+    #[must_use]
+    pub fn within(folder: &Path) -> [PathBuf; 2] {
+        ["coverage.png", "residual.png"].map(|name| folder.join(name))
+    }
+
+    /// Checks that both can be put into `folder`.
+    ///
+    /// # Errors
+    /// See [`Target::check`].
+    pub fn check(folder: &Path) -> Result<Self, Box<JobError>> {
+        let [coverage, residual] = Self::within(folder);
+        Ok(Self {
+            coverage: Target::check(&coverage)?,
+            residual: Target::check(&residual)?,
+        })
+    }
+}
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
@@ -25,6 +55,8 @@ pub struct Spec {
     pub glb: Target,
     /// The contact sheet.
     pub preview: Option<Target>,
+    /// The maps of the texture.
+    pub maps: Option<MapTargets>,
     /// The report.
     pub report: Option<Target>,
     /// Edge of the texture in texels.
@@ -62,6 +94,16 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Every file that it makes.
+    pub fn outputs(&self) -> impl Iterator<Item = &Target> {
+        let maps = self.maps.as_ref();
+        let maps = maps.map(|maps| [&maps.coverage, &maps.residual]);
+        let more = [self.preview.as_ref(), self.report.as_ref()];
+        std::iter::once(&self.glb)
+            .chain(more.into_iter().flatten())
+            .chain(maps.into_iter().flatten())
+    }
+
     /// The job as arguments of `kiln bake`, with absolute paths, but for its outputs and for how it is shown.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {

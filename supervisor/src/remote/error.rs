@@ -153,6 +153,7 @@ pub fn of(code: Code) -> u8 {
         Code::JobNotFinished
         | Code::JobRunning
         | Code::QueueFull
+        | Code::QuotaExceeded
         | Code::InsufficientStorage
         | Code::Draining
         | Code::NotReady => exit::TEMPFAIL,
@@ -169,9 +170,13 @@ pub fn of(code: Code) -> u8 {
 
 fn hint(refused: &Refused) -> &'static str {
     match refused.code {
-        Some(Code::QueueFull | Code::InsufficientStorage | Code::Draining | Code::NotReady) => {
-            "--retry of kiln submit waits and tries again"
-        }
+        Some(
+            Code::QueueFull
+            | Code::QuotaExceeded
+            | Code::InsufficientStorage
+            | Code::Draining
+            | Code::NotReady,
+        ) => "--retry of kiln submit waits and tries again",
         Some(Code::NotFound | Code::Gone) => "kiln list shows the jobs that there are",
         Some(Code::Unauthorized) => "--token-file names the file that kiln serve was given",
         Some(Code::DigestMismatch) => "a file changed while it was sent: submit it again",

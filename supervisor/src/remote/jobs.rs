@@ -96,6 +96,7 @@ impl Job {
             };
             let hint = match name {
                 "preview.png" => "kiln submit --with-preview has it made",
+                "coverage.png" | "residual.png" => "kiln submit --with-maps has it made",
                 _ => "kiln status tells how the job ended",
             };
             JobError::own(
@@ -106,10 +107,10 @@ impl Job {
         })
     }
 
-    /// It was told to make a contact sheet.
+    /// Its spec says yes to this: `preview`, `maps`.
     #[must_use]
-    pub fn has_preview(&self) -> bool {
-        self.known.spec["preview"] == true
+    pub fn was_told(&self, option: &str) -> bool {
+        self.known.spec[option] == true
     }
 
     /// Why it failed, as far as that can be read; none of a job that did not.

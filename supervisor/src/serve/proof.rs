@@ -139,6 +139,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         views: find("the views", &at("transforms.json")).map_err(said)?,
         glb: Target::check(&at("out.glb")).map_err(said)?,
         preview: None,
+        maps: None,
         report: None,
         texture_size: 256,
         simplify: Simplify::Keep,

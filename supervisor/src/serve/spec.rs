@@ -78,6 +78,8 @@ pub struct JobSpec {
     pub timeout_s: f64,
     /// Make `preview.png`, too.
     pub preview: bool,
+    /// Make `coverage.png` and `residual.png`, too.
+    pub maps: bool,
 }
 
 impl Default for JobSpec {
@@ -99,6 +101,7 @@ impl Default for JobSpec {
             fallback: Policy::default(),
             timeout_s: 3600.0,
             preview: false,
+            maps: false,
         }
     }
 }

@@ -20,16 +20,18 @@ use super::spec::JobSpec;
 use crate::error::JobError;
 use crate::hands;
 use crate::host::Host;
-use crate::job::{self, Order, Spec};
+use crate::job::{self, MapTargets, Order, Spec};
 use crate::output::Target;
 use crate::report::Report;
 use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 use crate::verdict::RetryClass;
 
 /// The files of a job that was done, and what they are.
-const ARTIFACTS: [(&str, &str); 3] = [
+const ARTIFACTS: [(&str, &str); 5] = [
     ("model.glb", "model/gltf-binary"),
     ("preview.png", "image/png"),
+    ("coverage.png", "image/png"),
+    ("residual.png", "image/png"),
     ("report.json", "application/json"),
 ];
 /// Between two attempts at a disk that refuses a job's end.
@@ -108,6 +110,7 @@ impl Work {
             views,
             glb: target("model.glb")?,
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
+            maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
             report: Some(target("report.json")?),
             texture_size: wish.texture_size,
             simplify: wish.simplify(),

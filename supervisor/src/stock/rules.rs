@@ -4,7 +4,7 @@ use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS
 use proto::message::{Role, Table};
 
 /// Header of every table.
-pub(super) const HEADER: u64 = 64;
+const HEADER: u64 = 64;
 /// Camera of a view: 16 doubles, of which the table writes all.
 const CAMERA: u64 = size_of::<proto::table::Camera>() as u64;
 
@@ -31,6 +31,6 @@ pub(super) fn rules(table: Table, texture_bytes: u64) -> (Role, u64, u64) {
         Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),
         // The header of a GLB; a PNG signature with an IHDR chunk.
         Table::Glb => (Role::Encode, 12, MAX_BLOB_BYTES),
-        Table::Preview => (Role::Encode, 33, MAX_BLOB_BYTES),
+        Table::Preview | Table::Coverage | Table::Residual => (Role::Encode, 33, MAX_BLOB_BYTES),
     }
 }

@@ -141,3 +141,36 @@ fn the_surface_is_there_before_the_mesh() {
     let late = stock.allocate(Role::Prepare, Table::Surface, 200);
     assert!(matches!(late, Err(StockError::SurfaceAfterMesh)));
 }
+
+#[test]
+fn a_texture_with_maps_is_larger_and_both_pictures_come() {
+    let texels = 256 * 256;
+    let mut stock = Stock::new(256).with_maps(true);
+    for bytes in [64 + texels * 5, 64 + texels * 7 + 1] {
+        let refused = stock.allocate(Role::Bake, Table::Texture, bytes);
+        assert!(matches!(refused, Err(StockError::Size { .. })));
+    }
+    let done = Done::Encode(proto::message::EncodeSummary {
+        glb_bytes: 12,
+        png_bytes: 0,
+        holdout: Vec::new(),
+        holdout_psnr_db: None,
+        times: Vec::new(),
+        peak_rss_kib: 1,
+    });
+    let fill = |stock: &mut Stock, role, table, bytes| {
+        stock.allocate(role, table, bytes).expect("right");
+        stock.fill(role, table).expect("right");
+    };
+    fill(&mut stock, Role::Encode, Table::Glb, 12);
+    let complete = |stock: &mut Stock| stock.complete(Role::Encode, &done, false, Product::Texture);
+    // Colours of vertices have no maps.
+    complete(&mut stock).expect("there is no texture");
+    fill(&mut stock, Role::Bake, Table::Texture, 64 + texels * 7);
+    for table in [Table::Coverage, Table::Residual] {
+        let error = complete(&mut stock).expect_err("a map is missing");
+        assert!(matches!(error, StockError::Incomplete("there are no maps")));
+        fill(&mut stock, Role::Encode, table, 33);
+    }
+    complete(&mut stock).expect("all is there");
+}

@@ -13,7 +13,7 @@ use super::chunks::{Chunks, Visit, rows_layout};
 use super::device::{Device, GpuError};
 use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
 use super::planes::{Colour, Planes};
-use super::shaders::{AVERAGE, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::shaders::{AVERAGE, DEVIATION, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::{Compiled, bind};
 use super::tiles::Tiles;
 use crate::bake::backend::{BINS, Ties};
@@ -36,6 +36,8 @@ pub struct Options {
     pub vram_budget: u64,
     /// Bytes of one binding where that is to be less than the adapter's own bound: for tests of splitting.
     pub binding_limit: Option<u64>,
+    /// The texture's maps will be asked for.
+    pub maps: bool,
 }
 
 /// Memory for a job where nobody says how much: what its texture needs, and 2 GiB for rows, which hold forty views of 512² four
@@ -53,6 +55,8 @@ struct Stages {
     normal: Compiled,
     regularise: Compiled,
     solve: Compiled,
+    /// Only where maps are asked for.
+    deviation: Option<Compiled>,
 }
 
 /// Bind groups that live as long as the planes.
@@ -118,6 +122,7 @@ impl Fit {
             normal: compile(&NORMAL)?,
             regularise: compile(&REGULARISE)?,
             solve: compile(&SOLVE)?,
+            deviation: options.maps.then(|| compile(&DEVIATION)).transpose()?,
         };
         let planes = Planes::new(&device, &budget, scene.size)?;
         let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);

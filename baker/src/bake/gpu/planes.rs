@@ -205,6 +205,28 @@ impl Planes {
             &buffers.map(|buffer| buffer.item.as_entire_binding()),
         )
     }
+
+    /// Own group of `deviation`, which borrows the solver's planes: sums in the first two of `r`, the result in the first
+    /// of `q`.
+    pub(super) fn deviation_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
+        let [x_r, x_g, x_b] = &self.x;
+        let buffers = [
+            &self.texels[0],
+            x_r,
+            x_g,
+            x_b,
+            &self.counts,
+            &self.r[0],
+            &self.r[1],
+            &self.q[0],
+        ];
+        bind(
+            device,
+            "deviation",
+            &stage.layout,
+            &buffers.map(|buffer| buffer.item.as_entire_binding()),
+        )
+    }
 }
 
 /// Records that planes are to be zero.

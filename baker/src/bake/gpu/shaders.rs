@@ -162,6 +162,28 @@ pub(super) static RESIDUAL: Shader = Shader {
     ],
 };
 
+pub(super) static DEVIATION: Shader = Shader {
+    name: "deviation",
+    text: &[
+        include_str!("../deviation.wgsl"),
+        TALLY_WGSL,
+        ROWS_WGSL,
+        TEXELS_WGSL,
+        DISPLAY_WGSL,
+    ],
+    bindings: &[
+        ("texels", Kind::Uniform),
+        ("x_r", Kind::Read),
+        ("x_g", Kind::Read),
+        ("x_b", Kind::Read),
+        ("counts", Kind::Read),
+        ("sum_e", Kind::Write),
+        ("sum_w", Kind::Write),
+        ("deviation", Kind::Write),
+    ],
+    entries: &[("deviate", Over::Rows), ("mean_deviation", Over::Texels)],
+};
+
 pub(super) static NORMAL: Shader = Shader {
     name: "normal",
     text: &[
@@ -258,7 +280,7 @@ pub(super) static TICK: Shader = Shader {
 
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 8] = [
+pub(super) static ALL: [&Shader; 9] = [
     &RASTER,
     &FOOTPRINT,
     &AVERAGE,
@@ -266,5 +288,6 @@ pub(super) static ALL: [&Shader; 8] = [
     &NORMAL,
     &REGULARISE,
     &SOLVE,
+    &DEVIATION,
     &TICK,
 ];

@@ -1,6 +1,7 @@
 //! The GPU stages against plain loops in double precision, on seeded random scenes. Without any adapter these tests fail,
 //! unless `KILN_TEST_ADAPTER=none` says that this machine has none; with a name in it they take that one.
 
+mod deviation;
 mod footprint;
 mod layout;
 mod reference;
@@ -39,6 +40,7 @@ fn options() -> Options {
         blend: Blend::Linear,
         vram_budget: 256 << 20,
         binding_limit: Some(8 << 20),
+        maps: false,
     }
 }
 

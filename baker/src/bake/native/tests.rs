@@ -197,6 +197,46 @@ fn residuals_are_zero_for_the_truth_and_plain_numbers_for_black() {
     assert!(not > 0.1, "{not}");
 }
 
+#[test]
+fn deviations_are_means_by_footprint_and_alpha() {
+    let mut views = views(4);
+    // Half-transparent pixels, which count a sixteenth, and no weights of a fit.
+    for pixel in views[1].pixels.iter_mut().step_by(3) {
+        pixel[3] = pixel[3].min(128);
+    }
+    let mut native = native(&views, 0);
+    let grey = vec![[0.1; 4]; (SIZE * SIZE) as usize];
+    native
+        .write_texels(&grey)
+        .expect("the processor does not fail");
+    native.reweight(&[0.05; 4], STRENGTH).expect("likewise");
+    let found = native.deviations().expect("likewise");
+    let shown = 1.055 * 0.1f64.powf(1.0 / 2.4) - 0.055;
+    let scene = Scene::new(&cube(), SIZE);
+    let mut sums = vec![[0.0f64; 2]; scene.texels()];
+    for rows in views.iter().flat_map(|view| footprints(&scene, view, 2)) {
+        for row in 0..rows.len() {
+            let [r, g, b, alpha] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
+            let off = [r, g, b].map(|value| (value - shown).abs());
+            for entry in rows.row(row) {
+                let weight = f64::from(entry.weight) * alpha.powi(4);
+                let sum = &mut sums[entry.texel as usize];
+                sum[0] += weight * off.iter().sum::<f64>() / 3.0;
+                sum[1] += weight;
+            }
+        }
+    }
+    let seen = sums.iter().filter(|sum| sum[1] > 0.0).count();
+    assert!((500..sums.len()).contains(&seen), "{seen} texels seen");
+    for (found, [off, weight]) in found.into_iter().zip(sums) {
+        if weight > 0.0 {
+            assert!((f64::from(found) - off / weight).abs() < 1e-5);
+        } else {
+            assert_eq!(found, -1.0);
+        }
+    }
+}
+
 /// Weights after consensus of a 40×25 view whose rows are all its pixels, of two chunks.
 fn consensus(weight: impl Fn(u32, u32) -> f32) -> Vec<f32> {
     let pixels: Vec<u32> = (0..40 * 25).collect();

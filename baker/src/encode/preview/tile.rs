@@ -93,7 +93,7 @@ impl Shrink {
 }
 
 /// 0 to 1 as black, violet, red, orange, pale yellow: brightness grows all the way, so it reads without colours too.
-pub(super) fn heat(x: f32) -> [u8; 3] {
+pub(in crate::encode) fn heat(x: f32) -> [u8; 3] {
     const STOPS: [[f32; 3]; 6] = [
         [0.0, 0.0, 4.0],
         [66.0, 10.0, 104.0],

@@ -62,6 +62,9 @@ pub(in crate::cli) struct SubmitArgs {
     /// Have the contact sheet made, for `kiln fetch`.
     #[arg(long)]
     pub(super) with_preview: bool,
+    /// Have the maps of the texture made, for `kiln fetch`.
+    #[arg(long)]
+    pub(super) with_maps: bool,
     /// Let the sidecar read the inputs where they are, beneath a --root of its own, in place of sending them.
     #[arg(long)]
     pub(super) by_path: bool,
@@ -98,6 +101,9 @@ pub(in crate::cli) struct WaitArgs {
     /// Where to put the contact sheet, of a job that was told to make one.
     #[arg(long, value_name = "FILE")]
     pub(super) preview: Option<PathBuf>,
+    /// The folder to put the maps into, of a job that was told to make them.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) maps: Option<PathBuf>,
     /// What happened, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
@@ -130,7 +136,7 @@ pub(in crate::cli) struct ListArgs {
 pub(in crate::cli) struct FetchArgs {
     /// Its id, the beginning of it, or `latest`.
     pub(super) id: String,
-    /// The files: model.glb, preview.png, report.json. By default all that there are.
+    /// The files: model.glb, preview.png, coverage.png, residual.png, report.json. By default all that there are.
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
     /// A folder that is there, for files by their names; or where to put the one file (model.glb, if none is named).

@@ -177,10 +177,15 @@ impl Desk<'_> {
 
     /// Until the job is over and its files are in place; `inputs` are the caller's own, where they are known.
     async fn wait(&self, id: JobId, delivery: &Delivery, inputs: Option<[PathBuf; 2]>) -> Done {
-        if delivery.preview.is_some() {
+        if delivery.preview.is_some() || delivery.maps.is_some() {
             let job = self.client.job(id).await?;
-            if !job.has_preview() {
-                job.made("preview.png")?;
+            for (wanted, option, name) in [
+                (delivery.preview.is_some(), "preview", "preview.png"),
+                (delivery.maps.is_some(), "maps", "coverage.png"),
+            ] {
+                if wanted && !job.was_told(option) {
+                    job.made(name)?;
+                }
             }
         }
         let mut listener = screen::listener(self.json, self.voice, self.bars);
@@ -206,11 +211,18 @@ impl Desk<'_> {
         }
         let mut staged = Vec::new();
         let files: Vec<FileEntry> = std::mem::take(&mut report.files);
+        let maps = delivery.maps.as_ref();
         for (name, kind, target) in [
-            ("preview.png", "preview", &delivery.preview),
-            ("model.glb", "glb", &delivery.glb),
+            ("residual.png", "residual", maps.map(|maps| &maps.residual)),
+            ("coverage.png", "coverage", maps.map(|maps| &maps.coverage)),
+            ("preview.png", "preview", delivery.preview.as_ref()),
+            ("model.glb", "glb", delivery.glb.as_ref()),
         ] {
             let Some(target) = target else { continue };
+            // Vertex colours in place of a texture have no maps; a warning says so.
+            if matches!(kind, "coverage" | "residual") && job.made(name).is_err() {
+                continue;
+            }
             let made = job.made(name)?;
             staged.push(self.client.fetch(id, made, target).await?);
             let entry = files.iter().find(|file| file.kind == kind).cloned();

@@ -39,11 +39,13 @@ fn to_child() -> Vec<ToChild> {
             product: Product::VertexColours,
             memory: Memory::Small,
             has_surface: true,
+            maps: true,
         }),
         Start::Encode(EncodeJob {
             product: Product::Texture,
             blend: Blend::Linear,
             preview: true,
+            maps: true,
         }),
     ];
     let mut packets: Vec<ToChild> = start.map(ToChild::Start).into();

@@ -1,5 +1,6 @@
 //! The smallest good table of each kind.
 
+use proto::table::maps::Maps;
 use proto::table::{Camera, Colours, Mesh, Surface, Texture, View};
 
 use super::Seed;
@@ -38,6 +39,14 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
         size: 256,
         texels: vec![[9, 8, 7, 255]; 256 * 256],
         provenance: vec![3; 256 * 256],
+        maps: None,
+    };
+    let mapped = Texture {
+        maps: Some(Maps {
+            coverage: vec![99; 256 * 256],
+            residual: vec![7; 256 * 256],
+        }),
+        ..texture.clone()
     };
     let colours = Colours {
         colours: vec![[7, 8, 9, 255]; 3],
@@ -51,5 +60,6 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     add("surface", &|out| surface.write(out));
     add("view", &|out| view.write(out));
     add("texture", &|out| texture.write(out));
+    add("texture-with-maps", &|out| mapped.write(out));
     add("colours", &|out| colours.write(out));
 }

@@ -13,6 +13,7 @@ use proto::message::{
     Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
 use proto::sandbox::Sandbox;
+use proto::table::maps::Maps;
 use proto::table::{Camera, Mesh, Surface, Texture, View};
 
 use crate::worker::Worker;
@@ -119,6 +120,10 @@ pub(crate) fn bake(worker: &Worker) {
         size: job.texture_size,
         texels: vec![[7, 8, 9, 255]; count],
         provenance: vec![3; count],
+        maps: job.maps.then(|| Maps {
+            coverage: vec![66; count],
+            residual: vec![2; count],
+        }),
     };
     worker.put(Table::Texture, &bytes_of(|out| texture.write(out)));
     worker.progress(Phase::Fit, 2, 2);
@@ -171,6 +176,14 @@ pub(crate) fn encode(worker: &Worker) {
             Table::Preview,
             format!("PNG of the saboteur, shown {shown:?}, and so on").as_bytes(),
         );
+    }
+    if job.maps {
+        for table in [Table::Coverage, Table::Residual] {
+            worker.put(
+                table,
+                format!("PNG of the saboteur, {table:?}, and so on").as_bytes(),
+            );
+        }
     }
     worker.progress(Phase::Glb, 2, 2);
     worker.reach(Step::Filled);

@@ -58,6 +58,38 @@ impl Fit {
         self.device.wait()
     }
 
+    pub(in crate::bake::gpu) fn deviations(&mut self) -> Result<Vec<f32>, GpuError> {
+        let Some(stage) = &self.stages.deviation else {
+            let label = "deviations of a job without maps".to_owned();
+            return Err(GpuError::Refused {
+                label,
+                text: "no stage was made for them".to_owned(),
+            });
+        };
+        let own = self.planes.deviation_group(&self.device, stage);
+        let mut batch = Batch::new(&self.device, "deviation");
+        clear(batch.encoder(), &self.planes.r[..2]);
+        let deviate = Visit {
+            stage,
+            entry: "deviate",
+            own: &own,
+        };
+        self.chunks
+            .visit(&mut batch, &self.tiles, &[deviate], Which::Pixels, None)?;
+        let groups = texel_groups(self.planes.count);
+        stage.dispatch(
+            &mut batch,
+            "mean_deviation",
+            &own,
+            None,
+            [groups, 1],
+            groups,
+        )?;
+        batch.send()?;
+        let count = self.planes.count as usize;
+        read_as(&self.device, &self.budget, &self.planes.q[0], count)
+    }
+
     pub(in crate::bake::gpu) fn residuals(&mut self) -> Result<Vec<ViewResiduals>, GpuError> {
         self.view_sums()?;
         let Some(views) = &self.view_sums else {

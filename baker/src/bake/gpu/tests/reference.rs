@@ -72,6 +72,32 @@ pub(super) fn residual(rows: &Rows, row: usize, x: &[[f64; 3]], blend: Blend) ->
     (squares / 3.0).sqrt()
 }
 
+/// Of each texel the mean absolute difference in sRGB of the rows that touch it, and their weight.
+pub(super) fn deviations(
+    views: &[Rows],
+    x: &[[f64; 3]],
+    blend: Blend,
+    count: usize,
+) -> Vec<(f64, f64)> {
+    let mut sums = vec![(0.0, 0.0); count];
+    for rows in views {
+        for row in 0..rows.len() {
+            let predicted = predict(rows, row, x);
+            let [r, g, b, alpha] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
+            let shown = predicted.map(|value| f64::from(to_display(value as f32, blend)));
+            let off = ((shown[0] - r).abs() + (shown[1] - g).abs() + (shown[2] - b).abs()) / 3.0;
+            for entry in rows.row(row) {
+                let weight = f64::from(entry.weight) * alpha.powi(4);
+                let (sum, whole) = &mut sums[entry.texel as usize];
+                *sum += weight * off;
+                *whole += weight;
+            }
+        }
+    }
+    let mean = |(sum, whole)| (if whole > 0.0 { sum / whole } else { -1.0 }, whole);
+    sums.into_iter().map(mean).collect()
+}
+
 /// Weights of a view's rows: Geman-McClure, alpha to the fourth, and the mean of both over the 3×3 blocks around.
 fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, scale: f32) -> Vec<f64> {
     let block = |row: usize| {

@@ -13,23 +13,23 @@ use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
 use crate::bake::scene::Scene;
 
-const SIZE: u32 = 260;
+pub(super) const SIZE: u32 = 260;
 const WIDTHS: [u32; 3] = [37, 45, 53];
 
-fn views() -> Vec<View> {
+pub(super) fn views() -> Vec<View> {
     (0..3)
         .map(|k| view(k + 5, WIDTHS[k as usize], 53, 3.2, f64::from(k)))
         .collect()
 }
 
-fn random_texels(seed: u64) -> Vec<[f32; 4]> {
+pub(super) fn random_texels(seed: u64) -> Vec<[f32; 4]> {
     let mut random = Random(seed);
     (0..SIZE * SIZE)
         .map(|_| std::array::from_fn(|_| random.next()))
         .collect()
 }
 
-fn double(texels: &[[f32; 4]]) -> Texels {
+pub(super) fn double(texels: &[[f32; 4]]) -> Texels {
     texels
         .iter()
         .map(|t| [f64::from(t[0]), f64::from(t[1]), f64::from(t[2])])
@@ -42,7 +42,7 @@ const STRENGTH: Strength = Strength {
 };
 
 /// Links of the scene's atlas, and seams between random texels.
-fn ties(scene: &Scene) -> Ties {
+pub(super) fn ties(scene: &Scene) -> Ties {
     let mut random = Random(99);
     let mut seams = Rows {
         starts: vec![0],
@@ -64,7 +64,7 @@ fn ties(scene: &Scene) -> Ties {
 }
 
 /// A job with three views, and its rows.
-fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
+pub(super) fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
     let mut gpu = Gpu::new(super::device()?, scene.clone(), &ties(scene), options)
         .expect("a job on the adapter");
     let rows = views()

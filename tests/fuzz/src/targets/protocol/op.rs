@@ -120,14 +120,16 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 7 {
+    Ok(match bytes.arbitrary::<u8>()? % 9 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
         3 => Table::Texture,
         4 => Table::Glb,
         5 => Table::Preview,
-        _ => Table::Colours,
+        6 => Table::Colours,
+        7 => Table::Coverage,
+        _ => Table::Residual,
     })
 }
 
@@ -140,6 +142,8 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Glb => out.push(4),
         Table::Preview => out.push(5),
         Table::Colours => out.push(6),
+        Table::Coverage => out.push(7),
+        Table::Residual => out.push(8),
     }
 }
 
@@ -194,6 +198,8 @@ mod tests {
             Op::Open(Role::Prepare, true),
             Op::Opened(Role::Prepare),
             Op::Write(Table::Colours, Vec::new()),
+            Op::Filled(Role::Encode, Table::Coverage),
+            Op::Filled(Role::Encode, Table::Residual),
             Op::Dies(Role::Encode),
         ];
         let mut bytes = Vec::new();
