@@ -120,11 +120,11 @@ mod tests {
     #[test]
     fn an_event_without_end_is_refused() {
         let mut parser = Parser::default();
-        let line = [b'x'; 1 << 20];
+        let line = vec![b'x'; 1 << 20];
         let refused = (0..17).find_map(|_| parser.push(&line).err());
         assert_eq!(refused, Some(TooLong));
         let mut parser = Parser::default();
-        let line = [b"data: ".as_slice(), &line, b"\n"].concat();
+        let line = [b"data: ", line.as_slice(), b"\n"].concat();
         let refused = (0..17).find_map(|_| parser.push(&line).err());
         assert_eq!(refused, Some(TooLong));
     }

@@ -20,7 +20,7 @@ pub(in crate::cli) struct PlaceArgs {
         help_heading = "Sidecar"
     )]
     pub(super) socket: Option<PathBuf>,
-    /// The sidecar's port on this machine in place of its socket, such as http://127.0.0.1:8017.
+    /// The sidecar's port on this machine in place of its socket, such as `http://127.0.0.1:8017`.
     #[arg(long, value_name = "URL", value_parser = place::address, requires = "token_file", help_heading = "Sidecar")]
     pub(super) url: Option<SocketAddr>,
     /// The file with the token for that port; readable by its owner alone.
