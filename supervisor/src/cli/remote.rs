@@ -45,7 +45,7 @@ pub struct Task {
 enum What {
     Submit(Box<Submit>),
     Status(String),
-    Wait(String, Option<Duration>, Delivery),
+    Wait(String, Option<Duration>, Box<Delivery>),
     Cancel(Vec<String>),
     List(Option<&'static str>, usize),
     Fetch(String, Vec<String>, PathBuf),
@@ -220,7 +220,10 @@ pub(super) fn wait(args: WaitArgs) -> Checked<Task> {
         args.report.as_ref(),
     ];
     let delivery = deliver(&[], outputs, args.maps.as_deref())?;
-    task(args.place, What::Wait(args.id, args.timeout, delivery))
+    task(
+        args.place,
+        What::Wait(args.id, args.timeout, Box::new(delivery)),
+    )
 }
 
 pub(super) fn cancel(args: CancelArgs) -> Checked<Task> {

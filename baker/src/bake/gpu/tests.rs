@@ -7,7 +7,7 @@ mod layout;
 mod reference;
 mod solve;
 
-use proto::job::{Blend, Device as Wanted};
+use proto::job::{Blend, Device as Wanted, WarmJob};
 use proto::table::{Camera, Mesh, View};
 
 use super::device::{Device, open};
@@ -26,8 +26,12 @@ fn device() -> Option<Device> {
         eprintln!("NOT TESTED: KILN_TEST_ADAPTER=none, no GPU stage has run");
         return None;
     }
+    let job = WarmJob {
+        device: Wanted::Name(name),
+        ..WarmJob::default()
+    };
     Some(
-        open(&Wanted::Name(name), &[])
+        open(&job)
             .expect("a Vulkan driver; lavapipe will do")
             .expect("an adapter"),
     )

@@ -203,11 +203,9 @@ fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
 }
 
 #[test]
-fn loose_triangles_get_an_atlas_at_once() {
+fn loose_triangles_get_the_fallback_with_all_the_time_in_the_world() {
     let soup = soup(3000, 0.05);
-    let start = Instant::now();
-    let unwrapped = unwrap(&soup, 1024, PATIENCE, &Silent);
-    assert!(start.elapsed() < Duration::from_secs(20));
+    let unwrapped = unwrap(&soup, 1024, Duration::MAX, &Silent);
     assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
     check(&soup, &unwrapped, 1024, 1);
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
