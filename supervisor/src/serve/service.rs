@@ -1,6 +1,5 @@
 //! What the API and the scheduler share: the store, the board, and what is true of the sidecar at this moment.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +12,6 @@ use super::board::{Board, State};
 use super::inputs::Roots;
 use super::metrics::Metrics;
 use super::proof::Proof;
-use super::spec::JobSpec;
 use crate::gate::Rest;
 use crate::store::{Job, JobId, Store};
 
@@ -163,17 +161,6 @@ impl Shared {
     /// Puts back what runs, and ends the scheduler.
     pub fn leave(&self) {
         self.send(Command::Leave);
-    }
-
-    /// Bytes of a job's inputs, as far as they are there.
-    pub fn input_bytes(&self, spec: &JobSpec) -> u64 {
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let uploads = spec.uploads();
-        let sent: u64 = uploads
-            .values()
-            .map(|digest| size(&self.store.blob_path(*digest)))
-            .sum();
-        sent + spec.paths().map(size).sum::<u64>()
     }
 
     /// Jobs at work.
