@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use proto::message::AdapterInfo;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
@@ -35,8 +36,8 @@ pub struct Shared {
     draining: AtomicBool,
     pub(super) running: AtomicUsize,
     pub(super) unkillable: AtomicUsize,
-    /// Adapters that jobs are spread over.
-    pub(super) adapters: AtomicUsize,
+    /// Every one that a bake has opened.
+    pub(super) adapters: Mutex<Vec<AdapterInfo>>,
     pub(super) proof: Mutex<Proof>,
     /// A job failed for a reason that may be ours.
     pub(super) doubtful: AtomicBool,
@@ -86,7 +87,7 @@ impl Service {
             draining: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             unkillable: AtomicUsize::new(0),
-            adapters: AtomicUsize::new(1),
+            adapters: Mutex::default(),
             proof: Mutex::default(),
             doubtful: AtomicBool::new(false),
             idle: Notify::new(),
@@ -148,6 +149,14 @@ impl Shared {
     /// What fails again and again, and is not tried for a while.
     pub fn breakers(&self) -> Vec<Rest> {
         self.breakers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Every adapter that a bake has opened.
+    pub fn adapters(&self) -> Vec<AdapterInfo> {
+        self.adapters
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
