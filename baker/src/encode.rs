@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use proto::blob::BlobFile;
 use proto::job::{EncodeJob, Product};
-use proto::message::{Code, EncodeSummary, Failure, Phase, Table, ViewScore};
+use proto::message::{AtlasFigures, Code, EncodeSummary, Failure, Phase, Table, ViewScore};
 use proto::table::{Colours, Mesh, Texture};
 
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::render::Paint;
+use crate::render::{Paint, Textures};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
+use crate::survey;
 use glb::{Dress, GlbError};
 use preview::Row;
 
@@ -95,6 +96,7 @@ pub fn run(
     let mut clock = PhaseClock::default();
 
     let (glb_bytes, png_bytes) = write_glb(session, &mesh, &skin, &mut clock)?;
+    let atlas = figures(session, &mesh, &skin, &mut clock);
     let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
     if job.maps {
         put_maps(session, &skin, &mut clock)?;
@@ -114,11 +116,38 @@ pub fn run(
     Ok(EncodeSummary {
         glb_bytes,
         png_bytes,
+        atlas,
         holdout_psnr_db: measure::mean_psnr(&holdout),
         holdout,
         times: clock.into_times(),
         peak_rss_kib: peak_rss_kib(),
     })
+}
+
+/// The unwrap and its seams, as `kiln compare` would find them in the file.
+fn figures(
+    session: &Session,
+    mesh: &Mesh,
+    skin: &Skin,
+    clock: &mut PhaseClock,
+) -> Option<AtlasFigures> {
+    let Skin::Texture(texture) = skin else {
+        return None;
+    };
+    session.progress(Phase::Measure, 0, 0);
+    let texels = each(texture.texels.len(), pace::TEXEL);
+    session.expect("seams", texels + each(mesh.triangles.len(), pace::TRIANGLE));
+    let figures = clock.time(Phase::Measure, || {
+        let images = [texture.into()];
+        let textures = Textures {
+            images: &images,
+            of_triangle: &[],
+        };
+        let owners = [survey::cover(mesh, textures, 0)];
+        unit();
+        survey::survey(mesh, textures, &owners)
+    });
+    Some(figures)
 }
 
 /// Hands the GLB over; returns its size and that of the PNG within it, if there is one.

@@ -143,3 +143,18 @@ pub struct EncodeJob {
     /// Paint the texture's maps; there are none of vertex colours.
     pub maps: bool,
 }
+
+/// A job of the prepare role beside its own: finished meshes and views into figures and a sheet. Untrusted bytes end there, too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareJob {
+    /// Name of the first mesh file beneath [`crate::message::Root::Mesh`].
+    pub first: String,
+    /// Name of the second beneath [`crate::message::Root::Second`], if there is one.
+    pub second: Option<String>,
+    /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
+    pub views_file: String,
+    /// Space of the footprint's average.
+    pub blend: Blend,
+    /// Draw the sheet: [`crate::message::Table::Preview`].
+    pub picture: bool,
+}

@@ -2,6 +2,8 @@
 
 mod args;
 
+pub mod compare;
+
 pub mod jobs;
 
 pub mod remote;
@@ -59,6 +61,8 @@ pub enum Command {
     Serve(Box<Options>),
     /// `kiln submit`, `status`, `wait`, `cancel`, `list`, `fetch`.
     Remote(Box<remote::Task>),
+    /// `kiln compare`.
+    Compare(Box<compare::Task>),
     /// `kiln doctor`.
     Doctor {
         /// `kiln-baker`.
@@ -76,6 +80,7 @@ impl Command {
             Self::Shown | Self::Serve(_) => (false, Voice::Normal),
             Self::Bake { json, voice, .. } | Self::BakeMany { json, voice, .. } => (*json, *voice),
             Self::Remote(task) => (task.json, task.voice),
+            Self::Compare(task) => (task.json, task.voice),
             Self::Doctor { json, .. } => (*json, Voice::Normal),
         }
     }
@@ -132,6 +137,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
         Sub::List(args) => remote(remote::list(args)),
         Sub::Fetch(args) => remote(remote::fetch(args)),
         Sub::Bake(args) => bake(*args).map_err(refuse),
+        Sub::Compare(args) => compare::task(*args)
+            .map(|task| Command::Compare(Box::new(task)))
+            .map_err(refuse),
         Sub::Replay(args) => replay(args).map_err(refuse),
         Sub::Serve(args) => serve::options(*args)
             .map(|options| Command::Serve(Box::new(options)))
@@ -382,7 +390,7 @@ fn usage(error: &clap::Error) -> Box<JobError> {
         error.kind(),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        "a command is missing: bake, serve, submit, status, wait, cancel, list, fetch, replay or doctor".clone_into(&mut message);
+        "a command is missing: bake, compare, serve, submit, status, wait, cancel, list, fetch, replay or doctor".clone_into(&mut message);
         "kiln --help shows examples".clone_into(&mut hint);
     } else if error.kind() == ErrorKind::MissingRequiredArgument
         && error.get(ContextKind::InvalidArg).is_some()

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{BakeJob, EncodeJob, Product, WarmJob};
+use proto::job::{BakeJob, CompareJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
@@ -113,6 +113,18 @@ impl Feed {
             message: ToChild::Start(Start::Prepare(spec.prepare_job())),
             fds: Vec::new(),
         }]
+    }
+
+    /// What prepare is sent for a comparison: that job in place of its own.
+    pub fn for_compare(&mut self, job: CompareJob) -> Option<Parcel> {
+        if self.started {
+            return None;
+        }
+        (self.started, self.ended) = (true, true);
+        Some(Parcel {
+            message: ToChild::Start(Start::Compare(job)),
+            fds: Vec::new(),
+        })
     }
 
     /// What bake can be sent before it may have data.

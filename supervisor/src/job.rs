@@ -14,6 +14,8 @@ mod bury;
 
 mod commit;
 
+pub mod compare;
+
 mod hear;
 
 mod spare;

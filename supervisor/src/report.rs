@@ -274,6 +274,8 @@ impl Report {
             Done::Prepare(summary) => (Role::Prepare, &summary.times),
             Done::Bake(summary) => (Role::Bake, &summary.times),
             Done::Encode(summary) => (Role::Encode, &summary.times),
+            // No part of a job.
+            Done::Compare(_) => return,
         };
         self.roles.retain(|entry| entry.role != role);
         self.stages.retain(|entry| entry.role != role);
@@ -301,6 +303,7 @@ impl Report {
                 self.psnr.holdout_db = summary.holdout_psnr_db;
                 self.encode = Some(summary);
             }
+            Done::Compare(_) => {}
         }
     }
 

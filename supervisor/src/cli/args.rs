@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,6 +19,8 @@ Examples:
       Remove 95 % of the triangles first, and bake a larger texture.
   kiln bake chair.glb --views transforms.json -o out.glb --holdout 4 --report report.json --preview preview.png
       Keep four views out of the fit, measure with them, and write a report and a contact sheet.
+  kiln compare out.glb other.glb --views transforms_test.json --picture compare.png
+      Say how well each explains the views, and draw both beside them.
   kiln serve --root /data
       Take jobs over a Unix socket, and keep them across restarts.
   kiln submit scan.glb --views transforms.json --wait -o out.glb
@@ -46,6 +49,8 @@ pub(super) enum Sub {
     /// Turn a mesh and posed views of it into a textured GLB.
     #[command(after_help = EXAMPLES)]
     Bake(Box<BakeArgs>),
+    /// Hold one or two textured meshes against views: PSNR, SSIM, seams, what is unseen, and a picture side by side.
+    Compare(Box<CompareArgs>),
     /// Run the job of a crash again, alone and without falling back, with all that its workers log.
     Replay(ReplayArgs),
     /// Take jobs over a socket, and keep them across restarts.
@@ -294,7 +299,7 @@ pub(super) enum FallbackArg {
     VertexColours,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
         Some(number) => (
             number,

@@ -92,6 +92,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
         Role::Encode => Done::Encode(EncodeSummary {
             glb_bytes: 1,
             png_bytes: 1,
+            atlas: None,
             holdout: Vec::new(),
             holdout_psnr_db: None,
             times: Vec::new(),
