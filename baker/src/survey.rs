@@ -12,6 +12,8 @@ mod mips;
 mod seams;
 mod texels;
 
+use std::collections::HashMap;
+
 use proto::message::AtlasFigures;
 use proto::table::Mesh;
 use rayon::prelude::*;
@@ -158,6 +160,17 @@ fn density_spread(mesh: &Mesh, textures: &Textures<'_>) -> f64 {
     };
     let (low, high) = (quantile(0.05), quantile(0.95));
     if low > 0.0 { high / low } else { 0.0 }
+}
+
+/// Vertices at the very same place are one point of the surface: the first of them.
+pub(crate) fn weld(positions: &[[f32; 3]]) -> Vec<u32> {
+    let mut first: HashMap<[u32; 3], u32> = HashMap::with_capacity(positions.len());
+    let point = |(number, position): (usize, &[f32; 3])| {
+        // -0 is 0.
+        let key = position.map(|x| (x + 0.0).to_bits());
+        *first.entry(key).or_insert(number as u32)
+    };
+    positions.iter().enumerate().map(point).collect()
 }
 
 pub(crate) fn distance(a: [f32; 3], b: [f32; 3]) -> f64 {

@@ -140,7 +140,7 @@ pub enum Table {
     View(u32),
     /// [`crate::table::Texture`].
     Texture,
-    /// The bytes of the GLB.
+    /// The bytes of the GLB, or of what was asked for in its place: see [`crate::job::Container`].
     Glb,
     /// The bytes of the preview PNG.
     Preview,
@@ -150,6 +150,10 @@ pub enum Table {
     Coverage,
     /// The bytes of the residual PNG, see [`crate::table::maps`].
     Residual,
+    /// The bytes of the texture's file beside a PLY or OBJ.
+    Picture,
+    /// The bytes of the material's file beside an OBJ.
+    Material,
 }
 
 /// Supervisor to child.
@@ -491,9 +495,9 @@ pub struct AtlasFigures {
 /// Result of encode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeSummary {
-    /// Size of the GLB.
+    /// Size of the GLB, or of the PLY or OBJ in its place.
     pub glb_bytes: u64,
-    /// Size of the PNG within it.
+    /// Size of the texture's picture within it or beside it, PNG or not.
     pub png_bytes: u64,
     /// The unwrap and its seams, in the texture as it is stored; none of vertex colours.
     pub atlas: Option<AtlasFigures>,

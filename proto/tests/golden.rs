@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::fmt::Write as _;
 
 use proto::job::{
-    BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify,
-    WarmJob,
+    BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory, PrepareJob,
+    Product, Quality, Simplify, TextureFormat, WarmJob,
 };
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, Code, CompareModel, CompareScore, CompareSummary, Done,
@@ -98,8 +98,15 @@ fn messages_to_a_child() {
                 blend: Blend::Linear,
                 preview: true,
                 maps: false,
+                form: Form {
+                    container: Container::Obj,
+                    texture: TextureFormat::Jpeg,
+                    quality: 90,
+                    compress: Compress::Meshopt,
+                    stem: "a".into(),
+                },
             })),
-            "000200000100",
+            "00020000010002015a010161",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {

@@ -4,6 +4,8 @@ mod args;
 
 pub mod compare;
 
+mod form;
+
 pub mod jobs;
 
 pub mod remote;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
 use proto::job::Simplify;
-use proto::message::Code;
+use proto::message::{Code, Table};
 
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
@@ -262,6 +264,8 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         views
     };
     let views = input::find("the views", &views)?;
+    let wish = (args.texture_format, args.texture_quality, args.compress);
+    let (form, beside) = form::choose(wish, &output)?;
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual] = maps
         .as_ref()
@@ -274,9 +278,13 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             args.job.report.as_ref(),
             coverage,
             residual,
+            beside.first().map(|(_, path)| path),
+            beside.get(1).map(|(_, path)| path),
         ],
     )?;
     let glb = Target::check(&output)?;
+    let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));
+    let beside: Result<Vec<_>, Box<JobError>> = beside.iter().map(check).collect();
     let preview = args.job.preview.as_deref().map(Target::check).transpose()?;
     let maps = args.job.maps.as_deref();
     let maps = maps.map(MapTargets::check).transpose()?;
@@ -286,6 +294,8 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         mesh,
         views,
         glb,
+        form,
+        beside: beside?,
         preview,
         maps,
         report,

@@ -197,6 +197,7 @@ impl Feed {
             blend: spec.blend,
             preview: spec.preview.is_some(),
             maps: spec.maps.is_some(),
+            form: spec.form.clone(),
         };
         let fds = vec![
             Handed::Blob(Arc::clone(mesh)),

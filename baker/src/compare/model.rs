@@ -1,7 +1,5 @@
 //! A GLB → its mesh as the renderer takes it, its pictures, and the figures of its unwrap.
 
-use std::collections::HashMap;
-
 use proto::message::{AtlasFigures, Code, Failure};
 use proto::table::Mesh;
 
@@ -10,7 +8,7 @@ use crate::prepare::folder::Folder;
 use crate::prepare::load::{self, NoUvs, Pictures, RawMesh};
 use crate::progress::{Progress, each};
 use crate::render::{Image, Textures};
-use crate::survey::{cover, survey};
+use crate::survey::{cover, survey, weld};
 
 /// A mesh that is compared.
 pub(super) struct Model {
@@ -100,17 +98,6 @@ impl Model {
             .map(|picture| [picture.width as u32, picture.height as u32])
             .collect()
     }
-}
-
-/// Vertices at the very same place are one point of the surface: the first of them.
-fn weld(positions: &[[f32; 3]]) -> Vec<u32> {
-    let mut first: HashMap<[u32; 3], u32> = HashMap::with_capacity(positions.len());
-    let point = |(number, position): (usize, &[f32; 3])| {
-        // -0 is 0.
-        let key = position.map(|x| (x + 0.0).to_bits());
-        *first.entry(key).or_insert(number as u32)
-    };
-    positions.iter().enumerate().map(point).collect()
 }
 
 #[cfg(test)]

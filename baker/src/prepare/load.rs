@@ -186,15 +186,26 @@ pub fn read(
     }
     let bytes = file.read(MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
     drop(file);
+    read_bytes(&bytes, name, folder, want_uvs, progress)
+}
+
+/// [`read`] of the bytes of the file `name`, which is no safetensors file.
+pub(crate) fn read_bytes(
+    bytes: &[u8],
+    name: &str,
+    folder: &Folder<'_>,
+    want_uvs: bool,
+    progress: &dyn Progress,
+) -> Result<RawMesh, LoadError> {
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
-    let mesh = match kind(&bytes, name)? {
+    let mesh = match kind(bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
-            gltf::read(&bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
+            gltf::read(bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
         }
-        Kind::Ply => ply::read(&bytes, want_uvs)?,
-        Kind::Obj => obj::read(&bytes, want_uvs)?,
+        Kind::Ply => ply::read(bytes, want_uvs)?,
+        Kind::Obj => obj::read(bytes, want_uvs)?,
     };
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
@@ -213,15 +224,25 @@ pub(crate) fn read_painted(
     let bytes = folder
         .read(name, MAX_MESH_FILE_BYTES)
         .map_err(LoadError::File)?;
+    painted_bytes(&bytes, name, folder, progress)
+}
+
+/// [`read_painted`] of the bytes of the file `name`.
+pub(crate) fn painted_bytes(
+    bytes: &[u8],
+    name: &str,
+    folder: &Folder<'_>,
+    progress: &dyn Progress,
+) -> Result<(RawMesh, Pictures), LoadError> {
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
-    let is_glb = match kind(&bytes, name)? {
+    let is_glb = match kind(bytes, name)? {
         Kind::Glb => true,
         Kind::Gltf => false,
         Kind::Ply | Kind::Obj => return Err(LoadError::NotPainted),
     };
-    let (mesh, pictures) = gltf::painted::read(&bytes, is_glb, name, folder, progress)?;
+    let (mesh, pictures) = gltf::painted::read(bytes, is_glb, name, folder, progress)?;
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
     Ok((mesh, pictures))

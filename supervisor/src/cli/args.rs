@@ -8,7 +8,7 @@ use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proto::job::{Blend, Device, Quality};
+use proto::job::{Blend, Compress, Device, Quality, TextureFormat};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 
 const EXAMPLES: &str = "\
@@ -81,9 +81,31 @@ pub(super) struct BakeArgs {
     /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too.
     #[arg(long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) views: Option<PathBuf>,
-    /// Where to put the GLB. An existing file is replaced only by a complete new one.
+    /// Where to put the result: a GLB; or, by its ending, a PLY (.ply, the texture beside it) or an OBJ (.obj, material and
+    /// texture beside it). An existing file is replaced only by a complete new one.
     #[arg(short, long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) output: Option<PathBuf>,
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. Not every viewer reads WebP.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "png",
+        conflicts_with = "jobs",
+        help_heading = "Result"
+    )]
+    pub(super) texture_format: TextureFormatArg,
+    /// Quality of a JPEG, 1 to 100.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "jobs", help_heading = "Result")]
+    pub(super) texture_quality: Option<u8>,
+    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (KHR_mesh_quantization, EXT_meshopt_compression).
+    #[arg(
+        long,
+        value_enum,
+        default_value = "none",
+        conflicts_with = "jobs",
+        help_heading = "Result"
+    )]
+    pub(super) compress: CompressArg,
     /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "maps", "report"])]
     pub(super) jobs: Option<PathBuf>,
@@ -286,6 +308,40 @@ pub(super) enum BlendArg {
 
 /// See [`bytes`].
 const LEAST_MEMORY: u64 = 16 << 20;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum TextureFormatArg {
+    Png,
+    Jpeg,
+    Webp,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum CompressArg {
+    /// Plain floats.
+    None,
+    /// Quantised and compressed.
+    Meshopt,
+}
+
+impl From<TextureFormatArg> for TextureFormat {
+    fn from(arg: TextureFormatArg) -> Self {
+        match arg {
+            TextureFormatArg::Png => Self::Png,
+            TextureFormatArg::Jpeg => Self::Jpeg,
+            TextureFormatArg::Webp => Self::Webp,
+        }
+    }
+}
+
+impl From<CompressArg> for Compress {
+    fn from(arg: CompressArg) -> Self {
+        match arg {
+            CompressArg::None => Self::None,
+            CompressArg::Meshopt => Self::Meshopt,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum FallbackArg {

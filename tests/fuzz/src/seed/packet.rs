@@ -47,6 +47,7 @@ fn to_child() -> Vec<ToChild> {
             blend: Blend::Linear,
             preview: true,
             maps: true,
+            form: proto::job::Form::default(),
         }),
         Start::Compare(CompareJob {
             first: "a.glb".to_owned(),

@@ -16,7 +16,12 @@ pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
         Table::Texture | Table::Colours => Role::Bake,
-        Table::Glb | Table::Preview | Table::Coverage | Table::Residual => Role::Encode,
+        Table::Glb
+        | Table::Preview
+        | Table::Coverage
+        | Table::Residual
+        | Table::Picture
+        | Table::Material => Role::Encode,
     }
 }
 
@@ -29,6 +34,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
         Table::Colours => 64 + 3 * 4,
         Table::Glb => 12,
+        Table::Picture | Table::Material => 12,
         Table::Preview | Table::Coverage | Table::Residual => 33,
     }
 }
