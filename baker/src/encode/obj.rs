@@ -1,7 +1,7 @@
 //! Mesh, with texture coordinates or colours, into an OBJ, and the material that names its texture.
 //!
-//! v counts upwards. Numbers are as short as brings the same float back. Colours follow the position, in sRGB, as MeshLab and
-//! Blender read them.
+//! v counts upwards. Numbers are as short as brings the same float back. Colours follow the position, in sRGB, as most
+//! viewers read them.
 
 use proto::job::Form;
 use proto::table::Mesh;

@@ -33,7 +33,10 @@ pub enum TextureError {
     Differs,
 }
 
-/// Encodes `size`² texels, row by row from the top. Gives the file, and the texels that it holds where they are others.
+/// A file, and the texels that it holds where they are others than those that it was made of.
+pub type Encoded = (Vec<u8>, Option<Vec<[u8; 4]>>);
+
+/// Encodes `size`² texels, row by row from the top.
 ///
 /// # Errors
 /// The file does not read back as what it should be.
@@ -42,7 +45,7 @@ pub fn encode(
     quality: u8,
     size: u32,
     texels: &[[u8; 4]],
-) -> Result<(Vec<u8>, Option<Vec<[u8; 4]>>), TextureError> {
+) -> Result<Encoded, TextureError> {
     let rgb = || -> Vec<u8> { texels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect() };
     let mut file = Vec::new();
     match format {

@@ -1,5 +1,5 @@
 //! Mesh, with texture coordinates or colours, into a binary PLY; the texture lies beside it, where a comment names it
-//! (`TextureFile`, as MeshLab and Blender read it).
+//! (`TextureFile`, as most viewers read it).
 //!
 //! v counts upwards, as in OBJ. Colours are sRGB, which is what readers of PLY take them for.
 

@@ -36,8 +36,7 @@ fn fill(corners: [[f64; 2]; 3], [width, height]: [usize; 2], mut found: impl FnM
         (q[0] - p[0]) * (at[1] - p[1]) - (q[1] - p[1]) * (at[0] - p[0])
     };
     let area = edge(a, b, c);
-    // Also where a coordinate is no number.
-    if !(area.abs() > 0.0) {
+    if area == 0.0 || area.is_nan() {
         return;
     }
     let range = |axis: usize, size: usize| {

@@ -97,7 +97,7 @@ pub(super) struct BakeArgs {
     /// Quality of a JPEG, 1 to 100.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "jobs", help_heading = "Result")]
     pub(super) texture_quality: Option<u8>,
-    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (KHR_mesh_quantization, EXT_meshopt_compression).
+    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
     #[arg(
         long,
         value_enum,

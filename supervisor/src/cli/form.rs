@@ -11,11 +11,14 @@ use crate::error::JobError;
 /// Of a JPEG: hardly to be told from the original.
 const QUALITY: u8 = 90;
 
+/// A form, and the files beside the result.
+pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
+
 /// See the head of this file.
 pub(super) fn choose(
     (texture, quality, compress): (TextureFormatArg, Option<u8>, CompressArg),
     output: &Path,
-) -> Result<(Form, Vec<(Table, PathBuf)>), Box<JobError>> {
+) -> Result<Chosen, Box<JobError>> {
     let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
     let texture: TextureFormat = texture.into();
     let compress: Compress = compress.into();
