@@ -1,4 +1,4 @@
-//! The encode role: mesh and texture (→ PNG), or mesh and colours of its vertices → GLB; then the views that were kept for it → scores and a contact sheet.
+//! The encode role: mesh and texture (→ picture), or mesh and colours of its vertices → GLB, PLY or OBJ, read back before it counts; then the views that were kept for it → scores and a contact sheet.
 //!
 //! Views come one by one after the GLB is out and are dropped one by one: what remains of each is a score and, for the
 //! sheet, three small pictures.
@@ -6,8 +6,12 @@
 pub mod glb;
 pub mod maps;
 pub mod measure;
+mod obj;
+pub mod picture;
+mod ply;
 pub mod png;
 pub mod preview;
+pub mod read_back;
 
 use std::error::Error;
 use std::io::Write;
@@ -15,17 +19,19 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use proto::blob::BlobFile;
-use proto::job::{EncodeJob, Product};
-use proto::message::{Code, EncodeSummary, Failure, Phase, Table, ViewScore};
+use proto::job::{Compress, Container, EncodeJob, Form, Product};
+use proto::message::{AtlasFigures, Code, EncodeSummary, Failure, Phase, Table, ViewScore};
 use proto::table::{Colours, Mesh, Texture};
 
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::render::Paint;
+use crate::render::{Paint, Textures};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
-use glb::{Dress, GlbError};
+use crate::survey;
+use glb::{Dress, GlbError, quantised};
 use preview::Row;
+use read_back::{ReadBack, Tolerance};
 
 /// A band of a view, whatever the mesh: its pixels are bounded.
 const BAND: Duration = Duration::from_secs(1);
@@ -94,7 +100,13 @@ pub fn run(
     unit();
     let mut clock = PhaseClock::default();
 
-    let (glb_bytes, png_bytes) = write_glb(session, &mesh, &skin, &mut clock)?;
+    let Written {
+        glb_bytes,
+        png_bytes,
+        mesh,
+        skin,
+    } = write_files(session, &job.form, mesh, skin, &mut clock)?;
+    let atlas = figures(session, &mesh, &skin, &mut clock);
     let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
     if job.maps {
         put_maps(session, &skin, &mut clock)?;
@@ -114,6 +126,7 @@ pub fn run(
     Ok(EncodeSummary {
         glb_bytes,
         png_bytes,
+        atlas,
         holdout_psnr_db: measure::mean_psnr(&holdout),
         holdout,
         times: clock.into_times(),
@@ -121,45 +134,168 @@ pub fn run(
     })
 }
 
-/// Hands the GLB over; returns its size and that of the PNG within it, if there is one.
-fn write_glb(
+/// The unwrap and its seams, as `kiln compare` would find them in the file.
+fn figures(
     session: &Session,
     mesh: &Mesh,
     skin: &Skin,
     clock: &mut PhaseClock,
-) -> Result<(u64, u64), Failure> {
-    let (png, dress) = match skin {
-        Skin::Texture(texture) => {
-            let texels = texture.texels.len();
-            session.progress(Phase::Png, 0, 1);
-            session.expect("the PNG", each(texels, pace::PNG_TEXEL));
-            let png = clock.time(Phase::Png, || {
-                let png = png::encode(texture.size, texture.size, &texture.texels)?;
-                unit();
-                png::verify(&png, &texture.texels)?;
-                Ok::<_, png::PngError>(png)
-            });
-            (png.map_err(|error| internal(&error))?, None)
-        }
-        Skin::Vertices(colours) => (Vec::new(), Some(Dress::Vertices(colours))),
+) -> Option<AtlasFigures> {
+    let Skin::Texture(texture) = skin else {
+        return None;
     };
-    let dress = dress.unwrap_or(Dress::Texture(&png));
+    session.progress(Phase::Measure, 0, 0);
+    let texels = each(texture.texels.len(), pace::TEXEL);
+    session.expect("seams", texels + each(mesh.triangles.len(), pace::TRIANGLE));
+    let figures = clock.time(Phase::Measure, || {
+        let images = [texture.into()];
+        let textures = Textures {
+            images: &images,
+            of_triangle: &[],
+        };
+        let owners = [survey::cover(mesh, textures, 0)];
+        unit();
+        survey::survey(mesh, textures, &owners)
+    });
+    Some(figures)
+}
+
+/// What was handed over: sizes, and what the files hold.
+struct Written {
+    glb_bytes: u64,
+    png_bytes: u64,
+    mesh: Mesh,
+    skin: Skin,
+}
+
+/// Makes the files, reads them back and hands them over.
+fn write_files(
+    session: &Session,
+    form: &Form,
+    mut mesh: Mesh,
+    mut skin: Skin,
+    clock: &mut PhaseClock,
+) -> Result<Written, Failure> {
+    if form.compress == Compress::Meshopt {
+        let (ordered, from) = quantised::order(&mesh);
+        if let Skin::Vertices(colours) = &mut skin {
+            *colours = from
+                .iter()
+                .map(|&vertex| colours[vertex as usize])
+                .collect();
+        }
+        mesh = ordered;
+    }
+    let mut picture = Vec::new();
+    if let Skin::Texture(texture) = &mut skin {
+        session.progress(Phase::Png, 0, 1);
+        let texels = texture.texels.len();
+        session.expect("the picture", each(texels, pace::PNG_TEXEL));
+        let made = clock.time(Phase::Png, || {
+            picture::encode(form.texture, form.quality, texture.size, &texture.texels)
+        });
+        let (file, held) = made.map_err(|error| internal(&error))?;
+        picture = file;
+        if let Some(held) = held {
+            texture.texels = held;
+        }
+    }
     session.progress(Phase::Glb, 0, 1);
-    let bytes = png.len() + mesh.byte_len() as usize;
-    session.expect("the GLB", each(bytes, pace::TABLE_BYTE));
-    clock.time(Phase::Glb, || {
-        let glb = glb::write(mesh, dress).map_err(|error| match error {
+    let bytes = picture.len() + mesh.byte_len() as usize;
+    session.expect("the file", each(bytes, pace::TABLE_BYTE));
+    let file = clock.time(Phase::Glb, || mesh_file(form, &mesh, &skin, &picture))?;
+    unit();
+    let held = clock.time(Phase::Glb, || {
+        read_again(session, form, &mesh, &skin, &file)
+    })?;
+    put(session, Table::Glb, &file)?;
+    if form.container != Container::Glb && !picture.is_empty() {
+        put(session, Table::Picture, &picture)?;
+        if form.container == Container::Obj {
+            put(session, Table::Material, &obj::material(form))?;
+        }
+    }
+    session.progress(Phase::Glb, 1, 1);
+    // Colours stand with the vertices as they were numbered here.
+    if form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_)) {
+        mesh = held;
+    }
+    Ok(Written {
+        glb_bytes: file.len() as u64,
+        png_bytes: picture.len() as u64,
+        mesh,
+        skin,
+    })
+}
+
+fn mesh_file(form: &Form, mesh: &Mesh, skin: &Skin, picture: &[u8]) -> Result<Vec<u8>, Failure> {
+    let dress = match skin {
+        Skin::Texture(_) => Dress::Texture(picture, form.texture),
+        Skin::Vertices(colours) => Dress::Vertices(colours),
+    };
+    match form.container {
+        Container::Glb => glb::write(mesh, dress, form.compress).map_err(|error| match error {
             GlbError::TooLong(_) => Failure {
                 code: Code::LimitExceeded,
                 message: error.to_string(),
                 hint: "simplify the mesh or use a smaller texture".to_owned(),
             },
-            GlbError::Uneven { .. } | GlbError::Colours { .. } => internal(&error),
-        })?;
-        put(session, Table::Glb, &glb)?;
-        session.progress(Phase::Glb, 1, 1);
-        Ok((glb.len() as u64, png.len() as u64))
-    })
+            GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
+                internal(&error)
+            }
+        }),
+        Container::Ply => Ok(ply::write(mesh, dress, form)),
+        Container::Obj => Ok(obj::write(mesh, dress, form)),
+    }
+}
+
+/// Gives the mesh that the file holds.
+fn read_again(
+    session: &Session,
+    form: &Form,
+    mesh: &Mesh,
+    skin: &Skin,
+    file: &[u8],
+) -> Result<Mesh, Failure> {
+    let texels = match skin {
+        Skin::Texture(texture) => Some(&texture.texels[..]),
+        Skin::Vertices(_) => None,
+    };
+    let (name, within, tolerance) = match (form.container, form.compress) {
+        (Container::Glb, Compress::None) => ("model.glb", texels, Tolerance::NONE),
+        (Container::Glb, Compress::Meshopt) => (
+            "model.glb",
+            texels,
+            Tolerance {
+                position: quantised::position_error(mesh),
+                uv: quantised::UV_ERROR,
+            },
+        ),
+        (Container::Ply, _) => ("model.ply", None, Tolerance::TURNED),
+        (Container::Obj, _) => ("model.obj", None, Tolerance::TURNED),
+    };
+    let read = ReadBack {
+        name,
+        uvs: texels.is_some(),
+        texels: within,
+        tolerance,
+    };
+    read_back::read_back(&read, file, mesh, &Quiet(session)).map_err(|error| internal(&error))
+}
+
+/// Of reading a file again, the phases are not those of reading it first.
+struct Quiet<'a>(&'a Session);
+
+impl Progress for Quiet<'_> {
+    fn progress(&self, _: Phase, _: u64, _: u64) {
+        unit();
+    }
+
+    fn expect(&self, label: &str, predicted: Duration) {
+        self.0.expect(label, predicted);
+    }
+
+    fn warning(&self, _: &str) {}
 }
 
 /// Hands the maps over; vertex colours have none.

@@ -2,7 +2,9 @@
 //!
 //! - [`prepare`]: mesh file and pictures into flat tables (untrusted bytes end here; no GPU),
 //! - [`bake`]: flat tables into a texture (own GPU context, or the processor),
-//! - [`encode`]: texture and mesh into PNG, GLB and preview (no GPU).
+//! - [`encode`]: texture and mesh into PNG, GLB and preview (no GPU);
+//!
+//! or, in prepare's place, [`compare`]: finished meshes and views into figures.
 //!
 //! Invariants: a worker never outlives its supervisor or its job; it lives in a sandbox from its first act on ([`sandbox`])
 //! and has each file opened by its supervisor; a panic is a bug, and like every crash it says where
@@ -22,7 +24,11 @@ pub mod bake;
 
 pub mod encode;
 
+pub mod compare;
+
 pub mod render;
+
+pub mod survey;
 
 mod doctor;
 #[cfg(feature = "failpoints")]

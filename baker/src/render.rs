@@ -11,13 +11,16 @@
 mod clip;
 mod raster;
 mod shade;
+mod sight;
 
 pub mod srgb;
 #[cfg(test)]
 mod tests;
 
 pub use clip::{Bounds, Projection, projected_bounds};
-pub use shade::{Image, Paint};
+pub(crate) use shade::split;
+pub use shade::{Image, Paint, Textures};
+pub use sight::Sight;
 
 use proto::job::Blend;
 use proto::table::{Camera, Mesh};

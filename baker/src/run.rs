@@ -15,7 +15,7 @@ use crate::pace;
 use crate::progress::Progress;
 use crate::sandbox::{self, Options};
 use crate::session::Session;
-use crate::{bake, encode, last_words, prepare};
+use crate::{bake, compare, encode, last_words, prepare};
 
 /// The conversation, for the panic hook.
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -148,6 +148,9 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
     match (start, warm) {
         (Start::Prepare(job), None) if role == Role::Prepare => {
             prepare::run(session, &job).map(Done::Prepare)
+        }
+        (Start::Compare(job), None) if role == Role::Prepare => {
+            compare::run(session, &job).map(Done::Compare)
         }
         (Start::Encode(job), None) if role == Role::Encode => {
             encode::run(session, &job, fds).map(Done::Encode)

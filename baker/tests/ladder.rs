@@ -130,6 +130,7 @@ fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, T
         blend: Blend::Linear,
         preview: true,
         maps: true,
+        form: proto::job::Form::default(),
     };
     let mut views = views(tables, true);
     views.extend(self::views(tables, false).into_iter().take(2));

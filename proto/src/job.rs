@@ -65,6 +65,94 @@ pub enum Product {
     VertexColours,
 }
 
+/// What kind of file the result is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Container {
+    /// glTF in one file, the texture within it.
+    #[default]
+    Glb,
+    /// Binary PLY, the texture beside it.
+    Ply,
+    /// Wavefront OBJ, its material and the texture beside it.
+    Obj,
+}
+
+/// The picture format of the texture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TextureFormat {
+    /// Lossless; every viewer reads it.
+    #[default]
+    Png,
+    /// Small and lossy; every viewer reads it.
+    Jpeg,
+    /// Lossless (`EXT_texture_webp`).
+    Webp,
+}
+
+impl TextureFormat {
+    /// The ending of its files.
+    #[must_use]
+    pub fn ending(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+            Self::Webp => "webp",
+        }
+    }
+
+    /// As glTF names it.
+    #[must_use]
+    pub fn mime_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Webp => "image/webp",
+        }
+    }
+}
+
+/// How the mesh of a GLB is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compress {
+    /// Plain floats.
+    #[default]
+    None,
+    /// Quantised and compressed: `KHR_mesh_quantization`, `EXT_meshopt_compression`.
+    Meshopt,
+}
+
+/// The form of the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Form {
+    /// The kind of file.
+    pub container: Container,
+    /// The texture's.
+    pub texture: TextureFormat,
+    /// Of a JPEG: 1 to 100.
+    pub quality: u8,
+    /// The mesh's, in a GLB.
+    pub compress: Compress,
+    /// Name of the result without its ending: by it a mesh names the files beside it. Empty for a GLB.
+    pub stem: String,
+}
+
+impl Form {
+    /// Name of the texture's file beside a PLY or OBJ.
+    #[must_use]
+    pub fn picture(&self) -> String {
+        format!("{}_texture.{}", self.stem, self.texture.ending())
+    }
+
+    /// Name of the material's file beside an OBJ.
+    #[must_use]
+    pub fn material(&self) -> String {
+        format!("{}.mtl", self.stem)
+    }
+}
+
 /// How many triangles to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -142,4 +230,21 @@ pub struct EncodeJob {
     pub preview: bool,
     /// Paint the texture's maps; there are none of vertex colours.
     pub maps: bool,
+    /// The form of the result.
+    pub form: Form,
+}
+
+/// A job of the prepare role beside its own: finished meshes and views into figures and a sheet. Untrusted bytes end there, too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareJob {
+    /// Name of the first mesh file beneath [`crate::message::Root::Mesh`].
+    pub first: String,
+    /// Name of the second beneath [`crate::message::Root::Second`], if there is one.
+    pub second: Option<String>,
+    /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
+    pub views_file: String,
+    /// Space of the footprint's average.
+    pub blend: Blend,
+    /// Draw the sheet: [`crate::message::Table::Preview`].
+    pub picture: bool,
 }

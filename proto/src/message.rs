@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{BakeJob, EncodeJob, PrepareJob, WarmJob};
+use crate::job::{BakeJob, CompareJob, EncodeJob, PrepareJob, WarmJob};
 use crate::list::list;
 use crate::place;
 use crate::sandbox::Sandbox;
@@ -140,7 +140,7 @@ pub enum Table {
     View(u32),
     /// [`crate::table::Texture`].
     Texture,
-    /// The bytes of the GLB.
+    /// The bytes of the GLB, or of what was asked for in its place: see [`crate::job::Container`].
     Glb,
     /// The bytes of the preview PNG.
     Preview,
@@ -150,6 +150,10 @@ pub enum Table {
     Coverage,
     /// The bytes of the residual PNG, see [`crate::table::maps`].
     Residual,
+    /// The bytes of the texture's file beside a PLY or OBJ.
+    Picture,
+    /// The bytes of the material's file beside an OBJ.
+    Material,
 }
 
 /// Supervisor to child.
@@ -190,6 +194,8 @@ pub enum Start {
     Bake(BakeJob),
     /// For the role of the same name.
     Encode(EncodeJob),
+    /// For prepare, in place of its own.
+    Compare(CompareJob),
 }
 
 /// Child to supervisor.
@@ -263,6 +269,8 @@ pub enum Root {
     Mesh,
     /// Of `transforms.json`.
     Views,
+    /// Of the second mesh file of a comparison.
+    Second,
 }
 
 /// Why a file is not opened. The name is the caller's to add.
@@ -343,6 +351,8 @@ pub enum Done {
     Bake(BakeSummary),
     /// For the role of the same name.
     Encode(EncodeSummary),
+    /// Of prepare, where that was its job.
+    Compare(CompareSummary),
 }
 
 /// Wall time of a phase.
@@ -466,18 +476,85 @@ pub struct ViewScore {
     pub psnr_db: f32,
 }
 
+/// What a mesh's unwrap is like, and how well its texture hides it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AtlasFigures {
+    /// Mean absolute difference of the two sides of the seams at the mip levels 0 to 3, as steps of 8-bit sRGB: both sides looked up
+    /// bilinearly along each seam edge. 0 without seams.
+    pub seam_residual: [f32; 4],
+    /// Length of all seams on the surface, in diagonals of the mesh's bounding box.
+    pub seam_length: f32,
+    /// Parts of the surface that hang together in the texture.
+    pub charts: u64,
+    /// Share of the texels whose centre lies in a chart, 0-1.
+    pub used: f32,
+    /// Spread of the texels per length over the surface: the 95th percentile by area over the 5th; 1 is even, 0 without charts.
+    pub density_spread: f32,
+}
+
 /// Result of encode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeSummary {
-    /// Size of the GLB.
+    /// Size of the GLB, or of the PLY or OBJ in its place.
     pub glb_bytes: u64,
-    /// Size of the PNG within it.
+    /// Size of the texture's picture within it or beside it, PNG or not.
     pub png_bytes: u64,
+    /// The unwrap and its seams, in the texture as it is stored; none of vertex colours.
+    pub atlas: Option<AtlasFigures>,
     /// One entry for each held-out view.
     #[serde(deserialize_with = "list")]
     pub holdout: Vec<ViewScore>,
     /// Mean of the held-out views' PSNR in dB; none without such views.
     pub holdout_psnr_db: Option<f32>,
+    /// Wall time by phase.
+    #[serde(deserialize_with = "list")]
+    pub times: Vec<PhaseTime>,
+    /// Peak resident memory in KiB.
+    pub peak_rss_kib: u64,
+}
+
+/// How well a mesh explains one view of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareScore {
+    /// Index of the view.
+    pub view: u32,
+    /// Pixels compared.
+    pub pixels: u32,
+    /// PSNR on them in dB, in sRGB.
+    pub psnr_db: f32,
+    /// SSIM on them.
+    pub ssim: f32,
+}
+
+/// One of the meshes that were compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareModel {
+    /// Triangles.
+    pub triangles: u64,
+    /// Width and height of its textures; several where its materials have several.
+    #[serde(deserialize_with = "list")]
+    pub textures: Vec<[u32; 2]>,
+    /// One entry for each view.
+    #[serde(deserialize_with = "list")]
+    pub views: Vec<CompareScore>,
+    /// Mean over the views' PSNR in dB; none where nothing can be compared.
+    pub psnr_db: Option<f32>,
+    /// Mean over the views' SSIM; none where nothing can be compared.
+    pub ssim: Option<f32>,
+    /// Share of the pixels that are surely on the object and that the mesh does not cover, 0-1.
+    pub missing: f32,
+    /// Share of the chart texels that lie open to no view, 0-1; none without a texture.
+    pub unseen: Option<f32>,
+    /// The unwrap and its seams; none without a texture.
+    pub atlas: Option<AtlasFigures>,
+}
+
+/// Result of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareSummary {
+    /// One or two meshes, in the order given.
+    #[serde(deserialize_with = "list")]
+    pub models: Vec<CompareModel>,
     /// Wall time by phase.
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,

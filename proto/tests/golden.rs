@@ -6,12 +6,13 @@ use std::fmt::Debug;
 use std::fmt::Write as _;
 
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
+    BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory, PrepareJob,
+    Product, Quality, Simplify, TextureFormat, WarmJob,
 };
 use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
-    PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
-    ViewScore,
+    AdapterInfo, AtlasFigures, BakeSummary, Code, CompareModel, CompareScore, CompareSummary, Done,
+    EncodeSummary, Failure, FromChild, NotAFile, Phase, PhaseTime, PrepareSummary, Refusal, Role,
+    Root, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -97,8 +98,25 @@ fn messages_to_a_child() {
                 blend: Blend::Linear,
                 preview: true,
                 maps: false,
+                form: Form {
+                    container: Container::Obj,
+                    texture: TextureFormat::Jpeg,
+                    quality: 90,
+                    compress: Compress::Meshopt,
+                    stem: "a".into(),
+                },
             })),
-            "000200000100",
+            "00020000010002015a010161",
+        ),
+        (
+            ToChild::Start(Start::Compare(CompareJob {
+                first: "a.glb".into(),
+                second: Some("b.glb".into()),
+                views_file: "t.json".into(),
+                blend: Blend::Srgb,
+                picture: true,
+            })),
+            "000305612e676c620105622e676c6206742e6a736f6e0101",
         ),
         (ToChild::View { index: 4095 }, "01fbff0f"),
         (ToChild::EndOfViews { count: 40 }, "0228"),
@@ -219,12 +237,38 @@ fn messages_from_a_child() {
     let encode = EncodeSummary {
         glb_bytes: 300,
         png_bytes: 200,
+        atlas: Some(AtlasFigures {
+            seam_residual: [1.0, 2.0, 3.0, 4.0],
+            seam_length: 0.5,
+            charts: 40,
+            used: 0.5,
+            density_spread: 2.0,
+        }),
         holdout: vec![ViewScore {
             view: 1,
             pixels: 2,
             psnr_db: 3.0,
         }],
         holdout_psnr_db: None,
+        times: times(),
+        peak_rss_kib: 7,
+    };
+    let compare = CompareSummary {
+        models: vec![CompareModel {
+            triangles: 12,
+            textures: vec![[4, 5]],
+            views: vec![CompareScore {
+                view: 1,
+                pixels: 2,
+                psnr_db: 3.0,
+                ssim: 0.5,
+            }],
+            psnr_db: Some(3.0),
+            ssim: None,
+            missing: 0.5,
+            unseen: Some(0.25),
+            atlas: None,
+        }],
         times: times(),
         peak_rss_kib: 7,
     };
@@ -275,7 +319,11 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Encode(encode)),
-            "0502fb2c01c801010200004040000109000000000000f83f07",
+            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f0000004001010200004040000109000000000000f83f07",
+        ),
+        (
+            FromChild::Done(Done::Compare(compare)),
+            "0503010c010405010102000040400000003f0100004040000000003f010000803e000109000000000000f83f07",
         ),
         (FromChild::Failed(failure), "0601026e6f00"),
         (

@@ -181,6 +181,7 @@ fn descriptors_beyond_the_limit_are_refused() {
         blend: Blend::Linear,
         preview: false,
         maps: false,
+        form: proto::job::Form::default(),
     })));
     let start = start.expect("fits");
     send_raw(&ours, &start, &[null.as_fd(); MAX_PACKET_FDS]);

@@ -2,6 +2,10 @@
 
 mod args;
 
+pub mod compare;
+
+mod form;
+
 pub mod jobs;
 
 pub mod remote;
@@ -16,7 +20,7 @@ use std::sync::Arc;
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
 use proto::job::Simplify;
-use proto::message::Code;
+use proto::message::{Code, Table};
 
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
@@ -59,6 +63,8 @@ pub enum Command {
     Serve(Box<Options>),
     /// `kiln submit`, `status`, `wait`, `cancel`, `list`, `fetch`.
     Remote(Box<remote::Task>),
+    /// `kiln compare`.
+    Compare(Box<compare::Task>),
     /// `kiln doctor`.
     Doctor {
         /// `kiln-baker`.
@@ -76,6 +82,7 @@ impl Command {
             Self::Shown | Self::Serve(_) => (false, Voice::Normal),
             Self::Bake { json, voice, .. } | Self::BakeMany { json, voice, .. } => (*json, *voice),
             Self::Remote(task) => (task.json, task.voice),
+            Self::Compare(task) => (task.json, task.voice),
             Self::Doctor { json, .. } => (*json, Voice::Normal),
         }
     }
@@ -132,6 +139,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
         Sub::List(args) => remote(remote::list(args)),
         Sub::Fetch(args) => remote(remote::fetch(args)),
         Sub::Bake(args) => bake(*args).map_err(refuse),
+        Sub::Compare(args) => compare::task(*args)
+            .map(|task| Command::Compare(Box::new(task)))
+            .map_err(refuse),
         Sub::Replay(args) => replay(args).map_err(refuse),
         Sub::Serve(args) => serve::options(*args)
             .map(|options| Command::Serve(Box::new(options)))
@@ -254,6 +264,8 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         views
     };
     let views = input::find("the views", &views)?;
+    let wish = (args.texture_format, args.texture_quality, args.compress);
+    let (form, beside) = form::choose(wish, &output)?;
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual] = maps
         .as_ref()
@@ -266,9 +278,13 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             args.job.report.as_ref(),
             coverage,
             residual,
+            beside.first().map(|(_, path)| path),
+            beside.get(1).map(|(_, path)| path),
         ],
     )?;
     let glb = Target::check(&output)?;
+    let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));
+    let beside: Result<Vec<_>, Box<JobError>> = beside.iter().map(check).collect();
     let preview = args.job.preview.as_deref().map(Target::check).transpose()?;
     let maps = args.job.maps.as_deref();
     let maps = maps.map(MapTargets::check).transpose()?;
@@ -278,6 +294,8 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         mesh,
         views,
         glb,
+        form,
+        beside: beside?,
         preview,
         maps,
         report,
@@ -382,7 +400,7 @@ fn usage(error: &clap::Error) -> Box<JobError> {
         error.kind(),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        "a command is missing: bake, serve, submit, status, wait, cancel, list, fetch, replay or doctor".clone_into(&mut message);
+        "a command is missing: bake, compare, serve, submit, status, wait, cancel, list, fetch, replay or doctor".clone_into(&mut message);
         "kiln --help shows examples".clone_into(&mut hint);
     } else if error.kind() == ErrorKind::MissingRequiredArgument
         && error.get(ContextKind::InvalidArg).is_some()

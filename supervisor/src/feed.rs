@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::{BakeJob, EncodeJob, Product, WarmJob};
+use proto::job::{BakeJob, CompareJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
 
 use crate::job::Spec;
@@ -115,6 +115,18 @@ impl Feed {
         }]
     }
 
+    /// What prepare is sent for a comparison: that job in place of its own.
+    pub fn for_compare(&mut self, job: CompareJob) -> Option<Parcel> {
+        if self.started {
+            return None;
+        }
+        (self.started, self.ended) = (true, true);
+        Some(Parcel {
+            message: ToChild::Start(Start::Compare(job)),
+            fds: Vec::new(),
+        })
+    }
+
     /// What bake can be sent before it may have data.
     pub fn before_data(&mut self, spec: &Spec) -> Vec<Parcel> {
         let warm = spec.warm_job(&self.rung);
@@ -185,6 +197,7 @@ impl Feed {
             blend: spec.blend,
             preview: spec.preview.is_some(),
             maps: spec.maps.is_some(),
+            form: spec.form.clone(),
         };
         let fds = vec![
             Handed::Blob(Arc::clone(mesh)),

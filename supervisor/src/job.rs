@@ -14,6 +14,8 @@ mod bury;
 
 mod commit;
 
+pub mod compare;
+
 mod hear;
 
 mod spare;
@@ -147,7 +149,9 @@ pub async fn run(
         },
         events,
         life: Life::new(rung, spec.fallback),
-        stock: Stock::new(spec.texture_size).with_maps(spec.maps.is_some()),
+        stock: Stock::new(spec.texture_size)
+            .with_maps(spec.maps.is_some())
+            .with_container(spec.form.container),
         running: Vec::new(),
         delayed: Vec::new(),
         held: Vec::new(),

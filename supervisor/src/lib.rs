@@ -3,6 +3,7 @@
 //! - [`cli`]: arguments → a checked command,
 //! - [`input`], [`output`]: paths → opened folders and targets that can be written, before any work,
 //! - [`job`]: one job, carried out: spawn → feed → watch → judge → put the result in place,
+//!   - [`job::compare`]: `kiln compare`, carried out: one prepare process with another job → figures and a sheet,
 //!   - [`life`]: what happened → what to do (a pure state machine),
 //!   - [`ladder`]: a failed bake → what its repetition does differently (pure),
 //!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,

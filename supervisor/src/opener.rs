@@ -70,6 +70,29 @@ impl Opener {
         name: String,
         limit: u64,
     ) -> Result<Question, String> {
+        self.admit_one(
+            |root| match root {
+                Root::Mesh => Some(mesh),
+                Root::Views => Some(views),
+                Root::Second => None,
+            },
+            root,
+            name,
+            limit,
+        )
+    }
+
+    /// [`Self::admit`] with the folders that `input` gives.
+    ///
+    /// # Errors
+    /// As there, or there is no such folder.
+    pub fn admit_one<'a>(
+        &mut self,
+        input: impl FnOnce(Root) -> Option<&'a Input>,
+        root: Root,
+        name: String,
+        limit: u64,
+    ) -> Result<Question, String> {
         if self.waiting {
             return Err("it asks for a file before it has the last".to_owned());
         }
@@ -77,11 +100,8 @@ impl Opener {
         if self.asked > MAX_OPENS {
             return Err(format!("it asks for more than {MAX_OPENS} files"));
         }
+        let input = input(root).ok_or("it asks for a folder that its job does not have")?;
         self.waiting = true;
-        let input = match root {
-            Root::Mesh => mesh,
-            Root::Views => views,
-        };
         Ok(Question {
             folder: Arc::clone(&input.folder),
             named: name == input.name,

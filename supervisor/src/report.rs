@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::exit::DATAERR;
-use proto::job::{Blend, Device, Product, Quality, Simplify};
+use proto::job::{Blend, Compress, Device, Product, Quality, Simplify, TextureFormat};
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
@@ -106,6 +106,12 @@ pub struct Options {
     pub fallback: Policy,
     /// Time allowed.
     pub timeout_ms: f64,
+    /// `png`, `jpeg` or `webp`.
+    #[serde(default)]
+    pub texture_format: TextureFormat,
+    /// `none` or `meshopt`.
+    #[serde(default)]
+    pub compress: Compress,
 }
 
 /// PSNR in dB.
@@ -203,6 +209,8 @@ impl Report {
             holdout: spec.holdout,
             fallback: spec.fallback,
             timeout_ms: spec.timeout.as_secs_f64() * 1e3,
+            texture_format: spec.form.texture,
+            compress: spec.form.compress,
         };
         Self::of(options)
     }
@@ -274,6 +282,8 @@ impl Report {
             Done::Prepare(summary) => (Role::Prepare, &summary.times),
             Done::Bake(summary) => (Role::Bake, &summary.times),
             Done::Encode(summary) => (Role::Encode, &summary.times),
+            // No part of a job.
+            Done::Compare(_) => return,
         };
         self.roles.retain(|entry| entry.role != role);
         self.stages.retain(|entry| entry.role != role);
@@ -301,6 +311,7 @@ impl Report {
                 self.psnr.holdout_db = summary.holdout_psnr_db;
                 self.encode = Some(summary);
             }
+            Done::Compare(_) => {}
         }
     }
 

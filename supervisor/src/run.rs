@@ -71,6 +71,9 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
         Command::Remote(task) => {
             ExitCode::from(runtime.block_on(cli::remote::carry_out(*task, bars)))
         }
+        Command::Compare(task) => {
+            ExitCode::from(runtime.block_on(cli::compare::carry_out(*task, bars)))
+        }
         Command::Serve(options) => ExitCode::from(runtime.block_on(serve::run(*options))),
         Command::Doctor { baker, .. } => {
             ExitCode::from(runtime.block_on(doctor::run(&baker, json)))

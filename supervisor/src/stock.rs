@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use proto::blob::Blob;
-use proto::job::Product;
+use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
 use proto::table::{Texture, ViewHeader};
@@ -33,6 +33,7 @@ pub struct Stock {
     texture_size: u32,
     texture_bytes: u64,
     maps: bool,
+    container: Container,
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
     views: Vec<(u32, bool)>,
@@ -50,6 +51,7 @@ impl Stock {
             texture_size,
             texture_bytes: Texture::bytes_for(texture_size, false),
             maps: false,
+            container: Container::Glb,
             tables: HashMap::new(),
             views: Vec::new(),
             view_bytes: 0,
@@ -62,6 +64,13 @@ impl Stock {
     pub fn with_maps(mut self, maps: bool) -> Self {
         self.maps = maps;
         self.texture_bytes = Texture::bytes_for(self.texture_size, maps);
+        self
+    }
+
+    /// The result is a file of this kind, with others beside it.
+    #[must_use]
+    pub fn with_container(mut self, container: Container) -> Self {
+        self.container = container;
         self
     }
 
@@ -109,7 +118,9 @@ impl Stock {
             | Table::Preview
             | Table::Colours
             | Table::Coverage
-            | Table::Residual => {}
+            | Table::Residual
+            | Table::Picture
+            | Table::Material => {}
         }
         let make = || Blob::create(&format!("kiln-{table:?}"), bytes);
         let blob = if self.tables.len() < FEW {
@@ -225,6 +236,15 @@ impl Stock {
                 if preview && self.filled(Table::Preview).is_none() {
                     return Err(StockError::Incomplete("there is no preview"));
                 }
+                let textured = self.filled(Table::Texture).is_some();
+                let beside: &[Table] = match self.container {
+                    Container::Obj if textured => &[Table::Picture, Table::Material],
+                    Container::Ply if textured => &[Table::Picture],
+                    Container::Glb | Container::Obj | Container::Ply => &[],
+                };
+                if beside.iter().any(|&table| self.filled(table).is_none()) {
+                    return Err(StockError::Incomplete("there are no files beside the mesh"));
+                }
                 let mapped = self.maps && self.filled(Table::Texture).is_some();
                 let mut pictures = [Table::Coverage, Table::Residual].into_iter();
                 if mapped && pictures.any(|table| self.filled(table).is_none()) {
@@ -259,7 +279,9 @@ impl Stock {
             | Table::Preview
             | Table::Colours
             | Table::Coverage
-            | Table::Residual => true,
+            | Table::Residual
+            | Table::Picture
+            | Table::Material => true,
         });
     }
 

@@ -82,7 +82,7 @@ fn bad_flags_are_told_in_one_line_with_64() {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert!(
-        refused(&bench, &[], 64).contains("bake, serve, submit, status, wait, cancel, list, fetch")
+        refused(&bench, &[], 64).contains("bake, compare, serve, submit, status, wait, cancel")
     );
     assert!(refused(&bench, &["bakery"], 64).contains("bakery"));
     assert!(refused(&bench, &["bake"], 64).contains("--views"));

@@ -1,4 +1,5 @@
-//! Mesh and PNG, or mesh and colours of its vertices, into a GLB: one mesh, one material, at most one picture, no extensions.
+//! Mesh and picture, or mesh and colours of its vertices, into a GLB: one mesh, one material, at most one picture; no extensions
+//! but those that were asked for ([`quantised`], `EXT_texture_webp`).
 //!
 //! ```text
 //!  header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
@@ -12,10 +13,13 @@
 //! view of the bake was culled either, so a culled one would be missing a surface that the pictures show.
 //! Colours are in the texture alone, without `COLOR_0`, or in `COLOR_0` alone, which glTF takes for linear light.
 
+use proto::job::{Compress, TextureFormat};
 use proto::table::{Colours, Mesh};
 use serde_json::{Value, json};
 
 use crate::render::srgb;
+
+pub mod quantised;
 
 /// Why there is no GLB.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,9 @@ pub enum GlbError {
         /// Vertices.
         positions: usize,
     },
+    /// meshoptimizer's encoder stopped.
+    #[error("the mesh cannot be compressed")]
+    Compress(#[from] meshopt::Error),
     /// The mesh's arrays are not of one length.
     #[error("the mesh has {positions} positions, {normals} normals and {uvs} texture coordinates")]
     Uneven {
@@ -56,8 +63,8 @@ const CLAMP_TO_EDGE: u32 = 33071;
 /// Where the colours of the surface are.
 #[derive(Clone, Copy, Debug)]
 pub enum Dress<'a> {
-    /// In a PNG.
-    Texture(&'a [u8]),
+    /// In a picture: its file.
+    Texture(&'a [u8], TextureFormat),
     /// With the vertices, in linear light: see [`light`].
     Vertices(&'a [[u8; 4]]),
 }
@@ -75,11 +82,18 @@ pub fn light(colours: &Colours) -> Vec<[u8; 4]> {
         .collect()
 }
 
+/// A colour of [`light`] in sRGB again.
+#[must_use]
+pub fn display([r, g, b, alpha]: [u8; 4]) -> [u8; 4] {
+    let byte = |value: u8| (srgb::encode(f32::from(value) / 255.0) * 255.0).round() as u8;
+    [byte(r), byte(g), byte(b), alpha]
+}
+
 /// Writes the GLB.
 ///
 /// # Errors
 /// A mesh that is no mesh, or too large a result.
-pub fn write(mesh: &Mesh, dress: Dress<'_>) -> Result<Vec<u8>, GlbError> {
+pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8>, GlbError> {
     let vertices = mesh.positions.len();
     if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 {
         return Err(GlbError::Uneven {
@@ -88,28 +102,104 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>) -> Result<Vec<u8>, GlbError> {
             uvs: mesh.uvs.len(),
         });
     }
-    let accessor = |view: usize, kind: &str| json!({"bufferView": view, "componentType": FLOAT, "count": vertices, "type": kind});
+    if let Dress::Vertices(colours) = dress
+        && colours.len() != vertices
+    {
+        return Err(GlbError::Colours {
+            colours: colours.len(),
+            positions: vertices,
+        });
+    }
     let mut binary = Binary::default();
+    let Parts {
+        attribute,
+        accessors,
+        node,
+        fallback,
+        extensions,
+    } = match compress {
+        Compress::None => plain(mesh, dress, &mut binary),
+        Compress::Meshopt => quantised::parts(mesh, dress, &mut binary)?,
+    };
+    let mut extensions = extensions.to_vec();
+    let mut document = json!({
+        "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
+        "scene": 0,
+        "scenes": [{"nodes": [0]}],
+        "nodes": [node],
+        "meshes": [{"primitives": [{
+            "attributes": {"POSITION": 0, "NORMAL": 1, attribute: 2},
+            "indices": 3,
+            "material": 0,
+        }]}],
+        "materials": [{
+            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
+            "doubleSided": true,
+        }],
+        "accessors": accessors,
+    });
+    if let Dress::Texture(picture, format) = dress {
+        let picture = binary.view(picture, None);
+        document["images"] = json!([{"bufferView": picture, "mimeType": format.mime_type()}]);
+        document["samplers"] = json!([{
+            "magFilter": LINEAR,
+            "minFilter": LINEAR_MIPMAP_LINEAR,
+            "wrapS": CLAMP_TO_EDGE,
+            "wrapT": CLAMP_TO_EDGE,
+        }]);
+        document["textures"] = match format {
+            TextureFormat::Png | TextureFormat::Jpeg => json!([{"sampler": 0, "source": 0}]),
+            TextureFormat::Webp => {
+                extensions.push("EXT_texture_webp");
+                json!([{"sampler": 0, "extensions": {"EXT_texture_webp": {"source": 0}}}])
+            }
+        };
+        document["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": 0});
+    }
+    if !extensions.is_empty() {
+        document["extensionsUsed"] = json!(extensions);
+        document["extensionsRequired"] = json!(extensions);
+    }
+    let mut buffers = vec![json!({"byteLength": binary.bytes.len()})];
+    buffers.extend(fallback.map(|bytes| {
+        json!({"byteLength": bytes, "extensions": {"EXT_meshopt_compression": {"fallback": true}}})
+    }));
+    document["bufferViews"] = json!(binary.views);
+    document["buffers"] = json!(buffers);
+    container(document.to_string().into_bytes(), binary.bytes)
+}
+
+/// How a mesh is stored.
+struct Parts {
+    /// Name of the third attribute.
+    attribute: &'static str,
+    /// Of positions, normals, the third attribute, and indices.
+    accessors: Vec<Value>,
+    node: Value,
+    /// Bytes of the buffer that the compressed one stands for.
+    fallback: Option<usize>,
+    /// What a reader must know.
+    extensions: &'static [&'static str],
+}
+
+/// Plain floats.
+fn plain(mesh: &Mesh, dress: Dress<'_>, binary: &mut Binary) -> Parts {
+    let vertices = mesh.positions.len();
+    let accessor = |view: usize, kind: &str| json!({"bufferView": view, "componentType": FLOAT, "count": vertices, "type": kind});
     let positions = binary.view(bytemuck::cast_slice(&mesh.positions), Some(ARRAY_BUFFER));
     let normals: Vec<[f32; 3]> = mesh.normals.iter().map(|&normal| unit(normal)).collect();
     let normals = binary.view(bytemuck::cast_slice(&normals), Some(ARRAY_BUFFER));
     let (attribute, third) = match dress {
-        Dress::Texture(_) => {
+        Dress::Texture(..) => {
             let view = binary.view(bytemuck::cast_slice(&mesh.uvs), Some(ARRAY_BUFFER));
             ("TEXCOORD_0", accessor(view, "VEC2"))
         }
-        Dress::Vertices(colours) if colours.len() == vertices => {
+        Dress::Vertices(colours) => {
             let view = binary.view(bytemuck::cast_slice(colours), Some(ARRAY_BUFFER));
             let mut colours = accessor(view, "VEC4");
             colours["componentType"] = json!(UNSIGNED_BYTE);
             colours["normalized"] = json!(true);
             ("COLOR_0", colours)
-        }
-        Dress::Vertices(colours) => {
-            return Err(GlbError::Colours {
-                colours: colours.len(),
-                positions: vertices,
-            });
         }
     };
     // 65535 restarts a strip, so it is no index of 16 bits.
@@ -137,42 +227,19 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>) -> Result<Vec<u8>, GlbError> {
     let mut position = accessor(positions, "VEC3");
     position["min"] = json!(low);
     position["max"] = json!(high);
-    let mut document = json!({
-        "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
-        "scene": 0,
-        "scenes": [{"nodes": [0]}],
-        "nodes": [{"mesh": 0}],
-        "meshes": [{"primitives": [{
-            "attributes": {"POSITION": 0, "NORMAL": 1, attribute: 2},
-            "indices": 3,
-            "material": 0,
-        }]}],
-        "materials": [{
-            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
-            "doubleSided": true,
-        }],
-        "accessors": [position, accessor(normals, "VEC3"), third, {
-            "bufferView": indices,
-            "componentType": index_type,
-            "count": mesh.triangles.len() * 3,
-            "type": "SCALAR",
-        }],
+    let indices = json!({
+        "bufferView": indices,
+        "componentType": index_type,
+        "count": mesh.triangles.len() * 3,
+        "type": "SCALAR",
     });
-    if let Dress::Texture(png) = dress {
-        let picture = binary.view(png, None);
-        document["images"] = json!([{"bufferView": picture, "mimeType": "image/png"}]);
-        document["samplers"] = json!([{
-            "magFilter": LINEAR,
-            "minFilter": LINEAR_MIPMAP_LINEAR,
-            "wrapS": CLAMP_TO_EDGE,
-            "wrapT": CLAMP_TO_EDGE,
-        }]);
-        document["textures"] = json!([{"sampler": 0, "source": 0}]);
-        document["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": 0});
+    Parts {
+        attribute,
+        accessors: vec![position, accessor(normals, "VEC3"), third, indices],
+        node: json!({"mesh": 0}),
+        fallback: None,
+        extensions: &[],
     }
-    document["bufferViews"] = json!(binary.views);
-    document["buffers"] = json!([{"byteLength": binary.bytes.len()}]);
-    container(document.to_string().into_bytes(), binary.bytes)
 }
 
 /// The BIN chunk as it grows, and its buffer views.
@@ -185,15 +252,21 @@ struct Binary {
 impl Binary {
     /// Appends `bytes`, aligned to four, and returns the number of their view.
     fn view(&mut self, bytes: &[u8], target: Option<u32>) -> usize {
-        let mut view =
-            json!({"buffer": 0, "byteOffset": self.bytes.len(), "byteLength": bytes.len()});
+        let offset = self.append(bytes);
+        let mut view = json!({"buffer": 0, "byteOffset": offset, "byteLength": bytes.len()});
         if let Some(target) = target {
             view["target"] = json!(target);
         }
-        self.bytes.extend_from_slice(bytes);
-        pad(&mut self.bytes, 0);
         self.views.push(view);
         self.views.len() - 1
+    }
+
+    /// Appends `bytes`, aligned to four, and returns where they begin.
+    fn append(&mut self, bytes: &[u8]) -> usize {
+        let offset = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        pad(&mut self.bytes, 0);
+        offset
     }
 }
 
@@ -340,7 +413,12 @@ mod tests {
         // Lengths of the picture of every remainder by four; an odd number of 16-bit indices.
         for (columns, length) in [(1, 0), (3, 1), (7, 2), (20, 3), (21, 100)] {
             let (mesh, png) = (mesh(columns), vec![0xAB; length + 1]);
-            let file = write(&mesh, Dress::Texture(&png)).expect("writes");
+            let file = write(
+                &mesh,
+                Dress::Texture(&png, TextureFormat::Png),
+                Compress::None,
+            )
+            .expect("writes");
             check(&mesh, &file, &png);
         }
     }
@@ -354,7 +432,12 @@ mod tests {
             (40_000, UNSIGNED_INT),
         ] {
             let mesh = mesh(columns);
-            let file = write(&mesh, Dress::Texture(b"png")).expect("writes");
+            let file = write(
+                &mesh,
+                Dress::Texture(b"png", TextureFormat::Png),
+                Compress::None,
+            )
+            .expect("writes");
             check(&mesh, &file, b"png");
             let document = gltf::Gltf::from_slice(&file).expect("a GLB").document;
             let kind = document.accessors().nth(3).expect("indices").data_type();
@@ -372,10 +455,21 @@ mod tests {
         let mut uneven = mesh(2);
         uneven.normals.pop();
         assert!(matches!(
-            write(&uneven, Dress::Texture(b"")),
+            write(
+                &uneven,
+                Dress::Texture(b"", TextureFormat::Png),
+                Compress::None
+            ),
             Err(GlbError::Uneven { normals: 5, .. })
         ));
-        assert!(write(&Mesh::default(), Dress::Texture(b"")).is_err());
+        assert!(
+            write(
+                &Mesh::default(),
+                Dress::Texture(b"", TextureFormat::Png),
+                Compress::None
+            )
+            .is_err()
+        );
     }
 
     #[test]
@@ -385,7 +479,7 @@ mod tests {
             colours: (0..16).map(|k| [k * 17, 128, 20, 255]).collect(),
         };
         let colours = light(&table);
-        let file = write(&mesh, Dress::Vertices(&colours)).expect("writes");
+        let file = write(&mesh, Dress::Vertices(&colours), Compress::None).expect("writes");
         let gltf::Gltf { document, blob } = gltf::Gltf::from_slice(&file).expect("a GLB");
         let (blob, mut meshes) = (blob.expect("a BIN chunk"), document.meshes());
         let primitive = meshes.next().and_then(|mesh| mesh.primitives().next());
@@ -423,7 +517,7 @@ mod tests {
             (0.0, true)
         );
         assert!(matches!(
-            write(&mesh, Dress::Vertices(&colours[1..])),
+            write(&mesh, Dress::Vertices(&colours[1..]), Compress::None),
             Err(GlbError::Colours {
                 colours: 15,
                 positions: 16

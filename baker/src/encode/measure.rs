@@ -32,6 +32,8 @@ pub struct Pixel {
     pub colour: [f32; 3],
     /// The render's coverage.
     pub coverage: f32,
+    /// The picture is surely on the object here, whatever the render says.
+    pub on_object: bool,
     /// Mean absolute difference of the three channels, 0-1; none where it does not count.
     pub error: Option<f32>,
 }
@@ -59,13 +61,14 @@ pub fn compare(
         };
         let size = [view.width, (bottom - top) as u32];
         let render = render::render(mesh, paint, &camera, size, SAMPLES, blend);
-        let counts = counted(view, &render, top);
+        let on_object = on_object(view, &render, top);
         for row in first..last {
             for column in 0..width {
                 let index = (row - top) * width + column;
                 let colour = render.colours[index];
                 let seen = view.pixels[row * width + column];
-                let error = counts[index].then(|| {
+                let coverage = render.coverage[index];
+                let error = (on_object[index] && coverage >= 1.0).then(|| {
                     let off =
                         [0, 1, 2].map(|channel| colour[channel] - f32::from(seen[channel]) / 255.0);
                     squares += off
@@ -79,7 +82,8 @@ pub fn compare(
                     column,
                     row,
                     colour,
-                    coverage: render.coverage[index],
+                    coverage,
+                    on_object: on_object[index],
                     error,
                 });
             }
@@ -112,8 +116,8 @@ fn psnr(mean_square: f64) -> f64 {
     (-10.0 * mean_square.log10()).min(PERFECT_DB)
 }
 
-/// Which pixels of the render, whose first row is `top` of the view, count.
-fn counted(view: &View, render: &Render, top: usize) -> Vec<bool> {
+/// Which pixels of the render, whose first row is `top` of the view, are surely on the object: those that it covers, too, count.
+fn on_object(view: &View, render: &Render, top: usize) -> Vec<bool> {
     let width = render.width;
     let full = |index: usize| render.coverage[index] >= 1.0;
     let mut mask: Vec<bool> = (0..width * render.height)
@@ -122,10 +126,7 @@ fn counted(view: &View, render: &Render, top: usize) -> Vec<bool> {
     for _ in 0..EROSION {
         mask = erode(&mask, width);
     }
-    mask.iter()
-        .enumerate()
-        .map(|(index, &opaque)| opaque && full(index))
-        .collect()
+    mask
 }
 
 /// Keeps what has four neighbours; outside there are none.
@@ -145,13 +146,13 @@ fn erode(mask: &[bool], width: usize) -> Vec<bool> {
 }
 
 #[cfg(test)]
-pub(in crate::encode) mod tests {
+pub(crate) mod tests {
     use proto::table::Texture;
 
     use super::*;
 
     /// A card of 40×30 units at depth 40 before a camera of 48×40 pixels: it covers columns 4-44 and rows 5-35.
-    pub(in crate::encode) fn scene() -> (Mesh, Texture, View) {
+    pub(crate) fn scene() -> (Mesh, Texture, View) {
         let [left, top, right, bottom] = [-20.0, -15.0, 20.0, 15.0];
         let mesh = Mesh {
             positions: vec![

@@ -11,9 +11,9 @@
 //! No cell is larger than [`CELL`] pixels, so neither is the sheet. Pictures are averaged down in linear light, small ones
 //! enlarged by whole factors so that their pixels stay pixels.
 
-mod canvas;
+pub(crate) mod canvas;
 mod font;
-mod tile;
+pub(crate) mod tile;
 
 use proto::message::ViewScore;
 use proto::table::{Mesh, Provenance, Texture, View};
@@ -27,19 +27,19 @@ pub(super) use tile::heat;
 use tile::{Shrink, Tile};
 
 /// Largest edge of a picture on the sheet.
-const CELL: usize = 384;
-const GAP: usize = 14;
-const MARGIN: usize = 20;
+pub(crate) const CELL: usize = 384;
+pub(crate) const GAP: usize = 14;
+pub(crate) const MARGIN: usize = 20;
 /// Height of a line of text with its spacing.
-const LINE: usize = 22;
+pub(crate) const LINE: usize = 22;
 /// Rows of views.
 const ROWS: usize = 3;
-const TEXT: [u8; 3] = [225; 3];
-const FAINT: [u8; 3] = [150; 3];
-const BACKGROUND: [u8; 3] = [24; 3];
+pub(crate) const TEXT: [u8; 3] = [225; 3];
+pub(crate) const FAINT: [u8; 3] = [150; 3];
+pub(crate) const BACKGROUND: [u8; 3] = [24; 3];
 
 /// Errors are shown this much brighter than they are.
-const ERROR_GAIN: f32 = 8.0;
+pub(crate) const ERROR_GAIN: f32 = 8.0;
 
 /// Texels by origin: colour (told apart by colour-blind eyes too), name, what it means.
 const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
@@ -232,7 +232,7 @@ fn draw_texture(
 }
 
 /// What the colours of the error mean, as 8-bit steps.
-fn draw_scale(canvas: &mut Canvas, [x, y]: [usize; 2]) {
+pub(crate) fn draw_scale(canvas: &mut Canvas, [x, y]: [usize; 2]) {
     const WIDTH: usize = 150;
     canvas.text([x, y], "0", FAINT);
     for k in 0..WIDTH {

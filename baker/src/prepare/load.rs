@@ -29,6 +29,7 @@ mod obj;
 mod corners;
 
 pub use self::gltf::GltfError;
+pub(crate) use self::gltf::painted::Pictures;
 pub use self::obj::ObjError;
 pub use self::ply::PlyError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
@@ -73,6 +74,9 @@ pub enum LoadError {
     /// Neither the first bytes nor the name say what it is.
     #[error("is neither glTF, nor PLY, nor OBJ, nor safetensors")]
     UnknownKind,
+    /// Another kind of mesh file, where its textures are wanted.
+    #[error("is no glTF: only of GLB and glTF files are textures read")]
+    NotPainted,
     /// A glTF or GLB file is wrong.
     #[error(transparent)]
     Gltf(#[from] GltfError),
@@ -132,6 +136,10 @@ impl LoadError {
                 Code::LimitExceeded,
                 "reduce the mesh before baking".to_owned(),
             ),
+            Self::NotPainted => (
+                Code::UnsupportedFeature,
+                "give a .glb or .gltf file".to_owned(),
+            ),
             Self::UnknownKind => (
                 Code::InvalidAsset,
                 "give a .glb, .gltf, .ply, .obj or .safetensors file".to_owned(),
@@ -178,19 +186,66 @@ pub fn read(
     }
     let bytes = file.read(MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
     drop(file);
+    read_bytes(&bytes, name, folder, want_uvs, progress)
+}
+
+/// [`read`] of the bytes of the file `name`, which is no safetensors file.
+pub(crate) fn read_bytes(
+    bytes: &[u8],
+    name: &str,
+    folder: &Folder<'_>,
+    want_uvs: bool,
+    progress: &dyn Progress,
+) -> Result<RawMesh, LoadError> {
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
-    let mesh = match kind(&bytes, name)? {
+    let mesh = match kind(bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
-            gltf::read(&bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
+            gltf::read(bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
         }
-        Kind::Ply => ply::read(&bytes, want_uvs)?,
-        Kind::Obj => obj::read(&bytes, want_uvs)?,
+        Kind::Ply => ply::read(bytes, want_uvs)?,
+        Kind::Obj => obj::read(bytes, want_uvs)?,
     };
     check(&mesh)?;
     progress.progress(Phase::LoadMesh, total, total);
     Ok(mesh)
+}
+
+/// Reads the glTF or GLB file `name` of `folder` with the pictures that it shows.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub(crate) fn read_painted(
+    folder: &Folder<'_>,
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<(RawMesh, Pictures), LoadError> {
+    let bytes = folder
+        .read(name, MAX_MESH_FILE_BYTES)
+        .map_err(LoadError::File)?;
+    painted_bytes(&bytes, name, folder, progress)
+}
+
+/// [`read_painted`] of the bytes of the file `name`.
+pub(crate) fn painted_bytes(
+    bytes: &[u8],
+    name: &str,
+    folder: &Folder<'_>,
+    progress: &dyn Progress,
+) -> Result<(RawMesh, Pictures), LoadError> {
+    let total = bytes.len() as u64;
+    progress.progress(Phase::LoadMesh, 0, total);
+    progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
+    let is_glb = match kind(bytes, name)? {
+        Kind::Glb => true,
+        Kind::Gltf => false,
+        Kind::Ply | Kind::Obj => return Err(LoadError::NotPainted),
+    };
+    let (mesh, pictures) = gltf::painted::read(bytes, is_glb, name, folder, progress)?;
+    check(&mesh)?;
+    progress.progress(Phase::LoadMesh, total, total);
+    Ok((mesh, pictures))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -268,6 +323,20 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
         }
     }
     Ok(())
+}
+
+/// One square picture for all triangles.
+#[cfg(test)]
+pub(crate) fn painted_of(edge: usize, texels: Vec<[u8; 4]>) -> Pictures {
+    let picture = gltf::painted::Picture {
+        width: edge,
+        height: edge,
+        texels,
+    };
+    Pictures {
+        pictures: vec![picture],
+        of_triangle: Vec::new(),
+    }
 }
 
 #[cfg(test)]

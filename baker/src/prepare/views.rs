@@ -74,6 +74,42 @@ pub(crate) fn deliver(
     })
 }
 
+/// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.
+pub(crate) struct Whole<'a> {
+    set: Set<'a>,
+    outline: Outline,
+}
+
+impl<'a> Whole<'a> {
+    /// Reads the file `name` beneath `folder`, and no picture.
+    pub(crate) fn read(
+        folder: &'a Folder<'a>,
+        name: &'a str,
+        progress: &dyn Progress,
+    ) -> Result<Self, Failure> {
+        progress.expect("poses", POSES);
+        Ok(Self {
+            set: Set::read(folder, name, progress)?,
+            outline: Outline::whole(),
+        })
+    }
+
+    /// How many there are, at least one.
+    pub(crate) fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    /// Decodes view `index`.
+    pub(crate) fn load(&self, index: usize, progress: &dyn Progress) -> Result<View, Failure> {
+        let source = self.set.source(index)?;
+        progress.expect(
+            &self.set.name(index),
+            each(source.decoding_bytes(), pace::DECODE_BYTE),
+        );
+        Ok(source.load(&self.outline, false)?.view)
+    }
+}
+
 /// The views that the file holds out by name, and `job.holdout` more of the rest.
 fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure> {
     let mut held_out: Vec<bool> = (0..set.len()).map(|index| set.held_out(index)).collect();

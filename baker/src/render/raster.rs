@@ -35,7 +35,7 @@ impl Hit {
 /// The mesh before one camera.
 pub(super) struct Scene<'a> {
     mesh: &'a Mesh,
-    corners: Vec<[f64; 3]>,
+    pub(super) corners: Vec<[f64; 3]>,
     /// First and last sample row that a triangle can touch; empty (1, 0) where it shows nowhere.
     rows: Vec<[u32; 2]>,
     near: f64,

@@ -25,6 +25,31 @@ impl<'a> Image<'a> {
         })
     }
 
+    /// Width and height.
+    #[must_use]
+    pub fn size(&self) -> [usize; 2] {
+        [self.width, self.height]
+    }
+
+    pub(crate) fn texels(&self) -> &'a [[u8; 4]] {
+        self.texels
+    }
+
+    /// The colour at `uv` in the space of `blend`.
+    fn sample(&self, uv: [f32; 2], blend: Blend) -> [f32; 3] {
+        let decode = match blend {
+            Blend::Linear => srgb::linear_table(),
+            Blend::Srgb => srgb::display_table(),
+        };
+        let mut sum = [0.0_f32; 3];
+        for (texel, weight) in self.taps(uv) {
+            for channel in 0..3 {
+                sum[channel] += weight * decode[texel[channel] as usize];
+            }
+        }
+        sum
+    }
+
     /// The four texels around `uv` with their weights, clamped to the edge.
     fn taps(&self, [u, v]: [f32; 2]) -> [([u8; 4], f32); 4] {
         let (column, across) = split(u, self.width);
@@ -50,11 +75,34 @@ impl<'a> From<&'a Texture> for Image<'a> {
     }
 }
 
+/// Several textures, one for each material.
+#[derive(Clone, Copy, Debug)]
+pub struct Textures<'a> {
+    /// At least one.
+    pub images: &'a [Image<'a>],
+    /// The image of each triangle; empty where there is one for all.
+    pub of_triangle: &'a [u16],
+}
+
+impl<'a> Textures<'a> {
+    /// The number of a triangle's image.
+    pub(crate) fn number(&self, triangle: usize) -> usize {
+        let image = self.of_triangle.get(triangle);
+        image.map_or(0, |&image| usize::from(image))
+    }
+
+    pub(crate) fn image(&self, triangle: usize) -> &'a Image<'a> {
+        &self.images[self.number(triangle)]
+    }
+}
+
 /// What the surface's colours come from.
 #[derive(Clone, Copy, Debug)]
 pub enum Paint<'a> {
     /// A texture.
     Image(Image<'a>),
+    /// Several.
+    Textures(Textures<'a>),
     /// Colours of the mesh's vertices, as many as it has, in linear light as glTF has them.
     Vertices(&'a [[u8; 4]]),
 }
@@ -74,21 +122,14 @@ impl<'a> From<&'a Texture> for Paint<'a> {
 impl Paint<'_> {
     /// What a sample sees, in the space of `blend`.
     fn sample(&self, mesh: &Mesh, hit: &Hit, blend: Blend) -> [f32; 3] {
-        let mut sum = [0.0_f32; 3];
         match self {
-            Self::Image(image) => {
-                let decode = match blend {
-                    Blend::Linear => srgb::linear_table(),
-                    Blend::Srgb => srgb::display_table(),
-                };
-                for (texel, weight) in image.taps(uv(mesh, hit)) {
-                    for channel in 0..3 {
-                        sum[channel] += weight * decode[texel[channel] as usize];
-                    }
-                }
-                sum
+            Self::Image(image) => image.sample(uv(mesh, hit), blend),
+            Self::Textures(textures) => {
+                let image = textures.image(hit.triangle as usize);
+                image.sample(uv(mesh, hit), blend)
             }
             Self::Vertices(colours) => {
+                let mut sum = [0.0_f32; 3];
                 let value = srgb::display_table();
                 for (corner, weight) in corners(mesh, hit) {
                     let colour = colours[corner as usize];
@@ -106,7 +147,7 @@ impl Paint<'_> {
 }
 
 /// The two neighbours along one axis and the second one's share. Texel k is centred on `(k + ½)/edge`.
-fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
+pub(crate) fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
     let last = edge as f32 - 1.0;
     let x = coordinate * edge as f32 - 0.5;
     let floor = x.floor();

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proto::job::{Blend, Device, Quality};
+use proto::job::{Blend, Compress, Device, Quality, TextureFormat};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 
 const EXAMPLES: &str = "\
@@ -18,6 +19,8 @@ Examples:
       Remove 95 % of the triangles first, and bake a larger texture.
   kiln bake chair.glb --views transforms.json -o out.glb --holdout 4 --report report.json --preview preview.png
       Keep four views out of the fit, measure with them, and write a report and a contact sheet.
+  kiln compare out.glb other.glb --views transforms_test.json --picture compare.png
+      Say how well each explains the views, and draw both beside them.
   kiln serve --root /data
       Take jobs over a Unix socket, and keep them across restarts.
   kiln submit scan.glb --views transforms.json --wait -o out.glb
@@ -46,6 +49,8 @@ pub(super) enum Sub {
     /// Turn a mesh and posed views of it into a textured GLB.
     #[command(after_help = EXAMPLES)]
     Bake(Box<BakeArgs>),
+    /// Hold one or two textured meshes against views: PSNR, SSIM, seams, what is unseen, and a picture side by side.
+    Compare(Box<CompareArgs>),
     /// Run the job of a crash again, alone and without falling back, with all that its workers log.
     Replay(ReplayArgs),
     /// Take jobs over a socket, and keep them across restarts.
@@ -76,9 +81,31 @@ pub(super) struct BakeArgs {
     /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too.
     #[arg(long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) views: Option<PathBuf>,
-    /// Where to put the GLB. An existing file is replaced only by a complete new one.
+    /// Where to put the result: a GLB; or, by its ending, a PLY (.ply, the texture beside it) or an OBJ (.obj, material and
+    /// texture beside it). An existing file is replaced only by a complete new one.
     #[arg(short, long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) output: Option<PathBuf>,
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. Not every viewer reads WebP.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "png",
+        conflicts_with = "jobs",
+        help_heading = "Result"
+    )]
+    pub(super) texture_format: TextureFormatArg,
+    /// Quality of a JPEG, 1 to 100.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "jobs", help_heading = "Result")]
+    pub(super) texture_quality: Option<u8>,
+    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
+    #[arg(
+        long,
+        value_enum,
+        default_value = "none",
+        conflicts_with = "jobs",
+        help_heading = "Result"
+    )]
+    pub(super) compress: CompressArg,
     /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "maps", "report"])]
     pub(super) jobs: Option<PathBuf>,
@@ -283,6 +310,40 @@ pub(super) enum BlendArg {
 const LEAST_MEMORY: u64 = 16 << 20;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum TextureFormatArg {
+    Png,
+    Jpeg,
+    Webp,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum CompressArg {
+    /// Plain floats.
+    None,
+    /// Quantised and compressed.
+    Meshopt,
+}
+
+impl From<TextureFormatArg> for TextureFormat {
+    fn from(arg: TextureFormatArg) -> Self {
+        match arg {
+            TextureFormatArg::Png => Self::Png,
+            TextureFormatArg::Jpeg => Self::Jpeg,
+            TextureFormatArg::Webp => Self::Webp,
+        }
+    }
+}
+
+impl From<CompressArg> for Compress {
+    fn from(arg: CompressArg) -> Self {
+        match arg {
+            CompressArg::None => Self::None,
+            CompressArg::Meshopt => Self::Meshopt,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum FallbackArg {
     /// A fresh process at most.
     SamePlan,
@@ -294,7 +355,7 @@ pub(super) enum FallbackArg {
     VertexColours,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.strip_suffix(['K', 'M', 'G', 'T']) {
         Some(number) => (
             number,

@@ -190,7 +190,7 @@ impl Job<'_> {
     }
 }
 
-fn last_words(recorder: &Blob) -> LastWords {
+pub(super) fn last_words(recorder: &Blob) -> LastWords {
     let file = recorder.file();
     let note = |slot| recorder::read_note(file, slot).ok().flatten();
     let state = recorder::read_state(file).ok().flatten();
@@ -203,7 +203,7 @@ fn last_words(recorder: &Blob) -> LastWords {
 }
 
 /// The word of the report's list of attempts.
-fn how(ending: &Ending) -> String {
+pub(super) fn how(ending: &Ending) -> String {
     match (&ending.kill, &ending.exit) {
         (_, Exit::Unkillable) => "cannot be killed".to_owned(),
         (Some(Kill::NoHello { .. }), _) => "no hello".to_owned(),

@@ -5,6 +5,7 @@ use std::thread::Builder;
 use std::time::Instant;
 
 use proto::blob::Blob;
+use proto::job::Container;
 use proto::message::{Code, Table};
 use tokio::sync::oneshot;
 
@@ -39,7 +40,19 @@ pub(super) fn stage(
 ) -> JoinHandle<Result<Batch, Box<JobError>>> {
     let blob = |table| stock.filled(table).map(Arc::clone);
     let mut files: Vec<(&'static str, Target, Arc<Blob>)> = Vec::new();
-    files.extend(blob(Table::Glb).map(|blob| ("glb", spec.glb.clone(), blob)));
+    let kind = match spec.form.container {
+        Container::Glb => "glb",
+        Container::Ply => "ply",
+        Container::Obj => "obj",
+    };
+    files.extend(blob(Table::Glb).map(|blob| (kind, spec.glb.clone(), blob)));
+    for (table, target) in &spec.beside {
+        let kind = match table {
+            Table::Material => "material",
+            _ => "texture",
+        };
+        files.extend(blob(*table).map(|blob| (kind, target.clone(), blob)));
+    }
     files.extend(
         spec.preview
             .clone()

@@ -209,7 +209,7 @@ impl Job<'_> {
 }
 
 /// The end of a process that never was.
-fn unborn(role: Role, kill: Option<Kill>, exit: Exit) -> Ending {
+pub(super) fn unborn(role: Role, kill: Option<Kill>, exit: Exit) -> Ending {
     Ending {
         role,
         phase: Phase::Start,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{Blend, Device, PrepareJob, Quality, Simplify, WarmJob};
+use proto::job::{Blend, Device, Form, PrepareJob, Quality, Simplify, TextureFormat, WarmJob};
+use proto::message::Table;
 
 use super::spare::Key;
 use crate::error::JobError;
@@ -53,6 +54,10 @@ pub struct Spec {
     pub views: Input,
     /// The result.
     pub glb: Target,
+    /// Its form.
+    pub form: Form,
+    /// The files beside it, which a PLY or OBJ has.
+    pub beside: Vec<(Table, Target)>,
     /// The contact sheet.
     pub preview: Option<Target>,
     /// The maps of the texture.
@@ -99,7 +104,9 @@ impl Spec {
         let maps = self.maps.as_ref();
         let maps = maps.map(|maps| [&maps.coverage, &maps.residual]);
         let more = [self.preview.as_ref(), self.report.as_ref()];
+        let beside = self.beside.iter().map(|(_, target)| target);
         std::iter::once(&self.glb)
+            .chain(beside)
             .chain(more.into_iter().flatten())
             .chain(maps.into_iter().flatten())
     }
@@ -145,6 +152,11 @@ impl Spec {
         if let Some(bytes) = self.memory_limit {
             flag("memory-limit", bytes.to_string());
         }
+        flag("texture-format", words::word(&self.form.texture));
+        if self.form.texture == TextureFormat::Jpeg {
+            flag("texture-quality", self.form.quality.to_string());
+        }
+        flag("compress", words::word(&self.form.compress));
         if self.keep_uvs {
             arguments.push("--keep-uvs".to_owned());
         }

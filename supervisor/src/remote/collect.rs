@@ -74,7 +74,8 @@ pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobE
                 .into_iter()
                 .map(|name| vec![name])
                 .collect(),
-            Root::Views => names::pictures(main),
+            // No job has a second mesh.
+            Root::Views | Root::Second => names::pictures(main),
         });
         let named: Vec<Vec<String>> = named.await.unwrap_or_default();
         for candidates in named {
@@ -152,7 +153,7 @@ impl Finder<'_> {
     async fn first_of(&mut self, names: &[String]) -> Result<(), Box<JobError>> {
         let limit = match self.root {
             Root::Mesh => MAX_MESH_FILE_BYTES,
-            Root::Views => MAX_IMAGE_FILE_BYTES,
+            Root::Views | Root::Second => MAX_IMAGE_FILE_BYTES,
         };
         for name in names {
             match open(self.inputs, &mut self.opener, self.root, name, limit).await {

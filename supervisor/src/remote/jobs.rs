@@ -2,6 +2,7 @@
 
 use axum::body::Bytes;
 use axum::http::{HeaderName, Method};
+use proto::job::{Compress, TextureFormat};
 use proto::message::Code;
 use serde::Deserialize;
 use serde_json::Value;
@@ -156,6 +157,8 @@ impl Job {
             holdout: spec.holdout,
             fallback: spec.fallback,
             timeout_ms: spec.timeout_s * 1e3,
+            texture_format: TextureFormat::default(),
+            compress: Compress::default(),
         }
     }
 }

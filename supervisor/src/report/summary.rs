@@ -88,7 +88,7 @@ impl Report {
         lines.extend(
             self.files
                 .iter()
-                .filter(|file| file.kind != "glb")
+                .filter(|file| !["glb", "ply", "obj"].contains(&&*file.kind))
                 .map(|file| {
                     format!(
                         "{}: {} ({})",

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proto::job::{Blend, Device, Quality, Simplify};
+use proto::job::{Blend, Device, Form, Quality, Simplify};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -138,6 +138,8 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         mesh: find("the mesh", &at("mesh.obj")).map_err(said)?,
         views: find("the views", &at("transforms.json")).map_err(said)?,
         glb: Target::check(&at("out.glb")).map_err(said)?,
+        form: Form::default(),
+        beside: Vec::new(),
         preview: None,
         maps: None,
         report: None,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use proto::job::Form;
 use proto::message::Code;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -109,6 +110,8 @@ impl Work {
             mesh,
             views,
             glb: target("model.glb")?,
+            form: Form::default(),
+            beside: Vec::new(),
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
             maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
             report: Some(target("report.json")?),

@@ -153,6 +153,7 @@ fn a_texture_with_maps_is_larger_and_both_pictures_come() {
     let done = Done::Encode(proto::message::EncodeSummary {
         glb_bytes: 12,
         png_bytes: 0,
+        atlas: None,
         holdout: Vec::new(),
         holdout_psnr_db: None,
         times: Vec::new(),

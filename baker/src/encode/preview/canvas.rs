@@ -4,7 +4,7 @@ use super::font;
 use super::tile::Tile;
 
 /// The sheet.
-pub(super) struct Canvas {
+pub(crate) struct Canvas {
     width: usize,
     background: [u8; 3],
     pixels: Vec<[u8; 4]>,
@@ -14,7 +14,7 @@ pub(super) struct Canvas {
 const SCALE: usize = 2;
 
 impl Canvas {
-    pub(super) fn new(width: usize, background: [u8; 3]) -> Self {
+    pub(crate) fn new(width: usize, background: [u8; 3]) -> Self {
         Self {
             width,
             background,
@@ -30,7 +30,7 @@ impl Canvas {
     }
 
     /// Fills a rectangle.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         [x, y]: [usize; 2],
         [width, height]: [usize; 2],
@@ -44,7 +44,7 @@ impl Canvas {
     }
 
     /// Draws a tile, enlarged by the largest whole factor that fits into `cell`; returns its height.
-    pub(super) fn tile(&mut self, [x, y]: [usize; 2], tile: &Tile, cell: usize) -> usize {
+    pub(crate) fn tile(&mut self, [x, y]: [usize; 2], tile: &Tile, cell: usize) -> usize {
         let factor = (cell / tile.width.max(tile.height).max(1)).max(1);
         for (index, &pixel) in tile.pixels.iter().enumerate() {
             let (column, row) = (index % tile.width, index / tile.width);
@@ -54,7 +54,7 @@ impl Canvas {
     }
 
     /// Draws one line of text; `[x, y]` is its top left corner.
-    pub(super) fn text(&mut self, [x, y]: [usize; 2], text: &str, colour: [u8; 3]) {
+    pub(crate) fn text(&mut self, [x, y]: [usize; 2], text: &str, colour: [u8; 3]) {
         for (k, character) in text.chars().enumerate() {
             for (column, bits) in font::glyph(character).into_iter().enumerate() {
                 for row in (0..font::HEIGHT).filter(|row| bits >> row & 1 == 1) {
@@ -66,7 +66,7 @@ impl Canvas {
     }
 
     /// Hands width, height and pixels down to `bottom` on.
-    pub(super) fn finish<T>(
+    pub(crate) fn finish<T>(
         mut self,
         bottom: usize,
         encode: impl FnOnce(u32, u32, &[[u8; 4]]) -> T,

@@ -4,19 +4,19 @@ use crate::render::srgb;
 
 /// A small picture, 8-bit sRGB.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tile {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) pixels: Vec<[u8; 3]>,
+pub(crate) struct Tile {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) pixels: Vec<[u8; 3]>,
 }
 
 /// Where no error is shown.
-pub(super) const UNCOMPARED: [u8; 3] = [70, 74, 84];
+pub(crate) const UNCOMPARED: [u8; 3] = [70, 74, 84];
 /// Mid grey, behind what is transparent.
 const GREY: u8 = 128;
 
 /// A pixel over mid grey, in linear light.
-pub(super) fn light([r, g, b, alpha]: [u8; 4]) -> [f32; 3] {
+pub(crate) fn light([r, g, b, alpha]: [u8; 4]) -> [f32; 3] {
     let table = srgb::linear_table();
     let alpha = f32::from(alpha) / 255.0;
     [r, g, b].map(|x| table[usize::from(x)] * alpha + table[usize::from(GREY)] * (1.0 - alpha))
@@ -24,7 +24,7 @@ pub(super) fn light([r, g, b, alpha]: [u8; 4]) -> [f32; 3] {
 
 /// Sums of what falls on each pixel of a tile.
 #[derive(Clone, Debug)]
-pub(super) struct Shrink {
+pub(crate) struct Shrink {
     from: [usize; 2],
     width: usize,
     height: usize,
@@ -34,7 +34,7 @@ pub(super) struct Shrink {
 
 impl Shrink {
     /// For a picture of `from` pixels into a square of `cell`.
-    pub(super) fn new(from: [usize; 2], cell: usize) -> Self {
+    pub(crate) fn new(from: [usize; 2], cell: usize) -> Self {
         let longest = from[0].max(from[1]).max(1);
         let edge = |edge: usize| {
             if longest <= cell {
@@ -55,7 +55,7 @@ impl Shrink {
     }
 
     /// Adds the value of a pixel: linear light, or an error.
-    pub(super) fn add(&mut self, [column, row]: [usize; 2], value: [f32; 3]) {
+    pub(crate) fn add(&mut self, [column, row]: [usize; 2], value: [f32; 3]) {
         let index =
             row * self.height / self.from[1] * self.width + column * self.width / self.from[0];
         for (sum, value) in self.sums[index].iter_mut().zip(value) {
@@ -81,19 +81,19 @@ impl Shrink {
     }
 
     /// The values as light.
-    pub(super) fn picture(&self) -> Tile {
+    pub(crate) fn picture(&self) -> Tile {
         let byte = |x| (srgb::encode(x).min(1.0) * 255.0).round() as u8;
         self.map(|mean| mean.map_or([GREY; 3], |light| light.map(byte)))
     }
 
     /// The values as errors, `gain` times brighter.
-    pub(super) fn heat(&self, gain: f32) -> Tile {
+    pub(crate) fn heat(&self, gain: f32) -> Tile {
         self.map(|mean| mean.map_or(UNCOMPARED, |error| heat(error[0] * gain)))
     }
 }
 
 /// 0 to 1 as black, violet, red, orange, pale yellow: brightness grows all the way, so it reads without colours too.
-pub(in crate::encode) fn heat(x: f32) -> [u8; 3] {
+pub(crate) fn heat(x: f32) -> [u8; 3] {
     const STOPS: [[f32; 3]; 6] = [
         [0.0, 0.0, 4.0],
         [66.0, 10.0, 104.0],

@@ -138,6 +138,11 @@ impl<'a> Buffers<'a> {
         }
     }
 
+    /// Folder of the mesh file, and its place within it.
+    pub(super) fn place(&self) -> (&'a Folder<'a>, &'a str) {
+        (self.folder, self.beside)
+    }
+
     /// Loads what view `index` needs, so that [`Self::view`] can lend it.
     pub(super) fn load_view(&mut self, index: usize) -> Result<(), BufferError> {
         let view = self.json_view(index)?;
@@ -305,7 +310,7 @@ impl<'a> Buffers<'a> {
 }
 
 /// RFC 4648 with or without its padding; nothing else may be mixed in.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=').as_bytes();
     if text.len() % 4 == 1 {
         return None;
@@ -331,7 +336,7 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn decode_percent(uri: &str) -> Option<String> {
+pub(super) fn decode_percent(uri: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(uri.len());
     let mut rest = uri.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

@@ -6,6 +6,7 @@
 //! the winding round. Only vertices that triangles use are kept.
 
 mod error;
+pub(super) mod painted;
 
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,21 @@ pub(super) fn read(
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, GltfError> {
+    let nothing = |_: &mut Reader<'_>| Ok(());
+    let (mesh, ()) = read_with(bytes, is_glb, name, folder, want_uvs, progress, nothing)?;
+    Ok(mesh)
+}
+
+/// [`read`], and what `more` reads beside the mesh.
+fn read_with<T>(
+    bytes: &[u8],
+    is_glb: bool,
+    name: &str,
+    folder: &Folder<'_>,
+    want_uvs: bool,
+    progress: &dyn Progress,
+    more: impl FnOnce(&mut Reader<'_>) -> Result<T, GltfError>,
+) -> Result<(RawMesh, T), GltfError> {
     let (json, bin) = if is_glb {
         let chunks = glb::split(bytes)?;
         (
@@ -69,6 +85,7 @@ pub(super) fn read(
     let mut reader = Reader {
         root: &root,
         buffers: Buffers::new(&root, folder, beside, bin),
+        parts: Vec::new(),
         want_uvs,
         mesh: RawMesh {
             positions: Vec::new(),
@@ -92,7 +109,8 @@ pub(super) fn read(
         }
     }
     warn(&root, &instances, reader.skipped, progress);
-    reader.finish()
+    let more = more(&mut reader)?;
+    Ok((reader.finish()?, more))
 }
 
 fn check_root(root: &json::Root) -> Result<(), GltfError> {
@@ -151,9 +169,19 @@ fn warn(root: &json::Root, instances: &[Instance], skipped: usize, progress: &dy
     }
 }
 
+/// Triangles of one material.
+struct Part {
+    triangles: usize,
+    material: Option<usize>,
+    /// There are colours of its vertices.
+    coloured: bool,
+}
+
 struct Reader<'a> {
     root: &'a json::Root,
     buffers: Buffers<'a>,
+    /// Primitives in the order of their triangles.
+    parts: Vec<Part>,
     want_uvs: bool,
     mesh: RawMesh,
     /// Primitives of points and lines.
@@ -304,6 +332,11 @@ impl Reader<'_> {
                 limit: MAX_VERTICES,
             });
         }
+        self.parts.push(Part {
+            triangles,
+            material: primitive.material.map(|index| index.value()),
+            coloured: attribute(Semantic::Colors(0)).is_some(),
+        });
         if uvs.is_none() && triangles > 0 {
             self.without_uvs += 1;
             // Keeps the two lists of one length; `finish` drops the made-up ones.

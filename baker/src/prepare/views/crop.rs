@@ -18,6 +18,8 @@ pub(super) type Crop = [u32; 4];
 #[derive(Debug)]
 pub(super) struct Outline {
     pub(super) points: Vec<[f32; 3]>,
+    /// Whatever shows may matter, mesh or not.
+    pub(super) whole: bool,
 }
 
 /// Up to here the vertices themselves are projected.
@@ -30,6 +32,7 @@ impl Outline {
         if mesh.positions.len() <= MAX_POINTS {
             return Self {
                 points: mesh.positions.clone(),
+                whole: false,
             };
         }
         let [low, high] = bounds(&mesh.positions);
@@ -53,6 +56,15 @@ impl Outline {
         };
         Self {
             points: cells.into_values().flat_map(corners).collect(),
+            whole: false,
+        }
+    }
+
+    /// No mesh: all that is not transparent can matter.
+    pub(super) fn whole() -> Self {
+        Self {
+            points: Vec::new(),
+            whole: true,
         }
     }
 
@@ -61,6 +73,7 @@ impl Outline {
         let size = [f64::from(picture.width), f64::from(picture.height)];
         let [mut left, mut top, mut right, mut bottom] =
             match projected_bounds(camera, &self.points) {
+                _ if self.whole => [0.0, 0.0, size[0], size[1]],
                 Projection::Within(bounds) => bounds,
                 // Some of the mesh is behind the camera: what lies between may show anywhere.
                 Projection::Across => [0.0, 0.0, size[0], size[1]],

@@ -1,7 +1,8 @@
 //! One packet of each kind and direction.
 
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
+    BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify,
+    WarmJob,
 };
 use proto::message::{
     AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
@@ -46,6 +47,14 @@ fn to_child() -> Vec<ToChild> {
             blend: Blend::Linear,
             preview: true,
             maps: true,
+            form: proto::job::Form::default(),
+        }),
+        Start::Compare(CompareJob {
+            first: "a.glb".to_owned(),
+            second: Some("b.glb".to_owned()),
+            views_file: "transforms.json".to_owned(),
+            blend: Blend::Srgb,
+            picture: true,
         }),
     ];
     let mut packets: Vec<ToChild> = start.map(ToChild::Start).into();
@@ -190,6 +199,7 @@ pub(super) fn summaries() -> [Done; 3] {
         Done::Encode(EncodeSummary {
             glb_bytes: 1 << 20,
             png_bytes: 1 << 19,
+            atlas: None,
             holdout: vec![ViewScore {
                 view: 1,
                 pixels: 4096,

@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use kiln_tests::MESH_TEXT;
 use kiln_tests::fault::Step;
 use proto::blob::BlobFile;
-use proto::job::Device;
+use proto::job::{CompareJob, Device};
 use proto::message::{
-    AdapterInfo, BakeSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime, PrepareSummary,
-    Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
+    AdapterInfo, BakeSummary, CompareSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime,
+    PrepareSummary, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
 use proto::sandbox::Sandbox;
 use proto::table::maps::Maps;
@@ -19,8 +19,10 @@ use proto::table::{Camera, Mesh, Surface, Texture, View};
 use crate::worker::Worker;
 
 pub(crate) fn prepare(worker: &Worker) {
-    let (ToChild::Start(Start::Prepare(job)), _) = worker.receive() else {
-        panic!("another job")
+    let job = match worker.receive() {
+        (ToChild::Start(Start::Prepare(job)), _) => job,
+        (ToChild::Start(Start::Compare(job)), _) => return compare(worker, &job),
+        _ => panic!("another job"),
     };
     worker.reach(Step::Start);
     let mut text = String::new();
@@ -53,6 +55,19 @@ pub(crate) fn prepare(worker: &Worker) {
     }
     worker.reach(Step::Filled);
     worker.done(summary(Role::Prepare, worker.plan.views, job.holdout));
+}
+
+/// As far as its faults need it: a comparison without meshes is refused.
+fn compare(worker: &Worker, job: &CompareJob) {
+    worker.reach(Step::Start);
+    drop(worker.open(Root::Mesh, &job.first));
+    worker.progress(Phase::LoadMesh, 1, 1);
+    worker.reach(Step::Work);
+    worker.done(Done::Compare(CompareSummary {
+        models: Vec::new(),
+        times: Vec::new(),
+        peak_rss_kib: 1,
+    }));
 }
 
 pub(crate) fn bake(worker: &Worker) {
@@ -360,6 +375,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
         Role::Encode => Done::Encode(EncodeSummary {
             glb_bytes: 12,
             png_bytes: 10,
+            atlas: None,
             holdout: (0..holdout)
                 .map(|view| ViewScore {
                     view,

@@ -79,6 +79,25 @@ pub enum GltfError {
         /// Primitives of another kind.
         skipped: usize,
     },
+    /// A picture that a material shows.
+    #[error("image {image}: {what}")]
+    Image {
+        /// The image.
+        image: usize,
+        /// Why.
+        what: String,
+        /// The code under which a user is told.
+        code: Code,
+    },
+    /// A texture or image that is not there.
+    #[error("material {material} names no image that is there")]
+    NoImage {
+        /// The material.
+        material: usize,
+    },
+    /// What is shown lies in the vertices.
+    #[error("its colours are those of its vertices, and not in a texture")]
+    VertexColours,
     /// Beyond the bound, counted over all instances.
     #[error("has more than the {limit} {what} that are taken")]
     TooLarge {
@@ -96,6 +115,8 @@ impl GltfError {
             Self::Extension(_) | Self::Version(_) | Self::Container(GlbError::Version(_)) => {
                 Code::UnsupportedFeature
             }
+            Self::VertexColours => Code::UnsupportedFeature,
+            Self::Image { code, .. } => *code,
             Self::TooLarge { .. } => Code::LimitExceeded,
             Self::Accessor {
                 error: AccessorError::Bytes { error, .. },
@@ -109,6 +130,7 @@ impl GltfError {
             | Self::Accessor { .. }
             | Self::Remainder { .. }
             | Self::Index { .. }
+            | Self::NoImage { .. }
             | Self::NoTriangles { .. } => Code::InvalidAsset,
         }
     }

@@ -16,7 +16,12 @@ pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
         Table::Texture | Table::Colours => Role::Bake,
-        Table::Glb | Table::Preview | Table::Coverage | Table::Residual => Role::Encode,
+        Table::Glb
+        | Table::Preview
+        | Table::Coverage
+        | Table::Residual
+        | Table::Picture
+        | Table::Material => Role::Encode,
     }
 }
 
@@ -29,6 +34,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
         Table::Colours => 64 + 3 * 4,
         Table::Glb => 12,
+        Table::Picture | Table::Material => 12,
         Table::Preview | Table::Coverage | Table::Residual => 33,
     }
 }
@@ -92,6 +98,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
         Role::Encode => Done::Encode(EncodeSummary {
             glb_bytes: 1,
             png_bytes: 1,
+            atlas: None,
             holdout: Vec::new(),
             holdout_psnr_db: None,
             times: Vec::new(),

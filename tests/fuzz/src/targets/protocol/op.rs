@@ -129,7 +129,9 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         5 => Table::Preview,
         6 => Table::Colours,
         7 => Table::Coverage,
-        _ => Table::Residual,
+        8 => Table::Residual,
+        9 => Table::Picture,
+        _ => Table::Material,
     })
 }
 
@@ -144,6 +146,8 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Colours => out.push(6),
         Table::Coverage => out.push(7),
         Table::Residual => out.push(8),
+        Table::Picture => out.push(9),
+        Table::Material => out.push(10),
     }
 }
 

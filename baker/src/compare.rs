@@ -1,0 +1,168 @@
+//! One or two finished GLBs and views → how well each explains the views, what its unwrap is like, and a sheet that shows it.
+//!
+//! | module | what it turns into what |
+//! |---|---|
+//! | `model` | GLB → mesh, pictures, and what of its unwrap is not a matter of views |
+//! | `score` | view, mesh → PSNR, SSIM, what is missing |
+//! | `ssim` | two pictures → their structural similarity |
+//! | `seen` | views → the texels that lie open to one of them |
+//! | `sheet` | some views, renders, errors → a picture side by side |
+//!
+//! Files of others come in as bytes here, so this runs in prepare's place: its sandbox, its way of having files opened. The
+//! figures are those of a bake's own report ([`crate::encode::measure`], [`crate::survey`]). Views are decoded one by one and
+//! dropped one by one.
+
+mod model;
+mod score;
+mod seen;
+mod sheet;
+mod ssim;
+
+use std::io::Write;
+use std::time::Duration;
+
+use proto::job::CompareJob;
+use proto::message::{
+    Code, CompareModel, CompareScore, CompareSummary, Failure, Phase, Root, Table,
+};
+
+use crate::pace;
+use crate::prepare::folder::Folder;
+use crate::prepare::views::Whole;
+use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::run::{internal, peak_rss_kib};
+use crate::session::Session;
+
+use model::Model;
+use score::Score;
+use sheet::Row;
+
+/// Views at most: the figures of all of them come in one packet.
+const MAX_VIEWS: usize = 2048;
+/// A band of a view, whatever the mesh: its pixels are bounded.
+const BAND: Duration = Duration::from_secs(1);
+
+/// Runs the job.
+///
+/// # Errors
+/// What the user is told.
+pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failure> {
+    let [first, second, views] =
+        [Root::Mesh, Root::Second, Root::Views].map(|root| Folder::new(session, root));
+    let mut clock = PhaseClock::default();
+    let named = [(&first, Some(&job.first)), (&second, job.second.as_ref())];
+    let mut models = Vec::new();
+    for (folder, name) in named {
+        if let Some(name) = name {
+            models.push(clock.time(Phase::LoadMesh, || Model::read(folder, name, session))?);
+        }
+    }
+    let views = Whole::read(&views, &job.views_file, session)?;
+    let (models, rows) = compare(&models, &views, job, session, &mut clock)?;
+    if job.picture {
+        session.progress(Phase::Preview, 0, 1);
+        let picture = clock.time(Phase::Preview, || sheet::draw(&rows, &models));
+        let picture = picture.map_err(|error| internal(&error))?;
+        session
+            .put(Table::Preview, picture.len() as u64, |out| {
+                Ok(out.write_all(&picture)?)
+            })
+            .map_err(|error| internal(&error))?;
+        session.progress(Phase::Preview, 1, 1);
+    }
+    Ok(CompareSummary {
+        models,
+        times: clock.into_times(),
+        peak_rss_kib: peak_rss_kib(),
+    })
+}
+
+/// Scores every view with every model; gives the rows of the sheet, too.
+fn compare(
+    models: &[Model],
+    views: &Whole<'_>,
+    job: &CompareJob,
+    progress: &dyn Progress,
+    clock: &mut PhaseClock,
+) -> Result<(Vec<CompareModel>, Vec<Row>), Failure> {
+    let count = views.len();
+    if count > MAX_VIEWS {
+        return Err(Failure {
+            code: Code::LimitExceeded,
+            message: format!(
+                "{}: {count} views, more than the {MAX_VIEWS} that are compared",
+                job.views_file
+            ),
+            hint: "name fewer views".to_owned(),
+        });
+    }
+    let shown = if job.picture {
+        sheet::choose(count)
+    } else {
+        Vec::new()
+    };
+    let mut scores: Vec<Vec<Score>> = vec![Vec::new(); models.len()];
+    let mut seen: Vec<_> = models.iter().map(seen::Seen::new).collect();
+    let mut rows = Vec::new();
+    for index in 0..count {
+        progress.progress(Phase::Measure, index as u64, count as u64);
+        let view = clock.time(Phase::DecodeViews, || views.load(index, progress))?;
+        let mut row = shown.contains(&index).then(|| Row::new(&view));
+        for (number, model) in models.iter().enumerate() {
+            let band = each(model.mesh.triangles.len(), pace::BAND_TRIANGLE) + BAND;
+            progress.expect("a band of a view", band);
+            clock.time(Phase::Measure, || {
+                let mut cells = row.as_mut().map(|row| row.add(&view));
+                let score = score::score(
+                    model,
+                    &view,
+                    job.blend,
+                    |pixel| cells.iter_mut().for_each(|cells| cells.add(pixel)),
+                    |_pixels| unit(),
+                );
+                if let Some(cells) = cells {
+                    cells.finish(&score.row);
+                }
+                scores[number].push(score);
+                seen[number].look(model, &view);
+            });
+        }
+        rows.extend(row);
+    }
+    progress.progress(Phase::Measure, count as u64, count as u64);
+    if scores.iter().flatten().all(|score| score.row.pixels == 0) {
+        return Err(Failure {
+            code: Code::InvalidAsset,
+            message: format!(
+                "{}: no view shows any of it: not one pixel lies wholly on a mesh and is opaque",
+                job.views_file
+            ),
+            hint: "check that meshes and transforms share one coordinate frame".to_owned(),
+        });
+    }
+    let models = models.iter().zip(scores).zip(&seen);
+    let models = models.map(|((model, scores), seen)| summary(model, &scores, seen.unseen()));
+    Ok((models.collect(), rows))
+}
+
+fn summary(model: &Model, scores: &[Score], unseen: Option<f32>) -> CompareModel {
+    let views: Vec<CompareScore> = scores.iter().map(|score| score.row).collect();
+    let mean = |value: fn(&CompareScore) -> f32| {
+        let counted: Vec<f64> = (views.iter().filter(|score| score.pixels > 0))
+            .map(|score| f64::from(value(score)))
+            .collect();
+        (!counted.is_empty()).then(|| (counted.iter().sum::<f64>() / counted.len() as f64) as f32)
+    };
+    let sum = |value: fn(&Score) -> u64| scores.iter().map(value).sum::<u64>();
+    let (missing, object) = (sum(|score| score.missing), sum(|score| score.on_object));
+    CompareModel {
+        triangles: model.mesh.triangles.len() as u64,
+        textures: model.texture_sizes(),
+        psnr_db: mean(|score| score.psnr_db),
+        ssim: mean(|score| score.ssim),
+        missing: (missing as f64 / object.max(1) as f64) as f32,
+        unseen,
+        atlas: model.atlas,
+        views,
+    }
+}

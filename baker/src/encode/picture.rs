@@ -1,0 +1,188 @@
+//! Texels → a picture of the format that was asked for, decoded again before it counts.
+//!
+//! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution) comes back as
+//! other texels: they take the place of the old ones, so that all that is measured and shown afterwards is what the file holds.
+//! The decoders are those of the views, strict about damage, and not the encoders' own.
+
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::webp::WebPEncoder;
+use image::{ExtendedColorType, ImageEncoder, ImageError};
+use proto::job::TextureFormat;
+
+use super::png::{self, PngError};
+use crate::prepare::picture::{self, Picture};
+use crate::progress::unit;
+
+/// The worst that a JPEG may be, dB: what the lowest quality makes of noise is above it, channels or rows in a wrong order are not.
+const LEAST_DB: f64 = 8.0;
+
+/// Why there is no picture.
+#[derive(Debug, thiserror::Error)]
+pub enum TextureError {
+    /// The PNG.
+    #[error(transparent)]
+    Png(#[from] PngError),
+    /// An encoder of the `image` crate.
+    #[error("the texture cannot be encoded")]
+    Encode(#[from] ImageError),
+    /// What was written does not read back.
+    #[error("the encoded texture {0}")]
+    Decode(String),
+    /// What was written reads back as another picture.
+    #[error("the encoded texture decodes to another picture")]
+    Differs,
+}
+
+/// A file, and the texels that it holds where they are others than those that it was made of.
+pub type Encoded = (Vec<u8>, Option<Vec<[u8; 4]>>);
+
+/// Encodes `size`² texels, row by row from the top.
+///
+/// # Errors
+/// The file does not read back as what it should be.
+pub fn encode(
+    format: TextureFormat,
+    quality: u8,
+    size: u32,
+    texels: &[[u8; 4]],
+) -> Result<Encoded, TextureError> {
+    let rgb = || -> Vec<u8> { texels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect() };
+    let mut file = Vec::new();
+    match format {
+        TextureFormat::Png => {
+            let file = png::encode(size, size, texels)?;
+            unit();
+            png::verify(&file, texels)?;
+            return Ok((file, None));
+        }
+        TextureFormat::Webp => {
+            let encoder = WebPEncoder::new_lossless(&mut file);
+            encoder.write_image(&rgb(), size, size, ExtendedColorType::Rgb8)?;
+        }
+        TextureFormat::Jpeg => {
+            let encoder = JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100));
+            encoder.write_image(&rgb(), size, size, ExtendedColorType::Rgb8)?;
+        }
+    }
+    unit();
+    let held = decode(&file, size)?;
+    unit();
+    verify(format, texels, &held)?;
+    let held = (format == TextureFormat::Jpeg).then_some(held);
+    Ok((file, held))
+}
+
+fn decode(file: &[u8], size: u32) -> Result<Vec<[u8; 4]>, TextureError> {
+    let broken = |error: picture::PictureError| TextureError::Decode(error.to_string());
+    let header = picture::probe(file).map_err(broken)?;
+    let Picture {
+        width,
+        height,
+        pixels,
+        ..
+    } = picture::decode(file, header).map_err(broken)?;
+    if (width, height) == (size, size) {
+        Ok(pixels)
+    } else {
+        Err(TextureError::Differs)
+    }
+}
+
+/// Whether what was read back is what was written, as far as the format keeps it.
+fn verify(format: TextureFormat, texels: &[[u8; 4]], held: &[[u8; 4]]) -> Result<(), TextureError> {
+    let squares: u64 = texels
+        .iter()
+        .zip(held)
+        .flat_map(|(one, other)| (0..3).map(|k| u64::from(one[k].abs_diff(other[k])).pow(2)))
+        .sum();
+    let same = match format {
+        TextureFormat::Png | TextureFormat::Webp => squares == 0,
+        TextureFormat::Jpeg => {
+            let mean = squares as f64 / (3 * texels.len()) as f64 / (255.0 * 255.0);
+            -10.0 * mean.log10() >= LEAST_DB
+        }
+    };
+    if same && texels.len() == held.len() {
+        Ok(())
+    } else {
+        Err(TextureError::Differs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Smooth to the left, noise to the right.
+    fn texels(size: u32) -> Vec<[u8; 4]> {
+        let texel = |k: u32| {
+            let (x, y) = (k % size, k / size);
+            let noise = (k.wrapping_mul(2_654_435_761) >> 24) as u8;
+            if x < size / 2 {
+                [(x * 3) as u8, (y * 2) as u8, 90, 255]
+            } else {
+                [noise, noise ^ 77, noise.wrapping_mul(3), 255]
+            }
+        };
+        (0..size * size).map(texel).collect()
+    }
+
+    #[test]
+    fn lossless_formats_come_back_and_are_what_they_are_called() {
+        let texels = texels(64);
+        for (format, start) in [
+            (TextureFormat::Png, &b"\x89PNG"[..]),
+            (TextureFormat::Webp, b"RIFF"),
+        ] {
+            let (file, held) = encode(format, 90, 64, &texels).unwrap();
+            assert!(file.starts_with(start) && held.is_none(), "{format:?}");
+            assert!(decode(&file, 64).unwrap() == texels, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_jpeg_gives_the_texels_that_it_holds_and_quality_is_quality() {
+        let texels = texels(64);
+        let squares = |held: &[[u8; 4]]| -> u64 {
+            let pairs = texels.iter().zip(held);
+            pairs
+                .map(|(a, b)| u64::from(a[0].abs_diff(b[0])).pow(2))
+                .sum()
+        };
+        let made = [1, 50, 98].map(|quality| {
+            let (file, held) = encode(TextureFormat::Jpeg, quality, 64, &texels).unwrap();
+            assert!(file.starts_with(&[0xff, 0xd8, 0xff]));
+            let held = held.unwrap();
+            assert!(held == decode(&file, 64).unwrap());
+            (file.len(), squares(&held))
+        });
+        assert!(made[0].0 < made[1].0 && made[1].0 < made[2].0, "{made:?}");
+        assert!(
+            made[0].1 > made[1].1 && made[1].1 > made[2].1 && made[2].1 > 0,
+            "{made:?}"
+        );
+    }
+
+    #[test]
+    fn another_picture_does_not_pass() {
+        let texels = texels(64);
+        let mut other = texels.clone();
+        other[9][2] ^= 1;
+        assert!(matches!(
+            verify(TextureFormat::Webp, &texels, &other),
+            Err(TextureError::Differs)
+        ));
+        verify(TextureFormat::Jpeg, &texels, &other).unwrap();
+        let inverted: Vec<[u8; 4]> = texels.iter().map(|t| t.map(|x| 255 - x)).collect();
+        assert!(matches!(
+            verify(TextureFormat::Jpeg, &texels, &inverted),
+            Err(TextureError::Differs)
+        ));
+        let (file, _) = encode(TextureFormat::Webp, 90, 64, &texels).unwrap();
+        assert!(matches!(decode(&file, 32), Err(TextureError::Differs)));
+        assert!(matches!(
+            decode(&file[..file.len() / 2], 64),
+            Err(TextureError::Decode(_))
+        ));
+    }
+}

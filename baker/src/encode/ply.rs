@@ -1,0 +1,58 @@
+//! Mesh, with texture coordinates or colours, into a binary PLY; the texture lies beside it, where a comment names it
+//! (`TextureFile`, as most viewers read it).
+//!
+//! v counts upwards, as in OBJ. Colours are sRGB, which is what readers of PLY take them for.
+
+use proto::job::Form;
+use proto::table::Mesh;
+
+use super::glb::{Dress, display};
+
+/// Writes the file.
+pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
+    let mut header = String::from("ply\nformat binary_little_endian 1.0\n");
+    let version = env!("CARGO_PKG_VERSION");
+    let textured = matches!(dress, Dress::Texture(..));
+    let mut line = |line: std::fmt::Arguments<'_>| {
+        header.push_str(&line.to_string());
+        header.push('\n');
+    };
+    line(format_args!("comment kiln {version}"));
+    if textured {
+        line(format_args!("comment TextureFile {}", form.picture()));
+    }
+    line(format_args!("element vertex {}", mesh.positions.len()));
+    for name in ["x", "y", "z", "nx", "ny", "nz"] {
+        line(format_args!("property float {name}"));
+    }
+    let (kind, names): (_, &[&str]) = if textured {
+        ("float", &["s", "t"])
+    } else {
+        ("uchar", &["red", "green", "blue", "alpha"])
+    };
+    for name in names {
+        line(format_args!("property {kind} {name}"));
+    }
+    line(format_args!("element face {}", mesh.triangles.len()));
+    line(format_args!("property list uchar int vertex_indices"));
+    line(format_args!("end_header"));
+    let mut file = header.into_bytes();
+    for vertex in 0..mesh.positions.len() {
+        let floats = mesh.positions[vertex]
+            .into_iter()
+            .chain(mesh.normals[vertex]);
+        file.extend(floats.flat_map(f32::to_le_bytes));
+        match dress {
+            Dress::Texture(..) => {
+                let [u, v] = mesh.uvs[vertex];
+                file.extend([u, 1.0 - v].into_iter().flat_map(f32::to_le_bytes));
+            }
+            Dress::Vertices(colours) => file.extend(display(colours[vertex])),
+        }
+    }
+    for triangle in &mesh.triangles {
+        file.push(3);
+        file.extend(triangle.iter().flat_map(|corner| corner.to_le_bytes()));
+    }
+    file
+}

@@ -1,0 +1,308 @@
+//! A finished file → read by Kiln's own reader of untrusted meshes, and held against the mesh and texels that it was made of.
+//!
+//! What does not read back is never called a success. What a lossy form holds takes the original's place in all that is measured
+//! afterwards.
+
+use std::os::fd::OwnedFd;
+
+use proto::message::{Refusal, Root};
+use proto::table::Mesh;
+
+use crate::prepare::folder::{Files, Folder, FolderError};
+use crate::prepare::load::{self, LoadError, RawMesh};
+use crate::progress::Progress;
+use crate::survey::weld;
+
+/// Why a file does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadBackError {
+    /// Our own reader refuses it.
+    #[error("the finished file does not read back: {0}")]
+    Load(#[from] LoadError),
+    /// It holds another mesh.
+    #[error("the finished file reads back as another mesh: {0}")]
+    Mesh(String),
+    /// It holds another texture.
+    #[error("the finished file reads back with another texture")]
+    Texture,
+}
+
+/// How far what is read may be from what was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// In units of the mesh.
+    pub position: f32,
+    /// In units of the texture.
+    pub uv: f32,
+}
+
+impl Tolerance {
+    /// Every bit counts.
+    pub const NONE: Self = Self {
+        position: 0.0,
+        uv: 0.0,
+    };
+
+    /// PLY and OBJ count v upwards: two subtractions, each with its rounding.
+    pub const TURNED: Self = Self {
+        position: 0.0,
+        uv: 2.0 * f32::EPSILON,
+    };
+}
+
+/// What is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadBack<'a> {
+    /// As the file might be called.
+    pub name: &'a str,
+    /// It holds texture coordinates.
+    pub uvs: bool,
+    /// The picture in it holds these.
+    pub texels: Option<&'a [[u8; 4]]>,
+    /// How far it may be from the mesh.
+    pub tolerance: Tolerance,
+}
+
+/// A file that stands alone.
+#[derive(Debug)]
+struct Alone;
+
+impl Files for Alone {
+    fn open(&self, _: Root, _: &str, _: u64) -> Result<(OwnedFd, u64), FolderError> {
+        Err(Refusal::Unlisted.into())
+    }
+}
+
+/// Reads the bytes of a file that was made of `mesh`, and gives the mesh that it holds.
+///
+/// # Errors
+/// It holds something else.
+pub fn read_back(
+    read: &ReadBack<'_>,
+    bytes: &[u8],
+    mesh: &Mesh,
+    progress: &dyn Progress,
+) -> Result<Mesh, ReadBackError> {
+    let &ReadBack {
+        name,
+        uvs,
+        texels,
+        tolerance,
+    } = read;
+    let folder = Folder::new(&Alone, Root::Mesh);
+    let raw = match texels {
+        None => load::read_bytes(bytes, name, &folder, uvs, progress)?,
+        Some(texels) => {
+            let (raw, pictures) = load::painted_bytes(bytes, name, &folder, progress)?;
+            let [picture] = &pictures.pictures[..] else {
+                return Err(ReadBackError::Texture);
+            };
+            // Alpha is not stored.
+            let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..3] == other[..3];
+            if picture.texels.len() != texels.len() || !picture.texels.iter().zip(texels).all(same)
+            {
+                return Err(ReadBackError::Texture);
+            }
+            raw
+        }
+    };
+    compare(mesh, &raw, uvs, tolerance).map_err(ReadBackError::Mesh)?;
+    Ok(Mesh {
+        normals: vec![[0.0; 3]; raw.positions.len()],
+        surface_vertices: weld(&raw.positions),
+        uvs: (raw.uvs).unwrap_or_else(|_none| vec![[0.0; 2]; raw.positions.len()]),
+        positions: raw.positions,
+        triangles: raw.triangles,
+        charts: mesh.charts,
+    })
+}
+
+/// Triangle by triangle; the corners of one may begin with another.
+fn compare(mesh: &Mesh, raw: &RawMesh, uvs: bool, tolerance: Tolerance) -> Result<(), String> {
+    let (wanted, found) = (mesh.triangles.len(), raw.triangles.len());
+    if wanted != found {
+        return Err(format!("it has {found} triangles and not {wanted}"));
+    }
+    let coordinates = match &raw.uvs {
+        Ok(coordinates) => Some(coordinates),
+        Err(missing) if uvs => return Err(missing.to_string()),
+        Err(_) => None,
+    };
+    let within =
+        |a: &[f32], b: &[f32], most: f32| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= most);
+    let corner = |mine: u32, theirs: u32| {
+        let (mine, theirs) = (mine as usize, theirs as usize);
+        within(
+            &mesh.positions[mine],
+            &raw.positions[theirs],
+            tolerance.position,
+        ) && (!uvs
+            || coordinates.is_some_and(|all| within(&mesh.uvs[mine], &all[theirs], tolerance.uv)))
+    };
+    for (number, (mine, theirs)) in mesh.triangles.iter().zip(&raw.triangles).enumerate() {
+        let turned = |turn: usize| (0..3).all(|k| corner(mine[k], theirs[(k + turn) % 3]));
+        if !(0..3).any(turned) {
+            return Err(format!("triangle {number} lies elsewhere"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::job::{Compress, Container, Form, TextureFormat};
+
+    use super::super::glb::{self, Dress, quantised};
+    use super::super::{obj, picture, ply};
+    use super::*;
+    use crate::progress::Silent;
+
+    /// A wavy grid of 20×20 squares, its left and right halves apart in the texture.
+    fn grid() -> Mesh {
+        let mut mesh = Mesh {
+            charts: 2,
+            ..Mesh::default()
+        };
+        for half in 0..2_u32 {
+            let first = mesh.positions.len() as u32;
+            for k in 0..21 * 11_u32 {
+                let (x, y) = (half * 10 + k % 11, k / 11);
+                let height = (x as f32 * 0.7).sin() + (y as f32 * 0.9).cos();
+                mesh.positions
+                    .push([x as f32 * 0.1 - 7.0, height, y as f32 * 0.3 + 100.0]);
+                mesh.normals.push([0.1 * (x % 3) as f32, 1.0, 0.0]);
+                let across = (k % 11) as f32 / 10.0 * 0.45 + half as f32 * 0.5 + 0.02;
+                mesh.uvs.push([across, y as f32 / 20.0 * 0.9 + 0.03]);
+            }
+            for k in 0..20 * 10_u32 {
+                let at = first + k / 10 * 11 + k % 10;
+                mesh.triangles.push([at, at + 11, at + 1]);
+                mesh.triangles.push([at + 1, at + 11, at + 12]);
+            }
+        }
+        mesh.surface_vertices = weld(&mesh.positions);
+        mesh
+    }
+
+    fn texels() -> Vec<[u8; 4]> {
+        (0..64 * 64_u32)
+            .map(|k| [(k % 64) as u8 * 3, (k / 64) as u8, 80, 255])
+            .collect()
+    }
+
+    fn check(
+        bytes: &[u8],
+        mesh: &Mesh,
+        texels: Option<&[[u8; 4]]>,
+        tolerance: Tolerance,
+        name: &str,
+    ) -> Result<Mesh, ReadBackError> {
+        let read = ReadBack {
+            name,
+            uvs: true,
+            texels,
+            tolerance,
+        };
+        read_back(&read, bytes, mesh, &Silent)
+    }
+
+    #[test]
+    fn every_glb_reads_back_and_meshopt_makes_it_small() {
+        let texels = texels();
+        for format in [TextureFormat::Png, TextureFormat::Jpeg, TextureFormat::Webp] {
+            let (file, held) = picture::encode(format, 90, 64, &texels).unwrap();
+            let held = held.as_ref().unwrap_or(&texels);
+            let mesh = grid();
+            let plain = glb::write(&mesh, Dress::Texture(&file, format), Compress::None).unwrap();
+            let back = check(&plain, &mesh, Some(held), Tolerance::NONE, "a.glb").unwrap();
+            assert_eq!(back.triangles.len(), 800);
+
+            let (mesh, _) = quantised::order(&mesh);
+            let tolerance = Tolerance {
+                position: quantised::position_error(&mesh),
+                uv: quantised::UV_ERROR,
+            };
+            let small =
+                glb::write(&mesh, Dress::Texture(&file, format), Compress::Meshopt).unwrap();
+            let back = check(&small, &mesh, Some(held), tolerance, "a.glb").unwrap();
+            let bytes = |glb: &Vec<u8>| glb.len() - file.len();
+            assert!(
+                bytes(&small) * 2 < bytes(&plain),
+                "{} of {}",
+                small.len(),
+                plain.len()
+            );
+            // The seam of 20 edges is one still, and no crack has opened beside it.
+            let points = |mesh: &Mesh| {
+                let mut points: Vec<u32> = weld(&mesh.positions);
+                points.sort_unstable();
+                points.dedup();
+                points.len()
+            };
+            assert_eq!((points(&back), back.positions.len()), (21 * 21, 21 * 22));
+            // A tolerance without reason to be there is not met.
+            let exact = check(&small, &mesh, Some(held), Tolerance::NONE, "a.glb");
+            assert!(matches!(exact, Err(ReadBackError::Mesh(_))), "{exact:?}");
+        }
+    }
+
+    #[test]
+    fn ply_and_obj_read_back() {
+        let mesh = grid();
+        let form = |container| Form {
+            container,
+            stem: "a".to_owned(),
+            ..Form::default()
+        };
+        let dress = Dress::Texture(b"", TextureFormat::Png);
+        let files = [
+            ("a.ply", ply::write(&mesh, dress, &form(Container::Ply))),
+            ("a.obj", obj::write(&mesh, dress, &form(Container::Obj))),
+        ];
+        for (name, file) in files {
+            check(&file, &mesh, None, Tolerance::TURNED, name).unwrap();
+            let mut other = mesh.clone();
+            other.uvs[7][1] += 0.001;
+            let moved = check(&file, &other, None, Tolerance::TURNED, name);
+            assert!(
+                matches!(moved, Err(ReadBackError::Mesh(_))),
+                "{name}: {moved:?}"
+            );
+            assert!(
+                check(
+                    &file[..file.len() - 9],
+                    &mesh,
+                    None,
+                    Tolerance::TURNED,
+                    name
+                )
+                .is_err()
+            );
+        }
+    }
+
+    #[test]
+    fn another_mesh_or_texture_does_not_pass() {
+        let (texels, mesh) = (texels(), grid());
+        let (file, _) = picture::encode(TextureFormat::Png, 90, 64, &texels).unwrap();
+        let dress = Dress::Texture(&file, TextureFormat::Png);
+        let glb = glb::write(&mesh, dress, Compress::None).unwrap();
+        let of = |mesh: &Mesh, texels: &[[u8; 4]]| {
+            check(&glb, mesh, Some(texels), Tolerance::NONE, "a.glb").map(drop)
+        };
+        of(&mesh, &texels).unwrap();
+        let mut other = texels.clone();
+        other[5][0] ^= 1;
+        assert!(matches!(of(&mesh, &other), Err(ReadBackError::Texture)));
+        let mut moved = mesh.clone();
+        moved.positions[3][1] += 1e-4;
+        assert!(matches!(of(&moved, &texels), Err(ReadBackError::Mesh(_))));
+        let mut fewer = mesh.clone();
+        fewer.triangles.pop();
+        assert!(matches!(of(&fewer, &texels), Err(ReadBackError::Mesh(_))));
+        // The same triangle wound the other way.
+        let mut turned = mesh;
+        turned.triangles[0].swap(0, 1);
+        assert!(matches!(of(&turned, &texels), Err(ReadBackError::Mesh(_))));
+    }
+}

@@ -1,0 +1,130 @@
+//! `-o`, `--texture-format`, `--texture-quality`, `--compress` → the form of the result, and the files beside it.
+
+use std::path::{Path, PathBuf};
+
+use proto::job::{Compress, Container, Form, TextureFormat};
+use proto::message::{Code, Table};
+
+use super::args::{CompressArg, TextureFormatArg};
+use crate::error::JobError;
+
+/// Of a JPEG: hardly to be told from the original.
+const QUALITY: u8 = 90;
+
+/// A form, and the files beside the result.
+pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
+
+/// See the head of this file.
+pub(super) fn choose(
+    (texture, quality, compress): (TextureFormatArg, Option<u8>, CompressArg),
+    output: &Path,
+) -> Result<Chosen, Box<JobError>> {
+    let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
+    let texture: TextureFormat = texture.into();
+    let compress: Compress = compress.into();
+    if quality.is_some() && texture != TextureFormat::Jpeg {
+        return bad(
+            "--texture-quality is for a JPEG: the other formats lose nothing",
+            "add --texture-format jpeg",
+        );
+    }
+    let ending = output.extension().unwrap_or_default();
+    let container = match ending.to_string_lossy().to_ascii_lowercase().as_str() {
+        "ply" => Container::Ply,
+        "obj" => Container::Obj,
+        _ => Container::Glb,
+    };
+    if container != Container::Glb && compress != Compress::None {
+        return bad(
+            "--compress is for a GLB: PLY and OBJ have nothing like it",
+            "give -o a name that ends in .glb",
+        );
+    }
+    let mut form = Form {
+        container,
+        texture,
+        quality: quality.unwrap_or(QUALITY),
+        compress,
+        stem: String::new(),
+    };
+    if container == Container::Glb {
+        return Ok((form, Vec::new()));
+    }
+    // The mesh names its files as text, one to a line.
+    let stem = output.file_stem().and_then(|stem| stem.to_str());
+    let plain = |stem: &&str| !stem.chars().any(char::is_control);
+    let Some(stem) = stem.filter(plain) else {
+        return bad(
+            "the name of a PLY or OBJ must be printable UTF-8, since it names the files beside it",
+            "choose another name for -o",
+        );
+    };
+    stem.clone_into(&mut form.stem);
+    let picture = (Table::Picture, output.with_file_name(form.picture()));
+    let material = (Table::Material, output.with_file_name(form.material()));
+    let beside = match container {
+        Container::Obj => vec![picture, material],
+        Container::Ply | Container::Glb => vec![picture],
+    };
+    Ok((form, beside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, parse};
+
+    fn bake(output: &str, more: &[&str]) -> Result<Vec<String>, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        for name in ["mesh.glb", "transforms.json"] {
+            std::fs::write(path(name), "{}").expect("a file");
+        }
+        let words = ["kiln", "bake"].map(str::to_owned);
+        let named = [
+            path("mesh.glb"),
+            format!("--views={}", path("transforms.json")),
+        ];
+        let output = ["-o".to_owned(), path(output)];
+        let more = more.iter().map(|&word| word.to_owned());
+        let words = words.into_iter().chain(named).chain(output).chain(more);
+        match parse(words.map(Into::into)) {
+            Ok(Command::Bake { spec, .. }) => {
+                let name = |target: &crate::output::Target| {
+                    let name = target.path().file_name().expect("a name");
+                    name.to_string_lossy().into_owned()
+                };
+                Ok(spec.outputs().map(name).collect())
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => Err(refusal.error.message),
+        }
+    }
+
+    #[test]
+    fn the_ending_says_what_is_made_and_what_lies_beside_it() {
+        let made = |output, more: &[&str]| bake(output, more).expect("a job");
+        assert_eq!(made("a.glb", &[]), ["a.glb"]);
+        assert_eq!(made("a.thing", &["--compress", "meshopt"]), ["a.thing"]);
+        assert_eq!(made("a.PLY", &[]), ["a.PLY", "a_texture.png"]);
+        let jpeg = ["--texture-format", "jpeg", "--texture-quality", "80"];
+        assert_eq!(
+            made("a b.obj", &jpeg),
+            ["a b.obj", "a b_texture.jpg", "a b.mtl"]
+        );
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let refused = |output, more: &[&str]| bake(output, more).expect_err("refused");
+        assert!(refused("a.glb", &["--texture-quality", "80"]).contains("JPEG"));
+        assert!(refused("a.obj", &["--compress", "meshopt"]).contains("GLB"));
+        assert!(refused("a\n.obj", &[]).contains("printable"));
+        assert!(
+            refused(
+                "a.glb",
+                &["--texture-format", "jpeg", "--texture-quality", "0"]
+            )
+            .contains('0')
+        );
+    }
+}

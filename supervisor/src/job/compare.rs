@@ -1,0 +1,139 @@
+//! `kiln compare`, carried out: finished meshes and views → one prepare process with that job → figures and a sheet.
+//!
+//! The process is watched, confined and fed like that of a bake: files that it asks for are opened here, a silence ends it,
+//! and its death is judged by the same table ([`crate::verdict`]), so the exit codes are those of a bake. There is no
+//! ladder: a fresh process gets the same job again where its predecessor's end may have been chance.
+
+mod attempt;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proto::blob::Blob;
+use proto::job::Blend;
+use proto::limits::MAX_STARTS;
+use proto::message::{Code, CompareSummary, Role};
+use tokio::time::sleep;
+
+use self::attempt::{Attempt, End};
+use crate::error::JobError;
+use crate::event::{Event, Listener};
+use crate::host::Host;
+use crate::input::Input;
+use crate::ladder::Step;
+use crate::output::Target;
+use crate::signals::Signals;
+use crate::verdict::{Ending, Exit, Fault, RetryClass, fault};
+
+/// A checked comparison.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The first mesh.
+    pub first: Input,
+    /// The second, if there is one.
+    pub second: Option<Input>,
+    /// `transforms.json`.
+    pub views: Input,
+    /// The sheet.
+    pub picture: Option<Target>,
+    /// Space of the footprint's average.
+    pub blend: Blend,
+    /// Whether the worker enters its sandbox.
+    pub sandbox: bool,
+    /// For the worker, in bytes.
+    pub memory_limit: Option<u64>,
+    /// Time allowed.
+    pub timeout: Duration,
+    /// Silence that the worker is allowed.
+    pub stall: Option<Duration>,
+    /// `kiln-baker`.
+    pub baker: PathBuf,
+    /// What the worker logs.
+    pub log_filter: String,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Compared {
+    /// The figures.
+    pub summary: CompareSummary,
+    /// What the worker had to say.
+    pub warnings: Vec<String>,
+}
+
+/// Compares, and puts the sheet in place.
+///
+/// # Errors
+/// Why there are no figures, with the exit code.
+pub async fn run(
+    spec: &Comparison,
+    listener: &mut dyn Listener,
+) -> Result<Compared, Box<JobError>> {
+    let mut signals = Signals::listen()?;
+    let host = Host::new(spec.memory_limit, 0, 1);
+    let over = Instant::now() + spec.timeout;
+    let mut failures: HashMap<RetryClass, u32> = HashMap::new();
+    for number in 1..=MAX_STARTS {
+        let mut attempt = Attempt::new(spec, &host, &mut *listener, number);
+        let ending = match attempt.run(&mut signals, over).await {
+            Ok(done) => {
+                let Attempt { warnings, blob, .. } = attempt;
+                write(spec, blob.map(|(blob, _)| blob))?;
+                return Ok(Compared {
+                    summary: done,
+                    warnings,
+                });
+            }
+            Err(End::Over(error)) => return Err(error),
+            Err(End::Died(ending)) => ending,
+        };
+        let fault = fault(&ending);
+        let count = failures.entry(fault.class).or_default();
+        *count += 1;
+        let delay = fault.class.delay(*count - 1);
+        if *count > fault.class.budget() || number == MAX_STARTS {
+            return Err(error(fault, &ending, attempt.tail, number));
+        }
+        listener.event(&Event::Retry {
+            role: Role::Prepare,
+            fault: &fault,
+            step: Step::SamePlan,
+            delay,
+        });
+        tokio::select! {
+            signal = signals.any() => return Err(JobError::cancelled(signal)),
+            () = sleep(delay) => {}
+        }
+    }
+    Err(JobError::own(Code::Internal, "nothing was started", ""))
+}
+
+/// The sheet → its place.
+fn write(spec: &Comparison, blob: Option<Arc<Blob>>) -> Result<(), Box<JobError>> {
+    if let (Some(target), Some(blob)) = (&spec.picture, blob) {
+        target.stage(&mut blob.reader())?.commit()?;
+    }
+    Ok(())
+}
+
+fn error(fault: Fault, ending: &Ending, tail: Vec<String>, attempts: u32) -> Box<JobError> {
+    let mut message = fault.message;
+    match attempts {
+        1 => {}
+        2 => message.push_str(", twice"),
+        count => message.push_str(&format!(", after {} other failures", count - 1)),
+    }
+    let mut error = JobError::own(fault.code, message, fault.hint);
+    error.class = fault.class;
+    error.role = Some(Role::Prepare);
+    error.phase = Some(ending.phase);
+    error.signal = ending.exit.signal_name();
+    error.exit = match ending.exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) | Exit::NotSpawned { .. } | Exit::Unkillable => None,
+    };
+    error.log_tail = tail;
+    error
+}

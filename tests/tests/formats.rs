@@ -1,0 +1,223 @@
+//! The forms of the result: textures in PNG, JPEG and WebP, compressed GLBs, PLY and OBJ with their files beside them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kiln_tests::{Bench, Outcome, Run, glb, sphere};
+use serde_json::Value;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+/// A bake of the sphere to `out/NAME`.
+fn bake(bench: &Bench, output: &str, more: &[&str]) -> Outcome {
+    let mut command = bench.kiln();
+    command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
+    command.args([
+        "--quality",
+        "draft",
+        "--texture-size",
+        "256",
+        "--device",
+        "cpu",
+        "--holdout",
+        "1",
+    ]);
+    command
+        .arg("--baker")
+        .arg(bench.baker())
+        .args(["-o", output])
+        .args(more);
+    Run::start(command).finish()
+}
+
+fn report(bench: &Bench, output: &str, more: &[&str]) -> Value {
+    let outcome = bake(bench, output, more);
+    outcome.assert_code(0);
+    outcome.one("done")["report"].clone()
+}
+
+fn with_sphere() -> Bench {
+    let bench = Bench::real(SABOTEUR);
+    sphere::write(&bench.path("."));
+    bench
+}
+
+fn compare(bench: &Bench, mesh: &Path) -> Value {
+    let mut command = bench.kiln();
+    command
+        .arg("compare")
+        .arg(mesh)
+        .args(["--views", "transforms.json", "--json", "--baker"]);
+    let outcome = Run::start({
+        command.arg(bench.baker());
+        command
+    })
+    .finish();
+    outcome.assert_code(0);
+    outcome.one("compared")["models"][0].clone()
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn every_form_of_a_glb_is_valid_and_shows_the_same() {
+    let bench = with_sphere();
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut sizes = Vec::new();
+    for (name, mime, more) in [
+        ("plain.glb", "image/png", &[][..]),
+        ("jpeg.glb", "image/jpeg", &["--texture-format", "jpeg"]),
+        ("webp.glb", "image/webp", &["--texture-format", "webp"]),
+        ("small.glb", "image/png", &["--compress", "meshopt"]),
+        (
+            "both.glb",
+            "image/jpeg",
+            &[
+                "--compress",
+                "meshopt",
+                "--texture-format",
+                "jpeg",
+                "--texture-quality",
+                "70",
+            ],
+        ),
+    ] {
+        let path = bench.path("out").join(name);
+        let report = report(&bench, &format!("out/{name}"), more);
+        let json = glb::read(&path);
+        if name != "webp.glb" {
+            // Without a source of its own, for those who do not know WebP, the texture has its extension's.
+            let json = json.expect("a whole GLB");
+            assert_eq!(json["images"][0]["mimeType"], mime, "{name}");
+        }
+        // What the report says was measured with what the file holds: another process finds the same in it.
+        let found = compare(&bench, &path);
+        let score = &report["encode"]["holdout"][0];
+        let views = found["views"].as_array().expect("views");
+        let view = views
+            .iter()
+            .find(|view| view["view"] == score["view"])
+            .expect("the view");
+        let (mine, its) = (number(&view["psnr_db"]), number(&score["psnr_db"]));
+        assert!(
+            (mine - its).abs() < 0.02,
+            "{name}: {mine} dB, {its} by the report"
+        );
+        for level in 0..4 {
+            let [mine, its] = [&found["atlas"], &report["encode"]["atlas"]]
+                .map(|atlas| number(&atlas["seam_residual"][level]));
+            assert!(
+                (mine - its).abs() <= 0.01 + 0.001 * its,
+                "{name}: {mine}, {its}"
+            );
+        }
+        sizes.push((name, fs::metadata(&path).expect("the file").len(), its));
+        files.push(path);
+    }
+    let of = |name: &str| {
+        *sizes
+            .iter()
+            .find(|(found, ..)| *found == name)
+            .expect("made")
+    };
+    let (_, plain, best) = of("plain.glb");
+    assert!(
+        of("jpeg.glb").1 < plain
+            && of("small.glb").1 < plain
+            && of("both.glb").1 < of("jpeg.glb").1
+    );
+    // Lossless is lossless, quantised is as good to the eye, and of a JPEG its own texels are measured, not those before it.
+    assert!(
+        (of("webp.glb").2 - best).abs() < 0.001 && (of("small.glb").2 - best).abs() < 0.3,
+        "{sizes:?}"
+    );
+    assert!((of("jpeg.glb").2 - best).abs() > 0.001, "{sizes:?}");
+    let (valid, words) = glb::validate(&files);
+    assert!(valid, "{words}");
+}
+
+#[test]
+fn ply_and_obj_have_their_texture_beside_them_and_can_be_baked_again() {
+    let bench = with_sphere();
+    for (output, beside, kinds) in [
+        ("a.ply", &["a_texture.png"][..], &["ply", "texture"][..]),
+        (
+            "b.obj",
+            &["b.mtl", "b_texture.jpg"],
+            &["obj", "texture", "material"],
+        ),
+    ] {
+        let jpeg: &[&str] = if output == "b.obj" {
+            &["--texture-format", "jpeg"]
+        } else {
+            &[]
+        };
+        let made = report(&bench, &format!("out/{output}"), jpeg);
+        let files = made["files"].as_array().expect("files");
+        let named: Vec<&str> = files
+            .iter()
+            .filter_map(|file| file["kind"].as_str())
+            .collect();
+        assert_eq!(named, kinds);
+        for file in beside.iter().chain(&[output]) {
+            assert!(bench.path("out").join(file).is_file(), "{file}");
+        }
+        let text = fs::read(bench.path("out").join(output)).expect("the mesh");
+        let names = beside[0].as_bytes();
+        assert!(
+            text.windows(names.len()).any(|window| window == names),
+            "{output} names {}",
+            beside[0]
+        );
+        // With its own texture coordinates it gives the same atlas: nothing was lost on the way.
+        let mut command = bench.kiln();
+        command.arg("bake").arg(bench.path("out").join(output));
+        command.args([
+            "--views",
+            "transforms.json",
+            "--json",
+            "--keep-uvs",
+            "-o",
+            "again.glb",
+        ]);
+        command.args([
+            "--quality",
+            "draft",
+            "--texture-size",
+            "256",
+            "--device",
+            "cpu",
+        ]);
+        let again = Run::start({
+            command.arg("--baker").arg(bench.baker());
+            command
+        })
+        .finish();
+        again.assert_code(0);
+        let again = again.one("done")["report"].clone();
+        let atlas = |report: &Value, figure: &str| number(&report["encode"]["atlas"][figure]);
+        for figure in ["charts", "used", "seam_length", "density_spread"] {
+            let (first, second) = (atlas(&made, figure), atlas(&again, figure));
+            assert!(
+                (first - second).abs() <= 1e-3 * first,
+                "{output}: {figure} {first} {second}"
+            );
+        }
+    }
+    let mut left = vec!["a.ply", "a_texture.png", "b.mtl", "b.obj", "b_texture.jpg"];
+    left.sort_unstable();
+    bench.assert_clean(&left);
+}
+
+#[test]
+fn a_file_beside_that_cannot_be_made_makes_none() {
+    let bench = with_sphere();
+    fs::create_dir(bench.path("out/a.mtl")).expect("a folder in its place");
+    let outcome = bake(&bench, "out/a.obj", &[]);
+    outcome.assert_code(73);
+    bench.assert_clean(&["a.mtl"]);
+}
