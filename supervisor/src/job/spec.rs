@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{Blend, Device, PrepareJob, Quality, Simplify, WarmJob};
+use proto::job::{Blend, Device, PrepareJob, Quality, Refine, Simplify, WarmJob};
 
 use super::spare::Key;
 use crate::error::JobError;
@@ -69,6 +69,8 @@ pub struct Spec {
     pub quality: Quality,
     /// Space of the footprint's average.
     pub blend: Blend,
+    /// Whether cameras and exposures are moved first.
+    pub refine: Refine,
     /// Adapter.
     pub device: Device,
     /// Chooses the held-out views.
@@ -129,6 +131,7 @@ impl Spec {
         }
         flag("quality", words::word(&self.quality));
         flag("blend", words::word(&self.blend));
+        flag("refine", words::word(&self.refine));
         flag(
             "device",
             match &self.device {
