@@ -6,6 +6,7 @@
 //! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
 //! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
 //! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
+//! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | what a pixel is: a weighted sum of texels |
 //! | `footprint` | samples, picture → rows |
@@ -30,6 +31,8 @@ pub mod scene;
 pub mod atlas;
 
 pub mod surface;
+
+mod refine;
 
 pub mod raster;
 
@@ -69,7 +72,7 @@ use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
-use proto::message::{AdapterInfo, BakeSummary, Code, Failure, Phase, Table, ViewFit};
+use proto::message::{AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, Table, ViewFit};
 use proto::table::{Mesh, Surface, Texture, View};
 use rayon::prelude::*;
 
@@ -83,6 +86,7 @@ use backend::{Backend, BackendError, Ties, ViewResiduals};
 use fit::Fitted;
 use native::Native;
 use plan::Plan;
+use refine::Refiner;
 use scene::Scene;
 use surface::Original;
 use vertices::Coloured;
@@ -132,7 +136,7 @@ pub fn run(
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
             let Coloured { colours, summary } =
-                vertices::bake(&mesh, surface, blend, session, next_view)?;
+                vertices::bake(&mesh, surface, blend, job.refine, session, next_view)?;
             let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
             (put, summary)
         }
@@ -198,11 +202,10 @@ fn bake_on(
     let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || open(&scene, &atlas))?);
 
     let mut views = 0;
-    progress.progress(Phase::Raster, 0, 0);
-    while let Some(mut view) = next_view()? {
-        if view.holdout {
-            continue;
-        }
+    let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
+    progress.progress(refiner.phase(), 0, 0);
+    while let Some(mut view) = refiner.next(progress, &mut clock, &mut next_view)? {
+        progress.progress(Phase::Raster, views, 0);
         clock
             .time(Phase::Raster, || {
                 if let Some(original) = &original {
@@ -260,7 +263,7 @@ fn bake_on(
     }
     progress.progress(Phase::Gutter, 1, 1);
 
-    let summary = summary(
+    let mut summary = summary(
         backend.adapter(),
         &fitted,
         &texture,
@@ -268,6 +271,7 @@ fn bake_on(
         backend.peak_memory() / 1024,
         clock,
     );
+    refiner.enter(&mut summary);
     Ok(Baked { texture, summary })
 }
 
@@ -392,6 +396,9 @@ fn summary(
             0.0
         },
         median_residual: fit::quantile([view], 0.5),
+        camera: CameraFate::Given,
+        moved_px: 0.0,
+        gain: 1.0,
     };
     BakeSummary {
         adapter,
@@ -403,6 +410,7 @@ fn summary(
         train_psnr_db: psnr(squares / rows.max(1) as f64),
         seam_residual,
         views: fitted.residuals.iter().map(view_fit).collect(),
+        refinement: None,
         times: clock.into_times(),
         peak_vram_kib,
         peak_rss_kib: peak_rss_kib(),

@@ -25,6 +25,8 @@ pub(crate) const TEXEL: u64 = 100;
 pub(crate) const TRIANGLE: u64 = 1_000;
 /// Drawing one sample of a view on the processor and finding its texels.
 pub(crate) const SAMPLE: u64 = 500;
+/// Drawing the silhouette of a mesh and blurring it, for each pixel of the view.
+pub(crate) const OUTLINE_PIXEL: u64 = 1_000;
 /// Colours of vertices: what a view says of them, for each of its pixels.
 pub(crate) const LOOK_PIXEL: u64 = 300;
 /// Colours of vertices: what the views agree on, for each point of the surface.

@@ -15,7 +15,8 @@ use baker::{bake, encode, prepare};
 use proto::blob::Blob;
 use proto::channel::Channel;
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify, WarmJob,
+    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine, Simplify,
+    WarmJob,
 };
 use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Table, ToChild};
 use proto::table::{Colours, ViewHeader};
@@ -117,6 +118,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         memory,
         has_surface: false,
         maps: true,
+        refine: Refine::Auto,
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
     role(&views(tables, false), |session| {

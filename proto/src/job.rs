@@ -153,6 +153,19 @@ impl Form {
     }
 }
 
+/// Whether cameras and exposures may be moved to where the mesh's silhouette and the other views want them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Refine {
+    /// They are taken as given.
+    Off,
+    /// Moved where the views say clearly that they are off.
+    #[default]
+    Auto,
+    /// Moved wherever that explains the views better, however little.
+    On,
+}
+
 /// How many triangles to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -217,6 +230,8 @@ pub struct BakeJob {
     pub has_surface: bool,
     /// Make [`crate::table::maps::Maps`], too, where the product is a texture.
     pub maps: bool,
+    /// Move cameras and exposures first.
+    pub refine: Refine,
 }
 
 /// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, in this order.

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{BakeJob, CompareJob, EncodeJob, PrepareJob, WarmJob};
+use crate::job::{BakeJob, CompareJob, EncodeJob, PrepareJob, Refine, WarmJob};
 use crate::list::list;
 use crate::place;
 use crate::sandbox::Sandbox;
@@ -51,6 +51,8 @@ pub enum Phase {
     DecodeViews,
     /// Adapter, device, pipelines.
     OpenDevice,
+    /// Cameras and exposures to where silhouettes and views agree.
+    Refine,
     /// Views into triangle ids and footprints.
     Raster,
     /// Weighted average and pull-push.
@@ -73,7 +75,7 @@ pub enum Phase {
 
 impl Phase {
     /// In the order of the data.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Start,
         Self::LoadMesh,
         Self::Clean,
@@ -81,6 +83,7 @@ impl Phase {
         Self::Unwrap,
         Self::DecodeViews,
         Self::OpenDevice,
+        Self::Refine,
         Self::Raster,
         Self::Init,
         Self::Fit,
@@ -115,6 +118,7 @@ impl Phase {
             Self::Unwrap => "unwrap",
             Self::DecodeViews => "decode_views",
             Self::OpenDevice => "open_device",
+            Self::Refine => "refine",
             Self::Raster => "raster",
             Self::Init => "init",
             Self::Fit => "fit",
@@ -432,6 +436,72 @@ pub struct ViewFit {
     pub psnr_db: f32,
     /// Median absolute residual in sRGB, 0-1.
     pub median_residual: f32,
+    /// What became of its camera.
+    pub camera: CameraFate,
+    /// How far the mesh's vertices moved in the picture, root mean square, in pixels.
+    pub moved_px: f32,
+    /// Exposure that was divided out, in linear light; 1 where none was.
+    pub gain: f32,
+}
+
+/// What became of a view's camera.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CameraFate {
+    /// Taken as given: nobody asked.
+    #[default]
+    Given,
+    /// Moved.
+    Moved,
+    /// Left alone: picture and mesh have the same silhouette.
+    Agrees,
+    /// Left alone: the picture has no alpha, so no silhouette.
+    NoAlpha,
+    /// Left alone: there is no silhouette of the mesh in the picture, or too little of one.
+    NoSilhouette,
+    /// Left alone: no move makes the silhouettes agree, so the mesh has another outline than what the picture shows.
+    OtherOutline,
+    /// Left alone: it would have to move too far to be trusted.
+    TooFar,
+}
+
+/// What came of moving cameras and exposures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refinement {
+    /// What was asked for.
+    pub mode: Refine,
+    /// Views whose camera was moved.
+    pub cameras_moved: u32,
+    /// Views whose camera would have been, but for a reason that [`ViewFit::camera`] names.
+    pub cameras_refused: u32,
+    /// Of 6 directions that a camera can move in, those that were held because its silhouette does not show them: most of any
+    /// view that was moved.
+    pub directions_held: u32,
+    /// Distance of the two silhouettes before in pixels, median over the views.
+    pub silhouette_before_px: Option<f32>,
+    /// The same with the cameras as they were used.
+    pub silhouette_after_px: Option<f32>,
+    /// Largest of [`ViewFit::moved_px`].
+    pub largest_move_px: f32,
+    /// Whether exposures were evened out.
+    pub exposure: ExposureFate,
+    /// Standard deviation of the exposures' logarithm, as measured; none where it could not be.
+    pub exposure_spread: Option<f32>,
+}
+
+/// What became of the exposures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExposureFate {
+    /// Evened out.
+    Evened,
+    /// Left alone: the views are exposed alike, or evening them out would not make them agree better.
+    #[default]
+    Alike,
+    /// Left alone: views do not overlap enough to compare them.
+    Unknown,
+    /// Left alone: the views are too large to be held at once.
+    TooLarge,
 }
 
 /// Result of bake.
@@ -456,6 +526,8 @@ pub struct BakeSummary {
     /// One entry for each view of the fit.
     #[serde(deserialize_with = "list")]
     pub views: Vec<ViewFit>,
+    /// What came of moving cameras and exposures; none where nobody asked.
+    pub refinement: Option<Refinement>,
     /// Wall time by phase.
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,

@@ -7,12 +7,13 @@ use std::fmt::Write as _;
 
 use proto::job::{
     BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory, PrepareJob,
-    Product, Quality, Simplify, TextureFormat, WarmJob,
+    Product, Quality, Refine, Simplify, TextureFormat, WarmJob,
 };
 use proto::message::{
-    AdapterInfo, AtlasFigures, BakeSummary, Code, CompareModel, CompareScore, CompareSummary, Done,
-    EncodeSummary, Failure, FromChild, NotAFile, Phase, PhaseTime, PrepareSummary, Refusal, Role,
-    Root, Start, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
+    CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, NotAFile, Phase,
+    PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, Start, Table, ToChild,
+    UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -78,6 +79,7 @@ fn messages_to_a_child() {
         memory: Memory::Small,
         has_surface: true,
         maps: true,
+        refine: Refine::On,
     };
     let warm = WarmJob {
         device: Device::Name("H200".into()),
@@ -91,7 +93,7 @@ fn messages_to_a_child() {
             ToChild::Start(Start::Prepare(prepare)),
             "0000056d2e676c6206742e6a736f6efb0004020000003f010203fb204e",
         ),
-        (ToChild::Start(Start::Bake(bake)), "0001fb2c0101010101"),
+        (ToChild::Start(Start::Bake(bake)), "0001fb2c010101010102"),
         (
             ToChild::Start(Start::Encode(EncodeJob {
                 product: Product::Texture,
@@ -229,7 +231,21 @@ fn messages_from_a_child() {
             pixels: 2,
             psnr_db: 3.0,
             median_residual: 0.5,
+            camera: CameraFate::Moved,
+            moved_px: 1.5,
+            gain: 1.0,
         }],
+        refinement: Some(Refinement {
+            mode: Refine::Auto,
+            cameras_moved: 1,
+            cameras_refused: 2,
+            directions_held: 3,
+            silhouette_before_px: Some(0.5),
+            silhouette_after_px: None,
+            largest_move_px: 1.5,
+            exposure: ExposureFate::Unknown,
+            exposure_spread: Some(0.25),
+        }),
         times: times(),
         peak_vram_kib: 6,
         peak_rss_kib: 7,
@@ -293,7 +309,7 @@ fn messages_from_a_child() {
                 done: 1,
                 total: 70_000,
             },
-            "010f01fc70110100",
+            "011001fc70110100",
         ),
         (FromChild::Warning { text: "odd".into() }, "02036f6464"),
         (
@@ -311,19 +327,19 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Prepare(prepare)),
-            "05006401323c02010000803e00050000003f28020109000000000000f83ffbe803",
+            "05006401323c02010000803e00050000003f2802010a000000000000f83ffbe803",
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e08646973637265746501640102030405000048420000003e010102000040400000003f0109000000000000f83f0607",
+            "050101610676756c6b616e08646973637265746501640102030405000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e010a000000000000f83f0607",
         ),
         (
             FromChild::Done(Done::Encode(encode)),
-            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f0000004001010200004040000109000000000000f83f07",
+            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f000000400101020000404000010a000000000000f83f07",
         ),
         (
             FromChild::Done(Done::Compare(compare)),
-            "0503010c010405010102000040400000003f0100004040000000003f010000803e000109000000000000f83f07",
+            "0503010c010405010102000040400000003f0100004040000000003f010000803e00010a000000000000f83f07",
         ),
         (FromChild::Failed(failure), "0601026e6f00"),
         (

@@ -308,6 +308,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         keep_uvs: args.job.keep_uvs,
         quality: args.job.quality.into(),
         blend: args.job.blend.into(),
+        refine: args.job.refine.into(),
         device: args.job.device,
         seed: args.job.seed,
         holdout: args.job.holdout,

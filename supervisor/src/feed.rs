@@ -150,6 +150,7 @@ impl Feed {
                 memory: self.rung.memory,
                 has_surface: surface.is_some(),
                 maps: spec.maps.is_some(),
+                refine: spec.refine,
             };
             let fds = std::iter::once(mesh)
                 .chain(surface)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::exit::DATAERR;
-use proto::job::{Blend, Compress, Device, Product, Quality, Simplify, TextureFormat};
+use proto::job::{Blend, Compress, Device, Product, Quality, Refine, Simplify, TextureFormat};
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
@@ -96,6 +96,9 @@ pub struct Options {
     pub quality: Quality,
     /// `linear` or `srgb`.
     pub blend: Blend,
+    /// `off`, `auto` or `on`.
+    #[serde(default)]
+    pub refine: Refine,
     /// `auto`, `gpu`, `cpu` or `{"name": text}`.
     pub device: Device,
     /// Chooses the held-out views.
@@ -204,6 +207,7 @@ impl Report {
             keep_uvs: spec.keep_uvs,
             quality: spec.quality,
             blend: spec.blend,
+            refine: spec.refine,
             device: spec.device.clone(),
             seed: spec.seed,
             holdout: spec.holdout,

@@ -16,6 +16,7 @@ pub fn doing(phase: Phase) -> &'static str {
         Phase::Unwrap => "unwrapping the mesh",
         Phase::DecodeViews => "decoding views",
         Phase::OpenDevice => "opening the device",
+        Phase::Refine => "refining cameras",
         Phase::Raster => "rasterising views",
         Phase::Init => "averaging views",
         Phase::Fit => "fitting the texture",
@@ -32,7 +33,7 @@ pub fn doing(phase: Phase) -> &'static str {
 #[must_use]
 pub fn unit(phase: Phase) -> &'static str {
     match phase {
-        Phase::DecodeViews | Phase::Raster => " views",
+        Phase::DecodeViews | Phase::Refine | Phase::Raster => " views",
         Phase::Start
         | Phase::LoadMesh
         | Phase::Clean

@@ -29,7 +29,10 @@ pub const PHASES: [(&str, &[&str]); 3] = [
         "prepare",
         &["load_mesh", "clean", "simplify", "unwrap", "decode_views"],
     ),
-    ("bake", &["open_device", "raster", "init", "fit", "gutter"]),
+    (
+        "bake",
+        &["open_device", "refine", "raster", "init", "fit", "gutter"],
+    ),
     ("encode", &["png", "glb", "measure", "preview"]),
 ];
 

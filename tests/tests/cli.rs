@@ -272,6 +272,7 @@ fn help_is_written_for_people() {
         "--keep-uvs",
         "--quality",
         "--blend",
+        "--refine",
         "--device",
         "--seed",
         "--timeout",

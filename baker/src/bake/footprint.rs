@@ -93,7 +93,13 @@ fn band_footprints(
 }
 
 /// Where on the texture a point of a pixel lies, in texels.
-fn texel_coords(scene: &Scene, projected: &Projected, triangle: u32, x: f64, y: f64) -> [f32; 2] {
+pub(super) fn texel_coords(
+    scene: &Scene,
+    projected: &Projected,
+    triangle: u32,
+    x: f64,
+    y: f64,
+) -> [f32; 2] {
     let edges = &projected.footings[triangle as usize].edges;
     let over_depth = edges.map(|edge| edge[0] * x + edge[1] * y + edge[2]);
     let sum = over_depth[0] + over_depth[1] + over_depth[2];

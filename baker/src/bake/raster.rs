@@ -103,7 +103,8 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
+/// Of three corners as [`project`] gives them, in a picture of this size.
+pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
     if h.iter().all(|corner| corner[2] <= NEAR) {
         return UNSEEN;
     }
@@ -205,7 +206,7 @@ pub fn raster(
 
 /// The samples of a row that all three edges may accept, one more on each side than they are by the equations: what an
 /// edge refuses need not be asked, and no rounding of the bounds decides about a sample.
-fn inside(
+pub(super) fn inside(
     edges: [[f64; 3]; 3],
     start: [f64; 3],
     step: f64,

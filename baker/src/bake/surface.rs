@@ -33,6 +33,12 @@ impl Original {
         }
     }
 
+    /// Its vertices and triangles.
+    #[must_use]
+    pub fn shape(&self) -> (&[[f32; 3]], &[[u32; 3]]) {
+        (&self.positions, &self.triangles)
+    }
+
     /// How many triangles it has.
     #[must_use]
     pub fn triangles(&self) -> usize {

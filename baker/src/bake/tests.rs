@@ -1,6 +1,6 @@
 //! The role as a whole: texels that are no numbers end the job, and the report's PSNR.
 
-use proto::job::{Blend, Memory, Quality};
+use proto::job::{Blend, Memory, Quality, Refine};
 use proto::message::Code;
 
 use super::fixture::{around, camera, cube, paint, view, waves};
@@ -83,6 +83,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         memory: Memory::Full,
         has_surface: false,
         maps: true,
+        refine: Refine::Off,
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);

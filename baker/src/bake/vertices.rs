@@ -1,5 +1,5 @@
 //! Mesh and views → one colour for each vertex: the ladder's last rung, where no texture can be had. No atlas, no fit, no GPU:
-//! memory for one view at a time, and a hundred bytes for each vertex.
+//! memory for one view at a time (for some, while cameras and exposures are refined), and a hundred bytes for each vertex.
 //!
 //! ```text
 //!  view     one view → the mean colour of the pixels around each point of the surface, and how far it is to be trusted
@@ -12,13 +12,14 @@
 mod samples;
 mod view;
 
-use proto::job::Blend;
-use proto::message::{BakeSummary, Failure, Phase, ViewFit};
+use proto::job::{Blend, Memory, Refine};
+use proto::message::{BakeSummary, CameraFate, Failure, Phase, ViewFit};
 use proto::table::{Colours, Mesh, Surface, View};
 use rayon::prelude::*;
 
 use super::colour::to_byte;
 use super::fill::diffuse;
+use super::refine::Refiner;
 use super::scene::Scene;
 use super::surface::Original;
 use super::{native, unseen};
@@ -74,6 +75,7 @@ pub fn bake(
     mesh: &Mesh,
     surface: Option<Surface>,
     blend: Blend,
+    refine: Refine,
     progress: &dyn Progress,
     mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Coloured, Failure> {
@@ -87,10 +89,10 @@ pub fn bake(
     let original = surface.map(|surface| Original::new(&scene, surface));
     let mut samples = Samples::new(points.count);
     let mut views = Vec::new();
-    while let Some(mut view) = next_view()? {
-        if view.holdout {
-            continue;
-        }
+    // This rung is for where memory is short.
+    let mut refiner = Refiner::new(refine, Memory::Small, &scene, original.as_ref());
+    while let Some(mut view) = refiner.next(progress, &mut clock, &mut next_view)? {
+        progress.progress(Phase::Raster, views.len() as u64, 0);
         progress.expect(
             "a view's word on the vertices",
             step + each(view.pixels.len(), pace::LOOK_PIXEL),
@@ -108,6 +110,9 @@ pub fn bake(
             pixels: u32::try_from(pixels).unwrap_or(u32::MAX),
             psnr_db: 0.0,
             median_residual: 0.0,
+            camera: CameraFate::Given,
+            moved_px: 0.0,
+            gain: 1.0,
         });
         progress.progress(Phase::Raster, views.len() as u64, 0);
     }
@@ -137,7 +142,7 @@ pub fn bake(
             [r, g, b, 255]
         })
         .collect();
-    let summary = BakeSummary {
+    let mut summary = BakeSummary {
         adapter: native::adapter(),
         covered_pixels: views.iter().map(|view| u64::from(view.pixels)).sum(),
         chart_texels: points.count as u64,
@@ -147,10 +152,12 @@ pub fn bake(
         train_psnr_db: 0.0,
         seam_residual: 0.0,
         views,
+        refinement: None,
         times: clock.into_times(),
         peak_vram_kib: 0,
         peak_rss_kib: peak_rss_kib(),
     };
+    refiner.enter(&mut summary);
     Ok(Coloured {
         colours: Colours { colours },
         summary,

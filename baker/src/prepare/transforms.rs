@@ -1,8 +1,9 @@
 //! `transforms.json` in the variants of instant-ngp, nerfstudio and Blender exporters → [`Frame`]s: a file each, its pose
 //! in `OpenCV` axes, and a lens that becomes a camera once the picture's size is known.
 //!
-//! A key of a frame goes before the same key of the file. Keys that change what a pixel sees (lens distortion, fisheye,
-//! rolling shutter) are refused by name, never ignored; all other unknown keys are skipped unread, whatever their size.
+//! A key of a frame goes before the same key of the file. Keys that change what a pixel sees are obeyed (`OpenCV`'s radial and
+//! tangential distortion) or refused by name (fisheye, thin prism, rolling shutter), never ignored; all other unknown keys are
+//! skipped unread, whatever their size.
 //! `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world. The
 //! poses are taken as written, since they already contain it; whether the mesh lives in the same world, the file cannot
 //! say, so a warning does.
@@ -12,6 +13,7 @@
 //! frame on lists of both kinds is held out, since a view that was fitted measures nothing, and a warning says so. A name
 //! that no frame has is refused. Difference from nerfstudio: no list needs the others, and no frame is left unread.
 
+mod distortion;
 mod keys;
 mod lens;
 mod pose;
@@ -23,6 +25,9 @@ use proto::limits::{MAX_VIEW_EDGE, MAX_VIEWS};
 use proto::message::Code;
 use serde_json::error::Category;
 
+pub(crate) use distortion::Distortion;
+#[cfg(test)]
+pub(in crate::prepare) use distortion::tests::lens as lens_of;
 use keys::{File, Keys};
 pub(crate) use lens::Lens;
 pub(crate) use pose::{NoRotation, Pose};
@@ -137,11 +142,11 @@ pub(crate) enum Problem {
     /// Not a rotation.
     #[error("transform_matrix {0}")]
     NoRotation(#[from] NoRotation),
-    /// A distortion coefficient.
-    #[error("{key} is {value}: lens distortion is not supported")]
-    Distorted {
+    /// A coefficient of a thin prism.
+    #[error("{key} is {value}: a lens like a thin prism is not supported")]
+    Prism {
         /// The key.
-        key: String,
+        key: &'static str,
         /// Its value.
         value: f64,
     },
@@ -219,7 +224,7 @@ impl Problem {
     /// The code under which the user is told.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Distorted { .. } | Self::NotPinhole { .. } => Code::UnsupportedFeature,
+            Self::Prism { .. } | Self::NotPinhole { .. } => Code::UnsupportedFeature,
             _ => Code::InvalidAsset,
         }
     }
@@ -227,7 +232,7 @@ impl Problem {
     /// How to mend it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Distorted { .. } => {
+            Self::Prism { .. } => {
                 "undistort the pictures first (colmap image_undistorter, ns-process-data) and set the coefficients to 0"
             }
             Self::NotPinhole { .. } => "convert the pictures to a pinhole camera first",

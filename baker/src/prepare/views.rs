@@ -11,6 +11,7 @@ mod holdout;
 mod load;
 mod set;
 mod show;
+mod straighten;
 #[cfg(test)]
 mod tests;
 

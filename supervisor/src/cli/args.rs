@@ -8,7 +8,7 @@ use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proto::job::{Blend, Compress, Device, Quality, TextureFormat};
+use proto::job::{Blend, Compress, Device, Quality, Refine, TextureFormat};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 
 const EXAMPLES: &str = "\
@@ -178,6 +178,10 @@ pub(super) struct JobArgs {
     /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
     #[arg(long, value_enum, default_value = "linear", help_heading = "Fit")]
     pub(super) blend: BlendArg,
+    /// Move cameras to where the mesh's silhouette fits the views' alpha, and even out exposures: `auto` only where they are
+    /// clearly off, `on` wherever it helps at all. The report says what was moved, and what was not and why.
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Fit")]
+    pub(super) refine: RefineArg,
     /// What bakes: `auto` takes a GPU if there is one, `gpu` insists on one, `cpu` needs no driver; or a part of an
     /// adapter's name as `kiln doctor` shows it.
     #[arg(long, value_name = "auto|gpu|cpu|NAME", default_value = "auto", value_parser = device, help_heading = "Fit")]
@@ -247,7 +251,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
     /// The workers' niceness: how far they leave the processor to this sidecar and to the program that it serves.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=19))]
     pub(super) nice: u8,
     /// Kill a worker that uses more memory than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -304,6 +308,16 @@ pub(super) enum BlendArg {
     Linear,
     /// In encoded colours.
     Srgb,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum RefineArg {
+    /// Cameras are taken as given.
+    Off,
+    /// Where they are clearly off.
+    Auto,
+    /// Wherever it helps at all.
+    On,
 }
 
 /// See [`bytes`].
@@ -442,6 +456,16 @@ impl From<BlendArg> for Blend {
         match arg {
             BlendArg::Linear => Self::Linear,
             BlendArg::Srgb => Self::Srgb,
+        }
+    }
+}
+
+impl From<RefineArg> for Refine {
+    fn from(arg: RefineArg) -> Self {
+        match arg {
+            RefineArg::Off => Self::Off,
+            RefineArg::Auto => Self::Auto,
+            RefineArg::On => Self::On,
         }
     }
 }

@@ -168,6 +168,7 @@ fn options(args: JobArgs) -> JobSpec {
         keep_uvs: args.keep_uvs,
         quality: args.quality.into(),
         blend: args.blend.into(),
+        refine: args.refine.into(),
         device: match args.device {
             Device::Auto => "auto".to_owned(),
             Device::Gpu => "gpu".to_owned(),

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::job::{Blend, Device, Form, PrepareJob, Quality, Simplify, TextureFormat, WarmJob};
+use proto::job::{
+    Blend, Device, Form, PrepareJob, Quality, Refine, Simplify, TextureFormat, WarmJob,
+};
 use proto::message::Table;
 
 use super::spare::Key;
@@ -74,6 +76,8 @@ pub struct Spec {
     pub quality: Quality,
     /// Space of the footprint's average.
     pub blend: Blend,
+    /// Whether cameras and exposures are moved first.
+    pub refine: Refine,
     /// Adapter.
     pub device: Device,
     /// Chooses the held-out views.
@@ -136,6 +140,7 @@ impl Spec {
         }
         flag("quality", words::word(&self.quality));
         flag("blend", words::word(&self.blend));
+        flag("refine", words::word(&self.refine));
         flag(
             "device",
             match &self.device {

@@ -152,6 +152,7 @@ impl Job {
             keep_uvs: spec.keep_uvs,
             quality: spec.quality,
             blend: spec.blend,
+            refine: spec.refine,
             device: spec.device(),
             seed: spec.seed,
             holdout: spec.holdout,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use proto::job::Product;
+use proto::message::{BakeSummary, ExposureFate};
 use proto::sandbox::Level;
 
 use super::Report;
@@ -58,6 +59,7 @@ impl Report {
         if !psnr.is_empty() {
             lines.push(psnr.join(", "));
         }
+        lines.extend(self.bake.as_ref().and_then(refined));
         let roles: Vec<String> = self
             .roles
             .iter()
@@ -106,4 +108,37 @@ impl Report {
         }
         lines
     }
+}
+
+/// What was done to cameras and exposures; none where nothing was, and nothing would have been.
+fn refined(bake: &BakeSummary) -> Option<String> {
+    let refinement = bake.refinement.as_ref()?;
+    let mut parts = Vec::new();
+    let (moved, refused) = (refinement.cameras_moved, refinement.cameras_refused);
+    if moved > 0 {
+        parts.push(format!(
+            "{moved} of {} cameras moved, by {:.2} px at most",
+            bake.views.len(),
+            refinement.largest_move_px
+        ));
+    }
+    if let (1.., Some(before), Some(after)) = (
+        moved,
+        refinement.silhouette_before_px,
+        refinement.silhouette_after_px,
+    ) {
+        parts.push(format!(
+            "silhouettes off by {before:.2} px before and {after:.2} after"
+        ));
+    }
+    if refused > 0 {
+        parts.push(format!(
+            "{refused} not moved though their silhouettes are off"
+        ));
+    }
+    if let (ExposureFate::Evened, Some(spread)) = (refinement.exposure, refinement.exposure_spread)
+    {
+        parts.push(format!("exposures evened out by ±{:.1} %", 100.0 * spread));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -334,7 +334,9 @@ fn span(phase: Phase) -> (f64, f64) {
         Phase::DecodeViews => (0.12, 0.2),
         // Beside the phases of prepare, of which it must not get ahead.
         Phase::OpenDevice => (0.0, 0.1),
-        Phase::Raster => (0.2, 0.3),
+        // The views come while they are refined.
+        Phase::Refine => (0.1, 0.22),
+        Phase::Raster => (0.22, 0.3),
         Phase::Init => (0.3, 0.35),
         Phase::Fit => (0.35, 0.9),
         Phase::Gutter => (0.9, 0.92),

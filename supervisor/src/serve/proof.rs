@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proto::job::{Blend, Device, Form, Quality, Simplify};
+use proto::job::{Blend, Device, Form, Quality, Refine, Simplify};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -148,6 +148,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         keep_uvs: false,
         quality: Quality::Draft,
         blend: Blend::Linear,
+        refine: Refine::Off,
         device: Device::Auto,
         seed: 0,
         holdout: 0,

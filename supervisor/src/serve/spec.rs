@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::{Blend, Device, Quality, Simplify};
+use proto::job::{Blend, Device, Quality, Refine, Simplify};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,7 @@ pub struct JobSpec {
     pub keep_uvs: bool,
     pub quality: Quality,
     pub blend: Blend,
+    pub refine: Refine,
     pub device: String,
     #[serde(deserialize_with = "whole::number")]
     pub holdout: u32,
@@ -95,6 +96,7 @@ impl Default for JobSpec {
             keep_uvs: false,
             quality: Quality::default(),
             blend: Blend::default(),
+            refine: Refine::default(),
             device: "auto".to_owned(),
             holdout: 0,
             seed: 0,
@@ -241,13 +243,6 @@ impl JobSpec {
             Source::Path { path } => Some(path.as_path()),
             Source::Files { .. } => None,
         })
-    }
-
-    /// Of the files that it names by path, as far as they are there.
-    #[must_use]
-    pub fn path_bytes(&self) -> u64 {
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-        self.paths().map(size).sum()
     }
 
     /// As it is kept and shown: every key, in one order.

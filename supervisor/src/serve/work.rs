@@ -120,6 +120,7 @@ impl Work {
             keep_uvs: wish.keep_uvs,
             quality: wish.quality,
             blend: wish.blend,
+            refine: wish.refine,
             device: wish.device(),
             seed: wish.seed,
             holdout: wish.holdout,

@@ -46,24 +46,12 @@ fn new(key: &str) -> NewJob {
         spec_digest: Digest::of(&spec),
         spec,
         inputs: BTreeMap::new(),
-        path_bytes: 10,
+        input_bytes: 10,
     }
 }
 
 async fn accept(store: &Store, key: &str) -> Job {
-    accept_with(store, key, []).await
-}
-
-async fn accept_with<const N: usize>(
-    store: &Store,
-    key: &str,
-    inputs: [(String, Digest); N],
-) -> Job {
-    let new = NewJob {
-        inputs: inputs.into(),
-        ..new(key)
-    };
-    match store.accept(new).await.expect("accepted") {
+    match store.accept(new(key)).await.expect("accepted") {
         Accepted::New { job, .. } => *job,
         other => panic!("{key}: {other:?}"),
     }

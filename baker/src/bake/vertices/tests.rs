@@ -11,7 +11,7 @@ use crate::progress::Silent;
 
 fn bake_all(mesh: &Mesh, views: &[View]) -> Result<Coloured, Failure> {
     let next = Cell::new(0);
-    bake(mesh, None, Blend::Linear, &Silent, || {
+    bake(mesh, None, Blend::Linear, Refine::Off, &Silent, || {
         Ok(views.get(next.replace(next.get() + 1)).cloned())
     })
 }

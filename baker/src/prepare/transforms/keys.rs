@@ -23,9 +23,13 @@ pub(super) struct Keys {
     pub(super) h: Option<f64>,
     pub(super) camera_angle_x: Option<f64>,
     pub(super) camera_angle_y: Option<f64>,
-    /// The first distortion coefficient that is not 0.
-    distortion: Option<(String, f64)>,
-    camera_model: Option<String>,
+    /// `k1` to `k6`.
+    pub(super) radial: [Option<f64>; 6],
+    /// `p1` and `p2`.
+    pub(super) tangential: [Option<f64>; 2],
+    /// The first coefficient of a thin prism that is not 0.
+    prism: Option<(&'static str, f64)>,
+    pub(super) camera_model: Option<String>,
     /// A key that names another projection and is true.
     projection: Option<&'static str>,
     rolling_shutter: Option<Vec<f64>>,
@@ -34,10 +38,11 @@ pub(super) struct Keys {
 }
 
 /// Coefficients of COLMAP, `OpenCV`, nerfstudio and instant-ngp.
-const DISTORTION: [&str; 12] = [
-    "k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2", "s1", "s2", "s3", "s4",
-];
-/// Camera models that are pinholes when their coefficients are 0.
+const RADIAL: [&str; 6] = ["k1", "k2", "k3", "k4", "k5", "k6"];
+const TANGENTIAL: [&str; 2] = ["p1", "p2"];
+/// Of `OpenCV` alone, and of tilted sensors.
+const PRISM: [&str; 4] = ["s1", "s2", "s3", "s4"];
+/// Camera models that are pinholes behind a lens of such coefficients.
 const PINHOLES: [&str; 8] = [
     "PINHOLE",
     "SIMPLE_PINHOLE",
@@ -50,13 +55,10 @@ const PINHOLES: [&str; 8] = [
 ];
 
 impl Keys {
-    /// Refuses everything that a pinhole camera does not do.
+    /// Refuses everything that a pinhole camera behind an ordinary lens does not do.
     pub(super) fn check_pinhole(&self) -> Result<(), Problem> {
-        if let Some((key, value)) = &self.distortion {
-            return Err(Problem::Distorted {
-                key: key.clone(),
-                value: *value,
-            });
+        if let Some((key, value)) = self.prism {
+            return Err(Problem::Prism { key, value });
         }
         if let Some(model) = &self.camera_model
             && !PINHOLES.contains(&model.to_ascii_uppercase().as_str())
@@ -115,19 +117,26 @@ impl Keys {
                 map.next_value::<IgnoredAny>()?;
                 self.applied = self.applied.or(Some("applied_scale"));
             }
-            key if DISTORTION.contains(&key) => {
-                if let Some(coefficient) = value::<_, f64>(key, map)?
-                    && coefficient != 0.0
-                {
-                    self.distortion = self
-                        .distortion
-                        .take()
-                        .or(Some((key.to_owned(), coefficient)));
-                }
-            }
-            _ => {
-                map.next_value::<IgnoredAny>()?;
-            }
+            _ => return self.read_lens(key, map),
+        }
+        Ok(())
+    }
+
+    fn read_lens<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        let place = |of: &[&str]| of.iter().position(|&known| known == key);
+        if let Some(at) = place(&RADIAL) {
+            self.radial[at] = value(key, map)?;
+        } else if let Some(at) = place(&TANGENTIAL) {
+            self.tangential[at] = value(key, map)?;
+        } else if let Some(at) = place(&PRISM) {
+            let coefficient = value::<_, f64>(key, map)?.filter(|&number| number != 0.0);
+            self.prism = self.prism.or(coefficient.map(|number| (PRISM[at], number)));
+        } else {
+            map.next_value::<IgnoredAny>()?;
         }
         Ok(())
     }

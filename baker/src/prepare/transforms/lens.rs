@@ -4,6 +4,7 @@
 //! that size and scale with the picture, as long as it has the same shape; without, they are pixels of the picture itself.
 //! Image coordinates run over pixels' areas (`w` is the right border), so scaling is a plain factor.
 
+use super::distortion::Distortion;
 use super::keys::Keys;
 use super::{MAX_PIXELS, Problem};
 
@@ -15,6 +16,8 @@ pub(crate) struct Lens {
     stated: [Option<f64>; 2],
     /// `camera_angle_x` beside `fl_x`.
     angle_x: Option<f64>,
+    /// None for a pinhole.
+    pub(crate) distortion: Option<Distortion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,6 +78,7 @@ impl Lens {
             centre,
             stated,
             angle_x,
+            distortion: Distortion::from_keys(keys, top)?,
         };
         let disagreeing = stated[0].is_some_and(|w| lens.contradicts(w, w));
         Ok((lens, disagreeing))

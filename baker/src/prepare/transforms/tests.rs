@@ -281,11 +281,15 @@ fn lens_numbers_out_of_range_are_refused_by_key() {
         ("cx", json!(1e18), "cx is 1000000000000000000"),
         ("fl_x", json!("50"), "fl_x: invalid type: string"),
         (
-            "k1",
+            "s1",
             json!(0.2),
-            "k1 is 0.2: lens distortion is not supported",
+            "s1 is 0.2: a lens like a thin prism is not supported",
         ),
-        ("p2", json!(-0.001), "p2 is -0.001"),
+        (
+            "k1",
+            json!(2e4),
+            "k1 is 20000, which is not a coefficient of a lens",
+        ),
         (
             "camera_model",
             json!("OPENCV_FISHEYE"),

@@ -10,6 +10,11 @@ use crate::render::{Projection, projected_bounds};
 /// Kept around what can matter: silhouettes are eroded and blurred by a few pixels later on.
 const MARGIN: f64 = 4.0;
 
+/// Kept beyond the mesh as far as the picture is opaque there, in pixels, or as a share of the picture: cameras that are off by
+/// so much can still be moved to where the silhouettes agree.
+const REACH: f64 = 16.0;
+const REACH_SHARE: f64 = 0.03;
+
 /// Left, top, width, height.
 pub(super) type Crop = [u32; 4];
 
@@ -84,12 +89,21 @@ impl Outline {
         } else {
             [0.0, 0.0, size[0], size[1]]
         };
-        (left, top) = (left.max(opaque[0]), top.max(opaque[1]));
-        (right, bottom) = (right.min(opaque[2]), bottom.min(opaque[3]));
         // Written so that NaN shows nothing.
-        if !(left < right && top < bottom) {
+        if !(left.max(opaque[0]) < right.min(opaque[2])
+            && top.max(opaque[1]) < bottom.min(opaque[3]))
+        {
             return None;
         }
+        let reach = match picture.has_alpha {
+            true => REACH.max(REACH_SHARE * size[0].max(size[1])),
+            false => 0.0,
+        };
+        (left, top) = ((left - reach).max(opaque[0]), (top - reach).max(opaque[1]));
+        (right, bottom) = (
+            (right + reach).min(opaque[2]),
+            (bottom + reach).min(opaque[3]),
+        );
         let (left, top) = (
             (left - MARGIN).floor().max(0.0),
             (top - MARGIN).floor().max(0.0),

@@ -4,6 +4,7 @@ use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
 use proto::table::Camera;
 
+use super::straighten;
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
@@ -21,6 +22,7 @@ pub(super) struct FrameFiles {
     index: usize,
     picture: File,
     mask: Option<File>,
+    straightened: bool,
 }
 
 /// Tried in this order behind a `file_path` that is not there as it is.
@@ -44,6 +46,7 @@ impl FrameFiles {
             index,
             picture,
             mask,
+            straightened: frame.lens.distortion.is_some(),
         })
     }
 
@@ -51,7 +54,11 @@ impl FrameFiles {
     pub(super) fn decoding_bytes(&self) -> usize {
         // 16-bit RGBA is the largest that a decoder writes, and the 8-bit pixels stand beside it.
         let file = |file: &File| file.bytes.len() + file.header.pixels() * (8 + 4);
-        file(&self.picture) + self.mask.as_ref().map_or(0, file)
+        let straight = match self.straightened {
+            true => straighten::bytes(self.picture.header.pixels()),
+            false => 0,
+        };
+        file(&self.picture) + self.mask.as_ref().map_or(0, file) + straight
     }
 
     /// Decodes and masks. The lens, which `transforms` describes, may not suit the picture.
@@ -65,7 +72,7 @@ impl FrameFiles {
             apply_mask(&mut picture, &mask.decode(self.index)?)
                 .map_err(|message| mask.failure(self.index, Code::InvalidAsset, &message))?;
         }
-        let (focal, centre) = frame
+        let (focal, mut centre) = frame
             .lens
             .intrinsics([picture.width, picture.height])
             .map_err(|problem| Failure {
@@ -76,6 +83,9 @@ impl FrameFiles {
                 ),
                 hint: problem.hint().to_owned(),
             })?;
+        if let Some(distortion) = &frame.lens.distortion {
+            (picture, centre) = straighten::straighten(&picture, focal, centre, distortion);
+        }
         let camera = Camera {
             rotation: frame.pose.rotation,
             translation: frame.pose.translation,

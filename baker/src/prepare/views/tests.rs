@@ -182,13 +182,13 @@ fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
         (4.0, 42.0)
     );
 
-    // Of the opaque columns 30-60 only those up to 42 can show the mesh.
+    // Of the opaque columns 30-60 only those up to 42 can show the mesh, or up to 58 if the camera is off.
     let cut = &views[1];
     assert_eq!(
         (cut.crop, cut.width, cut.height, cut.has_alpha),
-        ([26, 16], 20, 10, true)
+        ([26, 16], 36, 10, true)
     );
-    assert_eq!(cut.pixels[4 * 20 + 4], [30, 20, 8, 200]);
+    assert_eq!(cut.pixels[4 * 36 + 4], [30, 20, 8, 200]);
 
     for empty in &views[2..4] {
         assert_eq!(
@@ -199,10 +199,10 @@ fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
     let masked = &views[4];
     assert_eq!(
         (masked.crop, masked.width, masked.has_alpha),
-        ([18, 10], 18, true)
+        ([2, 0], 34, true)
     );
-    assert_eq!(masked.pixels[13], [31, 10, 7, 255]);
-    assert_eq!(masked.pixels[14], [32, 10, 7, 0]);
+    assert_eq!(masked.pixels[29], [31, 0, 7, 255]);
+    assert_eq!(masked.pixels[30], [32, 0, 7, 0]);
 
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(
@@ -510,10 +510,10 @@ fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
     let (result, views, warnings) = deliver_written(folder.path(), &job);
     assert_eq!(result.map(|summary| summary.holdout_views), Ok(1));
     assert_eq!(views.len(), 3);
-    // Columns 20-40 and rows 12-28 grown by 4, and part of that is masked away.
+    // Columns 20-40 and rows 12-28 grown by what a camera may be off, up to where it is masked away, and by 4.
     assert_eq!(
         (views[0].crop, views[0].width, views[0].height),
-        ([16, 8], 28, 24)
+        ([0, 0], 49, 48)
     );
     assert!(views[0].has_alpha && views[0].pixels.iter().any(|pixel| pixel[3] == 0));
     assert_eq!(views, wanted);

@@ -54,6 +54,7 @@ def bake_texture(
     blend: str = "srgb",
     seed: int = 0,
     fallback: str = "adapters",
+    refine: str = "auto",
 ) -> np.ndarray:
     """The texture for the caller's own `uvs`: uint8 [S, S, 3], row 0 at v = 1, as TRELLIS returns it.
 
@@ -61,6 +62,7 @@ def bake_texture(
     nothing here. `device`: `auto`, `gpu`, `cpu` or a part of an adapter's name; torch's `cuda` means `auto`. `timeout` is in
     seconds for the whole call. `quality`: `draft`, `standard` or `best`. `blend`: `srgb` for views whose colours were blended
     as they are encoded, as splats are; `linear` for photographs. `fallback`: how far a failed bake may be repeated otherwise.
+    `refine`: whether cameras and exposures are moved first, `off`, `auto` (where they are clearly off) or `on`.
     Raises JobFailed, Cancelled, RequestProblem, SidecarUnavailable or TimedOut.
     """
     if mode not in _QUALITY:
@@ -78,6 +80,7 @@ def bake_texture(
         "device": _device(device),
         "seed": seed,
         "fallback": fallback,
+        "refine": refine,
     }
     call = _Call(progress, timeout, verbose)
     tensors = arrays.pack(vertices, faces, uvs, observations, masks, extrinsics, intrinsics)
@@ -114,6 +117,7 @@ def to_glb(
     blend: str = "srgb",
     seed: int = 0,
     fallback: str = "adapters",
+    refine: str = "auto",
 ) -> Glb:
     """A mesh and the views of its appearance → a GLB, y up, that `export`s as TRELLIS's result does.
 
@@ -135,6 +139,7 @@ def to_glb(
         "device": _device(device),
         "seed": seed,
         "fallback": fallback,
+        "refine": refine,
     }
     if with_mesh_postprocess and simplify > 0:
         spec["simplify"] = float(simplify)

@@ -1,13 +1,13 @@
 //! One packet of each kind and direction.
 
 use proto::job::{
-    BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Simplify,
-    WarmJob,
+    BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine,
+    Simplify, WarmJob,
 };
 use proto::message::{
-    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, Failure, FromChild, NotAFile, Phase,
-    PhaseTime, PrepareSummary, Refusal, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewFit,
-    ViewScore,
+    AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
+    FromChild, NotAFile, Phase, PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, Start,
+    Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -41,6 +41,7 @@ fn to_child() -> Vec<ToChild> {
             memory: Memory::Small,
             has_surface: true,
             maps: true,
+            refine: Refine::On,
         }),
         Start::Encode(EncodeJob {
             product: Product::Texture,
@@ -191,7 +192,21 @@ pub(super) fn summaries() -> [Done; 3] {
                 pixels: 4096,
                 psnr_db: 40.0,
                 median_residual: 0.002,
+                camera: CameraFate::Moved,
+                moved_px: 1.5,
+                gain: 1.05,
             }],
+            refinement: Some(Refinement {
+                mode: Refine::Auto,
+                cameras_moved: 1,
+                cameras_refused: 0,
+                directions_held: 1,
+                silhouette_before_px: Some(1.25),
+                silhouette_after_px: Some(0.02),
+                largest_move_px: 1.5,
+                exposure: ExposureFate::Evened,
+                exposure_spread: Some(0.05),
+            }),
             times: times.clone(),
             peak_vram_kib: 400_000,
             peak_rss_kib: 550_000,

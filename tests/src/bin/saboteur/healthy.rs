@@ -368,6 +368,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             train_psnr_db: 42.0,
             seam_residual: 0.0,
             views: Vec::new(),
+            refinement: None,
             times,
             peak_vram_kib: 0,
             peak_rss_kib: 2000,

@@ -91,6 +91,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             train_psnr_db: 30.0,
             seam_residual: 0.0,
             views: Vec::new(),
+            refinement: None,
             times: Vec::new(),
             peak_vram_kib: 0,
             peak_rss_kib: 1,

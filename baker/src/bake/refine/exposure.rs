@@ -1,0 +1,57 @@
+//! A view and its gain → the view as if it had been exposed as the others were, in linear light, in 8 bits again: the
+//! rounding, 59 dB below white, is averaged out over the views that see a texel.
+
+use proto::job::Blend;
+use proto::table::View;
+
+use crate::bake::colour::{decode, to_byte};
+
+/// Alpha of pixels that are saturated: what they show is at least as bright as they are, and counts little.
+const SATURATED_ALPHA: u8 = 128;
+
+/// Divides `gain` out.
+pub(super) fn divide(view: &mut View, gain: f64) {
+    let divided: [u8; 256] = std::array::from_fn(|byte| {
+        let light = decode(byte as f32 / 255.0) / gain as f32;
+        to_byte(light, Blend::Linear)
+    });
+    for pixel in &mut view.pixels {
+        let saturated = pixel[..3].contains(&255);
+        for channel in &mut pixel[..3] {
+            *channel = divided[*channel as usize];
+        }
+        if saturated {
+            pixel[3] = pixel[3].min(SATURATED_ALPHA);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::fixture::{blank_view, camera};
+
+    #[test]
+    fn a_gain_that_was_multiplied_is_divided_out() {
+        let pixels: Vec<[u8; 4]> = (0..=255).map(|k| [k, 255 - k, 77, 255]).collect();
+        let camera = camera([0.0, 0.0, 3.0], 9.0, [16, 16], [0.0, 0.0]);
+        for gain in [0.8, 1.0, 1.2] {
+            let exposed =
+                |byte: u8| to_byte(decode(f32::from(byte) / 255.0) * gain as f32, Blend::Linear);
+            let seen = pixels
+                .iter()
+                .map(|&[r, g, b, a]| [exposed(r), exposed(g), exposed(b), a])
+                .collect();
+            let mut view = blank_view(0, camera, [16, 16], seen);
+            let saturated: Vec<bool> = view.pixels.iter().map(|p| p[..3].contains(&255)).collect();
+            divide(&mut view, gain);
+            for ((was, is), saturated) in pixels.iter().zip(&view.pixels).zip(saturated) {
+                assert_eq!(is[3], if saturated { SATURATED_ALPHA } else { 255 });
+                for channel in 0..3 {
+                    let off = i32::from(was[channel]) - i32::from(is[channel]);
+                    assert!(saturated || off.abs() <= 1, "{gain}: {was:?} {is:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+use super::*;
+use crate::bake::fixture::{Random, around, camera, paint, sphere, view, waves};
+use crate::bake::refine::exposure::divide;
+
+/// What `count` views say of cells that each sees some of, at these gains, with noise; one word in `wrong` is far off.
+fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
+    let mut random = Random(8);
+    let truth: Vec<f64> = (0..cells).map(|_| random.within(-3.0, 0.0)).collect();
+    gains
+        .iter()
+        .map(|gain| {
+            let mut of_view = Vec::new();
+            for (cell, light) in (0..).zip(&truth) {
+                if random.within(0.0, 1.0) < 0.3 {
+                    let odd = if random.within(0.0, 1.0) < wrong {
+                        1.0
+                    } else {
+                        0.0
+                    };
+                    let said = gain.ln() + light + noise * random.within(-1.0, 1.0) + odd;
+                    of_view.push((cell, said as f32));
+                }
+            }
+            of_view
+        })
+        .collect()
+}
+
+fn centred(gains: &[f64]) -> Vec<f64> {
+    let mean = gains.iter().map(|gain| gain.ln()).sum::<f64>() / gains.len() as f64;
+    gains.iter().map(|gain| gain.ln() - mean).collect()
+}
+
+#[test]
+fn gains_are_found_whatever_the_surface_and_its_highlights() {
+    let mut random = Random(2);
+    let gains: Vec<f64> = (0..12).map(|_| random.within(0.85, 1.15)).collect();
+    let wanted = centred(&gains);
+    for (noise, wrong, within) in [(0.0, 0.0, 1e-6), (0.05, 0.0, 3e-3), (0.02, 0.1, 3e-3)] {
+        let found = solve(&said(&gains, 4000, noise, wrong)).expect("they overlap");
+        for (found, wanted) in found.logs.iter().zip(&wanted) {
+            let off = found.expect("known") - wanted;
+            assert!(off.abs() < within, "{noise} {wrong}: {off}");
+        }
+        let [before, after] = found.deviation;
+        assert!(after < 0.7 * before, "{before} {after}");
+    }
+}
+
+#[test]
+fn the_solution_is_that_of_all_unknowns_at_once() {
+    // Alternating between the gains and the surface ends at the same place, slowly.
+    let views = said(&[0.9, 1.1, 1.3, 0.7], 60, 0.2, 0.0);
+    let cells = cells(&views);
+    let weights: Vec<Vec<f64>> = cells
+        .iter()
+        .map(|cell| {
+            cell.iter()
+                .map(|word| 0.5 + 0.1 * f64::from(word.view))
+                .collect()
+        })
+        .collect();
+    let mut gains = vec![0.0; 4];
+    for _ in 0..3000 {
+        let mut sums = vec![[0.0; 2]; 4];
+        for (cell, weights) in cells.iter().zip(&weights) {
+            // What each word says beyond the cell's mean, and beyond its own gain.
+            for ((word, weight), rest) in cell
+                .iter()
+                .zip(weights)
+                .zip(residuals(cell, weights, &gains))
+            {
+                let sum = &mut sums[word.view as usize];
+                sum[0] += weight * rest;
+                sum[1] += weight;
+            }
+        }
+        for (gain, sum) in gains.iter_mut().zip(sums) {
+            *gain += sum[0] / sum[1];
+        }
+    }
+    let found = balanced(&cells, &weights, 4);
+    let off = found[0] - gains[0];
+    for (found, gain) in found.iter().zip(gains) {
+        assert!((found - gain - off).abs() < 1e-9, "{found} {gain}");
+    }
+}
+
+#[test]
+fn views_that_share_nothing_are_not_compared() {
+    let mut views = said(&[1.0, 1.2, 0.9], 2000, 0.01, 0.0);
+    views.push((3000..3500).map(|cell| (cell, -1.0)).collect());
+    let found = solve(&views).expect("three overlap");
+    assert_eq!(found.logs[3], None);
+    let wanted = centred(&[1.0, 1.2, 0.9]);
+    for (found, wanted) in found.logs.iter().zip(wanted) {
+        assert!((found.expect("known") - wanted).abs() < 2e-3);
+    }
+    assert_eq!(solve(&views[..1]), None);
+    assert_eq!(solve(&[]), None);
+}
+
+#[test]
+fn pictures_of_one_object_give_their_gains() {
+    let mesh = sphere(64, 48);
+    let scene = Scene::new(&mesh, 256);
+    let texture = paint(&mesh, 256, waves);
+    let gains = [0.87, 1.12, 1.0, 1.05, 0.93, 1.1, 0.97, 0.9];
+    let mut views: Vec<View> = (0..8)
+        .map(|k| {
+            let size = [120, 110];
+            let camera = camera(around(k, 8, 3.0), 130.0, size, [2.0, -1.0]);
+            view(k, &mesh, &texture, camera, size)
+        })
+        .collect();
+    let samples = |views: &[View]| -> Vec<Vec<Sample>> {
+        let grid = grid(views);
+        views
+            .iter()
+            .map(|view| samples(&scene, view, grid))
+            .collect()
+    };
+    let clean = solve(&samples(&views)).expect("they overlap");
+    for log in &clean.logs {
+        let log = log.expect("known");
+        assert!(log.abs() < 0.004, "{log} where there is no gain");
+    }
+    for (view, gain) in views.iter_mut().zip(gains) {
+        divide(view, 1.0 / gain);
+    }
+    let found = solve(&samples(&views)).expect("they overlap");
+    for (found, wanted) in found.logs.iter().zip(centred(&gains)) {
+        let off = found.expect("known") - wanted;
+        assert!(off.abs() < 0.004, "{off}");
+    }
+}

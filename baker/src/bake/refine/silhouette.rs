@@ -1,0 +1,165 @@
+//! Two silhouettes, of the picture and of the mesh → how far they are apart, and the normal equations of the camera's step.
+//!
+//! Both are blurred, so that they overlap and have a slope; the residual is their difference, the slope the mean of both (as
+//! in efficient second-order minimisation, Benhimane and Malis 2004), and each pixel of the band around them counts by a
+//! Geman-McClure weight, whose scale follows the residuals: an occluder's outline is not the object's.
+
+use proto::table::Camera;
+
+use super::blur::Plane;
+use super::outline::Outline;
+use super::pose::{Step, jacobian};
+use super::solve::Square;
+
+/// A pixel belongs to the band where the slope is at least this, over the blur.
+const LEAST_SLOPE: f32 = 0.04;
+/// Least scale of the residuals, in alpha: what samples and 8 bits leave.
+const SCALE_FLOOR: f32 = 0.02;
+/// Scales at which a residual has lost most of its weight.
+const SCALES: f32 = 3.0;
+/// A depth is taken from where the blurred rim is at least this.
+const LEAST_RIM: f32 = 1e-5;
+
+/// The band around two silhouettes at one blur.
+#[derive(Clone, Debug)]
+pub(super) struct Band {
+    sigma: f64,
+    width: usize,
+    pixels: Vec<Pixel>,
+    /// Of the residuals.
+    scale: f32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pixel {
+    at: usize,
+    /// Alpha minus coverage.
+    residual: f32,
+    slope: [f32; 2],
+}
+
+/// Normal equations, over the sum of squared slopes: `a` is in pixels² by which the silhouette moves.
+#[derive(Clone, Debug)]
+pub(super) struct Equations {
+    pub(super) a: Square,
+    pub(super) b: Step,
+}
+
+impl Band {
+    /// `alpha` is the outline's own, blurred by `sigma`; `share` the mesh's, likewise.
+    pub(super) fn new(outline: &Outline, alpha: &Plane, share: &Plane, sigma: f64) -> Self {
+        let least = (LEAST_SLOPE / sigma as f32).powi(2);
+        let [rows, columns] = outline.known((3.0 * sigma).ceil() as usize + 1);
+        let width = alpha.width;
+        let mut pixels = Vec::new();
+        for row in rows[0]..rows[1] {
+            for at in row * width + columns[0]..row * width + columns[1].max(columns[0]) {
+                // Far from both there is nothing to look at.
+                if alpha.values[at - 1] == alpha.values[at + 1]
+                    && share.values[at - 1] == share.values[at + 1]
+                    && alpha.values[at - width] == alpha.values[at + width]
+                    && share.values[at - width] == share.values[at + width]
+                {
+                    continue;
+                }
+                let (a, b) = (alpha.slope(at), share.slope(at));
+                let slope = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
+                // Where they lie far apart each has a slope of its own.
+                let steepest = [a, b, slope].map(|of| of[0] * of[0] + of[1] * of[1]);
+                if steepest.into_iter().fold(0.0, f32::max) > least {
+                    pixels.push(Pixel {
+                        at,
+                        residual: alpha.values[at] - share.values[at],
+                        slope,
+                    });
+                }
+            }
+        }
+        let mut sizes: Vec<f32> = pixels.iter().map(|pixel| pixel.residual.abs()).collect();
+        let middle = sizes.len() / 2;
+        let median = if sizes.is_empty() {
+            0.0
+        } else {
+            *sizes.select_nth_unstable_by(middle, f32::total_cmp).1
+        };
+        Self {
+            sigma,
+            width,
+            pixels,
+            scale: (1.4826 * median).max(SCALE_FLOOR),
+        }
+    }
+
+    /// How long the silhouettes are, about, in pixels.
+    pub(super) fn length(&self) -> f64 {
+        // A straight edge is steep enough over some 3.5 times the blur.
+        self.pixels.len() as f64 / (3.5 * self.sigma)
+    }
+
+    fn weight(&self, pixel: &Pixel) -> f64 {
+        let ratio = f64::from(pixel.residual / (SCALES * self.scale));
+        (1.0 + ratio * ratio).powi(-2)
+    }
+
+    fn squared_slopes(&self) -> f64 {
+        self.pixels
+            .iter()
+            .map(|pixel| {
+                let [x, y] = pixel.slope.map(f64::from);
+                self.weight(pixel) * (x * x + y * y)
+            })
+            .sum()
+    }
+
+    /// Distance of the silhouettes in pixels, root mean square: a shift by δ makes a residual of δ times the slope.
+    pub(super) fn distance(&self) -> f64 {
+        let squares: f64 = self
+            .pixels
+            .iter()
+            .map(|pixel| self.weight(pixel) * f64::from(pixel.residual).powi(2))
+            .sum();
+        let slopes = self.squared_slopes();
+        if slopes > 0.0 {
+            (squares / slopes).sqrt()
+        } else {
+            0.0
+        }
+    }
+
+    /// The step that moves the mesh's silhouette onto the picture's: coverage that moves by δ changes by `-slope · δ`.
+    ///
+    /// `rim` and `nearness` are the mesh's, blurred as the band is.
+    pub(super) fn equations(&self, rim: &Plane, nearness: &Plane, camera: &Camera) -> Equations {
+        let (mut a, mut b) = ([[0.0; 6]; 6], [0.0; 6]);
+        for pixel in &self.pixels {
+            if rim.values[pixel.at] < LEAST_RIM {
+                continue;
+            }
+            let depth = f64::from(rim.values[pixel.at] / nearness.values[pixel.at]);
+            let place = [pixel.at % self.width, pixel.at / self.width];
+            let ray = |axis: usize| {
+                (place[axis] as f64 + 0.5 - camera.centre[axis]) / camera.focal[axis] * depth
+            };
+            let by = jacobian(camera, [ray(0), ray(1), depth]);
+            let [x, y] = pixel.slope.map(f64::from);
+            let row: Step = std::array::from_fn(|k| -(x * by[0][k] + y * by[1][k]));
+            let weight = self.weight(pixel);
+            for k in 0..6 {
+                let weighted = weight * row[k];
+                b[k] += weighted * f64::from(pixel.residual);
+                for l in 0..=k {
+                    a[k][l] += weighted * row[l];
+                }
+            }
+        }
+        let slopes = self.squared_slopes().max(f64::MIN_POSITIVE);
+        for k in 0..6 {
+            b[k] /= slopes;
+            for l in 0..=k {
+                a[k][l] /= slopes;
+                a[l][k] = a[k][l];
+            }
+        }
+        Equations { a, b }
+    }
+}

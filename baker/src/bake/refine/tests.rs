@@ -1,0 +1,199 @@
+//! Whole sets through the refiner.
+
+use proto::message::AdapterInfo;
+use proto::table::Mesh;
+
+use super::*;
+use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::progress::Silent;
+
+const SIZE: [u32; 2] = [160, 150];
+const VIEWS: u32 = 8;
+const GAINS: [f64; 8] = [0.9, 1.1, 1.0, 1.05, 0.95, 1.12, 0.92, 0.97];
+
+/// A cube whose corners are pulled, so that no turn looks like another.
+fn body() -> Mesh {
+    let mut mesh = cube();
+    for position in &mut mesh.positions {
+        let [x, y, z] = *position;
+        *position = [1.3 * x + 0.2 * y, y + 0.3 * x * z, 0.8 * z - 0.25 * x * y];
+    }
+    mesh
+}
+
+/// Views as they would be, and as they came: moved by `px` and exposed by [`GAINS`] to the power of `exposed`.
+fn set(px: f64, exposed: f64) -> (Vec<View>, Vec<View>) {
+    let mesh = body();
+    let texture = paint(&mesh, 256, waves);
+    let truth: Vec<View> = (0..VIEWS)
+        .map(|k| {
+            let camera = camera(around(k, VIEWS, 2.6), 190.0, SIZE, [2.0, -1.0]);
+            view(k, &mesh, &texture, camera, SIZE)
+        })
+        .collect();
+    let came = (0..)
+        .zip(&truth)
+        .map(|(k, view): (i32, &View)| {
+            let mut view = view.clone();
+            let off = px * 2.6 / 190.0;
+            view.camera.translation[0] += off * f64::from(k % 3 - 1);
+            view.camera.translation[1] += off * f64::from(1 - k % 2);
+            exposure::divide(&mut view, GAINS[k as usize].powf(-exposed));
+            view
+        })
+        .collect();
+    (truth, came)
+}
+
+fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<Refinement>) {
+    let mesh = body();
+    let scene = Scene::new(&mesh, 256);
+    let mut refiner = Refiner::new(mode, memory, &scene, None);
+    let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
+    let mut out = Vec::new();
+    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()));
+    while let Some(view) = next().expect("views") {
+        out.push(view);
+    }
+    let fit = |view: &View| proto::message::ViewFit {
+        view: view.index,
+        pixels: 1,
+        psnr_db: 1.0,
+        median_residual: 0.0,
+        camera: CameraFate::Given,
+        moved_px: 0.0,
+        gain: 1.0,
+    };
+    let mut summary = BakeSummary {
+        adapter: AdapterInfo {
+            name: String::new(),
+            backend: String::new(),
+            kind: String::new(),
+            driver: String::new(),
+        },
+        covered_pixels: 0,
+        chart_texels: 0,
+        observed_texels: 0,
+        filled_texels: 0,
+        iterations: 0,
+        train_psnr_db: 0.0,
+        seam_residual: 0.0,
+        views: out.iter().map(fit).collect(),
+        refinement: None,
+        times: clock.into_times(),
+        peak_vram_kib: 0,
+        peak_rss_kib: 0,
+    };
+    refiner.enter(&mut summary);
+    for (fit, view) in summary.views.iter().zip(&out) {
+        assert_eq!(
+            (fit.view, mode == Refine::Off),
+            (view.index, fit.camera == CameraFate::Given)
+        );
+    }
+    (out, summary.refinement)
+}
+
+/// Largest difference of the cameras' places, and mean difference of the pixels in bytes.
+fn apart(one: &[View], other: &[View]) -> (f64, f64) {
+    assert_eq!(one.len(), other.len());
+    let (mut place, mut colour, mut count) = (0.0_f64, 0.0, 0.0);
+    for (a, b) in one.iter().zip(other) {
+        assert_eq!(a.index, b.index, "in the order in which they came");
+        for axis in 0..3 {
+            place = place.max((a.camera.translation[axis] - b.camera.translation[axis]).abs());
+        }
+        for (a, b) in a.pixels.iter().zip(&b.pixels) {
+            colour += (0..3).map(|k| f64::from(a[k].abs_diff(b[k]))).sum::<f64>() / 3.0;
+            count += 1.0;
+        }
+    }
+    (place, colour / count)
+}
+
+#[test]
+fn off_lets_everything_pass() {
+    let (_, came) = set(2.0, 1.0);
+    let (out, refinement) = through(&came, Refine::Off, Memory::Full);
+    assert_eq!((out, refinement), (came, None));
+}
+
+#[test]
+fn cameras_and_exposures_are_mended_the_same_way_each_time() {
+    let (truth, came) = set(2.0, 1.0);
+    let (place, colour) = apart(&came, &truth);
+    assert!(place > 0.02 && colour > 1.0, "{place} {colour}");
+    let (out, refinement) = through(&came, Refine::Auto, Memory::Full);
+    let (place, colour) = apart(&out, &truth);
+    assert!(place < 0.003, "{place}");
+    // The factor of all exposures is open: theirs have a mean of 0.9985.
+    assert!(colour < 0.4, "{colour}");
+    let refinement = refinement.expect("asked for");
+    assert_eq!(refinement.exposure, ExposureFate::Evened);
+    assert!(refinement.cameras_moved >= 6, "{refinement:?}");
+    assert_eq!(refinement.cameras_refused, 0);
+    let (again, _) = through(&came, Refine::Auto, Memory::Full);
+    assert_eq!(out, again);
+}
+
+#[test]
+fn clean_views_stay_as_they_are() {
+    let (truth, came) = set(0.0, 0.0);
+    let (out, refinement) = through(&came, Refine::Auto, Memory::Full);
+    assert_eq!(out, truth);
+    let refinement = refinement.expect("asked for");
+    assert_eq!(
+        (refinement.cameras_moved, refinement.exposure),
+        (0, ExposureFate::Alike)
+    );
+    assert!(refinement.silhouette_before_px.is_some_and(|px| px < 0.1));
+}
+
+#[test]
+fn held_out_views_are_not_for_the_fit() {
+    let (_, mut came) = set(0.0, 0.0);
+    came[3].holdout = true;
+    for mode in [Refine::Off, Refine::Auto] {
+        let (out, _) = through(&came, mode, Memory::Full);
+        assert!(out.iter().map(|view| view.index).eq([0, 1, 2, 4, 5, 6, 7]));
+    }
+}
+
+#[test]
+fn views_that_cannot_all_be_held_are_moved_but_not_exposed() {
+    let (truth, came) = set(2.0, 1.0);
+    let mesh = body();
+    let scene = Scene::new(&mesh, 256);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
+    refiner.held_bytes = 3 * came[0].pixels.len() * 4;
+    let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
+    let mut out = Vec::new();
+    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()));
+    while let Some(view) = next().expect("views") {
+        out.push(view);
+    }
+    assert_eq!(refiner.exposure, ExposureFate::TooLarge);
+    assert!(apart(&out, &truth).0 < 0.003);
+    for (out, came) in out.iter().zip(&came) {
+        assert_eq!(out.pixels, came.pixels);
+    }
+}
+
+#[test]
+fn a_failure_of_the_views_is_passed_on() {
+    let (_, came) = set(0.0, 0.0);
+    let mesh = body();
+    let scene = Scene::new(&mesh, 256);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
+    let mut source = came.into_iter().take(3).map(Some).map(Ok);
+    let failed = Failure {
+        code: proto::message::Code::InvalidAsset,
+        message: "torn".to_owned(),
+        hint: String::new(),
+    };
+    let mut clock = PhaseClock::default();
+    let found = refiner.next(&Silent, &mut clock, || {
+        source.next().unwrap_or_else(|| Err(failed.clone()))
+    });
+    assert_eq!(found, Err(failed));
+}

@@ -1,0 +1,257 @@
+//! A picture through a lens that bends lines → the picture that a pinhole camera of the same focal length would have taken.
+//!
+//! Resampled once, here, where the picture is read: a triangle's edge is straight only to a pinhole, and everything that comes
+//! later draws triangles, on processors and graphics adapters. Colours are interpolated by a cubic (Catmull and Rom) in linear
+//! light, premultiplied by alpha. What no pixel of the original shows is transparent.
+
+use rayon::prelude::*;
+
+use crate::bake::colour::{decode, encode};
+use crate::prepare::picture::Picture;
+use crate::prepare::transforms::Distortion;
+
+/// The straight picture reaches no farther beyond the original than this share of its size on each side: corners that a lens
+/// draws in from far outside stay there.
+const FARTHEST: f64 = 0.25;
+/// Places along each edge of the original that say how far it reaches.
+const PROBES: u32 = 256;
+
+/// Memory that this takes for a picture of so many pixels.
+pub(super) fn bytes(pixels: usize) -> usize {
+    // Its own pixels, at most (1 + 2 · FARTHEST)² times as many.
+    pixels * 9
+}
+
+/// The straight picture, and the principal point in it.
+pub(super) fn straighten(
+    picture: &Picture,
+    focal: [f64; 2],
+    centre: [f64; 2],
+    lens: &Distortion,
+) -> (Picture, [f64; 2]) {
+    let size = [f64::from(picture.width), f64::from(picture.height)];
+    let limit = lens.limit();
+    let [low, high] = reach(size, focal, centre, lens, limit);
+    let (width, height) = ((high[0] - low[0]) as usize, (high[1] - low[1]) as usize);
+    let light: [f32; 256] = std::array::from_fn(|byte| decode(byte as f32 / 255.0));
+    let mut pixels = vec![[0; 4]; width * height];
+    pixels
+        .par_chunks_exact_mut(width)
+        .enumerate()
+        .for_each(|(row, line)| {
+            for (column, pixel) in line.iter_mut().enumerate() {
+                let ray = [
+                    (low[0] + column as f64 + 0.5 - centre[0]) / focal[0],
+                    (low[1] + row as f64 + 0.5 - centre[1]) / focal[1],
+                ];
+                if ray[0].hypot(ray[1]) > limit {
+                    continue;
+                }
+                let lands = lens.distort(ray);
+                let at = [0, 1].map(|axis| lands[axis] * focal[axis] + centre[axis]);
+                if (0..2).all(|axis| (0.0..=size[axis]).contains(&at[axis])) {
+                    *pixel = sample(picture, at, &light);
+                }
+            }
+        });
+    let straight = Picture {
+        width: width as u32,
+        height: height as u32,
+        pixels,
+        // The border says nothing about the object.
+        has_alpha: picture.has_alpha,
+        turned: picture.turned,
+    };
+    (straight, [centre[0] - low[0], centre[1] - low[1]])
+}
+
+/// First and last corner of the straight picture, in whole pixels of the original.
+fn reach(
+    size: [f64; 2],
+    focal: [f64; 2],
+    centre: [f64; 2],
+    lens: &Distortion,
+    limit: f64,
+) -> [[f64; 2]; 2] {
+    let (mut low, mut high) = (size, [0.0_f64; 2]);
+    for probe in 0..=PROBES {
+        let share = f64::from(probe) / f64::from(PROBES);
+        let [x, y] = size.map(|edge| edge * share);
+        for at in [[x, 0.0], [x, size[1]], [0.0, y], [size[0], y]] {
+            let lands = [0, 1].map(|axis| (at[axis] - centre[axis]) / focal[axis]);
+            // Where no ray comes from, the picture reaches as far as it may.
+            let ray = lens.undistort(lands, limit);
+            for axis in 0..2 {
+                let from = ray.map_or(
+                    if at[axis] < centre[axis] {
+                        f64::MIN
+                    } else {
+                        f64::MAX
+                    },
+                    |ray| ray[axis] * focal[axis] + centre[axis],
+                );
+                low[axis] = low[axis].min(from);
+                high[axis] = high[axis].max(from);
+            }
+        }
+    }
+    for axis in 0..2 {
+        let most = FARTHEST * size[axis];
+        low[axis] = low[axis].clamp(-most, size[axis] / 2.0 - 1.0).floor();
+        high[axis] = high[axis]
+            .clamp(size[axis] / 2.0 + 1.0, size[axis] + most)
+            .ceil();
+    }
+    [low, high]
+}
+
+/// The picture's colour at a place in pixels, its border repeated.
+fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256]) -> [u8; 4] {
+    let [(x0, wx), (y0, wy)] = at.map(|at| {
+        let first = (at - 0.5).floor();
+        (first as i64, cubic((at - 0.5 - first) as f32))
+    });
+    let (last_x, last_y) = (i64::from(picture.width) - 1, i64::from(picture.height) - 1);
+    let mut sum = [0.0; 4];
+    for (j, &wy) in (-1..).zip(&wy) {
+        let row = (y0 + j).clamp(0, last_y) as usize * picture.width as usize;
+        for (i, &wx) in (-1..).zip(&wx) {
+            let [r, g, b, a] = picture.pixels[row + (x0 + i).clamp(0, last_x) as usize];
+            let alpha = f32::from(a) / 255.0 * wx * wy;
+            for (sum, byte) in sum.iter_mut().zip([r, g, b]) {
+                *sum += alpha * light[byte as usize];
+            }
+            sum[3] += alpha;
+        }
+    }
+    let alpha = (sum[3].clamp(0.0, 1.0) * 255.0).round() as u8;
+    if alpha == 0 {
+        return [0; 4];
+    }
+    let [r, g, b] = [0, 1, 2].map(|k| (encode(sum[k] / sum[3]) * 255.0).round() as u8);
+    [r, g, b, alpha]
+}
+
+/// Weights of four neighbours, `at` of the way from the second to the third.
+fn cubic(at: f32) -> [f32; 4] {
+    let (x, x2, x3) = (at, at * at, at * at * at);
+    [
+        (-x3 + 2.0 * x2 - x) / 2.0,
+        (3.0 * x3 - 5.0 * x2 + 2.0) / 2.0,
+        (-3.0 * x3 + 4.0 * x2 + x) / 2.0,
+        (x3 - x2) / 2.0,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::prepare::transforms::lens_of;
+
+    /// Smooth, and another thing at every place and in every channel: nothing mirrored or turned looks the same.
+    fn scene([x, y]: [f64; 2]) -> [u8; 4] {
+        let wave = |a: f64| ((0.5 + 0.35 * a.sin()) * 255.0).round() as u8;
+        [
+            wave(9.0 * x + 4.0 * y),
+            wave(7.0 * y - 3.0 * x * x),
+            wave(12.0 * x * y + x + 0.3),
+            255,
+        ]
+    }
+
+    /// What is seen at each pixel of a picture, through a lens or none.
+    fn taken(
+        [width, height]: [u32; 2],
+        focal: [f64; 2],
+        centre: [f64; 2],
+        ray: impl Fn([f64; 2]) -> Option<[f64; 2]>,
+    ) -> Picture {
+        let pixel = |at: u32| {
+            let place = [f64::from(at % width) + 0.5, f64::from(at / width) + 0.5];
+            let lands = [0, 1].map(|axis| (place[axis] - centre[axis]) / focal[axis]);
+            ray(lands).map_or([0; 4], scene)
+        };
+        Picture {
+            width,
+            height,
+            pixels: (0..width * height).map(pixel).collect(),
+            has_alpha: false,
+            turned: false,
+        }
+    }
+
+    #[test]
+    fn a_bent_picture_becomes_the_straight_one() {
+        let (size, focal, centre) = ([320, 200], [300.0, 280.0], [150.0, 110.0]);
+        for keys in [
+            json!({"k1": -0.2, "k2": 0.05, "p1": 0.004, "p2": -0.003}),
+            json!({"k1": 0.25, "p1": -0.002, "p2": 0.006}),
+            json!({"camera_model": "FULL_OPENCV", "k1": 0.2, "k4": 0.4}),
+        ] {
+            let lens = lens_of(&keys).expect("distorted");
+            let limit = lens.limit();
+            let bent = taken(size, focal, centre, |lands| lens.undistort(lands, limit));
+            let (straight, middle) = straighten(&bent, focal, centre, &lens);
+            let wanted = taken([straight.width, straight.height], focal, middle, Some);
+            let (mut seen, mut squares) = (0, 0.0);
+            for (found, wanted) in straight.pixels.iter().zip(&wanted.pixels) {
+                if found[3] == 255 {
+                    seen += 1;
+                    for channel in 0..3 {
+                        let off = f64::from(found[channel]) - f64::from(wanted[channel]);
+                        squares += off * off / 3.0;
+                    }
+                }
+            }
+            let rms = (squares / f64::from(seen)).sqrt();
+            assert!(rms < 0.6, "{keys}: off by {rms} of 255");
+            // All that the original shows is there.
+            let share = f64::from(seen) / f64::from(size[0] * size[1]);
+            assert!(share > 0.85, "{keys}: {share}");
+        }
+    }
+
+    #[test]
+    fn alpha_goes_along_and_colours_do_not_bleed() {
+        let size = [64, 64];
+        let pixel = |at: u32| {
+            if at % 64 < 45 {
+                [250, 10, 20, 255]
+            } else {
+                [0, 255, 0, 0]
+            }
+        };
+        let picture = Picture {
+            width: 64,
+            height: 64,
+            pixels: (0..size[0] * size[1]).map(pixel).collect(),
+            has_alpha: true,
+            turned: true,
+        };
+        let lens = lens_of(&json!({"k1": 0.1})).expect("distorted");
+        let (straight, _) = straighten(&picture, [60.0; 2], [32.0; 2], &lens);
+        assert!(straight.has_alpha && straight.turned);
+        let mut partly = 0;
+        for pixel in &straight.pixels {
+            partly += u32::from(!matches!(pixel[3], 0 | 255));
+            assert!(
+                pixel[3] == 0 || (pixel[0] >= 248 && pixel[1] <= 12),
+                "{pixel:?}"
+            );
+        }
+        assert!(partly > 20, "an edge between pixels");
+    }
+
+    #[test]
+    fn a_lens_from_another_world_stays_within_bounds() {
+        let picture = taken([50, 40], [10.0; 2], [25.0, 20.0], Some);
+        for k1 in [-1e4, -5.0, 5.0, 1e4] {
+            let lens = lens_of(&json!({ "k1": k1 })).expect("distorted");
+            let (straight, _) = straighten(&picture, [10.0; 2], [25.0, 20.0], &lens);
+            assert!(straight.width <= 76 && straight.height <= 61, "{k1}");
+            assert!(straight.width >= 2 && straight.height >= 2, "{k1}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Cameras that are off, exposures that differ, a lens that bends: what the real programs make of them, and of views that have
+//! none of it. The small set's own test views, whose cameras are true, are held out by name and measure.
+
+use std::f64::consts::PI;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kiln_tests::{Bench, Run};
+use serde_json::{Value, json};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+type Pixels = Vec<[u8; 4]>;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data/spot")
+        .join(name)
+}
+
+fn json(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(data(name)).expect("in the repository")).expect("JSON")
+}
+
+fn read(path: &Path) -> (u32, u32, Pixels) {
+    let file = std::io::BufReader::new(fs::File::open(path).expect("a picture"));
+    let mut reader = png::Decoder::new(file).read_info().expect("a PNG");
+    let mut bytes = vec![0; reader.output_buffer_size().expect("small")];
+    let info = reader.next_frame(&mut bytes).expect("pixels");
+    assert_eq!(info.color_type, png::ColorType::Rgba);
+    let pixels = bytes[..info.buffer_size()]
+        .chunks_exact(4)
+        .map(|pixel| [pixel[0], pixel[1], pixel[2], pixel[3]]);
+    (info.width, info.height, pixels.collect())
+}
+
+fn write(path: &Path, width: u32, height: u32, pixels: &Pixels) {
+    let file = fs::File::create(path).expect("a new file");
+    let mut encoder = png::Encoder::new(file, width, height);
+    encoder.set_color(png::ColorType::Rgba);
+    let mut writer = encoder.write_header().expect("room");
+    writer
+        .write_image_data(pixels.as_flattened())
+        .expect("room");
+}
+
+/// The set in the folder `name` of the bench, with each training frame and its picture changed.
+fn set(
+    bench: &Bench,
+    name: &str,
+    mut change: impl FnMut(usize, &mut Value, &mut Pixels),
+) -> PathBuf {
+    let folder = bench.path(name);
+    for part in ["train", "test"] {
+        fs::create_dir_all(folder.join(part)).expect("a folder");
+    }
+    let (mut train, test) = (json("transforms.json"), json("transforms_test.json"));
+    let mut frames = train["frames"].as_array().expect("frames").clone();
+    for (number, frame) in frames.iter_mut().enumerate() {
+        let file = frame["file_path"].as_str().expect("a name").to_owned();
+        let (width, height, mut pixels) = read(&data(&file));
+        change(number, frame, &mut pixels);
+        write(&folder.join(&file), width, height, &pixels);
+    }
+    let mut names = Vec::new();
+    for frame in test["frames"].as_array().expect("frames") {
+        let mut frame = frame.clone();
+        for key in ["fl_x", "fl_y", "cx", "cy", "w", "h"] {
+            frame[key] = test[key].clone();
+        }
+        // Pinholes, whatever the file says of the others.
+        for key in ["k1", "p1"] {
+            frame[key] = json!(0);
+        }
+        let file = frame["file_path"].as_str().expect("a name").to_owned();
+        fs::copy(data(&file), folder.join(&file)).expect("a copy");
+        names.push(file);
+        frames.push(frame);
+    }
+    train["frames"] = frames.into();
+    train["test_filenames"] = names.into();
+    let path = folder.join("transforms.json");
+    fs::write(&path, train.to_string()).expect("a file");
+    path
+}
+
+/// Held-out PSNR, the report, and the GLB.
+fn bake(bench: &Bench, views: &Path, more: &[&str]) -> (f64, Value, Vec<u8>) {
+    let options = ["--quality", "draft", "--texture-size", "512"];
+    let command = bench.bake_for_real(
+        &data("mesh_nouv.glb"),
+        views,
+        &[&options[..], more].concat(),
+    );
+    let outcome = Run::start(command).finish();
+    outcome.assert_code(0);
+    let report = outcome.one("done")["report"].clone();
+    let heldout = report["psnr"]["holdout_db"].as_f64().expect("measured");
+    let glb = fs::read(bench.path("out/out.glb")).expect("the result");
+    (heldout, report, glb)
+}
+
+/// Turns and shifts a camera by amounts that its number chooses: 0.2° and 0.2 % of 3.5 units, more or less.
+fn nudge(number: usize, frame: &mut Value) {
+    let at = |k: usize| (1.7 * number as f64 + 2.1 * k as f64).sin();
+    let turn = [0, 1, 2].map(|k| 0.2 / 180.0 * PI * 1.4 * at(k));
+    let mut matrix: Vec<Vec<f64>> =
+        serde_json::from_value(frame["transform_matrix"].clone()).expect("a matrix");
+    for row in matrix.iter_mut().take(3) {
+        // Small, so that first order is a rotation up to what the file's rounding allows.
+        let [x, y, z] = [row[0], row[1], row[2]];
+        row[0] = x + y * turn[2] - z * turn[1];
+        row[1] = y + z * turn[0] - x * turn[2];
+        row[2] = z + x * turn[1] - y * turn[0];
+    }
+    for (k, row) in matrix.iter_mut().take(3).enumerate() {
+        row[3] += 0.002 * 3.5 * 1.4 * at(3 + k);
+    }
+    frame["transform_matrix"] = json!(matrix);
+}
+
+/// Multiplies the light of a picture.
+fn expose(pixels: &mut Pixels, gain: f64) {
+    let decode = |x: f64| {
+        if x <= 0.040_45 {
+            x / 12.92
+        } else {
+            ((x + 0.055) / 1.055).powf(2.4)
+        }
+    };
+    let encode = |x: f64| {
+        if x <= 0.003_130_8 {
+            x * 12.92
+        } else {
+            1.055 * x.powf(1.0 / 2.4) - 0.055
+        }
+    };
+    for pixel in pixels {
+        for channel in &mut pixel[..3] {
+            let light = gain * decode(f64::from(*channel) / 255.0);
+            *channel = (encode(light.min(1.0)) * 255.0).round() as u8;
+        }
+    }
+}
+
+#[test]
+fn noisy_cameras_and_exposures_are_mended() {
+    let bench = Bench::real(SABOTEUR);
+    let clean = set(&bench, "clean", |_, _, _| ());
+    let noisy = set(&bench, "noisy", |number, frame, pixels| {
+        nudge(number, frame);
+        // Between 0.87 and 1.15, with a mean logarithm near 0.
+        expose(pixels, (0.14 * (2.6 * number as f64 + 0.4).sin()).exp());
+    });
+    let (best, ..) = bake(&bench, &clean, &["--refine", "off"]);
+    let (given, report, _) = bake(&bench, &noisy, &["--refine", "off"]);
+    assert_eq!(report["bake"]["refinement"], Value::Null);
+    assert_eq!(report["bake"]["views"][0]["camera"], "given");
+    let (mended, report, first) = bake(&bench, &noisy, &[]);
+    let refinement = &report["bake"]["refinement"];
+    assert!(
+        given < best - 8.0,
+        "the noise costs something: {best} dB, {given} dB"
+    );
+    // 43.7 of 49.0 dB: bright pixels are saturated where the exposure was long, and the factor of all exposures is open.
+    assert!(
+        mended > given + 8.0 && mended > best - 6.5,
+        "{best} dB without noise, {given} dB with it, {mended} dB mended: {refinement:#}"
+    );
+    assert_eq!(report["options"]["refine"], "auto");
+    assert_eq!(refinement["exposure"], "evened");
+    let moved = refinement["cameras_moved"].as_u64().expect("a count");
+    assert!(moved >= 14, "{moved} of 16 moved");
+    let views = report["bake"]["views"].as_array().expect("a list");
+    let first_moved = views
+        .iter()
+        .find(|view| view["camera"] == "moved")
+        .expect("one at least");
+    assert!(first_moved["moved_px"].as_f64().is_some_and(|px| px > 0.1));
+    assert!(first_moved["gain"].as_f64().is_some_and(|gain| gain != 1.0));
+    let (_, _, again) = bake(&bench, &noisy, &[]);
+    assert!(first == again, "the same bytes each time");
+}
+
+#[test]
+fn clean_views_give_the_same_bytes_as_if_nobody_had_looked() {
+    let bench = Bench::real(SABOTEUR);
+    let clean = set(&bench, "clean", |_, _, _| ());
+    let (_, _, off) = bake(&bench, &clean, &["--refine", "off"]);
+    let (_, report, auto) = bake(&bench, &clean, &["--refine", "auto"]);
+    assert!(off == auto, "{:#}", report["bake"]["refinement"]);
+    assert_eq!(report["bake"]["refinement"]["cameras_moved"], 0);
+    assert_eq!(report["bake"]["views"][0]["camera"], "agrees");
+    let (on, report, _) = bake(&bench, &clean, &["--refine", "on"]);
+    let (best, ..) = bake(&bench, &clean, &["--refine", "off"]);
+    assert!(
+        on > best - 0.3,
+        "{best} dB, {on} dB: {:#}",
+        report["bake"]["refinement"]
+    );
+}
+
+#[test]
+fn views_without_alpha_keep_their_cameras_and_say_why() {
+    let bench = Bench::real(SABOTEUR);
+    let opaque = set(&bench, "opaque", |number, frame, pixels| {
+        nudge(number, frame);
+        pixels.iter_mut().for_each(|pixel| pixel[3] = 255);
+    });
+    let (_, report, _) = bake(&bench, &opaque, &["--refine", "on"]);
+    let views = report["bake"]["views"].as_array().expect("a list");
+    assert!(views.iter().all(|view| view["camera"] == "no_alpha"));
+    assert_eq!(report["bake"]["refinement"]["cameras_moved"], 0);
+    assert_eq!(
+        report["bake"]["refinement"]["silhouette_before_px"],
+        Value::Null
+    );
+}
+
+#[test]
+fn a_lens_that_bends_is_undone() {
+    const K1: f64 = -0.35;
+    const P1: f64 = 0.004;
+    let bench = Bench::real(SABOTEUR);
+    let train = json("transforms.json");
+    let number = |key: &str| train[key].as_f64().expect("a number");
+    let (focal, centre) = (number("fl_x"), number("cx"));
+    let distort = |[x, y]: [f64; 2]| {
+        let squared = x * x + y * y;
+        let radial = 1.0 + K1 * squared;
+        [
+            x * radial + 2.0 * P1 * x * y,
+            y * radial + P1 * (squared + 2.0 * y * y),
+        ]
+    };
+    let bent = set(&bench, "bent", |_, frame, pixels| {
+        let width = 256;
+        let straight = pixels.clone();
+        for (at, pixel) in pixels.iter_mut().enumerate() {
+            let lands = [at % width, at / width].map(|k| (k as f64 + 0.5 - centre) / focal);
+            // The ray that lands here, by fixed-point iteration.
+            let mut ray = lands;
+            for _ in 0..60 {
+                let found = distort(ray);
+                ray = [0, 1].map(|k| ray[k] + lands[k] - found[k]);
+            }
+            *pixel = bilinear(&straight, width, ray.map(|x| x * focal + centre));
+        }
+        (frame["k1"], frame["p1"]) = (json!(K1), json!(P1));
+    });
+    let ignored = set(&bench, "ignored", |number, frame, pixels| {
+        let (_, _, same) = read(&bench.path(&format!("bent/train/r_{number:03}.png")));
+        *pixels = same;
+        frame["k1"] = json!(0);
+    });
+    let (undone, ..) = bake(&bench, &bent, &["--refine", "off"]);
+    let (wrong, ..) = bake(&bench, &ignored, &["--refine", "off"]);
+    assert!(
+        undone > wrong + 8.0 && undone > 36.0,
+        "{undone} dB undone, {wrong} dB ignored"
+    );
+}
+
+/// The picture between its pixels, premultiplied.
+fn bilinear(pixels: &Pixels, width: usize, at: [f64; 2]) -> [u8; 4] {
+    let height = pixels.len() / width;
+    let [x, y] = at.map(|x| x - 0.5);
+    let (x0, y0) = (x.floor(), y.floor());
+    let mut sum = [0.0; 4];
+    for (dx, dy) in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
+        let (column, row) = (x0 + dx, y0 + dy);
+        let inside = column >= 0.0 && row >= 0.0 && column < width as f64 && row < height as f64;
+        if !inside {
+            continue;
+        }
+        let weight = (1.0 - (x - column).abs()) * (1.0 - (y - row).abs());
+        let pixel = pixels[row as usize * width + column as usize].map(f64::from);
+        let alpha = weight * pixel[3] / 255.0;
+        for channel in 0..3 {
+            sum[channel] += alpha * pixel[channel];
+        }
+        sum[3] += alpha;
+    }
+    if sum[3] < 1e-6 {
+        return [0; 4];
+    }
+    let [r, g, b] = [0, 1, 2].map(|k| (sum[k] / sum[3]).round() as u8);
+    [r, g, b, (sum[3] * 255.0).round() as u8]
+}
