@@ -100,7 +100,8 @@ pub struct View {
     pub height: u32,
     /// Top left corner of the crop in the picture as it came, in pixels.
     pub crop: [u32; 2],
-    /// The picture brought its own alpha; otherwise alpha is 255 everywhere and the rendered silhouette is the only mask.
+    /// The picture brought its own alpha; otherwise alpha is 255 everywhere and the rendered silhouette is the only mask. Where a
+    /// lens was straightened, alpha is 0 beyond the border of the picture as it came, whoever brought it.
     pub has_alpha: bool,
     /// Not for the fit, only to measure with.
     pub holdout: bool,

@@ -71,6 +71,7 @@ pub(crate) const COLUMNS: [Column; 27] = [
     cost("prepare s", "views"),
     cost("bake s", "open"),
     cost("bake s", "raster"),
+    cost("bake s", "refine"),
     cost("bake s", "init"),
     cost("bake s", "fit"),
     cost("bake s", "gutter"),
