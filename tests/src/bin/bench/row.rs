@@ -54,7 +54,7 @@ const fn cost(group: &'static str, name: &'static str) -> Column {
 }
 
 /// All columns behind the name. One in which no row has anything is left out.
-pub(crate) const COLUMNS: [Column; 27] = [
+pub(crate) const COLUMNS: [Column; 28] = [
     quality("PSNR dB", "held-out"),
     quality("PSNR dB", "worst"),
     quality("PSNR dB", "fit"),
@@ -184,6 +184,7 @@ fn cells(report: &Report, finished: &Finished) -> [Cell; COLUMNS.len()] {
         // The processor is open at once, a driver takes its time.
         baked(&[Phase::OpenDevice]).filter(|text| text != "0.0"),
         baked(&[Phase::Raster]),
+        baked(&[Phase::Refine]),
         baked(&[Phase::Init]),
         baked(&[Phase::Fit]),
         baked(&[Phase::Gutter]),
