@@ -115,7 +115,9 @@ class Private(unittest.TestCase):
         self.assertTrue(ends(parent))
 
     def test_ctrl_c_reaches_the_caller_and_not_the_sidecar(self):
+        # As in a terminal, also where these tests run in the background of a shell, which ignores the signal there.
         program = run(self, """
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             sidecar.find(); say(pid())
             try: threading.Event().wait()
             except KeyboardInterrupt: say(sidecar.find().client().is_ready()[0], pid())
