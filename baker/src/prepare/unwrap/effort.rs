@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn work_is_effort_and_never_more_than_has_passed() {
-        let effort = Effort::begin();
         let begun = Instant::now();
+        let effort = Effort::begin();
         // Other tests of this process work meanwhile: their time counts, but no more than has passed.
         let (mut last, mut sum) = (effort.spent(), 0_u64);
         while effort.spent() < Duration::from_millis(20) {
