@@ -3,9 +3,10 @@
 //! A bake chooses among adapters that would do equally well by an index, which it is given; what it chose from it tells once it
 //! has opened one. Until then nobody knows how many there are, and each start gets an index of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proto::job::Device;
+use proto::message::AdapterInfo;
 
 use crate::gate::incident::JobName;
 use crate::ladder::Rung;
@@ -24,6 +25,8 @@ pub struct Fleet {
     /// The adapters that a wish chooses from, by their index; nameless until one is opened.
     peers: HashMap<Wish, Vec<Option<String>>>,
     lanes: HashMap<JobName, Lane>,
+    /// By their names.
+    seen: BTreeMap<String, AdapterInfo>,
 }
 
 /// The bake of one job.
@@ -44,6 +47,7 @@ impl Fleet {
             slots,
             peers: HashMap::new(),
             lanes: HashMap::new(),
+            seen: BTreeMap::new(),
         }
     }
 
@@ -77,17 +81,20 @@ impl Fleet {
     }
 
     /// A job's bake has opened this adapter, one of so many that would have done as well.
-    pub fn opened(&mut self, job: &JobName, adapter: &str, peers: u32) {
+    pub fn opened(&mut self, job: &JobName, adapter: &AdapterInfo, peers: u32) {
         let Some(lane) = self.lanes.get_mut(job) else {
             return;
         };
-        lane.adapter = Some(adapter.to_owned());
+        if self.seen.len() < MOST as usize {
+            self.seen.insert(adapter.name.clone(), adapter.clone());
+        }
+        lane.adapter = Some(adapter.name.clone());
         let count = peers.clamp(1, MOST) as usize;
         let known = self.peers.entry(lane.wish.clone()).or_default();
         if known.len() != count {
             *known = vec![None; count];
         }
-        known[lane.nth as usize % count] = Some(adapter.to_owned());
+        known[lane.nth as usize % count] = Some(adapter.name.clone());
     }
 
     /// Takes a place among the bakes of its adapter for a job, if there is one; it may hold it already.
@@ -116,6 +123,12 @@ impl Fleet {
         self.peers.values().map(Vec::len).max().unwrap_or(1)
     }
 
+    /// Every adapter that a bake has opened.
+    #[must_use]
+    pub fn seen(&self) -> Vec<AdapterInfo> {
+        self.seen.values().cloned().collect()
+    }
+
     /// Of jobs on this rung: every index that leads to an adapter of its own.
     pub fn indices(&self, rung: &Rung) -> std::ops::Range<u32> {
         let wish = (rung.device.clone(), rung.avoid.clone());
@@ -129,6 +142,15 @@ mod tests {
 
     fn job(number: u32) -> JobName {
         number.to_string().into()
+    }
+
+    fn adapter(name: &str) -> AdapterInfo {
+        AdapterInfo {
+            name: name.to_owned(),
+            backend: "vulkan".to_owned(),
+            kind: "discrete".to_owned(),
+            driver: String::new(),
+        }
     }
 
     fn gpu() -> Rung {
@@ -146,9 +168,10 @@ mod tests {
         assert_eq!(nths, [0, 1, 2, 3]);
         assert_eq!(fleet.adapters(), 1);
         for k in 0..4 {
-            fleet.opened(&job(k), ["A", "B"][k as usize % 2], 2);
+            fleet.opened(&job(k), &adapter(["A", "B"][k as usize % 2]), 2);
         }
         assert_eq!((fleet.adapters(), fleet.indices(&gpu())), (2, 0..2));
+        assert_eq!(fleet.seen(), ["A", "B"].map(adapter));
         fleet.leave(&job(0));
         assert_eq!(fleet.enter(&job(4), &gpu()), 0, "A has one, B two");
         fleet.leave(&job(1));
@@ -162,10 +185,10 @@ mod tests {
         let mut rung = gpu();
         rung.avoid.push("A".to_owned());
         assert_eq!(fleet.enter(&job(6), &rung), 0);
-        fleet.opened(&job(6), "B", 1);
+        fleet.opened(&job(6), &adapter("B"), 1);
         assert_eq!(fleet.enter(&job(7), &rung), 0);
         // A repeated start is no second bake of the job.
-        fleet.opened(&job(5), "B", 2);
+        fleet.opened(&job(5), &adapter("B"), 2);
         assert_eq!(fleet.enter(&job(5), &gpu()), 1, "A has 2 and 4, B has 6");
     }
 
@@ -174,7 +197,7 @@ mod tests {
         let mut fleet = Fleet::new(1);
         for k in 0..3 {
             fleet.enter(&job(k), &gpu());
-            fleet.opened(&job(k), ["A", "B", "A"][k as usize], 2);
+            fleet.opened(&job(k), &adapter(["A", "B", "A"][k as usize]), 2);
         }
         assert!(fleet.slot(&job(0)) && fleet.slot(&job(1)));
         assert!(!fleet.slot(&job(2)), "A bakes for another");
@@ -188,9 +211,9 @@ mod tests {
     fn a_count_that_cannot_be_is_bounded() {
         let mut fleet = Fleet::new(1);
         fleet.enter(&job(0), &gpu());
-        fleet.opened(&job(0), "A", 0);
+        fleet.opened(&job(0), &adapter("A"), 0);
         assert_eq!(fleet.adapters(), 1);
-        fleet.opened(&job(0), "A", u32::MAX);
+        fleet.opened(&job(0), &adapter("A"), u32::MAX);
         assert_eq!(fleet.adapters(), MOST as usize);
     }
 }

@@ -301,11 +301,18 @@ impl Bench {
 /// If it cannot be opened.
 #[must_use]
 pub fn alive_in(folder: &Path) -> fs::File {
-    fs::OpenOptions::new()
+    let path = folder.join("alive");
+    let reader = fs::OpenOptions::new()
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK)
-        .open(folder.join("alive"))
-        .expect("the pipe")
+        .open(&path)
+        .expect("the pipe");
+    // Linux tells a reader that all writers are gone only if there was one since it opened the pipe.
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("the pipe");
+    reader
 }
 
 /// Waits until every process that held the write end has closed it, which only its end does.

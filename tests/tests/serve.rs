@@ -267,7 +267,7 @@ fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
     }
     let key = ("idempotency-key", "k");
     for (method, path, headers, body, code) in [
-        ("GET", "/", vec![], "", "not_found"),
+        ("GET", "/v1", vec![], "", "not_found"),
         ("GET", "/v1/jobs/1", vec![], "", "not_found"),
         (
             "GET",

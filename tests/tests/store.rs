@@ -172,7 +172,7 @@ fn check(folder: &Path, told: &Told) -> Result<(), String> {
                 spec_digest: job.spec_digest,
                 spec: job.spec.clone(),
                 inputs: BTreeMap::new(),
-                input_bytes: 0,
+                path_bytes: 0,
             };
             let answer = store
                 .accept(again)

@@ -21,12 +21,12 @@ export class Options {
     constructor(abilities) {
         const [least, most] = abilities?.limits?.texture_size ?? [256, 8192];
         const sizes = [256, 512, 1024, 2048, 4096, 8192].filter((edge) => edge >= least && edge <= most);
-        const adapters = new Set(abilities?.adapters?.map((/** @type {any} */ adapter) => adapter.name ?? adapter) ?? []);
+        const gpus = (abilities?.adapters ?? []).filter((/** @type {any} */ adapter) => adapter.kind !== "native");
         this.fields = [
             input("name", "Name", { maxlength: 80, autocomplete: "off" }),
             choice("texture_size", "Texture", sizes.map((edge) => [String(edge), `${edge} × ${edge}`]), "1024"),
             choice("quality", "Quality", [["draft", "Draft"], ["standard", "Standard"], ["best", "Best"]], "standard", "Draft takes a third of the time, Best several times as much"),
-            choice("device", "Device", [["auto", "Automatic"], ["gpu", "GPU"], ["cpu", "Processor"], ...[...adapters].map((name) => /** @type {[string, string]} */ ([name, name]))], "auto"),
+            choice("device", "Device", [["auto", "Automatic"], ["gpu", "GPU"], ["cpu", "Processor"], ...gpus.map((/** @type {any} */ gpu) => [gpu.name, gpu.name])], "auto"),
             input("target_faces", "Triangles", { type: "number", min: 1, max: abilities?.limits?.triangles ?? 8_000_000, placeholder: "all of them" }, "Simplifies the mesh down to so many"),
             input("holdout", "Views held out", { type: "number", min: 0, max: 4095, value: 0 }, "To measure with, not to fit"),
             choice("blend", "Blend", [["linear", "Linear light"], ["srgb", "sRGB values"]], "linear", "sRGB for Gaussian splats and others that blend encoded colours"),

@@ -81,11 +81,11 @@ function details(ready, numbers) {
     if (place.hidden) return;
     const test = ready.self_test ?? {};
     const tested = test.passed === true ? `passed ${span(test.age_s)} ago in ${span(test.ms / 1000)}` : (test.error ?? "under way");
-    const adapters = abilities.adapters?.map((/** @type {any} */ adapter) => adapter.name ?? adapter).join(", ");
+    const adapters = abilities.adapters.map((/** @type {any} */ adapter) => adapter.name).join(", ");
     fill(place,
         ...(ready.reasons ?? []).map((/** @type {string} */ why) => h("p", { class: "error" }, `Not ready: ${why}.`)),
         terms([
-            ["Self-test", tested], ["Adapter", adapters ?? test.adapter],
+            ["Self-test", tested], ["Adapters", adapters || test.adapter],
             ["Resting after failures", ready.breakers?.length ? ready.breakers.map(resting).join("; ") : null],
             ["Jobs at once", `${abilities.parallel}, of which ${abilities.bakes} bake`], ["Spare processes", abilities.spares],
             ["Queue", `${count(numbers.kiln_queue_jobs ?? 0)} of ${count(abilities.queue_jobs)} jobs, ${size(numbers.kiln_queue_bytes ?? 0)} of ${size(abilities.queue_bytes)}`],

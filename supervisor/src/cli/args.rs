@@ -251,7 +251,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
     /// The workers' niceness: how far they leave the processor to this sidecar and to the program that it serves.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=19))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
     pub(super) nice: u8,
     /// Kill a worker that uses more memory than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

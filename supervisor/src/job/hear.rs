@@ -109,7 +109,7 @@ impl Job<'_> {
                 running.watch.alive();
                 let adapter = words::adapter(adapter);
                 self.host.gate().opened(&adapter);
-                (self.host.fleet()).opened(&self.spec.name, &adapter.name, peers);
+                (self.host.fleet()).opened(&self.spec.name, &adapter, peers);
                 if adapter.kind != "native" {
                     // One on each adapter that would have done as well.
                     let mut rung = running.feed.rung().clone();

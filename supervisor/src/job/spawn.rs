@@ -130,7 +130,7 @@ impl Job<'_> {
             }) = spare
             {
                 if let Some(adapter) = &running.adapter {
-                    (self.host.fleet()).opened(&self.spec.name, &adapter.name, peers);
+                    (self.host.fleet()).opened(&self.spec.name, adapter, peers);
                 }
                 self.adopt(id, number, rung, running, events);
                 self.host.spares().want(key);

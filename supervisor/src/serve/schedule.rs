@@ -169,7 +169,8 @@ impl Scheduler {
 
     /// Keeps what the API tells up to date, and looks whether a disk that failed is well again.
     fn look(&mut self) {
-        (self.service.adapters).store(self.host.fleet().adapters(), Ordering::Relaxed);
+        *(self.service.adapters.lock()).unwrap_or_else(PoisonError::into_inner) =
+            self.host.fleet().seen();
         let parked = self.host.parked();
         self.service.unkillable.store(parked, Ordering::Relaxed);
         let resting = self.host.gate().resting(Instant::now());

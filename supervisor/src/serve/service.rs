@@ -1,10 +1,10 @@
 //! What the API and the scheduler share: the store, the board, and what is true of the sidecar at this moment.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use proto::message::AdapterInfo;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 
@@ -13,7 +13,6 @@ use super::board::{Board, State};
 use super::inputs::Roots;
 use super::metrics::Metrics;
 use super::proof::Proof;
-use super::spec::JobSpec;
 use crate::gate::Rest;
 use crate::store::{Job, JobId, Store};
 
@@ -37,8 +36,8 @@ pub struct Shared {
     draining: AtomicBool,
     pub(super) running: AtomicUsize,
     pub(super) unkillable: AtomicUsize,
-    /// Adapters that jobs are spread over.
-    pub(super) adapters: AtomicUsize,
+    /// Every one that a bake has opened.
+    pub(super) adapters: Mutex<Vec<AdapterInfo>>,
     pub(super) proof: Mutex<Proof>,
     /// A job failed for a reason that may be ours.
     pub(super) doubtful: AtomicBool,
@@ -88,7 +87,7 @@ impl Service {
             draining: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             unkillable: AtomicUsize::new(0),
-            adapters: AtomicUsize::new(1),
+            adapters: Mutex::default(),
             proof: Mutex::default(),
             doubtful: AtomicBool::new(false),
             idle: Notify::new(),
@@ -155,6 +154,14 @@ impl Shared {
             .clone()
     }
 
+    /// Every adapter that a bake has opened.
+    pub fn adapters(&self) -> Vec<AdapterInfo> {
+        self.adapters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// Has all of that tried again.
     pub fn reset_breakers(&self) {
         self.send(Command::ResetBreakers);
@@ -163,17 +170,6 @@ impl Shared {
     /// Puts back what runs, and ends the scheduler.
     pub fn leave(&self) {
         self.send(Command::Leave);
-    }
-
-    /// Bytes of a job's inputs, as far as they are there.
-    pub fn input_bytes(&self, spec: &JobSpec) -> u64 {
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let uploads = spec.uploads();
-        let sent: u64 = uploads
-            .values()
-            .map(|digest| size(&self.store.blob_path(*digest)))
-            .sum();
-        sent + spec.paths().map(size).sum::<u64>()
     }
 
     /// Jobs at work.

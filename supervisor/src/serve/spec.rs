@@ -245,6 +245,13 @@ impl JobSpec {
         })
     }
 
+    /// Of the files that it names by path, as far as they are there.
+    #[must_use]
+    pub fn path_bytes(&self) -> u64 {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        self.paths().map(size).sum()
+    }
+
     /// As it is kept and shown: every key, in one order.
     ///
     /// # Panics

@@ -65,8 +65,8 @@ pub struct NewJob {
     pub spec: String,
     /// Blobs that it needs, by their names in its input folder; none where it names paths.
     pub inputs: BTreeMap<String, Digest>,
-    /// Bytes of all its inputs, wherever they lie.
-    pub input_bytes: u64,
+    /// Bytes of its inputs that are no blobs.
+    pub path_bytes: u64,
 }
 
 /// The answer to a job that was not refused. Whatever it says is on the disk.
@@ -98,7 +98,7 @@ pub struct Job {
     pub spec_digest: Digest,
     /// See [`NewJob::spec`].
     pub spec: String,
-    /// See [`NewJob::input_bytes`].
+    /// Bytes of all its inputs, wherever they lie.
     pub input_bytes: u64,
     /// Where it stands.
     pub state: State,

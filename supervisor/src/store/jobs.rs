@@ -6,6 +6,7 @@ use std::fs;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::blobs;
 use super::digest::Digest;
 use super::error::{Bound, StoreError};
 use super::id::JobId;
@@ -38,28 +39,29 @@ pub(super) fn accept(
     }
     limits.admit(Space::of(desk.shared.place.root())?, 0)?;
     let waiting = one_more(db, limits, &new.client)?;
-    if waiting.bytes.saturating_add(new.input_bytes) > limits.queue_bytes {
-        return Err(StoreError::QueueFull(Bound::Bytes(limits.queue_bytes)));
-    }
     let needed: BTreeSet<Digest> = new.inputs.values().copied().collect();
-    let mut missing = Vec::new();
+    let (mut missing, mut input_bytes) = (Vec::new(), new.path_bytes);
     for digest in needed {
-        if !has_blob(db, digest).map_err(bad)? {
-            missing.push(digest);
+        match blobs::find(db, digest)? {
+            Some(kept) => input_bytes = input_bytes.saturating_add(kept.bytes),
+            None => missing.push(digest),
         }
     }
     if !missing.is_empty() {
         return Err(StoreError::MissingBlobs(missing));
     }
+    if waiting.bytes.saturating_add(input_bytes) > limits.queue_bytes {
+        return Err(StoreError::QueueFull(Bound::Bytes(limits.queue_bytes)));
+    }
     let id = desk.ids.next(now_ms);
-    insert(db, id, new, now_ms).map_err(bad)?;
+    insert(db, id, new, input_bytes, now_ms).map_err(bad)?;
     let job = Job {
         id,
         client: new.client.clone(),
         key: new.key.clone(),
         spec_digest: new.spec_digest,
         spec: new.spec.clone(),
-        input_bytes: new.input_bytes,
+        input_bytes,
         state: State::Queued,
         starts: 0,
         created_ms: now_ms,
@@ -106,7 +108,7 @@ fn one_more(db: &Connection, limits: &Limits, client: &str) -> Result<Queue, Sto
     Ok(waiting)
 }
 
-fn insert(db: &Connection, id: JobId, new: &NewJob, now_ms: i64) -> Sql<()> {
+fn insert(db: &Connection, id: JobId, new: &NewJob, input_bytes: u64, now_ms: i64) -> Sql<()> {
     db.prepare_cached(
         "INSERT INTO jobs (id, client, key, spec_digest, input_bytes, created_ms, state)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'queued')",
@@ -116,7 +118,7 @@ fn insert(db: &Connection, id: JobId, new: &NewJob, now_ms: i64) -> Sql<()> {
         new.client,
         new.key,
         new.spec_digest.bytes(),
-        signed(new.input_bytes),
+        signed(input_bytes),
         now_ms,
     ])?;
     let seq = db.last_insert_rowid();
@@ -374,11 +376,6 @@ pub(super) fn read_inputs(db: &Connection, id: JobId) -> Sql<Vec<(String, Digest
         Ok((row.get(0)?, Digest::from_bytes(row.get(1)?)))
     })?;
     rows.collect()
-}
-
-fn has_blob(db: &Connection, digest: Digest) -> Sql<bool> {
-    db.prepare_cached("SELECT 1 FROM blobs WHERE digest = ?1")?
-        .exists([digest.bytes()])
 }
 
 fn one(db: &Connection, text: &str, values: &[&dyn rusqlite::ToSql]) -> Sql<Option<Job>> {

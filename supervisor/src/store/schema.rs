@@ -14,7 +14,7 @@ use super::error::{Fault, StoreError};
 use super::place::Place;
 
 /// The schema that this version writes, in `user_version`.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = 2;
 /// `Kiln`, in `application_id`.
 const OURS: i64 = 0x4b69_6c6e;
 /// For another program that reads the file to let go of it.
@@ -47,13 +47,17 @@ CREATE TABLE artifacts (
 CREATE TABLE blobs (
     digest BLOB PRIMARY KEY, bytes INTEGER NOT NULL, used_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE inputs (
-    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, name TEXT NOT NULL, digest BLOB NOT NULL,
-    PRIMARY KEY (job, name)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX inputs_by_digest ON inputs (digest);
 CREATE TABLE gone (id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE probe (place INTEGER PRIMARY KEY CHECK (place = 0), at_ms INTEGER NOT NULL) STRICT;
+";
+
+/// Apart from [`TABLES`], since schema 1 had another: a job's rows lie together as they come, and its indices hold no names.
+const INPUTS: &str = "
+CREATE TABLE inputs (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, name TEXT NOT NULL, digest BLOB NOT NULL
+) STRICT;
+CREATE INDEX inputs_by_job ON inputs (job);
+CREATE INDEX inputs_by_digest ON inputs (digest);
 ";
 
 /// Until a database is known to be good, not even its WAL is carried over.
@@ -134,7 +138,14 @@ fn prepare(db: &Connection, place: &Place) -> Result<(), StoreError> {
     .map_err(sql)?;
     if new {
         db.execute_batch(&format!(
-            "BEGIN; {TABLES} PRAGMA application_id = {OURS}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+            "BEGIN; {TABLES} {INPUTS} PRAGMA application_id = {OURS}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+        ))
+        .map_err(sql)?;
+    } else if found < SCHEMA {
+        db.execute_batch(&format!(
+            "BEGIN; ALTER TABLE inputs RENAME TO former; DROP INDEX inputs_by_digest; {INPUTS}
+             INSERT INTO inputs (job, name, digest) SELECT job, name, digest FROM former; DROP TABLE former;
+             PRAGMA user_version = {SCHEMA}; COMMIT;"
         ))
         .map_err(sql)?;
     }

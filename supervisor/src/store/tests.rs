@@ -46,12 +46,24 @@ fn new(key: &str) -> NewJob {
         spec_digest: Digest::of(&spec),
         spec,
         inputs: BTreeMap::new(),
-        input_bytes: 10,
+        path_bytes: 10,
     }
 }
 
 async fn accept(store: &Store, key: &str) -> Job {
-    match store.accept(new(key)).await.expect("accepted") {
+    accept_with(store, key, []).await
+}
+
+async fn accept_with<const N: usize>(
+    store: &Store,
+    key: &str,
+    inputs: [(String, Digest); N],
+) -> Job {
+    let new = NewJob {
+        inputs: inputs.into(),
+        ..new(key)
+    };
+    match store.accept(new).await.expect("accepted") {
         Accepted::New { job, .. } => *job,
         other => panic!("{key}: {other:?}"),
     }

@@ -3,7 +3,6 @@
 //! Ready means proven: the last bake of the self-test ([`crate::serve::proof`]) gave the right bytes. Alive means only that the
 //! scheduler's loop turns, so that a bad GPU restarts nothing.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Json;
@@ -86,7 +85,7 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
     Json(json!({
         "kiln": proto::BUILD_ID,
         "sandbox": options.sandbox,
-        "adapters": service.adapters.load(Ordering::Relaxed),
+        "adapters": service.adapters(),
         "parallel": options.parallel,
         "bakes": options.bakes,
         "spares": options.spares,

@@ -16,12 +16,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 
 use super::{blobs, job};
-use crate::serve::board::Live;
+use crate::serve::board::{Live, Now};
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
 use crate::serve::spec::{JobSpec, Source, bad_name};
-use crate::store::{Accepted, NewJob};
+use crate::store::{Accepted, Job, NewJob};
 
 /// Of a spec: 4,096 files with long names fit.
 const SPEC_BYTES: usize = 4 << 20;
@@ -68,7 +68,10 @@ pub async fn submit(
                 .to_ascii_lowercase()
         });
     let client = peer.client();
-    if let Err(error) = service.store.admits(&client, &key).await {
+    // A spec is small; what comes with one of the other bodies is not kept if the job would be refused.
+    if kind.as_deref() != Some("application/json")
+        && let Err(error) = service.store.admits(&client, &key).await
+    {
         discard(request).await;
         return Err(error.into());
     }
@@ -95,7 +98,7 @@ pub async fn submit(
         spec_digest: spec.digest(),
         spec: spec.canonical(),
         inputs: spec.uploads(),
-        input_bytes: service.input_bytes(&spec),
+        path_bytes: spec.path_bytes(),
     };
     // In a task of its own: a caller that goes away in this moment must not leave a job that nobody begins.
     let accepting = tokio::spawn({
@@ -119,19 +122,21 @@ pub async fn submit(
             return Err(Problem::new(Code::IdempotencyKeyReused, detail));
         }
     };
-    if let Some(time) = wait
-        && let Some(live) = service.board.find(job.id)
-    {
-        drop(tokio::time::timeout(time, over(&live)).await);
-    }
-    answer(&service, &job.id.to_string(), replayed).await
+    let Some(live) = service.board.find(job.id) else {
+        return Ok(answer(&job, None, replayed));
+    };
+    let Some(time) = wait else {
+        return Ok(answer(&job, Some(&live.now()), replayed));
+    };
+    drop(tokio::time::timeout(time, over(&live)).await);
+    let (job, now) = job::find(&service, &job.id.to_string()).await?;
+    Ok(answer(&job, now.as_ref(), replayed))
 }
 
 /// 200 with a job that is over, 202 with one that is not.
-async fn answer(service: &Service, id: &str, replayed: bool) -> Result<Response, Problem> {
-    let (job, now) = job::find(service, id).await?;
-    let body = job::show(&job, now.as_ref());
-    let place = format!("/v1/jobs/{id}");
+fn answer(job: &Job, now: Option<&Now>, replayed: bool) -> Response {
+    let body = job::show(job, now);
+    let place = format!("/v1/jobs/{}", job.id);
     let mut response = if job.state.is_terminal() {
         (StatusCode::OK, Json(body)).into_response()
     } else {
@@ -150,7 +155,7 @@ async fn answer(service: &Service, id: &str, replayed: bool) -> Result<Response,
         let name = HeaderName::from_static("idempotency-replayed");
         headers.insert(name, HeaderValue::from_static("true"));
     }
-    Ok(response)
+    response
 }
 
 /// Reads a body that nobody wants to nowhere, as far as that is cheap: who is still sending it sees the answer. Who asked
@@ -187,7 +192,7 @@ fn key(headers: &HeaderMap) -> Result<String, Problem> {
         .get("idempotency-key")
         .ok_or_else(|| Problem::new(Code::IdempotencyKeyMissing, missing))?;
     match value.to_str() {
-        Ok(key) if (1..=255).contains(&key.len()) => Ok(key.to_owned()),
+        Ok(key) if (1..=255).contains(&key.len()) && !key.contains('\t') => Ok(key.to_owned()),
         _ => {
             let detail = "the Idempotency-Key must be 1 to 255 printable ASCII characters";
             Err(Problem::new(Code::InvalidRequest, detail))
@@ -300,9 +305,11 @@ mod tests {
             key(&headers(&[("idempotency-key", "a b")])).expect("a key"),
             "a b"
         );
-        let code = |pairs| key(&headers(pairs)).expect_err("no key").code;
+        let code = |pairs: &[_]| key(&headers(pairs)).expect_err("no key").code;
         assert_eq!(code(&[]), Code::IdempotencyKeyMissing);
-        assert_eq!(code(&[("idempotency-key", "")]), Code::InvalidRequest);
+        for key in ["", "a\tb"] {
+            assert_eq!(code(&[("idempotency-key", key)]), Code::InvalidRequest);
+        }
     }
 
     #[test]

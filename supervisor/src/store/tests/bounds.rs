@@ -16,9 +16,9 @@ async fn the_queue_is_bounded_by_jobs_bytes_and_client() {
         ..wide()
     };
     let store = open_with(folder.path(), limits);
-    let of = |client: &str, key: &str, input_bytes| NewJob {
+    let of = |client: &str, key: &str, path_bytes| NewJob {
         client: client.into(),
-        input_bytes,
+        path_bytes,
         ..new(key)
     };
     let first = accept(&store, "a").await;

@@ -128,6 +128,37 @@ async fn a_clock_that_was_ahead_keeps_nothing_for_ever() {
 }
 
 #[tokio::test]
+async fn a_store_of_schema_1_is_taken_over() {
+    let folder = folder();
+    let (store, _) = open(folder.path());
+    let digest = upload(&store, b"a mesh").await;
+    let job = accept_with(&store, "a", [("mesh.glb".to_owned(), digest)]).await;
+    store.close().await.expect("open");
+    let db = Connection::open(folder.path().join("store.sqlite")).expect("sqlite");
+    db.execute_batch(
+        "ALTER TABLE inputs RENAME TO later; DROP INDEX inputs_by_digest; DROP INDEX inputs_by_job;
+         CREATE TABLE inputs (
+             job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, name TEXT NOT NULL, digest BLOB NOT NULL,
+             PRIMARY KEY (job, name)
+         ) STRICT, WITHOUT ROWID;
+         CREATE INDEX inputs_by_digest ON inputs (digest);
+         INSERT INTO inputs SELECT job, name, digest FROM later; DROP TABLE later; PRAGMA user_version = 1;",
+    )
+    .expect("as it was");
+    db.close().expect("closed");
+    let (store, recovered) = open(folder.path());
+    assert_eq!(recovered.queued.len(), 1);
+    let input = store.materialise(job.id).await.expect("its blob is known");
+    assert_eq!(fs::read(input.join("mesh.glb")).expect("there"), b"a mesh");
+    store.close().await.expect("open");
+    let db = Connection::open(folder.path().join("store.sqlite")).expect("sqlite");
+    let version: i64 = db
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .expect("a number");
+    assert_eq!(version, 2);
+}
+
+#[tokio::test]
 async fn a_newer_or_foreign_database_is_refused_and_left_as_it_is() {
     for (pragma, says) in [
         ("user_version = 99", "schema 99"),
@@ -155,7 +186,7 @@ async fn a_newer_or_foreign_database_is_refused_and_left_as_it_is() {
 async fn a_damaged_database_is_refused_and_left_as_it_is() {
     let original = folder();
     let (store, _) = open(original.path());
-    for number in 0..50 {
+    for number in 0..100 {
         let job = accept(&store, &number.to_string()).await;
         succeed(&store, job.id, b"glTF").await;
     }
@@ -187,7 +218,7 @@ async fn a_damaged_database_is_refused_and_left_as_it_is() {
                 let same = left("store.sqlite") == bytes && left("store.sqlite-wal") == wal;
                 assert!(same, "page {}: it was changed", start / 4096);
                 let jobs = entries(&copy.path().join("jobs"));
-                assert_eq!(jobs.len(), 50, "page {}: {line}", start / 4096);
+                assert_eq!(jobs.len(), 100, "page {}: {line}", start / 4096);
             }
         }
     }

@@ -121,7 +121,7 @@ async fn accept(store: &Store, key: &str) -> Result<JobId, StoreError> {
         spec_digest: Digest::of(&spec),
         spec,
         inputs: [("mesh/mesh.glb".to_owned(), mesh)].into(),
-        input_bytes: 100,
+        path_bytes: 100,
     };
     match store.accept(job).await? {
         Accepted::New { job, .. } => {

@@ -48,6 +48,9 @@ struct Args {
     /// One part alone: submit, watch, clients, kills, overhead.
     #[arg(long)]
     only: Option<String>,
+    /// Niceness of the workers while jobs are submitted; what `kiln serve` takes by itself, if left out.
+    #[arg(long, value_name = "N")]
+    nice: Option<u8>,
     /// A set with `mesh_nouv.glb` and `transforms.json` for the real workers.
     #[arg(long, value_name = "FOLDER", default_value = "tests/data/spot")]
     set: PathBuf,
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
     let saboteur = saboteur.to_str().expect("a path in UTF-8");
     let parts: [(&str, &dyn Fn() -> Found); 5] = [
         ("submit", &|| {
-            submit::measure(saboteur, &args.set, args.queued)
+            submit::measure(saboteur, &args.set, args.queued, args.nice)
         }),
         ("watch", &|| watch::measure(saboteur, args.watchers)),
         ("clients", &|| {

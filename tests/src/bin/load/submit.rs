@@ -14,15 +14,15 @@ const FILES: usize = 520;
 /// Further jobs, which are timed.
 const TIMED: usize = 500;
 
-pub(crate) fn measure(saboteur: &str, set: &Path, queued: usize) -> Found {
+pub(crate) fn measure(saboteur: &str, set: &Path, queued: usize, nice: Option<u8>) -> Found {
     let bench = Bench::real(saboteur);
     let set = set.canonicalize().expect("the set is there");
     let room = (queued + TIMED + 8).to_string();
     let root = set.to_str().expect("a path in UTF-8");
-    let sidecar = Sidecar::start(
-        &bench,
-        &["--parallel", "2", "--queue-jobs", &room, "--root", root],
-    );
+    let nice = nice.map(|nice| format!("--nice={nice}"));
+    let mut flags = vec!["--parallel", "2", "--queue-jobs", &room, "--root", root];
+    flags.extend(nice.as_deref());
+    let sidecar = Sidecar::start(&bench, &flags);
     let idle = resident(sidecar.pid());
     let busy = json!({
         "mesh": {"path": set.join("mesh_nouv.glb")},
