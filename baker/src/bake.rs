@@ -272,6 +272,7 @@ fn bake_on(
         clock,
     );
     refiner.enter(&mut summary);
+    summary.gpu_times = backend.gpu_times().map_err(failure)?;
     Ok(Baked { texture, summary })
 }
 
@@ -288,18 +289,17 @@ fn open(
         seams: atlas.seams.clone(),
     };
     let blend = warm.blend;
-    let Some(device) = warm.device else {
+    let Some(kit) = warm.into_kit()? else {
         return Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, blend)));
     };
     let options = gpu::Options {
-        taps: plan.taps,
-        blend,
         vram_budget: gpu::default_budget(job.texture_size),
         binding_limit: None,
         maps: job.maps,
+        gpu_times: job.gpu_times,
     };
     // The surface before simplification has masked the views already.
-    let gpu = gpu::Gpu::new(device, scene.clone(), &ties, &options)?;
+    let gpu = gpu::Gpu::new(kit, scene.clone(), &ties, &options)?;
     Ok(Box::new(gpu))
 }
 
@@ -412,6 +412,7 @@ fn summary(
         views: fitted.residuals.iter().map(view_fit).collect(),
         refinement: None,
         times: clock.into_times(),
+        gpu_times: Vec::new(),
         peak_vram_kib,
         peak_rss_kib: peak_rss_kib(),
     }

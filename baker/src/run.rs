@@ -164,7 +164,7 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
     }
 }
 
-/// Opens the adapter, and says so.
+/// Opens the adapter, says so, and compiles its stages.
 fn warm(session: &Session) -> Result<Warm, Failure> {
     let job = session.receive_warm().map_err(|error| internal(&error))?;
     session.progress(Phase::OpenDevice, 0, 0);
@@ -179,7 +179,8 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
     session
         .ready(warm.adapter(), warm.peers(), sandbox)
         .map_err(|error| internal(&error))?;
-    Ok(warm)
+    // While prepare works, or before there is a job.
+    Ok(warm.compiled())
 }
 
 /// A failure that is nobody's input: a bug of ours, or the supervisor's end.

@@ -232,6 +232,8 @@ pub struct BakeJob {
     pub maps: bool,
     /// Move cameras and exposures first.
     pub refine: Refine,
+    /// Measure every GPU stage by the device's clock.
+    pub gpu_times: bool,
 }
 
 /// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, in this order.

@@ -504,6 +504,17 @@ pub enum ExposureFate {
     TooLarge,
 }
 
+/// Time of one stage on the GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageTime {
+    /// Entry point of its shader.
+    pub stage: String,
+    /// Sum over all its dispatches, in milliseconds.
+    pub ms: f64,
+    /// Dispatches.
+    pub count: u32,
+}
+
 /// Result of bake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeSummary {
@@ -531,6 +542,9 @@ pub struct BakeSummary {
     /// Wall time by phase.
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,
+    /// Time of each GPU stage by the device's own clock, the longest first, where the job asked for it.
+    #[serde(deserialize_with = "list")]
+    pub gpu_times: Vec<StageTime>,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,
     /// Peak resident memory in KiB.

@@ -12,7 +12,7 @@ use proto::job::{
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, NotAFile, Phase,
-    PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, Start, Table, ToChild,
+    PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, StageTime, Start, Table, ToChild,
     UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
@@ -80,6 +80,7 @@ fn messages_to_a_child() {
         has_surface: true,
         maps: true,
         refine: Refine::On,
+        gpu_times: true,
     };
     let warm = WarmJob {
         device: Device::Name("H200".into()),
@@ -93,7 +94,7 @@ fn messages_to_a_child() {
             ToChild::Start(Start::Prepare(prepare)),
             "0000056d2e676c6206742e6a736f6efb0004020000003f010203fb204e",
         ),
-        (ToChild::Start(Start::Bake(bake)), "0001fb2c010101010102"),
+        (ToChild::Start(Start::Bake(bake)), "0001fb2c01010101010201"),
         (
             ToChild::Start(Start::Encode(EncodeJob {
                 product: Product::Texture,
@@ -247,6 +248,11 @@ fn messages_from_a_child() {
             exposure_spread: Some(0.25),
         }),
         times: times(),
+        gpu_times: vec![StageTime {
+            stage: "apply".into(),
+            ms: 0.5,
+            count: 3,
+        }],
         peak_vram_kib: 6,
         peak_rss_kib: 7,
     };

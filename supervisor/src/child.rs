@@ -30,7 +30,7 @@ pub use launch::Launcher;
 #[derive(Debug)]
 pub enum Event {
     /// It said something.
-    Packet(FromChild),
+    Packet(Box<FromChild>),
     /// It sent something that is no packet of ours.
     Violation(String),
     /// A file that it asked for is open, or is not.

@@ -309,6 +309,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         quality: args.job.quality.into(),
         blend: args.job.blend.into(),
         refine: args.job.refine.into(),
+        gpu_times: args.gpu_times,
         device: args.job.device,
         seed: args.job.seed,
         holdout: args.job.holdout,

@@ -15,35 +15,59 @@
 @group(1) @binding(8) var<storage, read_write> x_b: array<f32>;
 @group(1) @binding(9) var<storage, read_write> weight: array<f32>;
 
+// Of the patch's texels: four sums each, and the steps of them.
+var<workgroup> sums: array<atomic<u32>, 4 * PATCH_TEXELS>;
+var<workgroup> near_steps: array<f32, PATCH_TEXELS>;
+
 @compute @workgroup_size(ROW_LANES)
-fn count(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn count(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        atomicStore(&sums[place], 0u);
     }
-    let span = span_of(row);
-    for (var k = span.x; k < span.y; k++) {
-        atomicAdd(&counts[entries[k].texel], 1u);
+    workgroupBarrier();
+    if lane < rows_here() {
+        let span = span_of(lane);
+        for (var k = span.x; k < span.y; k++) {
+            atomicAdd(&sums[place_of(entries[k])], 1u);
+        }
+    }
+    workgroupBarrier();
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        atomicAdd(&counts[touched[own.first_texel + place]], atomicLoad(&sums[place]));
     }
 }
 
 @compute @workgroup_size(ROW_LANES)
-fn scatter(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn scatter(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        near_steps[place] = steps(atomicLoad(&counts[touched[own.first_texel + place]]));
+        for (var sum = 0u; sum < 4u; sum++) {
+            atomicStore(&sums[sum * PATCH_TEXELS + place], 0u);
+        }
     }
-    let y = observed(row);
-    let span = span_of(row);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        let share = entry.weight * steps(atomicLoad(&counts[entry.texel]));
-        atomicAdd(&sum_r[entry.texel], u32(share * y.r + 0.5));
-        atomicAdd(&sum_g[entry.texel], u32(share * y.g + 0.5));
-        atomicAdd(&sum_b[entry.texel], u32(share * y.b + 0.5));
-        atomicAdd(&sum_w[entry.texel], u32(share + 0.5));
+    workgroupBarrier();
+    if lane < rows_here() {
+        let y = observed(rows[own.first_row + lane].colour);
+        let span = span_of(lane);
+        for (var k = span.x; k < span.y; k++) {
+            let entry = entries[k];
+            let place = place_of(entry);
+            let share = weight_of(entry) * near_steps[place];
+            atomicAdd(&sums[place], u32(share * y.r + 0.5));
+            atomicAdd(&sums[PATCH_TEXELS + place], u32(share * y.g + 0.5));
+            atomicAdd(&sums[2u * PATCH_TEXELS + place], u32(share * y.b + 0.5));
+            atomicAdd(&sums[3u * PATCH_TEXELS + place], u32(share + 0.5));
+        }
+    }
+    workgroupBarrier();
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        atomicAdd(&sum_r[texel], atomicLoad(&sums[place]));
+        atomicAdd(&sum_g[texel], atomicLoad(&sums[PATCH_TEXELS + place]));
+        atomicAdd(&sum_b[texel], atomicLoad(&sums[2u * PATCH_TEXELS + place]));
+        atomicAdd(&sum_w[texel], atomicLoad(&sums[3u * PATCH_TEXELS + place]));
     }
 }
 

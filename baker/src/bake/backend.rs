@@ -10,7 +10,7 @@
 //!   λ_ij = mean over the two linked texels of λ d², d at the texel's own colour; σ_s likewise over the row's texels
 //! ```
 
-use proto::message::AdapterInfo;
+use proto::message::{AdapterInfo, StageTime};
 use proto::table::View;
 
 use super::rows::Rows;
@@ -118,11 +118,11 @@ pub trait Backend {
     /// Who does the work.
     fn adapter(&self) -> AdapterInfo;
 
-    /// Takes a view in; returns its number of rows.
+    /// Takes a view in.
     ///
     /// # Errors
     /// The adapter's.
-    fn add_view(&mut self, view: &View) -> Result<u64, BackendError>;
+    fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
     /// Texels become the mean of their pixels by footprint weight, 0 where nothing is observed; the weight goes to alpha.
     ///
@@ -168,6 +168,14 @@ pub trait Backend {
     /// # Errors
     /// The adapter's.
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError>;
+
+    /// How long each stage took by the adapter's own clock, where the job asked for it and the adapter has one.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn gpu_times(&mut self) -> Result<Vec<StageTime>, BackendError> {
+        Ok(Vec::new())
+    }
 
     /// Largest memory of the adapter in use at once, in bytes.
     fn peak_memory(&self) -> u64;

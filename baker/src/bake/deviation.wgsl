@@ -15,28 +15,24 @@
 @group(1) @binding(7) var<storage, read_write> deviation: array<f32>;
 
 @compute @workgroup_size(ROW_LANES)
-fn deviate(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn deviate(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        set_near(place, vec3(x_r[texel], x_g[texel], x_b[texel]));
     }
-    let span = span_of(row);
-    var predicted = vec3(0.0);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        predicted += entry.weight * vec3(x_r[entry.texel], x_g[entry.texel], x_b[entry.texel]);
-    }
-    let colour = colours[row];
-    let seen = vec3<f32>(vec3(colour, colour >> 8u, colour >> 16u) & vec3(255u)) / 255.0;
-    let e = dot(abs(to_display(predicted) - seen), vec3(1.0 / 3.0));
-    let alpha = f32(colour >> 24u) / 255.0;
-    let trusted = (alpha * alpha) * (alpha * alpha);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        let share = trusted * entry.weight * steps(counts[entry.texel]);
-        atomicAdd(&sum_e[entry.texel], u32(share * min(e, 1.0) + 0.5));
-        atomicAdd(&sum_w[entry.texel], u32(share + 0.5));
+    workgroupBarrier();
+    if lane < rows_here() {
+        let span = span_of(lane);
+        let colour = rows[own.first_row + lane].colour;
+        let e = dot(abs(to_display(predicted(span)) - seen(colour)), vec3(1.0 / 3.0));
+        for (var k = span.x; k < span.y; k++) {
+            let entry = entries[k];
+            let texel = touched[own.first_texel + place_of(entry)];
+            let share = alpha_weight(colour) * weight_of(entry) * steps(counts[texel]);
+            atomicAdd(&sum_e[texel], u32(share * min(e, 1.0) + 0.5));
+            atomicAdd(&sum_w[texel], u32(share + 0.5));
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 // Triangle of each sample → the texels that make a pixel, merged: native twin footprint.rs.
 //
-// Rows are appended in whatever order workgroups get there: whoever reads them sums integers or keeps to one row, so the
-// order shows in no result. One workgroup is 8×8 pixels and reserves its space with one addition to each global counter.
+// Patches are appended in whatever order workgroups get there, and their texels are numbered in whatever order invocations do:
+// whoever reads them sums integers or keeps to one row, so the order shows in no result. One workgroup is 8×8 pixels, which
+// make one patch, or several where they touch too many texels.
 
 @group(1) @binding(0) var<uniform> tile: Tile;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
@@ -10,23 +11,30 @@
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
 @group(1) @binding(5) var ids: texture_2d<u32>;
 // Rows, entries.
-@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>>;
-@group(1) @binding(7) var<storage, read_write> new_spans: array<u32>;
-@group(1) @binding(8) var<storage, read_write> new_entries: array<NewEntry>;
-@group(1) @binding(9) var<storage, read_write> new_colours: array<u32>;
-// Pixel of each row in its view.
-@group(1) @binding(10) var<storage, read_write> places: array<u32>;
+// Patches, rows, entries, texels; and 1 where something did not fit.
+@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 5>;
+// How many of each there is room for.
+@group(1) @binding(7) var<uniform> room: Pool;
+@group(1) @binding(8) var<storage, read_write> new_patches: array<Patch>;
+@group(1) @binding(9) var<storage, read_write> new_rows: array<Row>;
+@group(1) @binding(10) var<storage, read_write> new_entries: array<u32>;
+@group(1) @binding(11) var<storage, read_write> new_touched: array<u32>;
 
-struct NewEntry {
-    texel: u32,
-    weight: f32,
-}
+// Places in the table of texels: twice as many as a patch may touch.
+const TABLE: u32 = 2u * PATCH_TEXELS;
+const NOWHERE: u32 = 0xffffffffu;
+// Rows whose texels fit a patch, whatever they are.
+const FEW_ROWS: u32 = max(1u, PATCH_TEXELS / (4u * TAPS * TAPS));
 
 // Rows in the upper half, entries in the lower: 64 rows of 4·TAPS² entries fit.
 var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
-var<workgroup> first_row: u32;
-var<workgroup> first_entry: u32;
+// Texel + 1, or 0; and its number.
+var<workgroup> table: array<atomic<u32>, TABLE>;
+var<workgroup> numbers: array<u32, TABLE>;
+var<workgroup> numbered: atomic<u32>;
+var<workgroup> crowded: u32;
+var<workgroup> first: Pool;
 
 var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
@@ -52,26 +60,138 @@ fn footprint(
         let sample = vec2(tap % TAPS, tap / TAPS);
         valid = add_sample(pixel, sample);
     }
+    workgroupBarrier();
+    if lane == 0u {
+        atomicAdd(&tally, atomicLoad(&drawn));
+    }
+    // All rows at once where their texels fit a patch, else half as many, down to what fits anyway.
+    var start = 0u;
+    var at_once = PIXEL_LANES * PIXEL_LANES;
+    while start < PIXEL_LANES * PIXEL_LANES {
+        let mine = valid && lane >= start && lane < start + at_once;
+        let local = gather(lane, mine);
+        if workgroupUniformLoad(&crowded) != 0u {
+            at_once = max(at_once / 2u, FEW_ROWS);
+            continue;
+        }
+        reserve(lane);
+        if workgroupUniformLoad(&first).patches != NOWHERE {
+            keep(pixel, lane, mine, local, colour);
+        }
+        // The table is emptied next.
+        workgroupBarrier();
+        start += at_once;
+    }
+}
+
+// Numbers the texels of some rows, each once, and counts rows and entries. Returns what came before in both counts.
+fn gather(lane: u32, mine: bool) -> u32 {
+    for (var at = lane; at < TABLE; at += PIXEL_LANES * PIXEL_LANES) {
+        atomicStore(&table[at], 0u);
+    }
+    if lane == 0u {
+        atomicStore(&numbered, 0u);
+        atomicStore(&reserved, 0u);
+    }
+    workgroupBarrier();
     var local = 0u;
-    if valid {
+    if mine {
         local = atomicAdd(&reserved, (1u << 16u) | merged);
+        for (var k = 0u; k < merged; k++) {
+            number(merged_texels[k]);
+        }
     }
     workgroupBarrier();
     if lane == 0u {
-        let total = atomicLoad(&reserved);
-        first_row = atomicAdd(&counters[0], total >> 16u);
-        first_entry = atomicAdd(&counters[1], total & 0xffffu);
-        atomicAdd(&tally, atomicLoad(&drawn));
+        crowded = select(0u, 1u, atomicLoad(&numbered) > PATCH_TEXELS);
     }
-    workgroupBarrier();
-    if valid {
-        let row = first_row + (local >> 16u);
-        let start = first_entry + (local & 0xffffu);
-        new_spans[row] = (start << 8u) | merged;
-        new_colours[row] = colour;
-        places[row] = (tile.origin.y + pixel.y) * tile.view_width + tile.origin.x + pixel.x;
+    return local;
+}
+
+fn hash(texel: u32) -> u32 {
+    return ((texel * 2654435769u) >> 16u) % TABLE;
+}
+
+fn number(texel: u32) {
+    var at = hash(texel);
+    // Far fewer texels than places, or the rows are too many and the table is of no use.
+    while atomicLoad(&numbered) <= PATCH_TEXELS {
+        let found = atomicLoad(&table[at]);
+        if found == texel + 1u {
+            return;
+        }
+        if found == 0u {
+            let claimed = atomicCompareExchangeWeak(&table[at], 0u, texel + 1u);
+            if claimed.exchanged {
+                numbers[at] = atomicAdd(&numbered, 1u);
+                return;
+            }
+            // Another's texel, the same one, or nothing after all: look again.
+            continue;
+        }
+        at = (at + 1u) % TABLE;
+    }
+}
+
+fn number_of(texel: u32) -> u32 {
+    var at = hash(texel);
+    while atomicLoad(&table[at]) != texel + 1u {
+        at = (at + 1u) % TABLE;
+    }
+    return numbers[at];
+}
+
+// Room for what was counted, or NOWHERE: then the host takes back the whole tile.
+fn reserve(lane: u32) {
+    if lane == 0u {
+        let counted = atomicLoad(&reserved);
+        first = Pool(NOWHERE, 0u, 0u, 0u);
+        let texels = atomicLoad(&numbered);
+        if counted != 0u {
+            let at = Pool(
+                atomicAdd(&counters[0], 1u),
+                atomicAdd(&counters[1], counted >> 16u),
+                atomicAdd(&counters[2], counted & 0xffffu),
+                atomicAdd(&counters[3], texels),
+            );
+            if at.patches < room.patches && at.rows + (counted >> 16u) <= room.rows
+                && at.entries + (counted & 0xffffu) <= room.entries && at.texels + texels <= room.texels {
+                first = at;
+            } else {
+                atomicStore(&counters[4], 1u);
+            }
+        }
+    }
+}
+
+// Writes the patch, and the row of this invocation if it has one.
+fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, colour: u32) {
+    if lane == 0u {
+        let block = (tile.origin + pixel) / BLOCK;
+        new_patches[first.patches] = Patch(
+            first.rows,
+            first.entries,
+            first.texels,
+            (atomicLoad(&reserved) >> 16u) | (atomicLoad(&numbered) << 16u),
+            tile.view,
+            tile.first_block,
+            tile.blocks,
+            block.x | (block.y << 16u),
+        );
+    }
+    for (var at = lane; at < TABLE; at += PIXEL_LANES * PIXEL_LANES) {
+        let texel = atomicLoad(&table[at]);
+        if texel != 0u {
+            new_touched[first.texels + numbers[at]] = texel - 1u;
+        }
+    }
+    if mine {
+        let start = local & 0xffffu;
+        let within = (pixel.y % BLOCK) * BLOCK + pixel.x % BLOCK;
+        new_rows[first.rows + (local >> 16u)] = Row((start << 14u) | (within << 8u) | merged, colour);
         for (var k = 0u; k < merged; k++) {
-            new_entries[start + k] = NewEntry(merged_texels[k], merged_weights[k]);
+            let weight = i32(round(merged_weights[k] / WEIGHT_STEP));
+            new_entries[first.entries + start + k] = (bitcast<u32>(weight) << 10u) | number_of(merged_texels[k]);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! beside its native twin.
 //!
 //! ```text
-//!   view ─ raster ─ footprint ─▶ rows (chunks: held, or drawn again for each pass when the budget is full)
+//!   view ─ raster ─ footprint ─▶ rows (pools: held, or drawn again for each pass when the budget is full)
 //!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
 //!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels
@@ -23,25 +23,28 @@ mod stage;
 mod tally;
 
 mod batch;
+mod times;
 
 mod tiles;
 
-mod chunks;
 mod planes;
+mod pools;
 
 mod fit;
+pub mod kit;
 
 #[cfg(test)]
 mod tests;
 
-use proto::message::AdapterInfo;
+use proto::message::{AdapterInfo, StageTime};
 use proto::table::View;
 
-use self::device::{Device, GpuError};
+use self::device::GpuError;
 pub use self::error::blame;
 use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, default_budget};
+use self::kit::Kit;
 use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
 use super::scene::Scene;
 
@@ -64,20 +67,13 @@ impl Drop for Gpu {
 }
 
 impl Gpu {
-    /// Compiles the stages and makes the buffers of a job. Pixels that show another surface than the scene's come masked.
+    /// Makes the buffers of a job. Pixels that show another surface than the scene's come masked.
     ///
     /// # Errors
-    /// The stages are refused, or the texture does not fit the device.
-    pub fn new(
-        device: Device,
-        scene: Scene,
-        ties: &Ties,
-        options: &Options,
-    ) -> Result<Self, GpuError> {
-        let info = device.info().clone();
-        let fit = under_way("preparing the fit", || {
-            Fit::new(device, scene, ties, options)
-        })?;
+    /// The texture does not fit the device.
+    pub fn new(kit: Kit, scene: Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
+        let info = kit.device.info().clone();
+        let fit = under_way("preparing the fit", || Fit::new(kit, scene, ties, options))?;
         Ok(Self {
             fit: Some(Box::new(fit)),
             info,
@@ -103,7 +99,7 @@ impl Backend for Gpu {
         self.info.clone()
     }
 
-    fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
+    fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
         self.run(|fit| fit.add_view(view))
     }
 
@@ -133,6 +129,10 @@ impl Backend for Gpu {
 
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError> {
         self.run(Fit::deviations)
+    }
+
+    fn gpu_times(&mut self) -> Result<Vec<StageTime>, BackendError> {
+        self.run(|fit| fit.device.gpu_times())
     }
 
     fn peak_memory(&self) -> u64 {

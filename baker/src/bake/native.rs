@@ -150,10 +150,10 @@ impl Backend for Native {
         adapter()
     }
 
-    fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
+    fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
         let rows = self.held.add(view);
         self.weights.push(vec![1.0; rows]);
-        Ok(rows as u64)
+        Ok(())
     }
 
     fn average(&mut self) -> Result<(), BackendError> {

@@ -18,96 +18,132 @@
 // Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
 @group(1) @binding(9) var<storage, read_write> trusted: array<atomic<u32>, 2>;
 
+// Of the patch's texels.
+var<workgroup> near_exponents: array<u32, PATCH_TEXELS>;
 var<workgroup> trusted_low: atomic<u32>;
 var<workgroup> trusted_high: atomic<u32>;
 
+// Fetches what a stage reads of the patch's texels.
+fn fetch(lane: u32) {
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        set_near(place, vec3(v_r[texel], v_g[texel], v_b[texel]));
+    }
+    workgroupBarrier();
+}
+
+// Makes the patch's sums empty, once nobody reads what is in their place, and fetches their exponents.
+fn begin_sums(lane: u32) {
+    workgroupBarrier();
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        near_exponents[place] = exponents[touched[own.first_texel + place]];
+        set_near(place, vec3(0.0));
+    }
+    workgroupBarrier();
+}
+
+// Adds the patch's sums to the planes.
+fn end_sums(lane: u32) {
+    workgroupBarrier();
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        atomicAdd(&out_r[texel], atomicLoad(&near[place]));
+        atomicAdd(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
+        atomicAdd(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+    }
+}
+
 fn row_weight(row: u32) -> vec3<f32> {
-    if chunk.seam != 0u {
-        return vec3(trust[3u * row], trust[3u * row + 1u], trust[3u * row + 2u]);
+    let at = own.first_row + row;
+    if is_seam() {
+        return vec3(trust[3u * at], trust[3u * at + 1u], trust[3u * at + 2u]);
     }
-    return trust[row] * slope_squared(row);
+    return trust[at] * slope_squared(rows[at].colour);
 }
 
-fn predicted(span: vec2<u32>) -> vec3<f32> {
-    var sum = vec3(0.0);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        sum += entry.weight * vec3(v_r[entry.texel], v_g[entry.texel], v_b[entry.texel]);
-    }
-    return sum;
-}
-
-fn scales_of(texel: u32) -> vec3<f32> {
-    let packed = exponents[texel];
+fn scales_of(place: u32) -> vec3<f32> {
+    let packed = near_exponents[place];
     return vec3(exp2i(exponent_of(packed, 0u)), exp2i(exponent_of(packed, 1u)), exp2i(exponent_of(packed, 2u)));
 }
 
-fn add(texel: u32, value: vec3<f32>) {
+fn add(place: u32, value: vec3<f32>) {
     // Two's complement: unsigned addition of negative numbers wraps to the right sum.
     let whole = bitcast<vec3<u32>>(vec3<i32>(round(value)));
-    atomicAdd(&out_r[texel], whole.r);
-    atomicAdd(&out_g[texel], whole.g);
-    atomicAdd(&out_b[texel], whole.b);
+    atomicAdd(&near[place], whole.r);
+    atomicAdd(&near[PATCH_TEXELS + place], whole.g);
+    atomicAdd(&near[2u * PATCH_TEXELS + place], whole.b);
 }
 
-fn scatter(span: vec2<u32>, weight: vec3<f32>, value: vec3<f32>) {
+fn scatter(span: vec2<u32>, value: vec3<f32>) {
     for (var k = span.x; k < span.y; k++) {
         let entry = entries[k];
-        add(entry.texel, entry.weight * weight * scales_of(entry.texel) * value);
+        let place = place_of(entry);
+        add(place, weight_of(entry) * scales_of(place) * value);
     }
 }
 
 // The weight of a seam's row for each channel: its ratio times the mean λ over its texels, whose weights sum to 1 on either
 // side. v is λ.
 @compute @workgroup_size(ROW_LANES)
-fn tie(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    fetch(lane);
+    if lane < rows_here() {
+        let span = span_of(lane);
+        var sum = vec3(0.0);
+        for (var k = span.x; k < span.y; k++) {
+            let entry = entries[k];
+            sum += 0.5 * abs(weight_of(entry)) * near_value(place_of(entry));
+        }
+        let at = 3u * (own.first_row + lane);
+        trust[at] = texels.seam_ratio * sum.r;
+        trust[at + 1u] = texels.seam_ratio * sum.g;
+        trust[at + 2u] = texels.seam_ratio * sum.b;
     }
-    let span = span_of(row);
-    var sum = vec3(0.0);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        sum += 0.5 * abs(entry.weight) * vec3(v_r[entry.texel], v_g[entry.texel], v_b[entry.texel]);
-    }
-    trust[3u * row] = texels.seam_ratio * sum.r;
-    trust[3u * row + 1u] = texels.seam_ratio * sum.g;
-    trust[3u * row + 2u] = texels.seam_ratio * sum.b;
 }
 
 // Largest |a| W Σ|a| that a row brings to a texel: its product with a vector of largest element 1 is no larger. Positive floats
 // order as their bits do.
 @compute @workgroup_size(ROW_LANES)
-fn bound(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row < chunk.rows {
-        let span = span_of(row);
+fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    if lane == 0u {
+        atomicStore(&trusted_low, 0u);
+        atomicStore(&trusted_high, 0u);
+    }
+    begin_sums(lane);
+    if lane < rows_here() {
+        let span = span_of(lane);
         var whole = 0.0;
         var squares = 0.0;
         for (var k = span.x; k < span.y; k++) {
-            let a = entries[k].weight;
+            let a = weight_of(entries[k]);
             whole += abs(a);
             squares += a * a;
         }
-        let weight = row_weight(row) * whole;
+        let weight = row_weight(lane) * whole;
         for (var k = span.x; k < span.y; k++) {
             let entry = entries[k];
-            let bits = bitcast<vec3<u32>>(abs(entry.weight) * weight);
-            atomicMax(&out_r[entry.texel], bits.r);
-            atomicMax(&out_g[entry.texel], bits.g);
-            atomicMax(&out_b[entry.texel], bits.b);
+            let place = place_of(entry);
+            let bits = bitcast<vec3<u32>>(abs(weight_of(entry)) * weight);
+            atomicMax(&near[place], bits.r);
+            atomicMax(&near[PATCH_TEXELS + place], bits.g);
+            atomicMax(&near[2u * PATCH_TEXELS + place], bits.b);
         }
-        if chunk.seam == 0u {
-            let added = u32(min(trust[row] * squares, 1.0) * 1073741824.0 + 0.5);
+        if !is_seam() {
+            let added = u32(min(trust[own.first_row + lane] * squares, 1.0) * 1073741824.0 + 0.5);
             atomicAdd(&trusted_low, added & 0xffffu);
             atomicAdd(&trusted_high, added >> 16u);
         }
     }
     workgroupBarrier();
-    if lane == 0u {
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        atomicMax(&out_r[texel], atomicLoad(&near[place]));
+        atomicMax(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
+        atomicMax(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+    }
+    if lane == 0u && rows_here() > 0u && !is_seam() {
         let low = atomicLoad(&trusted_low);
         let high = atomicLoad(&trusted_high);
         let added = low + (high << 16u);
@@ -118,44 +154,53 @@ fn bound(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
 }
 
 @compute @workgroup_size(ROW_LANES)
-fn diagonal(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn diagonal(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    begin_sums(lane);
+    if lane < rows_here() {
+        let span = span_of(lane);
+        let weight = row_weight(lane);
+        for (var k = span.x; k < span.y; k++) {
+            let entry = entries[k];
+            let a = weight_of(entry);
+            add(place_of(entry), a * a * weight * scales_of(place_of(entry)));
+        }
     }
-    let span = span_of(row);
-    let weight = row_weight(row);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        add(entry.texel, entry.weight * entry.weight * weight * scales_of(entry.texel));
-    }
+    end_sums(lane);
 }
 
 // Σ a W (A x − y), in units of 2^reach_x.
 @compute @workgroup_size(ROW_LANES)
-fn defect(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn defect(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    fetch(lane);
+    var span = vec2(0u);
+    var value = vec3(0.0);
+    if lane < rows_here() {
+        span = span_of(lane);
+        // Seams carry black, which is 0 in either space.
+        let off = predicted(span) - observed(rows[own.first_row + lane].colour);
+        let units = vec3(exp2i(-scalars[0].reach_x), exp2i(-scalars[1].reach_x), exp2i(-scalars[2].reach_x));
+        value = row_weight(lane) * off * units;
     }
-    let span = span_of(row);
-    // Seams carry black, which is 0 in either space.
-    let off = predicted(span) - observed(row);
-    let units = vec3(exp2i(-scalars[0].reach_x), exp2i(-scalars[1].reach_x), exp2i(-scalars[2].reach_x));
-    scatter(span, row_weight(row), off * units);
+    begin_sums(lane);
+    scatter(span, value);
+    end_sums(lane);
 }
 
 // Σ a W (A p), in units of 2^reach_p.
 @compute @workgroup_size(ROW_LANES)
-fn apply(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row >= chunk.rows {
-        return;
+fn apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    fetch(lane);
+    var span = vec2(0u);
+    var value = vec3(0.0);
+    if lane < rows_here() {
+        span = span_of(lane);
+        let units = vec3(exp2i(-scalars[0].reach_p), exp2i(-scalars[1].reach_p), exp2i(-scalars[2].reach_p));
+        value = row_weight(lane) * predicted(span) * units;
     }
-    let span = span_of(row);
-    let units = vec3(exp2i(-scalars[0].reach_p), exp2i(-scalars[1].reach_p), exp2i(-scalars[2].reach_p));
-    scatter(span, row_weight(row), predicted(span) * units);
+    begin_sums(lane);
+    scatter(span, value);
+    end_sums(lane);
 }

@@ -36,11 +36,11 @@ fn join(a: vec2<f32>, b: vec2<f32>, maximum: bool) -> vec2<f32> {
     return vec2(a.x + b.x, select(a.y + b.y, max(a.y, b.y), maximum));
 }
 
-// The partial results of all workgroups, by one.
-fn reduce_partials(lane: u32, maximum: bool) -> vec2<f32> {
+// The partial results of all workgroups of a channel, by one. A stage that ends so is dispatched once for the three channels.
+fn reduce_partials(channel: u32, lane: u32, maximum: bool) -> vec2<f32> {
     var value = vec2(0.0);
     for (var group = lane; group < texels.groups; group += TEXEL_LANES) {
-        value = join(value, partials[group], maximum);
+        value = join(value, partials[channel * texels.groups + group], maximum);
     }
     return reduce(lane, value, maximum);
 }

@@ -15,19 +15,20 @@ fn observe(
     }
     let total = reduce(lane, vec2(count, 0.0), false);
     if lane == 0u {
-        partials[group.x] = total;
+        partials[texels.channel * texels.groups + group.x] = total;
     }
 }
 
 // The ties' strength is relative to the mean of Σ trust a² over observed texels.
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_observe(@builtin(local_invocation_index) lane: u32) {
+fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let observed = reduce_partials(lane, false).x;
+    let channel = group.x;
+    let observed = reduce_partials(channel, lane, false).x;
     if lane == 0u {
         let sum = f32(trusted[1]) * 4.0 + f32(trusted[0]) / 1073741824.0;
         let mean = select(1.0, sum / max(observed, 1.0), observed > 0.0);
-        scalars[texels.channel].smoothness = texels.smoothness * mean;
+        scalars[channel].smoothness = texels.smoothness * mean;
     }
 }
 

@@ -13,27 +13,35 @@
 var<workgroup> bins: array<atomic<u32>, BINS>;
 var<workgroup> squares_low: atomic<u32>;
 var<workgroup> squares_high: atomic<u32>;
+var<workgroup> weights: atomic<u32>;
+
+fn load_near(lane: u32) {
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        set_near(place, vec3(x_r[texel], x_g[texel], x_b[texel]));
+    }
+    workgroupBarrier();
+}
 
 // Mean over the channels of the squared residual.
 fn squared_residual(row: u32) -> f32 {
-    let span = span_of(row);
-    var predicted = vec3(0.0);
-    for (var k = span.x; k < span.y; k++) {
-        let entry = entries[k];
-        predicted += entry.weight * vec3(x_r[entry.texel], x_g[entry.texel], x_b[entry.texel]);
-    }
-    let colour = colours[row];
-    let seen = vec3<f32>(vec3(colour, colour >> 8u, colour >> 16u) & vec3(255u)) / 255.0;
-    let e = to_display(predicted) - seen;
+    let e = to_display(predicted(span_of(row))) - seen(rows[own.first_row + row].colour);
     return dot(e, e) / 3.0;
 }
 
 @compute @workgroup_size(ROW_LANES)
-fn residual(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row < chunk.rows {
-        let square = squared_residual(row);
+fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    for (var bin = lane; bin < BINS; bin += ROW_LANES) {
+        atomicStore(&bins[bin], 0u);
+    }
+    if lane == 0u {
+        atomicStore(&squares_low, 0u);
+        atomicStore(&squares_high, 0u);
+    }
+    load_near(lane);
+    if lane < rows_here() {
+        let square = squared_residual(lane);
         let below = max(-0.5 * BINS_PER_OCTAVE * log2(max(square, 1e-18)), 0.0);
         atomicAdd(&bins[BINS - 1u - min(u32(below), BINS - 1u)], 1u);
         // Residuals are at most 1: in steps of 2⁻³⁰ one fits a word, and the halves of 64 of them do too.
@@ -42,51 +50,46 @@ fn residual(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocat
         atomicAdd(&squares_high, whole >> 16u);
     }
     workgroupBarrier();
-    let view = chunk.view * (BINS + 4u);
+    let view = own.view * (BINS + 4u);
     for (var bin = lane; bin < BINS; bin += ROW_LANES) {
         let n = atomicLoad(&bins[bin]);
         if n != 0u {
             atomicAdd(&sums[view + bin], n);
         }
     }
-    if lane == 0u && row < chunk.rows {
+    if lane == 0u && rows_here() > 0u {
         let low = atomicLoad(&squares_low);
         let high = atomicLoad(&squares_high);
         let added = low + (high << 16u);
         let carry = select(0u, 1u, added < low) + (high >> 16u);
         let before = atomicAdd(&sums[view + BINS], added);
         atomicAdd(&sums[view + BINS + 1u], carry + select(0u, 1u, before + added < before));
-        atomicAdd(&sums[view + BINS + 2u], min(ROW_LANES, chunk.rows - row));
+        atomicAdd(&sums[view + BINS + 2u], rows_here());
     }
 }
 
 // Geman-McClure, 1 / (1 + (e/c)²)², times alpha⁴.
 fn own_weight(row: u32) -> f32 {
     // The scale's reciprocal, squared: 0 for an infinite scale, negative for a view that is out.
-    let scale = scales[chunk.view];
+    let scale = scales[own.view];
     if scale < 0.0 {
         return 0.0;
     }
     let root = 1.0 / (1.0 + squared_residual(row) * scale);
-    let alpha = f32(colours[row] >> 24u) / 255.0;
-    return root * root * (alpha * alpha) * (alpha * alpha);
+    return root * root * alpha_weight(rows[own.first_row + row].colour);
 }
 
-fn block_of(row: u32) -> vec2<u32> {
-    let place = places[row];
-    return vec2(place % chunk.view_width, place / chunk.view_width) / BLOCK;
-}
-
-// Mean weight of the rows in the 3×3 blocks around a row, to the fourth.
-fn company(row: u32) -> f32 {
-    let at = block_of(row);
+// Mean weight of the rows in the 3×3 blocks around the patch's, to the fourth.
+fn company() -> f32 {
+    let at = vec2(own.block & 0xffffu, own.block >> 16u);
+    let size = vec2(own.blocks & 0xffffu, own.blocks >> 16u);
     let first = at - min(at, vec2(1u));
-    let last = min(at + 1u, vec2(chunk.blocks_across, chunk.blocks_down) - 1u);
+    let last = min(at + 1u, size - 1u);
     var sum = 0.0;
     var count = 0.0;
     for (var y = first.y; y <= last.y; y++) {
         for (var x = first.x; x <= last.x; x++) {
-            let block = 2u * (y * chunk.blocks_across + x);
+            let block = 2u * (own.first_block + y * size.x + x);
             sum += f32(atomicLoad(&blocks[block]));
             count += f32(atomicLoad(&blocks[block + 1u]));
         }
@@ -95,24 +98,43 @@ fn company(row: u32) -> f32 {
     return (mean * mean) * (mean * mean);
 }
 
-// Before `reweigh`: each block's sum, at most 64 rows of weight 1.
+// Before `reweigh`: each block's sum, at most 64 rows of weight 1. Rows keep their own weight meanwhile.
 @compute @workgroup_size(ROW_LANES)
-fn survey(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row < chunk.rows {
-        let place = block_of(row);
-        let block = 2u * (place.y * chunk.blocks_across + place.x);
-        atomicAdd(&blocks[block], u32(own_weight(row) * 16777216.0 + 0.5));
-        atomicAdd(&blocks[block + 1u], 1u);
+fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    if lane == 0u {
+        atomicStore(&weights, 0u);
+    }
+    load_near(lane);
+    if lane < rows_here() {
+        let weight = own_weight(lane);
+        trust[own.first_row + lane] = weight;
+        atomicAdd(&weights, u32(weight * 16777216.0 + 0.5));
+    }
+    workgroupBarrier();
+    if lane == 0u && rows_here() > 0u {
+        let across = own.blocks & 0xffffu;
+        let block = 2u * (own.first_block + (own.block >> 16u) * across + (own.block & 0xffffu));
+        atomicAdd(&blocks[block], atomicLoad(&weights));
+        atomicAdd(&blocks[block + 1u], rows_here());
     }
 }
 
+// After `survey`, which has left each row's own weight.
 @compute @workgroup_size(ROW_LANES)
-fn reweigh(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = at.x;
-    count_visit(row, lane);
-    if row < chunk.rows {
-        trust[row] = own_weight(row) * company(row);
+fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    if lane < rows_here() {
+        trust[own.first_row + lane] *= company();
+    }
+}
+
+// The same for rows that have lost it since, because they were drawn again.
+@compute @workgroup_size(ROW_LANES)
+fn reweigh_again(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    load_near(lane);
+    if lane < rows_here() {
+        trust[own.first_row + lane] = own_weight(lane) * company();
     }
 }

@@ -1,58 +1,87 @@
-// A chunk of rows as every stage over rows sees it: the pixels of one tile of one view, or some of the seams.
-// One invocation is one row; a row's span holds its first entry in the upper 24 bits and its length in the lower 8.
+// A pool of rows as every stage over rows sees it: patches of up to ROW_LANES rows, which are pixels that lie together, each
+// with the list of texels that it touches. One workgroup is one patch, one invocation is one row.
+//
+// Entries name texels by their place in that list, so a workgroup reads and sums its few hundred texels in its own memory and
+// meets the others' only once for each texel: pixels that lie together share most of what they touch.
 
-struct Entry {
-    texel: u32,
-    weight: f32,
-}
-
-struct Chunk {
-    rows: u32,
-    // Position of the view among those added.
-    view: u32,
-    // 1 for seams: entries are signed, the target is 0, a row has a weight for each channel.
-    seam: u32,
-    // Of the view, in pixels and in blocks.
-    view_width: u32,
-    blocks_across: u32,
-    blocks_down: u32,
-    unused_0: u32,
-    unused_1: u32,
-}
-
-@group(2) @binding(0) var<uniform> chunk: Chunk;
-@group(2) @binding(1) var<storage, read> spans: array<u32>;
-@group(2) @binding(2) var<storage, read> entries: array<Entry>;
-@group(2) @binding(3) var<storage, read> colours: array<u32>;
+@group(2) @binding(0) var<uniform> pool: Pool;
+@group(2) @binding(1) var<storage, read> patches: array<Patch>;
+@group(2) @binding(2) var<storage, read> rows: array<Row>;
+// Weight in the upper 22 bits, signed, in steps of WEIGHT_STEP; place in the patch's list in the lower 10.
+@group(2) @binding(3) var<storage, read> entries: array<u32>;
+// The patches' lists.
+@group(2) @binding(4) var<storage, read> touched: array<u32>;
 // Weight of each pixel's row; three of each seam's.
-@group(2) @binding(4) var<storage, read_write> trust: array<f32>;
-// For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there.
-@group(2) @binding(5) var<storage, read> tones: array<vec2<f32>>;
-// Pixel of each row in its view.
-@group(2) @binding(6) var<storage, read> places: array<u32>;
-// For each block of pixels of the view: sum of the rows' weights in steps of 2⁻²⁴, and their number.
+@group(2) @binding(5) var<storage, read_write> trust: array<f32>;
+// For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there; two
+// values a vector.
+@group(2) @binding(6) var<uniform> tones: array<vec4<f32>, 128>;
+// For each block of pixels: sum of the rows' weights in steps of 2⁻²⁴, and their number.
 @group(2) @binding(7) var<storage, read_write> blocks: array<atomic<u32>>;
 
-fn count_visit(row: u32, lane: u32) {
-    if lane == 0u && row < chunk.rows {
-        atomicAdd(&tally, min(ROW_LANES, chunk.rows - row));
+// The workgroup's patch.
+var<private> own: Patch;
+
+// The patch of a workgroup, of no rows past the last, and the tally of its rows.
+fn open(group: vec3<u32>, lane: u32) {
+    let index = group.y * PATCHES_ACROSS + group.x;
+    own = Patch(0u, 0u, 0u, 0u, 0u, 0u, 0u, 0u);
+    if index < pool.patches {
+        own = patches[index];
+        if lane == 0u {
+            atomicAdd(&tally, rows_here());
+        }
     }
+}
+
+fn rows_here() -> u32 {
+    return own.counts & 0xffffu;
+}
+
+fn texels_here() -> u32 {
+    return own.counts >> 16u;
+}
+
+fn is_seam() -> bool {
+    return own.view == SEAM;
 }
 
 // First entry and the one past the last.
 fn span_of(row: u32) -> vec2<u32> {
-    let span = spans[row];
-    return vec2(span >> 8u, (span >> 8u) + (span & 255u));
+    let span = rows[own.first_row + row].span;
+    let start = own.first_entry + (span >> 14u);
+    return vec2(start, start + (span & 255u));
+}
+
+fn place_of(entry: u32) -> u32 {
+    return entry & 1023u;
+}
+
+fn weight_of(entry: u32) -> f32 {
+    return f32(bitcast<i32>(entry) >> 10u) * WEIGHT_STEP;
+}
+
+fn tone(byte: u32) -> vec2<f32> {
+    let pair = tones[byte >> 1u];
+    return select(pair.xy, pair.zw, (byte & 1u) != 0u);
 }
 
 // Observed value of each channel; the fourth byte of a colour is alpha.
-fn observed(row: u32) -> vec3<f32> {
-    let colour = colours[row];
-    return vec3(tones[colour & 255u].x, tones[(colour >> 8u) & 255u].x, tones[(colour >> 16u) & 255u].x);
+fn observed(colour: u32) -> vec3<f32> {
+    return vec3(tone(colour & 255u).x, tone((colour >> 8u) & 255u).x, tone((colour >> 16u) & 255u).x);
 }
 
 // Squared slope of each channel.
-fn slope_squared(row: u32) -> vec3<f32> {
-    let colour = colours[row];
-    return vec3(tones[colour & 255u].y, tones[(colour >> 8u) & 255u].y, tones[(colour >> 16u) & 255u].y);
+fn slope_squared(colour: u32) -> vec3<f32> {
+    return vec3(tone(colour & 255u).y, tone((colour >> 8u) & 255u).y, tone((colour >> 16u) & 255u).y);
+}
+
+// Observed sRGB, 0-1.
+fn seen(colour: u32) -> vec3<f32> {
+    return vec3<f32>(vec3(colour, colour >> 8u, colour >> 16u) & vec3(255u)) / 255.0;
+}
+
+fn alpha_weight(colour: u32) -> f32 {
+    let alpha = f32(colour >> 24u) / 255.0;
+    return (alpha * alpha) * (alpha * alpha);
 }

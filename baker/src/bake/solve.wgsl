@@ -52,16 +52,17 @@ fn measure(
     }
     let total = reduce(lane, vec2(0.0, largest), true);
     if lane == 0u {
-        partials[group.x] = total;
+        partials[texels.channel * texels.groups + group.x] = total;
     }
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_measure(@builtin(local_invocation_index) lane: u32) {
+fn reduce_measure(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let total = reduce_partials(lane, true);
+    let channel = group.x;
+    let total = reduce_partials(channel, lane, true);
     if lane == 0u {
-        scalars[texels.channel].reach_x = reach_of(1.0 + total.y);
+        scalars[channel].reach_x = reach_of(1.0 + total.y);
     }
 }
 
@@ -84,17 +85,18 @@ fn begin(
     }
     let total = reduce(lane, sum, true);
     if lane == 0u {
-        partials[group.x] = total;
+        partials[texels.channel * texels.groups + group.x] = total;
     }
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_begin(@builtin(local_invocation_index) lane: u32) {
+fn reduce_begin(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let total = reduce_partials(lane, true);
+    let channel = group.x;
+    let total = reduce_partials(channel, lane, true);
     if lane == 0u {
-        scalars[texels.channel].rz = total.x;
-        scalars[texels.channel].reach_p = reach_of(total.y);
+        scalars[channel].rz = total.x;
+        scalars[channel].reach_p = reach_of(total.y);
     }
 }
 
@@ -115,17 +117,18 @@ fn finish_apply(
     }
     let total = reduce(lane, vec2(sum, 0.0), false);
     if lane == 0u {
-        partials[group.x] = total;
+        partials[texels.channel * texels.groups + group.x] = total;
     }
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_apply(@builtin(local_invocation_index) lane: u32) {
+fn reduce_apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let total = reduce_partials(lane, false);
+    let channel = group.x;
+    let total = reduce_partials(channel, lane, false);
     if lane == 0u {
-        let rz = scalars[texels.channel].rz;
-        scalars[texels.channel].alpha = select(0.0, rz / total.x, total.x > 0.0);
+        let rz = scalars[channel].rz;
+        scalars[channel].alpha = select(0.0, rz / total.x, total.x > 0.0);
     }
 }
 
@@ -148,18 +151,19 @@ fn advance(
     }
     let total = reduce(lane, vec2(sum, 0.0), false);
     if lane == 0u {
-        partials[group.x] = total;
+        partials[texels.channel * texels.groups + group.x] = total;
     }
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_advance(@builtin(local_invocation_index) lane: u32) {
+fn reduce_advance(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let total = reduce_partials(lane, false);
+    let channel = group.x;
+    let total = reduce_partials(channel, lane, false);
     if lane == 0u {
-        let rz = scalars[texels.channel].rz;
-        scalars[texels.channel].beta = select(0.0, total.x / rz, rz > 0.0);
-        scalars[texels.channel].rz = total.x;
+        let rz = scalars[channel].rz;
+        scalars[channel].beta = select(0.0, total.x / rz, rz > 0.0);
+        scalars[channel].rz = total.x;
     }
 }
 
@@ -180,15 +184,16 @@ fn direct(
     }
     let total = reduce(lane, vec2(0.0, largest), true);
     if lane == 0u {
-        partials[group.x] = total;
+        partials[texels.channel * texels.groups + group.x] = total;
     }
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_direct(@builtin(local_invocation_index) lane: u32) {
+fn reduce_direct(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let total = reduce_partials(lane, true);
+    let channel = group.x;
+    let total = reduce_partials(channel, lane, true);
     if lane == 0u {
-        scalars[texels.channel].reach_p = reach_of(total.y);
+        scalars[channel].reach_p = reach_of(total.y);
     }
 }

@@ -22,7 +22,7 @@ impl Backend for Spoilt {
         self.native.adapter()
     }
 
-    fn add_view(&mut self, view: &View) -> Result<u64, BackendError> {
+    fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
         self.native.add_view(view)
     }
 
@@ -84,6 +84,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         has_surface: false,
         maps: true,
         refine: Refine::Off,
+        gpu_times: false,
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);

@@ -7,8 +7,9 @@ struct Tile {
     centre: vec2<f32>,
     size: vec2<u32>,
     origin: vec2<u32>,
-    view_width: u32,
     texture_size: u32,
-    unused_0: u32,
-    unused_1: u32,
+    // Position of the view among those added; its blocks as in `Patch`.
+    view: u32,
+    first_block: u32,
+    blocks: u32,
 }

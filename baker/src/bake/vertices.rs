@@ -153,6 +153,7 @@ pub fn bake(
         seam_residual: 0.0,
         views,
         refinement: None,
+        gpu_times: Vec::new(),
         times: clock.into_times(),
         peak_vram_kib: 0,
         peak_rss_kib: peak_rss_kib(),

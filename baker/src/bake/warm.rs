@@ -4,15 +4,24 @@
 use proto::job::{Blend, Device as Wanted, Quality, WarmJob};
 use proto::message::{AdapterInfo, Failure};
 
-use super::gpu::device::{self, Device};
+use super::gpu::device::{self, Device, GpuError};
+use super::gpu::kit::Kit;
 use super::native;
+use super::plan::Plan;
 use crate::progress::Progress;
+
+/// A GPU.
+#[derive(Debug)]
+enum Opened {
+    Bare(Device),
+    Ready(Result<Kit, GpuError>),
+}
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Warm {
     /// A GPU; none where the processor bakes.
-    pub device: Option<Device>,
+    gpu: Option<Opened>,
     /// Work put into the fit.
     pub quality: Quality,
     /// Space of the footprint's average.
@@ -37,7 +46,7 @@ impl Warm {
             Err(error) => return Err(error.into()),
         };
         Ok(Self {
-            device,
+            gpu: device.map(Opened::Bare),
             quality: job.quality,
             blend: job.blend,
         })
@@ -46,14 +55,45 @@ impl Warm {
     /// How many adapters would have done equally well, with it.
     #[must_use]
     pub fn peers(&self) -> u32 {
-        self.device.as_ref().map_or(1, Device::peers)
+        self.device().map_or(1, Device::peers)
     }
 
     /// Who will do the work.
     #[must_use]
     pub fn adapter(&self) -> AdapterInfo {
-        self.device
-            .as_ref()
+        self.device()
             .map_or_else(native::adapter, |device| device.info().clone())
+    }
+
+    fn device(&self) -> Option<&Device> {
+        match &self.gpu {
+            Some(Opened::Bare(device)) => Some(device),
+            Some(Opened::Ready(Ok(kit))) => Some(kit.device()),
+            Some(Opened::Ready(Err(_))) | None => None,
+        }
+    }
+
+    /// Compiles the stages, if a GPU bakes. What goes wrong is told when they are needed.
+    #[must_use]
+    pub fn compiled(mut self) -> Self {
+        self.gpu = self.gpu.map(|gpu| match gpu {
+            Opened::Bare(device) => {
+                let taps = Plan::new(self.quality).taps;
+                Opened::Ready(Kit::new(device, taps, self.blend))
+            }
+            ready @ Opened::Ready(_) => ready,
+        });
+        self
+    }
+
+    /// The compiled stages; none where the processor bakes.
+    ///
+    /// # Errors
+    /// The driver refuses a stage, or the device failed meanwhile.
+    pub fn into_kit(self) -> Result<Option<Kit>, Failure> {
+        match self.compiled().gpu {
+            Some(Opened::Ready(kit)) => Ok(Some(kit?)),
+            Some(Opened::Bare(_)) | None => Ok(None),
+        }
     }
 }

@@ -148,7 +148,7 @@ impl Conversation {
 
     async fn hear(&mut self, received: Result<FromChild, ChannelError>) {
         let event = match received {
-            Ok(packet) => Event::Packet(packet),
+            Ok(packet) => Event::Packet(Box::new(packet)),
             Err(ChannelError::Closed) => {
                 self.open = false;
                 Event::Closed

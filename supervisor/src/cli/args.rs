@@ -122,6 +122,9 @@ pub(super) struct BakeArgs {
     /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) memory_limit: Option<u64>,
+    /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
+    #[arg(long, help_heading = "Run")]
+    pub(super) gpu_times: bool,
     /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
     #[arg(long, help_heading = "Run")]
     pub(super) insecure_no_sandbox: bool,

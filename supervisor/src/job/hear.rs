@@ -26,7 +26,7 @@ impl Job<'_> {
             .position(|running| running.child.id == id);
         match (event, place) {
             (child::Event::Packet(packet), Some(place)) => {
-                if let Err(what) = self.packet(place, packet) {
+                if let Err(what) = self.packet(place, *packet) {
                     self.violation(place, what);
                 }
             }

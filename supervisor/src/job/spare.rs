@@ -175,7 +175,7 @@ impl Spare {
     fn advance(&mut self) -> Result<(), String> {
         loop {
             match self.events.try_recv() {
-                Ok((_, child::Event::Packet(packet))) => self.packet(packet)?,
+                Ok((_, child::Event::Packet(packet))) => self.packet(*packet)?,
                 Ok((_, other)) => return Err(format!("{other:?}")),
                 Err(mpsc::error::TryRecvError::Empty) => return Ok(()),
                 Err(mpsc::error::TryRecvError::Disconnected) => return Err("it is gone".to_owned()),

@@ -78,6 +78,8 @@ pub struct Spec {
     pub blend: Blend,
     /// Whether cameras and exposures are moved first.
     pub refine: Refine,
+    /// Measure every GPU stage by the device's clock.
+    pub gpu_times: bool,
     /// Adapter.
     pub device: Device,
     /// Chooses the held-out views.

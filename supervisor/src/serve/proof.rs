@@ -149,6 +149,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         quality: Quality::Draft,
         blend: Blend::Linear,
         refine: Refine::Off,
+        gpu_times: false,
         device: Device::Auto,
         seed: 0,
         holdout: 0,

@@ -121,6 +121,7 @@ impl Work {
             quality: wish.quality,
             blend: wish.blend,
             refine: wish.refine,
+            gpu_times: false,
             device: wish.device(),
             seed: wish.seed,
             holdout: wish.holdout,

@@ -66,7 +66,13 @@ impl<'a> Batch<'a> {
         self.entries = 0;
         self.pass = None;
         match self.encoder.take() {
-            Some(encoder) => self.device.submit(self.label, encoder),
+            Some(encoder) => {
+                self.device.submit(self.label, encoder)?;
+                match self.device.times() {
+                    Some(times) => times.read_if_full(self.device),
+                    None => Ok(()),
+                }
+            }
             None => Ok(()),
         }
     }

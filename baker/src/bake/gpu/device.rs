@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proto::job::{Device as Wanted, WarmJob};
-use proto::message::AdapterInfo;
+use proto::message::{AdapterInfo, StageTime};
 
 pub use super::error::GpuError;
 use super::error::{label, now, under_way};
 use super::tally::Tally;
+use super::times::{FEATURES, Times};
 
 /// What wgpu complains of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub struct Device {
     peers: u32,
     flags: Arc<Flags>,
     tally: Tally,
+    times: Option<Times>,
 }
 
 /// Opens the adapter that the job asks for. None where any will do and no real GPU is there, or the processor was asked for:
@@ -159,11 +161,11 @@ fn choose(infos: &[&AdapterInfo], wanted: &Wanted) -> Vec<usize> {
 
 impl Device {
     fn new(adapter: &wgpu::Adapter, info: AdapterInfo, peers: u32) -> Result<Self, GpuError> {
-        // All that the adapter has: its own limits, and no optional feature, since no stage needs one.
+        // All that the adapter has: its own limits, and of optional features its clock alone, since no stage needs one.
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("kiln"),
-            required_features: wgpu::Features::empty(),
+            required_features: adapter.features() & FEATURES,
             required_limits: limits.clone(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
@@ -205,6 +207,7 @@ impl Device {
             peers,
             flags,
             tally,
+            times: None,
         };
         match tally {
             Ok(tally) => {
@@ -225,6 +228,27 @@ impl Device {
     #[must_use]
     pub fn peers(&self) -> u32 {
         self.peers
+    }
+
+    /// Measures every stage from now on, if the adapter has a clock for it.
+    pub(super) fn measure(&mut self) -> Result<(), GpuError> {
+        if self.device.features().contains(FEATURES) {
+            let times = self.scoped(|| Times::new(&self.device, &self.queue));
+            self.times = Some(times.map_err(|error| refused("times", &error))?);
+        }
+        Ok(())
+    }
+
+    /// Its clock, where it measures.
+    pub(super) fn times(&self) -> Option<&Times> {
+        self.times.as_ref()
+    }
+
+    /// What it has measured.
+    pub(super) fn gpu_times(&self) -> Result<Vec<StageTime>, GpuError> {
+        self.times
+            .as_ref()
+            .map_or_else(|| Ok(Vec::new()), |times| times.report(self))
     }
 
     /// What was asked of it and done.

@@ -4,16 +4,16 @@ mod passes;
 
 use std::sync::Arc;
 
-use proto::job::Blend;
 use proto::table::View;
 use rayon::prelude::*;
 
 use super::batch::Batch;
-use super::chunks::{Chunks, Visit, rows_layout};
 use super::device::{Device, GpuError};
+use super::kit::Kit;
 use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
 use super::planes::{Colour, Planes};
-use super::shaders::{AVERAGE, DEVIATION, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::pools::{Pools, Visit, pool_entries};
+use super::shaders::DEVIATION;
 use super::stage::{Compiled, bind};
 use super::tiles::Tiles;
 use crate::bake::backend::{BINS, Ties};
@@ -28,24 +28,24 @@ const SUMS: usize = BINS + 4;
 /// How a job uses the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// s of s×s taps a pixel.
-    pub taps: u32,
-    /// Space of the footprint's average.
-    pub blend: Blend,
     /// Bytes of device memory that the job may use. Rows beyond it are drawn again for every pass.
     pub vram_budget: u64,
     /// Bytes of one binding where that is to be less than the adapter's own bound: for tests of splitting.
     pub binding_limit: Option<u64>,
     /// The texture's maps will be asked for.
     pub maps: bool,
+    /// Measure every stage by the device's clock.
+    pub gpu_times: bool,
 }
+
+/// Planes of a texture: 24 that stay, and five for what passes need for a while.
+const PLANES: u64 = 29;
 
 /// Memory for a job where nobody says how much: what its texture needs, and 2 GiB for rows, which hold forty views of 512² four
 /// times over. wgpu does not tell what an adapter has left.
 #[must_use]
 pub fn default_budget(texture_size: u32) -> u64 {
-    // 24 planes, five for what passes need for a while, and scratch.
-    29 * u64::from(texture_size).pow(2) * 4 + (2 << 30) + (256 << 20)
+    PLANES * u64::from(texture_size).pow(2) * 4 + (2 << 30) + (256 << 20)
 }
 
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub(super) struct Fit {
     stages: Stages,
     planes: Planes,
     groups: Groups,
-    pub(super) chunks: Chunks,
+    pub(super) pools: Pools,
     /// Index of each view, in the order in which they came.
     views: Vec<u32>,
     view_sums: Option<ViewSums>,
@@ -102,27 +102,50 @@ pub(super) struct Fit {
 
 impl Fit {
     pub(super) fn new(
-        device: Device,
+        kit: Kit,
         scene: Scene,
         ties: &Ties,
         options: &Options,
     ) -> Result<Self, GpuError> {
+        let Kit {
+            mut device,
+            taps,
+            blend,
+            rows: layout,
+            raster,
+            draw,
+            footprint,
+            average,
+            residual,
+            normal,
+            regularise,
+            solve,
+        } = kit;
         let adapters = device.limits.max_storage_buffer_binding_size;
         let binding = options
             .binding_limit
             .map_or(adapters, |limit| limit.min(adapters));
         let budget = Budget::new(options.vram_budget, binding);
-        let layout = rows_layout(&device);
-        let compile =
-            |shader: &'static Shader| shader.compile(&device, &layout, options.taps, options.blend);
-        let tiles = Tiles::new(&device, &budget, &compile, &scene, options.taps)?;
+        if options.gpu_times {
+            device.measure()?;
+        }
+        let left = options
+            .vram_budget
+            .saturating_sub(PLANES * u64::from(scene.size).pow(2) * 4);
+        let entries = pool_entries(left, binding);
+        let tiles = Tiles::new(
+            &device, &budget, raster, draw, footprint, &scene, taps, entries,
+        )?;
+        let deviation = options
+            .maps
+            .then(|| DEVIATION.compile(&device, &layout, taps, blend));
         let stages = Stages {
-            average: compile(&AVERAGE)?,
-            residual: compile(&RESIDUAL)?,
-            normal: compile(&NORMAL)?,
-            regularise: compile(&REGULARISE)?,
-            solve: compile(&SOLVE)?,
-            deviation: options.maps.then(|| compile(&DEVIATION)).transpose()?,
+            average,
+            residual,
+            normal,
+            regularise,
+            solve,
+            deviation: deviation.transpose()?,
         };
         let planes = Planes::new(&device, &budget, scene.size)?;
         let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);
@@ -136,9 +159,9 @@ impl Fit {
             regularise: planes.channel_groups(&device, &stages.regularise),
             solve: planes.channel_groups(&device, &stages.solve),
         };
-        let table = observed(options.blend);
+        let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
-        let chunks = Chunks::new(&device, &budget, layout, &tones)?;
+        let pools = Pools::new(&device, &budget, layout, &tones, entries, taps)?;
         device.check()?;
         let mut fit = Self {
             device,
@@ -148,7 +171,7 @@ impl Fit {
             stages,
             planes,
             groups,
-            chunks,
+            pools,
             views: Vec::new(),
             view_sums: None,
             weighed: false,
@@ -176,40 +199,36 @@ impl Fit {
         5 * plane + (4 << 20)
     }
 
-    pub(super) fn add_view(&mut self, view: &View) -> Result<u64, GpuError> {
+    pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {
         expect(
             "cutting a view",
             each(size_of_val(view.pixels.as_slice()), pace::TABLE_BYTE),
         );
-        self.chunks.add_view(&self.device, &self.budget, view)?;
+        let place = self.pools.add_view(view);
         let camera = self.scene.camera(&view.camera);
         let reserve = self.reserve();
-        let mut rows = 0;
-        let works = self.tiles.cut(view, &camera);
+        let works = self.tiles.cut(view, &camera, place);
         unit();
-        // Each tile waits for its counts, which is a unit.
         for work in works {
-            let count = Visit {
-                stage: &self.stages.average,
-                entry: "count",
-                own: &self.groups.average,
-            };
-            let added = self.chunks.add(
-                &self.device,
-                &self.budget,
-                &self.tiles,
-                view,
-                work,
-                count,
-                reserve,
-            )?;
-            rows += u64::from(added);
+            self.pools
+                .add(&self.device, &self.budget, &self.tiles, work, reserve)?;
+            unit();
         }
         self.views.push(view.index);
         self.view_sums = None;
         self.weighed = false;
-        self.device.check()?;
-        Ok(rows)
+        self.device.check()
+    }
+
+    /// What passes need of the rows, once views have been added.
+    pub(super) fn complete(&mut self) -> Result<(), GpuError> {
+        let count = Visit {
+            stage: &self.stages.average,
+            entry: "count",
+            own: &self.groups.average,
+        };
+        self.pools
+            .complete(&self.device, &self.budget, &self.tiles, count)
     }
 
     pub(super) fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, GpuError> {
@@ -251,17 +270,13 @@ impl Fit {
         let mut links = ties.links.clone();
         links.resize(self.planes.count as usize, 0);
         write(&self.device, &self.planes.links, &links);
-        let count = Visit {
-            stage: &self.stages.average,
-            entry: "count",
-            own: &self.groups.average,
-        };
-        self.chunks
-            .add_seams(&self.device, &self.budget, &ties.seams, count)
+        self.pools
+            .add_seams(&self.device, &self.budget, &ties.seams)
     }
 
     /// Makes the per-view buffers once all views are in.
     fn view_sums(&mut self) -> Result<(), GpuError> {
+        self.complete()?;
         if self.view_sums.is_some() {
             return Ok(());
         }
@@ -291,7 +306,7 @@ impl Fit {
             )
         };
         let now = group(&self.planes.x);
-        let then = if self.chunks.streamed() {
+        let then = if self.pools.streamed() {
             let x = self
                 .planes
                 .another(&self.device, &self.budget, "weighed x")?;
@@ -308,40 +323,60 @@ impl Fit {
         Ok(())
     }
 
-    /// Rows of the last tile that was drawn, with their places: for tests.
+    /// Rows of a view, with their places, drawn into a pool of their own: for tests.
     #[cfg(test)]
-    pub(super) fn scratch_rows(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
+    pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
+        use super::layout::{Patch, Row, entry_parts};
         use crate::bake::rows::{Entry, Rows};
         let camera = self.scene.camera(&view.camera);
+        let size = [view.width, view.height].map(|edge| edge.div_ceil(crate::bake::backend::BLOCK));
         let mut rows = Rows {
             view: view.index,
             starts: vec![0],
             ..Rows::default()
         };
-        for work in self.tiles.cut(view, &camera) {
-            self.tiles.build(&self.device, &work)?;
-            let scratch = &self.tiles.scratch;
-            let counted: Vec<u32> = read_as(&self.device, &self.budget, &scratch.counters, 2)?;
-            let (count, entries) = (counted[0] as usize, counted[1] as usize);
-            let spans: Vec<u32> = read_as(&self.device, &self.budget, &scratch.spans, count)?;
-            let all: Vec<Entry> = read_as(&self.device, &self.budget, &scratch.entries, entries)?;
-            rows.colours.extend(read_as::<[u8; 4]>(
+        let pool = self
+            .pools
+            .buffers(&self.device, &self.budget, &self.tiles)?;
+        for work in self.tiles.cut(view, &camera, (0, 0, size)) {
+            write(&self.device, &pool.counters, &[0u32; 5]);
+            self.tiles.build(&self.device, &work, &pool.drawn)?;
+            let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, 5)?;
+            assert_eq!(counts[4], 0, "a tile fits a pool");
+            let read = |from: &Buffer, count: u32| {
+                read_as::<u32>(&self.device, &self.budget, from, count as usize)
+            };
+            let patches: Vec<Patch> = read_as(
                 &self.device,
                 &self.budget,
-                &scratch.colours,
-                count,
-            )?);
-            rows.pixels.extend(read_as::<u32>(
-                &self.device,
-                &self.budget,
-                &scratch.places,
-                count,
-            )?);
-            for span in spans {
-                let start = (span >> 8) as usize;
-                rows.entries
-                    .extend_from_slice(&all[start..start + (span & 255) as usize]);
-                rows.starts.push(rows.entries.len() as u32);
+                &pool.patches,
+                counts[0] as usize,
+            )?;
+            let found: Vec<Row> =
+                read_as(&self.device, &self.budget, &pool.rows, counts[1] as usize)?;
+            let entries = read(&pool.entries, counts[2])?;
+            let touched = read(&pool.touched, counts[3])?;
+            for patch in &patches {
+                assert!(patch.counts >> 16 <= super::layout::PATCH_TEXELS);
+                for row in &found[patch.first_row as usize..][..(patch.counts & 0xffff) as usize] {
+                    let start = (patch.first_entry + (row.span >> 14)) as usize;
+                    let entry = |&entry: &u32| {
+                        let (weight, place) = entry_parts(entry);
+                        assert!(place < patch.counts >> 16, "a place within the list");
+                        Entry {
+                            texel: touched[(patch.first_texel + place) as usize],
+                            weight,
+                        }
+                    };
+                    let own = &entries[start..start + (row.span & 255) as usize];
+                    rows.entries.extend(own.iter().map(entry));
+                    rows.starts.push(rows.entries.len() as u32);
+                    rows.colours.push(row.colour.to_le_bytes());
+                    let (block, within) = (patch.block, row.span >> 8 & 63);
+                    let x = (block & 0xffff) * 8 + within % 8;
+                    let y = (block >> 16) * 8 + within / 8;
+                    rows.pixels.push(y * view.width + x);
+                }
             }
         }
         Ok(rows)

@@ -18,6 +18,15 @@ pub(super) const TEXEL_LANES: u32 = 256;
 /// Workgroups of a dispatch over all texels at most: 8192² texels make 256 steps each, far below the 65,535 after which
 /// lavapipe ends loops without a word, and the results of all fit one workgroup's final sum.
 pub(super) const TEXEL_GROUPS: u32 = 1024;
+/// Texels that a patch of rows touches at most: what a workgroup sums for each fits the least memory of its own that WebGPU
+/// promises, 16 KiB.
+pub(super) const PATCH_TEXELS: u32 = 512;
+/// Patches in one row of a dispatch: adapters allow 65,535.
+pub(super) const PATCHES_ACROSS: u32 = 1 << 15;
+/// [`Patch::view`] of seams.
+pub(super) const SEAM: u32 = u32::MAX;
+/// Steps of an entry's weight, in 22 bits with its sign: as fine as what single precision leaves of a sum near 1.
+pub(super) const WEIGHT_STEP: f32 = 1.0 / 2_097_151.0;
 /// Near plane in scene units, whose ball has radius 1. Depth is `NEAR / z`.
 pub(super) const NEAR: f32 = 1e-4;
 /// Depth of what is drawn behind everything, above the 0 of a cleared target. A surface would be this far away at 10²⁶.
@@ -36,7 +45,8 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
-         const MIN_ALPHA: u32 = {MIN_ALPHA}u; \
+         const MIN_ALPHA: u32 = {MIN_ALPHA}u; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
+         const PATCHES_ACROSS: u32 = {PATCHES_ACROSS}u; const SEAM: u32 = {SEAM}u; const WEIGHT_STEP: f32 = {WEIGHT_STEP:?}f; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
@@ -56,27 +66,58 @@ pub(super) struct Tile {
     pub(super) size: [u32; 2],
     /// Top left corner in the view.
     pub(super) origin: [u32; 2],
-    pub(super) view_width: u32,
     pub(super) texture_size: u32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
+    /// Position of the view among those added, and its blocks as in [`Patch`].
+    pub(super) view: u32,
+    pub(super) first_block: u32,
+    pub(super) blocks: u32,
 }
 
-/// One chunk of rows.
+/// How many a pool of rows holds of each, or has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Pool {
+    pub(super) patches: u32,
+    pub(super) rows: u32,
+    pub(super) entries: u32,
+    pub(super) texels: u32,
+}
+
+/// Rows that lie together, at most [`ROW_LANES`], and the texels that they touch, at most [`PATCH_TEXELS`].
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct Chunk {
-    pub(super) rows: u32,
-    /// Position of the view among those added.
+pub(super) struct Patch {
+    pub(super) first_row: u32,
+    pub(super) first_entry: u32,
+    pub(super) first_texel: u32,
+    /// Rows in the lower half, texels in the upper.
+    pub(super) counts: u32,
+    /// Position of the view among those added, or [`SEAM`].
     pub(super) view: u32,
-    /// 1 for seams.
-    pub(super) seam: u32,
-    /// Of the view, in pixels and in blocks.
-    pub(super) view_width: u32,
-    pub(super) blocks_across: u32,
-    pub(super) blocks_down: u32,
-    pub(super) unused_0: u32,
-    pub(super) unused_1: u32,
+    /// The first block of the view among all, how many it has across and down, and the patch's column and line: lower and
+    /// upper halves.
+    pub(super) first_block: u32,
+    pub(super) blocks: u32,
+    pub(super) block: u32,
+}
+
+/// One row: first entry of its patch's above 14 bits, pixel within its block in 6 bits, number of entries in 8 bits.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Row {
+    pub(super) span: u32,
+    pub(super) colour: u32,
+}
+
+/// An entry: its weight in 22 bits, its place in the patch's list in 10.
+pub(super) fn entry(weight: f32, place: u32) -> u32 {
+    (((weight / WEIGHT_STEP).round() as i32) << 10) as u32 | place
+}
+
+/// Weight and place of an entry.
+#[cfg(test)]
+pub(super) fn entry_parts(entry: u32) -> (f32, u32) {
+    ((entry as i32 >> 10) as f32 * WEIGHT_STEP, entry & 1023)
 }
 
 /// What every stage over texels knows.

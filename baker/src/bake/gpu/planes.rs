@@ -39,6 +39,7 @@ pub(super) struct Planes {
     pub(super) trusted: Buffer,
     /// One byte a texel.
     pub(super) links: Buffer,
+    /// For each channel, one of every workgroup.
     pub(super) partials: Buffer,
     pub(super) scalars: Buffer,
     /// One for each channel.
@@ -80,7 +81,7 @@ impl Planes {
                 device,
                 budget,
                 "partials",
-                u64::from(texel_groups(count)) * 8,
+                u64::from(texel_groups(count)) * 3 * 8,
                 STORAGE,
             )?,
             scalars: buffer(

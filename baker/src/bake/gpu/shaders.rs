@@ -1,7 +1,7 @@
 //! The shader files as the host sees them: what each binds, once, in order, and its entry points.
 //!
 //! All entry points of a file share one layout, so one bind group serves them all. Group 0 is the count of work done, which
-//! drawing does not have, then comes the file's own group, then the chunk of rows for entry points that visit rows. A test parses every file and compares names, kinds, order and workgroup sizes.
+//! drawing does not have, then comes the file's own group, then the pool of rows for entry points that visit rows. A test parses every file and compares names, kinds, order and workgroup sizes.
 
 use proto::job::Blend;
 
@@ -67,19 +67,21 @@ pub(super) const TALLY: &[(&str, Kind)] = &[("tally", Kind::Write)];
 
 /// Group 2 of every entry point over rows.
 pub(super) const ROWS: &[(&str, Kind)] = &[
-    ("chunk", Kind::Uniform),
-    ("spans", Kind::Read),
+    ("pool", Kind::Uniform),
+    ("patches", Kind::Read),
+    ("rows", Kind::Read),
     ("entries", Kind::Read),
-    ("colours", Kind::Read),
+    ("touched", Kind::Read),
     ("trust", Kind::Write),
-    ("tones", Kind::Read),
-    ("places", Kind::Read),
+    ("tones", Kind::Uniform),
     ("blocks", Kind::Write),
 ];
 
 const TALLY_WGSL: &str = include_str!("../tally.wgsl");
 const TILE_WGSL: &str = include_str!("../tile.wgsl");
+const PATCH_WGSL: &str = include_str!("../patch.wgsl");
 const ROWS_WGSL: &str = include_str!("../rows.wgsl");
+const NEAR_WGSL: &str = include_str!("../near.wgsl");
 const TEXELS_WGSL: &str = include_str!("../texels.wgsl");
 const DISPLAY_WGSL: &str = include_str!("../display.wgsl");
 
@@ -96,7 +98,12 @@ pub(super) static RASTER: Shader = Shader {
 
 pub(super) static FOOTPRINT: Shader = Shader {
     name: "footprint",
-    text: &[include_str!("../footprint.wgsl"), TALLY_WGSL, TILE_WGSL],
+    text: &[
+        include_str!("../footprint.wgsl"),
+        TALLY_WGSL,
+        TILE_WGSL,
+        PATCH_WGSL,
+    ],
     bindings: &[
         ("tile", Kind::Uniform),
         ("positions", Kind::Read),
@@ -105,10 +112,11 @@ pub(super) static FOOTPRINT: Shader = Shader {
         ("pixels", Kind::Read),
         ("ids", Kind::Ids),
         ("counters", Kind::Write),
-        ("new_spans", Kind::Write),
+        ("room", Kind::Uniform),
+        ("new_patches", Kind::Write),
+        ("new_rows", Kind::Write),
         ("new_entries", Kind::Write),
-        ("new_colours", Kind::Write),
-        ("places", Kind::Write),
+        ("new_touched", Kind::Write),
     ],
     entries: &[("footprint", Over::Pixels)],
 };
@@ -118,6 +126,7 @@ pub(super) static AVERAGE: Shader = Shader {
     text: &[
         include_str!("../average.wgsl"),
         TALLY_WGSL,
+        PATCH_WGSL,
         ROWS_WGSL,
         TEXELS_WGSL,
     ],
@@ -145,7 +154,9 @@ pub(super) static RESIDUAL: Shader = Shader {
     text: &[
         include_str!("../residual.wgsl"),
         TALLY_WGSL,
+        PATCH_WGSL,
         ROWS_WGSL,
+        NEAR_WGSL,
         DISPLAY_WGSL,
     ],
     bindings: &[
@@ -159,6 +170,7 @@ pub(super) static RESIDUAL: Shader = Shader {
         ("residual", Over::Rows),
         ("survey", Over::Rows),
         ("reweigh", Over::Rows),
+        ("reweigh_again", Over::Rows),
     ],
 };
 
@@ -167,7 +179,9 @@ pub(super) static DEVIATION: Shader = Shader {
     text: &[
         include_str!("../deviation.wgsl"),
         TALLY_WGSL,
+        PATCH_WGSL,
         ROWS_WGSL,
+        NEAR_WGSL,
         TEXELS_WGSL,
         DISPLAY_WGSL,
     ],
@@ -189,7 +203,9 @@ pub(super) static NORMAL: Shader = Shader {
     text: &[
         include_str!("../normal.wgsl"),
         TALLY_WGSL,
+        PATCH_WGSL,
         ROWS_WGSL,
+        NEAR_WGSL,
         TEXELS_WGSL,
     ],
     bindings: &[

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use proto::job::Blend;
+use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::error::now;
+use super::error::{now, under_way};
 use super::shaders::{Kind, Over, Shader};
 
 /// One compiled file.
@@ -43,15 +44,11 @@ impl Shader {
         let layout = device
             .scoped(|| bind_layout(&device.device, self.name, self.bindings))
             .map_err(|error| device.rejected(self.name, error))?;
-        let mut pipelines = BTreeMap::new();
-        for &(entry, over) in self.entries {
-            if over == Over::Graphics {
-                continue;
-            }
+        let pipeline = |&(entry, over): &(&'static str, Over)| {
             let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
             // Without gaps: wgpu 30 does not bind a group again that an earlier group's absence has disturbed.
             let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
-            let pipeline = device
+            device
                 .scoped(|| {
                     let layout =
                         device
@@ -72,10 +69,17 @@ impl Shader {
                             cache: None,
                         })
                 })
-                .map_err(|error| device.rejected(entry, error))?;
-            crate::progress::unit();
-            pipelines.insert(entry, pipeline);
-        }
+                .map_err(|error| device.rejected(entry, error))
+                .inspect(|_| crate::progress::unit())
+        };
+        // Drivers compile on the thread that asks.
+        let pipelines: Result<BTreeMap<_, _>, GpuError> = self
+            .entries
+            .par_iter()
+            .filter(|(_, over)| *over != Over::Graphics)
+            .map(|entry| under_way(self.name, || Ok((entry.0, pipeline(entry)?))))
+            .collect();
+        let pipelines = pipelines?;
         device.check()?;
         Ok(Compiled {
             shader: self,
@@ -168,8 +172,15 @@ impl Compiled {
                 stage: entry.to_owned(),
                 text: format!("{} has no such entry point", self.shader.name),
             })?;
-        let tally = batch.device.tally();
+        let device = batch.device;
+        let tally = device.tally();
+        let measured = device
+            .times()
+            .and_then(|times| Some((times.set(), times.measure(entry)?)));
         let pass = batch.pass();
+        if let Some((set, [start, _])) = measured {
+            pass.write_timestamp(set, start);
+        }
         pass.set_pipeline(pipeline);
         pass.set_bind_group(0, &tally.bind, &[]);
         pass.set_bind_group(1, own, &[]);
@@ -177,6 +188,9 @@ impl Compiled {
             pass.set_bind_group(2, rows, &[]);
         }
         pass.dispatch_workgroups(groups[0], groups[1], 1);
+        if let Some((set, [_, end])) = measured {
+            pass.write_timestamp(set, end);
+        }
         tally.ask(units);
         Ok(())
     }

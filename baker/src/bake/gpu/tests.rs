@@ -10,8 +10,9 @@ mod solve;
 use proto::job::{Blend, Device as Wanted, WarmJob};
 use proto::table::{Camera, Mesh, View};
 
-use super::device::{Device, open};
-use super::{Gpu, Options};
+use super::Gpu;
+use super::device::{Device, GpuError, open};
+use super::kit::Kit;
 use crate::bake::backend::Ties;
 use crate::bake::scene::Scene;
 
@@ -37,6 +38,32 @@ fn device() -> Option<Device> {
     )
 }
 
+/// A job, and what its stages are compiled for.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    taps: u32,
+    blend: Blend,
+    vram_budget: u64,
+    binding_limit: Option<u64>,
+    maps: bool,
+}
+
+/// A job on a device.
+fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result<Gpu, GpuError> {
+    let job = super::Options {
+        vram_budget: options.vram_budget,
+        binding_limit: options.binding_limit,
+        maps: options.maps,
+        gpu_times: false,
+    };
+    Gpu::new(
+        Kit::new(device, options.taps, options.blend)?,
+        scene,
+        ties,
+        &job,
+    )
+}
+
 /// What most tests use: budgets and bindings as small as their scenes.
 fn options() -> Options {
     Options {
@@ -50,7 +77,7 @@ fn options() -> Options {
 
 fn gpu(scene: &Scene, options: &Options) -> Option<Gpu> {
     device().map(|device| {
-        Gpu::new(device, scene.clone(), &Ties::default(), options).expect("a job on the adapter")
+        begin(device, scene.clone(), &Ties::default(), options).expect("a job on the adapter")
     })
 }
 
@@ -97,7 +124,7 @@ fn ball(rings: u32, size: u32) -> Scene {
 
 /// A camera at `distance` from the origin, `turn` radians around the vertical, that sees the unit ball; its noise is its
 /// pixels, opaque but for a few on either side of what counts.
-fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64) -> View {
+pub(super) fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64) -> View {
     let (sin, cos) = turn.sin_cos();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(index + 1));
     let pixels = (0..width * height)

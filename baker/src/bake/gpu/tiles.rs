@@ -1,5 +1,4 @@
-//! View → rows, tile by tile: draws the mesh into ids and depth, then gathers footprints into scratch buffers whose sizes the
-//! tile bounds, whatever the view shows.
+//! View → rows, tile by tile: draws the mesh into ids and depth, then gathers footprints into a pool of rows.
 
 use std::sync::Arc;
 
@@ -9,13 +8,11 @@ use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout;
 use super::memory::{Budget, Buffer, Held, STORAGE, UNIFORM, buffer, buffer_with, target, write};
-use super::shaders::{FOOTPRINT, RASTER};
 use super::stage::{Compiled, bind};
+use crate::bake::backend::BLOCK;
 use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::scene::Scene;
 
-/// A row's span holds its first entry in 24 bits and its length in 8.
-const MAX_ENTRIES: u64 = 1 << 24;
 /// Edges of a tile in pixels, the largest that fits is taken.
 const EDGES: [u32; 6] = [512, 256, 128, 64, 32, 16];
 
@@ -24,6 +21,15 @@ const EDGES: [u32; 6] = [512, 256, 128, 64, 32, 16];
 pub(super) struct Work {
     tile: layout::Tile,
     pixels: Vec<[u8; 4]>,
+    /// Pixels whose alpha lets them count.
+    counting: u32,
+}
+
+impl Work {
+    /// What it comes to at most.
+    pub(super) fn most(&self, taps: u32) -> layout::Pool {
+        layout::Pool::most(self.counting, self.tile.size, taps)
+    }
 }
 
 /// Triangles to draw.
@@ -32,18 +38,6 @@ struct Drawn {
     corners: u32,
     bind: wgpu::BindGroup,
     _buffers: [Buffer; 2],
-}
-
-/// Where the rows of one tile are written.
-#[derive(Debug)]
-pub(super) struct Scratch {
-    pub(super) spans: Buffer,
-    pub(super) entries: Buffer,
-    pub(super) colours: Buffer,
-    pub(super) places: Buffer,
-    pub(super) trust: Buffer,
-    /// Rows, entries.
-    pub(super) counters: Buffer,
 }
 
 /// Pipelines and buffers of the first two stages.
@@ -55,20 +49,19 @@ pub(super) struct Tiles {
     mesh: Drawn,
     draw: wgpu::RenderPipeline,
     footprint: Compiled,
-    bind: wgpu::BindGroup,
     tile: Buffer,
     pixels: Buffer,
-    _texel_coords: Buffer,
+    texel_coords: Buffer,
     ids: Held<wgpu::TextureView>,
     depth: Held<wgpu::TextureView>,
-    pub(super) scratch: Scratch,
 }
 
-/// Edge of the tiles for `taps`² samples a pixel: every scratch buffer fits a binding, every target a texture.
-fn tile_edge(taps: u32, binding: u64, texture_edge: u32) -> Option<u32> {
+/// Edge of the tiles for `taps`² samples a pixel: a pool of so many entries holds any of them (see `pools.rs`), a texture its
+/// samples.
+pub(super) fn tile_edge(taps: u32, pool: u32, texture_edge: u32) -> Option<u32> {
     EDGES.into_iter().find(|&edge| {
         let entries = u64::from(edge * edge) * u64::from(4 * taps * taps);
-        entries <= MAX_ENTRIES && entries * 8 <= binding && edge * taps <= texture_edge
+        2 * entries <= u64::from(pool) && edge * taps <= texture_edge
     })
 }
 
@@ -76,12 +69,15 @@ impl Tiles {
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
-        compile: &dyn Fn(&'static super::shaders::Shader) -> Result<Compiled, GpuError>,
+        raster: Compiled,
+        draw: wgpu::RenderPipeline,
+        footprint: Compiled,
         scene: &Scene,
         taps: u32,
+        pool: u32,
     ) -> Result<Self, GpuError> {
-        let edge = tile_edge(taps, budget.binding, device.limits.max_texture_dimension_2d)
-            .ok_or_else(|| {
+        let edge =
+            tile_edge(taps, pool, device.limits.max_texture_dimension_2d).ok_or_else(|| {
                 let why = format!("a binding holds {} bytes here", budget.binding);
                 GpuError::OutOfMemory {
                     what: "the smallest tile".to_owned(),
@@ -89,10 +85,6 @@ impl Tiles {
                     why,
                 }
             })?;
-        let raster = compile(&RASTER)?;
-        let footprint = compile(&FOOTPRINT)?;
-        let draw = pipeline(device, &raster)?;
-
         let pixels = u64::from(edge * edge);
         let storage = |label, bytes| buffer(device, budget, label, bytes, STORAGE);
         let tile = buffer(
@@ -105,14 +97,6 @@ impl Tiles {
         let tile_pixels = storage("pixels", pixels * 4)?;
         let texel_coords =
             buffer_with(device, budget, "texel_coords", &scene.texel_coords, STORAGE)?;
-        let scratch = Scratch {
-            spans: storage("scratch spans", pixels * 4)?,
-            entries: storage("scratch entries", pixels * u64::from(4 * taps * taps) * 8)?,
-            colours: storage("scratch colours", pixels * 4)?,
-            places: storage("places", pixels * 4)?,
-            trust: storage("scratch trust", pixels * 4)?,
-            counters: storage("counters", 8)?,
-        };
         let buffers = [
             buffer_with(device, budget, "positions", &scene.positions, STORAGE)?,
             buffer_with(device, budget, "triangles", &scene.triangles, STORAGE)?,
@@ -128,24 +112,6 @@ impl Tiles {
         let of_samples = |label, format| target(device, budget, label, edge * taps, format);
         let ids = of_samples("ids", wgpu::TextureFormat::R32Uint)?;
         let depth = of_samples("depth", wgpu::TextureFormat::Depth32Float)?;
-        let bind = bind(
-            device,
-            "footprint",
-            &footprint.layout,
-            &[
-                tile.item.as_entire_binding(),
-                mesh._buffers[0].item.as_entire_binding(),
-                mesh._buffers[1].item.as_entire_binding(),
-                texel_coords.item.as_entire_binding(),
-                tile_pixels.item.as_entire_binding(),
-                wgpu::BindingResource::TextureView(&ids.item),
-                scratch.counters.item.as_entire_binding(),
-                scratch.spans.item.as_entire_binding(),
-                scratch.entries.item.as_entire_binding(),
-                scratch.colours.item.as_entire_binding(),
-                scratch.places.item.as_entire_binding(),
-            ],
-        );
         Ok(Self {
             edge,
             taps,
@@ -153,18 +119,46 @@ impl Tiles {
             mesh,
             draw,
             footprint,
-            bind,
             tile,
             pixels: tile_pixels,
-            _texel_coords: texel_coords,
+            texel_coords,
             ids,
             depth,
-            scratch,
         })
     }
 
-    /// Cuts a view into tiles, leaving out those without a pixel that counts. `camera` is in scene units.
-    pub(super) fn cut(&self, view: &View, camera: &Camera) -> Vec<Work> {
+    /// What the footprints' stage binds to write into a pool: counters, room, patches, rows, entries, touched texels.
+    pub(super) fn bind(&self, device: &Device, pool: [&Buffer; 6]) -> wgpu::BindGroup {
+        let [counters, room, patches, rows, entries, touched] = pool;
+        bind(
+            device,
+            "footprint",
+            &self.footprint.layout,
+            &[
+                self.tile.item.as_entire_binding(),
+                self.mesh._buffers[0].item.as_entire_binding(),
+                self.mesh._buffers[1].item.as_entire_binding(),
+                self.texel_coords.item.as_entire_binding(),
+                self.pixels.item.as_entire_binding(),
+                wgpu::BindingResource::TextureView(&self.ids.item),
+                counters.item.as_entire_binding(),
+                room.item.as_entire_binding(),
+                patches.item.as_entire_binding(),
+                rows.item.as_entire_binding(),
+                entries.item.as_entire_binding(),
+                touched.item.as_entire_binding(),
+            ],
+        )
+    }
+
+    /// Cuts a view into tiles, leaving out those without a pixel that counts. `camera` is in scene units, `place` what the
+    /// pools say of the view.
+    pub(super) fn cut(
+        &self,
+        view: &View,
+        camera: &Camera,
+        (index, first_block, blocks): (u32, u32, [u32; 2]),
+    ) -> Vec<Work> {
         let mut works = Vec::new();
         for top in (0..view.height).step_by(self.edge as usize) {
             for left in (0..view.width).step_by(self.edge as usize) {
@@ -172,13 +166,13 @@ impl Tiles {
                     self.edge.min(view.width - left),
                     self.edge.min(view.height - top),
                 ];
+                let Some(([left, top], size, counting)) = counting(view, [left, top], size) else {
+                    continue;
+                };
                 let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
                 for row in top..top + size[1] {
                     let start = row as usize * view.width as usize + left as usize;
                     pixels.extend_from_slice(&view.pixels[start..start + size[0] as usize]);
-                }
-                if pixels.iter().all(|pixel| pixel[3] < MIN_ALPHA) {
-                    continue;
                 }
                 let row = |k: usize| {
                     let [x, y, z] = camera.rotation[k];
@@ -195,25 +189,36 @@ impl Tiles {
                     ],
                     size,
                     origin: [left, top],
-                    view_width: view.width,
                     texture_size: self.size,
-                    unused_0: 0,
-                    unused_1: 0,
+                    view: index,
+                    first_block,
+                    blocks: blocks[0] | (blocks[1] << 16),
                 };
-                works.push(Work { tile, pixels });
+                works.push(Work {
+                    tile,
+                    pixels,
+                    counting,
+                });
             }
         }
         works
     }
 
-    /// Draws a tile and writes its rows to the scratch buffers.
-    pub(super) fn build(&self, device: &Device, work: &Work) -> Result<(), GpuError> {
+    /// Draws a tile and appends its rows to the pool that `pool` binds.
+    pub(super) fn build(
+        &self,
+        device: &Device,
+        work: &Work,
+        pool: &wgpu::BindGroup,
+    ) -> Result<(), GpuError> {
         write(device, &self.tile, &[work.tile]);
         write(device, &self.pixels, &work.pixels);
         let mut batch = Batch::new(device, "footprint");
         let encoder = batch.encoder();
-        encoder.clear_buffer(&self.scratch.counters.item, 0, None);
-        self.draw(encoder, work);
+        let measured = device
+            .times()
+            .and_then(|times| Some((times.set(), times.measure("raster")?)));
+        self.draw(encoder, work, measured);
         let groups = work
             .tile
             .size
@@ -221,11 +226,16 @@ impl Tiles {
         // Each pixel on which something was drawn counts, and with the backdrop that is every one.
         let units = work.tile.size[0] * work.tile.size[1];
         self.footprint
-            .dispatch(&mut batch, "footprint", &self.bind, None, groups, units)?;
+            .dispatch(&mut batch, "footprint", pool, None, groups, units)?;
         batch.send()
     }
 
-    fn draw(&self, encoder: &mut wgpu::CommandEncoder, work: &Work) {
+    fn draw(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        work: &Work,
+        measured: Option<(&wgpu::QuerySet, [u32; 2])>,
+    ) {
         let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
             label: Some("raster"),
             color_attachments: &[Some(wgpu::RenderPassColorAttachment {
@@ -245,6 +255,13 @@ impl Tiles {
                 }),
                 stencil_ops: None,
             }),
+            timestamp_writes: measured.map(|(query_set, [start, end])| {
+                wgpu::RenderPassTimestampWrites {
+                    query_set,
+                    beginning_of_pass_write_index: Some(start),
+                    end_of_pass_write_index: Some(end),
+                }
+            }),
             ..wgpu::RenderPassDescriptor::default()
         });
         let [width, height] = work.tile.size.map(|edge| edge * self.taps);
@@ -256,8 +273,31 @@ impl Tiles {
     }
 }
 
-/// Pipeline that draws ids and depth.
-fn pipeline(device: &Device, raster: &Compiled) -> Result<wgpu::RenderPipeline, GpuError> {
+/// The part of a tile that holds the pixels that count, from a block's corner, and their number; none without any.
+fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<([u32; 2], [u32; 2], u32)> {
+    let (mut low, mut high, mut count) = ([u32::MAX; 2], [0; 2], 0);
+    for y in corner[1]..corner[1] + size[1] {
+        let row = &view.pixels[y as usize * view.width as usize + corner[0] as usize..];
+        let counts = |pixel: &[u8; 4]| pixel[3] >= MIN_ALPHA;
+        let row = &row[..size[0] as usize];
+        if let (Some(first), Some(last)) =
+            (row.iter().position(counts), row.iter().rposition(counts))
+        {
+            let (first, last) = (corner[0] + first as u32, corner[0] + last as u32);
+            low = [low[0].min(first), low[1].min(y)];
+            high = [high[0].max(last + 1), high[1].max(y + 1)];
+            count += row.iter().filter(|pixel| counts(pixel)).count() as u32;
+        }
+    }
+    let low = low.map(|at| at / BLOCK * BLOCK);
+    (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))
+}
+
+/// The pipeline that draws ids and depth.
+pub(super) fn pipeline(
+    device: &Device,
+    raster: &Compiled,
+) -> Result<wgpu::RenderPipeline, GpuError> {
     let target = [Some(wgpu::ColorTargetState {
         format: wgpu::TextureFormat::R32Uint,
         blend: None,
@@ -313,18 +353,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiles_keep_scratch_buffers_within_a_binding() {
+    fn a_tile_is_cut_to_the_blocks_of_what_counts() {
+        let mut view = crate::bake::gpu::tests::view(0, 64, 48, 3.0, 0.0);
+        view.pixels.fill([0, 0, 0, 255]);
         assert_eq!(
-            tile_edge(4, 128 << 20, 16384),
+            counting(&view, [32, 16], [32, 32]),
+            Some(([32, 16], [32, 32], 1024))
+        );
+        for (at, pixel) in (0..).zip(&mut view.pixels) {
+            let inside = [(43, 25), (61, 29)].contains(&(at % 64, at / 64));
+            pixel[3] = if inside { MIN_ALPHA } else { MIN_ALPHA - 1 };
+        }
+        assert_eq!(
+            counting(&view, [32, 16], [32, 32]),
+            Some(([40, 24], [22, 6], 2))
+        );
+        assert_eq!(counting(&view, [0, 16], [32, 32]), None);
+    }
+
+    #[test]
+    fn tiles_are_as_large_as_a_pool_and_a_texture_allow() {
+        assert_eq!(
+            tile_edge(4, 1 << 25, 16384),
             Some(512),
-            "512² pixels of 64 entries are exactly 128 MiB"
+            "512² pixels of 64 entries are half of it"
         );
-        assert_eq!(tile_edge(4, (128 << 20) - 1, 16384), Some(256));
-        assert_eq!(
-            tile_edge(6, 2 << 30, 16384),
-            Some(256),
-            "a span's 24 bits bound it as well"
-        );
+        assert_eq!(tile_edge(4, (1 << 25) - 1, 16384), Some(256));
+        assert_eq!(tile_edge(4, 1 << 25, 2047), Some(256));
         assert_eq!(tile_edge(4, 1 << 10, 16384), None);
     }
 }

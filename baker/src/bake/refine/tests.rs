@@ -80,6 +80,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         seam_residual: 0.0,
         views: out.iter().map(fit).collect(),
         refinement: None,
+        gpu_times: Vec::new(),
         times: clock.into_times(),
         peak_vram_kib: 0,
         peak_rss_kib: 0,

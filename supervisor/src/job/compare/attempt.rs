@@ -117,7 +117,7 @@ impl<'a> Attempt<'a> {
                 }
                 Some((_, event)) = received.recv() => match event {
                     child::Event::Packet(packet) => {
-                        if let Err(what) = self.packet(&mut running, packet, &events) {
+                        if let Err(what) = self.packet(&mut running, *packet, &events) {
                             running.kill(Kill::Violation(what), self.listener);
                         }
                     }

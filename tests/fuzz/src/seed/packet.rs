@@ -42,6 +42,7 @@ fn to_child() -> Vec<ToChild> {
             has_surface: true,
             maps: true,
             refine: Refine::On,
+            gpu_times: true,
         }),
         Start::Encode(EncodeJob {
             product: Product::Texture,
@@ -208,6 +209,7 @@ pub(super) fn summaries() -> [Done; 3] {
                 exposure_spread: Some(0.05),
             }),
             times: times.clone(),
+            gpu_times: Vec::new(),
             peak_vram_kib: 400_000,
             peak_rss_kib: 550_000,
         }),

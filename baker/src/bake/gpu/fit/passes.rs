@@ -3,15 +3,16 @@
 use super::{Fit, SUMS};
 use crate::bake::backend::{BINS, Strength, ViewResiduals};
 use crate::bake::gpu::batch::Batch;
-use crate::bake::gpu::chunks::{Visit, Which};
+
 use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::texel_groups;
 use crate::bake::gpu::memory::{read_as, write};
 use crate::bake::gpu::planes::clear;
+use crate::bake::gpu::pools::{Visit, Which};
 use crate::bake::gpu::stage::Compiled;
 
 impl Fit {
-    /// Records one dispatch for each channel over all texels.
+    /// Records dispatches over all texels, of each entry point one for each channel.
     fn texels(
         &self,
         batch: &mut Batch<'_>,
@@ -19,14 +20,14 @@ impl Fit {
         groups: &[wgpu::BindGroup; 3],
         entries: &[&'static str],
     ) -> Result<(), GpuError> {
-        for own in groups {
-            for &entry in entries {
-                // A reduction is the work of one group.
-                let count = if entry.starts_with("reduce") {
-                    1
-                } else {
-                    texel_groups(self.planes.count)
-                };
+        let count = texel_groups(self.planes.count);
+        for &entry in entries {
+            if entry.starts_with("reduce") {
+                // One group for each channel; which bind group makes no difference.
+                stage.dispatch(batch, entry, &groups[0], None, [3, 1], 3)?;
+                continue;
+            }
+            for own in groups {
                 stage.dispatch(batch, entry, own, None, [count, 1], count)?;
             }
         }
@@ -34,6 +35,7 @@ impl Fit {
     }
 
     pub(in crate::bake::gpu) fn average(&mut self) -> Result<(), GpuError> {
+        self.complete()?;
         let mut batch = Batch::new(&self.device, "average");
         clear(batch.encoder(), &self.planes.r);
         clear(batch.encoder(), &self.planes.q);
@@ -43,7 +45,7 @@ impl Fit {
             entry: "scatter",
             own: &self.groups.average,
         };
-        self.chunks
+        self.pools
             .visit(&mut batch, &self.tiles, &[scatter], Which::Pixels, None)?;
         let groups = texel_groups(self.planes.count);
         stage.dispatch(
@@ -59,6 +61,7 @@ impl Fit {
     }
 
     pub(in crate::bake::gpu) fn deviations(&mut self) -> Result<Vec<f32>, GpuError> {
+        self.complete()?;
         let Some(stage) = &self.stages.deviation else {
             let label = "deviations of a job without maps".to_owned();
             return Err(GpuError::Refused {
@@ -74,7 +77,7 @@ impl Fit {
             entry: "deviate",
             own: &own,
         };
-        self.chunks
+        self.pools
             .visit(&mut batch, &self.tiles, &[deviate], Which::Pixels, None)?;
         let groups = texel_groups(self.planes.count);
         stage.dispatch(
@@ -102,7 +105,7 @@ impl Fit {
             entry: "residual",
             own: &views.now,
         };
-        self.chunks
+        self.pools
             .visit(&mut batch, &self.tiles, &[visit], Which::Pixels, None)?;
         batch.send()?;
         let sums: Vec<u32> = read_as(
@@ -159,7 +162,7 @@ impl Fit {
         clear(batch.encoder(), &planes.q);
         clear(batch.encoder(), &planes.diagonal);
         batch.encoder().clear_buffer(&planes.trusted.item, 0, None);
-        self.chunks.clear_blocks(batch.encoder());
+        self.pools.clear_blocks(batch.encoder());
         if let Some((_, then)) = &views.then {
             for (from, to) in planes.x.iter().zip(then) {
                 batch
@@ -178,19 +181,22 @@ impl Fit {
             own,
         };
         let bound = normal("bound", &self.groups.bound);
-        self.chunks.visit(
+        self.pools.visit(
             &mut batch,
             &self.tiles,
             &[residual("survey")],
             Which::Pixels,
             None,
         )?;
-        self.chunks.visit(
+        let weighed = [residual("reweigh"), bound];
+        self.pools
+            .visit(&mut batch, &self.tiles, &weighed, Which::Held, None)?;
+        self.pools.visit(
             &mut batch,
             &self.tiles,
-            &[residual("reweigh"), bound],
-            Which::Pixels,
-            None,
+            &[bound],
+            Which::Streamed,
+            self.again(),
         )?;
         let (regularise, own) = (&self.stages.regularise, &self.groups.regularise);
         self.texels(
@@ -200,11 +206,11 @@ impl Fit {
             &["observe", "reduce_observe", "soften"],
         )?;
         let tie = normal("tie", &self.groups.tie);
-        self.chunks
+        self.pools
             .visit(&mut batch, &self.tiles, &[tie, bound], Which::Seams, None)?;
         self.texels(&mut batch, regularise, own, &["scale"])?;
         let diagonal = normal("diagonal", &self.groups.diagonal);
-        self.chunks.visit(
+        self.pools.visit(
             &mut batch,
             &self.tiles,
             &[diagonal],
@@ -222,7 +228,7 @@ impl Fit {
         let (own, _) = self.view_sums.as_ref()?.then.as_ref()?;
         Some(Visit {
             stage: &self.stages.residual,
-            entry: "reweigh",
+            entry: "reweigh_again",
             own,
         })
     }
@@ -245,7 +251,7 @@ impl Fit {
             entry: "defect",
             own: &self.groups.defect,
         };
-        self.chunks
+        self.pools
             .visit(&mut batch, &self.tiles, &[defect], Which::All, self.again())?;
         self.texels(&mut batch, solve, own, &["begin", "reduce_begin"])?;
         let apply = Visit {
@@ -254,7 +260,7 @@ impl Fit {
             own: &self.groups.apply,
         };
         for _ in 0..iterations {
-            self.chunks
+            self.pools
                 .visit(&mut batch, &self.tiles, &[apply], Which::All, self.again())?;
             let steps = [
                 "finish_apply",

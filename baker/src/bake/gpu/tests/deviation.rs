@@ -3,11 +3,11 @@
 use proto::job::Blend;
 use proto::table::maps::residual_code;
 
+use super::Options;
 use super::reference;
 use super::solve::{SIZE, double, job, random_texels, ties, views};
 use super::{ball, options};
 use crate::bake::backend::{Backend, Strength};
-use crate::bake::gpu::Options;
 use crate::bake::native::Native;
 
 fn mapped() -> Options {
@@ -89,11 +89,11 @@ fn rows_that_are_drawn_again_deviate_no_otherwise() {
     let scene = ball(24, SIZE);
     let texels = random_texels(33);
     let small = Options {
-        binding_limit: Some(1 << 20),
+        binding_limit: Some(300 << 10),
         ..mapped()
     };
     let deviations = |options: &Options| {
-        let mut gpu = crate::bake::gpu::Gpu::new(
+        let mut gpu = super::begin(
             super::device()?,
             scene.clone(),
             &crate::bake::backend::Ties::default(),
@@ -104,7 +104,7 @@ fn rows_that_are_drawn_again_deviate_no_otherwise() {
             gpu.add_view(view).ok()?;
         }
         gpu.write_texels(&texels).ok()?;
-        let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.chunks.streamed());
+        let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.pools.streamed());
         Some((gpu.deviations().ok()?, streamed))
     };
     let Some(held) = deviations(&small) else {

@@ -5,9 +5,8 @@ use std::mem::offset_of;
 use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
 use proto::job::Blend;
 
-use crate::bake::gpu::layout::{Chunk, Scalars, Texels, Tile};
+use crate::bake::gpu::layout::{Patch, Pool, Row, Scalars, Texels, Tile};
 use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
-use crate::bake::rows::Entry;
 
 fn parse(shader: &Shader) -> Module {
     let source = shader.source(4, Blend::Linear);
@@ -184,25 +183,35 @@ fn structures_have_the_same_fields_on_both_sides() {
                 centre,
                 size,
                 origin,
-                view_width,
                 texture_size,
-                unused_0,
-                unused_1
+                view,
+                first_block,
+                blocks
             }),
         ),
         (
-            "Chunk",
-            shape!(Chunk {
+            "Pool",
+            shape!(Pool {
+                patches,
                 rows,
-                view,
-                seam,
-                view_width,
-                blocks_across,
-                blocks_down,
-                unused_0,
-                unused_1
+                entries,
+                texels
             }),
         ),
+        (
+            "Patch",
+            shape!(Patch {
+                first_row,
+                first_entry,
+                first_texel,
+                counts,
+                view,
+                first_block,
+                blocks,
+                block
+            }),
+        ),
+        ("Row", shape!(Row { span, colour })),
         (
             "Texels",
             shape!(Texels {
@@ -229,8 +238,6 @@ fn structures_have_the_same_fields_on_both_sides() {
                 unused_1
             }),
         ),
-        ("Entry", shape!(Entry { texel, weight })),
-        ("NewEntry", shape!(Entry { texel, weight })),
     ];
     let modules: Vec<Module> = ALL.iter().map(|shader| parse(shader)).collect();
     for (name, wanted) in shapes {

@@ -3,12 +3,13 @@
 use proto::job::Blend;
 use proto::table::View;
 
+use super::Options;
 use super::reference::{self, System, Texels};
 use super::{Random, ball, gpu, options, view};
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, Backend, BackendError, Strength, Ties, bin_of};
 use crate::bake::colour::to_display;
-use crate::bake::gpu::{Gpu, Options};
+use crate::bake::gpu::Gpu;
 use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
 use crate::bake::scene::Scene;
@@ -65,20 +66,14 @@ pub(super) fn ties(scene: &Scene) -> Ties {
 
 /// A job with three views, and its rows.
 pub(super) fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
-    let mut gpu = Gpu::new(super::device()?, scene.clone(), &ties(scene), options)
+    let mut gpu = super::begin(super::device()?, scene.clone(), &ties(scene), options)
         .expect("a job on the adapter");
     let rows = views()
         .iter()
         .map(|view| {
-            let count = gpu.add_view(view).expect("rows");
-            let rows = gpu
-                .fit
-                .as_ref()
-                .expect("alive")
-                .scratch_rows(view)
-                .expect("rows");
-            assert_eq!(rows.len() as u64, count);
-            rows
+            gpu.add_view(view).expect("rows");
+            let fit = gpu.fit.as_ref().expect("alive");
+            fit.rows_of(view).expect("rows")
         })
         .collect();
     Some((gpu, rows))
@@ -251,7 +246,7 @@ fn a_view_with_scale_0_is_out() {
     let Some((mut all, _)) = job(&scene, &options()) else {
         return;
     };
-    let mut without = Gpu::new(
+    let mut without = super::begin(
         super::device().expect("an adapter"),
         scene.clone(),
         &ties(&scene),
@@ -287,7 +282,7 @@ type Fitted = (Vec<[f32; 4]>, Vec<f64>, bool);
 
 fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
     let (mut gpu, _) = job(scene, options)?;
-    let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.chunks.streamed());
+    let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.pools.streamed());
     gpu.average().expect("average");
     for _ in 0..2 {
         gpu.reweight(&[0.2; 3], STRENGTH).expect("weights");
@@ -322,9 +317,9 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
     let Some(held) = fitted(&scene, &options()) else {
         return;
     };
-    // Small tiles, so that some of them stay and some do not.
+    // Pools and tiles as small as they are under the smaller budget: other tiles have other offsets to their cameras.
     let small = Options {
-        binding_limit: Some(1 << 20),
+        binding_limit: Some(300 << 10),
         ..options()
     };
     let mut budget = 8 << 20;
@@ -354,7 +349,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
 
 /// [`fitted`], if the fixed buffers fit.
 fn fitted_within(scene: &Scene, options: &Options) -> Option<Fitted> {
-    Gpu::new(super::device()?, scene.clone(), &ties(scene), options).ok()?;
+    super::begin(super::device()?, scene.clone(), &ties(scene), options).ok()?;
     fitted(scene, options)
 }
 
@@ -404,7 +399,7 @@ fn a_budget_below_the_texture_is_out_of_memory() {
         vram_budget: 1 << 20,
         ..options()
     };
-    let error = Gpu::new(device, ball(8, SIZE), &Ties::default(), &options)
+    let error = super::begin(device, ball(8, SIZE), &Ties::default(), &options)
         .map(|_| ())
         .unwrap_err();
     assert!(matches!(

@@ -93,6 +93,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             views: Vec::new(),
             refinement: None,
             times: Vec::new(),
+            gpu_times: Vec::new(),
             peak_vram_kib: 0,
             peak_rss_kib: 1,
         }),

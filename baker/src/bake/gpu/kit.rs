@@ -1,0 +1,91 @@
+//! An open device → every stage compiled for it. A driver takes a fifth of a second and more for that, and it needs no data: a
+//! bake does it while prepare still works, a spare before its job comes.
+
+use proto::job::Blend;
+use rayon::prelude::*;
+
+use super::device::{Device, GpuError};
+use super::error::under_way;
+use super::pools::rows_layout;
+use super::shaders::{AVERAGE, FOOTPRINT, NORMAL, RASTER, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::stage::Compiled;
+use super::tiles;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct Kit {
+    pub(super) device: Device,
+    /// s of s×s taps a pixel.
+    pub(super) taps: u32,
+    /// Space of the footprint's average.
+    pub(super) blend: Blend,
+    /// Of the group that is a pool of rows.
+    pub(super) rows: wgpu::BindGroupLayout,
+    pub(super) raster: Compiled,
+    pub(super) draw: wgpu::RenderPipeline,
+    pub(super) footprint: Compiled,
+    pub(super) average: Compiled,
+    pub(super) residual: Compiled,
+    pub(super) normal: Compiled,
+    pub(super) regularise: Compiled,
+    pub(super) solve: Compiled,
+}
+
+impl Kit {
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Compiles the stages for `taps`² samples a pixel and a space of their average.
+    ///
+    /// # Errors
+    /// The driver refuses a stage, or the device fails.
+    pub fn new(device: Device, taps: u32, blend: Blend) -> Result<Self, GpuError> {
+        let rows = rows_layout(&device);
+        let shaders: [&'static Shader; 7] = [
+            &RASTER,
+            &FOOTPRINT,
+            &AVERAGE,
+            &RESIDUAL,
+            &NORMAL,
+            &REGULARISE,
+            &SOLVE,
+        ];
+        let compiled: Result<Vec<Compiled>, GpuError> = shaders
+            .par_iter()
+            .map(|shader| under_way(shader.name, || shader.compile(&device, &rows, taps, blend)))
+            .collect();
+        let Ok(
+            [
+                raster,
+                footprint,
+                average,
+                residual,
+                normal,
+                regularise,
+                solve,
+            ],
+        ) = <[Compiled; 7]>::try_from(compiled?)
+        else {
+            return Err(device.lost("a stage is missing"));
+        };
+        let draw = tiles::pipeline(&device, &raster)?;
+        device.check()?;
+        Ok(Self {
+            device,
+            taps,
+            blend,
+            rows,
+            raster,
+            draw,
+            footprint,
+            average,
+            residual,
+            normal,
+            regularise,
+            solve,
+        })
+    }
+}

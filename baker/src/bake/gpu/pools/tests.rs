@@ -1,0 +1,76 @@
+//! Sizes of pools, and the packing of seams; what the device writes is checked in `gpu/tests`.
+
+use super::*;
+use crate::bake::gpu::layout::{PATCH_TEXELS, ROW_LANES, SEAM, entry_parts};
+use crate::bake::gpu::tiles::tile_edge;
+use crate::bake::rows::Entry;
+
+#[test]
+fn an_empty_pool_holds_the_worst_tile() {
+    for entries in SIZES {
+        for taps in 1..=6 {
+            let Some(edge) = tile_edge(taps, entries, 16384) else {
+                assert!(entries < 1 << 17, "{entries} entries, {taps} taps");
+                continue;
+            };
+            let worst = layout::Pool::most(edge * edge, [edge; 2], taps);
+            assert!(worst.within(room(entries)), "{worst:?} of {entries}");
+        }
+    }
+}
+
+#[test]
+fn pools_are_as_large_as_binding_and_budget_allow() {
+    assert_eq!(pool_entries(8 << 30, 128 << 20), 1 << 25);
+    assert_eq!(pool_entries(8 << 30, (128 << 20) - 1), 1 << 24);
+    assert_eq!(pool_entries(512 << 20, 128 << 20), 1 << 23);
+    assert_eq!(
+        pool_entries(0, 128 << 20),
+        1 << 15,
+        "as small as they may be"
+    );
+}
+
+#[test]
+fn seams_are_packed_in_order_each_texel_once_a_patch() {
+    // Rows of eight entries on texels that few of them share, then rows that all share theirs.
+    let mut seams = Rows {
+        starts: vec![0],
+        ..Rows::default()
+    };
+    for row in 0..200u32 {
+        for k in 0..8 {
+            let texel = if row < 120 { row * 8 + k } else { k };
+            let weight = if k < 4 { 0.25 } else { -0.25 };
+            seams.entries.push(Entry { texel, weight });
+        }
+        seams.starts.push(seams.entries.len() as u32);
+        seams.colours.push([0; 4]);
+        seams.pixels.push(0);
+    }
+    let packed = seams::pack(&seams, 3..200);
+    let mut row = 3;
+    for patch in &packed.patches {
+        let (rows, texels) = (patch.counts & 0xffff, patch.counts >> 16);
+        assert!(rows <= ROW_LANES && texels <= PATCH_TEXELS && patch.view == SEAM);
+        for at in patch.first_row..patch.first_row + rows {
+            let span = packed.rows[at as usize].span;
+            let start = patch.first_entry + (span >> 14);
+            let found: Vec<Entry> = (start..start + (span & 255))
+                .map(|k| {
+                    let (weight, place) = entry_parts(packed.entries[k as usize]);
+                    assert!(place < texels);
+                    Entry {
+                        texel: packed.touched[(patch.first_texel + place) as usize],
+                        weight: (weight * 1e6).round() / 1e6,
+                    }
+                })
+                .collect();
+            assert_eq!(found, seams.row(row));
+            row += 1;
+        }
+    }
+    assert_eq!(row, 200);
+    // 64 rows of eight texels fill a patch; the rest share eight.
+    assert_eq!(packed.patches.len(), 4);
+}
