@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use proto::job::{Memory, Refine};
 use proto::message::{BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refinement};
 use proto::table::View;
+use rayon::prelude::*;
 
 use super::scene::Scene;
 use super::surface::Original;
@@ -195,13 +196,17 @@ impl<'a> Refiner<'a> {
     /// Evens out how all the views are exposed; returns what was divided out of each.
     fn expose(&mut self, progress: &dyn Progress, views: &mut [View]) -> Vec<f64> {
         let mut gains = vec![1.0; views.len()];
-        let mut samples = Vec::with_capacity(views.len());
         let grid = gain::grid(views);
-        for view in &*views {
-            progress.expect("the light of a view", a_look(self.shape, view));
-            samples.push(gain::samples(self.scene, view, grid));
-            progress.progress(Phase::Refine, views.len() as u64, views.len() as u64);
-        }
+        let (scene, shape, count) = (self.scene, self.shape, views.len() as u64);
+        let samples: Vec<Vec<_>> = views
+            .par_iter()
+            .map(|view| {
+                progress.expect("the light of a view", a_look(shape, view));
+                let samples = gain::samples(scene, view, grid);
+                progress.progress(Phase::Refine, count, count);
+                samples
+            })
+            .collect();
         progress.expect(
             "how views are exposed",
             each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),
