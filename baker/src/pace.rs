@@ -11,6 +11,12 @@ use std::time::Duration;
 pub(crate) const PARSE_BYTE: u64 = 40;
 /// Welding and checking, for each triangle.
 pub(crate) const CLEAN_TRIANGLE: u64 = 5_000;
+/// Repair between two counts: what hangs together, patches, pieces; for each triangle.
+pub(crate) const REPAIR_TRIANGLE: u64 = 6_000;
+/// Drawing it from one side, for each triangle.
+pub(crate) const VIEW_TRIANGLE: u64 = 500;
+/// And spanning one large hole, or all pixels of such a view.
+pub(crate) const REPAIR: Duration = Duration::from_secs(2);
 /// meshoptimizer, for each triangle: up to three passes, each one call.
 pub(crate) const SIMPLIFY_TRIANGLE: u64 = 12_000;
 /// What is left of the unwrap once charts are flat, or without them: cutting, packing, splitting vertices.

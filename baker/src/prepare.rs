@@ -1,9 +1,9 @@
 //! The role that reads untrusted files: a mesh and pictures → flat tables.
 //!
 //! ```text
-//!  mesh file ─ load ─ clean ─┬─ simplify ─┬─ unwrap ─► Mesh ─┐
-//!                            └─► Surface ─┘                  ├─ views ─► View, View, …
-//!  transforms.json, pictures ────────────────────────────────┘
+//!  mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh ─┐
+//!                                     └─► Surface ─┘                  ├─ views ─► View, View, …
+//!  transforms.json, pictures ─────────────────────────────────────────┘
 //! ```
 //!
 //! One safetensors file may be both ([`arrays`]).
@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use proto::job::PrepareJob;
-use proto::message::{Code, Failure, Phase, PrepareSummary, Root, Table};
+use proto::job::{PrepareJob, Repair, Up};
+use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table};
 use proto::table::Surface;
 
 use crate::pace;
@@ -32,6 +32,8 @@ pub mod clean;
 
 mod normals;
 
+mod repair;
+
 pub mod simplify;
 
 pub mod unwrap;
@@ -46,6 +48,7 @@ pub(crate) mod views;
 
 use self::clean::{CleanMesh, Counts};
 use self::folder::{Folder, FolderError};
+use self::repair::Eye;
 use self::unwrap::{Unwrapped, kept};
 
 /// The mesh half of the role's result.
@@ -56,6 +59,7 @@ struct Prepared {
     simplify_error: Option<f32>,
     triangles_read: usize,
     counts: Counts,
+    steps: Vec<MeshStep>,
 }
 
 /// The code of a file that another file names, not the user: that it is not there, or not to be had, is bad data.
@@ -74,7 +78,11 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let [mesh_folder, views_folder] =
         [Root::Mesh, Root::Views].map(|root| Folder::new(session, root));
     let mut clock = PhaseClock::default();
-    let prepared = prepare_mesh(&mesh_folder, job, session, &mut clock)?;
+    let eyes = match job.repair.remove_unseen {
+        true => views::eyes(&views_folder, job)?,
+        false => Vec::new(),
+    };
+    let prepared = prepare_mesh(&mesh_folder, job, &eyes, session, &mut clock)?;
     if let Some(original) = prepared.original {
         let surface = Surface {
             positions: original.positions,
@@ -97,6 +105,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         triangles: mesh.triangles.len() as u64,
         vertices: mesh.positions.len() as u64,
         nonmanifold_edges: prepared.counts.nonmanifold_edges,
+        mesh: prepared.steps,
         simplify_error: prepared.simplify_error,
         unwrap: method,
         charts: u64::from(mesh.charts),
@@ -111,6 +120,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
 fn prepare_mesh(
     folder: &Folder<'_>,
     job: &PrepareJob,
+    eyes: &[Eye],
     progress: &dyn Progress,
     clock: &mut PhaseClock,
 ) -> Result<Prepared, Failure> {
@@ -118,7 +128,12 @@ fn prepare_mesh(
     let raw = clock.time(Phase::LoadMesh, || {
         load::read(folder, name, job.keep_uvs, progress)
     });
-    let raw = raw.map_err(|error| error.failure(name))?;
+    let mut raw = raw.map_err(|error| error.failure(name))?;
+    if job.repair.up == Up::Z {
+        raw.positions
+            .iter_mut()
+            .for_each(|at| *at = [at[0], at[2], -at[1]]);
+    }
     if let (true, Err(missing)) = (job.keep_uvs, &raw.uvs) {
         return Err(kept::KeptError::Missing(*missing).failure(name));
     }
@@ -131,7 +146,7 @@ fn prepare_mesh(
         cleaned
     });
     let cleaned = cleaned.map_err(|error| error.failure(name))?;
-    let counts = cleaned.counts;
+    let mut counts = cleaned.counts;
     if counts.duplicate > 0 {
         progress.warning(&format!(
             "{} triangles lay on others and were dropped",
@@ -139,6 +154,14 @@ fn prepare_mesh(
         ));
     }
 
+    let (cleaned, steps) = if job.repair == Repair::default() {
+        (cleaned, Vec::new())
+    } else {
+        clock.time(Phase::Repair, || {
+            repair::repair(cleaned, &job.repair, eyes, progress)
+        })
+    };
+    counts.nonmanifold_edges = cleaned.counts.nonmanifold_edges;
     let target =
         simplify::target(job.simplify, cleaned.triangles.len()).map_err(|error| error.failure())?;
     let (surface, original, simplify_error) = match target {
@@ -162,6 +185,7 @@ fn prepare_mesh(
         simplify_error,
         triangles_read,
         counts,
+        steps,
     })
 }
 
@@ -219,6 +243,7 @@ mod tests {
             mesh_file: "a.obj".to_owned(),
             views_file: String::new(),
             texture_size: 256,
+            repair: Repair::default(),
             simplify: Simplify::Keep,
             keep_uvs: false,
             holdout: 0,
@@ -229,7 +254,7 @@ mod tests {
         let files = folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
-        let prepared = prepare_mesh(&folder, &job, &Silent, &mut clock)?;
+        let prepared = prepare_mesh(&folder, &job, &[], &Silent, &mut clock)?;
         Ok((prepared, clock))
     }
 
@@ -254,6 +279,43 @@ mod tests {
         assert!(prepared.unwrapped.mesh.triangles.len() <= 2);
         assert_eq!(prepared.original.unwrap().triangles.len(), 4);
         assert!(prepared.simplify_error.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn what_is_mended_is_simplified_after_and_told() {
+        // The tent with its floor's two triangles, one of them missing, and one of its walls turned.
+        let file = format!(
+            "{}f 1 3 2\n",
+            TENT.replace("f 2/2 3/3 5/5", "f 3/3 2/2 5/5")
+        );
+        let (prepared, clock) = prepare(&file, |job| {
+            job.repair.orient = true;
+            job.repair.fill_holes = Some(1.0);
+            job.simplify = Simplify::TargetFaces(5);
+        })
+        .unwrap();
+        assert_eq!(prepared.original.unwrap().triangles.len(), 6);
+        let changed: Vec<u64> = prepared.steps.iter().map(|step| step.changed).collect();
+        assert_eq!(changed, [1, 1]);
+        let times = clock.into_times();
+        assert!(times.iter().any(|time| time.phase == Phase::Repair));
+    }
+
+    #[test]
+    fn a_mesh_with_z_up_is_turned() {
+        let (given, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
+        let (turned, _) = prepare(TENT, |job| {
+            job.keep_uvs = true;
+            job.repair.up = Up::Z;
+        })
+        .unwrap();
+        let wanted = given
+            .unwrapped
+            .mesh
+            .positions
+            .iter()
+            .map(|at| [at[0], at[2], 0.0 - at[1]]);
+        assert_eq!(turned.unwrapped.mesh.positions, wanted.collect::<Vec<_>>());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use baker::{bake, encode, prepare};
 use proto::blob::Blob;
 use proto::channel::Channel;
 use proto::job::{
-    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine, Simplify,
-    WarmJob,
+    BakeJob, Blend, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine, Repair,
+    Simplify, WarmJob,
 };
 use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Table, ToChild};
 use proto::table::{Colours, ViewHeader};
@@ -83,6 +83,7 @@ fn prepared() -> Tables {
         mesh_file: "mesh_nouv.glb".to_owned(),
         views_file: "transforms.json".to_owned(),
         texture_size: TEXTURE,
+        repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,
         holdout: 3,

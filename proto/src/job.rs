@@ -179,6 +179,57 @@ pub enum Simplify {
     RemoveShare(f32),
 }
 
+/// The axis that points up in the mesh and its views. The result's is y, as glTF has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Up {
+    /// Nothing is turned.
+    #[default]
+    Y,
+    /// Mesh and cameras are turned: (x, y, z) becomes (x, z, -y).
+    Z,
+}
+
+/// What is mended of the mesh before it is simplified; nothing unless asked.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repair {
+    /// Points of borders nearer than this share of the bounding box's diagonal become one.
+    pub weld: Option<f32>,
+    /// Each part is wound one way, outwards.
+    pub orient: bool,
+    /// What no view from outside sees goes.
+    pub remove_unseen: bool,
+    /// Holes up to this area are filled: a share of the square of the bounding box's longest side, as TRELLIS has it for its
+    /// unit cube. It bounds the openings that [`Self::remove_unseen`] leaves, too.
+    pub fill_holes: Option<f32>,
+    /// Holes of more edges stay.
+    pub hole_edges: u32,
+    /// What points up.
+    pub up: Up,
+}
+
+impl Repair {
+    /// TRELLIS' `fill_holes_max_size`.
+    pub const HOLE_SIZE: f32 = 0.04;
+    /// TRELLIS' `fill_holes_max_hole_nbe` of a mesh that is not simplified.
+    pub const HOLE_EDGES: u32 = 250;
+    /// About a hundred times what rounding to 32 bits moves a point.
+    pub const WELD: f32 = 1e-5;
+}
+
+impl Default for Repair {
+    fn default() -> Self {
+        Self {
+            weld: None,
+            orient: false,
+            remove_unseen: false,
+            fill_holes: None,
+            hole_edges: Self::HOLE_EDGES,
+            up: Up::Y,
+        }
+    }
+}
+
 /// The job of the prepare role: files into flat tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareJob {
@@ -188,6 +239,8 @@ pub struct PrepareJob {
     pub views_file: String,
     /// Edge of the texture in texels: padding and packing follow it.
     pub texture_size: u32,
+    /// What is mended first.
+    pub repair: Repair,
     /// Triangles to keep.
     pub simplify: Simplify,
     /// Use the mesh's own texture coordinates.

@@ -32,6 +32,12 @@ pub const MAX_IMAGE_FILE_BYTES: u64 = 512 << 20;
 pub const MAX_TRIANGLES: usize = 8_000_000;
 /// Vertices after unwrapping: three corners for each triangle at worst.
 pub const MAX_VERTICES: usize = 3 * MAX_TRIANGLES;
+/// Edges of a hole that is filled: finding its flattest patch takes time by their third power.
+pub const MAX_HOLE_EDGES: u32 = 512;
+/// Area of a hole that is filled, as a share of the square of the mesh's longest side: no border of a mesh spans more.
+pub const MAX_HOLE_SIZE: f32 = 100.0;
+/// Reach of welding, as a share of the diagonal: beyond this it eats shape.
+pub const MAX_WELD: f32 = 0.01;
 /// Views of one job: each costs the supervisor one fd.
 pub const MAX_VIEWS: usize = 4096;
 /// Edge of a view in pixels: the texture bound of every desktop adapter.

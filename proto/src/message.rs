@@ -43,6 +43,8 @@ pub enum Phase {
     LoadMesh,
     /// Weld, drop, check.
     Clean,
+    /// Weld, orient, remove what is unseen, fill holes.
+    Repair,
     /// Fewer triangles.
     Simplify,
     /// Charts and atlas.
@@ -75,10 +77,11 @@ pub enum Phase {
 
 impl Phase {
     /// In the order of the data.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Start,
         Self::LoadMesh,
         Self::Clean,
+        Self::Repair,
         Self::Simplify,
         Self::Unwrap,
         Self::DecodeViews,
@@ -114,6 +117,7 @@ impl Phase {
             Self::Start => "start",
             Self::LoadMesh => "load_mesh",
             Self::Clean => "clean",
+            Self::Repair => "repair",
             Self::Simplify => "simplify",
             Self::Unwrap => "unwrap",
             Self::DecodeViews => "decode_views",
@@ -380,6 +384,79 @@ pub enum UnwrapMethod {
     Kept,
 }
 
+/// A step of repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// Points of borders that lie as good as in one place become one.
+    Weld,
+    /// Each part is wound one way, outwards.
+    Orient,
+    /// What no view from outside sees goes.
+    RemoveUnseen,
+    /// Small holes are filled.
+    FillHoles,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepFate {
+    /// It changed the mesh.
+    Done,
+    /// There was nothing to do.
+    Unchanged,
+    /// It would have taken too long; the mesh is as before.
+    Skipped,
+    /// It would have done harm; the mesh is as before.
+    Refused,
+}
+
+impl StepFate {
+    /// Of a step that changed so many.
+    #[must_use]
+    pub fn of(changed: u64) -> Self {
+        match changed {
+            0 => Self::Unchanged,
+            _ => Self::Done,
+        }
+    }
+}
+
+/// What a mesh is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeshCounts {
+    /// Triangles.
+    pub triangles: u64,
+    /// What hangs together across edges of two triangles.
+    pub parts: u64,
+    /// Closed borders without a point twice: holes, and the rims of sheets.
+    pub borders: u64,
+    /// Edges of one triangle.
+    pub border_edges: u64,
+    /// Edges of more than two triangles.
+    pub nonmanifold_edges: u64,
+}
+
+/// One step of the mesh's repair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeshStep {
+    /// Which.
+    pub step: StepKind,
+    /// What became of it.
+    pub fate: StepFate,
+    /// Points welded, triangles turned or removed, holes filled.
+    pub changed: u64,
+    /// What it left, and why; empty where there is nothing to say.
+    pub note: String,
+    /// Wall time in milliseconds.
+    pub ms: f64,
+    /// What it found.
+    pub before: MeshCounts,
+    /// What it left.
+    pub after: MeshCounts,
+}
+
 /// Result of prepare.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSummary {
@@ -393,6 +470,9 @@ pub struct PrepareSummary {
     pub vertices: u64,
     /// Edges with more than two triangles.
     pub nonmanifold_edges: u64,
+    /// Steps of repair, in their order; empty where none was asked for.
+    #[serde(default, deserialize_with = "list")]
+    pub mesh: Vec<MeshStep>,
     /// Error that simplification reached, as a share of the mesh's radius; none where nothing was simplified.
     pub simplify_error: Option<f32>,
     /// How the atlas was made.

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 
 use proto::job::{
     BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory, PrepareJob,
-    Product, Quality, Refine, Simplify, TextureFormat, WarmJob,
+    Product, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
-    CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, NotAFile, Phase,
-    PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, StageTime, Start, Table, ToChild,
-    UnwrapMethod, ViewFit, ViewScore,
+    CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, MeshCounts, MeshStep,
+    NotAFile, Phase, PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, StageTime, Start,
+    StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -67,6 +67,14 @@ fn messages_to_a_child() {
         mesh_file: "m.glb".into(),
         views_file: "t.json".into(),
         texture_size: 1024,
+        repair: Repair {
+            weld: Some(0.5),
+            orient: true,
+            remove_unseen: true,
+            fill_holes: Some(0.25),
+            hole_edges: 250,
+            up: Up::Z,
+        },
         simplify: Simplify::RemoveShare(0.5),
         keep_uvs: true,
         holdout: 2,
@@ -92,7 +100,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb0004020000003f010203fb204e",
+            "0000056d2e676c6206742e6a736f6efb0004010000003f0101010000803efa01020000003f010203fb204e",
         ),
         (ToChild::Start(Start::Bake(bake)), "0001fb2c01010101010201"),
         (
@@ -203,6 +211,21 @@ fn messages_from_a_child() {
         triangles: 50,
         vertices: 60,
         nonmanifold_edges: 2,
+        mesh: vec![MeshStep {
+            step: StepKind::RemoveUnseen,
+            fate: StepFate::Refused,
+            changed: 7,
+            note: "n".into(),
+            ms: 1.5,
+            before: MeshCounts {
+                triangles: 1,
+                parts: 2,
+                borders: 3,
+                border_edges: 4,
+                nonmanifold_edges: 5,
+            },
+            after: MeshCounts::default(),
+        }],
         simplify_error: Some(0.25),
         unwrap: UnwrapMethod::Uvunwrap,
         charts: 5,
@@ -315,7 +338,7 @@ fn messages_from_a_child() {
                 done: 1,
                 total: 70_000,
             },
-            "011001fc70110100",
+            "011101fc70110100",
         ),
         (FromChild::Warning { text: "odd".into() }, "02036f6464"),
         (
@@ -333,19 +356,19 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Prepare(prepare)),
-            "05006401323c02010000803e00050000003f2802010a000000000000f83ffbe803",
+            "05006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f2802010b000000000000f83ffbe803",
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e08646973637265746501640102030405000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e010a000000000000f83f0607",
+            "050101610676756c6b616e08646973637265746501640102030405000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e010b000000000000f83f0607",
         ),
         (
             FromChild::Done(Done::Encode(encode)),
-            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f000000400101020000404000010a000000000000f83f07",
+            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f000000400101020000404000010b000000000000f83f07",
         ),
         (
             FromChild::Done(Done::Compare(compare)),
-            "0503010c010405010102000040400000003f0100004040000000003f010000803e00010a000000000000f83f07",
+            "0503010c010405010102000040400000003f0100004040000000003f010000803e00010b000000000000f83f07",
         ),
         (FromChild::Failed(failure), "0601026e6f00"),
         (

@@ -10,6 +10,8 @@ pub mod jobs;
 
 pub mod remote;
 
+mod repair;
+
 mod serve;
 
 use std::collections::HashMap;
@@ -305,6 +307,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(share),
             (None, _) => Simplify::Keep,
         },
+        repair: args.job.repair.into(),
         keep_uvs: args.job.keep_uvs,
         quality: args.job.quality.into(),
         blend: args.job.blend.into(),

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::exit::DATAERR;
-use proto::job::{Blend, Compress, Device, Product, Quality, Refine, Simplify, TextureFormat};
+use proto::job::{
+    Blend, Compress, Device, Product, Quality, Refine, Repair, Simplify, TextureFormat,
+};
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
@@ -88,6 +90,9 @@ pub struct Options {
     pub output: PathBuf,
     /// Edge of the texture in texels.
     pub texture_size: u32,
+    /// What was to be mended of the mesh.
+    #[serde(default)]
+    pub repair: Repair,
     /// `"keep"`, `{"target_faces": n}` or `{"remove_share": r}`.
     pub simplify: Simplify,
     /// The mesh's own texture coordinates were asked for.
@@ -203,6 +208,7 @@ impl Report {
             views: spec.views.path.clone(),
             output: spec.glb.path().to_path_buf(),
             texture_size: spec.texture_size,
+            repair: spec.repair,
             simplify: spec.simplify,
             keep_uvs: spec.keep_uvs,
             quality: spec.quality,

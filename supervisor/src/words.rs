@@ -12,6 +12,7 @@ pub fn doing(phase: Phase) -> &'static str {
         Phase::Start => "starting",
         Phase::LoadMesh => "reading the mesh",
         Phase::Clean => "cleaning the mesh",
+        Phase::Repair => "repairing the mesh",
         Phase::Simplify => "simplifying the mesh",
         Phase::Unwrap => "unwrapping the mesh",
         Phase::DecodeViews => "decoding views",
@@ -37,6 +38,7 @@ pub fn unit(phase: Phase) -> &'static str {
         Phase::Start
         | Phase::LoadMesh
         | Phase::Clean
+        | Phase::Repair
         | Phase::Simplify
         | Phase::Unwrap
         | Phase::OpenDevice

@@ -13,7 +13,7 @@ use crate::prepare::load::RawMesh;
 
 /// Height of a triangle below which it has no area, as a share of the mesh's diagonal: the spacing of f32 at the size of the
 /// mesh is 2⁻²⁴ of it, and rounding moves two corners.
-const MIN_HEIGHT: f64 = 1.2e-7;
+pub(crate) const MIN_HEIGHT: f64 = 1.2e-7;
 /// Diagonal below which f32 arithmetic on areas underflows.
 const MIN_DIAGONAL: f64 = 1e-12;
 
@@ -124,7 +124,7 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
 }
 
 /// Length of the diagonal of the bounding box.
-fn diagonal(points: impl Iterator<Item = [f32; 3]>) -> f64 {
+pub(crate) fn diagonal(points: impl Iterator<Item = [f32; 3]>) -> f64 {
     let (mut low, mut high) = ([f64::INFINITY; 3], [f64::NEG_INFINITY; 3]);
     for point in points {
         for axis in 0..3 {
@@ -141,7 +141,8 @@ fn diagonal(points: impl Iterator<Item = [f32; 3]>) -> f64 {
     }
 }
 
-fn has_area(corners: [[f32; 3]; 3], min_height: f64) -> bool {
+/// The triangle is higher than `min_height` above its longest side.
+pub(crate) fn has_area(corners: [[f32; 3]; 3], min_height: f64) -> bool {
     let [a, b, c] = corners.map(|corner| corner.map(f64::from));
     let edge = |from: [f64; 3], to: [f64; 3]| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
     let length = |v: [f64; 3]| (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]).sqrt();

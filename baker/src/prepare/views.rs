@@ -19,14 +19,15 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use proto::job::PrepareJob;
+use proto::job::{PrepareJob, Up};
 use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::{Mesh, View};
 
 use super::folder::Folder;
+use super::repair::Eye;
 use crate::pace;
-use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::progress::{PhaseClock, Progress, Silent, each, unit};
 use crate::session::Session;
 use crop::Outline;
 use set::Set;
@@ -57,7 +58,7 @@ pub(crate) fn deliver(
     clock.time(Phase::DecodeViews, || {
         session.progress(Phase::DecodeViews, 0, 0);
         session.expect("poses", each(mesh.triangles.len(), pace::TRIANGLE) + POSES);
-        let set = Set::read(views, &job.views_file, session)?;
+        let set = Set::read(views, &job.views_file, job.repair.up, session)?;
         let held_out = choose_holdout(&set, job)?;
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
         let delivery = Delivery {
@@ -75,6 +76,12 @@ pub(crate) fn deliver(
     })
 }
 
+/// The cameras of `job.views_file` beneath `views`, before any picture is read. What is to be told of the file is told when
+/// the views are.
+pub(crate) fn eyes(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Eye>, Failure> {
+    Ok(Set::read(views, &job.views_file, job.repair.up, &Silent)?.eyes())
+}
+
 /// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.
 pub(crate) struct Whole<'a> {
     set: Set<'a>,
@@ -90,7 +97,7 @@ impl<'a> Whole<'a> {
     ) -> Result<Self, Failure> {
         progress.expect("poses", POSES);
         Ok(Self {
-            set: Set::read(folder, name, progress)?,
+            set: Set::read(folder, name, Up::Y, progress)?,
             outline: Outline::whole(),
         })
     }

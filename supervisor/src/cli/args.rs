@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
+use super::repair::RepairArgs;
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proto::job::{Blend, Compress, Device, Quality, Refine, TextureFormat};
@@ -164,6 +165,8 @@ pub(super) struct JobArgs {
     /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
     #[arg(long, help_heading = "Result")]
     pub(super) keep_uvs: bool,
+    #[command(flatten)]
+    pub(super) repair: RepairArgs,
     /// Contact sheet to judge the result by: input beside result, coverage, residuals.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(super) preview: Option<PathBuf>,

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::Device;
+use proto::job::{Device, Repair};
 use proto::message::Code;
 
 use self::args::{
@@ -161,10 +161,17 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
 }
 
 fn options(args: JobArgs) -> JobSpec {
+    let repair: Repair = args.repair.into();
     JobSpec {
         texture_size: args.texture_size,
         target_faces: args.target_faces,
         simplify: args.simplify.map(f64::from),
+        remove_unseen: repair.remove_unseen,
+        fill_holes: repair.fill_holes.map(f64::from),
+        hole_edges: repair.hole_edges,
+        weld: repair.weld.map(f64::from),
+        orient: repair.orient,
+        up: repair.up,
         keep_uvs: args.keep_uvs,
         quality: args.quality.into(),
         blend: args.blend.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::job::{
-    Blend, Device, Form, PrepareJob, Quality, Refine, Simplify, TextureFormat, WarmJob,
+    Blend, Device, Form, PrepareJob, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::Table;
 
@@ -68,6 +68,8 @@ pub struct Spec {
     pub report: Option<Target>,
     /// Edge of the texture in texels.
     pub texture_size: u32,
+    /// What is mended of the mesh.
+    pub repair: Repair,
     /// Triangles to keep.
     pub simplify: Simplify,
     /// Use the mesh's own texture coordinates.
@@ -140,6 +142,10 @@ impl Spec {
             Simplify::TargetFaces(count) => flag("target-faces", count.to_string()),
             Simplify::RemoveShare(share) => flag("simplify", share.to_string()),
         }
+        flag("hole-edges", self.repair.hole_edges.to_string());
+        if self.repair.up == Up::Z {
+            flag("up", "z".to_owned());
+        }
         flag("quality", words::word(&self.quality));
         flag("blend", words::word(&self.blend));
         flag("refine", words::word(&self.refine));
@@ -166,6 +172,20 @@ impl Spec {
         flag("compress", words::word(&self.form.compress));
         if self.keep_uvs {
             arguments.push("--keep-uvs".to_owned());
+        }
+        if self.repair.remove_unseen {
+            arguments.push("--remove-unseen".to_owned());
+        }
+        if self.repair.orient {
+            arguments.push("--orient".to_owned());
+        }
+        // These take their values behind an equals sign alone.
+        let shares = [
+            ("fill-holes", self.repair.fill_holes),
+            ("weld", self.repair.weld),
+        ];
+        for (name, share) in shares {
+            arguments.extend(share.map(|share| format!("--{name}={share}")));
         }
         if !self.sandbox {
             arguments.push("--insecure-no-sandbox".to_owned());
@@ -203,6 +223,7 @@ impl Spec {
             mesh_file: self.mesh.name.clone(),
             views_file: self.views.name.clone(),
             texture_size: self.texture_size,
+            repair: self.repair,
             simplify: self.simplify,
             keep_uvs: self.keep_uvs,
             holdout: self.holdout,

@@ -148,6 +148,7 @@ impl Job {
             views: "".into(),
             output: "".into(),
             texture_size: spec.texture_size,
+            repair: spec.repair(),
             simplify: spec.simplify(),
             keep_uvs: spec.keep_uvs,
             quality: spec.quality,

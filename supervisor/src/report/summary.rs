@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto::job::Product;
-use proto::message::{BakeSummary, ExposureFate};
+use proto::message::{BakeSummary, ExposureFate, MeshStep, PrepareSummary, StepFate, StepKind};
 use proto::sandbox::Level;
 
 use super::Report;
@@ -59,6 +59,7 @@ impl Report {
         if !psnr.is_empty() {
             lines.push(psnr.join(", "));
         }
+        lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
         let roles: Vec<String> = self
             .roles
@@ -108,6 +109,28 @@ impl Report {
         }
         lines
     }
+}
+
+/// What was mended of the mesh; none where nothing was to be.
+fn repaired(prepare: &PrepareSummary) -> Option<String> {
+    let part = |step: &MeshStep| {
+        let counts = [step.before, step.after];
+        let [before, after] = counts.map(|counts| counts.triangles);
+        match (step.step, step.fate) {
+            (_, StepFate::Unchanged | StepFate::Skipped | StepFate::Refused) => None,
+            (StepKind::Weld, StepFate::Done) => Some(format!("{} points welded", step.changed)),
+            (StepKind::Orient, StepFate::Done) => {
+                Some(format!("{} triangles turned", step.changed))
+            }
+            (StepKind::RemoveUnseen, StepFate::Done) => Some(format!(
+                "{} of {before} triangles removed that nobody sees",
+                before.saturating_sub(after)
+            )),
+            (StepKind::FillHoles, StepFate::Done) => Some(format!("{} holes filled", step.changed)),
+        }
+    };
+    let parts: Vec<String> = prepare.mesh.iter().filter_map(part).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// What was done to cameras and exposures; none where nothing was, and nothing would have been.

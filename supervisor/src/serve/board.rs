@@ -329,7 +329,9 @@ fn span(phase: Phase) -> (f64, f64) {
     match phase {
         Phase::Start | Phase::LoadMesh => (0.0, 0.02),
         Phase::Clean => (0.02, 0.03),
-        Phase::Simplify => (0.03, 0.06),
+        // Only where it is asked for; then it takes as long as decoding views.
+        Phase::Repair => (0.03, 0.05),
+        Phase::Simplify => (0.05, 0.06),
         Phase::Unwrap => (0.06, 0.12),
         Phase::DecodeViews => (0.12, 0.2),
         // Beside the phases of prepare, of which it must not get ahead.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proto::job::{Blend, Device, Form, Quality, Refine, Simplify};
+use proto::job::{Blend, Device, Form, Quality, Refine, Repair, Simplify};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -144,6 +144,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         maps: None,
         report: None,
         texture_size: 256,
+        repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,
         quality: Quality::Draft,

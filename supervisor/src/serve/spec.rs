@@ -7,14 +7,16 @@
 //! {"arrays": "<sha256>"}
 //! ```
 
+mod mesh;
+
 pub mod whole;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::{Blend, Device, Quality, Refine, Simplify};
-use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
+use proto::job::{Blend, Device, Quality, Refine, Repair, Up};
+use proto::limits::{MAX_TEXTURE_SIZE, MAX_VIEWS, MIN_TEXTURE_SIZE};
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
@@ -66,6 +68,13 @@ pub struct JobSpec {
     #[serde(deserialize_with = "whole::optional")]
     pub target_faces: Option<u32>,
     pub simplify: Option<f64>,
+    pub remove_unseen: bool,
+    pub fill_holes: Option<f64>,
+    #[serde(deserialize_with = "whole::number")]
+    pub hole_edges: u32,
+    pub weld: Option<f64>,
+    pub orient: bool,
+    pub up: Up,
     pub keep_uvs: bool,
     pub quality: Quality,
     pub blend: Blend,
@@ -93,6 +102,12 @@ impl Default for JobSpec {
             texture_size: 1024,
             target_faces: None,
             simplify: None,
+            remove_unseen: false,
+            fill_holes: None,
+            hole_edges: Repair::HOLE_EDGES,
+            weld: None,
+            orient: false,
+            up: Up::default(),
             keep_uvs: false,
             quality: Quality::default(),
             blend: Blend::default(),
@@ -163,18 +178,7 @@ impl JobSpec {
                 format!("must be {MIN_TEXTURE_SIZE} to {MAX_TEXTURE_SIZE} and a multiple of 4");
             return wrong("texture_size", why);
         }
-        match (self.target_faces, self.simplify) {
-            (Some(_), Some(_)) => {
-                return wrong("simplify", "not together with target_faces".to_owned());
-            }
-            (Some(count), None) if !(1..=MAX_TRIANGLES).contains(&(count as usize)) => {
-                return wrong("target_faces", format!("must be from 1 to {MAX_TRIANGLES}"));
-            }
-            (None, Some(share)) if !(0.0..1.0).contains(&share) => {
-                return wrong("simplify", "must be at least 0 and less than 1".to_owned());
-            }
-            _ => {}
-        }
+        self.check_mesh()?;
         if self.device.is_empty() || self.device.chars().count() > 256 {
             return wrong(
                 "device",
@@ -191,16 +195,6 @@ impl JobSpec {
             );
         }
         Ok(())
-    }
-
-    /// What is to be simplified.
-    #[must_use]
-    pub fn simplify(&self) -> Simplify {
-        match (self.target_faces, self.simplify) {
-            (Some(count), _) => Simplify::TargetFaces(count),
-            (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(below_one(share)),
-            (None, _) => Simplify::Keep,
-        }
     }
 
     /// What bakes.
@@ -291,12 +285,6 @@ impl Source {
     }
 }
 
-/// The nearest `f32` that is less than 1, as `share` is.
-#[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
-fn below_one(share: f64) -> f32 {
-    (share as f32).min(1.0_f32.next_down())
-}
-
 /// What is wrong with the name of an uploaded file, if something is.
 #[must_use]
 pub fn bad_name(name: &str) -> Option<&'static str> {
@@ -315,6 +303,8 @@ pub fn bad_name(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use proto::job::Simplify;
+
     use super::*;
 
     const PATHS: &str = r#""mesh": {"path": "/a.glb"}, "views": {"path": "/t.json"}"#;
@@ -331,6 +321,7 @@ mod tests {
             (spec.device(), spec.simplify()),
             (Device::Auto, Simplify::Keep)
         );
+        assert_eq!(spec.repair(), Repair::default());
         assert_eq!(spec.timeout(), Duration::from_secs(3600));
         assert!(spec.uploads().is_empty());
         let again = JobSpec::read(spec.canonical().as_bytes(), true).expect("canonical");
@@ -345,6 +336,13 @@ mod tests {
             (r#", "simplify": 1.0"#, "simplify"),
             (r#", "simplify": 0.5, "target_faces": 5"#, "simplify"),
             (r#", "target_faces": 0"#, "target_faces"),
+            (r#", "fill_holes": 0"#, "fill_holes"),
+            (r#", "fill_holes": true"#, "fill_holes"),
+            (r#", "fill_holes": 0.04, "keep_uvs": true"#, "fill_holes"),
+            (r#", "hole_edges": 2"#, "hole_edges"),
+            (r#", "hole_edges": 513"#, "hole_edges"),
+            (r#", "weld": 0.02"#, "weld"),
+            (r#", "up": "x""#, "up"),
             (r#", "quality": "superb""#, "quality"),
             (r#", "qualty": "draft""#, "qualty"),
             (r#", "device": """#, "device"),

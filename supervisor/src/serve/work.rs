@@ -116,6 +116,7 @@ impl Work {
             maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
             report: Some(target("report.json")?),
             texture_size: wish.texture_size,
+            repair: wish.repair(),
             simplify: wish.simplify(),
             keep_uvs: wish.keep_uvs,
             quality: wish.quality,

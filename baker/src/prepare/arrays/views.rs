@@ -81,6 +81,17 @@ impl ArrayViews {
         self.cameras.len()
     }
 
+    /// Width and height of every picture.
+    pub(in crate::prepare) fn size(&self) -> [usize; 2] {
+        let [_, height, width, _] = self.observations.shape;
+        [width, height]
+    }
+
+    /// One of each view.
+    pub(in crate::prepare) fn cameras(&self) -> &[Camera] {
+        &self.cameras
+    }
+
     /// Memory that decoding one of them may take: its pixels, their crop, and what is read at once.
     pub(in crate::prepare) fn decoding_bytes(&self) -> usize {
         let [_, height, width, _] = self.observations.shape;

@@ -93,6 +93,14 @@ impl Lens {
         (length * width / stated / wanted - 1.0).abs() > AGREEMENT
     }
 
+    /// The picture's width and height, where both are stated.
+    pub(crate) fn stated_size(&self) -> Option<[u32; 2]> {
+        let [Some(width), Some(height)] = self.stated else {
+            return None;
+        };
+        Some([width, height].map(|edge| edge.round() as u32))
+    }
+
     /// Focal lengths and principal point in pixels of a picture of `width`×`height`.
     pub(crate) fn intrinsics(
         &self,

@@ -1,7 +1,9 @@
 //! Where a job's views come from, `transforms.json` with its pictures or a safetensors file: what both say of a view.
 
+use proto::job::Up;
 use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_TRANSFORMS_BYTES};
 use proto::message::Failure;
+use proto::table::Camera;
 
 use super::crop::Outline;
 use super::load::FrameFiles;
@@ -9,8 +11,12 @@ use super::show::Loaded;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::load::ArraysError;
+use crate::prepare::repair::Eye;
 use crate::prepare::transforms::{self, Frame};
 use crate::progress::Progress;
+
+/// Longest edge of a camera without its picture, in pixels.
+const EYE_EDGE: f64 = 256.0;
 
 /// All views of a job, none of them decoded.
 #[derive(Debug)]
@@ -18,6 +24,7 @@ pub(super) struct Set<'a> {
     folder: &'a Folder<'a>,
     /// `transforms.json` or the safetensors file, whatever its name.
     pub(super) file: &'a str,
+    up: Up,
     kind: Kind,
 }
 
@@ -31,6 +38,7 @@ enum Kind {
 pub(super) struct Source<'a> {
     index: usize,
     file: &'a str,
+    up: Up,
     kind: SourceKind<'a>,
 }
 
@@ -44,6 +52,7 @@ impl<'a> Set<'a> {
     pub(super) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
+        up: Up,
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
         let failed = |error: &FolderError| Failure {
@@ -73,6 +82,7 @@ impl<'a> Set<'a> {
         Ok(Self {
             folder,
             file: name,
+            up,
             kind,
         })
     }
@@ -113,6 +123,41 @@ impl<'a> Set<'a> {
         }
     }
 
+    /// The cameras, small; those whose lens cannot be told without the picture are taken for square ones.
+    pub(super) fn eyes(&self) -> Vec<Eye> {
+        let eye = |camera: Camera, size: [f64; 2]| {
+            let scale = EYE_EDGE / size[0].max(size[1]);
+            Eye {
+                camera: Camera {
+                    focal: camera.focal.map(|x| x * scale),
+                    centre: camera.centre.map(|x| x * scale),
+                    ..turned(camera, self.up)
+                },
+                size: size.map(|edge| (edge * scale).ceil().max(1.0) as usize),
+            }
+        };
+        match &self.kind {
+            Kind::Frames(frames) => {
+                let of_frame = |frame: &Frame| {
+                    let size = frame.lens.stated_size().unwrap_or([EYE_EDGE as u32; 2]);
+                    let (focal, centre) = frame.lens.intrinsics(size).ok()?;
+                    let camera = Camera {
+                        rotation: frame.pose.rotation,
+                        translation: frame.pose.translation,
+                        focal,
+                        centre,
+                    };
+                    Some(eye(camera, size.map(f64::from)))
+                };
+                frames.iter().filter_map(of_frame).collect()
+            }
+            Kind::Arrays(views) => {
+                let size = views.size().map(|edge| edge as f64);
+                views.cameras().iter().map(|&at| eye(at, size)).collect()
+            }
+        }
+    }
+
     /// What view `index` is decoded from: its files are read here, a slice is read as it is decoded.
     pub(super) fn source(&self, index: usize) -> Result<Source<'_>, Failure> {
         let kind = match &self.kind {
@@ -126,6 +171,7 @@ impl<'a> Set<'a> {
         Ok(Source {
             index,
             file: self.file,
+            up: self.up,
             kind,
         })
     }
@@ -142,17 +188,19 @@ impl Source<'_> {
 
     /// Decodes, masks, crops.
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
-        let (index, file) = (self.index, self.file);
+        let (index, file, up) = (self.index, self.file, self.up);
         match self.kind {
             SourceKind::Frame(files, frame) => {
                 let (picture, camera) = files.decode(file, frame)?;
                 // Encoded bytes are not needed beside the crop.
                 drop(files);
+                let camera = turned(camera, up);
                 Ok(Loaded::new(index, &picture, camera, outline, holdout))
             }
             SourceKind::Slice(views) => {
                 let (picture, camera, far_outside) =
                     views.decode(index).map_err(|error| refused(file, &error))?;
+                let camera = turned(camera, up);
                 let loaded = Loaded::new(index, &picture, camera, outline, holdout);
                 Ok(Loaded {
                     far_outside,
@@ -160,6 +208,17 @@ impl Source<'_> {
                 })
             }
         }
+    }
+}
+
+/// For a world that is turned, as [`Up`] says.
+fn turned(camera: Camera, up: Up) -> Camera {
+    match up {
+        Up::Y => camera,
+        Up::Z => Camera {
+            rotation: camera.rotation.map(|row| [row[0], row[2], -row[1]]),
+            ..camera
+        },
     }
 }
 

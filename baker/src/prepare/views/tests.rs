@@ -6,7 +6,7 @@ use std::thread;
 
 use proto::blob::{Blob, BlobFile};
 use proto::channel::{Channel, ChannelError};
-use proto::job::Simplify;
+use proto::job::{Repair, Simplify};
 use proto::message::{FromChild, Root, ToChild};
 use serde_json::{Value, json};
 
@@ -84,6 +84,7 @@ fn job(holdout: u32) -> PrepareJob {
         mesh_file: String::new(),
         views_file: "transforms.json".to_owned(),
         texture_size: 256,
+        repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,
         holdout,
@@ -521,4 +522,39 @@ fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
         warnings.len() == 1 && warnings[0].contains("(observations[1])"),
         "{warnings:?}"
     );
+}
+
+#[test]
+fn cameras_of_a_world_with_z_up_are_turned_with_it() {
+    let folder = folder();
+    let frames = [frame("opaque.png", false)];
+    let (_, given, _) = deliver_from(folder.path(), &transforms(&frames), &job(0));
+    let mut turned = job(0);
+    turned.repair.up = Up::Z;
+    let (_, views, _) = deliver_from(folder.path(), &transforms(&frames), &turned);
+    let place = |view: &View, at: [f64; 3]| -> [f64; 3] {
+        std::array::from_fn(|row| {
+            let turned = (0..3).map(|k| view.camera.rotation[row][k] * at[k]);
+            turned.sum::<f64>() + view.camera.translation[row]
+        })
+    };
+    for [x, y, z] in [
+        [1.0, 0.0, 0.0],
+        [0.0, 2.0, 0.0],
+        [0.0, 0.0, 3.0],
+        [-1.0, 5.0, 7.0],
+    ] {
+        let [before, after] = [place(&given[0], [x, y, z]), place(&views[0], [x, z, -y])];
+        let off = (0..3)
+            .map(|k| (before[k] - after[k]).abs())
+            .fold(0.0, f64::max);
+        assert!(off < 1e-12, "{before:?} {after:?}");
+    }
+
+    // What is known of the cameras before any picture is read is the same, at a quarter of a thousand pixels.
+    let files = Local(folder.path().to_path_buf());
+    let eyes = eyes(&Folder::new(&files, Root::Views), &turned).expect("cameras");
+    assert_eq!(eyes.len(), 1);
+    assert_eq!(eyes[0].camera.rotation, views[0].camera.rotation);
+    assert_eq!(eyes[0].size[0].max(eyes[0].size[1]), 256);
 }

@@ -12,7 +12,6 @@ import importlib
 import sys
 import threading
 import time
-import warnings
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
 
 import numpy as np
@@ -27,8 +26,8 @@ Progress = Callable[[float, str], object]
 _T = TypeVar("_T")
 
 _QUALITY = {"fast": "draft", "opt": "standard"}
-#: TRELLIS turns its meshes from z up to y up, (x, y, z) → (x, z, -y), as it writes them.
-_Y_UP = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]], dtype=np.float64)
+#: Bounds of the spec's `fill_holes`.
+_HOLE_SIZES = (1e-12, 100.0)
 
 
 def bake_texture(
@@ -123,13 +122,12 @@ def to_glb(
 
     `mesh` has `vertices` and `faces`. The views are rendered by the package that `app_rep` comes from, as its own `to_glb` does
     (100 of 1024²), or given: `views=(observations, extrinsics, intrinsics)`, with `app_rep=None`. `simplify` is the share of
-    the faces to remove, as there. Holes are not filled: with `fill_holes` a warning says so once. `debug`, `use_vertex_color` and
-    `rendering_engine` mean nothing here.
+    the faces to remove, as there. `fill_holes`: faces that no view can see are cut off, and holes filled, up to an area of
+    `fill_holes_max_size` in the mesh's own units; before the simplification here, where it costs no detail. SAM 3D Objects's
+    `with_mesh_postprocess=False` does neither. `debug`, `use_vertex_color` and `rendering_engine` mean nothing here.
     """
     if not with_texture_baking:
         raise ValueError("with_texture_baking=False asks for a GLB without a texture, which is not made here")
-    if fill_holes and with_mesh_postprocess:
-        warnings.warn("kiln fills no holes and removes no hidden faces; fill_holes=False says so", stacklevel=2)
     call = _Call(progress, timeout, verbose)
     observations, extrinsics, intrinsics = _render(app_rep) if views is None else views
     spec = {
@@ -140,16 +138,17 @@ def to_glb(
         "seed": seed,
         "fallback": fallback,
         "refine": refine,
+        # TRELLIS turns its meshes from z up to y up as it writes them.
+        "up": "z",
     }
     if with_mesh_postprocess and simplify > 0:
         spec["simplify"] = float(simplify)
     tensors = arrays.pack(mesh.vertices, mesh.faces, None, observations, None, extrinsics, intrinsics)
     pictures = tensors["observations"]
     tensors["masks"] = [np.any(picture > 0, axis=-1) for picture in pictures]
-    vertices, turned = tensors["vertices"], np.eye(4)
-    turned[:3, :3] = _Y_UP
-    tensors["vertices"] = np.asarray(np.asarray(vertices) @ _Y_UP.T, dtype=np.float32)
-    tensors["extrinsics"] = np.asarray(tensors["extrinsics"], dtype=np.float64) @ turned.T
+    if with_mesh_postprocess and fill_holes:
+        spec["remove_unseen"] = True
+        spec["fill_holes"] = _hole_size(np.asarray(tensors["vertices"]), np.asarray(tensors["faces"]), fill_holes_max_size)
     return call.run(tensors, spec)
 
 
@@ -279,6 +278,17 @@ def _quietly(call: Callable[[str], object], job_id: str) -> None:
         call(job_id)
     except (KilnError, OSError):
         pass  # Over, gone, or out of reach: the sidecar's own limits end it.
+
+
+def _hole_size(vertices: np.ndarray, faces: np.ndarray, size: float) -> float:
+    """An area in the mesh's units → a share of the square of its longest side."""
+    if not size >= 0:
+        raise ValueError(f"fill_holes_max_size must be an area, not {size}")
+    used = vertices[np.unique(faces)] if faces.size and faces.min() >= 0 and faces.max() < len(vertices) else vertices
+    side = float(np.ptp(used.astype(np.float64), axis=0).max()) if len(used) else 0.0
+    # A mesh without size, or with NaN, is the sidecar's to refuse.
+    share = size / side**2 if side > 0 else 1.0
+    return float(np.clip(share, *_HOLE_SIZES))
 
 
 def _device(name: str) -> str:

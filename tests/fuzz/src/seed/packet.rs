@@ -2,12 +2,13 @@
 
 use proto::job::{
     BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine,
-    Simplify, WarmJob,
+    Repair, Simplify, WarmJob,
 };
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
-    FromChild, NotAFile, Phase, PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, Start,
-    Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    FromChild, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, Refinement,
+    Refusal, Role, Root, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit,
+    ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -29,6 +30,13 @@ fn to_child() -> Vec<ToChild> {
             mesh_file: "mesh.glb".to_owned(),
             views_file: "transforms.json".to_owned(),
             texture_size: 1024,
+            repair: Repair {
+                weld: Some(Repair::WELD),
+                orient: true,
+                remove_unseen: true,
+                fill_holes: Some(Repair::HOLE_SIZE),
+                ..Repair::default()
+            },
             simplify: Simplify::RemoveShare(0.5),
             keep_uvs: true,
             holdout: 2,
@@ -170,6 +178,21 @@ pub(super) fn summaries() -> [Done; 3] {
             triangles: 5855,
             vertices: 9000,
             nonmanifold_edges: 2,
+            mesh: vec![MeshStep {
+                step: StepKind::FillHoles,
+                fate: StepFate::Done,
+                changed: 3,
+                note: "1 borders stay open that are larger than allowed".to_owned(),
+                ms: 12.5,
+                before: MeshCounts {
+                    triangles: 5852,
+                    parts: 1,
+                    borders: 4,
+                    border_edges: 40,
+                    nonmanifold_edges: 2,
+                },
+                after: MeshCounts::default(),
+            }],
             simplify_error: Some(0.25),
             unwrap: UnwrapMethod::Uvunwrap,
             charts: 31,

@@ -349,6 +349,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             triangles: 1,
             vertices: 3,
             nonmanifold_edges: 0,
+            mesh: Vec::new(),
             simplify_error: None,
             unwrap: UnwrapMethod::Fallback,
             charts: 1,

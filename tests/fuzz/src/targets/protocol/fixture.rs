@@ -67,6 +67,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             triangles: 1,
             vertices: 3,
             nonmanifold_edges: 0,
+            mesh: Vec::new(),
             simplify_error: None,
             unwrap: UnwrapMethod::Fallback,
             charts: 1,

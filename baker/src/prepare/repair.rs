@@ -1,0 +1,192 @@
+//! A cleaned surface → one to texture: welded, wound one way, without what nobody can see, its small holes filled. Each step on
+//! request alone.
+//!
+//! ```text
+//!  weld ─► orient ─► remove unseen ─► fill holes
+//! ```
+//!
+//! What `to_glb` of TRELLIS does between decimation and unwrap; here it comes before simplification, so that no triangle is
+//! spent on what goes. Each step is bounded in steps, not in seconds: the same mesh comes to the same end on every machine. A
+//! step that would take too long is skipped, one that would do harm refuses, and the report says so, with what there was
+//! before and after.
+
+use std::time::{Duration, Instant};
+
+use proto::job::Repair;
+use proto::message::{MeshStep, Phase, StepFate, StepKind};
+
+use super::clean::CleanMesh;
+use crate::pace;
+use crate::progress::{Progress, each};
+
+mod weld;
+
+mod orient;
+
+mod unseen;
+
+mod sight;
+
+mod canvas;
+
+mod patches;
+
+mod flow;
+
+mod holes;
+
+mod span;
+
+mod topology;
+
+mod edit;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::sight::Eye;
+use self::topology::Topology;
+
+/// What a step did.
+struct Outcome {
+    fate: StepFate,
+    /// Points, triangles or holes, as the step counts.
+    changed: u64,
+    note: String,
+}
+
+impl Outcome {
+    fn without(fate: StepFate, note: &str) -> Self {
+        Self {
+            fate,
+            changed: 0,
+            note: note.to_owned(),
+        }
+    }
+}
+
+/// What sizes are shares of.
+struct Ruler {
+    /// Longest side of the bounding box.
+    side: f64,
+}
+
+impl Ruler {
+    fn of(mesh: &CleanMesh) -> Self {
+        let side = |axis: usize| {
+            let along = mesh.positions.iter().map(|at| f64::from(at[axis]));
+            along.clone().fold(f64::NEG_INFINITY, f64::max) - along.fold(f64::INFINITY, f64::min)
+        };
+        Self {
+            side: (0..3).map(side).fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Does the steps that are asked for. `eyes` are the cameras of the job's views.
+pub(crate) fn repair(
+    mut mesh: CleanMesh,
+    wish: &Repair,
+    eyes: &[Eye],
+    progress: &dyn Progress,
+) -> (CleanMesh, Vec<MeshStep>) {
+    let wanted = [
+        (StepKind::Weld, wish.weld.is_some()),
+        (StepKind::Orient, wish.orient),
+        (StepKind::RemoveUnseen, wish.remove_unseen),
+        (StepKind::FillHoles, wish.fill_holes.is_some()),
+    ];
+    let mut steps = Vec::new();
+    let mut topology = None;
+    let wanted: Vec<StepKind> = wanted
+        .into_iter()
+        .filter_map(|(kind, wanted)| wanted.then_some(kind))
+        .collect();
+    for (number, &kind) in wanted.iter().enumerate() {
+        let progress = &Share {
+            of: progress,
+            number: number as u64,
+            steps: wanted.len() as u64,
+        };
+        progress.progress(Phase::Repair, 0, 1);
+        progress.expect(name(kind), pass(&mesh));
+        let start = Instant::now();
+        let known = topology.take();
+        let found = known.unwrap_or_else(|| Topology::new(&mesh.triangles, mesh.positions.len()));
+        let outcome = match kind {
+            StepKind::Weld => weld::weld(&mut mesh, &found, f64::from(wish.weld.unwrap_or(0.0))),
+            StepKind::Orient => orient::orient(&mut mesh, &found, progress),
+            StepKind::RemoveUnseen => {
+                let largest = f64::from(wish.fill_holes.unwrap_or(Repair::HOLE_SIZE));
+                unseen::remove(&mut mesh, &found, largest, eyes, progress)
+            }
+            StepKind::FillHoles if mesh.corner_uvs.is_some() => Outcome::without(
+                StepFate::Refused,
+                "what is filled would have no texture coordinates",
+            ),
+            StepKind::FillHoles => {
+                let largest = f64::from(wish.fill_holes.unwrap_or(Repair::HOLE_SIZE));
+                let limits = [f64::from(wish.hole_edges), largest];
+                holes::fill(&mut mesh, &found, limits, progress)
+            }
+        };
+        let before = found.counts();
+        let left = match outcome.changed {
+            0 => found,
+            _ => Topology::new(&mesh.triangles, mesh.positions.len()),
+        };
+        if matches!(outcome.fate, StepFate::Skipped | StepFate::Refused) {
+            let (step, why) = (name(kind), &outcome.note);
+            progress.warning(&format!("{step} was left out: {why}"));
+        }
+        steps.push(MeshStep {
+            step: kind,
+            fate: outcome.fate,
+            changed: outcome.changed,
+            note: outcome.note,
+            ms: start.elapsed().as_secs_f64() * 1e3,
+            before,
+            after: left.counts(),
+        });
+        mesh.counts.nonmanifold_edges = left.counts().nonmanifold_edges;
+        topology = Some(left);
+    }
+    (mesh, steps)
+}
+
+/// Counts of one step → of all: they grow from step to step.
+struct Share<'a> {
+    of: &'a dyn Progress,
+    number: u64,
+    steps: u64,
+}
+
+impl Progress for Share<'_> {
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        const PARTS: u64 = 1000;
+        let within = PARTS * done.min(total) / total.max(1);
+        self.of
+            .progress(phase, self.number * PARTS + within, self.steps * PARTS);
+    }
+
+    fn expect(&self, label: &str, predicted: Duration) {
+        self.of.expect(label, predicted);
+    }
+
+    fn warning(&self, text: &str) {
+        self.of.warning(text);
+    }
+}
+
+/// What a step does between two counts: a few times over all triangles.
+fn pass(mesh: &CleanMesh) -> Duration {
+    each(mesh.triangles.len(), pace::REPAIR_TRIANGLE) + pace::REPAIR
+}
+
+fn name(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::Weld => "welding borders",
+        StepKind::Orient => "turning triangles outwards",
+        StepKind::RemoveUnseen => "removing what is unseen",
+        StepKind::FillHoles => "filling holes",
+    }
+}

@@ -1,0 +1,48 @@
+//! A surface and what became of its triangles → a surface again: unused points gone, numbers anew.
+
+use crate::prepare::clean::{self, CleanMesh};
+
+/// The triangles for which `stays` says so.
+pub(super) fn keep(mesh: &CleanMesh, stays: impl Fn(usize) -> bool) -> CleanMesh {
+    let kept: Vec<usize> = (0..mesh.triangles.len()).filter(|&t| stays(t)).collect();
+    rebuild(
+        mesh,
+        kept.iter().map(|&t| mesh.triangles[t]).collect(),
+        mesh.corner_uvs
+            .as_ref()
+            .map(|uvs| kept.iter().map(|&t| uvs[t]).collect()),
+    )
+}
+
+/// These triangles of the mesh's points; what was counted of the file stays counted.
+pub(super) fn rebuild(
+    mesh: &CleanMesh,
+    mut triangles: Vec<[u32; 3]>,
+    corner_uvs: Option<Vec<[[f32; 2]; 3]>>,
+) -> CleanMesh {
+    let mut numbers = vec![u32::MAX; mesh.positions.len()];
+    let mut positions = Vec::with_capacity(mesh.positions.len());
+    for corner in triangles.as_flattened_mut() {
+        let number = &mut numbers[*corner as usize];
+        if *number == u32::MAX {
+            *number = positions.len() as u32;
+            positions.push(mesh.positions[*corner as usize]);
+        }
+        *corner = *number;
+    }
+    CleanMesh {
+        radius: clean::diagonal(positions.iter().copied()) / 2.0,
+        positions,
+        triangles,
+        corner_uvs,
+        counts: mesh.counts,
+    }
+}
+
+/// Winds a triangle the other way.
+pub(super) fn flip(mesh: &mut CleanMesh, triangle: usize) {
+    mesh.triangles[triangle].swap(1, 2);
+    if let Some(uvs) = &mut mesh.corner_uvs {
+        uvs[triangle].swap(1, 2);
+    }
+}

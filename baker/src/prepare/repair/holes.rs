@@ -1,0 +1,204 @@
+//! A surface → the same with its small holes filled.
+//!
+//! A hole is a closed border of few enough edges and of a small enough area: TRELLIS' two limits, of which it asks the first of
+//! holes that the mesh came with, and the second of openings that its cut leaves. The rim of a sheet is no hole: filling it
+//! would lay a second sheet on the first. Patches add no points; they are wound as most of the border is.
+
+use std::collections::HashSet;
+
+use proto::message::{Phase, StepFate};
+use rayon::prelude::*;
+
+use super::span::{Rim, span};
+use super::topology::{Border, Step, Topology, ends};
+use super::unseen::{fan_area, length};
+use super::{Outcome, Ruler};
+use crate::prepare::clean::{CleanMesh, MIN_HEIGHT};
+use crate::prepare::normals::{cross, sub, unit};
+use crate::progress::{self, Progress};
+
+/// A part smaller than its border's own area times this is a sheet with that border for a rim; half a sphere has twice.
+const SHEET: f64 = 1.5;
+/// Triangles that all spans together may try: about ten seconds.
+const MAX_TRIED: u64 = 400_000_000;
+
+/// Fills holes of up to `edges` edges and of an area up to `largest`, a share of the longest side squared.
+pub(super) fn fill(
+    mesh: &mut CleanMesh,
+    topology: &Topology,
+    [edges, largest]: [f64; 2],
+    progress: &dyn Progress,
+) -> Outcome {
+    let ruler = Ruler::of(mesh);
+    let mut areas = vec![0.0; topology.part_count];
+    for (corners, &part) in mesh.triangles.iter().zip(&topology.parts) {
+        let [a, b, c] = corners.map(|point| mesh.positions[point as usize].map(f64::from));
+        areas[part as usize] += length(cross(sub(b, a), sub(c, a))) / 2.0;
+    }
+    let mut left = Left::default();
+    let mut holes: Vec<&Border> = Vec::new();
+    for border in &topology.loops {
+        let pairs: Vec<[u32; 2]> = border
+            .iter()
+            .map(|step| ends(&mesh.triangles, step.half))
+            .collect();
+        let area = fan_area(mesh, &pairs);
+        let part = topology.parts[border[0].half as usize / 3];
+        if border.len() as f64 > edges || area > largest * ruler.side * ruler.side {
+            left.large += 1;
+        } else if areas[part as usize] < SHEET * area {
+            left.sheets += 1;
+        } else {
+            holes.push(border);
+        }
+    }
+    // Small ones first, so that the bound of steps leaves the fewest.
+    holes.sort_by_key(|border| border.len());
+    let mut tried = 0;
+    let affordable = holes.partition_point(|border| {
+        tried += (border.len() as u64).pow(3) / 6;
+        tried <= MAX_TRIED
+    });
+    left.costly = holes.len() - affordable;
+    holes.truncate(affordable);
+
+    let total = holes.len() as u64;
+    progress.progress(Phase::Repair, 0, total);
+    progress.expect("filling holes", super::pass(mesh));
+    let closed = edges_between(mesh, &holes);
+    let patches: Vec<Option<Vec<[u32; 3]>>> = holes
+        .par_iter()
+        .map(|border| {
+            let patch = patch(mesh, border, &closed);
+            progress::unit();
+            patch
+        })
+        .collect();
+    progress.progress(Phase::Repair, total, total);
+    let mut made = HashSet::new();
+    let mut filled = 0;
+    for patch in patches {
+        // Two holes may share points: an edge across both would have four triangles.
+        let patch =
+            patch.filter(|patch| inner_edges(patch).iter().all(|edge| !made.contains(edge)));
+        match patch {
+            Some(patch) => {
+                made.extend(inner_edges(&patch));
+                mesh.triangles.extend(patch);
+                filled += 1;
+            }
+            None => left.unspanned += 1,
+        }
+    }
+    Outcome {
+        fate: StepFate::of(filled),
+        changed: filled,
+        note: left.note(),
+    }
+}
+
+/// Borders that stay open, and why.
+#[derive(Default)]
+struct Left {
+    large: usize,
+    sheets: usize,
+    unspanned: usize,
+    costly: usize,
+}
+
+impl Left {
+    fn note(&self) -> String {
+        let notes: Vec<String> = [
+            (self.large, "are larger than allowed"),
+            (self.sheets, "are rims of sheets"),
+            (
+                self.unspanned,
+                "cannot be spanned without folding the surface",
+            ),
+            (self.costly, "would take too many steps"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, why)| format!("{count} borders stay open that {why}"))
+        .collect();
+        notes.join("; ")
+    }
+}
+
+/// All edges of the mesh between two points of holes.
+fn edges_between(mesh: &CleanMesh, holes: &[&Border]) -> HashSet<[u32; 2]> {
+    let mut on_hole = vec![false; mesh.positions.len()];
+    for step in holes.iter().copied().flatten() {
+        on_hole[step.point as usize] = true;
+    }
+    let sides = mesh
+        .triangles
+        .iter()
+        .flat_map(|[a, b, c]| [[*a, *b], [*b, *c], [*c, *a]]);
+    sides
+        .filter(|edge| edge.iter().all(|&point| on_hole[point as usize]))
+        .map(|[a, b]| [a.min(b), a.max(b)])
+        .collect()
+}
+
+/// Edges of a patch that are of two of its triangles.
+fn inner_edges(patch: &[[u32; 3]]) -> Vec<[u32; 2]> {
+    let sides = patch
+        .iter()
+        .flat_map(|[a, b, c]| [[*a, *b], [*b, *c], [*c, *a]]);
+    let mut sides: Vec<[u32; 2]> = sides.map(|[a, b]| [a.min(b), a.max(b)]).collect();
+    sides.sort_unstable();
+    let twice = sides.chunk_by(|a, b| a == b).filter(|same| same.len() > 1);
+    twice.map(|same| same[0]).collect()
+}
+
+fn patch(mesh: &CleanMesh, border: &Border, closed: &HashSet<[u32; 2]>) -> Option<Vec<[u32; 3]>> {
+    // A patch runs along the border against the triangles there.
+    let against = |step: &Step| ends(&mesh.triangles, step.half)[0] != step.point;
+    let forward = 2 * border.iter().filter(|step| against(step)).count() >= border.len();
+    let mut steps = border.clone();
+    if !forward {
+        // Backwards, the edge to the next point is the one that came from it.
+        let points: Vec<u32> = border.iter().rev().map(|step| step.point).collect();
+        let n = points.len();
+        steps = (0..n)
+            .map(|k| Step {
+                point: points[k],
+                half: border[(2 * n - 2 - k) % n].half,
+            })
+            .collect();
+    }
+    let points: Vec<[f64; 3]> = steps
+        .iter()
+        .map(|step| mesh.positions[step.point as usize].map(f64::from))
+        .collect();
+    let beyond: Vec<Option<[f64; 3]>> = steps
+        .iter()
+        .map(|step| {
+            let [a, b, c] = mesh.triangles[step.half as usize / 3]
+                .map(|point| mesh.positions[point as usize].map(f64::from));
+            let normal = unit(cross(sub(b, a), sub(c, a)))?;
+            Some(if against(step) {
+                normal
+            } else {
+                normal.map(|x| -x)
+            })
+        })
+        .collect();
+    let rim = Rim {
+        points: &points,
+        beyond: &beyond,
+        least_height: MIN_HEIGHT * 2.0 * mesh.radius,
+    };
+    let barred = |a: usize, b: usize| {
+        let (a, b) = (steps[a].point, steps[b].point);
+        closed.contains(&[a.min(b), a.max(b)])
+    };
+    let spanned = span(&rim, barred)?;
+    Some(
+        spanned
+            .into_iter()
+            .map(|corners| corners.map(|at| steps[at].point))
+            .collect(),
+    )
+}
