@@ -18,7 +18,8 @@
 //! | `pull_push` | texels with weights → every texel has a colour |
 //! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
-//! | `gutter` | texels → 8 bits, past the chart borders |
+//! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
+//! | `gutter` | texels → 8 bits, and what is known of each |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
@@ -57,6 +58,8 @@ pub mod pull_push;
 pub mod fill;
 
 pub mod fit;
+
+pub mod seams;
 
 pub mod gutter;
 
@@ -246,13 +249,17 @@ fn bake_on(
 
     progress.progress(Phase::Gutter, 0, 1);
     progress.expect("the gutter", step);
-    let texels = read_finite(&mut **backend).map_err(failure)?;
+    let mut texels = read_finite(&mut **backend).map_err(failure)?;
     unit();
+    clock.time(Phase::Gutter, || {
+        seams::mend(&mut texels, &observed, &scene, &atlas, blend);
+    });
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
     unit();
     let mut texture = clock.time(Phase::Gutter, || {
-        gutter::gutter(texels, &observed, &atlas, size, blend)
+        gutter::finish(&texels, &observed, &atlas, size, blend)
     });
+    drop(texels);
     if job.maps {
         progress.expect("the maps", step);
         let maps = clock.time(Phase::Gutter, || {

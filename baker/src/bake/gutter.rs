@@ -1,7 +1,7 @@
 //! Fitted texels → texture: the gutter is filled, every texel is rounded to 8 bits of sRGB and says what is known of it.
 //!
-//! The gutter is a pull-push from all chart texels (and those that bilinear lookups past a chart's border have fitted), so it
-//! continues each chart's colours and reaches as deep as the mip chain, to its last level.
+//! Where no seams are to be mended ([`super::seams`]), the gutter is a pull-push from all chart texels and those that
+//! bilinear lookups past a chart's border have fitted.
 
 use proto::job::Blend;
 use proto::table::{Provenance, Texture};
@@ -13,7 +13,7 @@ use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use crate::progress::unit;
 
-/// Finishes the texture. `observed` is the weight with which pixels observe each texel, in pixels.
+/// Fills the gutter and finishes the texture. `observed` is the weight with which pixels observe each texel, in pixels.
 #[must_use]
 pub fn gutter(
     mut texels: Vec<[f32; 4]>,
@@ -34,6 +34,18 @@ pub fn gutter(
         });
     unit();
     pull_push(&mut texels, size as usize);
+    finish(&texels, observed, atlas, size, blend)
+}
+
+/// Finishes a texture whose gutter is filled.
+#[must_use]
+pub fn finish(
+    texels: &[[f32; 4]],
+    observed: &[f32],
+    atlas: &Atlas,
+    size: u32,
+    blend: Blend,
+) -> Texture {
     let bytes = texels
         .par_iter()
         .map(|texel| {
