@@ -102,3 +102,6 @@ impl Hierarchy {
 fn every_second(number: usize) -> usize {
     (0..4).map(|bit| (number >> (2 * bit) & 1) << bit).sum()
 }
+
+#[cfg(test)]
+mod tests;

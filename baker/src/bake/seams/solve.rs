@@ -31,7 +31,7 @@ const COARSE: f32 = 0.02;
 /// τ: what being off the colour of the charts counts beside a difference of the sides.
 const PULL: f32 = 0.3;
 /// Iterations. Texels that reach black or full light stay there in the second round.
-const ROUNDS: [u32; 2] = [20, 10];
+const ROUNDS: [u32; 2] = [12, 6];
 
 /// See the head of [`super`]. Texels come and go in linear light.
 pub(super) fn agree(
@@ -399,3 +399,6 @@ fn half(texels: &[[f32; 4]], edge: usize) -> Vec<[f32; 4]> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

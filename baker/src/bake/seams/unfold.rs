@@ -55,8 +55,7 @@ fn nearest(texels: &[[f32; 4]], charts: &[u32], size: usize, seams: &[[Side; 2]]
                     continue;
                 }
                 let (at, distance) = unfolded(side, beyond, centre(texel, size));
-                // Written so that what is no number is not near.
-                if !(distance < least[texel]) {
+                if distance >= least[texel] || distance.is_nan() {
                     continue;
                 }
                 let within = at.iter().all(|x| (0.0..size as f64).contains(x));
