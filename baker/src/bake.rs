@@ -75,7 +75,9 @@ use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
-use proto::message::{AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, Table, ViewFit};
+use proto::message::{
+    AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, Table, ViewFit,
+};
 use proto::table::{Mesh, Surface, Texture, View};
 use rayon::prelude::*;
 
@@ -376,6 +378,17 @@ fn psnr(mean_square: f64) -> f32 {
     ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
 }
 
+/// What is known of so many texels: observed, weakly observed, filled in.
+fn shares(counts: [u64; 3]) -> ProvenanceShares {
+    let all = counts.iter().sum::<u64>().max(1);
+    let [observed, weak, inferred] = counts.map(|count| (count as f64 / all as f64) as f32);
+    ProvenanceShares {
+        observed,
+        weak,
+        inferred,
+    }
+}
+
 fn summary(
     adapter: AdapterInfo,
     fitted: &Fitted,
@@ -413,6 +426,9 @@ fn summary(
         chart_texels: count(&[Provenance::Filled, Provenance::Weak, Provenance::Observed]),
         observed_texels: count(&[Provenance::Weak, Provenance::Observed]),
         filled_texels: count(&[Provenance::Filled]),
+        provenance: shares(
+            [Provenance::Observed, Provenance::Weak, Provenance::Filled].map(|of| count(&[of])),
+        ),
         iterations: fitted.iterations,
         train_psnr_db: psnr(squares / rows.max(1) as f64),
         seam_residual,
