@@ -47,8 +47,8 @@ fn what_is_read_moves_and_every_node_is_above_its_texels() {
         let edge = size >> level;
         for (&texel, &node) in found.texels.iter().zip(&above) {
             let (x, y) = (
-                texel as usize % size >> level,
-                texel as usize / size >> level,
+                (texel as usize % size) >> level,
+                (texel as usize / size) >> level,
             );
             let wanted = if x < edge && y < edge {
                 node as u32
