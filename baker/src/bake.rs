@@ -18,7 +18,8 @@
 //! | `pull_push` | texels with weights → every texel has a colour |
 //! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
-//! | `gutter` | texels → 8 bits, past the chart borders |
+//! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
+//! | `gutter` | texels → 8 bits, and what is known of each |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
@@ -58,6 +59,8 @@ pub mod fill;
 
 pub mod fit;
 
+pub mod seams;
+
 pub mod gutter;
 
 mod maps;
@@ -72,7 +75,9 @@ use std::os::fd::OwnedFd;
 
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
-use proto::message::{AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, Table, ViewFit};
+use proto::message::{
+    AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, Table, ViewFit,
+};
 use proto::table::{Mesh, Surface, Texture, View};
 use rayon::prelude::*;
 
@@ -246,13 +251,17 @@ fn bake_on(
 
     progress.progress(Phase::Gutter, 0, 1);
     progress.expect("the gutter", step);
-    let texels = read_finite(&mut **backend).map_err(failure)?;
+    let mut texels = read_finite(&mut **backend).map_err(failure)?;
     unit();
+    clock.time(Phase::Gutter, || {
+        seams::mend(&mut texels, &observed, &scene, &atlas, blend);
+    });
     let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
     unit();
     let mut texture = clock.time(Phase::Gutter, || {
-        gutter::gutter(texels, &observed, &atlas, size, blend)
+        gutter::finish(&texels, &observed, &atlas, size, blend)
     });
+    drop(texels);
     if job.maps {
         progress.expect("the maps", step);
         let maps = clock.time(Phase::Gutter, || {
@@ -369,6 +378,17 @@ fn psnr(mean_square: f64) -> f32 {
     ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
 }
 
+/// What is known of so many texels: observed, weakly observed, filled in.
+fn shares(counts: [u64; 3]) -> ProvenanceShares {
+    let all = counts.iter().sum::<u64>().max(1);
+    let [observed, weak, inferred] = counts.map(|count| (count as f64 / all as f64) as f32);
+    ProvenanceShares {
+        observed,
+        weak,
+        inferred,
+    }
+}
+
 fn summary(
     adapter: AdapterInfo,
     fitted: &Fitted,
@@ -406,6 +426,9 @@ fn summary(
         chart_texels: count(&[Provenance::Filled, Provenance::Weak, Provenance::Observed]),
         observed_texels: count(&[Provenance::Weak, Provenance::Observed]),
         filled_texels: count(&[Provenance::Filled]),
+        provenance: shares(
+            [Provenance::Observed, Provenance::Weak, Provenance::Filled].map(|of| count(&[of])),
+        ),
         iterations: fitted.iterations,
         train_psnr_db: psnr(squares / rows.max(1) as f64),
         seam_residual,

@@ -595,6 +595,18 @@ pub struct StageTime {
     pub count: u32,
 }
 
+/// Shares of the texels inside charts, 0-1, together 1 where there are any. A texel's confidence is the number of pixels that
+/// it makes up in all views together: it falls with the angle from which it is seen, with distance and with coarse pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProvenanceShares {
+    /// Of one pixel or more.
+    pub observed: f32,
+    /// Of less than one pixel.
+    pub weak: f32,
+    /// Seen by none: filled from the neighbours on the surface.
+    pub inferred: f32,
+}
+
 /// Result of bake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeSummary {
@@ -608,6 +620,9 @@ pub struct BakeSummary {
     pub observed_texels: u64,
     /// Chart texels that no pixel observes: filled from their neighbours on the surface.
     pub filled_texels: u64,
+    /// Shares of the chart texels by what is known of them; reports of earlier builds have none.
+    #[serde(default)]
+    pub provenance: ProvenanceShares,
     /// Conjugate gradient iterations in all.
     pub iterations: u32,
     /// PSNR over all fitted pixels in dB, in sRGB, before the texture is rounded to 8 bits.
@@ -623,7 +638,7 @@ pub struct BakeSummary {
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,
     /// Time of each GPU stage by the device's own clock, the longest first, where the job asked for it.
-    #[serde(deserialize_with = "list")]
+    #[serde(default, deserialize_with = "list")]
     pub gpu_times: Vec<StageTime>,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,

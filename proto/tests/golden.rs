@@ -12,8 +12,8 @@ use proto::job::{
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, MeshCounts, MeshStep,
-    NotAFile, Phase, PhaseTime, PrepareSummary, Refinement, Refusal, Role, Root, StageTime, Start,
-    StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares, Refinement, Refusal, Role, Root,
+    StageTime, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -247,6 +247,11 @@ fn messages_from_a_child() {
         chart_texels: 2,
         observed_texels: 3,
         filled_texels: 4,
+        provenance: ProvenanceShares {
+            observed: 0.5,
+            weak: 0.25,
+            inferred: 0.25,
+        },
         iterations: 5,
         train_psnr_db: 50.0,
         seam_residual: 0.125,
@@ -360,7 +365,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e08646973637265746501640102030405000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e010b000000000000f83f01056170706c79000000000000e03f030607",
+            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e010b000000000000f83f01056170706c79000000000000e03f030607",
         ),
         (
             FromChild::Done(Done::Encode(encode)),

@@ -24,7 +24,7 @@ fn read(bench: &Bench) -> (Points, Triangles) {
         match words[0] {
             "v" => points.push([1, 2, 3].map(|k| words[k].parse().expect("a number"))),
             _ => {
-                triangles.push([1, 2, 3].map(|k| words[k].parse::<usize>().expect("a number") - 1))
+                triangles.push([1, 2, 3].map(|k| words[k].parse::<usize>().expect("a number") - 1));
             }
         }
     }

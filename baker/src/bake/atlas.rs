@@ -106,7 +106,7 @@ pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
 }
 
 /// Number of the chart of each vertex: vertices joined by triangles.
-fn charts(scene: &Scene) -> Vec<u32> {
+pub(super) fn charts(scene: &Scene) -> Vec<u32> {
     let mut parent: Vec<u32> = (0..scene.texel_coords.len() as u32).collect();
     for corners in &scene.triangles {
         let first = root(&mut parent, corners[0]);
@@ -178,15 +178,23 @@ fn with_ring(covered: &[u32], size: usize, texel: usize) -> u32 {
     NO_CHART
 }
 
+/// Places of one seam at most: the diagonal of the largest texture, and no more however far outside of it an edge runs.
+const MOST_PLACES: f32 = 16_384.0;
+
 /// A triangle's edge that another triangle continues at another place of the texture.
-struct Side {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
     /// Its two surface vertices, the smaller first.
     ends: [u32; 2],
     /// Its vertices in the same order.
-    vertices: [u32; 2],
+    pub(super) vertices: [u32; 2],
+    /// The triangle's third vertex.
+    pub(super) apex: u32,
 }
 
-fn seams(scene: &Scene) -> Rows {
+/// The seams: edges of the surface with their two places in the texture. An edge with more places has each of them paired
+/// with the next.
+pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
     let mut sides: Vec<Side> = Vec::with_capacity(scene.triangles.len() * 3);
     for corners in &scene.triangles {
         for k in 0..3 {
@@ -199,21 +207,26 @@ fn seams(scene: &Scene) -> Rows {
             sides.push(Side {
                 ends: vertices.map(|vertex| scene.surface_vertices[vertex as usize]),
                 vertices,
+                apex: corners[(k + 2) % 3],
             });
         }
     }
-    sides.sort_unstable_by_key(|side| (side.ends, side.vertices));
+    sides.sort_unstable_by_key(|side| (side.ends, side.vertices, side.apex));
+    // Neighbours in sorted order are enough: k places of one edge need k − 1 ties.
+    sides
+        .windows(2)
+        .filter(|pair| pair[0].ends == pair[1].ends && pair[0].vertices != pair[1].vertices)
+        .map(|pair| [pair[0], pair[1]])
+        .collect()
+}
+
+fn seams(scene: &Scene) -> Rows {
     let mut rows = Rows {
         starts: vec![0],
         ..Rows::default()
     };
-    for same_edge in sides.chunk_by(|a, b| a.ends == b.ends) {
-        // Neighbours in sorted order are enough: k places of one edge need k − 1 ties.
-        for pair in same_edge.windows(2) {
-            if pair[0].vertices != pair[1].vertices {
-                tie(scene, &pair[0], &pair[1], &mut rows);
-            }
-        }
+    for [one, other] in pairs(scene) {
+        tie(scene, &one, &other, &mut rows);
     }
     rows
 }
@@ -226,7 +239,7 @@ fn tie(scene: &Scene, one: &Side, other: &Side, rows: &mut Rows) {
     };
     let (a, b) = (ends(one), ends(other));
     let length = |e: [[f32; 2]; 2]| (e[0][0] - e[1][0]).hypot(e[0][1] - e[1][1]);
-    let steps = length(a).max(length(b)).ceil().max(1.0) as u32;
+    let steps = length(a).max(length(b)).ceil().clamp(1.0, MOST_PLACES) as u32;
     let mut footprint: Vec<Entry> = Vec::new();
     for step in 0..steps {
         let t = (step as f32 + 0.5) / steps as f32;

@@ -1,7 +1,4 @@
-//! Fitted texels → texture: the gutter is filled, every texel is rounded to 8 bits of sRGB and says what is known of it.
-//!
-//! The gutter is a pull-push from all chart texels (and those that bilinear lookups past a chart's border have fitted), so it
-//! continues each chart's colours and reaches as deep as the mip chain, to its last level.
+//! Mended texels → texture: every texel is rounded to 8 bits of sRGB and says what is known of it.
 
 use proto::job::Blend;
 use proto::table::{Provenance, Texture};
@@ -9,13 +6,15 @@ use rayon::prelude::*;
 
 use super::atlas::Atlas;
 use super::colour::{to_byte, to_display};
+#[cfg(test)]
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use crate::progress::unit;
 
-/// Finishes the texture. `observed` is the weight with which pixels observe each texel, in pixels.
-#[must_use]
-pub fn gutter(
+/// Fills the gutter by a pull-push from all chart texels and those that bilinear lookups past a chart's border have fitted,
+/// and finishes the texture: what [`super::seams`] does better.
+#[cfg(test)]
+pub(super) fn gutter(
     mut texels: Vec<[f32; 4]>,
     observed: &[f32],
     atlas: &Atlas,
@@ -34,6 +33,18 @@ pub fn gutter(
         });
     unit();
     pull_push(&mut texels, size as usize);
+    finish(&texels, observed, atlas, size, blend)
+}
+
+/// Finishes a texture whose gutter is filled. `observed` is the weight with which pixels observe each texel, in pixels.
+#[must_use]
+pub fn finish(
+    texels: &[[f32; 4]],
+    observed: &[f32],
+    atlas: &Atlas,
+    size: u32,
+    blend: Blend,
+) -> Texture {
     let bytes = texels
         .par_iter()
         .map(|texel| {

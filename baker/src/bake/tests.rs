@@ -129,6 +129,30 @@ fn a_texel_that_is_no_number_is_no_texture() {
 }
 
 #[test]
+fn the_report_says_what_share_of_the_texels_is_known_and_how_well() {
+    let baked = bake_spoilt(3, 0.0).expect("nothing is spoilt");
+    let of = |kind: u8| {
+        let known = baked.texture.provenance.iter();
+        known.filter(|&&value| value == kind).count() as f32
+    };
+    let found = baked.summary.provenance;
+    let charted = of(1) + of(2) + of(3);
+    let wanted = [of(3), of(2), of(1)].map(|count| count / charted);
+    for (found, wanted) in [found.observed, found.weak, found.inferred]
+        .into_iter()
+        .zip(wanted)
+    {
+        assert!(
+            (found - wanted).abs() < 1e-6 && wanted < 1.0,
+            "{found} {wanted}"
+        );
+    }
+    assert!(found.observed > 0.0);
+    assert_eq!(shares([0; 3]), ProvenanceShares::default());
+    assert_eq!(shares([1, 2, 5]).inferred, 0.625);
+}
+
+#[test]
 fn psnr_is_best_for_nothing_and_worst_for_no_number() {
     assert_eq!(psnr(0.0), LARGEST_PSNR);
     assert_eq!(psnr(1e-30), LARGEST_PSNR);

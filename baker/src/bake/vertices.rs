@@ -22,7 +22,7 @@ use super::fill::diffuse;
 use super::refine::Refiner;
 use super::scene::Scene;
 use super::surface::Original;
-use super::{native, unseen};
+use super::{native, shares, unseen};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::peak_rss_kib;
@@ -148,6 +148,7 @@ pub fn bake(
         chart_texels: points.count as u64,
         observed_texels: observed as u64,
         filled_texels: (points.count - observed) as u64,
+        provenance: shares([observed, 0, points.count - observed].map(|count| count as u64)),
         iterations: 0,
         train_psnr_db: 0.0,
         seam_residual: 0.0,

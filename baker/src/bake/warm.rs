@@ -13,8 +13,8 @@ use crate::progress::Progress;
 /// A GPU.
 #[derive(Debug)]
 enum Opened {
-    Bare(Device),
-    Ready(Result<Kit, GpuError>),
+    Bare(Box<Device>),
+    Ready(Box<Result<Kit, GpuError>>),
 }
 
 /// See the head of this file.
@@ -46,7 +46,7 @@ impl Warm {
             Err(error) => return Err(error.into()),
         };
         Ok(Self {
-            gpu: device.map(Opened::Bare),
+            gpu: device.map(|device| Opened::Bare(Box::new(device))),
             quality: job.quality,
             blend: job.blend,
         })
@@ -68,8 +68,8 @@ impl Warm {
     fn device(&self) -> Option<&Device> {
         match &self.gpu {
             Some(Opened::Bare(device)) => Some(device),
-            Some(Opened::Ready(Ok(kit))) => Some(kit.device()),
-            Some(Opened::Ready(Err(_))) | None => None,
+            Some(Opened::Ready(kit)) => kit.as_ref().as_ref().ok().map(Kit::device),
+            None => None,
         }
     }
 
@@ -79,7 +79,7 @@ impl Warm {
         self.gpu = self.gpu.map(|gpu| match gpu {
             Opened::Bare(device) => {
                 let taps = Plan::new(self.quality).taps;
-                Opened::Ready(Kit::new(device, taps, self.blend))
+                Opened::Ready(Box::new(Kit::new(*device, taps, self.blend)))
             }
             ready @ Opened::Ready(_) => ready,
         });
@@ -92,7 +92,7 @@ impl Warm {
     /// The driver refuses a stage, or the device failed meanwhile.
     pub fn into_kit(self) -> Result<Option<Kit>, Failure> {
         match self.compiled().gpu {
-            Some(Opened::Ready(kit)) => Ok(Some(kit?)),
+            Some(Opened::Ready(kit)) => Ok(Some((*kit)?)),
             Some(Opened::Bare(_)) | None => Ok(None),
         }
     }

@@ -1,6 +1,6 @@
 //! Whole sets through the refiner.
 
-use proto::message::AdapterInfo;
+use proto::message::{AdapterInfo, ProvenanceShares};
 use proto::table::Mesh;
 
 use super::*;
@@ -75,6 +75,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         chart_texels: 0,
         observed_texels: 0,
         filled_texels: 0,
+        provenance: ProvenanceShares::default(),
         iterations: 0,
         train_psnr_db: 0.0,
         seam_residual: 0.0,

@@ -6,9 +6,9 @@ use proto::job::{
 };
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
-    FromChild, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, Refinement,
-    Refusal, Role, Root, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit,
-    ViewScore,
+    FromChild, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares,
+    Refinement, Refusal, Role, Root, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod,
+    ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::wire;
@@ -208,6 +208,11 @@ pub(super) fn summaries() -> [Done; 3] {
             chart_texels: 1 << 19,
             observed_texels: 1 << 18,
             filled_texels: 1 << 18,
+            provenance: ProvenanceShares {
+                observed: 0.25,
+                weak: 0.25,
+                inferred: 0.5,
+            },
             iterations: 64,
             train_psnr_db: 48.5,
             seam_residual: 0.01,

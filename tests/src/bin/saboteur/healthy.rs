@@ -10,7 +10,7 @@ use proto::blob::BlobFile;
 use proto::job::{CompareJob, Device};
 use proto::message::{
     AdapterInfo, BakeSummary, CompareSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime,
-    PrepareSummary, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
+    PrepareSummary, ProvenanceShares, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
 use proto::sandbox::Sandbox;
 use proto::table::maps::Maps;
@@ -365,6 +365,11 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             chart_texels: 10,
             observed_texels: 9,
             filled_texels: 1,
+            provenance: ProvenanceShares {
+                observed: 0.9,
+                weak: 0.0,
+                inferred: 0.1,
+            },
             iterations: 3,
             train_psnr_db: 42.0,
             seam_residual: 0.0,

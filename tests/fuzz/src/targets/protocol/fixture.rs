@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use proto::message::{
-    AdapterInfo, BakeSummary, Done, EncodeSummary, PrepareSummary, Role, Table, UnwrapMethod,
+    AdapterInfo, BakeSummary, Done, EncodeSummary, PrepareSummary, ProvenanceShares, Role, Table,
+    UnwrapMethod,
 };
 use proto::table::{Camera, View};
 use supervisor::cli::{self, Command};
@@ -88,6 +89,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             chart_texels: 1,
             observed_texels: 1,
             filled_texels: 0,
+            provenance: ProvenanceShares::default(),
             iterations: 1,
             train_psnr_db: 30.0,
             seam_residual: 0.0,

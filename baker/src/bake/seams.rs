@@ -1,0 +1,149 @@
+//! Fitted texels → texels whose gutter is filled and whose seams agree, at every mip level that [`crate::survey`] measures.
+//!
+//! | module | what it turns into what |
+//! |---|---|
+//! | `unfold` | texels → gutter that continues a chart over its seam, from the face beyond |
+//! | `rows` | seams → lookups of their two sides at each level, and what both should show |
+//! | `hierarchy` | texels that may move → their mip texels, coarse over fine |
+//! | `lookups` | rows and nodes → what rows see of the nodes, and what they give back to them |
+//! | `solve` | lookups → the smallest change of texels that makes the sides agree |
+//!
+//! The fit knows mip 0 alone. A coarser texel near a seam mixes its chart with gutter and with whatever lies beyond, so no
+//! way of filling the gutter makes both sides agree; but the gutter is free, and there is enough of it to balance what the
+//! others bring in. So least squares, over gutter texels and those that lookups on a seam itself read:
+//!
+//! ```text
+//!   minimise  Σ_k Σ_s w_s d² [ (A_ks x − B_ks x)²  +  τ² ((A_ks x + B_ks x) / 2 − t_ks)² ]  +  Σ_i a_i d_i² (x_i − x⁰_i)²
+//!   A, B   bilinear lookups at mip level k (box filter) at place s of a seam, on its two sides
+//!   t      what both would show if they saw their own charts alone; it keeps them from agreeing on a foreign colour
+//!   w      length of seam that a lookup stands for, in texels
+//!   d      d sRGB / d linear there: differences are judged where they are seen
+//!   a      firm where pixels observe the texel, next to nothing in the gutter; x⁰ the fitted or unfolded texel
+//! ```
+
+mod hierarchy;
+mod lookups;
+mod rows;
+mod solve;
+mod unfold;
+
+use proto::job::Blend;
+use rayon::prelude::*;
+
+use super::atlas::{Atlas, charts, pairs};
+use super::colour::{decode, encode};
+use super::pull_push::pull_push;
+use super::raster::NOTHING;
+use super::scene::Scene;
+use crate::progress::unit;
+
+/// No chart.
+const NO_CHART: u32 = u32::MAX;
+/// Nearer than this in texels, two sides of an edge are one place of the texture.
+const SAME: f64 = 1e-3;
+/// Shorter than this in texels, a side has no direction to unfold along.
+const SHORTEST: f64 = 1e-4;
+
+/// One side of a seam, in texels.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    ends: [[f64; 2]; 2],
+    /// Unit vector across the edge, into the triangle.
+    inward: [f64; 2],
+    chart: u32,
+}
+
+impl Side {
+    fn length(&self) -> f64 {
+        let [a, b] = self.ends;
+        (b[0] - a[0]).hypot(b[1] - a[1])
+    }
+
+    /// The place `share` of the way along the side.
+    fn at(&self, share: f64) -> [f64; 2] {
+        let [a, b] = self.ends;
+        [0, 1].map(|axis| a[axis] + share * (b[axis] - a[axis]))
+    }
+}
+
+/// The texture and which chart each texel belongs to, in linear light.
+#[derive(Clone, Copy)]
+struct Charted<'a> {
+    texels: &'a [[f32; 4]],
+    charts: &'a [u32],
+    size: usize,
+}
+
+/// Fills the gutter of `texels` and makes the seams agree; `observed` is the weight with which pixels observe each texel.
+pub fn mend(texels: &mut [[f32; 4]], observed: &[f32], scene: &Scene, atlas: &Atlas, blend: Blend) {
+    let size = scene.size as usize;
+    let (seams, charts) = seams(scene, atlas);
+    unit();
+    // Mips are means of light, whatever the fit averaged.
+    let light = |value: f32| match blend {
+        Blend::Linear => value.clamp(0.0, 1.0),
+        Blend::Srgb => decode(value.clamp(0.0, 1.0)),
+    };
+    texels
+        .par_iter_mut()
+        .enumerate()
+        .for_each(|(index, texel)| {
+            let [r, g, b, _] = *texel;
+            let known = charts[index] != NO_CHART || observed[index] > 0.0;
+            *texel = [light(r), light(g), light(b), f32::from(u8::from(known))];
+        });
+    unfold::fill(texels, &charts, size, &seams);
+    unit();
+    pull_push(texels, size);
+    unit();
+    solve::agree(texels, &charts, observed, size, &seams);
+    if blend == Blend::Srgb {
+        texels.par_iter_mut().for_each(|texel| {
+            let [r, g, b, a] = *texel;
+            *texel = [encode(r), encode(g), encode(b), a];
+        });
+    }
+    unit();
+}
+
+/// The seams of a scene, and the chart of each texel.
+fn seams(scene: &Scene, atlas: &Atlas) -> (Vec<[Side; 2]>, Vec<u32>) {
+    let charts = charts(scene);
+    let place = |vertex: u32| scene.texel_coords[vertex as usize].map(f64::from);
+    let side = |side: &super::atlas::Side| {
+        let [a, b] = side.vertices.map(place);
+        let apex = place(side.apex);
+        let along = [b[0] - a[0], b[1] - a[1]];
+        let length = along[0].hypot(along[1]).max(SHORTEST);
+        let normal = [-along[1] / length, along[0] / length];
+        let inside = (apex[0] - a[0]) * normal[0] + (apex[1] - a[1]) * normal[1];
+        Side {
+            ends: [a, b],
+            inward: normal.map(|x| x * inside.signum()),
+            chart: charts[side.apex as usize],
+        }
+    };
+    let apart = |[one, other]: &[Side; 2]| {
+        let all = one
+            .ends
+            .as_flattened()
+            .iter()
+            .zip(other.ends.as_flattened());
+        let mut distances = all.map(|(a, b)| (a - b).abs());
+        distances.clone().all(f64::is_finite) && distances.any(|distance| distance > SAME)
+    };
+    let seams = pairs(scene)
+        .iter()
+        .map(|pair| pair.each_ref().map(side))
+        .filter(apart)
+        .collect();
+    let of_texel = |&triangle: &u32| match triangle {
+        NOTHING => NO_CHART,
+        triangle => charts[scene.triangles[triangle as usize][0] as usize],
+    };
+    let of_texels = atlas.triangles.par_iter().map(of_texel).collect();
+    (seams, of_texels)
+}
+
+#[cfg(test)]
+mod tests;

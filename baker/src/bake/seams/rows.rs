@@ -1,0 +1,110 @@
+//! Seams → rows: at each mip level and each place along a seam the mip texels that lookups on both sides read, and the
+//! colour that both should show.
+
+use rayon::prelude::*;
+
+use super::{Charted, Side};
+use crate::survey::LEVELS;
+
+/// Places for each texel of the level along the longer side: neighbouring ones share their texels.
+const PLACES: f64 = 2.0;
+/// Of one seam at most, however far outside of the texture it runs.
+const MOST_PLACES: f64 = 4096.0;
+/// With less than this of the two lookups in charts of their own, nothing tells what they should show.
+const LEAST_OWN: f32 = 0.1;
+
+/// A share of a mip texel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tap {
+    pub(super) texel: u32,
+    pub(super) weight: f32,
+}
+
+/// One place of a seam.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Four taps on either side.
+    pub(super) taps: [[Tap; 4]; 2],
+    /// Length of seam that it stands for, in texels.
+    pub(super) length: f32,
+    /// What both sides should show.
+    pub(super) target: Option<[f32; 3]>,
+}
+
+/// How many of the levels a texture has.
+pub(super) fn levels(size: usize) -> usize {
+    (0..LEVELS).take_while(|level| size >> level > 0).count()
+}
+
+/// The rows of a level.
+pub(super) fn rows(charted: Charted<'_>, seams: &[[Side; 2]], level: usize) -> Vec<Row> {
+    let step = f64::from(1 << level);
+    seams
+        .par_iter()
+        .flat_map_iter(|sides| {
+            let longest = sides[0].length().max(sides[1].length());
+            let places = (longest * PLACES / step).ceil().clamp(1.0, MOST_PLACES);
+            (0..places as u32).map(move |place| {
+                let share = (f64::from(place) + 0.5) / places;
+                charted.row(sides, share, level, (longest / places) as f32)
+            })
+        })
+        .collect()
+}
+
+impl Charted<'_> {
+    fn row(&self, sides: &[Side; 2], share: f64, level: usize, length: f32) -> Row {
+        let edge = self.size >> level;
+        let taps = sides.each_ref().map(|side| {
+            let scale = edge as f64 / self.size as f64;
+            taps(side.at(share).map(|x| x * scale), edge)
+        });
+        let (mut sum, mut owned) = ([0.0_f32; 3], 0.0_f32);
+        // At mip 0 a lookup reads its own chart and what is next to it: the sides need not be told.
+        if level > 0 {
+            let share = 1.0 / (1u32 << (2 * level)) as f32;
+            for (side, taps) in sides.iter().zip(&taps) {
+                for tap in taps.iter().filter(|tap| tap.weight > 0.0) {
+                    for texel in self.beneath(tap.texel as usize, level) {
+                        if self.charts[texel] == side.chart {
+                            for channel in 0..3 {
+                                sum[channel] += tap.weight * share * self.texels[texel][channel];
+                            }
+                            owned += tap.weight * share;
+                        }
+                    }
+                }
+            }
+        }
+        Row {
+            taps,
+            length,
+            target: (owned > LEAST_OWN).then(|| sum.map(|value| value / owned)),
+        }
+    }
+
+    /// The texels that a mip texel is the mean of.
+    fn beneath(&self, texel: usize, level: usize) -> impl Iterator<Item = usize> {
+        let (edge, size, side) = (self.size >> level, self.size, 1 << level);
+        let (column, row) = (texel % edge * side, texel / edge * side);
+        (row..row + side).flat_map(move |y| (column..column + side).map(move |x| y * size + x))
+    }
+}
+
+/// The lookup at a place of a level of `edge` texels, clamped to its border.
+fn taps(at: [f64; 2], edge: usize) -> [Tap; 4] {
+    let [x, y] = at.map(|x| x - 0.5);
+    let (left, top) = (x.floor(), y.floor());
+    let (fx, fy) = ((x - left) as f32, (y - top) as f32);
+    let clamp = |x: f64| x.clamp(0.0, (edge - 1) as f64) as usize;
+    let tap = |dx: f64, dy: f64, weight: f32| Tap {
+        texel: (clamp(top + dy) * edge + clamp(left + dx)) as u32,
+        weight,
+    };
+    [
+        tap(0.0, 0.0, (1.0 - fx) * (1.0 - fy)),
+        tap(1.0, 0.0, fx * (1.0 - fy)),
+        tap(0.0, 1.0, (1.0 - fx) * fy),
+        tap(1.0, 1.0, fx * fy),
+    ]
+}

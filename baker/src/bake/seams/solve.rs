@@ -1,0 +1,404 @@
+//! Rows → the smallest change of the texels that may move which makes both sides of the seams agree: conjugate gradients
+//! over all levels at once.
+//!
+//! Every sum is a gather in a fixed order, so the result has the same bits whatever the number of threads.
+
+use std::borrow::Cow;
+
+use proto::job::Blend;
+use rayon::prelude::*;
+
+use super::super::colour;
+use super::super::normal::dot;
+use super::hierarchy::Hierarchy;
+use super::lookups::{Lookups, Seen};
+use super::rows::{Row, Tap, levels, rows};
+use super::{Charted, NO_CHART, Side};
+use crate::progress::unit;
+
+/// Anchor of a texel that is observed as well as the mean, for each texel's length of seam among the texels of charts: what
+/// is weighed is the mean difference along all seams against the mean error of all texels. On the statue's set half of it
+/// costs another 0.1 dB, and five times as much leaves mip 0 at 2.5 steps of 255.
+const FIRM: f32 = 660.0;
+/// Anchor of a chart's texels that no pixel observes: they are smooth, and should stay so.
+const UNSEEN: f32 = 0.05;
+/// Anchor of the gutter: 2e-5 gives 2.5 steps at mip 3 on the statue's set and 8e-5 3.0, but the less it is the more of the
+/// gutter turns black or white.
+const GUTTER: f32 = 5e-5;
+/// What a lookup in a coarser mip counts beside one in the texture itself: the gutter is free to follow all the same, but
+/// charts of a few texels (2,000 of them on the helmet) are not spoilt for mips in which they cannot be told apart.
+const COARSE: f32 = 0.02;
+/// τ: what being off the colour of the charts counts beside a difference of the sides.
+const PULL: f32 = 0.3;
+/// Iterations. Texels that reach black or full light stay there in the second round.
+const ROUNDS: [u32; 2] = [12, 6];
+
+/// See the head of [`super`]. Texels come and go in linear light.
+pub(super) fn agree(
+    texels: &mut [[f32; 4]],
+    charts: &[u32],
+    observed: &[f32],
+    size: usize,
+    seams: &[[Side; 2]],
+) {
+    if seams.is_empty() {
+        return;
+    }
+    let charted = Charted {
+        texels,
+        charts,
+        size,
+    };
+    let rows: Vec<Vec<Row>> = (0..levels(size))
+        .map(|level| {
+            let rows = rows(charted, seams, level);
+            unit();
+            rows
+        })
+        .collect();
+    let hierarchy = Hierarchy::new(charts, size, &rows);
+    unit();
+    let length: f32 = rows[0].iter().map(|row| row.length).sum();
+    let anchors = anchors(&hierarchy.texels, charts, observed, length);
+    let start: Vec<[f32; 4]> = gather(&hierarchy.texels, texels);
+    let mut system = System::new(hierarchy, &rows);
+    unit();
+    for (round, iterations) in ROUNDS.into_iter().enumerate() {
+        let now = gather(&system.hierarchy.texels, texels);
+        let fixed = |value: f32| round > 0 && !(value > 0.0 && value < 1.0);
+        system.linearise(texels, size, &rows, &start, &anchors);
+        let mut residual = system.defect(&rows, &start, &now);
+        let inverse: Vec<[f32; 4]> = system
+            .diagonal()
+            .iter()
+            .zip(&now)
+            .map(|(diagonal, now)| {
+                std::array::from_fn(|c| {
+                    if fixed(now[c]) {
+                        0.0
+                    } else {
+                        1.0 / diagonal[c]
+                    }
+                })
+            })
+            .collect();
+        let change = system.conjugate_gradients(&mut residual, &inverse, iterations);
+        for ((&texel, now), change) in system.hierarchy.texels.iter().zip(now).zip(change) {
+            for channel in 0..3 {
+                texels[texel as usize][channel] = (now[channel] + change[channel]).clamp(0.0, 1.0);
+            }
+        }
+    }
+}
+
+fn gather(at: &[u32], texels: &[[f32; 4]]) -> Vec<[f32; 4]> {
+    at.par_iter().map(|&texel| texels[texel as usize]).collect()
+}
+
+/// How firmly each texel stays: by the square of the weight that observes it, as the diagonal of the fit goes with the
+/// squares of its shares.
+fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32> {
+    let (sum, count) = observed
+        .iter()
+        .zip(charts)
+        .filter(|&(&weight, &chart)| chart != NO_CHART && weight > 0.0)
+        .fold((0.0, 0u64), |(sum, count), (&weight, _)| {
+            (sum + f64::from(weight), count + 1)
+        });
+    let mean = (sum / count.max(1) as f64).max(f64::MIN_POSITIVE) as f32;
+    let charted = charts.iter().filter(|&&chart| chart != NO_CHART).count();
+    let firm = FIRM * length / charted.max(1) as f32;
+    let anchor = |&texel: &u32| {
+        let texel = texel as usize;
+        let least = if charts[texel] == NO_CHART {
+            GUTTER
+        } else {
+            UNSEEN
+        };
+        least + firm * (observed[texel] / mean).min(1.0).powi(2)
+    };
+    at.par_iter().map(anchor).collect()
+}
+
+struct System {
+    hierarchy: Hierarchy,
+    lookups: Vec<Lookups>,
+    /// a · d² of each texel.
+    anchors: Vec<[f32; 4]>,
+    /// Mips of what moves, and their sums on the way back.
+    mips: Vec<Vec<[f32; 4]>>,
+    seen: Vec<Vec<Seen>>,
+}
+
+impl System {
+    fn new(hierarchy: Hierarchy, rows: &[Vec<Row>]) -> Self {
+        let lookups: Vec<Lookups> = hierarchy
+            .levels
+            .iter()
+            .zip(rows)
+            .map(|(level, rows)| Lookups::new(level, rows))
+            .collect();
+        let mips = lookups
+            .iter()
+            .map(|lookups| vec![[0.0; 4]; lookups.starts.len() - 1])
+            .collect();
+        let seen = rows
+            .iter()
+            .map(|rows| vec![Seen::default(); rows.len()])
+            .collect();
+        Self {
+            hierarchy,
+            lookups,
+            anchors: Vec::new(),
+            mips,
+            seen,
+        }
+    }
+
+    /// Takes the slopes at the present texels, and what the rows see of them.
+    fn linearise(
+        &mut self,
+        texels: &[[f32; 4]],
+        size: usize,
+        rows: &[Vec<Row>],
+        start: &[[f32; 4]],
+        anchors: &[f32],
+    ) {
+        self.anchors = start
+            .par_iter()
+            .zip(anchors)
+            .map(|(start, anchor)| start.map(|value| anchor * slope_squared(value)))
+            .collect();
+        let mut mip = Cow::Borrowed(texels);
+        for (level, rows) in rows.iter().enumerate() {
+            if level > 0 {
+                mip = Cow::Owned(half(&mip, size >> (level - 1)));
+            }
+            let shown = |taps: &[Tap; 4]| {
+                let mut sum = [0.0; 4];
+                for tap in taps {
+                    for channel in 0..3 {
+                        sum[channel] += tap.weight * mip[tap.texel as usize][channel];
+                    }
+                }
+                sum
+            };
+            let see = |row: &Row| {
+                let [one, other] = row.taps.each_ref().map(shown);
+                Seen {
+                    difference: std::array::from_fn(|c| one[c] - other[c]),
+                    mean: std::array::from_fn(|c| 0.5 * (one[c] + other[c])),
+                }
+            };
+            let lookups = &mut self.lookups[level];
+            self.seen[level] = rows.par_iter().map(see).collect();
+            (lookups.strengths, lookups.pulls) = rows
+                .par_iter()
+                .zip(&self.seen[level])
+                .map(|(row, seen)| {
+                    let [r, g, b, _] = seen.mean;
+                    let [r, g, b] = row.target.unwrap_or([r, g, b]).map(slope_squared);
+                    let count = row.length * if level > 0 { COARSE } else { 1.0 };
+                    let strength = [r, g, b, 0.0].map(|slope| count * slope);
+                    (strength, row.target.map_or(0.0, |_| PULL * PULL))
+                })
+                .unzip();
+            unit();
+        }
+    }
+
+    /// Minus the gradient at the present texels, of which `linearise` has noted what the rows see.
+    fn defect(&mut self, rows: &[Vec<Row>], start: &[[f32; 4]], now: &[[f32; 4]]) -> Vec<[f32; 4]> {
+        for (seen, rows) in self.seen.iter_mut().zip(rows) {
+            for (seen, row) in seen.iter_mut().zip(rows) {
+                for (mean, target) in seen.mean.iter_mut().zip(row.target.unwrap_or_default()) {
+                    *mean -= target;
+                }
+            }
+        }
+        let moved: Vec<[f32; 4]> = now
+            .iter()
+            .zip(start)
+            .map(|(now, start)| std::array::from_fn(|c| now[c] - start[c]))
+            .collect();
+        let mut gradient = self.scatter(&moved);
+        gradient
+            .iter_mut()
+            .for_each(|sum| *sum = sum.map(|value| -value));
+        gradient
+    }
+
+    /// The normal matrix times a change of the texels.
+    fn apply(&mut self, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
+        self.mips[0].copy_from_slice(change);
+        for level in 1..self.mips.len() {
+            let (finer, coarser) = self.mips.split_at_mut(level);
+            let finer = &finer[level - 1];
+            let children = &self.hierarchy.levels[level].children;
+            coarser[0]
+                .par_iter_mut()
+                .enumerate()
+                .with_min_len(1 << 12)
+                .for_each(|(node, sum)| {
+                    let range = children[node] as usize..children[node + 1] as usize;
+                    *sum = [0.0; 4];
+                    for child in &finer[range] {
+                        for channel in 0..3 {
+                            sum[channel] += 0.25 * child[channel];
+                        }
+                    }
+                });
+        }
+        for ((lookups, mips), seen) in self.lookups.iter().zip(&self.mips).zip(&mut self.seen) {
+            lookups.see(mips, seen);
+        }
+        self.scatter(change)
+    }
+
+    /// What the rows see, brought back to the texels, and the anchors' part of `change`.
+    fn scatter(&mut self, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
+        for level in (0..self.mips.len()).rev() {
+            let lookups = &self.lookups[level];
+            let (finer, coarser) = self.mips.split_at_mut(level + 1);
+            let parents = &self.hierarchy.levels[level].parents;
+            let (above, seen) = (coarser.first(), &self.seen[level]);
+            finer[level]
+                .par_iter_mut()
+                .enumerate()
+                .with_min_len(1 << 12)
+                .for_each(|(node, sum)| {
+                    *sum = match above {
+                        // A mip is a quarter of each child.
+                        Some(above) => above[parents[node] as usize].map(|value| 0.25 * value),
+                        None => [0.0; 4],
+                    };
+                    lookups.add_back(node, seen, sum);
+                });
+        }
+        self.mips[0]
+            .par_iter()
+            .zip(&self.anchors)
+            .zip(change)
+            .with_min_len(1 << 12)
+            .map(|((sum, anchor), change)| std::array::from_fn(|c| sum[c] + anchor[c] * change[c]))
+            .collect()
+    }
+
+    /// The diagonal of the normal matrix, but for rows that read a texel through several of their taps.
+    fn diagonal(&self) -> Vec<[f32; 4]> {
+        let mut above: Vec<[f32; 4]> = Vec::new();
+        for level in (0..self.mips.len()).rev() {
+            let lookups = &self.lookups[level];
+            let parents = &self.hierarchy.levels[level].parents;
+            let squares = |node: usize| {
+                // A mip's share of its child is a quarter, squared.
+                let mut sum = parents
+                    .get(node)
+                    .map_or([0.0; 4], |&up| above[up as usize].map(|x| x / 16.0));
+                for (row, weight, _) in lookups.readers_of(node) {
+                    let square = weight * weight * (1.0 + 0.25 * lookups.pulls[row]);
+                    for channel in 0..3 {
+                        sum[channel] += square * lookups.strengths[row][channel];
+                    }
+                }
+                sum
+            };
+            above = (0..self.mips[level].len())
+                .into_par_iter()
+                .map(squares)
+                .collect();
+        }
+        let both =
+            |(sum, anchor): (&[f32; 4], &[f32; 4])| std::array::from_fn(|c| sum[c] + anchor[c]);
+        above.iter().zip(&self.anchors).map(both).collect()
+    }
+
+    /// Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1, the channels side by side.
+    fn conjugate_gradients(
+        &mut self,
+        r: &mut [[f32; 4]],
+        inverse: &[[f32; 4]],
+        iterations: u32,
+    ) -> Vec<[f32; 4]> {
+        let precondition = |r: &[[f32; 4]]| -> Vec<[f32; 4]> {
+            r.par_iter()
+                .zip(inverse)
+                .with_min_len(1 << 12)
+                .map(|(r, inverse)| std::array::from_fn(|c| r[c] * inverse[c]))
+                .collect()
+        };
+        let ratio = |one: [f64; 3], other: [f64; 3]| -> [f32; 3] {
+            std::array::from_fn(|c| {
+                if other[c] > 0.0 {
+                    (one[c] / other[c]) as f32
+                } else {
+                    0.0
+                }
+            })
+        };
+        let mut x = vec![[0.0_f32; 4]; r.len()];
+        let mut z = precondition(r);
+        let mut p = z.clone();
+        let mut rz = dot(r, &z);
+        for _ in 0..iterations {
+            let q = self.apply(&p);
+            let alpha = ratio(rz, dot(&p, &q));
+            x.par_iter_mut()
+                .zip(&p)
+                .with_min_len(1 << 12)
+                .for_each(|(x, p)| {
+                    for c in 0..3 {
+                        x[c] += alpha[c] * p[c];
+                    }
+                });
+            r.par_iter_mut()
+                .zip(&q)
+                .with_min_len(1 << 12)
+                .for_each(|(r, q)| {
+                    for c in 0..3 {
+                        r[c] -= alpha[c] * q[c];
+                    }
+                });
+            z = precondition(r);
+            let next = dot(r, &z);
+            let beta = ratio(next, rz);
+            rz = next;
+            p.par_iter_mut()
+                .zip(&z)
+                .with_min_len(1 << 12)
+                .for_each(|(p, z)| {
+                    for c in 0..3 {
+                        p[c] = z[c] + beta[c] * p[c];
+                    }
+                });
+            unit();
+        }
+        x
+    }
+}
+
+/// Square of d(sRGB)/d(light).
+fn slope_squared(light: f32) -> f32 {
+    colour::slope_squared(light, Blend::Linear)
+}
+
+/// The next mip level of a square of `edge` texels.
+fn half(texels: &[[f32; 4]], edge: usize) -> Vec<[f32; 4]> {
+    let coarse = edge / 2;
+    (0..coarse * coarse)
+        .into_par_iter()
+        .map(|k| {
+            let first = k / coarse * 2 * edge + k % coarse * 2;
+            let mut sum = [0.0; 4];
+            for texel in [first, first + 1, first + edge, first + edge + 1] {
+                for channel in 0..3 {
+                    sum[channel] += 0.25 * texels[texel][channel];
+                }
+            }
+            sum
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
