@@ -43,6 +43,10 @@ impl Kit {
     /// # Errors
     /// The driver refuses a stage, or the device fails.
     pub fn new(device: Device, taps: u32, blend: Blend) -> Result<Self, GpuError> {
+        under_way("the stages", || Self::compile(device, taps, blend))
+    }
+
+    fn compile(device: Device, taps: u32, blend: Blend) -> Result<Self, GpuError> {
         let rows = rows_layout(&device);
         let shaders: [&'static Shader; 7] = [
             &RASTER,
@@ -53,11 +57,24 @@ impl Kit {
             &REGULARISE,
             &SOLVE,
         ];
-        let compiled: Result<Vec<Compiled>, GpuError> = shaders
+        let all: Vec<Result<Compiled, GpuError>> = shaders
             .par_iter()
             .map(|shader| under_way(shader.name, || shader.compile(&device, &rows, taps, blend)))
             .collect();
-        let Ok(
+        let (mut stages, mut failed) = (Vec::new(), None);
+        for stage in all {
+            match stage {
+                Ok(stage) => stages.push(stage),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        let draw = match (failed, stages.first()) {
+            (None, Some(raster)) => tiles::pipeline(&device, raster),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(device.lost("a stage is missing")),
+        };
+        let stages = <[Compiled; 7]>::try_from(stages);
+        let (
             [
                 raster,
                 footprint,
@@ -67,12 +84,16 @@ impl Kit {
                 regularise,
                 solve,
             ],
-        ) = <[Compiled; 7]>::try_from(compiled?)
-        else {
-            return Err(device.lost("a stage is missing"));
+            draw,
+        ) = match (stages, draw.and_then(|draw| device.check().map(|()| draw))) {
+            (Ok(stages), Ok(draw)) => (stages, draw),
+            (stages, Err(error)) => {
+                // Against a broken device destructors block or crash: what they would free goes with the process.
+                Box::leak(Box::new((stages, rows, device)));
+                return Err(error);
+            }
+            (Err(_), Ok(_)) => return Err(device.lost("a stage is missing")),
         };
-        let draw = tiles::pipeline(&device, &raster)?;
-        device.check()?;
         Ok(Self {
             device,
             taps,
