@@ -33,12 +33,13 @@ struct Flags {
 
 impl Flags {
     fn keep(&self, trouble: Trouble, text: String) {
-        if trouble == Trouble::Lost {
-            self.lost.store(true, Ordering::SeqCst);
-        }
         tracing::warn!(?trouble, "GPU: {text}");
         if let Ok(mut words) = self.words.lock() {
             words.get_or_insert((trouble, text));
+        }
+        // Last: who sees that it is lost, on whichever thread, finds the words for it.
+        if trouble == Trouble::Lost {
+            self.lost.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -288,8 +289,8 @@ impl Device {
 
     /// The device as it is: lost, complained, or well.
     pub(super) fn check(&self) -> Result<(), GpuError> {
-        let words = self.flags.words.lock().ok().and_then(|words| words.clone());
         let lost = self.flags.lost.load(Ordering::SeqCst);
+        let words = self.flags.words.lock().ok().and_then(|words| words.clone());
         match words {
             None if !lost => Ok(()),
             Some((Trouble::Refused, text)) if !lost => Err(GpuError::Refused {
