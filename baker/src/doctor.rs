@@ -16,7 +16,7 @@ const FEATURES: [(wgpu::Features, &str); 4] = [
     ),
 ];
 
-/// Storage buffers that one stage binds at most: `average` 9 of its own and 8 for rows; a test counts them.
+/// Storage buffers that one stage binds at most: `normal` 9 of its own, 6 for rows and the tally; a test counts them.
 pub(crate) const STORAGE_BUFFERS: u32 = 16;
 /// Bytes of one binding that a texture of 4096² needs.
 const BINDING_BYTES: u64 = 64 << 20;

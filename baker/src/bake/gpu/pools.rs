@@ -25,7 +25,7 @@ use crate::bake::rows::Rows;
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
 const BATCH_ENTRIES: u64 = 64 << 20;
-/// Entries of a pool, the largest number that binding and budget allow: the last fills a binding of 128 MiB, and a dispatch
+/// Entries of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
 /// over it any GPU.
 const SIZES: [u32; 11] = [
     1 << 25,
