@@ -74,3 +74,44 @@ fn a_set_that_fails_is_a_row_with_its_reason_and_the_exit_code() {
     let error = json["rows"][0]["error"].as_str().expect("an error");
     assert!(error.starts_with("mesh_nouv.glb"), "{error}");
 }
+
+#[test]
+fn sizes_are_varied_with_input_of_its_own_and_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let picture = folder.path().join("curves.svg");
+    let picture_name = picture.to_string_lossy();
+    let flags = [
+        "--gpu",
+        "--smallest",
+        "--axes",
+        "texture,faces",
+        "--picture",
+        &picture_name,
+    ];
+    // Below, `--` gives the flags of a bake on the processor.
+    let (output, json) = bench(folder.path(), &flags);
+    assert!(output.status.success(), "{output:?}");
+    let points = json["points"].as_array().expect("points");
+    let axes: Vec<&str> = points
+        .iter()
+        .filter_map(|point| point["point"]["axis"].as_str())
+        .collect();
+    assert_eq!(axes, ["texture", "faces"]);
+    for point in points {
+        let measured = &point["measured"];
+        // Views from the wrong side, or a mesh that lies elsewhere, would leave a dozen.
+        let psnr = measured["psnr_db"].as_f64().expect("held-out views");
+        assert!((22.0..60.0).contains(&psnr), "{psnr} dB");
+        let whole = measured["whole_s"].as_f64().expect("seconds");
+        let bake = measured["bake_s"].as_f64().expect("seconds");
+        assert!(0.0 < bake && bake < whole, "{bake} of {whole} s");
+        let steps = measured["host_steps"].as_array().expect("steps");
+        assert!(
+            steps.iter().any(|step| step["stage"] == "rows"),
+            "{steps:?}"
+        );
+    }
+    let svg = fs::read_to_string(picture).expect("a picture");
+    // A point has one place in each line of its panel; the processor has no clock of its own.
+    assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
+}

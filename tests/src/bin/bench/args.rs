@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::gpu::Axis;
 use crate::set::Set;
 
 /// Bakes sets of views with the kiln beside this program and prints a table: quality, seconds per stage, peak memory.
@@ -31,6 +32,24 @@ pub(crate) struct Args {
     /// Where everything that was measured goes.
     #[arg(long, value_name = "FILE", default_value = "bench.json")]
     pub(crate) json: PathBuf,
+    /// Make the input here, from the sample in this program, and bake it on the GPU at many sizes: each stage by the device's
+    /// clock, what is moved, memory, quality, and jobs an hour. Needs kiln and kiln-baker beside this program and no file else.
+    #[arg(long, conflicts_with_all = ["folder", "keep_uvs", "blend", "markdown", "keep"])]
+    pub(crate) gpu: bool,
+    /// With --gpu: what to vary, separated by commas. By default everything, which takes about half an hour.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "gpu")]
+    pub(crate) axes: Vec<Axis>,
+    /// With --gpu: only the smallest size of each, to see that it runs.
+    #[arg(long, requires = "gpu")]
+    pub(crate) smallest: bool,
+    /// With --gpu: where the curves go.
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "bench.svg",
+        requires = "gpu"
+    )]
+    pub(crate) picture: PathBuf,
     /// Keep the GLBs and reports in this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,

@@ -129,56 +129,75 @@ impl Job<'_> {
             .tempdir()
             .map_err(at(&std::env::temp_dir()))?;
         let views = self.set.stage(folder.path())?;
-        let (glb, report) = (
-            folder.path().join("out.glb"),
-            folder.path().join("report.json"),
-        );
-        let mut command = Command::new(self.kiln);
-        command
-            .arg("bake")
-            .arg(self.set.mesh(self.keep_uvs))
-            .arg("--views")
-            .arg(&views);
-        command.arg("-o").arg(&glb).arg("--report").arg(&report);
-        command.args(["--json", "--quality", self.quality, "--blend", self.blend]);
+        let named = ["--quality", self.quality, "--blend", self.blend];
+        let mut flags: Vec<String> = named.map(str::to_owned).to_vec();
         if self.keep_uvs {
-            command.arg("--keep-uvs");
+            flags.push("--keep-uvs".to_owned());
         }
-        command.args(self.more);
+        flags.extend(self.more.iter().cloned());
+        let keep = self.keep.map(|folder| {
+            let name = format!("{}-{}", self.set.name, self.quality);
+            folder.join(name)
+        });
+        let mesh = self.set.mesh(self.keep_uvs);
+        try_kiln(self.kiln, &mesh, &views, &flags, keep.as_deref())
+    }
+}
 
-        let watched = Watched::start(command, self.kiln)?;
-        let (wall, peak_kib, last, status) = watched.finish(self.kiln)?;
-        let raw: Value = fs::read(&report)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
-        let mut outcome = judge(&last, status, &raw);
-        if outcome.is_ok() {
-            // Before the check: a file that fails it is the one to look at.
-            self.keep(&glb, &report)?;
-            let bytes = fs::read(&glb).map_err(at(&glb))?;
-            if let Err(error) = check_texture(&bytes) {
-                outcome = Err(error.into());
+/// One `kiln bake` of these files with these flags, watched. GLB and report stay under the name `keep`, with their endings.
+pub(crate) fn run_kiln(
+    kiln: &Path,
+    mesh: &Path,
+    views: &Path,
+    flags: &[String],
+    keep: Option<&Path>,
+) -> Finished {
+    try_kiln(kiln, mesh, views, flags, keep).unwrap_or_else(Finished::failed)
+}
+
+fn try_kiln(
+    kiln: &Path,
+    mesh: &Path,
+    views: &Path,
+    flags: &[String],
+    keep: Option<&Path>,
+) -> Result<Finished, JobError> {
+    let folder = tempfile::Builder::new()
+        .prefix("kiln-bench-")
+        .tempdir()
+        .map_err(at(&std::env::temp_dir()))?;
+    let [glb, report] = ["out.glb", "report.json"].map(|name| folder.path().join(name));
+    let mut command = Command::new(kiln);
+    command.arg("bake").arg(mesh).arg("--views").arg(views);
+    command.arg("-o").arg(&glb).arg("--report").arg(&report);
+    command.arg("--json").args(flags);
+
+    let watched = Watched::start(command, kiln)?;
+    let (wall, peak_kib, last, status) = watched.finish(kiln)?;
+    let raw: Value = fs::read(&report)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    let mut outcome = judge(&last, status, &raw);
+    if outcome.is_ok() {
+        // Before the check: a file that fails it is the one to look at.
+        for (from, extension) in [(&glb, "glb"), (&report, "json")] {
+            if let Some(keep) = keep {
+                let to = keep.with_added_extension(extension);
+                fs::copy(from, &to).map_err(at(&to))?;
             }
         }
-        Ok(Finished {
-            wall,
-            peak_kib,
-            raw,
-            outcome,
-        })
-    }
-
-    fn keep(&self, glb: &Path, report: &Path) -> Result<(), JobError> {
-        let Some(folder) = self.keep else {
-            return Ok(());
-        };
-        for (from, extension) in [(glb, "glb"), (report, "json")] {
-            let to = folder.join(format!("{}-{}.{extension}", self.set.name, self.quality));
-            fs::copy(from, &to).map_err(at(&to))?;
+        let bytes = fs::read(&glb).map_err(at(&glb))?;
+        if let Err(error) = check_texture(&bytes) {
+            outcome = Err(error.into());
         }
-        Ok(())
     }
+    Ok(Finished {
+        wall,
+        peak_kib,
+        raw,
+        outcome,
+    })
 }
 
 /// The last line says how it went, and the report what was measured.

@@ -4,6 +4,8 @@
 //!  set ─ merge ─► folder with transforms.json, test views held out by name ─ job ─► report, peak memory ─ row ─► table
 //! ```
 //!
+//! With `--gpu` it makes its own input and varies its sizes: see `gpu`.
+//!
 //! A benchmark, not a test: it judges no figure, only that the file is there and its texture can be decoded. Quality is what Kiln itself measures on views that the fit never saw; time
 //! and memory are those of whole processes, from outside. A set that fails is a row that says why, and exit code 1.
 
@@ -14,6 +16,8 @@
 )]
 
 mod args;
+
+mod gpu;
 
 mod set;
 
@@ -79,6 +83,9 @@ fn main() -> ExitCode {
 /// Whether every set was baked.
 fn run(args: &Args) -> Result<bool, BenchError> {
     let kiln = kiln(args)?;
+    if args.gpu {
+        return gpu::run(args, &kiln);
+    }
     let sets = sets(args)?;
     if let Some(folder) = &args.keep {
         fs::create_dir_all(folder).map_err(at(folder))?;

@@ -1,0 +1,199 @@
+//! `--gpu`: inputs that it makes itself → bakes along four axes → a table, JSON, and a picture of the curves.
+//!
+//! ```text
+//!  axes ─ points ─ input (mesh and views, rendered here) ─ measure (kiln bake, twice; a list of jobs) ─► rows ─► chart
+//! ```
+//!
+//! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory. `figures` are
+//! the sizes that are compared with other tools, `throughput` is many jobs at once. Nothing but this program, `kiln` and
+//! `kiln-baker` is needed where it runs.
+
+mod chart;
+mod input;
+mod measure;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::{BenchError, at, machine};
+use input::{Input, Sizes};
+use measure::Measured;
+
+/// What may be varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Axis {
+    /// Number of views: 10 to 400.
+    Views,
+    /// Edge of the views in pixels: 256 to 2048.
+    Size,
+    /// Edge of the texture in texels: 512 to 8192.
+    Texture,
+    /// Triangles: 1,000 to 1.5 million.
+    Faces,
+    /// The sizes of published figures: 40 views of 512² and 100 of 1024².
+    Figures,
+    /// Less and less of the device's memory.
+    Budget,
+    /// Many jobs at once.
+    Throughput,
+}
+
+/// One bake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Point {
+    axis: Axis,
+    #[serde(flatten)]
+    sizes: Sizes,
+    texture: u32,
+    /// Further flags of `kiln bake`.
+    flags: Vec<String>,
+}
+
+impl Point {
+    /// What distinguishes it along its axis.
+    fn x(&self) -> f64 {
+        match self.axis {
+            Axis::Views => f64::from(self.sizes.views),
+            Axis::Size => f64::from(self.sizes.edge),
+            Axis::Texture | Axis::Figures | Axis::Budget | Axis::Throughput => {
+                f64::from(self.texture)
+            }
+            Axis::Faces => f64::from(self.sizes.triangles()),
+        }
+    }
+
+    fn name(&self) -> String {
+        let Sizes { views, edge, .. } = self.sizes;
+        let (triangles, texture) = (self.sizes.triangles(), self.texture);
+        let mut name = format!("{views} × {edge}² → {texture}², {triangles} triangles");
+        for flag in &self.flags {
+            name.push(' ');
+            name.push_str(flag);
+        }
+        name
+    }
+}
+
+const BASE: Sizes = Sizes {
+    views: 40,
+    edge: 512,
+    level: 0,
+};
+const TEXTURE: u32 = 1024;
+
+/// The points of an axis, the smallest first.
+fn points(axis: Axis) -> Vec<Point> {
+    let point = |sizes, texture, flags: &[&str]| Point {
+        axis,
+        sizes,
+        texture,
+        flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+    };
+    let large = Sizes {
+        views: 100,
+        edge: 1024,
+        level: 0,
+    };
+    match axis {
+        Axis::Views => [10, 40, 100, 200, 400]
+            .map(|views| point(Sizes { views, ..BASE }, TEXTURE, &[]))
+            .to_vec(),
+        Axis::Size => [256, 512, 1024, 2048]
+            .map(|edge| point(Sizes { edge, ..BASE }, TEXTURE, &[]))
+            .to_vec(),
+        Axis::Texture => [512, 1024, 2048, 4096, 8192]
+            .map(|texture| point(BASE, texture, &[]))
+            .to_vec(),
+        Axis::Faces => [-1, 0, 1, 2, 3, 4]
+            .map(|level| point(Sizes { level, ..BASE }, TEXTURE, &[]))
+            .to_vec(),
+        Axis::Figures => vec![
+            point(BASE, TEXTURE, &[]),
+            point(BASE, TEXTURE, &["--quality", "draft"]),
+            point(large, 2048, &[]),
+        ],
+        Axis::Budget => ["1G", "512M", "300M"]
+            .map(|budget| point(BASE, TEXTURE, &["--vram-budget", budget]))
+            .to_vec(),
+        Axis::Throughput => vec![point(BASE, TEXTURE, &[])],
+    }
+}
+
+/// Runs it: whether every bake succeeded.
+pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
+    let facts = machine::facts(kiln);
+    let mut axes = args.axes.clone();
+    if axes.is_empty() {
+        axes = Axis::value_variants().to_vec();
+    }
+    let mut all: Vec<Point> = axes.iter().copied().flat_map(points).collect();
+    if args.smallest {
+        let smallest = |point: &mut Point| {
+            point.sizes.views = point.sizes.views.min(8);
+            point.sizes.edge = point.sizes.edge.min(128);
+            point.texture = point.texture.min(256);
+        };
+        all.iter_mut().for_each(smallest);
+        all.dedup_by_key(|point| point.axis);
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("kiln-bench-")
+        .tempdir()
+        .map_err(at(&std::env::temp_dir()))?;
+    let mut inputs: BTreeMap<Sizes, Input> = BTreeMap::new();
+    let mut rows: Vec<(Point, Result<Measured, String>)> = Vec::new();
+    println!("{}", Measured::heading());
+    for (number, point) in (1..).zip(&all) {
+        eprintln!(
+            "[{number}/{}] {:?}: {}",
+            all.len(),
+            point.axis,
+            point.name()
+        );
+        // One at a time: 400 views are gigabytes.
+        inputs.retain(|sizes, _| *sizes == point.sizes);
+        if !inputs.contains_key(&point.sizes) {
+            let path = folder.path().join(format!("{number}"));
+            let input = input::make(point.sizes, &path).map_err(at(&path))?;
+            inputs.insert(point.sizes, input);
+        }
+        let measured = measure::measure(args, kiln, point, &inputs[&point.sizes]);
+        match &measured {
+            Ok(measured) => println!("{}  {}", measured.line(), point.name()),
+            Err(error) => println!("failed: {error}  {}", point.name()),
+        }
+        rows.push((point.clone(), measured));
+        // After each point, so that an interrupted benchmark has not been for nothing.
+        write(&args.json, &format!("{:#}\n", whole(args, &facts, &rows)))?;
+    }
+    println!("{}", machine::line(&facts));
+    write(&args.picture, &chart::draw(&rows))?;
+    eprintln!(
+        "everything else: {}; the curves: {}",
+        args.json.display(),
+        args.picture.display()
+    );
+    Ok(rows.iter().all(|(_, measured)| measured.is_ok()))
+}
+
+fn whole(args: &Args, facts: &Value, rows: &[(Point, Result<Measured, String>)]) -> Value {
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|(point, measured)| match measured {
+            Ok(measured) => json!({ "point": point, "measured": measured }),
+            Err(error) => json!({ "point": point, "error": error }),
+        })
+        .collect();
+    json!({ "schema": 1, "machine": facts, "flags": args.kiln, "points": rows })
+}
+
+fn write(path: &PathBuf, text: &str) -> Result<(), BenchError> {
+    fs::write(path, text).map_err(at(path))
+}

@@ -1,0 +1,287 @@
+//! The sample mesh of the repository, which is in this program → a mesh of as many triangles as asked for, and posed views of
+//! it with a painted texture, by the project's own renderer.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use baker::prepare::folder::{Files, Folder, FolderError};
+use baker::prepare::load;
+use baker::progress::Silent;
+use baker::render::{Image, render};
+use kiln_tests::shapes::Shape;
+use proto::job::Blend;
+use proto::message::Root;
+use proto::table::{Camera, Mesh};
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+const MESH: &[u8] = include_bytes!("../../../../data/spot/mesh_uv.glb");
+/// Triangles of [`MESH`].
+const TRIANGLES: u32 = 5856;
+/// The lowest level is simplified to so many.
+pub(super) const FEWEST: u32 = 1000;
+/// Edge of the painted texture: finer than most that are baked.
+const PAINTED: usize = 2048;
+/// Samples of a pixel along each axis.
+const SAMPLES: u32 = 4;
+/// Views to measure with, between those to bake from.
+const HELD_OUT: u32 = 2;
+/// Distance of the cameras, and focal length in units of the picture's edge: the mesh fills most of it.
+const DISTANCE: f64 = 3.2;
+const FOCAL: f64 = 1.6;
+
+/// What an input is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Sizes {
+    /// Views to bake from.
+    pub(crate) views: u32,
+    /// Their edge in pixels.
+    pub(crate) edge: u32,
+    /// Each triangle of the sample cut into four so many times; below zero it is simplified.
+    pub(crate) level: i32,
+}
+
+impl Sizes {
+    pub(crate) fn triangles(self) -> u32 {
+        u32::try_from(self.level).map_or(FEWEST, |level| TRIANGLES << (2 * level))
+    }
+}
+
+/// Files on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    pub(crate) mesh: PathBuf,
+    pub(crate) views: PathBuf,
+}
+
+/// The folder of a test, without a supervisor in between.
+#[derive(Debug)]
+struct Here<'a>(&'a Path);
+
+impl Files for Here<'_> {
+    fn open(&self, _: Root, name: &str, _: u64) -> Result<(OwnedFd, u64), FolderError> {
+        let file = File::open(self.0.join(name)).map_err(FolderError::Io)?;
+        let size = file.metadata().map_err(FolderError::Io)?.len();
+        Ok((file.into(), size))
+    }
+}
+
+/// Makes the input of these sizes in a folder of its own.
+pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("sample.glb"), MESH)?;
+    let (files, silent) = (Here(folder), Silent);
+    let read = load::read(
+        &Folder::new(&files, Root::Mesh),
+        "sample.glb",
+        true,
+        &silent,
+    );
+    let raw = read.map_err(|error| io::Error::other(error.to_string()))?;
+    let uvs = raw
+        .uvs
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let positions = centred(&raw.positions);
+    let mut shape = Shape {
+        positions: positions.clone(),
+        triangles: raw.triangles.clone(),
+    };
+    for _ in 0..sizes.level.max(0) {
+        shape = quartered(&shape);
+    }
+    let mesh = folder.join("mesh.ply");
+    fs::write(&mesh, shape.ply())?;
+    let model = Mesh {
+        normals: vec![[0.0; 3]; positions.len()],
+        surface_vertices: (0..positions.len() as u32).collect(),
+        positions,
+        uvs,
+        triangles: raw.triangles,
+        charts: 0,
+    };
+    let views = photograph(&model, sizes, folder)?;
+    Ok(Input { mesh, views })
+}
+
+/// Within a ball of radius 1 around the origin.
+fn centred(positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
+    let (mut low, mut high) = ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
+    for position in positions {
+        for axis in 0..3 {
+            low[axis] = low[axis].min(position[axis]);
+            high[axis] = high[axis].max(position[axis]);
+        }
+    }
+    let centre: [f32; 3] = std::array::from_fn(|axis| 0.5 * (low[axis] + high[axis]));
+    let off = |p: &[f32; 3]| -> [f32; 3] { std::array::from_fn(|axis| p[axis] - centre[axis]) };
+    let radius = positions
+        .iter()
+        .map(|p| off(p).iter().map(|x| x * x).sum::<f32>())
+        .fold(0.0, f32::max)
+        .sqrt();
+    positions
+        .iter()
+        .map(|p| off(p).map(|x| x / radius))
+        .collect()
+}
+
+/// Each triangle as four, on the same surface.
+fn quartered(shape: &Shape) -> Shape {
+    let mut positions = shape.positions.clone();
+    let mut middles = std::collections::HashMap::new();
+    let mut triangles = Vec::with_capacity(4 * shape.triangles.len());
+    for &[a, b, c] in &shape.triangles {
+        let [ab, bc, ca] = [(a, b), (b, c), (c, a)].map(|(p, q)| {
+            *middles.entry((p.min(q), p.max(q))).or_insert_with(|| {
+                let [p, q] = [p, q].map(|corner| shape.positions[corner as usize]);
+                positions.push(std::array::from_fn(|axis| 0.5 * (p[axis] + q[axis])));
+                positions.len() as u32 - 1
+            })
+        });
+        triangles.extend([[a, ab, ca], [ab, b, bc], [ca, bc, c], [ab, bc, ca]]);
+    }
+    Shape {
+        positions,
+        triangles,
+    }
+}
+
+/// Detail of every size: soft waves, sharp edges, and lines of two texels.
+fn painted() -> Vec<[u8; 4]> {
+    let texel = |index: usize| {
+        let (x, y) = ((index % PAINTED) as f32, (index / PAINTED) as f32);
+        let (u, v) = (x / PAINTED as f32, y / PAINTED as f32);
+        let wave = |f: f32, g: f32| 0.5 + 0.5 * (f * u + g * v).sin();
+        let check = f32::from(((u * 24.0) as u32 + (v * 24.0) as u32).is_multiple_of(2));
+        let line = f32::from((x as u32 % 64 < 2) || (y as u32 % 64 < 2));
+        let colour = [
+            0.15 + 0.5 * wave(31.0, 17.0) + 0.2 * check,
+            0.2 + 0.4 * wave(-23.0, 40.0) + 0.25 * check,
+            0.25 + 0.55 * wave(90.0, -70.0),
+        ];
+        let [r, g, b] = colour.map(|c| (255.0 * c * (1.0 - 0.6 * line)) as u8);
+        [r, g, b, 255]
+    };
+    (0..PAINTED * PAINTED).into_par_iter().map(texel).collect()
+}
+
+/// Renders the views and writes them with their cameras.
+fn photograph(model: &Mesh, sizes: Sizes, folder: &Path) -> io::Result<PathBuf> {
+    let texels = painted();
+    let image = Image::new(PAINTED, PAINTED, &texels)
+        .ok_or_else(|| io::Error::other("a texture has as many texels as it says"))?;
+    let (all, edge) = (sizes.views + HELD_OUT, sizes.edge);
+    let every = all / HELD_OUT;
+    let (mut frames, mut fit, mut test): (Vec<Value>, Vec<String>, Vec<String>) =
+        Default::default();
+    for number in 0..all {
+        let axes = axes(number, all);
+        let camera = camera(axes, edge);
+        let shown = render(
+            model,
+            image.into(),
+            &camera,
+            [edge; 2],
+            SAMPLES,
+            Blend::Linear,
+        );
+        let name = format!("{number}.png");
+        let pixels: Vec<u8> = shown.to_rgba8().into_iter().flatten().collect();
+        let file = BufWriter::new(File::create(folder.join(&name))?);
+        let mut encoder = png::Encoder::new(file, edge, edge);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.set_compression(png::Compression::Fast);
+        encoder.write_header()?.write_image_data(&pixels)?;
+        let [right, up, back] = axes;
+        let row = |k: usize| [right[k], up[k], back[k], DISTANCE * back[k]];
+        frames.push(json!({
+            "file_path": name,
+            "transform_matrix": [row(0), row(1), row(2), [0.0, 0.0, 0.0, 1.0]],
+        }));
+        let held_out = number % every == every - 1 && test.len() < HELD_OUT as usize;
+        if held_out { &mut test } else { &mut fit }.push(name);
+    }
+    let (focal, centre) = (FOCAL * f64::from(edge), 0.5 * f64::from(edge));
+    let whole = json!({
+        "fl_x": focal, "fl_y": focal, "cx": centre, "cy": centre, "w": edge, "h": edge,
+        "train_filenames": fit, "test_filenames": test, "frames": frames,
+    });
+    let path = folder.join("transforms.json");
+    fs::write(&path, whole.to_string())?;
+    Ok(path)
+}
+
+/// Right, up and back of a camera that looks at the origin, one of `all` spread evenly (Fibonacci).
+fn axes(number: u32, all: u32) -> [[f64; 3]; 3] {
+    let golden = std::f64::consts::PI * (3.0 - 5_f64.sqrt());
+    let y = 1.0 - f64::from(2 * number + 1) / f64::from(all);
+    let (sin, cos) = (golden * f64::from(number)).sin_cos();
+    let radius = (1.0 - y * y).sqrt();
+    let back = [cos * radius, y, sin * radius];
+    let cross = |a: [f64; 3], b: [f64; 3]| -> [f64; 3] {
+        std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])
+    };
+    let right = [sin, 0.0, -cos];
+    [right, cross(back, right), back]
+}
+
+/// The same as the renderer has it: world to camera, x right, y down, z ahead.
+fn camera([right, up, back]: [[f64; 3]; 3], edge: u32) -> Camera {
+    let (focal, centre) = (FOCAL * f64::from(edge), 0.5 * f64::from(edge));
+    Camera {
+        rotation: [right, up.map(|x| -x), back.map(|x| -x)],
+        translation: [0.0, 0.0, DISTANCE],
+        focal: [focal; 2],
+        centre: [centre; 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_camera_is_the_same_in_both_conventions() {
+        for number in 0..7 {
+            let [right, up, back] = axes(number, 7);
+            for (a, b) in [(right, up), (up, back), (back, right)] {
+                let dot: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+                assert!(dot.abs() < 1e-12, "at right angles");
+            }
+            let camera = camera([right, up, back], 64);
+            // A point to the right and above, nearer than the origin, as OpenGL has it.
+            let point: [f64; 3] =
+                std::array::from_fn(|k| 0.1 * right[k] + 0.2 * up[k] + 0.3 * back[k]);
+            let seen: [f64; 3] = std::array::from_fn(|row| {
+                let turned: f64 = (0..3).map(|k| camera.rotation[row][k] * point[k]).sum();
+                turned + camera.translation[row]
+            });
+            for (seen, wanted) in seen.iter().zip([0.1, -0.2, DISTANCE - 0.3]) {
+                assert!((seen - wanted).abs() < 1e-12, "{seen} {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_sample_is_cut_into_as_many_triangles_as_it_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for level in [0, 1] {
+            let sizes = Sizes {
+                views: 2,
+                edge: 32,
+                level,
+            };
+            let input = make(sizes, folder.path()).expect("an input");
+            let ply = fs::read(input.mesh).expect("a mesh");
+            let wanted = format!("element face {}\n", sizes.triangles());
+            assert!(String::from_utf8_lossy(&ply).contains(&wanted), "{wanted}");
+            let views: Value =
+                serde_json::from_slice(&fs::read(input.views).expect("views")).expect("JSON");
+            assert_eq!(views["train_filenames"].as_array().map(Vec::len), Some(2));
+            assert_eq!(views["test_filenames"].as_array().map(Vec::len), Some(2));
+        }
+    }
+}
