@@ -81,6 +81,7 @@ use proto::message::{
 use proto::table::{Mesh, Surface, Texture, View};
 use rayon::prelude::*;
 
+use crate::laps::{self, timed};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
@@ -193,18 +194,21 @@ fn bake_on(
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
     let size = job.texture_size;
+    laps::take();
 
     progress.progress(Phase::OpenDevice, 0, 0);
     let texels = (size as usize).pow(2);
     let step = each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE);
     progress.expect("the map of the texture", step);
-    let scene = Scene::new(mesh, size);
+    let scene = timed("scene", || Scene::new(mesh, size));
     unit();
-    let atlas = Atlas::new(&scene);
+    let atlas = timed("atlas", || Atlas::new(&scene));
     unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     // Never torn down: a driver that breaks then would take a finished texture with it.
-    let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || open(&scene, &atlas))?);
+    let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || {
+        timed("buffers", || open(&scene, &atlas))
+    })?);
 
     let mut views = 0;
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
@@ -218,9 +222,9 @@ fn bake_on(
                         "the surface before simplification",
                         each(original.triangles() + mesh.triangles.len(), pace::TRIANGLE),
                     );
-                    original.mask(&scene, &mut view);
+                    timed("other surfaces", || original.mask(&scene, &mut view));
                 }
-                backend.add_view(&view)
+                timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
         views += 1;
@@ -251,15 +255,21 @@ fn bake_on(
 
     progress.progress(Phase::Gutter, 0, 1);
     progress.expect("the gutter", step);
-    let mut texels = read_finite(&mut **backend).map_err(failure)?;
+    let read = clock.time(Phase::Gutter, || {
+        timed("read texels", || read_finite(&mut **backend))
+    });
+    let mut texels = read.map_err(failure)?;
     unit();
     clock.time(Phase::Gutter, || {
         seams::mend(&mut texels, &observed, &scene, &atlas, blend);
     });
-    let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
-    unit();
-    let mut texture = clock.time(Phase::Gutter, || {
-        gutter::finish(&texels, &observed, &atlas, size, blend)
+    let (mut texture, seam_residual) = clock.time(Phase::Gutter, || {
+        timed("finish", || {
+            let residual = gutter::seam_residual(&texels, &atlas, blend);
+            unit();
+            let texture = gutter::finish(&texels, &observed, &atlas, size, blend);
+            (texture, residual)
+        })
     });
     drop(texels);
     if job.maps {
@@ -282,6 +292,9 @@ fn bake_on(
     );
     refiner.enter(&mut summary);
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
+    summary.driver_vram_kib = backend.driver_memory().map(|bytes| bytes / 1024);
+    [summary.uploaded_kib, summary.read_back_kib] = backend.moved().map(|bytes| bytes / 1024);
+    summary.host_times = laps::take();
     Ok(Baked { texture, summary })
 }
 
@@ -299,10 +312,11 @@ fn open(
     };
     let blend = warm.blend;
     let Some(kit) = warm.into_kit()? else {
-        return Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, blend)));
+        let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
+        return Ok(Box::new(native));
     };
     let options = gpu::Options {
-        vram_budget: gpu::default_budget(job.texture_size),
+        vram_budget: gpu::budget(&kit, job.texture_size, job.vram_budget, job.memory),
         binding_limit: None,
         maps: job.maps,
         gpu_times: job.gpu_times,
@@ -318,13 +332,13 @@ fn start(
     scene: &Scene,
     atlas: &Atlas,
 ) -> Result<Vec<f32>, BackendError> {
-    backend.average()?;
+    timed("average", || backend.average())?;
     unit();
-    let mut texels = read_finite(backend)?;
+    let mut texels = timed("read texels", || read_finite(backend))?;
     let observed = texels.iter().map(|texel| texel[3]).collect();
     unit();
-    fill::fill(scene, atlas, &mut texels);
-    backend.write_texels(&texels)?;
+    timed("fill", || fill::fill(scene, atlas, &mut texels));
+    timed("write texels", || backend.write_texels(&texels))?;
     Ok(observed)
 }
 
@@ -436,7 +450,11 @@ fn summary(
         refinement: None,
         times: clock.into_times(),
         gpu_times: Vec::new(),
+        host_times: Vec::new(),
         peak_vram_kib,
+        driver_vram_kib: None,
+        uploaded_kib: 0,
+        read_back_kib: 0,
         peak_rss_kib: peak_rss_kib(),
     }
 }

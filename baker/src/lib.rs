@@ -14,6 +14,7 @@
 
 pub mod sandbox;
 
+mod laps;
 mod pace;
 pub mod progress;
 pub mod session;

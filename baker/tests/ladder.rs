@@ -120,6 +120,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         has_surface: false,
         maps: true,
         refine: Refine::Auto,
+        vram_budget: None,
         gpu_times: false,
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");

@@ -285,6 +285,8 @@ pub struct BakeJob {
     pub maps: bool,
     /// Move cameras and exposures first.
     pub refine: Refine,
+    /// Bytes of device memory to plan with; none for what is fastest.
+    pub vram_budget: Option<u64>,
     /// Measure every GPU stage by the device's clock.
     pub gpu_times: bool,
 }

@@ -587,11 +587,11 @@ pub enum ExposureFate {
 /// Time of one stage on the GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
-    /// Entry point of its shader.
+    /// Entry point of its shader, or what the host does.
     pub stage: String,
-    /// Sum over all its dispatches, in milliseconds.
+    /// Sum over all its dispatches or runs, in milliseconds.
     pub ms: f64,
-    /// Dispatches.
+    /// Dispatches or runs.
     pub count: u32,
 }
 
@@ -640,8 +640,21 @@ pub struct BakeSummary {
     /// Time of each GPU stage by the device's own clock, the longest first, where the job asked for it.
     #[serde(default, deserialize_with = "list")]
     pub gpu_times: Vec<StageTime>,
+    /// Wall time of the host's steps within the phases, in the order in which they first ran; waiting for the device is in it.
+    #[serde(default, deserialize_with = "list")]
+    pub host_times: Vec<StageTime>,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,
+    /// Device memory of the process after the fit by the driver's own account (`VK_EXT_memory_budget`) in KiB, if it gives one:
+    /// nothing is freed before, so that this is its peak.
+    #[serde(default)]
+    pub driver_vram_kib: Option<u64>,
+    /// Written to the device's memory by the host in KiB.
+    #[serde(default)]
+    pub uploaded_kib: u64,
+    /// Read back from it in KiB.
+    #[serde(default)]
+    pub read_back_kib: u64,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
 }

@@ -88,6 +88,7 @@ fn messages_to_a_child() {
         has_surface: true,
         maps: true,
         refine: Refine::On,
+        vram_budget: Some(9),
         gpu_times: true,
     };
     let warm = WarmJob {
@@ -281,6 +282,14 @@ fn messages_from_a_child() {
             ms: 0.5,
             count: 3,
         }],
+        host_times: vec![StageTime {
+            stage: "fill".into(),
+            ms: 1.5,
+            count: 1,
+        }],
+        driver_vram_kib: Some(8),
+        uploaded_kib: 9,
+        read_back_kib: 10,
         peak_vram_kib: 6,
         peak_rss_kib: 7,
     };

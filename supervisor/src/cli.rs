@@ -312,6 +312,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         quality: args.job.quality.into(),
         blend: args.job.blend.into(),
         refine: args.job.refine.into(),
+        vram_budget: args.vram_budget,
         gpu_times: args.gpu_times,
         device: args.job.device,
         seed: args.job.seed,

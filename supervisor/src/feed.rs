@@ -151,6 +151,7 @@ impl Feed {
                 has_surface: surface.is_some(),
                 maps: spec.maps.is_some(),
                 refine: spec.refine,
+                vram_budget: spec.vram_budget,
                 gpu_times: spec.gpu_times,
             };
             let fds = std::iter::once(mesh)

@@ -83,6 +83,7 @@ pub struct Options {
     pub spares: usize,
     pub nice: u8,
     pub memory_limit: Option<u64>,
+    pub vram_budget: Option<u64>,
     pub queue_jobs: u64,
     pub client_jobs: Option<u64>,
     pub queue_bytes: u64,

@@ -179,6 +179,16 @@ pub trait Backend {
 
     /// Largest memory of the adapter in use at once, in bytes.
     fn peak_memory(&self) -> u64;
+
+    /// Memory of the adapter that the process has by its driver's account, in bytes; none where nobody accounts for it.
+    fn driver_memory(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes that the host has written to the adapter's memory, and read from it.
+    fn moved(&self) -> [u64; 2] {
+        [0; 2]
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use crate::progress::unit;
 
 /// Sweeps of the diffusion: breadth-first start values are already of the right tone, sweeps only smooth their fronts.
 const SWEEPS: usize = 60;
+/// Bands of texels that are summed side by side, at most, and the sums that they may hold together.
+const BANDS: usize = 32;
+const BAND_SUMS: usize = 1 << 21;
 
 /// Fills `texels`, whose alpha is the observed weight; alpha stays.
 pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
@@ -60,19 +63,36 @@ pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
 /// Colour of each surface vertex: the mean of the observed texels in the triangles around it, diffused to where none is.
 fn vertex_colours(scene: &Scene, atlas: &Atlas, texels: &[[f32; 4]]) -> Vec<[f32; 3]> {
     let count = scene.surface_vertices.len();
-    let mut sums = vec![[0.0f64; 4]; count];
-    for (index, (texel, &triangle)) in texels.iter().zip(&atlas.triangles).enumerate() {
-        if triangle == NOTHING || texel[3] <= 0.0 {
-            continue;
-        }
-        let weights = barycentrics(scene, triangle, index);
-        for (corner, weight) in scene.triangles[triangle as usize].into_iter().zip(weights) {
-            let weight = f64::from(weight.clamp(0.0, 1.0)).powi(2);
-            let sum = &mut sums[scene.surface_vertices[corner as usize] as usize];
-            for channel in 0..3 {
-                sum[channel] += weight * f64::from(texel[channel]);
+    // Bands of texels by sizes alone, added in order: the same bits on any number of threads.
+    let bands = (BAND_SUMS / count.max(1)).clamp(1, BANDS);
+    let length = texels.len().div_ceil(bands).max(1);
+    let of_band = |(band, texels): (usize, &[[f32; 4]])| {
+        let mut sums = vec![[0.0f64; 4]; count];
+        let first = band * length;
+        for (index, texel) in (first..).zip(texels) {
+            let triangle = atlas.triangles[index];
+            if triangle == NOTHING || texel[3] <= 0.0 {
+                continue;
             }
-            sum[3] += weight;
+            let weights = barycentrics(scene, triangle, index);
+            for (corner, weight) in scene.triangles[triangle as usize].into_iter().zip(weights) {
+                let weight = f64::from(weight.clamp(0.0, 1.0)).powi(2);
+                let sum = &mut sums[scene.surface_vertices[corner as usize] as usize];
+                for channel in 0..3 {
+                    sum[channel] += weight * f64::from(texel[channel]);
+                }
+                sum[3] += weight;
+            }
+        }
+        sums
+    };
+    let of_bands: Vec<Vec<[f64; 4]>> = texels.par_chunks(length).enumerate().map(of_band).collect();
+    let mut sums = vec![[0.0f64; 4]; count];
+    for band in of_bands {
+        for (sum, more) in sums.iter_mut().zip(band) {
+            for (sum, more) in sum.iter_mut().zip(more) {
+                *sum += more;
+            }
         }
     }
     let colours = sums

@@ -20,8 +20,8 @@
 @group(1) @binding(10) var<storage, read_write> new_entries: array<u32>;
 @group(1) @binding(11) var<storage, read_write> new_touched: array<u32>;
 
-// Places in the table of texels: twice as many as a patch may touch.
-const TABLE: u32 = 2u * PATCH_TEXELS;
+// Places in the table of texels: four times as many as a patch may touch.
+const TABLE: u32 = 4u * PATCH_TEXELS;
 const NOWHERE: u32 = 0xffffffffu;
 // Rows whose texels fit a patch, whatever they are.
 const FEW_ROWS: u32 = max(1u, PATCH_TEXELS / (4u * TAPS * TAPS));

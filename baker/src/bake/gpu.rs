@@ -13,6 +13,7 @@
 //! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
 
 pub mod device;
+mod driver;
 mod error;
 mod layout;
 mod memory;
@@ -43,7 +44,7 @@ use self::device::GpuError;
 pub use self::error::blame;
 use self::error::under_way;
 use self::fit::Fit;
-pub use self::fit::{Options, default_budget};
+pub use self::fit::{Options, budget};
 use self::kit::Kit;
 use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
 use super::scene::Scene;
@@ -137,5 +138,14 @@ impl Backend for Gpu {
 
     fn peak_memory(&self) -> u64 {
         self.fit.as_ref().map_or(0, |fit| fit.budget.peak())
+    }
+
+    fn driver_memory(&self) -> Option<u64> {
+        let fit = self.fit.as_ref()?;
+        Some(driver::memory(&fit.device.device)?.used)
+    }
+
+    fn moved(&self) -> [u64; 2] {
+        self.fit.as_ref().map_or([0; 2], |fit| fit.device.moved())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use proto::job::Blend;
+use proto::job::{Blend, Memory};
 use proto::message::AdapterInfo;
 use proto::table::View;
 use rayon::prelude::*;
@@ -39,8 +39,12 @@ pub struct Native {
 impl Native {
     /// An adapter without views; `taps` is the s of s×s.
     #[must_use]
-    pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend) -> Self {
-        Self::with_budget(scene, ties, taps, blend, BUDGET)
+    pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend, memory: Memory) -> Self {
+        let budget = match memory {
+            Memory::Full => BUDGET,
+            Memory::Small => BUDGET / 4,
+        };
+        Self::with_budget(scene, ties, taps, blend, budget)
     }
 
     /// The same with another bound on the memory of the rows, in bytes.

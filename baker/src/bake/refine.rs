@@ -37,6 +37,7 @@ use rayon::prelude::*;
 
 use super::scene::Scene;
 use super::surface::Original;
+use crate::laps::{timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
 use camera::{Shape, Verdict};
@@ -198,20 +199,18 @@ impl<'a> Refiner<'a> {
         let mut gains = vec![1.0; views.len()];
         let grid = gain::grid(views);
         let (scene, shape, count) = (self.scene, self.shape, views.len() as u64);
-        let samples: Vec<Vec<_>> = views
-            .par_iter()
-            .map(|view| {
-                progress.expect("the light of a view", a_look(shape, view));
-                let samples = gain::samples(scene, view, grid);
-                progress.progress(Phase::Refine, count, count);
-                samples
-            })
-            .collect();
+        let light = |view: &View| {
+            progress.expect("the light of a view", a_look(shape, view));
+            let samples = gain::samples(scene, view, grid);
+            progress.progress(Phase::Refine, count, count);
+            samples
+        };
+        let samples: Vec<Vec<_>> = timed("light", || views.par_iter().map(light).collect());
         progress.expect(
             "how views are exposed",
             each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),
         );
-        let Some(exposures) = gain::solve(&samples) else {
+        let Some(exposures) = timed_in_pool("exposures", || gain::solve(&samples)) else {
             self.exposure = ExposureFate::Unknown;
             return gains;
         };

@@ -35,6 +35,7 @@ use super::colour::{decode, encode};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
+use crate::laps::timed;
 use crate::progress::unit;
 
 /// No chart.
@@ -77,7 +78,7 @@ struct Charted<'a> {
 /// Fills the gutter of `texels` and makes the seams agree; `observed` is the weight with which pixels observe each texel.
 pub fn mend(texels: &mut [[f32; 4]], observed: &[f32], scene: &Scene, atlas: &Atlas, blend: Blend) {
     let size = scene.size as usize;
-    let (seams, charts) = seams(scene, atlas);
+    let (seams, charts) = timed("seams", || seams(scene, atlas));
     unit();
     // Mips are means of light, whatever the fit averaged.
     let light = |value: f32| match blend {
@@ -92,9 +93,9 @@ pub fn mend(texels: &mut [[f32; 4]], observed: &[f32], scene: &Scene, atlas: &At
             let known = charts[index] != NO_CHART || observed[index] > 0.0;
             *texel = [light(r), light(g), light(b), f32::from(u8::from(known))];
         });
-    unfold::fill(texels, &charts, size, &seams);
+    timed("unfold", || unfold::fill(texels, &charts, size, &seams));
     unit();
-    pull_push(texels, size);
+    timed("pull-push", || pull_push(texels, size));
     unit();
     solve::agree(texels, &charts, observed, size, &seams);
     if blend == Blend::Srgb {

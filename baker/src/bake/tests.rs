@@ -84,12 +84,13 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         has_surface: false,
         maps: true,
         refine: Refine::Off,
+        vram_budget: None,
         gpu_times: false,
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);
         Ok(Box::new(Spoilt {
-            native: Native::new(scene.clone(), ties, plan.taps, Blend::Linear),
+            native: Native::new(scene.clone(), ties, plan.taps, Blend::Linear, Memory::Full),
             readings: 0,
             nth,
             value,

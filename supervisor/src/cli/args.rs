@@ -123,6 +123,10 @@ pub(super) struct BakeArgs {
     /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) memory_limit: Option<u64>,
+    /// Plan with at most this much memory of the GPU, such as 1G or 512M; rows beyond it are drawn again for every pass, which
+    /// takes longer and gives the same result. By default what is fastest, as far as the device has it.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    pub(super) vram_budget: Option<u64>,
     /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
     #[arg(long, help_heading = "Run")]
     pub(super) gpu_times: bool,
@@ -262,6 +266,9 @@ pub(super) struct ServeArgs {
     /// Kill a worker that uses more memory than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) memory_limit: Option<u64>,
+    /// Plan each bake with at most this much memory of its GPU.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) vram_budget: Option<u64>,
     /// Refuse jobs while so many wait.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) queue_jobs: u64,

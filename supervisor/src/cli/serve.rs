@@ -33,6 +33,7 @@ pub(super) fn options(args: ServeArgs) -> Result<Options, Box<JobError>> {
         spares: usize::from(args.spares),
         nice: args.nice,
         memory_limit: args.memory_limit,
+        vram_budget: args.vram_budget,
         queue_jobs: args.queue_jobs,
         client_jobs: args.client_jobs,
         queue_bytes: args.queue_bytes,

@@ -80,6 +80,8 @@ pub struct Spec {
     pub blend: Blend,
     /// Whether cameras and exposures are moved first.
     pub refine: Refine,
+    /// Bytes of device memory to plan with; none for what is fastest.
+    pub vram_budget: Option<u64>,
     /// Measure every GPU stage by the device's clock.
     pub gpu_times: bool,
     /// Adapter.

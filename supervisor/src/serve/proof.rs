@@ -150,6 +150,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         quality: Quality::Draft,
         blend: Blend::Linear,
         refine: Refine::Off,
+        vram_budget: options.vram_budget,
         gpu_times: false,
         device: Device::Auto,
         seed: 0,

@@ -122,6 +122,7 @@ impl Work {
             quality: wish.quality,
             blend: wish.blend,
             refine: wish.refine,
+            vram_budget: options.vram_budget,
             gpu_times: false,
             device: wish.device(),
             seed: wish.seed,

@@ -8,7 +8,7 @@ use crate::bake::plan::Round;
 use crate::bake::scene::Scene;
 use crate::bake::{fill, gutter, start};
 use crate::render::render;
-use proto::job::{Blend, Quality};
+use proto::job::{Blend, Memory, Quality};
 use proto::table::{Camera, Texture, View};
 
 const TEXTURE: u32 = 96;
@@ -71,7 +71,7 @@ fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
     let scene = Scene::new(&cube(), TEXTURE);
     let atlas = Atlas::new(&scene);
     let blend = Blend::Linear;
-    let mut native = Native::new(scene.clone(), ties(&atlas), plan.taps, blend);
+    let mut native = Native::new(scene.clone(), ties(&atlas), plan.taps, blend, Memory::Full);
     for view in views {
         native.add_view(view).expect("the processor does not fail");
     }
@@ -147,7 +147,7 @@ fn too_few_views_to_leave_one_out_take_a_fixed_smoothness() {
 fn progress_never_falls_back_and_ends_at_all_of_it() {
     let scene = Scene::new(&cube(), 24);
     let atlas = Atlas::new(&scene);
-    let mut native = Native::new(scene.clone(), ties(&atlas), 2, Blend::Linear);
+    let mut native = Native::new(scene.clone(), ties(&atlas), 2, Blend::Linear, Memory::Full);
     for view in views(VIEWS) {
         native.add_view(&view).expect("the processor does not fail");
     }

@@ -4,7 +4,7 @@
 //! counts as done until four things agree: poll, map, the lost flag, and the tally of work done.
 
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proto::job::{Device as Wanted, WarmJob};
@@ -56,6 +56,8 @@ pub struct Device {
     flags: Arc<Flags>,
     tally: Tally,
     times: Option<Times>,
+    /// Bytes that the host wrote, and read.
+    moved: [AtomicU64; 2],
 }
 
 /// Opens the adapter that the job asks for. None where any will do and no real GPU is there, or the processor was asked for:
@@ -209,6 +211,7 @@ impl Device {
             flags,
             tally,
             times: None,
+            moved: [AtomicU64::new(0), AtomicU64::new(0)],
         };
         match tally {
             Ok(tally) => {
@@ -250,6 +253,23 @@ impl Device {
         self.times
             .as_ref()
             .map_or_else(|| Ok(Vec::new()), |times| times.report(self))
+    }
+
+    /// Counts bytes that the host writes to it.
+    pub(super) fn uploaded(&self, bytes: usize) {
+        self.moved[0].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that the host reads from it.
+    pub(super) fn read_back(&self, bytes: usize) {
+        self.moved[1].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes written to it, and read from it.
+    pub(super) fn moved(&self) -> [u64; 2] {
+        self.moved
+            .each_ref()
+            .map(|bytes| bytes.load(Ordering::Relaxed))
     }
 
     /// What was asked of it and done.

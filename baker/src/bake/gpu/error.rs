@@ -130,7 +130,7 @@ impl From<GpuError> for Failure {
                 "`kiln doctor` lists the adapters; --device cpu needs none"
             }
             GpuError::OutOfMemory { .. } | GpuError::Exhausted { .. } => {
-                "a smaller --texture-size, or --device cpu"
+                "a larger --vram-budget where one was given, a smaller --texture-size, or --device cpu"
             }
             _ => "",
         };

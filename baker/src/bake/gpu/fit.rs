@@ -4,13 +4,15 @@ mod passes;
 
 use std::sync::Arc;
 
+use proto::job::Memory;
 use proto::table::View;
 use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
+use super::driver::{self, DriverMemory};
 use super::kit::Kit;
-use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_as, write};
+use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_planes, write};
 use super::planes::{Colour, Planes};
 use super::pools::{Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
@@ -41,11 +43,38 @@ pub struct Options {
 /// Planes of a texture: 24 that stay, and five for what passes need for a while.
 const PLANES: u64 = 29;
 
-/// Memory for a job where nobody says how much: what its texture needs, and 2 GiB for rows, which hold forty views of 512² four
-/// times over. wgpu does not tell what an adapter has left.
+/// Tiles, read-back and whatever else does not grow with the texture.
+const FIXED: u64 = 64 << 20;
+
+/// What a texture needs whatever the views: the least budget is a little more.
+const fn texture_bytes(texture_size: u32) -> u64 {
+    let texels = texture_size as u64 * texture_size as u64;
+    PLANES * texels * 4
+}
+
+/// Memory for rows where a driver does not say what there is: forty views of 512² four times over.
+const ROWS: u64 = 2 << 30;
+/// Where it does, rows may have half of what is left, and no more than this.
+const MOST_ROWS: u64 = 16 << 30;
+
+/// Memory that a job plans with on the device of `kit`, in bytes: `asked`, or where nobody says how much, what its texture
+/// needs and plenty for rows, of which it takes what there are. The smaller plan has a quarter of it for rows.
 #[must_use]
-pub fn default_budget(texture_size: u32) -> u64 {
-    PLANES * u64::from(texture_size).pow(2) * 4 + (2 << 30) + (256 << 20)
+pub fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
+    let left = driver::memory(&kit.device.device).map(DriverMemory::left);
+    planned(texture_size, asked, memory, left)
+}
+
+fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u64>) -> u64 {
+    let texture = texture_bytes(texture_size) + FIXED;
+    let rows = left.map_or(ROWS, |left| {
+        (left.saturating_sub(texture) / 2).min(MOST_ROWS)
+    });
+    let all = asked.unwrap_or(texture + rows);
+    match memory {
+        Memory::Full => all,
+        Memory::Small => all.min(texture + all.saturating_sub(texture) / 4),
+    }
 }
 
 #[derive(Debug)]
@@ -125,13 +154,14 @@ impl Fit {
         let binding = options
             .binding_limit
             .map_or(adapters, |limit| limit.min(adapters));
-        let budget = Budget::new(options.vram_budget, binding);
+        // What other programs have taken of the device cannot be planned with.
+        let there = driver::memory(&device.device).map_or(u64::MAX, DriverMemory::left);
+        let cap = options.vram_budget.min(there);
+        let budget = Budget::new(cap, binding);
         if options.gpu_times {
             device.measure()?;
         }
-        let left = options
-            .vram_budget
-            .saturating_sub(PLANES * u64::from(scene.size).pow(2) * 4);
+        let left = cap.saturating_sub(texture_bytes(scene.size));
         let entries = pool_entries(left, binding);
         let tiles = Tiles::new(
             &device, &budget, raster, draw, footprint, &scene, taps, entries,
@@ -179,10 +209,7 @@ impl Fit {
         fit.set_ties(ties)?;
         let (reserve, left) = (fit.reserve(), fit.budget.left());
         if reserve > left {
-            let why = format!(
-                "{left} bytes are left of a budget of {}",
-                options.vram_budget
-            );
+            let why = format!("{left} bytes are left of a budget of {cap}");
             return Err(GpuError::OutOfMemory {
                 what: "the passes over the texels".to_owned(),
                 bytes: reserve,
@@ -193,10 +220,10 @@ impl Fit {
     }
 
     /// Memory that passes still need once all views are in: the texels of the last reweighting (three planes), read-back
-    /// (up to one), and per-view numbers.
+    /// (four, or a piece of them), and per-view numbers.
     fn reserve(&self) -> u64 {
         let plane = u64::from(self.planes.count) * 4;
-        5 * plane + (4 << 20)
+        3 * plane + (4 * plane).min(64 << 20) + (4 << 20)
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {
@@ -233,20 +260,9 @@ impl Fit {
 
     pub(super) fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, GpuError> {
         let count = self.planes.count as usize;
-        let mut texels = vec![[0.0; 4]; count];
-        let planes = self
-            .planes
-            .x
-            .iter()
-            .chain(std::iter::once(&self.planes.weight));
-        for (channel, plane) in planes.enumerate() {
-            let values: Vec<f32> = read_as(&self.device, &self.budget, plane, count)?;
-            texels
-                .par_iter_mut()
-                .zip(values)
-                .for_each(|(texel, value)| texel[channel] = value);
-        }
-        Ok(texels)
+        let [r, g, b] = &self.planes.x;
+        let planes = [r, g, b, &self.planes.weight];
+        read_planes(&self.device, &self.budget, planes, count)
     }
 
     pub(super) fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), GpuError> {
@@ -327,6 +343,7 @@ impl Fit {
     #[cfg(test)]
     pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
         use super::layout::{Patch, Row, entry_parts};
+        use super::memory::read_as;
         use crate::bake::rows::{Entry, Rows};
         let camera = self.scene.camera(&view.camera);
         let size = [view.width, view.height].map(|edge| edge.div_ceil(crate::bake::backend::BLOCK));
@@ -380,5 +397,28 @@ impl Fit {
             }
         }
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_takes_what_is_asked_or_what_is_there_and_the_smaller_a_quarter_for_rows() {
+        let texture = texture_bytes(1024) + FIXED;
+        let plan = |asked, memory, left| planned(1024, asked, memory, left);
+        assert_eq!(plan(Some(7 << 20), Memory::Full, Some(1 << 30)), 7 << 20);
+        assert_eq!(plan(None, Memory::Full, None), texture + ROWS);
+        assert_eq!(plan(None, Memory::Small, None), texture + ROWS / 4);
+        let left = texture + (6 << 30);
+        assert_eq!(plan(None, Memory::Full, Some(left)), texture + (3 << 30));
+        assert_eq!(plan(None, Memory::Full, Some(1 << 40)), texture + MOST_ROWS);
+        assert_eq!(
+            plan(None, Memory::Full, Some(5)),
+            texture,
+            "told where it does not fit"
+        );
+        assert_eq!(plan(Some(texture / 2), Memory::Small, None), texture / 2);
     }
 }

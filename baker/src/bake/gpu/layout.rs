@@ -20,7 +20,7 @@ pub(super) const TEXEL_LANES: u32 = 256;
 pub(super) const TEXEL_GROUPS: u32 = 1024;
 /// Texels that a patch of rows touches at most: what a workgroup sums for each fits the least memory of its own that WebGPU
 /// promises, 16 KiB.
-pub(super) const PATCH_TEXELS: u32 = 512;
+pub(super) const PATCH_TEXELS: u32 = 256;
 /// Patches in one row of a dispatch: adapters allow 65,535.
 pub(super) const PATCHES_ACROSS: u32 = 1 << 15;
 /// [`Patch::view`] of seams.

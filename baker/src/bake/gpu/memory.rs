@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
+use rayon::prelude::*;
+
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 
@@ -131,6 +133,7 @@ pub(super) fn buffer_with<T: bytemuck::Pod>(
 pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[T]) {
     const PIECE: usize = 16 << 20;
     let bytes: &[u8] = bytemuck::cast_slice(contents);
+    device.uploaded(bytes.len());
     for (index, piece) in bytes.chunks(PIECE).enumerate() {
         device
             .queue
@@ -213,19 +216,58 @@ pub(super) fn read_as<T: bytemuck::Pod>(
     from: &Buffer,
     count: usize,
 ) -> Result<Vec<T>, GpuError> {
-    const PIECE: usize = 64 << 20;
     let mut out = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
+    read_pieces(device, budget, &[from], bytes.len(), |start, data| {
+        bytes[start..start + data.len()].copy_from_slice(data);
+    })?;
+    Ok(out)
+}
+
+/// The same of planes of numbers side by side: `[a, b, c, d]` of each place.
+pub(super) fn read_planes(
+    device: &Device,
+    budget: &Arc<Budget>,
+    planes: [&Buffer; 4],
+    count: usize,
+) -> Result<Vec<[f32; 4]>, GpuError> {
+    let mut out = vec![[0.0; 4]; count];
+    read_pieces(device, budget, &planes, count * 4, |start, data| {
+        let length = data.len() / 4;
+        let planes: [&[f32]; 4] =
+            std::array::from_fn(|k| bytemuck::cast_slice(&data[k * length..(k + 1) * length]));
+        out[start / 4..][..length / 4]
+            .par_iter_mut()
+            .enumerate()
+            .with_min_len(1 << 14)
+            .for_each(|(at, out)| *out = planes.map(|plane| plane[at]));
+    })?;
+    Ok(out)
+}
+
+/// Reads the first `bytes` bytes of each of some buffers, piece by piece: `take` is given where a piece begins and what all of
+/// them hold there, one after the other.
+fn read_pieces(
+    device: &Device,
+    budget: &Arc<Budget>,
+    from: &[&Buffer],
+    bytes: usize,
+    mut take: impl FnMut(usize, &[u8]),
+) -> Result<(), GpuError> {
+    const PIECE: usize = 64 << 20;
+    let piece = (PIECE / from.len()).min(bytes);
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let room = bytes.len().min(PIECE) as u64 + TALLY_BYTES;
+    let room = (piece * from.len()) as u64 + TALLY_BYTES;
     let staging = buffer(device, budget, "read-back", room, usage)?;
-    for (index, piece) in bytes.chunks_mut(PIECE).enumerate() {
-        let size = piece.len() as u64;
-        let start = (index * PIECE) as u64;
+    for start in (0..bytes).step_by(piece.max(1)) {
+        let part = piece.min(bytes - start) as u64;
+        let size = part * from.len() as u64;
         let mut batch = Batch::new(device, "read-back");
         batch.tick();
         let encoder = batch.encoder();
-        encoder.copy_buffer_to_buffer(&from.item, start, &staging.item, 0, size);
+        for (at, from) in (0..).zip(from) {
+            encoder.copy_buffer_to_buffer(&from.item, start as u64, &staging.item, at * part, part);
+        }
         let tally = &device.tally().buffer;
         encoder.copy_buffer_to_buffer(tally, 0, &staging.item, size, TALLY_BYTES);
         batch.submit()?;
@@ -247,11 +289,12 @@ pub(super) fn read_as<T: bytemuck::Pod>(
             .item
             .get_mapped_range(whole)
             .map_err(|error| device.lost(error.to_string()))?;
-        let (data, tally) = mapped.split_at(piece.len());
+        let (data, tally) = mapped.split_at(size as usize);
         device.verify(bytemuck::pod_read_unaligned(tally))?;
-        piece.copy_from_slice(data);
+        take(start, data);
+        device.read_back(data.len());
         drop(mapped);
         staging.item.unmap();
     }
-    Ok(out)
+    Ok(())
 }

@@ -490,7 +490,9 @@ impl Pools {
             dispatch(batch, pool.counts, pool.bound.as_ref(), &[again])?;
         }
         dispatch(batch, pool.counts, pool.bound.as_ref(), visits)?;
-        batch.send()
+        batch.send()?;
+        // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
+        batch.device.wait()
     }
 }
 

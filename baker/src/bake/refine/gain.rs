@@ -34,6 +34,14 @@ const REWEIGHTINGS: u32 = 8;
 const SCALES: f64 = 3.0;
 /// Products of views, over all cells, that one assembly may take: beyond it, cells are left out evenly.
 const MOST_PRODUCTS: usize = 30_000_000;
+/// Numbers that a median is taken of, at most.
+const MEDIAN_OF: usize = 1 << 16;
+/// Cells in one piece of work, at least.
+const PIECE: usize = 256;
+/// Numbers in the matrices that are assembled side by side.
+const ASSEMBLED: usize = 1 << 21;
+/// Where words begin that are left out.
+const NOT_KEPT: usize = usize::MAX;
 /// A view that shares fewer cells with others is not compared.
 const LEAST_CELLS: usize = 32;
 
@@ -140,17 +148,105 @@ pub(super) struct Exposures {
 }
 
 /// What one view says of one cell.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Word {
     view: u32,
     light: f64,
 }
 
+/// All words, cell by cell, within each in the order of the views.
+#[derive(Clone, Debug)]
+struct Cells {
+    /// Cell `k` has `words[starts[k]..starts[k + 1]]`.
+    starts: Vec<usize>,
+    words: Vec<Word>,
+}
+
+/// Some cells that follow each other, and a number for each of their words.
+struct Part<'a> {
+    starts: &'a [usize],
+    words: &'a [Word],
+    numbers: &'a mut [f64],
+}
+
+impl Part<'_> {
+    /// Calls `each` with the words and the numbers of every cell.
+    fn each(&mut self, mut each: impl FnMut(&[Word], &mut [f64])) {
+        let first = self.starts[0];
+        for ends in self.starts.windows(2) {
+            let range = ends[0] - first..ends[1] - first;
+            each(&self.words[range.clone()], &mut self.numbers[range]);
+        }
+    }
+}
+
+impl Cells {
+    /// What is said of each cell that two views or more see, thinned out where there are very many words.
+    fn new(views: &[Vec<Sample>]) -> Self {
+        let most = views.iter().flatten().map(|&(cell, _)| cell).max();
+        let mut counts = vec![0_usize; most.map_or(0, |cell| cell as usize + 1)];
+        for &(cell, _) in views.iter().flatten() {
+            counts[cell as usize] += 1;
+        }
+        let shared = |&count: &usize| count >= 2;
+        let products: usize = counts.iter().filter(|c| shared(c)).map(|c| c * c).sum();
+        let stride = products.div_ceil(MOST_PRODUCTS).max(1);
+        let (mut starts, mut place) = (vec![0], vec![NOT_KEPT; counts.len()]);
+        let kept = (0..counts.len())
+            .filter(|&cell| shared(&counts[cell]))
+            .step_by(stride);
+        for cell in kept {
+            let start = starts[starts.len() - 1];
+            place[cell] = start;
+            starts.push(start + counts[cell]);
+        }
+        let mut words = vec![Word::default(); starts[starts.len() - 1]];
+        for (view, samples) in (0..).zip(views) {
+            for &(cell, light) in samples {
+                let place = &mut place[cell as usize];
+                if *place != NOT_KEPT {
+                    let light = f64::from(light);
+                    words[*place] = Word { view, light };
+                    *place += 1;
+                }
+            }
+        }
+        Self { starts, words }
+    }
+
+    /// Pieces of about `length` cells, with their part of `numbers`, of which each word has one.
+    fn parts<'a>(&'a self, numbers: &'a mut [f64], length: usize) -> Vec<Part<'a>> {
+        let (mut parts, mut words, mut numbers) = (Vec::new(), self.words.as_slice(), numbers);
+        let count = self.starts.len() - 1;
+        for first in (0..count).step_by(length) {
+            let starts = &self.starts[first..=(first + length).min(count)];
+            let many = starts[starts.len() - 1] - starts[0];
+            let (own, rest) = words.split_at(many);
+            let (own_numbers, rest_numbers) = numbers.split_at_mut(many);
+            parts.push(Part {
+                starts,
+                words: own,
+                numbers: own_numbers,
+            });
+            (words, numbers) = (rest, rest_numbers);
+        }
+        parts
+    }
+
+    /// Turns the weight of each word into its distance from what all say of its cell.
+    fn residuals(&self, mut weights: Vec<f64>, gains: &[f64]) -> Vec<f64> {
+        self.parts(&mut weights, PIECE)
+            .into_par_iter()
+            .for_each(|mut part| part.each(|cell, weights| residuals(cell, weights, gains)));
+        weights
+    }
+}
+
 /// Solves for the gains; none where fewer than two views overlap.
 pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
-    let cells = cells(views);
+    let cells = Cells::new(views);
     let mut shared = vec![0; views.len()];
-    for word in cells.iter().flatten() {
+    for word in &cells.words {
         shared[word.view as usize] += 1;
     }
     let compared = shared.iter().filter(|&&count| count >= LEAST_CELLS).count();
@@ -158,20 +254,16 @@ pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
         return None;
     }
     let mut gains = vec![0.0; views.len()];
-    let mut weights: Vec<Vec<f64>> = cells.iter().map(|cell| vec![1.0; cell.len()]).collect();
+    let mut weights = vec![1.0; cells.words.len()];
     for _ in 0..REWEIGHTINGS {
-        gains = balanced(&cells, &weights, views.len());
-        let residuals: Vec<Vec<f64>> = cells
-            .iter()
-            .zip(&weights)
-            .map(|(cell, weights)| residuals(cell, weights, &gains))
-            .collect();
-        let scale = SCALES * 1.4826 * median(&residuals).max(1e-4);
-        for (weights, residuals) in weights.iter_mut().zip(residuals) {
-            for (weight, residual) in weights.iter_mut().zip(residuals) {
-                *weight = (1.0 + (residual / scale).powi(2)).powi(-2);
-            }
-        }
+        gains = balanced(&cells, &mut weights, views.len());
+        weights = cells.residuals(weights, &gains);
+        let scale = SCALES * 1.4826 * median(&weights).max(1e-4);
+        let geman_mcclure = |number: &mut f64| *number = (1.0 + (*number / scale).powi(2)).powi(-2);
+        weights
+            .par_iter_mut()
+            .with_min_len(1 << 12)
+            .for_each(geman_mcclure);
         unit();
     }
     let counts = |view: usize| shared[view] >= LEAST_CELLS;
@@ -181,10 +273,7 @@ pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
         .collect();
     let mean = of.iter().sum::<f64>() / of.len() as f64;
     let deviation = [vec![0.0; views.len()], gains.clone()].map(|gains| {
-        let residuals: Vec<Vec<f64>> = cells
-            .iter()
-            .map(|cell| residuals(cell, &vec![1.0; cell.len()], &gains))
-            .collect();
+        let residuals = cells.residuals(vec![1.0; cells.words.len()], &gains);
         median(&residuals)
     });
     Some(Exposures {
@@ -195,37 +284,22 @@ pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
     })
 }
 
-/// What is said of each cell that two views or more see, thinned out where there are very many words.
-fn cells(views: &[Vec<Sample>]) -> Vec<Vec<Word>> {
-    let most = views.iter().flatten().map(|&(cell, _)| cell).max();
-    let mut cells: Vec<Vec<Word>> = vec![Vec::new(); most.map_or(0, |cell| cell as usize + 1)];
-    for (view, samples) in (0..).zip(views) {
-        for &(cell, light) in samples {
-            let light = f64::from(light);
-            cells[cell as usize].push(Word { view, light });
-        }
-    }
-    cells.retain(|cell| cell.len() >= 2);
-    let products: usize = cells.iter().map(|cell| cell.len().pow(2)).sum();
-    let stride = products.div_ceil(MOST_PRODUCTS).max(1);
-    cells.into_iter().step_by(stride).collect()
-}
-
-/// Each word's distance from what all say of its cell.
-fn residuals(cell: &[Word], weights: &[f64], gains: &[f64]) -> Vec<f64> {
+/// Turns the weights of a cell's words into their distances from what all say of it.
+fn residuals(cell: &[Word], weights: &mut [f64], gains: &[f64]) {
     let own = |word: &Word| word.light - gains[word.view as usize];
     let sum: f64 = weights.iter().sum();
-    let mean = cell
-        .iter()
-        .zip(weights)
-        .map(|(word, weight)| weight * own(word))
-        .sum::<f64>()
-        / sum.max(f64::MIN_POSITIVE);
-    cell.iter().map(|word| own(word) - mean).collect()
+    let said = cell.iter().zip(&*weights);
+    let mean = said.map(|(word, weight)| weight * own(word)).sum::<f64>();
+    let mean = mean / sum.max(f64::MIN_POSITIVE);
+    for (weight, word) in weights.iter_mut().zip(cell) {
+        *weight = own(word) - mean;
+    }
 }
 
-fn median(of: &[Vec<f64>]) -> f64 {
-    let mut sizes: Vec<f64> = of.iter().flatten().map(|value| value.abs()).collect();
+/// Median of the sizes, of evenly chosen ones where there are very many.
+fn median(of: &[f64]) -> f64 {
+    let every = of.len().div_ceil(MEDIAN_OF).max(1);
+    let mut sizes: Vec<f64> = of.iter().step_by(every).map(|value| value.abs()).collect();
     if sizes.is_empty() {
         return 0.0;
     }
@@ -233,22 +307,47 @@ fn median(of: &[Vec<f64>]) -> f64 {
     *sizes.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// The gains that balance all cells at these weights, by conjugate gradients from 0: what the system leaves open stays 0.
-fn balanced(cells: &[Vec<Word>], weights: &[Vec<f64>], views: usize) -> Vec<f64> {
+/// The lower half of the matrix and the right side, of some cells and the weights of their words.
+fn assemble(mut part: Part<'_>, views: usize) -> (Vec<f64>, Vec<f64>) {
     let mut matrix = vec![0.0; views * views];
     let mut right = vec![0.0; views];
-    for (cell, weights) in cells.iter().zip(weights) {
+    part.each(|cell, weights| {
         let sum: f64 = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-        let said = cell.iter().zip(weights);
+        let said = cell.iter().zip(&*weights);
         let mean = said.map(|(word, weight)| weight * word.light).sum::<f64>() / sum;
-        for (word, &weight) in cell.iter().zip(weights) {
+        for (place, (word, &weight)) in cell.iter().zip(&*weights).enumerate() {
             let view = word.view as usize;
             right[view] += weight * (word.light - mean);
             let row = &mut matrix[view * views..(view + 1) * views];
             row[view] += weight;
-            for (other, &by) in cell.iter().zip(weights) {
-                row[other.view as usize] -= weight * by / sum;
+            let share = weight / sum;
+            for (other, &by) in cell[..=place].iter().zip(&*weights) {
+                row[other.view as usize] -= share * by;
             }
+        }
+    });
+    (matrix, right)
+}
+
+/// The gains that balance all cells at these weights, by conjugate gradients from 0: what the system leaves open stays 0.
+fn balanced(cells: &Cells, weights: &mut [f64], views: usize) -> Vec<f64> {
+    // Pieces by their number alone, and added in order: the same bits on any number of threads.
+    let pieces = (ASSEMBLED / (views * views)).clamp(1, 64);
+    let piece = cells.starts.len().div_ceil(pieces).max(PIECE);
+    let parts: Vec<(Vec<f64>, Vec<f64>)> = cells
+        .parts(weights, piece)
+        .into_par_iter()
+        .map(|part| assemble(part, views))
+        .collect();
+    let mut matrix = vec![0.0; views * views];
+    let mut right = vec![0.0; views];
+    for (part, of) in &parts {
+        matrix.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+        right.iter_mut().zip(of).for_each(|(sum, x)| *sum += x);
+    }
+    for row in 0..views {
+        for column in 0..row {
+            matrix[column * views + row] = matrix[row * views + column];
         }
     }
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -263,6 +362,7 @@ fn balanced(cells: &[Vec<Word>], weights: &[Vec<f64>], views: usize) -> Vec<f64>
         }
         let product: Vec<f64> = matrix
             .par_chunks_exact(views)
+            .with_min_len(64)
             .map(|row| dot(row, &direction))
             .collect();
         let step = size / dot(&direction, &product);

@@ -1,6 +1,8 @@
 //! Texels that may move → nodes: at each level the mip texels above them, in an order in which the children of a node are
 //! neighbours, so that a vector of texels becomes its mips by sums over ranges, and back by copies.
 
+use rayon::prelude::*;
+
 use super::NO_CHART;
 use super::rows::Row;
 
@@ -30,7 +32,7 @@ impl Hierarchy {
     /// Texels move that some row reads at some level, if they are gutter or rows read them at mip 0 itself.
     pub(super) fn new(charts: &[u32], size: usize, rows: &[Vec<Row>]) -> Self {
         let read: Vec<Vec<bool>> = rows
-            .iter()
+            .par_iter()
             .enumerate()
             .map(|(level, rows)| {
                 let mut read = vec![false; (size >> level).pow(2)];
@@ -49,8 +51,9 @@ impl Hierarchy {
             read[0][texel] || (charts[texel] == NO_CHART && (1..rows.len()).any(reads))
         };
         let deepest = rows.len().saturating_sub(1);
-        let (block, mut texels) = (1usize << deepest, Vec::new());
-        for row in (0..size).step_by(block) {
+        let block = 1usize << deepest;
+        let of_blocks = |row: usize| {
+            let mut texels = Vec::new();
             for column in (0..size).step_by(block) {
                 for place in 0..block * block {
                     let (x, y) = (column + every_second(place), row + every_second(place >> 1));
@@ -59,7 +62,14 @@ impl Hierarchy {
                     }
                 }
             }
-        }
+            texels
+        };
+        let bands: Vec<Vec<u32>> = (0..size)
+            .into_par_iter()
+            .step_by(block)
+            .map(of_blocks)
+            .collect();
+        let texels = bands.concat();
         let mut levels = vec![Level::default(); rows.len()];
         let mut above: Vec<[u32; 2]> = texels
             .iter()

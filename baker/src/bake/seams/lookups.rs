@@ -13,6 +13,14 @@ struct Lookup {
     weights: [f32; 8],
 }
 
+/// A tap on a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reader {
+    /// Twice the row, and 1 for its second side.
+    side: u32,
+    weight: f32,
+}
+
 /// What a row sees: the difference of its sides, and their mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
@@ -26,8 +34,7 @@ pub(super) struct Lookups {
     rows: Vec<Lookup>,
     /// What of `readers` reads node `n`: `starts[n]..starts[n + 1]`.
     pub(super) starts: Vec<u32>,
-    /// Row · 8 + place in it.
-    readers: Vec<u32>,
+    readers: Vec<Reader>,
     /// d² · length of each row.
     pub(super) strengths: Vec<[f32; 4]>,
     /// τ² of each row, 0 without a target.
@@ -63,10 +70,13 @@ impl Lookups {
             starts[node + 1] += starts[node];
         }
         let mut next = starts.clone();
-        let mut readers = vec![0u32; starts[nodes] as usize];
+        let mut readers = vec![Reader::default(); starts[nodes] as usize];
         for (number, row) in rows.iter().enumerate() {
             for (k, node) in used(row) {
-                readers[next[node] as usize] = (number * 8 + k) as u32;
+                readers[next[node] as usize] = Reader {
+                    side: (number * 2 + k / 4) as u32,
+                    weight: row.weights[k],
+                };
                 next[node] += 1;
             }
         }
@@ -104,21 +114,32 @@ impl Lookups {
     /// Row, weight and sign of each tap on a node.
     pub(super) fn readers_of(&self, node: usize) -> impl Iterator<Item = (usize, f32, f32)> {
         let range = self.starts[node] as usize..self.starts[node + 1] as usize;
-        self.readers[range].iter().map(|&reader| {
-            let (row, k) = (reader as usize / 8, reader as usize % 8);
-            let sign = if k < 4 { 1.0 } else { -1.0 };
-            (row, self.rows[row].weights[k], sign)
+        self.readers[range].iter().map(|reader| {
+            let sign = if reader.side % 2 == 0 { 1.0 } else { -1.0 };
+            (reader.side as usize / 2, reader.weight, sign)
         })
     }
 
-    /// Adds a node's part of the gradient that the rows' sights make.
+    /// Weighs what the rows see by their strengths: what [`Self::add_back`] gives back.
+    pub(super) fn weigh(&self, seen: &mut [Seen]) {
+        seen.par_iter_mut()
+            .zip(&self.strengths)
+            .zip(&self.pulls)
+            .with_min_len(1 << 11)
+            .for_each(|((seen, strength), pull)| {
+                for channel in 0..3 {
+                    seen.difference[channel] *= strength[channel];
+                    seen.mean[channel] *= 0.5 * pull * strength[channel];
+                }
+            });
+    }
+
+    /// Adds a node's part of the gradient that the rows' weighed sights make.
     pub(super) fn add_back(&self, node: usize, seen: &[Seen], sum: &mut [f32; 4]) {
         for (row, weight, sign) in self.readers_of(node) {
-            let (seen, strength) = (&seen[row], &self.strengths[row]);
-            let pull = 0.5 * self.pulls[row];
+            let seen = &seen[row];
             for channel in 0..3 {
-                let off = sign * seen.difference[channel] + pull * seen.mean[channel];
-                sum[channel] += weight * strength[channel] * off;
+                sum[channel] += weight * (sign * seen.difference[channel] + seen.mean[channel]);
             }
         }
     }

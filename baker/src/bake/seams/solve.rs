@@ -14,6 +14,7 @@ use super::hierarchy::Hierarchy;
 use super::lookups::{Lookups, Seen};
 use super::rows::{Row, Tap, levels, rows};
 use super::{Charted, NO_CHART, Side};
+use crate::laps::{timed, timed_in_pool};
 use crate::progress::unit;
 
 /// Anchor of a texel that is observed as well as the mean, for each texel's length of seam among the texels of charts: what
@@ -49,25 +50,26 @@ pub(super) fn agree(
         charts,
         size,
     };
-    let rows: Vec<Vec<Row>> = (0..levels(size))
-        .map(|level| {
-            let rows = rows(charted, seams, level);
-            unit();
-            rows
-        })
-        .collect();
-    let hierarchy = Hierarchy::new(charts, size, &rows);
+    let of_level = |level| {
+        let rows = rows(charted, seams, level);
+        unit();
+        rows
+    };
+    let rows: Vec<Vec<Row>> = timed("lookups", || (0..levels(size)).map(of_level).collect());
+    let hierarchy = timed("hierarchy", || Hierarchy::new(charts, size, &rows));
     unit();
     let length: f32 = rows[0].iter().map(|row| row.length).sum();
     let anchors = anchors(&hierarchy.texels, charts, observed, length);
     let start: Vec<[f32; 4]> = gather(&hierarchy.texels, texels);
-    let mut system = System::new(hierarchy, &rows);
+    let mut system = timed("readers", || System::new(hierarchy, &rows));
     unit();
     for (round, iterations) in ROUNDS.into_iter().enumerate() {
         let now = gather(&system.hierarchy.texels, texels);
         let fixed = |value: f32| round > 0 && !(value > 0.0 && value < 1.0);
-        system.linearise(texels, size, &rows, &start, &anchors);
-        let mut residual = system.defect(&rows, &start, &now);
+        let mut residual = timed_in_pool("linearise", || {
+            system.linearise(texels, size, &rows, &start, &anchors);
+            system.defect(&rows, &start, &now)
+        });
         let inverse: Vec<[f32; 4]> = system
             .diagonal()
             .iter()
@@ -82,7 +84,9 @@ pub(super) fn agree(
                 })
             })
             .collect();
-        let change = system.conjugate_gradients(&mut residual, &inverse, iterations);
+        let change = timed_in_pool("agree", || {
+            system.conjugate_gradients(&mut residual, &inverse, iterations)
+        });
         for ((&texel, now), change) in system.hierarchy.texels.iter().zip(now).zip(change) {
             for channel in 0..3 {
                 texels[texel as usize][channel] = (now[channel] + change[channel]).clamp(0.0, 1.0);
@@ -210,26 +214,27 @@ impl System {
     /// Minus the gradient at the present texels, of which `linearise` has noted what the rows see.
     fn defect(&mut self, rows: &[Vec<Row>], start: &[[f32; 4]], now: &[[f32; 4]]) -> Vec<[f32; 4]> {
         for (seen, rows) in self.seen.iter_mut().zip(rows) {
-            for (seen, row) in seen.iter_mut().zip(rows) {
+            seen.par_iter_mut().zip(rows).for_each(|(seen, row)| {
                 for (mean, target) in seen.mean.iter_mut().zip(row.target.unwrap_or_default()) {
                     *mean -= target;
                 }
-            }
+            });
         }
         let moved: Vec<[f32; 4]> = now
             .iter()
             .zip(start)
             .map(|(now, start)| std::array::from_fn(|c| now[c] - start[c]))
             .collect();
-        let mut gradient = self.scatter(&moved);
+        let mut gradient = vec![[0.0; 4]; moved.len()];
+        self.scatter(&moved, &mut gradient);
         gradient
             .iter_mut()
             .for_each(|sum| *sum = sum.map(|value| -value));
         gradient
     }
 
-    /// The normal matrix times a change of the texels.
-    fn apply(&mut self, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
+    /// The normal matrix times a change of the texels, into `product`.
+    fn apply(&mut self, change: &[[f32; 4]], product: &mut [[f32; 4]]) {
         self.mips[0].copy_from_slice(change);
         for level in 1..self.mips.len() {
             let (finer, coarser) = self.mips.split_at_mut(level);
@@ -252,11 +257,14 @@ impl System {
         for ((lookups, mips), seen) in self.lookups.iter().zip(&self.mips).zip(&mut self.seen) {
             lookups.see(mips, seen);
         }
-        self.scatter(change)
+        self.scatter(change, product);
     }
 
-    /// What the rows see, brought back to the texels, and the anchors' part of `change`.
-    fn scatter(&mut self, change: &[[f32; 4]]) -> Vec<[f32; 4]> {
+    /// What the rows see, brought back to the texels, and the anchors' part of `change`, into `sums`.
+    fn scatter(&mut self, change: &[[f32; 4]], sums: &mut [[f32; 4]]) {
+        for (lookups, seen) in self.lookups.iter().zip(&mut self.seen) {
+            lookups.weigh(seen);
+        }
         for level in (0..self.mips.len()).rev() {
             let lookups = &self.lookups[level];
             let (finer, coarser) = self.mips.split_at_mut(level + 1);
@@ -275,13 +283,14 @@ impl System {
                     lookups.add_back(node, seen, sum);
                 });
         }
-        self.mips[0]
-            .par_iter()
+        sums.par_iter_mut()
+            .zip(&self.mips[0])
             .zip(&self.anchors)
             .zip(change)
             .with_min_len(1 << 12)
-            .map(|((sum, anchor), change)| std::array::from_fn(|c| sum[c] + anchor[c] * change[c]))
-            .collect()
+            .for_each(|(((to, sum), anchor), change)| {
+                *to = std::array::from_fn(|c| sum[c] + anchor[c] * change[c]);
+            });
     }
 
     /// The diagonal of the normal matrix, but for rows that read a texel through several of their taps.
@@ -320,12 +329,12 @@ impl System {
         inverse: &[[f32; 4]],
         iterations: u32,
     ) -> Vec<[f32; 4]> {
-        let precondition = |r: &[[f32; 4]]| -> Vec<[f32; 4]> {
-            r.par_iter()
+        let precondition = |z: &mut [[f32; 4]], r: &[[f32; 4]]| {
+            z.par_iter_mut()
+                .zip(r)
                 .zip(inverse)
                 .with_min_len(1 << 12)
-                .map(|(r, inverse)| std::array::from_fn(|c| r[c] * inverse[c]))
-                .collect()
+                .for_each(|((z, r), inverse)| *z = std::array::from_fn(|c| r[c] * inverse[c]));
         };
         let ratio = |one: [f64; 3], other: [f64; 3]| -> [f32; 3] {
             std::array::from_fn(|c| {
@@ -337,11 +346,12 @@ impl System {
             })
         };
         let mut x = vec![[0.0_f32; 4]; r.len()];
-        let mut z = precondition(r);
+        let (mut z, mut q) = (x.clone(), x.clone());
+        precondition(&mut z, r);
         let mut p = z.clone();
         let mut rz = dot(r, &z);
         for _ in 0..iterations {
-            let q = self.apply(&p);
+            self.apply(&p, &mut q);
             let alpha = ratio(rz, dot(&p, &q));
             x.par_iter_mut()
                 .zip(&p)
@@ -359,7 +369,7 @@ impl System {
                         r[c] -= alpha[c] * q[c];
                     }
                 });
-            z = precondition(r);
+            precondition(&mut z, r);
             let next = dot(r, &z);
             let beta = ratio(next, rz);
             rz = next;

@@ -7,6 +7,8 @@ use super::{Charted, NO_CHART, SHORTEST, Side};
 
 /// Depth of the gutter that is unfolded, in texels: a lookup at mip 3 reaches as far with half of its weight and more.
 const DEPTH: f64 = 8.0;
+/// Rows of texels that are one piece of work.
+const BAND: usize = 16;
 /// No seam.
 const NONE: u32 = u32::MAX;
 
@@ -37,35 +39,47 @@ pub(super) fn fill(texels: &mut [[f32; 4]], charts: &[u32], size: usize, seams: 
 /// the seam, and 1 for its second side. Of equally near ones the first.
 fn nearest(texels: &[[f32; 4]], charts: &[u32], size: usize, seams: &[[Side; 2]]) -> Vec<u32> {
     let mut nearest = vec![NONE; texels.len()];
-    let mut least = vec![DEPTH as f32; texels.len()];
-    for number in 0..2 * seams.len() as u32 {
-        let [side, beyond] = sides(seams, number);
-        if side.length() < SHORTEST || beyond.length() < SHORTEST {
-            continue;
-        }
-        let range = |axis: usize| {
-            let [a, b] = side.ends.map(|end| end[axis]);
-            let first = (a.min(b) - DEPTH).max(0.0) as usize;
-            first..((a.max(b) + DEPTH).ceil().clamp(0.0, size as f64) as usize)
-        };
-        for row in range(1) {
-            for column in range(0) {
-                let texel = row * size + column;
-                if texels[texel][3] > 0.0 {
-                    continue;
-                }
-                let (at, distance) = unfolded(side, beyond, centre(texel, size));
-                if distance >= least[texel] || distance.is_nan() {
-                    continue;
-                }
-                let within = at.iter().all(|x| (0.0..size as f64).contains(x));
-                if within && charts[at[1] as usize * size + at[0] as usize] == beyond.chart {
-                    nearest[texel] = number;
-                    least[texel] = distance;
+    // Bands of rows, each for itself: a texel meets the seams in the same order.
+    let band = |(band, nearest): (usize, &mut [u32])| {
+        let first = band * BAND;
+        let rows = first..first + nearest.len() / size;
+        let mut least = vec![DEPTH as f32; nearest.len()];
+        for number in 0..2 * seams.len() as u32 {
+            let [side, beyond] = sides(seams, number);
+            let range = |axis: usize| {
+                let [a, b] = side.ends.map(|end| end[axis]);
+                let first = (a.min(b) - DEPTH).max(0.0) as usize;
+                first..((a.max(b) + DEPTH).ceil().clamp(0.0, size as f64) as usize)
+            };
+            let around = range(1);
+            let within = around.start.max(rows.start)..around.end.min(rows.end);
+            if within.is_empty() || side.length() < SHORTEST || beyond.length() < SHORTEST {
+                continue;
+            }
+            for row in within {
+                for column in range(0) {
+                    let texel = row * size + column;
+                    if texels[texel][3] > 0.0 {
+                        continue;
+                    }
+                    let (at, distance) = unfolded(side, beyond, centre(texel, size));
+                    let place = texel - first * size;
+                    if distance >= least[place] || distance.is_nan() {
+                        continue;
+                    }
+                    let within = at.iter().all(|x| (0.0..size as f64).contains(x));
+                    if within && charts[at[1] as usize * size + at[0] as usize] == beyond.chart {
+                        nearest[place] = number;
+                        least[place] = distance;
+                    }
                 }
             }
         }
-    }
+    };
+    nearest
+        .par_chunks_mut(BAND * size)
+        .enumerate()
+        .for_each(band);
     nearest
 }
 

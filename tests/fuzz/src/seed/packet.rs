@@ -50,6 +50,7 @@ fn to_child() -> Vec<ToChild> {
             has_surface: true,
             maps: true,
             refine: Refine::On,
+            vram_budget: Some(1 << 30),
             gpu_times: true,
         }),
         Start::Encode(EncodeJob {
@@ -238,6 +239,10 @@ pub(super) fn summaries() -> [Done; 3] {
             }),
             times: times.clone(),
             gpu_times: Vec::new(),
+            host_times: Vec::new(),
+            driver_vram_kib: None,
+            uploaded_kib: 0,
+            read_back_kib: 0,
             peak_vram_kib: 400_000,
             peak_rss_kib: 550_000,
         }),

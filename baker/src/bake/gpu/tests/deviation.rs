@@ -1,6 +1,6 @@
 //! What the views are off from each texel, against [`super::reference`] and the native adapter.
 
-use proto::job::Blend;
+use proto::job::{Blend, Memory};
 use proto::table::maps::residual_code;
 
 use super::Options;
@@ -57,7 +57,13 @@ fn both_adapters_say_the_same_of_the_views() {
     let Some((mut gpu, rows)) = job(&scene, &mapped()) else {
         return;
     };
-    let mut native = Native::new(scene.clone(), ties(&scene), mapped().taps, Blend::Linear);
+    let mut native = Native::new(
+        scene.clone(),
+        ties(&scene),
+        mapped().taps,
+        Blend::Linear,
+        Memory::Full,
+    );
     for view in &views() {
         native.add_view(view).expect("rows");
     }

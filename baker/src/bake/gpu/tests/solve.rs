@@ -1,6 +1,6 @@
 //! Everything after the footprints against [`super::reference`], over the rows that the device itself made.
 
-use proto::job::Blend;
+use proto::job::{Blend, Memory};
 use proto::table::View;
 
 use super::Options;
@@ -359,7 +359,13 @@ fn both_adapters_come_to_the_same_texture() {
     let Some((gpu, _)) = job(&scene, &options()) else {
         return;
     };
-    let mut native = Native::new(scene.clone(), ties(&scene), options().taps, Blend::Linear);
+    let mut native = Native::new(
+        scene.clone(),
+        ties(&scene),
+        options().taps,
+        Blend::Linear,
+        Memory::Full,
+    );
     for view in &views() {
         native.add_view(view).expect("rows");
     }

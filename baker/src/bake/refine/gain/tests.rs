@@ -51,35 +51,24 @@ fn gains_are_found_whatever_the_surface_and_its_highlights() {
 fn the_solution_is_that_of_all_unknowns_at_once() {
     // Alternating between the gains and the surface ends at the same place, slowly.
     let views = said(&[0.9, 1.1, 1.3, 0.7], 60, 0.2, 0.0);
-    let cells = cells(&views);
-    let weights: Vec<Vec<f64>> = cells
-        .iter()
-        .map(|cell| {
-            cell.iter()
-                .map(|word| 0.5 + 0.1 * f64::from(word.view))
-                .collect()
-        })
-        .collect();
+    let cells = Cells::new(&views);
+    let weight = |word: &Word| 0.5 + 0.1 * f64::from(word.view);
+    let mut weights: Vec<f64> = cells.words.iter().map(weight).collect();
     let mut gains = vec![0.0; 4];
     for _ in 0..3000 {
         let mut sums = vec![[0.0; 2]; 4];
-        for (cell, weights) in cells.iter().zip(&weights) {
-            // What each word says beyond the cell's mean, and beyond its own gain.
-            for ((word, weight), rest) in cell
-                .iter()
-                .zip(weights)
-                .zip(residuals(cell, weights, &gains))
-            {
-                let sum = &mut sums[word.view as usize];
-                sum[0] += weight * rest;
-                sum[1] += weight;
-            }
+        // What each word says beyond the cell's mean, and beyond its own gain.
+        let rests = cells.residuals(weights.clone(), &gains);
+        for ((word, weight), rest) in cells.words.iter().zip(&weights).zip(rests) {
+            let sum = &mut sums[word.view as usize];
+            sum[0] += weight * rest;
+            sum[1] += weight;
         }
         for (gain, sum) in gains.iter_mut().zip(sums) {
             *gain += sum[0] / sum[1];
         }
     }
-    let found = balanced(&cells, &weights, 4);
+    let found = balanced(&cells, &mut weights, 4);
     let off = found[0] - gains[0];
     for (found, gain) in found.iter().zip(gains) {
         assert!((found - gain - off).abs() < 1e-9, "{found} {gain}");

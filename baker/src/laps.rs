@@ -1,0 +1,58 @@
+//! Wall time of the host's steps within a phase, for the report: which step of a stage takes its time.
+//!
+//! Steps are those of the thread that runs the role; what it hands to other threads counts as long as it waits for them.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use proto::message::StageTime;
+
+thread_local! {
+    static LAPS: RefCell<Vec<StageTime>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `work`, and adds its wall time to the step of this name.
+pub(crate) fn timed<T>(step: &str, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    LAPS.with_borrow_mut(|laps| match laps.iter_mut().find(|lap| lap.stage == step) {
+        Some(lap) => {
+            lap.ms += ms;
+            lap.count += 1;
+        }
+        None => laps.push(StageTime {
+            stage: step.to_owned(),
+            ms,
+            count: 1,
+        }),
+    });
+    done
+}
+
+/// [`timed`], on a thread of the pool: work of many short parallel steps need not wake the pool for each.
+pub(crate) fn timed_in_pool<T: Send>(step: &str, work: impl FnOnce() -> T + Send) -> T {
+    timed(step, || rayon::scope(|_| work()))
+}
+
+/// What this thread has timed since it was last asked, in the order in which the steps first ran.
+pub(crate) fn take() -> Vec<StageTime> {
+    LAPS.take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_one_name_are_one_and_are_told_once() {
+        take();
+        let sum = timed("one", || 1) + timed("two", || 2) + timed("one", || 4);
+        assert_eq!(sum, 7);
+        let laps = take();
+        let counts: Vec<(&str, u32)> = laps.iter().map(|l| (l.stage.as_str(), l.count)).collect();
+        assert_eq!(counts, [("one", 2), ("two", 1)]);
+        assert!(laps.iter().all(|lap| lap.ms >= 0.0));
+        assert!(take().is_empty());
+    }
+}
