@@ -20,6 +20,7 @@
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
 //! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and what is known of each |
+//! | `layers` | views once more → textures of what they show beside their colours, by the same fit |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
@@ -63,6 +64,8 @@ pub mod seams;
 
 pub mod gutter;
 
+mod layers;
+
 mod maps;
 
 pub mod vertices;
@@ -72,13 +75,14 @@ mod fixture;
 
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, Table, ViewFit,
 };
-use proto::table::{Mesh, Surface, Texture, View};
+use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, Surface, Texture, View};
 use rayon::prelude::*;
 
 use crate::pace;
@@ -88,6 +92,7 @@ use crate::session::Session;
 
 use atlas::Atlas;
 use backend::{Backend, BackendError, Ties, ViewResiduals};
+use colour::Space;
 use fit::Fitted;
 use native::Native;
 use plan::Plan;
@@ -107,7 +112,6 @@ pub fn run(
     job: &BakeJob,
     fds: Vec<OwnedFd>,
 ) -> Result<BakeSummary, Failure> {
-    let session_failed = |error| internal(&error);
     let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, surface) = if job.has_surface {
         let [mesh, surface] = take_fds(fds)?;
@@ -129,10 +133,11 @@ pub fn run(
         each(mesh.len() as usize, pace::TABLE_BYTE),
     );
     let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
-    let next_view = || session.receive_view().map_err(session_failed);
     let (put, summary) = match job.product {
         Product::Texture => {
-            let Baked { texture, summary } = bake(&mesh, surface, warm, job, session, next_view)?;
+            let mut views = session;
+            let baked = bake(&mesh, surface, warm, job, session, &mut views)?;
+            let Baked { texture, summary } = baked;
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
             (put, summary)
         }
@@ -140,8 +145,20 @@ pub fn run(
             let blend = warm.blend;
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
+            let mut layers = LayerSet::default();
+            let next_view = || {
+                let received = session.receive_layered(LayerSet::default());
+                let received = received.map_err(|error| internal(&error))?;
+                Ok(received.map(|(layered, set)| {
+                    layers = layers.or(set);
+                    layered.view
+                }))
+            };
             let Coloured { colours, summary } =
                 vertices::bake(&mesh, surface, blend, job.refine, session, next_view)?;
+            if !layers.is_empty() {
+                session.warning("no channels beside the base colour: colours of vertices have no texture for them");
+            }
             let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
             (put, summary)
         }
@@ -162,7 +179,63 @@ pub struct Baked {
     pub summary: BakeSummary,
 }
 
-/// Bakes the views that `next_view` yields, until it yields none.
+/// Where views come from, and where the textures of their layers go.
+pub trait Supply {
+    /// The next view, with those of its layers that are wanted, and which it has; none after the last.
+    ///
+    /// # Errors
+    /// It does not come.
+    fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure>;
+
+    /// All views once more.
+    ///
+    /// # Errors
+    /// They do not come.
+    fn again(&mut self) -> Result<(), Failure>;
+
+    /// Hands a texture over.
+    ///
+    /// # Errors
+    /// It is not taken.
+    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure>;
+}
+
+impl Supply for &Session {
+    fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
+        self.receive_layered(wanted)
+            .map_err(|error| internal(&error))
+    }
+
+    fn again(&mut self) -> Result<(), Failure> {
+        Session::again(self).map_err(|error| internal(&error))
+    }
+
+    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure> {
+        let bytes = LayerTexture::bytes_for(texture.size);
+        Session::put(self, Table::Layer(texture.layer), bytes, |out| {
+            texture.write(out)
+        })
+        .map_err(|error| internal(&error))
+    }
+}
+
+/// Views without layers: they are asked for once, and nothing else is.
+impl<F: FnMut() -> Result<Option<View>, Failure>> Supply for F {
+    fn next(&mut self, _: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
+        let layers = Vec::new();
+        Ok(self()?.map(|view| (LayeredView { view, layers }, LayerSet::default())))
+    }
+
+    fn again(&mut self) -> Result<(), Failure> {
+        Err(layers::no_layers())
+    }
+
+    fn put(&mut self, _: &LayerTexture) -> Result<(), Failure> {
+        Err(layers::no_layers())
+    }
+}
+
+/// Bakes the views that `views` yields, until it yields none; and their layers, if they have any.
 ///
 /// # Errors
 /// What the user is told: no adapter, the adapter's failures, or views that see nothing.
@@ -172,12 +245,33 @@ pub fn bake(
     warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
-    next_view: impl FnMut() -> Result<Option<View>, Failure>,
+    views: &mut impl Supply,
 ) -> Result<Baked, Failure> {
     let plan = Plan::new(warm.quality);
     let blend = warm.blend;
     let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
-    bake_on(open, mesh, surface, &plan, blend, job, progress, next_view)
+    bake_on(open, mesh, surface, &plan, blend, job, progress, views)
+}
+
+/// What all textures of a job have in common.
+struct Bench<'a> {
+    scene: &'a Scene,
+    atlas: &'a Atlas,
+    original: Option<&'a Original>,
+    plan: &'a Plan,
+    progress: &'a dyn Progress,
+    /// A step over all texels.
+    step: Duration,
+}
+
+/// Texels that explain the views, their seams mended, and what is known of them.
+struct Explained {
+    texels: Vec<[f32; 4]>,
+    /// The weight with which each is observed.
+    observed: Vec<f32>,
+    fitted: Fitted,
+    seam_residual: f32,
+    space: Space,
 }
 
 /// [`bake`] on the adapter that `open` gives.
@@ -189,7 +283,7 @@ fn bake_on(
     blend: Blend,
     job: &BakeJob,
     progress: &dyn Progress,
-    mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
+    supply: &mut impl Supply,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
     let size = job.texture_size;
@@ -206,58 +300,38 @@ fn bake_on(
     // Never torn down: a driver that breaks then would take a finished texture with it.
     let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || open(&scene, &atlas))?);
 
-    let mut views = 0;
+    let bench = Bench {
+        scene: &scene,
+        atlas: &atlas,
+        original: original.as_ref(),
+        plan,
+        progress,
+        step,
+    };
+    let mut sets: Vec<LayerSet> = Vec::new();
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
     progress.progress(refiner.phase(), 0, 0);
-    while let Some(mut view) = refiner.next(progress, &mut clock, &mut next_view)? {
-        progress.progress(Phase::Raster, views, 0);
-        clock
-            .time(Phase::Raster, || {
-                if let Some(original) = &original {
-                    progress.expect(
-                        "the surface before simplification",
-                        each(original.triangles() + mesh.triangles.len(), pace::TRIANGLE),
-                    );
-                    original.mask(&scene, &mut view);
-                }
-                backend.add_view(&view)
-            })
-            .map_err(failure)?;
+    let mut next_view = || {
+        let next = supply.next(LayerSet::default())?;
+        Ok(next.map(|(layered, set)| {
+            if !layered.view.holdout {
+                sets.push(set);
+            }
+            layered.view
+        }))
+    };
+    let mut views = 0;
+    while let Some(view) = refiner.next(progress, &mut clock, &mut next_view)? {
+        bench.take_in(&mut **backend, view, views, &mut clock)?;
         views += 1;
-        progress.progress(Phase::Raster, views, 0);
     }
-
-    progress.progress(Phase::Init, 0, 1);
-    progress.expect("averages", step);
-
-    let observed = clock
-        .time(Phase::Init, || start(&mut **backend, &scene, &atlas))
-        .map_err(failure)?;
-    progress.progress(Phase::Init, 1, 1);
-
-    progress.progress(Phase::Fit, 0, 0);
-    progress.expect("a step of the fit", step);
-    let fitted = clock
-        .time(Phase::Fit, || {
-            fit::fit(&mut **backend, plan, |done, total| {
-                progress.progress(Phase::Fit, u64::from(done), u64::from(total));
-                progress.expect("a step of the fit", step);
-            })
-        })
-        .map_err(failure)?;
-    if fitted.residuals.iter().all(|view| view.rows == 0) {
-        return Err(unseen());
-    }
-
-    progress.progress(Phase::Gutter, 0, 1);
-    progress.expect("the gutter", step);
-    let mut texels = read_finite(&mut **backend).map_err(failure)?;
-    unit();
-    clock.time(Phase::Gutter, || {
-        seams::mend(&mut texels, &observed, &scene, &atlas, blend);
-    });
-    let seam_residual = gutter::seam_residual(&texels, &atlas, blend);
-    unit();
+    let Explained {
+        texels,
+        observed,
+        fitted,
+        seam_residual,
+        ..
+    } = bench.explain(&mut **backend, blend.into(), &mut clock)?;
     let mut texture = clock.time(Phase::Gutter, || {
         gutter::finish(&texels, &observed, &atlas, size, blend)
     });
@@ -272,17 +346,113 @@ fn bake_on(
     }
     progress.progress(Phase::Gutter, 1, 1);
 
-    let mut summary = summary(
-        backend.adapter(),
-        &fitted,
-        &texture,
-        seam_residual,
-        backend.peak_memory() / 1024,
-        clock,
-    );
+    let mut summary = summary(backend.adapter(), &fitted, &texture, seam_residual);
     refiner.enter(&mut summary);
+    summary.channels = layers::bake(
+        &bench,
+        &mut **backend,
+        &refiner,
+        &sets,
+        blend,
+        supply,
+        &mut clock,
+    )?;
+    summary.times = clock.into_times();
+    summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
     Ok(Baked { texture, summary })
+}
+
+impl Bench<'_> {
+    /// Hands a view to the adapter, as the one after `before` others.
+    fn take_in(
+        &self,
+        backend: &mut dyn Backend,
+        mut view: View,
+        before: u64,
+        clock: &mut PhaseClock,
+    ) -> Result<(), Failure> {
+        let progress = self.progress;
+        progress.progress(Phase::Raster, before, 0);
+        clock
+            .time(Phase::Raster, || {
+                if let Some(original) = self.original {
+                    let triangles = original.triangles() + self.scene.triangles.len();
+                    progress.expect(
+                        "the surface before simplification",
+                        each(triangles, pace::TRIANGLE),
+                    );
+                    original.mask(self.scene, &mut view);
+                }
+                backend.add_view(&view)
+            })
+            .map_err(failure)?;
+        progress.progress(Phase::Raster, before + 1, 0);
+        Ok(())
+    }
+
+    /// Fits, from the views that the adapter has.
+    fn explain(
+        &self,
+        backend: &mut dyn Backend,
+        space: Space,
+        clock: &mut PhaseClock,
+    ) -> Result<Explained, Failure> {
+        let Self {
+            scene,
+            atlas,
+            plan,
+            progress,
+            step,
+            ..
+        } = *self;
+        progress.progress(Phase::Init, 0, 1);
+        progress.expect("averages", step);
+
+        let observed = clock
+            .time(Phase::Init, || start(backend, scene, atlas))
+            .map_err(failure)?;
+        progress.progress(Phase::Init, 1, 1);
+
+        progress.progress(Phase::Fit, 0, 0);
+        progress.expect("a step of the fit", step);
+        let fitted = clock
+            .time(Phase::Fit, || {
+                fit::fit(backend, plan, |done, total| {
+                    progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+                    progress.expect("a step of the fit", step);
+                })
+            })
+            .map_err(failure)?;
+        if fitted.residuals.iter().all(|view| view.rows == 0) {
+            return Err(unseen());
+        }
+
+        progress.progress(Phase::Gutter, 0, 1);
+        progress.expect("the gutter", step);
+        let mut texels = read_finite(backend).map_err(failure)?;
+        unit();
+        clock.time(Phase::Gutter, || {
+            seams::mend(&mut texels, &observed, scene, atlas, space);
+        });
+        let seam_residual = gutter::seam_residual(&texels, atlas, space.blend());
+        unit();
+        Ok(Explained {
+            texels,
+            observed,
+            fitted,
+            seam_residual,
+            space,
+        })
+    }
+}
+
+/// What holds a texture of this atlas together.
+fn ties(atlas: &Atlas) -> Ties {
+    Ties {
+        links: atlas.links.clone(),
+        seams: atlas.seams.clone(),
+    }
 }
 
 /// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.
@@ -293,10 +463,7 @@ fn open(
     warm: Warm,
     job: &BakeJob,
 ) -> Result<Box<dyn Backend>, Failure> {
-    let ties = Ties {
-        links: atlas.links.clone(),
-        seams: atlas.seams.clone(),
-    };
+    let ties = ties(atlas);
     let blend = warm.blend;
     let Some(kit) = warm.into_kit()? else {
         return Ok(Box::new(Native::new(scene.clone(), ties, plan.taps, blend)));
@@ -394,8 +561,6 @@ fn summary(
     fitted: &Fitted,
     texture: &Texture,
     seam_residual: f32,
-    peak_vram_kib: u64,
-    clock: PhaseClock,
 ) -> BakeSummary {
     use proto::table::Provenance;
     let count = |of: &[Provenance]| {
@@ -434,9 +599,10 @@ fn summary(
         seam_residual,
         views: fitted.residuals.iter().map(view_fit).collect(),
         refinement: None,
-        times: clock.into_times(),
+        channels: Vec::new(),
+        times: Vec::new(),
         gpu_times: Vec::new(),
-        peak_vram_kib,
+        peak_vram_kib: 0,
         peak_rss_kib: peak_rss_kib(),
     }
 }

@@ -1,10 +1,12 @@
-//! The encode role: mesh and texture (→ picture), or mesh and colours of its vertices → GLB, PLY or OBJ, read back before it counts; then the views that were kept for it → scores and a contact sheet.
+//! The encode role: mesh and texture (→ picture) with its layers (→ material), or mesh and colours of its vertices → GLB, PLY or
+//! OBJ, read back before it counts; then the views that were kept for it → scores and a contact sheet.
 //!
 //! Views come one by one after the GLB is out and are dropped one by one: what remains of each is a score and, for the
 //! sheet, three small pictures.
 
 pub mod glb;
 pub mod maps;
+pub mod material;
 pub mod measure;
 mod obj;
 pub mod picture;
@@ -12,6 +14,8 @@ mod ply;
 pub mod png;
 pub mod preview;
 pub mod read_back;
+pub mod relief;
+pub mod tangents;
 
 use std::error::Error;
 use std::io::Write;
@@ -19,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use proto::blob::BlobFile;
-use proto::job::{Compress, Container, EncodeJob, Form, Product};
+use proto::job::{Compress, Container, EncodeJob, Form, Product, TextureFormat};
 use proto::message::{AtlasFigures, Code, EncodeSummary, Failure, Phase, Table, ViewScore};
 use proto::table::{Colours, Mesh, Texture};
 
@@ -30,6 +34,7 @@ use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 use crate::survey;
 use glb::{Dress, GlbError, quantised};
+use material::{Layers, Material};
 use preview::Row;
 use read_back::{ReadBack, Tolerance};
 
@@ -87,8 +92,9 @@ impl Skin {
 pub fn run(
     session: &Session,
     job: &EncodeJob,
-    fds: Vec<OwnedFd>,
+    mut fds: Vec<OwnedFd>,
 ) -> Result<EncodeSummary, Failure> {
+    let of_layers = fds.split_off(fds.len().min(2));
     let [mesh, product] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, product) = (open(mesh)?, open(product)?);
@@ -98,6 +104,15 @@ pub fn run(
     unit();
     let skin = Skin::read(job.product, &product, &mesh)?;
     unit();
+    let blobs = of_layers
+        .into_iter()
+        .map(open)
+        .collect::<Result<Vec<_>, _>>()?;
+    let layers = match &skin {
+        Skin::Texture(texture) => Layers::read(&blobs, texture.size, &job.layers)?,
+        Skin::Vertices(_) => Layers::default(),
+    };
+    unit();
     let mut clock = PhaseClock::default();
 
     let Written {
@@ -105,7 +120,8 @@ pub fn run(
         png_bytes,
         mesh,
         skin,
-    } = write_files(session, &job.form, mesh, skin, &mut clock)?;
+        material,
+    } = write_files(session, &job.form, mesh, skin, layers, &mut clock)?;
     let atlas = figures(session, &mesh, &skin, &mut clock);
     let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
     if job.maps {
@@ -117,7 +133,7 @@ pub fn run(
             if let Skin::Texture(texture) = &skin {
                 session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
             }
-            preview::draw(&mesh, &skin, &rows, &holdout)
+            preview::draw(&mesh, &skin, &material, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
         put(session, Table::Preview, &sheet)?;
@@ -166,6 +182,7 @@ struct Written {
     png_bytes: u64,
     mesh: Mesh,
     skin: Skin,
+    material: Material,
 }
 
 /// Makes the files, reads them back and hands them over.
@@ -174,8 +191,17 @@ fn write_files(
     form: &Form,
     mut mesh: Mesh,
     mut skin: Skin,
+    layers: Layers,
     clock: &mut PhaseClock,
 ) -> Result<Written, Failure> {
+    let mut tangents = None;
+    if layers.have_normals() {
+        session.progress(Phase::Png, 0, 1);
+        let corners = 3 * mesh.triangles.len();
+        session.expect("tangents", each(corners, pace::CLEAN_TRIANGLE));
+        let (split, found) = clock.time(Phase::Png, || tangents::tangents(&mesh));
+        (mesh, tangents) = (split, Some(found));
+    }
     if form.compress == Compress::Meshopt {
         let (ordered, from) = quantised::order(&mesh);
         if let Skin::Vertices(colours) = &mut skin {
@@ -184,15 +210,28 @@ fn write_files(
                 .map(|&vertex| colours[vertex as usize])
                 .collect();
         }
+        if let Some(tangents) = &mut tangents {
+            *tangents = from.iter().map(|&v| tangents[v as usize]).collect();
+        }
         mesh = ordered;
     }
     let mut picture = Vec::new();
+    let mut material = Material::default();
+    let mut format = form.texture;
     if let Skin::Texture(texture) = &mut skin {
         session.progress(Phase::Png, 0, 1);
+        material = clock.time(Phase::Png, || {
+            material::material(layers, &mesh, tangents, texture, form, session)
+        })?;
         let texels = texture.texels.len();
         session.expect("the picture", each(texels, pace::PNG_TEXEL));
-        let made = clock.time(Phase::Png, || {
-            picture::encode(form.texture, form.quality, texture.size, &texture.texels)
+        if material.alpha.is_some() && format == TextureFormat::Jpeg {
+            session.warning("a JPEG has no alpha: the base colour is a PNG");
+            format = TextureFormat::Png;
+        }
+        let made = clock.time(Phase::Png, || match material.alpha {
+            Some(_) => picture::encode_translucent(format, texture.size, &texture.texels),
+            None => picture::encode(format, form.quality, texture.size, &texture.texels),
         });
         let (file, held) = made.map_err(|error| internal(&error))?;
         picture = file;
@@ -203,10 +242,12 @@ fn write_files(
     session.progress(Phase::Glb, 0, 1);
     let bytes = picture.len() + mesh.byte_len() as usize;
     session.expect("the file", each(bytes, pace::TABLE_BYTE));
-    let file = clock.time(Phase::Glb, || mesh_file(form, &mesh, &skin, &picture))?;
+    let file = clock.time(Phase::Glb, || {
+        mesh_file(form, &mesh, &skin, &material, (&picture, format))
+    })?;
     unit();
     let held = clock.time(Phase::Glb, || {
-        read_again(session, form, &mesh, &skin, &file)
+        read_again(session, form, &mesh, &skin, &material, &file)
     })?;
     put(session, Table::Glb, &file)?;
     if form.container != Container::Glb && !picture.is_empty() {
@@ -225,25 +266,35 @@ fn write_files(
         png_bytes: picture.len() as u64,
         mesh,
         skin,
+        material,
     })
 }
 
-fn mesh_file(form: &Form, mesh: &Mesh, skin: &Skin, picture: &[u8]) -> Result<Vec<u8>, Failure> {
+fn mesh_file(
+    form: &Form,
+    mesh: &Mesh,
+    skin: &Skin,
+    material: &Material,
+    (picture, format): (&[u8], TextureFormat),
+) -> Result<Vec<u8>, Failure> {
     let dress = match skin {
-        Skin::Texture(_) => Dress::Texture(picture, form.texture),
+        Skin::Texture(_) => Dress::Texture(picture, format),
         Skin::Vertices(colours) => Dress::Vertices(colours),
     };
     match form.container {
-        Container::Glb => glb::write(mesh, dress, form.compress).map_err(|error| match error {
-            GlbError::TooLong(_) => Failure {
-                code: Code::LimitExceeded,
-                message: error.to_string(),
-                hint: "simplify the mesh or use a smaller texture".to_owned(),
-            },
-            GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
-                internal(&error)
-            }
-        }),
+        Container::Glb => {
+            let file = glb::write_with(mesh, dress, material, form.compress);
+            file.map_err(|error| match error {
+                GlbError::TooLong(_) => Failure {
+                    code: Code::LimitExceeded,
+                    message: error.to_string(),
+                    hint: "simplify the mesh or use a smaller texture".to_owned(),
+                },
+                GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
+                    internal(&error)
+                }
+            })
+        }
         Container::Ply => Ok(ply::write(mesh, dress, form)),
         Container::Obj => Ok(obj::write(mesh, dress, form)),
     }
@@ -255,6 +306,7 @@ fn read_again(
     form: &Form,
     mesh: &Mesh,
     skin: &Skin,
+    material: &Material,
     file: &[u8],
 ) -> Result<Mesh, Failure> {
     let texels = match skin {
@@ -278,8 +330,12 @@ fn read_again(
         name,
         uvs: texels.is_some(),
         texels: within,
+        alpha: material.alpha.is_some(),
         tolerance,
     };
+    if form.container == Container::Glb {
+        read_back::read_material(file, material).map_err(|error| internal(&error))?;
+    }
     read_back::read_back(&read, file, mesh, &Quiet(session)).map_err(|error| internal(&error))
 }
 

@@ -63,6 +63,16 @@ impl Backend for Spoilt {
         self.native.deviations()
     }
 
+    fn again(
+        &mut self,
+        scene: &Scene,
+        ties: &Ties,
+        taps: u32,
+        blend: Blend,
+    ) -> Result<(), BackendError> {
+        self.native.again(scene, ties, taps, blend)
+    }
+
     fn peak_memory(&self) -> u64 {
         self.native.peak_memory()
     }
@@ -103,7 +113,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         Blend::Linear,
         &job,
         &Silent,
-        || Ok(views.next()),
+        &mut || Ok(views.next()),
     )
 }
 

@@ -154,6 +154,7 @@ pub fn bake(
         seam_residual: 0.0,
         views,
         refinement: None,
+        channels: Vec::new(),
         gpu_times: Vec::new(),
         times: clock.into_times(),
         peak_vram_kib: 0,
