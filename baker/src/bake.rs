@@ -20,6 +20,8 @@
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
 //! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and what is known of each |
+//! | `explain` | views → texels: all of the above that every texture of a job goes through |
+//! | `supply` | the supervisor → views, and once more; textures of layers → the supervisor |
 //! | `layers` | views once more → textures of what they show beside their colours, by the same fit |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
@@ -64,6 +66,10 @@ pub mod seams;
 
 pub mod gutter;
 
+mod explain;
+
+mod supply;
+
 mod layers;
 
 mod maps;
@@ -75,14 +81,13 @@ mod fixture;
 
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, Table, ViewFit,
 };
-use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, Surface, Texture, View};
+use proto::table::{LayerSet, Mesh, Surface, Texture};
 use rayon::prelude::*;
 
 use crate::pace;
@@ -91,13 +96,14 @@ use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
 use atlas::Atlas;
-use backend::{Backend, BackendError, Ties, ViewResiduals};
-use colour::Space;
+use backend::{Backend, BackendError, ViewResiduals};
+use explain::{Bench, Explained, ties};
 use fit::Fitted;
 use native::Native;
 use plan::Plan;
 use refine::Refiner;
 use scene::Scene;
+pub use supply::Supply;
 use surface::Original;
 use vertices::Coloured;
 use warm::Warm;
@@ -179,62 +185,6 @@ pub struct Baked {
     pub summary: BakeSummary,
 }
 
-/// Where views come from, and where the textures of their layers go.
-pub trait Supply {
-    /// The next view, with those of its layers that are wanted, and which it has; none after the last.
-    ///
-    /// # Errors
-    /// It does not come.
-    fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure>;
-
-    /// All views once more.
-    ///
-    /// # Errors
-    /// They do not come.
-    fn again(&mut self) -> Result<(), Failure>;
-
-    /// Hands a texture over.
-    ///
-    /// # Errors
-    /// It is not taken.
-    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure>;
-}
-
-impl Supply for &Session {
-    fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
-        self.receive_layered(wanted)
-            .map_err(|error| internal(&error))
-    }
-
-    fn again(&mut self) -> Result<(), Failure> {
-        Session::again(self).map_err(|error| internal(&error))
-    }
-
-    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure> {
-        let bytes = LayerTexture::bytes_for(texture.size);
-        Session::put(self, Table::Layer(texture.layer), bytes, |out| {
-            texture.write(out)
-        })
-        .map_err(|error| internal(&error))
-    }
-}
-
-/// Views without layers: they are asked for once, and nothing else is.
-impl<F: FnMut() -> Result<Option<View>, Failure>> Supply for F {
-    fn next(&mut self, _: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
-        let layers = Vec::new();
-        Ok(self()?.map(|view| (LayeredView { view, layers }, LayerSet::default())))
-    }
-
-    fn again(&mut self) -> Result<(), Failure> {
-        Err(layers::no_layers())
-    }
-
-    fn put(&mut self, _: &LayerTexture) -> Result<(), Failure> {
-        Err(layers::no_layers())
-    }
-}
-
 /// Bakes the views that `views` yields, until it yields none; and their layers, if they have any.
 ///
 /// # Errors
@@ -251,27 +201,6 @@ pub fn bake(
     let blend = warm.blend;
     let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
     bake_on(open, mesh, surface, &plan, blend, job, progress, views)
-}
-
-/// What all textures of a job have in common.
-struct Bench<'a> {
-    scene: &'a Scene,
-    atlas: &'a Atlas,
-    original: Option<&'a Original>,
-    plan: &'a Plan,
-    progress: &'a dyn Progress,
-    /// A step over all texels.
-    step: Duration,
-}
-
-/// Texels that explain the views, their seams mended, and what is known of them.
-struct Explained {
-    texels: Vec<[f32; 4]>,
-    /// The weight with which each is observed.
-    observed: Vec<f32>,
-    fitted: Fitted,
-    seam_residual: f32,
-    space: Space,
 }
 
 /// [`bake`] on the adapter that `open` gives.
@@ -361,98 +290,6 @@ fn bake_on(
     summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
     Ok(Baked { texture, summary })
-}
-
-impl Bench<'_> {
-    /// Hands a view to the adapter, as the one after `before` others.
-    fn take_in(
-        &self,
-        backend: &mut dyn Backend,
-        mut view: View,
-        before: u64,
-        clock: &mut PhaseClock,
-    ) -> Result<(), Failure> {
-        let progress = self.progress;
-        progress.progress(Phase::Raster, before, 0);
-        clock
-            .time(Phase::Raster, || {
-                if let Some(original) = self.original {
-                    let triangles = original.triangles() + self.scene.triangles.len();
-                    progress.expect(
-                        "the surface before simplification",
-                        each(triangles, pace::TRIANGLE),
-                    );
-                    original.mask(self.scene, &mut view);
-                }
-                backend.add_view(&view)
-            })
-            .map_err(failure)?;
-        progress.progress(Phase::Raster, before + 1, 0);
-        Ok(())
-    }
-
-    /// Fits, from the views that the adapter has.
-    fn explain(
-        &self,
-        backend: &mut dyn Backend,
-        space: Space,
-        clock: &mut PhaseClock,
-    ) -> Result<Explained, Failure> {
-        let Self {
-            scene,
-            atlas,
-            plan,
-            progress,
-            step,
-            ..
-        } = *self;
-        progress.progress(Phase::Init, 0, 1);
-        progress.expect("averages", step);
-
-        let observed = clock
-            .time(Phase::Init, || start(backend, scene, atlas))
-            .map_err(failure)?;
-        progress.progress(Phase::Init, 1, 1);
-
-        progress.progress(Phase::Fit, 0, 0);
-        progress.expect("a step of the fit", step);
-        let fitted = clock
-            .time(Phase::Fit, || {
-                fit::fit(backend, plan, |done, total| {
-                    progress.progress(Phase::Fit, u64::from(done), u64::from(total));
-                    progress.expect("a step of the fit", step);
-                })
-            })
-            .map_err(failure)?;
-        if fitted.residuals.iter().all(|view| view.rows == 0) {
-            return Err(unseen());
-        }
-
-        progress.progress(Phase::Gutter, 0, 1);
-        progress.expect("the gutter", step);
-        let mut texels = read_finite(backend).map_err(failure)?;
-        unit();
-        clock.time(Phase::Gutter, || {
-            seams::mend(&mut texels, &observed, scene, atlas, space);
-        });
-        let seam_residual = gutter::seam_residual(&texels, atlas, space.blend());
-        unit();
-        Ok(Explained {
-            texels,
-            observed,
-            fitted,
-            seam_residual,
-            space,
-        })
-    }
-}
-
-/// What holds a texture of this atlas together.
-fn ties(atlas: &Atlas) -> Ties {
-    Ties {
-        links: atlas.links.clone(),
-        seams: atlas.seams.clone(),
-    }
 }
 
 /// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.

@@ -1,6 +1,11 @@
 //! Channels beside the base colour, through the real programs: views of a ball whose material is known → a GLB whose pictures
 //! are held against that material texel by texel, and its normals against what a viewer would make of them.
 
+#![expect(
+    clippy::print_stderr,
+    reason = "figures are worth a look even where they suffice"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,16 +23,11 @@ fn bake(bench: &Bench, output: &str, more: &[&str]) -> Outcome {
 fn command(bench: &Bench, output: &str, more: &[&str]) -> std::process::Command {
     let mut command = bench.kiln();
     command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
-    command.args([
-        "--texture-size",
-        "512",
-        "--crash-folder",
-        "none",
-        "-o",
-        output,
-    ]);
-    if !more.contains(&"--device") {
-        command.args(["--device", "cpu"]);
+    command.args(["--crash-folder", "none", "-o", output]);
+    for [flag, value] in [["--device", "cpu"], ["--texture-size", "512"]] {
+        if !more.contains(&flag) {
+            command.args([flag, value]);
+        }
     }
     command.arg("--baker").arg(bench.baker()).args(more);
     command
@@ -275,6 +275,7 @@ fn assert_true(model: &Model, least: f64) {
         ),
         ("normal", relief(model)),
     ];
+    eprintln!("{figures:.1?}");
     let worst = figures
         .iter()
         .map(|(_, db)| *db)
@@ -366,20 +367,22 @@ fn the_base_colour_is_that_of_a_job_without_channels() {
 #[test]
 fn a_graphics_adapter_gives_the_same_channels() {
     let views = Views {
-        count: 16,
-        edge: 112,
+        count: 12,
+        edge: 80,
         ..Views::default()
     };
     let bench = with_ball(&views);
     let adapter = std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned());
-    let draft = ["--quality", "draft", "--device", &adapter];
+    // A software adapter takes its time.
+    let quick = ["--quality", "draft", "--refine", "off"];
+    let draft = [&quick[..], &["--texture-size", "256", "--device", &adapter]].concat();
     let report = report(&bench, "out/a.glb", &draft);
     assert_eq!(
         report["device"]["backend"], "vulkan",
         "{}",
         report["device"]
     );
-    assert_true(&Model::read(&bench.path("out/a.glb")), 31.0);
+    assert_true(&Model::read(&bench.path("out/a.glb")), 27.0);
 }
 
 #[test]

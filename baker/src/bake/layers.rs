@@ -18,8 +18,10 @@ use rayon::prelude::*;
 
 use super::backend::Backend;
 use super::colour::{Space, to_byte};
+use super::explain::{Bench, Explained, ties};
 use super::refine::Refiner;
-use super::{Bench, Explained, Supply, failure, psnr, ties};
+use super::supply::Supply;
+use super::{failure, psnr};
 use crate::progress::{PhaseClock, unit};
 
 /// Normals that are explained no better were likely written in other axes than they are read in: it gave 12 dB on a ball.
@@ -297,7 +299,7 @@ mod tests {
                 let explained = Explained {
                     texels: vec![[r, g, b, 0].map(|byte| f32::from(byte) / 255.0)],
                     observed: vec![1.0],
-                    fitted: super::super::Fitted {
+                    fitted: super::super::fit::Fitted {
                         smoothness: 0.0,
                         iterations: 0,
                         residuals: Vec::new(),

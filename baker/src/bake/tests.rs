@@ -2,7 +2,9 @@
 
 use proto::job::{Blend, Memory, Quality, Refine};
 use proto::message::Code;
+use proto::table::View;
 
+use super::backend::Ties;
 use super::fixture::{around, camera, cube, paint, view, waves};
 use super::*;
 use crate::progress::Silent;
