@@ -106,7 +106,11 @@ fn sizes_are_bounded_before_memory_is_made() {
         (Role::Bake, Table::Texture, 64 + 256 * 256 * 5 - 1),
         (Role::Prepare, Table::Mesh, 10),
         (Role::Prepare, Table::Mesh, u64::MAX),
-        (Role::Prepare, Table::View(0), 64 + 128 + (64 << 20) * 4 + 1),
+        (
+            Role::Prepare,
+            Table::View(0),
+            64 + 128 + (64 << 20) * 4 * 6 + 1,
+        ),
         (Role::Encode, Table::Glb, 0),
     ] {
         let result = stock.allocate(role, table, bytes);
