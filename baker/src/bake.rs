@@ -20,6 +20,9 @@
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
 //! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and what is known of each |
+//! | `explain` | views → texels: all of the above that every texture of a job goes through |
+//! | `supply` | the supervisor → views, and once more; textures of layers → the supervisor |
+//! | `layers` | views once more → textures of what they show beside their colours, by the same fit |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
@@ -63,6 +66,12 @@ pub mod seams;
 
 pub mod gutter;
 
+mod explain;
+
+mod supply;
+
+mod layers;
+
 mod maps;
 
 pub mod vertices;
@@ -78,7 +87,7 @@ use proto::job::{BakeJob, Blend, Product};
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, Table, ViewFit,
 };
-use proto::table::{Mesh, Surface, Texture, View};
+use proto::table::{LayerSet, Mesh, Surface, Texture};
 use rayon::prelude::*;
 
 use crate::laps::{self, timed};
@@ -88,12 +97,14 @@ use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 
 use atlas::Atlas;
-use backend::{Backend, BackendError, Ties, ViewResiduals};
+use backend::{Backend, BackendError, ViewResiduals};
+use explain::{Bench, Explained, ties};
 use fit::Fitted;
 use native::Native;
 use plan::Plan;
 use refine::Refiner;
 use scene::Scene;
+pub use supply::Supply;
 use surface::Original;
 use vertices::Coloured;
 use warm::Warm;
@@ -108,7 +119,6 @@ pub fn run(
     job: &BakeJob,
     fds: Vec<OwnedFd>,
 ) -> Result<BakeSummary, Failure> {
-    let session_failed = |error| internal(&error);
     let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, surface) = if job.has_surface {
         let [mesh, surface] = take_fds(fds)?;
@@ -130,10 +140,11 @@ pub fn run(
         each(mesh.len() as usize, pace::TABLE_BYTE),
     );
     let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
-    let next_view = || session.receive_view().map_err(session_failed);
     let (put, summary) = match job.product {
         Product::Texture => {
-            let Baked { texture, summary } = bake(&mesh, surface, warm, job, session, next_view)?;
+            let mut views = session;
+            let baked = bake(&mesh, surface, warm, job, session, &mut views)?;
+            let Baked { texture, summary } = baked;
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
             (put, summary)
         }
@@ -141,8 +152,20 @@ pub fn run(
             let blend = warm.blend;
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
+            let mut layers = LayerSet::default();
+            let next_view = || {
+                let received = session.receive_layered(LayerSet::default());
+                let received = received.map_err(|error| internal(&error))?;
+                Ok(received.map(|(layered, set)| {
+                    layers = layers.or(set);
+                    layered.view
+                }))
+            };
             let Coloured { colours, summary } =
                 vertices::bake(&mesh, surface, blend, job.refine, session, next_view)?;
+            if !layers.is_empty() {
+                session.warning("no channels beside the base colour: colours of vertices have no texture for them");
+            }
             let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
             (put, summary)
         }
@@ -163,7 +186,7 @@ pub struct Baked {
     pub summary: BakeSummary,
 }
 
-/// Bakes the views that `next_view` yields, until it yields none.
+/// Bakes the views that `views` yields, until it yields none; and their layers, if they have any.
 ///
 /// # Errors
 /// What the user is told: no adapter, the adapter's failures, or views that see nothing.
@@ -173,12 +196,12 @@ pub fn bake(
     warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
-    next_view: impl FnMut() -> Result<Option<View>, Failure>,
+    views: &mut impl Supply,
 ) -> Result<Baked, Failure> {
     let plan = Plan::new(warm.quality);
     let blend = warm.blend;
     let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
-    bake_on(open, mesh, surface, &plan, blend, job, progress, next_view)
+    bake_on(open, mesh, surface, &plan, blend, job, progress, views)
 }
 
 /// [`bake`] on the adapter that `open` gives.
@@ -190,7 +213,7 @@ fn bake_on(
     blend: Blend,
     job: &BakeJob,
     progress: &dyn Progress,
-    mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
+    supply: &mut impl Supply,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
     let size = job.texture_size;
@@ -210,66 +233,40 @@ fn bake_on(
         timed("buffers", || open(&scene, &atlas))
     })?);
 
-    let mut views = 0;
+    let bench = Bench {
+        scene: &scene,
+        atlas: &atlas,
+        original: original.as_ref(),
+        plan,
+        progress,
+        step,
+    };
+    let mut sets: Vec<LayerSet> = Vec::new();
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
     progress.progress(refiner.phase(), 0, 0);
-    while let Some(mut view) = refiner.next(progress, &mut clock, &mut next_view)? {
-        progress.progress(Phase::Raster, views, 0);
-        clock
-            .time(Phase::Raster, || {
-                if let Some(original) = &original {
-                    progress.expect(
-                        "the surface before simplification",
-                        each(original.triangles() + mesh.triangles.len(), pace::TRIANGLE),
-                    );
-                    timed("other surfaces", || original.mask(&scene, &mut view));
-                }
-                timed("rows", || backend.add_view(&view))
-            })
-            .map_err(failure)?;
+    let mut next_view = || {
+        let next = supply.next(LayerSet::default())?;
+        Ok(next.map(|(layered, set)| {
+            if !layered.view.holdout {
+                sets.push(set);
+            }
+            layered.view
+        }))
+    };
+    let mut views = 0;
+    while let Some(view) = refiner.next(progress, &mut clock, &mut next_view)? {
+        bench.take_in(&mut **backend, view, views, &mut clock)?;
         views += 1;
-        progress.progress(Phase::Raster, views, 0);
     }
-
-    progress.progress(Phase::Init, 0, 1);
-    progress.expect("averages", step);
-
-    let observed = clock
-        .time(Phase::Init, || start(&mut **backend, &scene, &atlas))
-        .map_err(failure)?;
-    progress.progress(Phase::Init, 1, 1);
-
-    progress.progress(Phase::Fit, 0, 0);
-    progress.expect("a step of the fit", step);
-    let fitted = clock
-        .time(Phase::Fit, || {
-            fit::fit(&mut **backend, plan, |done, total| {
-                progress.progress(Phase::Fit, u64::from(done), u64::from(total));
-                progress.expect("a step of the fit", step);
-            })
-        })
-        .map_err(failure)?;
-    if fitted.residuals.iter().all(|view| view.rows == 0) {
-        return Err(unseen());
-    }
-
-    progress.progress(Phase::Gutter, 0, 1);
-    progress.expect("the gutter", step);
-    let read = clock.time(Phase::Gutter, || {
-        timed("read texels", || read_finite(&mut **backend))
-    });
-    let mut texels = read.map_err(failure)?;
-    unit();
-    clock.time(Phase::Gutter, || {
-        seams::mend(&mut texels, &observed, &scene, &atlas, blend);
-    });
-    let (mut texture, seam_residual) = clock.time(Phase::Gutter, || {
-        timed("finish", || {
-            let residual = gutter::seam_residual(&texels, &atlas, blend);
-            unit();
-            let texture = gutter::finish(&texels, &observed, &atlas, size, blend);
-            (texture, residual)
-        })
+    let Explained {
+        texels,
+        observed,
+        fitted,
+        seam_residual,
+        ..
+    } = bench.explain(&mut **backend, blend.into(), &mut clock)?;
+    let mut texture = clock.time(Phase::Gutter, || {
+        gutter::finish(&texels, &observed, &atlas, size, blend)
     });
     drop(texels);
     if job.maps {
@@ -282,15 +279,19 @@ fn bake_on(
     }
     progress.progress(Phase::Gutter, 1, 1);
 
-    let mut summary = summary(
-        backend.adapter(),
-        &fitted,
-        &texture,
-        seam_residual,
-        backend.peak_memory() / 1024,
-        clock,
-    );
+    let mut summary = summary(backend.adapter(), &fitted, &texture, seam_residual);
     refiner.enter(&mut summary);
+    summary.channels = layers::bake(
+        &bench,
+        &mut **backend,
+        &refiner,
+        &sets,
+        blend,
+        supply,
+        &mut clock,
+    )?;
+    summary.times = clock.into_times();
+    summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
     summary.driver_vram_kib = backend.driver_memory().map(|bytes| bytes / 1024);
     [summary.uploaded_kib, summary.read_back_kib] = backend.moved().map(|bytes| bytes / 1024);
@@ -306,10 +307,7 @@ fn open(
     warm: Warm,
     job: &BakeJob,
 ) -> Result<Box<dyn Backend>, Failure> {
-    let ties = Ties {
-        links: atlas.links.clone(),
-        seams: atlas.seams.clone(),
-    };
+    let ties = ties(atlas);
     let blend = warm.blend;
     let Some(kit) = warm.into_kit()? else {
         let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
@@ -408,8 +406,6 @@ fn summary(
     fitted: &Fitted,
     texture: &Texture,
     seam_residual: f32,
-    peak_vram_kib: u64,
-    clock: PhaseClock,
 ) -> BakeSummary {
     use proto::table::Provenance;
     let count = |of: &[Provenance]| {
@@ -448,10 +444,11 @@ fn summary(
         seam_residual,
         views: fitted.residuals.iter().map(view_fit).collect(),
         refinement: None,
-        times: clock.into_times(),
+        channels: Vec::new(),
+        times: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),
-        peak_vram_kib,
+        peak_vram_kib: 0,
         driver_vram_kib: None,
         uploaded_kib: 0,
         read_back_kib: 0,

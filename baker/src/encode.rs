@@ -1,10 +1,13 @@
-//! The encode role: mesh and texture (→ picture), or mesh and colours of its vertices → GLB, PLY or OBJ, read back before it counts; then the views that were kept for it → scores and a contact sheet.
+//! The encode role: mesh and texture (→ picture) with its layers (→ material), or mesh and colours of its vertices → GLB, PLY or
+//! OBJ, read back before it counts; then the views that were kept for it → scores and a contact sheet.
 //!
 //! Views come one by one after the GLB is out and are dropped one by one: what remains of each is a score and, for the
 //! sheet, three small pictures.
 
+mod files;
 pub mod glb;
 pub mod maps;
+pub mod material;
 pub mod measure;
 mod obj;
 pub mod picture;
@@ -12,6 +15,8 @@ mod ply;
 pub mod png;
 pub mod preview;
 pub mod read_back;
+pub mod relief;
+pub mod tangents;
 
 use std::error::Error;
 use std::io::Write;
@@ -19,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use proto::blob::BlobFile;
-use proto::job::{Compress, Container, EncodeJob, Form, Product};
+use proto::job::{EncodeJob, Product};
 use proto::message::{AtlasFigures, Code, EncodeSummary, Failure, Phase, Table, ViewScore};
 use proto::table::{Colours, Mesh, Texture};
 
@@ -29,9 +34,10 @@ use crate::render::{Paint, Textures};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 use crate::survey;
-use glb::{Dress, GlbError, quantised};
+use files::{Written, write_files};
+use glb::GlbError;
+use material::Layers;
 use preview::Row;
-use read_back::{ReadBack, Tolerance};
 
 /// A band of a view, whatever the mesh: its pixels are bounded.
 const BAND: Duration = Duration::from_secs(1);
@@ -87,8 +93,9 @@ impl Skin {
 pub fn run(
     session: &Session,
     job: &EncodeJob,
-    fds: Vec<OwnedFd>,
+    mut fds: Vec<OwnedFd>,
 ) -> Result<EncodeSummary, Failure> {
+    let of_layers = fds.split_off(fds.len().min(2));
     let [mesh, product] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, product) = (open(mesh)?, open(product)?);
@@ -98,6 +105,15 @@ pub fn run(
     unit();
     let skin = Skin::read(job.product, &product, &mesh)?;
     unit();
+    let blobs = of_layers
+        .into_iter()
+        .map(open)
+        .collect::<Result<Vec<_>, _>>()?;
+    let layers = match &skin {
+        Skin::Texture(texture) => Layers::read(&blobs, texture.size, &job.layers)?,
+        Skin::Vertices(_) => Layers::default(),
+    };
+    unit();
     let mut clock = PhaseClock::default();
 
     let Written {
@@ -105,7 +121,8 @@ pub fn run(
         png_bytes,
         mesh,
         skin,
-    } = write_files(session, &job.form, mesh, skin, &mut clock)?;
+        material,
+    } = write_files(session, &job.form, mesh, skin, layers, &mut clock)?;
     let atlas = figures(session, &mesh, &skin, &mut clock);
     let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
     if job.maps {
@@ -117,7 +134,7 @@ pub fn run(
             if let Skin::Texture(texture) = &skin {
                 session.expect("the sheet", each(texture.texels.len(), pace::TEXEL));
             }
-            preview::draw(&mesh, &skin, &rows, &holdout)
+            preview::draw(&mesh, &skin, &material, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
         put(session, Table::Preview, &sheet)?;
@@ -158,144 +175,6 @@ fn figures(
         survey::survey(mesh, textures, &owners)
     });
     Some(figures)
-}
-
-/// What was handed over: sizes, and what the files hold.
-struct Written {
-    glb_bytes: u64,
-    png_bytes: u64,
-    mesh: Mesh,
-    skin: Skin,
-}
-
-/// Makes the files, reads them back and hands them over.
-fn write_files(
-    session: &Session,
-    form: &Form,
-    mut mesh: Mesh,
-    mut skin: Skin,
-    clock: &mut PhaseClock,
-) -> Result<Written, Failure> {
-    if form.compress == Compress::Meshopt {
-        let (ordered, from) = quantised::order(&mesh);
-        if let Skin::Vertices(colours) = &mut skin {
-            *colours = from
-                .iter()
-                .map(|&vertex| colours[vertex as usize])
-                .collect();
-        }
-        mesh = ordered;
-    }
-    let mut picture = Vec::new();
-    if let Skin::Texture(texture) = &mut skin {
-        session.progress(Phase::Png, 0, 1);
-        let texels = texture.texels.len();
-        session.expect("the picture", each(texels, pace::PNG_TEXEL));
-        let made = clock.time(Phase::Png, || {
-            picture::encode(form.texture, form.quality, texture.size, &texture.texels)
-        });
-        let (file, held) = made.map_err(|error| internal(&error))?;
-        picture = file;
-        if let Some(held) = held {
-            texture.texels = held;
-        }
-    }
-    session.progress(Phase::Glb, 0, 1);
-    let bytes = picture.len() + mesh.byte_len() as usize;
-    session.expect("the file", each(bytes, pace::TABLE_BYTE));
-    let file = clock.time(Phase::Glb, || mesh_file(form, &mesh, &skin, &picture))?;
-    unit();
-    let held = clock.time(Phase::Glb, || {
-        read_again(session, form, &mesh, &skin, &file)
-    })?;
-    put(session, Table::Glb, &file)?;
-    if form.container != Container::Glb && !picture.is_empty() {
-        put(session, Table::Picture, &picture)?;
-        if form.container == Container::Obj {
-            put(session, Table::Material, &obj::material(form))?;
-        }
-    }
-    session.progress(Phase::Glb, 1, 1);
-    // Colours stand with the vertices as they were numbered here.
-    if form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_)) {
-        mesh = held;
-    }
-    Ok(Written {
-        glb_bytes: file.len() as u64,
-        png_bytes: picture.len() as u64,
-        mesh,
-        skin,
-    })
-}
-
-fn mesh_file(form: &Form, mesh: &Mesh, skin: &Skin, picture: &[u8]) -> Result<Vec<u8>, Failure> {
-    let dress = match skin {
-        Skin::Texture(_) => Dress::Texture(picture, form.texture),
-        Skin::Vertices(colours) => Dress::Vertices(colours),
-    };
-    match form.container {
-        Container::Glb => glb::write(mesh, dress, form.compress).map_err(|error| match error {
-            GlbError::TooLong(_) => Failure {
-                code: Code::LimitExceeded,
-                message: error.to_string(),
-                hint: "simplify the mesh or use a smaller texture".to_owned(),
-            },
-            GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
-                internal(&error)
-            }
-        }),
-        Container::Ply => Ok(ply::write(mesh, dress, form)),
-        Container::Obj => Ok(obj::write(mesh, dress, form)),
-    }
-}
-
-/// Gives the mesh that the file holds.
-fn read_again(
-    session: &Session,
-    form: &Form,
-    mesh: &Mesh,
-    skin: &Skin,
-    file: &[u8],
-) -> Result<Mesh, Failure> {
-    let texels = match skin {
-        Skin::Texture(texture) => Some(&texture.texels[..]),
-        Skin::Vertices(_) => None,
-    };
-    let (name, within, tolerance) = match (form.container, form.compress) {
-        (Container::Glb, Compress::None) => ("model.glb", texels, Tolerance::NONE),
-        (Container::Glb, Compress::Meshopt) => (
-            "model.glb",
-            texels,
-            Tolerance {
-                position: quantised::position_error(mesh),
-                uv: quantised::UV_ERROR,
-            },
-        ),
-        (Container::Ply, _) => ("model.ply", None, Tolerance::TURNED),
-        (Container::Obj, _) => ("model.obj", None, Tolerance::TURNED),
-    };
-    let read = ReadBack {
-        name,
-        uvs: texels.is_some(),
-        texels: within,
-        tolerance,
-    };
-    read_back::read_back(&read, file, mesh, &Quiet(session)).map_err(|error| internal(&error))
-}
-
-/// Of reading a file again, the phases are not those of reading it first.
-struct Quiet<'a>(&'a Session);
-
-impl Progress for Quiet<'_> {
-    fn progress(&self, _: Phase, _: u64, _: u64) {
-        unit();
-    }
-
-    fn expect(&self, label: &str, predicted: Duration) {
-        self.0.expect(label, predicted);
-    }
-
-    fn warning(&self, _: &str) {}
 }
 
 /// Hands the maps over; vertex colours have none.

@@ -249,6 +249,7 @@ mod tests {
             holdout: 0,
             seed: 0,
             unwrap_deadline_ms: 60_000,
+            layers: true,
         };
         change(&mut job);
         let files = folder::Local(dir.path().to_path_buf());

@@ -22,7 +22,7 @@ use proto::message::{
 };
 use proto::recorder::Recorder;
 use proto::sandbox::Sandbox;
-use proto::table::{TableError, View};
+use proto::table::{LayerSet, LayeredView, TableError, View};
 
 use crate::last_words;
 use crate::pace;
@@ -171,6 +171,18 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else, or the view's table does not pass its checks.
     pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
+        let received = self.receive_layered(LayerSet::default())?;
+        Ok(received.map(|(layered, _)| layered.view))
+    }
+
+    /// As [`Self::receive_view`], with those of its layers that are wanted; tells which it has.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_layered(
+        &self,
+        wanted: LayerSet,
+    ) -> Result<Option<(LayeredView, LayerSet)>, SessionError> {
         let early = self
             .early
             .lock()
@@ -191,13 +203,21 @@ impl Session {
                     "reading a view",
                     progress::each(blob.len() as usize, pace::TABLE_BYTE),
                 );
-                let view = View::read(&mut blob.reader())?;
+                let view = LayeredView::read(&mut blob.reader(), wanted)?;
                 progress::unit();
                 Ok(Some(view))
             }
             (ToChild::EndOfViews { .. }, _) => Ok(None),
             (other, _) => Err(out_of_turn(&other)),
         }
+    }
+
+    /// Asks for all views once more.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn again(&self) -> Result<(), SessionError> {
+        Ok(self.channel.send(&FromChild::Again, &[])?)
     }
 
     /// Asks for `bytes` bytes, lets `write` fill them and hands them over.

@@ -89,6 +89,7 @@ fn prepared() -> Tables {
         holdout: 3,
         seed: 0,
         unwrap_deadline_ms: 60_000,
+        layers: true,
     };
     role(&[], |session| prepare::run(session, &job)).1
 }
@@ -136,6 +137,7 @@ fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, T
         preview: true,
         maps: true,
         form: proto::job::Form::default(),
+        layers: Vec::new(),
     };
     let mut views = views(tables, true);
     views.extend(self::views(tables, false).into_iter().take(2));

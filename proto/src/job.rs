@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::list::list;
+use crate::table::Layer;
 
 /// How much work goes into the fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -124,8 +125,23 @@ pub enum Compress {
     Meshopt,
 }
 
+/// How a renderer takes the opacity that views brought, as glTF names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AlphaMode {
+    /// As the opacity is: all but whole, all but whole or none, or anything between.
+    #[default]
+    Auto,
+    /// Not at all.
+    Opaque,
+    /// What is below the cutoff is not there.
+    Mask,
+    /// As a share.
+    Blend,
+}
+
 /// The form of the result.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Form {
     /// The kind of file.
     pub container: Container,
@@ -137,6 +153,10 @@ pub struct Form {
     pub compress: Compress,
     /// Name of the result without its ending: by it a mesh names the files beside it. Empty for a GLB.
     pub stem: String,
+    /// Of a GLB whose views bring opacity.
+    pub alpha: AlphaMode,
+    /// Of [`AlphaMode::Mask`]: 0 to 1.
+    pub alpha_cutoff: f32,
 }
 
 impl Form {
@@ -251,6 +271,8 @@ pub struct PrepareJob {
     pub seed: u64,
     /// Wall-clock budget of the unwrap, after which the fallback makes the atlas.
     pub unwrap_deadline_ms: u64,
+    /// Read the views' channels, too; otherwise say that they are left out.
+    pub layers: bool,
 }
 
 /// What the bake role can do before there is data.
@@ -291,7 +313,7 @@ pub struct BakeJob {
     pub gpu_times: bool,
 }
 
-/// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, in this order.
+/// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, layers, in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeJob {
     /// What the second fd holds.
@@ -304,6 +326,9 @@ pub struct EncodeJob {
     pub maps: bool,
     /// The form of the result.
     pub form: Form,
+    /// What the further fds hold.
+    #[serde(deserialize_with = "list")]
+    pub layers: Vec<Layer>,
 }
 
 /// A job of the prepare role beside its own: finished meshes and views into figures and a sheet. Untrusted bytes end there, too.

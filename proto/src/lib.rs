@@ -7,6 +7,7 @@
 //!      │ ◄──────────── Ready ───────────────────── │  bake only: the adapter that it opened
 //!      │ ───────────── Start + fds ──────────────► │  the job; fds are read-only inputs
 //!      │ ───────────── View + fd, …, EndOfViews ─► │  bake and encode only
+//!      │ ◄──────────── Again ───────────────────── │  bake only, once for each set of layers: the views once more
 //!      │ ◄──────────── Open {root, name, limit} ── │  prepare only, which can open nothing itself
 //!      │ ───────────── Opened + fd ──────────────► │  the file, for reading, or why not
 //!      │ ◄──────────── Progress* Warning* ──────── │  progress is raised by work done, never by a timer
@@ -45,7 +46,7 @@ pub mod place;
 pub mod failpoint;
 
 /// Changes with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must carry the same.
 pub const BUILD_ID: &str = concat!(

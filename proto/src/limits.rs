@@ -3,12 +3,13 @@
 
 /// A SEQPACKET packet. The default socket buffer takes about 212,000 bytes, so this always fits.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
-/// File descriptors in one packet. `Start` of encode needs three; nothing needs more.
-pub const MAX_PACKET_FDS: usize = 4;
+/// File descriptors in one packet. `Start` of encode needs the mesh, the texture and its five layers; nothing needs more.
+pub const MAX_PACKET_FDS: usize = 7;
 /// Name of a file that prepare asks for: the kernel's own bound of a path (`PATH_MAX`).
 pub const MAX_NAME_BYTES: usize = 4096;
-/// Files that one prepare may ask for: picture and mask of each view under five endings each, and the buffers of a mesh.
-pub const MAX_OPENS: u32 = 64 * 1024;
+/// Files that one prepare may ask for: picture, mask and five channels of each view under five endings each, and the buffers
+/// of a mesh.
+pub const MAX_OPENS: u32 = 160 * 1024;
 /// A file is open within this time or counts as out of reach: a network file system that is gone answers never.
 pub const OPEN_DEADLINE_S: u32 = 10;
 /// Text in one message (warning, failure, hint), in bytes.

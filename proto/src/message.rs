@@ -8,6 +8,7 @@ use crate::job::{BakeJob, CompareJob, EncodeJob, PrepareJob, Refine, WarmJob};
 use crate::list::list;
 use crate::place;
 use crate::sandbox::Sandbox;
+use crate::table::Layer;
 
 /// What a child process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -162,6 +163,8 @@ pub enum Table {
     Picture,
     /// The bytes of the material's file beside an OBJ.
     Material,
+    /// [`crate::table::LayerTexture`], by its layer.
+    Layer(Layer),
 }
 
 /// Supervisor to child.
@@ -268,6 +271,8 @@ pub enum FromChild {
         /// A larger file is refused.
         limit: u64,
     },
+    /// Bake asks for every view once more, and `EndOfViews` after them: once for each set of layers that it fits.
+    Again,
 }
 
 /// A folder that input files lie beneath.
@@ -607,6 +612,24 @@ pub struct ProvenanceShares {
     pub inferred: f32,
 }
 
+/// How well one channel was explained.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerFit {
+    /// Which.
+    pub name: Layer,
+    /// Views that have it.
+    pub views: u32,
+    /// Pixels that took part in the fit.
+    pub pixels: u64,
+    /// PSNR on them in dB: of its bytes, sRGB or plain numbers; 0 where no pixel took part. Channels that were fitted
+    /// together have one figure.
+    pub psnr_db: f32,
+    /// Mean absolute difference across chart seams, 0-1.
+    pub seam_residual: f32,
+    /// Wall time in seconds; of channels that were fitted together, of all of them.
+    pub seconds: f64,
+}
+
 /// Result of bake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeSummary {
@@ -634,6 +657,9 @@ pub struct BakeSummary {
     pub views: Vec<ViewFit>,
     /// What came of moving cameras and exposures; none where nobody asked.
     pub refinement: Option<Refinement>,
+    /// What was fitted beside the base colour.
+    #[serde(default, deserialize_with = "list")]
+    pub channels: Vec<LayerFit>,
     /// Wall time by phase.
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,

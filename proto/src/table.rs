@@ -4,10 +4,11 @@
 //!  Mesh     magic "KILNMSH1" | vertices u32 | triangles u32 | charts u32 | 0…  positions f32×3 | normals f32×3 | uvs f32×2
 //!                                                                            | surface_vertices u32 | triangles u32×3
 //!  Surface  magic "KILNSRF1" | vertices u32 | triangles u32 | 0…             positions f32×3 | triangles u32×3
-//!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8
+//!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8 | layers RGBA8
 //!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
 //!                                                                            | coverage u8 | residual u8 (if maps is 1)
 //!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
+//!  Layer    magic "KILNLAY1" | size u32 | layer u32 | 0…                     texels RGBA8
 //! ```
 //!
 //! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
@@ -19,6 +20,8 @@
 //! - Colours: 8-bit sRGB, straight alpha.
 
 mod colours;
+
+mod layers;
 
 pub mod maps;
 
@@ -33,6 +36,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::limits::{MAX_COORDINATE, MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
 pub use colours::Colours;
+pub use layers::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal, unpack_normal};
 pub use mesh::{Mesh, Surface};
 pub use texture::{Provenance, Texture};
 
@@ -126,6 +130,8 @@ pub struct ViewHeader {
     pub has_alpha: bool,
     /// See [`View::holdout`].
     pub holdout: bool,
+    /// The layers that follow its pixels.
+    pub layers: LayerSet,
 }
 
 impl ViewHeader {
@@ -134,7 +140,8 @@ impl ViewHeader {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [width, height, flags, index, left, top] = read_header(input, View::MAGIC, "view")?;
+        let [width, height, flags, index, left, top, layers] =
+            read_header(input, View::MAGIC, "view")?;
         bound("view width", width, 1, MAX_VIEW_EDGE as usize)?;
         bound("view height", height, 1, MAX_VIEW_EDGE as usize)?;
         bound(
@@ -157,14 +164,11 @@ impl ViewHeader {
             crop: [left, top],
             has_alpha: flags & View::HAS_ALPHA != 0,
             holdout: flags & View::HOLDOUT != 0,
+            layers: LayerSet::from_bits(layers).ok_or(TableError::Bound {
+                what: "view layers",
+                value: u64::from(layers),
+            })?,
         })
-    }
-
-    /// Size of the table that such a header begins.
-    #[must_use]
-    pub fn table_bytes(&self) -> u64 {
-        (HEADER_BYTES + size_of::<Camera>()) as u64
-            + u64::from(self.width) * u64::from(self.height) * 4
     }
 }
 
@@ -280,6 +284,11 @@ impl View {
     /// # Errors
     /// [`TableError::Io`].
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        self.write_as(LayerSet::default(), out)
+    }
+
+    /// Writes the table as far as its own pixels; the pixels of `layers` are to follow.
+    fn write_as(&self, layers: LayerSet, out: &mut impl Write) -> Result<(), TableError> {
         let flags = if self.has_alpha { Self::HAS_ALPHA } else { 0 }
             | if self.holdout { Self::HOLDOUT } else { 0 };
         let fields = [
@@ -289,6 +298,7 @@ impl View {
             self.index,
             self.crop[0],
             self.crop[1],
+            layers.bits(),
         ];
         out.write_all(&header(Self::MAGIC, &fields))?;
         out.write_all(bytemuck::bytes_of(&self.camera))?;
@@ -296,11 +306,15 @@ impl View {
         Ok(())
     }
 
-    /// Reads and checks a table.
+    /// Reads and checks a table, but for the layers that may follow.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        Self::read_with_set(input).map(|(view, _)| view)
+    }
+
+    fn read_with_set(input: &mut impl Read) -> Result<(Self, LayerSet), TableError> {
         let ViewHeader {
             index,
             width,
@@ -308,11 +322,12 @@ impl View {
             crop,
             has_alpha,
             holdout,
+            layers,
         } = ViewHeader::read(input)?;
         let camera = read_array::<Camera>(input, 1)?[0];
         check_camera(&camera)?;
         let pixels = read_array(input, width as usize * height as usize)?;
-        Ok(Self {
+        let view = Self {
             index,
             width,
             height,
@@ -321,7 +336,8 @@ impl View {
             holdout,
             camera,
             pixels,
-        })
+        };
+        Ok((view, layers))
     }
 }
 

@@ -6,16 +6,18 @@ use std::fmt::Debug;
 use std::fmt::Write as _;
 
 use proto::job::{
-    BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory, PrepareJob,
-    Product, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
+    AlphaMode, BakeJob, Blend, CompareJob, Compress, Container, Device, EncodeJob, Form, Memory,
+    PrepareJob, Product, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
-    CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, MeshCounts, MeshStep,
-    NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares, Refinement, Refusal, Role, Root,
-    StageTime, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit, ViewScore,
+    CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit, MeshCounts,
+    MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares, Refinement, Refusal,
+    Role, Root, StageTime, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit,
+    ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
+use proto::table::Layer;
 use proto::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,6 +82,7 @@ fn messages_to_a_child() {
         holdout: 2,
         seed: 3,
         unwrap_deadline_ms: 20_000,
+        layers: true,
     };
     let bake = BakeJob {
         texture_size: 300,
@@ -101,7 +104,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb0004010000003f0101010000803efa01020000003f010203fb204e",
+            "0000056d2e676c6206742e6a736f6efb0004010000003f0101010000803efa01020000003f010203fb204e01",
         ),
         (ToChild::Start(Start::Bake(bake)), "0001fb2c01010101010201"),
         (
@@ -116,9 +119,12 @@ fn messages_to_a_child() {
                     quality: 90,
                     compress: Compress::Meshopt,
                     stem: "a".into(),
+                    alpha: AlphaMode::Mask,
+                    alpha_cutoff: 0.5,
                 },
+                layers: vec![Layer::Normal, Layer::Opacity],
             })),
-            "00020000010002015a010161",
+            "00020000010002015a010161020000003f020104",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {
@@ -175,6 +181,12 @@ fn messages_to_a_child() {
                 table: Table::Residual,
             },
             "0308",
+        ),
+        (
+            ToChild::Grant {
+                table: Table::Layer(Layer::Emissive),
+            },
+            "030b02",
         ),
         (ToChild::Warm(warm), "04030448323030010178050201"),
         (
@@ -276,6 +288,14 @@ fn messages_from_a_child() {
             exposure: ExposureFate::Unknown,
             exposure_spread: Some(0.25),
         }),
+        channels: vec![LayerFit {
+            name: Layer::Occlusion,
+            views: 4,
+            pixels: 5,
+            psnr_db: 40.0,
+            seam_residual: 0.5,
+            seconds: 1.5,
+        }],
         times: times(),
         gpu_times: vec![StageTime {
             stage: "apply".into(),
@@ -374,7 +394,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e010b000000000000f83f01056170706c79000000000000e03f030607",
+            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f030607",
         ),
         (
             FromChild::Done(Done::Encode(encode)),
@@ -384,6 +404,7 @@ fn messages_from_a_child() {
             FromChild::Done(Done::Compare(compare)),
             "0503010c010405010102000040400000003f0100004040000000003f010000803e00010b000000000000f83f07",
         ),
+        (FromChild::Again, "09"),
         (FromChild::Failed(failure), "0601026e6f00"),
         (
             FromChild::Ready {

@@ -182,6 +182,7 @@ fn descriptors_beyond_the_limit_are_refused() {
         preview: false,
         maps: false,
         form: proto::job::Form::default(),
+        layers: Vec::new(),
     })));
     let start = start.expect("fits");
     send_raw(&ours, &start, &[null.as_fd(); MAX_PACKET_FDS]);

@@ -1,7 +1,10 @@
 //! Every table with each of its fields out of bounds, cut short, and whole.
 
 use proto::table::maps::Maps;
-use proto::table::{Camera, Mesh, Surface, TableError, Texture, View, ViewHeader};
+use proto::table::{
+    Camera, Layer, LayerSet, LayerTexture, LayeredView, Mesh, Surface, TableError, Texture, View,
+    ViewHeader,
+};
 
 fn mesh() -> Mesh {
     Mesh {
@@ -325,4 +328,69 @@ fn tables_come_back_as_they_were() {
     bytes[3].clear();
     mapped().write(&mut bytes[3]).expect("memory takes all");
     assert_eq!(Texture::read(&mut &bytes[3][..]).expect("good"), mapped());
+}
+
+/// A view with two layers, each pixel of them its own.
+fn layered() -> LayeredView {
+    let plane = |first: u8| (0..6).map(|k| [first + k, 2, 3, 4]).collect();
+    LayeredView {
+        view: view(),
+        layers: vec![(Layer::Normal, plane(10)), (Layer::Opacity, plane(20))],
+    }
+}
+
+#[test]
+fn layers_of_a_view_come_back_as_far_as_they_are_wanted() {
+    let (wanted, mut bytes) = (layered(), Vec::new());
+    wanted.write(&mut bytes).expect("memory takes all");
+    assert_eq!(bytes.len() as u64, wanted.byte_len());
+    let header = ViewHeader::read(&mut &bytes[..]).expect("right");
+    assert_eq!(
+        (header.table_bytes(), header.layers),
+        (wanted.byte_len(), wanted.set())
+    );
+    assert_eq!(View::read(&mut &bytes[..]).expect("right"), wanted.view);
+    for bits in 0..1 << Layer::ALL.len() {
+        let set = LayerSet::from_bits(bits).expect("layers");
+        let (read, has) = LayeredView::read(&mut &bytes[..], set).expect("right");
+        assert_eq!(has, wanted.set());
+        let layers = wanted.layers.iter().filter(|(layer, _)| set.has(*layer));
+        assert!(read.layers.iter().eq(layers), "{set:?}");
+    }
+    for cut in [bytes.len() - 1, bytes.len() - 25] {
+        assert!(LayeredView::read(&mut &bytes[..cut], wanted.set()).is_err());
+    }
+    // The seventh word of the header is the set.
+    bytes[8 + 6 * 4] = 1 << Layer::ALL.len();
+    assert!(matches!(
+        ViewHeader::read(&mut &bytes[..]),
+        Err(TableError::Bound { value: 32, .. })
+    ));
+    let (mut plain, mut same) = (Vec::new(), Vec::new());
+    view().write(&mut plain).expect("memory takes all");
+    let without = LayeredView {
+        view: view(),
+        layers: Vec::new(),
+    };
+    without.write(&mut same).expect("memory takes all");
+    assert_eq!(plain, same);
+}
+
+#[test]
+fn a_layer_comes_back_and_another_does_not() {
+    let texture = LayerTexture {
+        layer: Layer::Occlusion,
+        size: 256,
+        texels: (0..256 * 256_u32).map(u32::to_le_bytes).collect(),
+    };
+    let mut bytes = Vec::new();
+    texture.write(&mut bytes).expect("memory takes all");
+    assert_eq!(bytes.len() as u64, LayerTexture::bytes_for(256));
+    assert_eq!(LayerTexture::read(&mut &bytes[..]).expect("right"), texture);
+    for (word, value) in [(0, 255_u32), (0, 8193), (1, 5), (2, 1)] {
+        let mut wrong = bytes.clone();
+        wrong[8 + 4 * word..12 + 4 * word].copy_from_slice(&value.to_le_bytes());
+        assert!(LayerTexture::read(&mut &wrong[..]).is_err(), "{word}");
+    }
+    assert!(LayerTexture::read(&mut &bytes[..bytes.len() - 1]).is_err());
 }

@@ -267,7 +267,8 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     };
     let views = input::find("the views", &views)?;
     let wish = (args.texture_format, args.texture_quality, args.compress);
-    let (form, beside) = form::choose(wish, &output)?;
+    let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
+    let (form, beside) = form::choose(wish, alpha, &output)?;
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual] = maps
         .as_ref()

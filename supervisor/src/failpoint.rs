@@ -35,6 +35,7 @@ pub(crate) fn packet(packet: &FromChild) {
         FromChild::Warning { .. } => "packet.warning",
         FromChild::Allocate { .. } => "packet.allocate",
         FromChild::Filled { .. } => "packet.filled",
+        FromChild::Again => "packet.again",
         FromChild::Done(_) => "packet.done",
         FromChild::Failed(_) => "packet.failed",
     });

@@ -1,5 +1,6 @@
 //! Stock → what the next child still has to be sent, in order: `Warm` at once, `Start` as soon as its tables are there,
-//! each view as soon as it is filled, `EndOfViews` when no view will follow. A fresh [`Feed`] repeats everything from kept tables.
+//! each view as soon as it is filled, `EndOfViews` when no view will follow; the views once more where bake asks for them. A
+//! fresh [`Feed`] repeats everything from kept tables.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use proto::blob::Blob;
 use proto::job::{BakeJob, CompareJob, EncodeJob, Product, WarmJob};
 use proto::message::{Start, Table, ToChild};
+use proto::table::Layer;
 
 use crate::job::Spec;
 use crate::ladder::Rung;
@@ -55,6 +57,8 @@ pub struct Feed {
     views_seen: usize,
     views_sent: u32,
     ended: bool,
+    /// How often the views were sent once more.
+    repeats: usize,
 }
 
 impl Feed {
@@ -101,6 +105,16 @@ impl Feed {
     /// The warm process gets a job, on a rung that wants the adapter that it opened.
     pub fn adopt(&mut self, rung: Rung) {
         self.rung = rung;
+    }
+
+    /// Bake wants the views once more; tells whether it may.
+    pub fn again(&mut self) -> bool {
+        let may = self.started && self.ended && self.repeats < Layer::ALL.len();
+        if may {
+            self.repeats += 1;
+            (self.views_seen, self.views_sent, self.ended) = (0, 0, false);
+        }
+        may
     }
 
     /// What prepare is sent: its job. Files follow as it asks for them.
@@ -201,11 +215,15 @@ impl Feed {
             preview: spec.preview.is_some(),
             maps: spec.maps.is_some(),
             form: spec.form.clone(),
+            layers: stock.baked_layers().collect(),
         };
-        let fds = vec![
-            Handed::Blob(Arc::clone(mesh)),
-            Handed::Blob(Arc::clone(baked)),
-        ];
+        let layers = stock.baked_layers();
+        let layers = layers.filter_map(|layer| stock.filled(Table::Layer(layer)));
+        let fds = [mesh, baked]
+            .into_iter()
+            .chain(layers)
+            .map(|blob| Handed::Blob(Arc::clone(blob)))
+            .collect();
         parcels.push(Parcel {
             message: ToChild::Start(Start::Encode(job)),
             fds,
@@ -273,6 +291,26 @@ mod tests {
         assert_eq!(encode_views(&views, false), [3, 7, 11]);
         // Training: 0 1 2 4 5 6 8 9 10, of which the first, fourth and seventh.
         assert_eq!(encode_views(&views, true), [0, 3, 4, 7, 8, 11]);
+    }
+
+    #[test]
+    fn views_are_sent_again_where_all_were_sent_and_no_oftener_than_there_are_layers() {
+        let mut feed = Feed {
+            started: true,
+            ..Feed::default()
+        };
+        assert!(!feed.again(), "before all were sent");
+        for _ in Layer::ALL {
+            (feed.ended, feed.views_seen, feed.views_sent) = (true, 7, 5);
+            assert!(feed.again());
+            assert_eq!(
+                (feed.ended, feed.views_seen, feed.views_sent),
+                (false, 0, 0)
+            );
+            assert!(!feed.again(), "they are on their way");
+        }
+        feed.ended = true;
+        assert!(!feed.again());
     }
 
     #[test]

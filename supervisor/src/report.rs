@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use proto::exit::DATAERR;
 use proto::job::{
-    Blend, Compress, Device, Product, Quality, Refine, Repair, Simplify, TextureFormat,
+    AlphaMode, Blend, Compress, Device, Product, Quality, Refine, Repair, Simplify, TextureFormat,
 };
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
@@ -120,6 +120,9 @@ pub struct Options {
     /// `none` or `meshopt`.
     #[serde(default)]
     pub compress: Compress,
+    /// `auto`, `opaque`, `mask` or `blend`.
+    #[serde(default)]
+    pub alpha_mode: AlphaMode,
 }
 
 /// PSNR in dB.
@@ -221,6 +224,7 @@ impl Report {
             timeout_ms: spec.timeout.as_secs_f64() * 1e3,
             texture_format: spec.form.texture,
             compress: spec.form.compress,
+            alpha_mode: spec.form.alpha,
         };
         Self::of(options)
     }

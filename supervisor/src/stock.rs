@@ -14,7 +14,7 @@ use proto::blob::Blob;
 use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
-use proto::table::{Texture, ViewHeader};
+use proto::table::{Layer, LayerSet, Texture, ViewHeader};
 
 use self::rules::rules;
 use crate::reserve::{self, lend};
@@ -37,6 +37,8 @@ pub struct Stock {
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
     views: Vec<(u32, bool)>,
+    /// What the views of the fit show beside their colours.
+    layers: LayerSet,
     view_bytes: u64,
     prepared: bool,
 }
@@ -54,6 +56,7 @@ impl Stock {
             container: Container::Glb,
             tables: HashMap::new(),
             views: Vec::new(),
+            layers: LayerSet::default(),
             view_bytes: 0,
             prepared: false,
         }
@@ -85,7 +88,12 @@ impl Stock {
         bytes: u64,
     ) -> Result<Arc<Blob>, StockError> {
         let (owner, min, max) = self.rules(table);
-        let index_ok = !matches!(table, Table::View(index) if index as usize >= MAX_VIEWS);
+        let index_ok = match table {
+            Table::View(index) => (index as usize) < MAX_VIEWS,
+            // Of what no view shows there is no texture.
+            Table::Layer(layer) => self.prepared && self.layers.has(layer),
+            _ => true,
+        };
         if owner != role || !index_ok {
             return Err(StockError::Foreign(role, table));
         }
@@ -120,7 +128,8 @@ impl Stock {
             | Table::Coverage
             | Table::Residual
             | Table::Picture
-            | Table::Material => {}
+            | Table::Material
+            | Table::Layer(_) => {}
         }
         let make = || Blob::create(&format!("kiln-{table:?}"), bytes);
         let blob = if self.tables.len() < FEW {
@@ -167,6 +176,9 @@ impl Stock {
                 return Err(StockError::Header(index));
             }
             self.views.push((index, header.holdout));
+            if !header.holdout {
+                self.layers = self.layers.or(header.layers);
+            }
         }
         Ok(())
     }
@@ -228,6 +240,15 @@ impl Stock {
                         "what it made is not what it was asked for",
                     ));
                 }
+                let wanted = match product {
+                    Product::Texture => self.layers,
+                    Product::VertexColours => LayerSet::default(),
+                };
+                if !wanted.iter().eq(self.baked_layers()) {
+                    return Err(StockError::Incomplete(
+                        "its layers are not those of the views",
+                    ));
+                }
             }
             (Role::Encode, Done::Encode(_)) => {
                 if self.filled(Table::Glb).is_none() {
@@ -258,11 +279,12 @@ impl Stock {
 
     /// Forgets what a dead attempt of `role` wrote.
     pub fn discard(&mut self, role: Role) {
-        let texture_bytes = self.texture_bytes;
+        let (size, texture_bytes) = (self.texture_size, self.texture_bytes);
         self.tables
-            .retain(|table, _| rules(*table, texture_bytes).0 != role);
+            .retain(|table, _| rules(*table, size, texture_bytes).0 != role);
         if role == Role::Prepare {
             self.views.clear();
+            self.layers = LayerSet::default();
             self.view_bytes = 0;
             self.prepared = false;
         }
@@ -281,7 +303,8 @@ impl Stock {
             | Table::Coverage
             | Table::Residual
             | Table::Picture
-            | Table::Material => true,
+            | Table::Material
+            | Table::Layer(_) => true,
         });
     }
 
@@ -292,6 +315,12 @@ impl Stock {
             .get(&table)
             .filter(|entry| entry.filled)
             .map(|entry| &entry.blob)
+    }
+
+    /// The layers that bake has made, in their order.
+    pub fn baked_layers(&self) -> impl Iterator<Item = Layer> {
+        let made = |&layer: &Layer| self.filled(Table::Layer(layer)).is_some();
+        Layer::ALL.into_iter().filter(made)
     }
 
     /// Filled views in the order in which they came: index and holdout mark.
@@ -307,7 +336,7 @@ impl Stock {
     }
 
     fn rules(&self, table: Table) -> (Role, u64, u64) {
-        rules(table, self.texture_bytes)
+        rules(table, self.texture_size, self.texture_bytes)
     }
 }
 

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::fault::Plan;
 
+pub mod ball;
 pub mod errand;
 pub mod fault;
 pub mod glb;

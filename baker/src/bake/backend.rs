@@ -10,10 +10,12 @@
 //!   λ_ij = mean over the two linked texels of λ d², d at the texel's own colour; σ_s likewise over the row's texels
 //! ```
 
+use proto::job::Blend;
 use proto::message::{AdapterInfo, StageTime};
 use proto::table::View;
 
 use super::rows::Rows;
+use super::scene::Scene;
 
 /// Why an adapter could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +178,18 @@ pub trait Backend {
     fn gpu_times(&mut self) -> Result<Vec<StageTime>, BackendError> {
         Ok(Vec::new())
     }
+
+    /// Lets go of views and texels, and begins anew with the same scene: another texture of the same job.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn again(
+        &mut self,
+        scene: &Scene,
+        ties: &Ties,
+        taps: u32,
+        blend: Blend,
+    ) -> Result<(), BackendError>;
 
     /// Largest memory of the adapter in use at once, in bytes.
     fn peak_memory(&self) -> u64;

@@ -38,6 +38,32 @@ pub fn encode_slope(linear: f32) -> f32 {
 /// The slope is taken no nearer to black than this: an 8-bit value there is uncertain by more than the slope changes.
 pub const SLOPE_FLOOR: f32 = 0.002;
 
+/// What a picture's bytes are, and so how they are averaged, compared and mixed into mips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// sRGB, whose footprints are averaged as the blend says; differences are judged in sRGB, mips are means of light.
+    Colour(Blend),
+    /// Plain numbers, in all of it.
+    Data,
+}
+
+impl Space {
+    /// How the fit's stages take the bytes: what [`Blend::Srgb`] leaves as it is, no stage changes.
+    #[must_use]
+    pub fn blend(self) -> Blend {
+        match self {
+            Self::Colour(blend) => blend,
+            Self::Data => Blend::Srgb,
+        }
+    }
+}
+
+impl From<Blend> for Space {
+    fn from(blend: Blend) -> Self {
+        Self::Colour(blend)
+    }
+}
+
 /// What the fit needs to know of an observed byte, in the space in which footprints are averaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {

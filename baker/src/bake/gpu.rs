@@ -37,6 +37,7 @@ pub mod kit;
 #[cfg(test)]
 mod tests;
 
+use proto::job::Blend;
 use proto::message::{AdapterInfo, StageTime};
 use proto::table::View;
 
@@ -54,6 +55,9 @@ use super::scene::Scene;
 pub struct Gpu {
     /// Gone only while being dropped.
     fit: Option<Box<Fit>>,
+    options: Options,
+    /// Of the fits before.
+    peak: u64,
     info: AdapterInfo,
     failed: bool,
 }
@@ -77,6 +81,8 @@ impl Gpu {
         let fit = under_way("preparing the fit", || Fit::new(kit, scene, ties, options))?;
         Ok(Self {
             fit: Some(Box::new(fit)),
+            options: *options,
+            peak: 0,
             info,
             failed: false,
         })
@@ -136,8 +142,35 @@ impl Backend for Gpu {
         self.run(|fit| fit.device.gpu_times())
     }
 
+    fn again(
+        &mut self,
+        scene: &Scene,
+        ties: &Ties,
+        taps: u32,
+        blend: Blend,
+    ) -> Result<(), BackendError> {
+        let Some(fit) = self.fit.take().filter(|_| !self.failed) else {
+            return Err(BackendError::Lost("the device failed before".to_owned()));
+        };
+        self.peak = self.peak.max(fit.budget.peak());
+        // Its clock has begun; there are no maps but of the first texture.
+        let options = Options {
+            maps: false,
+            gpu_times: false,
+            ..self.options
+        };
+        let next = under_way("the next texture", || {
+            let kit = Kit::new(fit.into_device(), taps, blend)?;
+            Fit::new(kit, scene.clone(), ties, &options)
+        });
+        self.failed = next.is_err();
+        self.fit = Some(Box::new(next?));
+        Ok(())
+    }
+
     fn peak_memory(&self) -> u64 {
-        self.fit.as_ref().map_or(0, |fit| fit.budget.peak())
+        let now = self.fit.as_ref().map_or(0, |fit| fit.budget.peak());
+        now.max(self.peak)
     }
 
     fn driver_memory(&self) -> Option<u64> {

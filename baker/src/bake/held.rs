@@ -81,6 +81,11 @@ impl Held {
         }
     }
 
+    /// Bytes that rows may take.
+    pub(super) fn budget(&self) -> usize {
+        self.budget
+    }
+
     /// Takes a view in; returns its number of rows.
     pub(super) fn add(&mut self, view: &View) -> usize {
         let band = (view.width * BAND * self.taps * self.taps) as usize;

@@ -299,6 +299,22 @@ impl Backend for Native {
         Ok(sums.into_par_iter().map(mean).collect())
     }
 
+    fn again(
+        &mut self,
+        scene: &Scene,
+        ties: &Ties,
+        taps: u32,
+        blend: Blend,
+    ) -> Result<(), BackendError> {
+        let budget = self.held.budget();
+        // Freed first: two at once would need twice the memory.
+        self.held = Held::new(scene.clone(), taps, 0);
+        self.normal = Normal::new(0, 0, 0);
+        (self.weights, self.texels) = (Vec::new(), Vec::new());
+        *self = Self::with_budget(scene.clone(), ties.clone(), taps, blend, budget);
+        Ok(())
+    }
+
     fn peak_memory(&self) -> u64 {
         0
     }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use proto::job::{Memory, Refine};
 use proto::message::{BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refinement};
-use proto::table::View;
+use proto::table::{Camera, View};
 use rayon::prelude::*;
 
 use super::scene::Scene;
@@ -235,6 +235,11 @@ impl<'a> Refiner<'a> {
             }
         }
         gains
+    }
+
+    /// Where the camera of a view is by now, if it was looked at.
+    pub(super) fn camera(&self, view: u32) -> Option<Camera> {
+        self.done.get(&view).map(|done| done.verdict.camera)
     }
 
     /// Enters what was done into the summary of the bake.

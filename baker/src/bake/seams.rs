@@ -31,7 +31,7 @@ use proto::job::Blend;
 use rayon::prelude::*;
 
 use super::atlas::{Atlas, charts, pairs};
-use super::colour::{decode, encode};
+use super::colour::{Space, decode, encode};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
@@ -76,14 +76,21 @@ struct Charted<'a> {
 }
 
 /// Fills the gutter of `texels` and makes the seams agree; `observed` is the weight with which pixels observe each texel.
-pub fn mend(texels: &mut [[f32; 4]], observed: &[f32], scene: &Scene, atlas: &Atlas, blend: Blend) {
+pub fn mend(
+    texels: &mut [[f32; 4]],
+    observed: &[f32],
+    scene: &Scene,
+    atlas: &Atlas,
+    space: impl Into<Space>,
+) {
+    let space = space.into();
     let size = scene.size as usize;
     let (seams, charts) = timed("seams", || seams(scene, atlas));
     unit();
-    // Mips are means of light, whatever the fit averaged.
-    let light = |value: f32| match blend {
-        Blend::Linear => value.clamp(0.0, 1.0),
-        Blend::Srgb => decode(value.clamp(0.0, 1.0)),
+    // Mips are means of light, whatever the fit averaged, unless the texture holds none.
+    let light = |value: f32| match space {
+        Space::Colour(Blend::Linear) | Space::Data => value.clamp(0.0, 1.0),
+        Space::Colour(Blend::Srgb) => decode(value.clamp(0.0, 1.0)),
     };
     texels
         .par_iter_mut()
@@ -97,8 +104,8 @@ pub fn mend(texels: &mut [[f32; 4]], observed: &[f32], scene: &Scene, atlas: &At
     unit();
     timed("pull-push", || pull_push(texels, size));
     unit();
-    solve::agree(texels, &charts, observed, size, &seams);
-    if blend == Blend::Srgb {
+    solve::agree(texels, &charts, observed, size, &seams, space);
+    if space == Space::Colour(Blend::Srgb) {
         texels.par_iter_mut().for_each(|texel| {
             let [r, g, b, a] = *texel;
             *texel = [encode(r), encode(g), encode(b), a];

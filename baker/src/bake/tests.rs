@@ -2,7 +2,9 @@
 
 use proto::job::{Blend, Memory, Quality, Refine};
 use proto::message::Code;
+use proto::table::View;
 
+use super::backend::Ties;
 use super::fixture::{around, camera, cube, paint, view, waves};
 use super::*;
 use crate::progress::Silent;
@@ -63,6 +65,16 @@ impl Backend for Spoilt {
         self.native.deviations()
     }
 
+    fn again(
+        &mut self,
+        scene: &Scene,
+        ties: &Ties,
+        taps: u32,
+        blend: Blend,
+    ) -> Result<(), BackendError> {
+        self.native.again(scene, ties, taps, blend)
+    }
+
     fn peak_memory(&self) -> u64 {
         self.native.peak_memory()
     }
@@ -104,7 +116,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         Blend::Linear,
         &job,
         &Silent,
-        || Ok(views.next()),
+        &mut || Ok(views.next()),
     )
 }
 

@@ -154,6 +154,7 @@ pub fn bake(
         seam_residual: 0.0,
         views,
         refinement: None,
+        channels: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),
         driver_vram_kib: None,

@@ -11,12 +11,15 @@
 //! dark mirror), there are normals (without them viewers must shade flat) and a sampler (mipmapped, and clamped: the atlas
 //! does not repeat). The material is double-sided: meshes of image-to-3D models have triangles of either winding, and no
 //! view of the bake was culled either, so a culled one would be missing a surface that the pictures show.
+//! A material of more layers ([`super::material`]) adds its pictures behind that of the base colour, and tangents behind the
+//! indices; its `metallicFactor` is 1 where the picture has it.
 //! Colours are in the texture alone, without `COLOR_0`, or in `COLOR_0` alone, which glTF takes for linear light.
 
-use proto::job::{Compress, TextureFormat};
+use proto::job::{AlphaMode, Compress, TextureFormat};
 use proto::table::{Colours, Mesh};
 use serde_json::{Value, json};
 
+use super::material::{Material, Picture};
 use crate::render::srgb;
 
 pub mod quantised;
@@ -94,8 +97,23 @@ pub fn display([r, g, b, alpha]: [u8; 4]) -> [u8; 4] {
 /// # Errors
 /// A mesh that is no mesh, or too large a result.
 pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8>, GlbError> {
+    write_with(mesh, dress, &Material::default(), compress)
+}
+
+/// Writes a GLB whose material has more than a base colour.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_with(
+    mesh: &Mesh,
+    dress: Dress<'_>,
+    material: &Material,
+    compress: Compress,
+) -> Result<Vec<u8>, GlbError> {
+    let tangents = material.tangents.as_deref();
     let vertices = mesh.positions.len();
-    if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 {
+    let even = tangents.is_none_or(|tangents| tangents.len() == vertices);
+    if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 || !even {
         return Err(GlbError::Uneven {
             positions: vertices,
             normals: mesh.normals.len(),
@@ -118,8 +136,8 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8
         fallback,
         extensions,
     } = match compress {
-        Compress::None => plain(mesh, dress, &mut binary),
-        Compress::Meshopt => quantised::parts(mesh, dress, &mut binary)?,
+        Compress::None => plain(mesh, dress, tangents, &mut binary),
+        Compress::Meshopt => quantised::parts(mesh, dress, tangents, &mut binary)?,
     };
     let mut extensions = extensions.to_vec();
     let mut document = json!({
@@ -138,22 +156,27 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8
         }],
         "accessors": accessors,
     });
+    if tangents.is_some() {
+        document["meshes"][0]["primitives"][0]["attributes"]["TANGENT"] = json!(4);
+    }
     if let Dress::Texture(picture, format) = dress {
-        let picture = binary.view(picture, None);
-        document["images"] = json!([{"bufferView": picture, "mimeType": format.mime_type()}]);
+        let mut pictures = Pictures::default();
+        pictures.add(picture, format, &mut binary);
+        let surface = &mut document["materials"][0];
+        finish(surface, material, &mut |picture: &Picture| {
+            pictures.add(&picture.file, picture.format, &mut binary)
+        });
+        document["images"] = json!(pictures.images);
         document["samplers"] = json!([{
             "magFilter": LINEAR,
             "minFilter": LINEAR_MIPMAP_LINEAR,
             "wrapS": CLAMP_TO_EDGE,
             "wrapT": CLAMP_TO_EDGE,
         }]);
-        document["textures"] = match format {
-            TextureFormat::Png | TextureFormat::Jpeg => json!([{"sampler": 0, "source": 0}]),
-            TextureFormat::Webp => {
-                extensions.push("EXT_texture_webp");
-                json!([{"sampler": 0, "extensions": {"EXT_texture_webp": {"source": 0}}}])
-            }
-        };
+        document["textures"] = json!(pictures.textures);
+        if pictures.webp {
+            extensions.push("EXT_texture_webp");
+        }
         document["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": 0});
     }
     if !extensions.is_empty() {
@@ -169,11 +192,66 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8
     container(document.to_string().into_bytes(), binary.bytes)
 }
 
+/// Images and textures as they grow, one of each for a picture.
+#[derive(Default)]
+struct Pictures {
+    images: Vec<Value>,
+    textures: Vec<Value>,
+    webp: bool,
+}
+
+impl Pictures {
+    /// Gives the number of its texture.
+    fn add(&mut self, file: &[u8], format: TextureFormat, binary: &mut Binary) -> usize {
+        let (view, number) = (binary.view(file, None), self.images.len());
+        self.images
+            .push(json!({"bufferView": view, "mimeType": format.mime_type()}));
+        self.textures.push(match format {
+            TextureFormat::Png | TextureFormat::Jpeg => json!({"sampler": 0, "source": number}),
+            TextureFormat::Webp => {
+                self.webp = true;
+                json!({"sampler": 0, "extensions": {"EXT_texture_webp": {"source": number}}})
+            }
+        });
+        number
+    }
+}
+
+/// The slots beside the base colour.
+fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture) -> usize) {
+    if let Some(orm) = &material.orm {
+        let texture = json!({"index": add(orm)});
+        if material.metallic_roughness {
+            let pbr = &mut surface["pbrMetallicRoughness"];
+            pbr["metallicFactor"] = json!(1);
+            pbr["metallicRoughnessTexture"] = texture.clone();
+        }
+        if material.occlusion {
+            surface["occlusionTexture"] = texture;
+        }
+    }
+    if let Some(normal) = &material.normal {
+        surface["normalTexture"] = json!({"index": add(normal)});
+    }
+    if let Some(emissive) = &material.emissive {
+        surface["emissiveTexture"] = json!({"index": add(emissive)});
+        surface["emissiveFactor"] = json!([1, 1, 1]);
+    }
+    match material.alpha {
+        Some(AlphaMode::Mask) => {
+            surface["alphaMode"] = json!("MASK");
+            surface["alphaCutoff"] = json!(material.alpha_cutoff);
+        }
+        Some(AlphaMode::Blend) => surface["alphaMode"] = json!("BLEND"),
+        Some(AlphaMode::Auto | AlphaMode::Opaque) | None => {}
+    }
+}
+
 /// How a mesh is stored.
 struct Parts {
     /// Name of the third attribute.
     attribute: &'static str,
-    /// Of positions, normals, the third attribute, and indices.
+    /// Of positions, normals, the third attribute, indices, and tangents where there are any.
     accessors: Vec<Value>,
     node: Value,
     /// Bytes of the buffer that the compressed one stands for.
@@ -183,7 +261,12 @@ struct Parts {
 }
 
 /// Plain floats.
-fn plain(mesh: &Mesh, dress: Dress<'_>, binary: &mut Binary) -> Parts {
+fn plain(
+    mesh: &Mesh,
+    dress: Dress<'_>,
+    tangents: Option<&[[f32; 4]]>,
+    binary: &mut Binary,
+) -> Parts {
     let vertices = mesh.positions.len();
     let accessor = |view: usize, kind: &str| json!({"bufferView": view, "componentType": FLOAT, "count": vertices, "type": kind});
     let positions = binary.view(bytemuck::cast_slice(&mesh.positions), Some(ARRAY_BUFFER));
@@ -233,9 +316,14 @@ fn plain(mesh: &Mesh, dress: Dress<'_>, binary: &mut Binary) -> Parts {
         "count": mesh.triangles.len() * 3,
         "type": "SCALAR",
     });
+    let mut accessors = vec![position, accessor(normals, "VEC3"), third, indices];
+    accessors.extend(tangents.map(|tangents| {
+        let view = binary.view(bytemuck::cast_slice(tangents), Some(ARRAY_BUFFER));
+        accessor(view, "VEC4")
+    }));
     Parts {
         attribute,
-        accessors: vec![position, accessor(normals, "VEC3"), third, indices],
+        accessors,
         node: json!({"mesh": 0}),
         fallback: None,
         extensions: &[],
@@ -292,7 +380,7 @@ fn pad(bytes: &mut Vec<u8>, with: u8) {
 }
 
 /// Unit length, as the format demands; a normal that has none points up.
-fn unit(normal: [f32; 3]) -> [f32; 3] {
+pub(super) fn unit(normal: [f32; 3]) -> [f32; 3] {
     let length = normal
         .iter()
         .map(|&x| f64::from(x) * f64::from(x))

@@ -9,7 +9,7 @@ use image::codecs::webp::WebPEncoder;
 use image::{ExtendedColorType, ImageEncoder, ImageError};
 use proto::job::TextureFormat;
 
-use super::png::{self, PngError};
+use super::png::{self, Kind, PngError};
 use crate::prepare::picture::{self, Picture};
 use crate::progress::unit;
 
@@ -46,33 +46,71 @@ pub fn encode(
     size: u32,
     texels: &[[u8; 4]],
 ) -> Result<Encoded, TextureError> {
-    let rgb = || -> Vec<u8> { texels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect() };
+    encode_as(Kind::Colour, format, quality, size, texels)
+}
+
+/// Encodes `size`² texels that are no colours, without loss: [`TextureFormat::Jpeg`] is not for them.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_data(
+    format: TextureFormat,
+    size: u32,
+    texels: &[[u8; 4]],
+) -> Result<Encoded, TextureError> {
+    encode_as(Kind::Data, format, 100, size, texels)
+}
+
+/// Encodes `size`² texels with their alpha, without loss: [`TextureFormat::Jpeg`] has none.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_translucent(
+    format: TextureFormat,
+    size: u32,
+    texels: &[[u8; 4]],
+) -> Result<Encoded, TextureError> {
+    encode_as(Kind::Translucent, format, 100, size, texels)
+}
+
+fn encode_as(
+    kind: Kind,
+    format: TextureFormat,
+    quality: u8,
+    size: u32,
+    texels: &[[u8; 4]],
+) -> Result<Encoded, TextureError> {
+    let bytes = || kind.bytes(texels);
+    let colours = match kind {
+        Kind::Colour | Kind::Data => ExtendedColorType::Rgb8,
+        Kind::Translucent => ExtendedColorType::Rgba8,
+    };
     let mut file = Vec::new();
     match format {
         TextureFormat::Png => {
-            let file = png::encode(size, size, texels)?;
+            let file = png::encode_as(kind, size, size, texels)?;
             unit();
-            png::verify(&file, texels)?;
+            png::verify_as(kind, &file, texels)?;
             return Ok((file, None));
         }
         TextureFormat::Webp => {
             let encoder = WebPEncoder::new_lossless(&mut file);
-            encoder.write_image(&rgb(), size, size, ExtendedColorType::Rgb8)?;
+            encoder.write_image(&bytes(), size, size, colours)?;
         }
         TextureFormat::Jpeg => {
             let encoder = JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100));
-            encoder.write_image(&rgb(), size, size, ExtendedColorType::Rgb8)?;
+            encoder.write_image(&bytes(), size, size, colours)?;
         }
     }
     unit();
     let held = decode(&file, size)?;
     unit();
-    verify(format, texels, &held)?;
+    verify(kind, format, texels, &held)?;
     let held = (format == TextureFormat::Jpeg).then_some(held);
     Ok((file, held))
 }
 
-fn decode(file: &[u8], size: u32) -> Result<Vec<[u8; 4]>, TextureError> {
+pub(super) fn decode(file: &[u8], size: u32) -> Result<Vec<[u8; 4]>, TextureError> {
     let broken = |error: picture::PictureError| TextureError::Decode(error.to_string());
     let header = picture::probe(file).map_err(broken)?;
     let Picture {
@@ -89,11 +127,17 @@ fn decode(file: &[u8], size: u32) -> Result<Vec<[u8; 4]>, TextureError> {
 }
 
 /// Whether what was read back is what was written, as far as the format keeps it.
-fn verify(format: TextureFormat, texels: &[[u8; 4]], held: &[[u8; 4]]) -> Result<(), TextureError> {
+fn verify(
+    kind: Kind,
+    format: TextureFormat,
+    texels: &[[u8; 4]],
+    held: &[[u8; 4]],
+) -> Result<(), TextureError> {
+    let width = kind.width();
     let squares: u64 = texels
         .iter()
         .zip(held)
-        .flat_map(|(one, other)| (0..3).map(|k| u64::from(one[k].abs_diff(other[k])).pow(2)))
+        .flat_map(|(one, other)| (0..width).map(|k| u64::from(one[k].abs_diff(other[k])).pow(2)))
         .sum();
     let same = match format {
         TextureFormat::Png | TextureFormat::Webp => squares == 0,
@@ -141,6 +185,26 @@ mod tests {
     }
 
     #[test]
+    fn alpha_comes_back_where_it_counts_and_numbers_are_called_no_colours() {
+        let mut texels = texels(64);
+        for (k, texel) in texels.iter_mut().enumerate() {
+            texel[3] = k as u8;
+        }
+        for format in [TextureFormat::Png, TextureFormat::Webp] {
+            let (file, _) = encode_translucent(format, 64, &texels).unwrap();
+            assert!(decode(&file, 64).unwrap() == texels, "{format:?}");
+            let (file, _) = encode_data(format, 64, &texels).unwrap();
+            let held = decode(&file, 64).unwrap();
+            let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..3] == other[..3];
+            assert!(held.iter().zip(&texels).all(same) && held[0][3] == 255);
+        }
+        let has_srgb = |file: &[u8]| file.windows(4).any(|word| word == b"sRGB");
+        let png = TextureFormat::Png;
+        assert!(!has_srgb(&encode_data(png, 64, &texels).unwrap().0));
+        assert!(has_srgb(&encode(png, 90, 64, &texels).unwrap().0));
+    }
+
+    #[test]
     fn a_jpeg_gives_the_texels_that_it_holds_and_quality_is_quality() {
         let texels = texels(64);
         let squares = |held: &[[u8; 4]]| -> u64 {
@@ -169,13 +233,13 @@ mod tests {
         let mut other = texels.clone();
         other[9][2] ^= 1;
         assert!(matches!(
-            verify(TextureFormat::Webp, &texels, &other),
+            verify(Kind::Data, TextureFormat::Webp, &texels, &other),
             Err(TextureError::Differs)
         ));
-        verify(TextureFormat::Jpeg, &texels, &other).unwrap();
+        verify(Kind::Colour, TextureFormat::Jpeg, &texels, &other).unwrap();
         let inverted: Vec<[u8; 4]> = texels.iter().map(|t| t.map(|x| 255 - x)).collect();
         assert!(matches!(
-            verify(TextureFormat::Jpeg, &texels, &inverted),
+            verify(Kind::Colour, TextureFormat::Jpeg, &texels, &inverted),
             Err(TextureError::Differs)
         ));
         let (file, _) = encode(TextureFormat::Webp, 90, 64, &texels).unwrap();

@@ -31,11 +31,57 @@ pub enum PngError {
     Differs,
 }
 
+/// What pixels are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// sRGB; alpha is dropped.
+    Colour,
+    /// sRGB and straight alpha.
+    Translucent,
+    /// Numbers of no colour space; alpha is dropped.
+    Data,
+}
+
+impl Kind {
+    /// The bytes of the pixels.
+    #[must_use]
+    pub fn bytes(self, pixels: &[[u8; 4]]) -> Vec<u8> {
+        match self {
+            Self::Colour | Self::Data => {
+                pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect()
+            }
+            Self::Translucent => pixels.as_flattened().to_vec(),
+        }
+    }
+
+    /// Bytes of a pixel.
+    #[must_use]
+    pub fn width(self) -> usize {
+        match self {
+            Self::Colour | Self::Data => 3,
+            Self::Translucent => 4,
+        }
+    }
+}
+
 /// Encodes `width`×`height` pixels, row by row from the top; alpha is dropped.
 ///
 /// # Errors
 /// Without pixels, or with another number of them.
 pub fn encode(width: u32, height: u32, pixels: &[[u8; 4]]) -> Result<Vec<u8>, PngError> {
+    encode_as(Kind::Colour, width, height, pixels)
+}
+
+/// Encodes `width`×`height` pixels, row by row from the top.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_as(
+    kind: Kind,
+    width: u32,
+    height: u32,
+    pixels: &[[u8; 4]],
+) -> Result<Vec<u8>, PngError> {
     let wanted = (width as usize).checked_mul(height as usize);
     if pixels.is_empty() || wanted != Some(pixels.len()) {
         return Err(PngError::Size {
@@ -44,15 +90,20 @@ pub fn encode(width: u32, height: u32, pixels: &[[u8; 4]]) -> Result<Vec<u8>, Pn
             height,
         });
     }
-    let rgb: Vec<u8> = pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect();
-    let mut file = Vec::with_capacity(rgb.len() / 2);
+    let bytes = kind.bytes(pixels);
+    let mut file = Vec::with_capacity(bytes.len() / 2);
     let mut encoder = Encoder::new(&mut file, width, height);
-    encoder.set_color(ColorType::Rgb);
+    encoder.set_color(match kind {
+        Kind::Colour | Kind::Data => ColorType::Rgb,
+        Kind::Translucent => ColorType::Rgba,
+    });
     encoder.set_depth(BitDepth::Eight);
     encoder.set_compression(Compression::Fast);
-    encoder.set_source_srgb(SrgbRenderingIntent::Perceptual);
+    if kind != Kind::Data {
+        encoder.set_source_srgb(SrgbRenderingIntent::Perceptual);
+    }
     let mut writer = encoder.write_header()?;
-    writer.write_image_data(&rgb)?;
+    writer.write_image_data(&bytes)?;
     writer.finish()?;
     Ok(file)
 }
@@ -63,14 +114,23 @@ pub fn encode(width: u32, height: u32, pixels: &[[u8; 4]]) -> Result<Vec<u8>, Pn
 /// # Errors
 /// The file does not decode, or to other pixels.
 pub fn verify(file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngError> {
+    verify_as(Kind::Colour, file, pixels)
+}
+
+/// [`verify`] of [`encode_as`].
+///
+/// # Errors
+/// As there.
+pub fn verify_as(kind: Kind, file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngError> {
+    let width = kind.width();
     let mut reader = png::Decoder::new(Cursor::new(file)).read_info()?;
     let mut bytes = vec![0; reader.output_buffer_size().unwrap_or(0)];
     reader.next_frame(&mut bytes)?;
-    let same = bytes.len() == pixels.len() * 3
+    let same = bytes.len() == pixels.len() * width
         && bytes
-            .chunks_exact(3)
+            .chunks_exact(width)
             .zip(pixels)
-            .all(|(read, pixel)| read == &pixel[..3]);
+            .all(|(read, pixel)| read == &pixel[..width]);
     if same { Ok(()) } else { Err(PngError::Differs) }
 }
 

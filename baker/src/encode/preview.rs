@@ -19,7 +19,7 @@ use proto::message::ViewScore;
 use proto::table::{Mesh, Provenance, Texture, View};
 
 use super::Skin;
-
+use super::material::Material;
 use super::measure::{self, Pixel};
 use super::png::{self, PngError};
 use canvas::Canvas;
@@ -143,6 +143,7 @@ pub fn keep(rows: &mut Vec<Row>, row: Row) {
 pub fn draw(
     mesh: &Mesh,
     skin: &Skin,
+    material: &Material,
     rows: &[Row],
     holdout: &[ViewScore],
 ) -> Result<Vec<u8>, PngError> {
@@ -186,7 +187,10 @@ pub fn draw(
     }
 
     let bottom = match skin {
-        Skin::Texture(texture) => draw_texture(&mut canvas, y, texture, holdout),
+        Skin::Texture(texture) => {
+            let bottom = draw_texture(&mut canvas, y, texture, holdout);
+            draw_material(&mut canvas, bottom, texture.size as usize, material)
+        }
         Skin::Vertices(_) => draw_scores(&mut canvas, [column(0), y], holdout),
     };
     canvas.finish(bottom + MARGIN, |width, height, pixels| {
@@ -229,6 +233,46 @@ fn draw_texture(
     canvas.tile([column(1), y], &origin.picture(), CELL);
     draw_figures(canvas, [column(2), y], counts, holdout);
     bottom
+}
+
+/// The other layers in the texture's layout; returns where they end.
+fn draw_material(canvas: &mut Canvas, mut y: usize, edge: usize, material: &Material) -> usize {
+    let orm = match (material.occlusion, material.metallic_roughness) {
+        (true, true) => "occlusion, roughness, metallic",
+        (true, false) => "occlusion",
+        _ => "roughness, metallic",
+    };
+    let pictures = [
+        (orm, material.orm.as_ref().map(|picture| &picture.texels)),
+        (
+            "normal",
+            material.normal.as_ref().map(|picture| &picture.texels),
+        ),
+        (
+            "emissive",
+            material.emissive.as_ref().map(|picture| &picture.texels),
+        ),
+        ("opacity", material.opacity.as_ref()),
+    ];
+    let pictures: Vec<_> = pictures
+        .into_iter()
+        .filter_map(|(name, texels)| Some((name, texels?)))
+        .collect();
+    for row in pictures.chunks(3) {
+        y += GAP;
+        let mut height = 0;
+        for (k, (name, texels)) in row.iter().enumerate() {
+            canvas.text([column(k), y], name, FAINT);
+            let mut shrunk = Shrink::new([edge; 2], CELL);
+            for (index, &[r, g, b, _]) in texels.iter().enumerate() {
+                shrunk.add([index % edge, index / edge], tile::light([r, g, b, 255]));
+            }
+            let shown = canvas.tile([column(k), y + LINE], &shrunk.picture(), CELL);
+            height = height.max(shown);
+        }
+        y += LINE + height;
+    }
+    y
 }
 
 /// What the colours of the error mean, as 8-bit steps.
@@ -321,7 +365,15 @@ mod tests {
             |pixel| row.add(pixel),
             |_| {},
         );
-        draw(&mesh, &texture.into(), &[row.finish(score)], &[score]).expect("a sheet")
+        let rows = [row.finish(score)];
+        draw(
+            &mesh,
+            &texture.into(),
+            &Material::default(),
+            &rows,
+            &[score],
+        )
+        .expect("a sheet")
     }
 
     fn decode(file: &[u8]) -> image::RgbImage {
@@ -367,7 +419,8 @@ mod tests {
     #[test]
     fn sheet_without_views_is_a_sheet() {
         let (mesh, texture, _) = scene();
-        let image = decode(&draw(&mesh, &texture.into(), &[], &[]).expect("a sheet"));
+        let image =
+            decode(&draw(&mesh, &texture.into(), &Material::default(), &[], &[]).expect("a sheet"));
         assert!(image.height() as usize > 256);
     }
 

@@ -5,9 +5,13 @@
 
 use std::os::fd::OwnedFd;
 
+use proto::job::AlphaMode;
 use proto::message::{Refusal, Root};
 use proto::table::Mesh;
+use serde_json::Value;
 
+use super::material::Material;
+use super::picture;
 use crate::prepare::folder::{Files, Folder, FolderError};
 use crate::prepare::load::{self, LoadError, RawMesh};
 use crate::progress::Progress;
@@ -25,6 +29,9 @@ pub enum ReadBackError {
     /// It holds another texture.
     #[error("the finished file reads back with another texture")]
     Texture,
+    /// A slot of its material is not as it was made.
+    #[error("the finished file reads back with another {0}")]
+    Slot(&'static str),
 }
 
 /// How far what is read may be from what was written.
@@ -59,6 +66,8 @@ pub struct ReadBack<'a> {
     pub uvs: bool,
     /// The picture in it holds these.
     pub texels: Option<&'a [[u8; 4]]>,
+    /// And alpha with them.
+    pub alpha: bool,
     /// How far it may be from the mesh.
     pub tolerance: Tolerance,
 }
@@ -87,8 +96,10 @@ pub fn read_back(
         name,
         uvs,
         texels,
+        alpha,
         tolerance,
     } = read;
+    let stored = if alpha { 4 } else { 3 };
     let folder = Folder::new(&Alone, Root::Mesh);
     let raw = match texels {
         None => load::read_bytes(bytes, name, &folder, uvs, progress)?,
@@ -97,8 +108,7 @@ pub fn read_back(
             let [picture] = &pictures.pictures[..] else {
                 return Err(ReadBackError::Texture);
             };
-            // Alpha is not stored.
-            let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..3] == other[..3];
+            let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..stored] == other[..stored];
             if picture.texels.len() != texels.len() || !picture.texels.iter().zip(texels).all(same)
             {
                 return Err(ReadBackError::Texture);
@@ -115,6 +125,81 @@ pub fn read_back(
         triangles: raw.triangles,
         charts: mesh.charts,
     })
+}
+
+/// Reads the material of a GLB that was made of `material`, but for its base colour: every slot, and the picture in it.
+///
+/// # Errors
+/// It holds something else.
+pub fn read_material(bytes: &[u8], material: &Material) -> Result<(), ReadBackError> {
+    let (document, binary) = chunks(bytes).ok_or(ReadBackError::Slot("container"))?;
+    let surface = &document["materials"][0];
+    let orm = |used: bool| material.orm.as_ref().filter(|_| used);
+    let slots = [
+        (
+            "pbrMetallicRoughness/metallicRoughnessTexture",
+            orm(material.metallic_roughness),
+        ),
+        ("occlusionTexture", orm(material.occlusion)),
+        ("normalTexture", material.normal.as_ref()),
+        ("emissiveTexture", material.emissive.as_ref()),
+    ];
+    for (slot, wanted) in slots {
+        let texture = surface.pointer(&format!("/{slot}/index"));
+        let found = texture.and_then(|index| picture(&document, binary, index));
+        let same = match (wanted, found) {
+            (None, None) => texture.is_none(),
+            (Some(wanted), Some(file)) => {
+                let edge = wanted.texels.len().isqrt() as u32;
+                picture::decode(file, edge).is_ok_and(|texels| {
+                    let mut pairs = texels.iter().zip(&wanted.texels);
+                    pairs.all(|(one, other)| one[..3] == other[..3])
+                })
+            }
+            _ => false,
+        };
+        if !same {
+            return Err(ReadBackError::Slot(slot));
+        }
+    }
+    let tangents = document.pointer("/meshes/0/primitives/0/attributes/TANGENT");
+    if tangents.is_some() != material.tangents.is_some() {
+        return Err(ReadBackError::Slot("TANGENT"));
+    }
+    let mode = match material.alpha {
+        Some(AlphaMode::Mask) => Some("MASK"),
+        Some(AlphaMode::Blend) => Some("BLEND"),
+        Some(AlphaMode::Auto | AlphaMode::Opaque) | None => None,
+    };
+    if surface["alphaMode"].as_str() != mode {
+        return Err(ReadBackError::Slot("alphaMode"));
+    }
+    Ok(())
+}
+
+/// JSON and BIN of a GLB as this crate writes it.
+fn chunks(bytes: &[u8]) -> Option<(Value, &[u8])> {
+    let rest = bytes.strip_prefix(b"glTF\x02\0\0\0")?.get(4..)?;
+    let take = |rest: &[u8]| -> Option<usize> {
+        let length = rest.first_chunk::<4>()?;
+        usize::try_from(u32::from_le_bytes(*length)).ok()
+    };
+    let length = take(rest)?;
+    let json = rest.get(8..8 + length)?;
+    let rest = rest.get(8 + length..)?;
+    let length = take(rest)?;
+    Some((serde_json::from_slice(json).ok()?, rest.get(8..8 + length)?))
+}
+
+/// The file of a texture's picture.
+fn picture<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'a [u8]> {
+    let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    let texture = &document["textures"][number(texture)?];
+    let webp = texture.pointer("/extensions/EXT_texture_webp/source");
+    let image = &document["images"][number(webp.unwrap_or(&texture["source"]))?];
+    let view = &document["bufferViews"][number(&image["bufferView"])?];
+    let start = number(&view["byteOffset"])?;
+    binary.get(start..start + number(&view["byteLength"])?)
 }
 
 /// Triangle by triangle; the corners of one may begin with another.
@@ -153,7 +238,7 @@ mod tests {
     use proto::job::{Compress, Container, Form, TextureFormat};
 
     use super::super::glb::{self, Dress, quantised};
-    use super::super::{obj, picture, ply};
+    use super::super::{obj, ply};
     use super::*;
     use crate::progress::Silent;
 
@@ -201,6 +286,7 @@ mod tests {
             name,
             uvs: true,
             texels,
+            alpha: false,
             tolerance,
         };
         read_back(&read, bytes, mesh, &Silent)

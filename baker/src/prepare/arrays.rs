@@ -10,6 +10,8 @@
 //!  extrinsics    [V, 4, 4]     F32 F64        world to camera, OpenCV axes: x right, y down, z forward
 //!  intrinsics    [V, 3, 3]     F32 F64        in pixels, whose centres lie at ½; with the file's metadata
 //!                                             {"intrinsics": "normalized"} in widths and heights of the picture
+//!  channels.X    [V, H, W, 3]  U8 F32         optional; X as in transforms.json, normals as n/2 + ½ in the space that the
+//!                                             metadata's "normal_space" names
 //! ```
 //!
 //! [`header`] holds what the file says of its tensors against the file's length before anything else is believed. The first

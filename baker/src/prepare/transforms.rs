@@ -8,11 +8,14 @@
 //! poses are taken as written, since they already contain it; whether the mesh lives in the same world, the file cannot
 //! say, so a warning does.
 //!
+//! `channels` of a frame name pictures of the material's other layers, see [`channels`].
+//!
 //! Named splits are nerfstudio's: `test_filenames` and `val_filenames` list, by their `file_path`, frames that are held out;
 //! `train_filenames`, where it is given, lists all that may be fitted, so frames that it leaves out are held out as well. A
 //! frame on lists of both kinds is held out, since a view that was fitted measures nothing, and a warning says so. A name
 //! that no frame has is refused. Difference from nerfstudio: no list needs the others, and no frame is left unread.
 
+mod channels;
 mod distortion;
 mod keys;
 mod lens;
@@ -25,6 +28,7 @@ use proto::limits::{MAX_VIEW_EDGE, MAX_VIEWS};
 use proto::message::Code;
 use serde_json::error::Category;
 
+pub(crate) use channels::{FrameLayers, NormalSpace};
 pub(crate) use distortion::Distortion;
 #[cfg(test)]
 pub(in crate::prepare) use distortion::tests::lens as lens_of;
@@ -39,6 +43,8 @@ pub(crate) struct Frame {
     pub(crate) file: String,
     /// `mask_path` (nerfstudio): a picture that is white where the view counts.
     pub(crate) mask: Option<String>,
+    /// `channels`: pictures of what it shows beside its colours.
+    pub(crate) layers: FrameLayers,
     /// Where the camera is.
     pub(crate) pose: Pose,
     /// What it is.
@@ -158,6 +164,9 @@ pub(crate) enum Problem {
         /// Its value.
         value: String,
     },
+    /// Neither of the two.
+    #[error("normal_space is {0:?}, neither \"world\" nor \"camera\"")]
+    NormalSpace(String),
     /// The picture is not the one that the lens was measured on.
     #[error(
         "the picture has {}x{} pixels, but w and h say {}x{}: another shape",
@@ -247,6 +256,9 @@ impl Problem {
                 "the matrix is camera-to-world with OpenGL axes (x right, y up, looking along -z)"
             }
             Self::Missing(_) => LAYOUT,
+            Self::NormalSpace(_) => {
+                "world: the axes of the mesh; camera: x right, y up, z towards the viewer"
+            }
             Self::Range { .. } => "",
             Self::Shape(_) | Self::Number(_) | Self::LastRow(_) | Self::NoRotation(_) => {
                 "transform_matrix is camera-to-world: a rotation, a position, and the last row 0, 0, 0, 1"
@@ -335,10 +347,12 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
         .ok_or(Problem::Missing("transform_matrix"))?;
     let (pose, scaled) = Pose::from_matrix(matrix)?;
     let (lens, disagreeing) = Lens::from_keys(&keys, top)?;
+    let layers = FrameLayers::from_keys(keys.channels, keys.normal_space, &top.normal_space)?;
     Ok((
         Frame {
             file,
             mask: keys.mask_path,
+            layers,
             pose,
             lens,
             held_out: false,

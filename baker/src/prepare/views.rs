@@ -8,6 +8,7 @@
 
 mod crop;
 mod holdout;
+mod layers;
 mod load;
 mod set;
 mod show;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use proto::job::{PrepareJob, Up};
 use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
-use proto::table::{Mesh, View};
+use proto::table::{LayerSet, LayeredView, Mesh, View};
 
 use super::folder::Folder;
 use super::repair::Eye;
@@ -58,8 +59,10 @@ pub(crate) fn deliver(
     clock.time(Phase::DecodeViews, || {
         session.progress(Phase::DecodeViews, 0, 0);
         session.expect("poses", each(mesh.triangles.len(), pace::TRIANGLE) + POSES);
-        let set = Set::read(views, &job.views_file, job.repair.up, session)?;
+        let mut set = Set::read(views, &job.views_file, job.repair.up, session)?;
+        set.layered = job.layers;
         let held_out = choose_holdout(&set, job)?;
+        check_layers(&set, &held_out, session)?;
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
         let delivery = Delivery {
             session,
@@ -144,6 +147,41 @@ fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure>
     Ok(held_out)
 }
 
+/// A layer that only held-out views have cannot be fitted; one that is not wanted is told.
+fn check_layers(set: &Set<'_>, held_out: &[bool], progress: &dyn Progress) -> Result<(), Failure> {
+    let of = |wanted: bool| {
+        let views = (0..set.len()).filter(|&index| wanted || !held_out[index]);
+        views.fold(LayerSet::default(), |all, index| all.or(set.layers(index)))
+    };
+    let (all, fitted) = (of(true), of(false));
+    let names = |layers: &mut dyn Iterator<Item = proto::table::Layer>| {
+        let names: Vec<&str> = layers.map(proto::table::Layer::name).collect();
+        names.join(", ")
+    };
+    if !set.layered {
+        if !all.is_empty() {
+            progress.warning(&format!(
+                "{}: PLY and OBJ carry the base colour alone: {} left out (a GLB carries all channels)",
+                set.file,
+                names(&mut all.iter())
+            ));
+        }
+        return Ok(());
+    }
+    let lacking = names(&mut all.iter().filter(|&layer| !fitted.has(layer)));
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    Err(Failure {
+        code: Code::InvalidAsset,
+        message: format!(
+            "{}: only held-out views have the channels {lacking}: none is left to bake from",
+            set.file
+        ),
+        hint: "hold out other views, or leave these channels out".to_owned(),
+    })
+}
+
 struct Delivery<'a> {
     session: &'a Session,
     outline: &'a Outline,
@@ -218,7 +256,14 @@ impl Delivery<'_> {
             .result
             .recv()
             .map_err(|error| crate::run::internal(&error))??;
-        let view: &View = &loaded.view;
+        let Loaded {
+            view,
+            layers,
+            sees,
+            turned,
+            far_outside,
+        } = loaded;
+        let view = LayeredView { view, layers };
         tally.bytes += view.byte_len();
         if tally.bytes > MAX_TOTAL_VIEW_BYTES {
             return Err(Failure {
@@ -231,19 +276,19 @@ impl Delivery<'_> {
             });
         }
         self.session
-            .put(Table::View(view.index), view.byte_len(), |out| {
+            .put(Table::View(view.view.index), view.byte_len(), |out| {
                 view.write(out)
             })
             .map_err(|error| crate::run::internal(&error))?;
-        match loaded.sees {
+        match sees {
             Sees::Mesh => {}
             Sees::Nothing => tally.unseen.push(next.index),
             Sees::Transparent => tally.transparent.push(next.index),
         }
-        if loaded.turned {
+        if turned {
             tally.turned.push(next.index);
         }
-        if loaded.far_outside {
+        if far_outside {
             tally.far_outside.push(next.index);
         }
         tally.delivered += 1;

@@ -9,7 +9,7 @@ use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArg
 use super::repair::RepairArgs;
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proto::job::{Blend, Compress, Device, Quality, Refine, TextureFormat};
+use proto::job::{AlphaMode, Blend, Compress, Device, Quality, Refine, TextureFormat};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 
 const EXAMPLES: &str = "\
@@ -169,6 +169,18 @@ pub(super) struct JobArgs {
     /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
     #[arg(long, help_heading = "Result")]
     pub(super) keep_uvs: bool,
+    /// How viewers take the opacity that views bring as a channel: `auto` goes by what it holds.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "auto",
+        value_name = "MODE",
+        help_heading = "Result"
+    )]
+    pub(super) alpha_mode: AlphaModeArg,
+    /// What is less opaque than this is not there, with `--alpha-mode mask`.
+    #[arg(long, value_name = "A", default_value_t = 0.5, allow_negative_numbers = true, value_parser = alpha_cutoff, help_heading = "Result")]
+    pub(super) alpha_cutoff: f32,
     #[command(flatten)]
     pub(super) repair: RepairArgs,
     /// Contact sheet to judge the result by: input beside result, coverage, residuals.
@@ -351,6 +363,29 @@ pub(super) enum CompressArg {
     Meshopt,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum AlphaModeArg {
+    /// As the opacity is: `opaque`, `mask` or `blend`.
+    Auto,
+    /// It is left out.
+    Opaque,
+    /// There or not.
+    Mask,
+    /// As a share.
+    Blend,
+}
+
+impl From<AlphaModeArg> for AlphaMode {
+    fn from(arg: AlphaModeArg) -> Self {
+        match arg {
+            AlphaModeArg::Auto => Self::Auto,
+            AlphaModeArg::Opaque => Self::Opaque,
+            AlphaModeArg::Mask => Self::Mask,
+            AlphaModeArg::Blend => Self::Blend,
+        }
+    }
+}
+
 impl From<TextureFormatArg> for TextureFormat {
     fn from(arg: TextureFormatArg) -> Self {
         match arg {
@@ -415,6 +450,13 @@ fn target_faces(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(count) if (1..=MAX_TRIANGLES).contains(&(count as usize)) => Ok(count),
         _ => Err(format!("must be a whole number from 1 to {MAX_TRIANGLES}")),
+    }
+}
+
+fn alpha_cutoff(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(cutoff) if (0.0..=1.0).contains(&cutoff) => Ok(cutoff),
+        _ => Err("must be a share of opacity: 0 to 1".to_owned()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use proto::job::{Compress, Container, Form, TextureFormat};
 use proto::message::{Code, Table};
 
-use super::args::{CompressArg, TextureFormatArg};
+use super::args::{AlphaModeArg, CompressArg, TextureFormatArg};
 use crate::error::JobError;
 
 /// Of a JPEG: hardly to be told from the original.
@@ -17,6 +17,7 @@ pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
 /// See the head of this file.
 pub(super) fn choose(
     (texture, quality, compress): (TextureFormatArg, Option<u8>, CompressArg),
+    (alpha, alpha_cutoff): (AlphaModeArg, f32),
     output: &Path,
 ) -> Result<Chosen, Box<JobError>> {
     let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
@@ -46,6 +47,8 @@ pub(super) fn choose(
         quality: quality.unwrap_or(QUALITY),
         compress,
         stem: String::new(),
+        alpha: alpha.into(),
+        alpha_cutoff,
     };
     if container == Container::Glb {
         return Ok((form, Vec::new()));

@@ -173,6 +173,8 @@ fn options(args: JobArgs) -> JobSpec {
         orient: repair.orient,
         up: repair.up,
         keep_uvs: args.keep_uvs,
+        alpha_mode: args.alpha_mode.into(),
+        alpha_cutoff: f64::from(args.alpha_cutoff),
         quality: args.quality.into(),
         blend: args.blend.into(),
         refine: args.refine.into(),

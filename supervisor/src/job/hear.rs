@@ -177,6 +177,13 @@ impl Job<'_> {
                 });
                 Ok(())
             }
+            FromChild::Again => {
+                if role != Role::Bake || !running.feed.again() {
+                    return Err("it asks for the views out of turn".to_owned());
+                }
+                running.watch.alive();
+                Ok(())
+            }
             FromChild::Filled { table } => {
                 running.watch.alive();
                 self.stock.fill(role, table).map_err(|error| chain(&error))

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::job::{
-    Blend, Device, Form, PrepareJob, Quality, Refine, Repair, Simplify, TextureFormat, Up, WarmJob,
+    AlphaMode, Blend, Container, Device, Form, PrepareJob, Quality, Refine, Repair, Simplify,
+    TextureFormat, Up, WarmJob,
 };
 use proto::message::Table;
 
@@ -172,6 +173,10 @@ impl Spec {
             flag("texture-quality", self.form.quality.to_string());
         }
         flag("compress", words::word(&self.form.compress));
+        if self.form.alpha != AlphaMode::Auto {
+            flag("alpha-mode", words::word(&self.form.alpha));
+        }
+        flag("alpha-cutoff", self.form.alpha_cutoff.to_string());
         if self.keep_uvs {
             arguments.push("--keep-uvs".to_owned());
         }
@@ -231,6 +236,7 @@ impl Spec {
             holdout: self.holdout,
             seed: self.seed,
             unwrap_deadline_ms: unwrap_deadline(self.quality),
+            layers: self.form.container == Container::Glb,
         }
     }
 }

@@ -273,13 +273,14 @@ mod tests {
         }
         let transforms = r#"{"frames": [{"file_path": "./train/r_0"}, {"file_path": "v/1.jpg", "mask_path": "v/m.png"},
             {"file_path": "v/1.jpg"}, {"file_path": "../secret.png"}, {"file_path": "/etc/passwd"},
-            {"file_path": "v/.hidden.png"}, {"file_path": "linked.png"}, {"file_path": "gone"}], "w": 1}"#;
+            {"file_path": "v/.hidden.png"}, {"file_path": "linked.png"}, {"file_path": "gone", "channels": {"normal": "v/n"}}], "w": 1}"#;
         write(folder, "transforms.json", transforms);
         for name in [
             "train/r_0.png",
             "train/r_0.jpg",
             "v/1.jpg",
             "v/m.png",
+            "v/n.webp",
             "v/.hidden.png",
             "v/2.jpg",
         ] {
@@ -292,9 +293,15 @@ mod tests {
         assert_eq!(named(&found.mesh), ["a b.bin", "d/e.bin", "mesh.gltf"]);
         assert_eq!(
             named(&found.views),
-            ["train/r_0.png", "transforms.json", "v/1.jpg", "v/m.png"]
+            [
+                "train/r_0.png",
+                "transforms.json",
+                "v/1.jpg",
+                "v/m.png",
+                "v/n.webp"
+            ]
         );
-        assert_eq!(found.files.len(), 7);
+        assert_eq!(found.files.len(), 8);
         let picture = found.files.iter().find(|file| file.name == "v/1.jpg");
         let picture = picture.expect("found");
         assert_eq!((picture.bytes, picture.digest), (7, Digest::of("v/1.jpg")));

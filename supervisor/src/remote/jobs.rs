@@ -161,6 +161,7 @@ impl Job {
             timeout_ms: spec.timeout_s * 1e3,
             texture_format: TextureFormat::default(),
             compress: Compress::default(),
+            alpha_mode: spec.alpha_mode,
         }
     }
 }

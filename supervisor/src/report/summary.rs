@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proto::job::Product;
-use proto::message::{BakeSummary, ExposureFate, MeshStep, PrepareSummary, StepFate, StepKind};
+use proto::message::{
+    BakeSummary, ExposureFate, LayerFit, MeshStep, PrepareSummary, StepFate, StepKind,
+};
 use proto::sandbox::Level;
 
 use super::Report;
@@ -61,6 +63,7 @@ impl Report {
         }
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
+        lines.extend(self.bake.as_ref().and_then(layered));
         let roles: Vec<String> = self
             .roles
             .iter()
@@ -109,6 +112,13 @@ impl Report {
         }
         lines
     }
+}
+
+/// How well the other channels explain the views; none where there are none.
+fn layered(bake: &BakeSummary) -> Option<String> {
+    let part = |fit: &LayerFit| format!("{} {:.1} dB", fit.name.name(), fit.psnr_db);
+    let parts: Vec<String> = bake.channels.iter().map(part).collect();
+    (!parts.is_empty()).then(|| format!("channels: {}", parts.join(", ")))
 }
 
 /// What was mended of the mesh; none where nothing was to be.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::{Blend, Device, Quality, Refine, Repair, Up};
+use proto::job::{AlphaMode, Blend, Device, Quality, Refine, Repair, Up};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_VIEWS, MIN_TEXTURE_SIZE};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,8 @@ pub struct JobSpec {
     pub orient: bool,
     pub up: Up,
     pub keep_uvs: bool,
+    pub alpha_mode: AlphaMode,
+    pub alpha_cutoff: f64,
     pub quality: Quality,
     pub blend: Blend,
     pub refine: Refine,
@@ -109,6 +111,8 @@ impl Default for JobSpec {
             orient: false,
             up: Up::default(),
             keep_uvs: false,
+            alpha_mode: AlphaMode::default(),
+            alpha_cutoff: 0.5,
             quality: Quality::default(),
             blend: Blend::default(),
             refine: Refine::default(),
@@ -179,6 +183,9 @@ impl JobSpec {
             return wrong("texture_size", why);
         }
         self.check_mesh()?;
+        if !(0.0..=1.0).contains(&self.alpha_cutoff) {
+            return wrong("alpha_cutoff", "must be 0 to 1".to_owned());
+        }
         if self.device.is_empty() || self.device.chars().count() > 256 {
             return wrong(
                 "device",
@@ -343,6 +350,8 @@ mod tests {
             (r#", "hole_edges": 513"#, "hole_edges"),
             (r#", "weld": 0.02"#, "weld"),
             (r#", "up": "x""#, "up"),
+            (r#", "alpha_mode": "clip""#, "alpha_mode"),
+            (r#", "alpha_cutoff": 1.5"#, "alpha_cutoff"),
             (r#", "quality": "superb""#, "quality"),
             (r#", "qualty": "draft""#, "qualty"),
             (r#", "device": """#, "device"),

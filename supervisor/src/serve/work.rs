@@ -110,7 +110,11 @@ impl Work {
             mesh,
             views,
             glb: target("model.glb")?,
-            form: Form::default(),
+            form: Form {
+                alpha: wish.alpha_mode,
+                alpha_cutoff: wish.alpha_cutoff as f32,
+                ..Form::default()
+            },
             beside: Vec::new(),
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
             maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,

@@ -2,6 +2,7 @@
 
 use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS};
 use proto::message::{Role, Table};
+use proto::table::{Layer, LayerTexture};
 
 /// Header of every table.
 const HEADER: u64 = 64;
@@ -9,7 +10,8 @@ const HEADER: u64 = 64;
 const CAMERA: u64 = size_of::<proto::table::Camera>() as u64;
 
 /// Who writes a table, and its least and largest size. Exact arithmetic: the bounds of `limits` keep it far from overflow.
-pub(super) fn rules(table: Table, texture_bytes: u64) -> (Role, u64, u64) {
+pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, u64) {
+    let layer_bytes = LayerTexture::bytes_for(size);
     let (vertices, triangles) = (MAX_VERTICES as u64, MAX_TRIANGLES as u64);
     match table {
         Table::Mesh => (
@@ -25,8 +27,9 @@ pub(super) fn rules(table: Table, texture_bytes: u64) -> (Role, u64, u64) {
         Table::View(_) => (
             Role::Prepare,
             HEADER + CAMERA + 4,
-            HEADER + CAMERA + MAX_VIEW_PIXELS * 4,
+            HEADER + CAMERA + MAX_VIEW_PIXELS * 4 * (1 + Layer::ALL.len() as u64),
         ),
+        Table::Layer(_) => (Role::Bake, layer_bytes, layer_bytes),
         Table::Texture => (Role::Bake, texture_bytes, texture_bytes),
         Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),
         // A line of text; the header of a JPEG.

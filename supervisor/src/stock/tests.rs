@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 
 use proto::blob::BlobFile;
-use proto::table::{Camera, View};
+use proto::table::{Camera, LayerTexture, LayeredView, View};
 
 use super::*;
 
@@ -106,7 +106,11 @@ fn sizes_are_bounded_before_memory_is_made() {
         (Role::Bake, Table::Texture, 64 + 256 * 256 * 5 - 1),
         (Role::Prepare, Table::Mesh, 10),
         (Role::Prepare, Table::Mesh, u64::MAX),
-        (Role::Prepare, Table::View(0), 64 + 128 + (64 << 20) * 4 + 1),
+        (
+            Role::Prepare,
+            Table::View(0),
+            64 + 128 + (64 << 20) * 4 * 6 + 1,
+        ),
         (Role::Encode, Table::Glb, 0),
     ] {
         let result = stock.allocate(role, table, bytes);
@@ -174,4 +178,50 @@ fn a_texture_with_maps_is_larger_and_both_pictures_come() {
         fill(&mut stock, Role::Encode, table, 33);
     }
     complete(&mut stock).expect("all is there");
+}
+
+#[test]
+fn bake_makes_the_layers_that_views_of_the_fit_have_and_no_others() {
+    let mut stock = Stock::new(256);
+    let layered = |index, holdout, layer| LayeredView {
+        view: view(index, holdout),
+        layers: vec![(layer, vec![[0; 4]; 2])],
+    };
+    for (index, holdout, layer) in [(0, false, Layer::Normal), (1, true, Layer::Emissive)] {
+        let view = layered(index, holdout, layer);
+        let table = Table::View(index);
+        let blob = stock.allocate(Role::Prepare, table, view.byte_len());
+        let mut bytes = Vec::new();
+        view.write(&mut bytes).expect("memory takes all");
+        write(&blob.expect("room"), &bytes);
+        stock.fill(Role::Prepare, table).expect("its own header");
+    }
+    let bytes = LayerTexture::bytes_for(256);
+    let ask = |stock: &mut Stock, role, layer, bytes| {
+        stock.allocate(role, Table::Layer(layer), bytes).map(drop)
+    };
+    assert!(matches!(
+        ask(&mut stock, Role::Bake, Layer::Normal, bytes),
+        Err(StockError::Foreign(..)),
+    ));
+    stock.prepared = true;
+    for (role, layer, bytes) in [
+        (Role::Bake, Layer::Emissive, bytes),
+        (Role::Bake, Layer::Occlusion, bytes),
+        (Role::Encode, Layer::Normal, bytes),
+        (Role::Bake, Layer::Normal, bytes + 4),
+    ] {
+        assert!(ask(&mut stock, role, layer, bytes).is_err(), "{layer:?}");
+    }
+    assert_eq!(stock.baked_layers().count(), 0);
+    ask(&mut stock, Role::Bake, Layer::Normal, bytes).expect("a view has it");
+    let table = Table::Layer(Layer::Normal);
+    stock.fill(Role::Bake, table).expect("asked for");
+    assert!(stock.baked_layers().eq([Layer::Normal]));
+    stock.release_bake_inputs(&[]);
+    assert!(stock.filled(table).is_some(), "encode reads it");
+    stock.discard(Role::Bake);
+    assert_eq!(stock.baked_layers().count(), 0);
+    stock.discard(Role::Prepare);
+    assert!(stock.layers.is_empty());
 }

@@ -219,6 +219,11 @@ impl Fit {
         Ok(fit)
     }
 
+    /// Frees all but the device.
+    pub(super) fn into_device(self) -> Device {
+        self.device
+    }
+
     /// Memory that passes still need once all views are in: the texels of the last reweighting (three planes), read-back
     /// (four, or a piece of them), and per-view numbers.
     fn reserve(&self) -> u64 {

@@ -81,6 +81,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         seam_residual: 0.0,
         views: out.iter().map(fit).collect(),
         refinement: None,
+        channels: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),
         driver_vram_kib: None,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use proto::job::Blend;
 use rayon::prelude::*;
 
-use super::super::colour;
+use super::super::colour::{self, Space};
 use super::super::normal::dot;
 use super::hierarchy::Hierarchy;
 use super::lookups::{Lookups, Seen};
@@ -41,6 +41,7 @@ pub(super) fn agree(
     observed: &[f32],
     size: usize,
     seams: &[[Side; 2]],
+    space: Space,
 ) {
     if seams.is_empty() {
         return;
@@ -61,7 +62,7 @@ pub(super) fn agree(
     let length: f32 = rows[0].iter().map(|row| row.length).sum();
     let anchors = anchors(&hierarchy.texels, charts, observed, length);
     let start: Vec<[f32; 4]> = gather(&hierarchy.texels, texels);
-    let mut system = timed("readers", || System::new(hierarchy, &rows));
+    let mut system = timed("readers", || System::new(hierarchy, &rows, space));
     unit();
     for (round, iterations) in ROUNDS.into_iter().enumerate() {
         let now = gather(&system.hierarchy.texels, texels);
@@ -125,6 +126,7 @@ fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32
 }
 
 struct System {
+    space: Space,
     hierarchy: Hierarchy,
     lookups: Vec<Lookups>,
     /// a · d² of each texel.
@@ -135,7 +137,7 @@ struct System {
 }
 
 impl System {
-    fn new(hierarchy: Hierarchy, rows: &[Vec<Row>]) -> Self {
+    fn new(hierarchy: Hierarchy, rows: &[Vec<Row>], space: Space) -> Self {
         let lookups: Vec<Lookups> = hierarchy
             .levels
             .iter()
@@ -151,6 +153,7 @@ impl System {
             .map(|rows| vec![Seen::default(); rows.len()])
             .collect();
         Self {
+            space,
             hierarchy,
             lookups,
             anchors: Vec::new(),
@@ -168,10 +171,11 @@ impl System {
         start: &[[f32; 4]],
         anchors: &[f32],
     ) {
+        let space = self.space;
         self.anchors = start
             .par_iter()
             .zip(anchors)
-            .map(|(start, anchor)| start.map(|value| anchor * slope_squared(value)))
+            .map(|(start, anchor)| start.map(|value| anchor * slope_squared(value, space)))
             .collect();
         let mut mip = Cow::Borrowed(texels);
         for (level, rows) in rows.iter().enumerate() {
@@ -201,7 +205,8 @@ impl System {
                 .zip(&self.seen[level])
                 .map(|(row, seen)| {
                     let [r, g, b, _] = seen.mean;
-                    let [r, g, b] = row.target.unwrap_or([r, g, b]).map(slope_squared);
+                    let colour = row.target.unwrap_or([r, g, b]);
+                    let [r, g, b] = colour.map(|value| slope_squared(value, space));
                     let count = row.length * if level > 0 { COARSE } else { 1.0 };
                     let strength = [r, g, b, 0.0].map(|slope| count * slope);
                     (strength, row.target.map_or(0.0, |_| PULL * PULL))
@@ -387,9 +392,12 @@ impl System {
     }
 }
 
-/// Square of d(sRGB)/d(light).
-fn slope_squared(light: f32) -> f32 {
-    colour::slope_squared(light, Blend::Linear)
+/// Square of d(sRGB)/d(light), and of nothing where there is no light.
+fn slope_squared(value: f32, space: Space) -> f32 {
+    match space {
+        Space::Colour(_) => colour::slope_squared(value, Blend::Linear),
+        Space::Data => 1.0,
+    }
 }
 
 /// The next mip level of a square of `edge` texels.

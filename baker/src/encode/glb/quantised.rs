@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | position | 3 × u16 over the longest edge of the bounding box, which the node's scale and translation undo | 1/131,070 of it |
 //! | normal | 3 × i8 | 0.3° |
+//! | tangent | 4 × i8 | 0.3° |
 //! | texture coordinate | 2 × u16 | 1/131,070: a sixteenth of a texel at 8192² |
 //! | colour | 4 × u8, as without | none |
 //!
@@ -73,7 +74,12 @@ pub fn position_error(mesh: &Mesh) -> f32 {
 pub const UV_ERROR: f32 = 0.51 / 65_535.0 + 2.0 * f32::EPSILON;
 
 /// Accessors, views and bytes.
-pub(super) fn parts(mesh: &Mesh, dress: Dress<'_>, binary: &mut Binary) -> Result<Parts, GlbError> {
+pub(super) fn parts(
+    mesh: &Mesh,
+    dress: Dress<'_>,
+    tangents: Option<&[[f32; 4]]>,
+    binary: &mut Binary,
+) -> Result<Parts, GlbError> {
     let vertices = mesh.positions.len();
     let (low, high) = super::bounds(&mesh.positions);
     let scale = extent(low, high);
@@ -130,6 +136,11 @@ pub(super) fn parts(mesh: &Mesh, dress: Dress<'_>, binary: &mut Binary) -> Resul
         }
     };
     out.indices(mesh.triangles.as_flattened(), vertices)?;
+    if let Some(tangents) = tangents {
+        let step = |tangent: &[f32; 4]| tangent.map(|x| (x * 127.0).round() as i8);
+        let tangents: Vec<[i8; 4]> = tangents.iter().map(step).collect();
+        out.attribute(&tangents, BYTE, "VEC4")?;
+    }
     let Compressor {
         fallback,
         accessors,

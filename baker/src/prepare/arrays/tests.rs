@@ -371,3 +371,50 @@ fn content_or_name_tells_the_kind() {
         assert_eq!(found, wanted, "{name}: {bytes:?}");
     }
 }
+
+#[test]
+fn channels_lie_beside_the_observations() {
+    use proto::table::Layer;
+
+    use crate::prepare::transforms::NormalSpace;
+
+    let shape = [2, 24, 40, 3];
+    let count = 2 * 24 * 40 * 3;
+    let bytes: Vec<u8> = (0..count).map(|k| (k % 251) as u8).collect();
+    let mut entries = two_views();
+    entries.push(u8s("channels.normal", &shape, &bytes));
+    entries.push(f32s("channels.opacity", &shape, &vec![0.25; count]));
+    let (read, warnings) = views(&file(&entries, NORMALIZED)).expect("views");
+    assert_eq!(warnings, [""; 0]);
+    assert!(read.layer_set().iter().eq([Layer::Normal, Layer::Opacity]));
+    assert_eq!(read.normal_space(), NormalSpace::World);
+    let (layers, far_outside) = read.decode_layers(1).expect("a view");
+    assert!(!far_outside);
+    let [(normal, picture), (opacity, other)] = &layers[..] else {
+        panic!("two layers")
+    };
+    assert_eq!((*normal, *opacity), (Layer::Normal, Layer::Opacity));
+    let second = bytes[count / 2..].as_chunks::<3>().0.iter();
+    assert!(picture.pixels.iter().map(|p| &p[..3]).eq(second));
+    assert!(other.pixels.iter().all(|pixel| *pixel == [64, 64, 64, 255]));
+
+    let camera = NORMALIZED.replace('}', r#","normal_space":"camera"}"#);
+    let (read, _) = views(&file(&entries, &camera)).expect("views");
+    assert_eq!(read.normal_space(), NormalSpace::Camera);
+    let odd = NORMALIZED.replace('}', r#","normal_space":"tangent"}"#);
+    let error = views(&file(&entries, &odd)).expect_err("no such space");
+    assert_eq!(
+        error.to_string(),
+        "metadata normal_space is tangent, which is not \"world\" or \"camera\""
+    );
+    entries.push(u8s(
+        "channels.occlusion",
+        &[2, 24, 40, 1],
+        &bytes[..2 * 24 * 40],
+    ));
+    let error = views(&file(&entries, NORMALIZED)).expect_err("one channel");
+    assert!(
+        error.to_string().contains("tensor channels.occlusion: "),
+        "{error}"
+    );
+}

@@ -1,16 +1,17 @@
 //! The views of a file: cameras and sizes at once, each picture when it is asked for, by any thread.
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS, MAX_VIEWS};
-use proto::table::Camera;
+use proto::table::{Camera, Layer, LayerSet};
 use safetensors::Dtype;
 
 use super::header::{Arrays, Axis, PIECE, Tensor};
 use super::{ArraysError, Problem, cameras, pictures};
 use crate::prepare::folder::Opened;
 use crate::prepare::picture::Picture;
+use crate::prepare::transforms::NormalSpace;
 
 /// All tensors that have a meaning.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 12] = [
     "vertices",
     "faces",
     "uvs",
@@ -18,7 +19,23 @@ const KNOWN: [&str; 7] = [
     "masks",
     "extrinsics",
     "intrinsics",
+    channel(Layer::MetallicRoughness),
+    channel(Layer::Normal),
+    channel(Layer::Emissive),
+    channel(Layer::Occlusion),
+    channel(Layer::Opacity),
 ];
+
+/// The tensor of a layer.
+const fn channel(layer: Layer) -> &'static str {
+    match layer {
+        Layer::MetallicRoughness => "channels.metallic_roughness",
+        Layer::Normal => "channels.normal",
+        Layer::Emissive => "channels.emissive",
+        Layer::Occlusion => "channels.occlusion",
+        Layer::Opacity => "channels.opacity",
+    }
+}
 
 /// Posed views, not yet decoded.
 #[derive(Debug)]
@@ -26,6 +43,8 @@ pub(in crate::prepare) struct ArrayViews {
     arrays: Arrays,
     observations: Tensor<4>,
     masks: Option<Tensor<3>>,
+    layers: Vec<(Layer, Tensor<4>)>,
+    normal_space: NormalSpace,
     cameras: Vec<Camera>,
 }
 
@@ -56,6 +75,29 @@ impl ArrayViews {
         let shape = [Axis::Is(views), Axis::Is(height), Axis::Is(width)];
         let masks =
             arrays.tensor_if_there("masks", &[Dtype::U8, Dtype::BOOL, Dtype::F32], shape)?;
+        let all = [
+            Axis::Is(views),
+            Axis::Is(height),
+            Axis::Is(width),
+            Axis::Is(3),
+        ];
+        let mut layers = Vec::new();
+        for layer in Layer::ALL {
+            let name = channel(layer);
+            let found = arrays.tensor_if_there(name, &[Dtype::U8, Dtype::F32], all)?;
+            layers.extend(found.map(|tensor| (layer, tensor)));
+        }
+        let normal_space = match arrays.note("normal_space") {
+            None | Some("world") => NormalSpace::World,
+            Some("camera") => NormalSpace::Camera,
+            Some(other) => {
+                return Err(ArraysError::Metadata {
+                    key: "normal_space",
+                    value: other.to_owned(),
+                    wanted: "\"world\" or \"camera\"",
+                });
+            }
+        };
         let read = cameras::read(&arrays, views, [width, height])?;
         if let Some(others) = arrays.others(&KNOWN) {
             warn(&format!(
@@ -72,6 +114,8 @@ impl ArrayViews {
             arrays,
             observations,
             masks,
+            layers,
+            normal_space,
             cameras: read.cameras,
         })
     }
@@ -92,10 +136,34 @@ impl ArrayViews {
         &self.cameras
     }
 
-    /// Memory that decoding one of them may take: its pixels, their crop, and what is read at once.
+    /// Memory that decoding one of them may take: its pixels, their crop, both of each layer, and what is read at once.
     pub(in crate::prepare) fn decoding_bytes(&self) -> usize {
         let [_, height, width, _] = self.observations.shape;
-        height * width * (4 + 4) + PIECE
+        height * width * (4 + 4) * (1 + self.layers.len()) + PIECE
+    }
+
+    /// The layers that every view has.
+    pub(in crate::prepare) fn layer_set(&self) -> LayerSet {
+        self.layers.iter().map(|(layer, _)| *layer).collect()
+    }
+
+    /// In which axes normals are: the note `normal_space`.
+    pub(in crate::prepare) fn normal_space(&self) -> NormalSpace {
+        self.normal_space
+    }
+
+    /// Decodes the layers of view `index`; the flag as that of [`Self::decode`].
+    pub(in crate::prepare) fn decode_layers(
+        &self,
+        index: usize,
+    ) -> Result<(Vec<(Layer, Picture)>, bool), ArraysError> {
+        let (mut all, mut any) = (Vec::new(), false);
+        for (layer, tensor) in &self.layers {
+            let (picture, far_outside) = pictures::read(&self.arrays, tensor, None, index)?;
+            all.push((*layer, picture));
+            any |= far_outside;
+        }
+        Ok((all, any))
     }
 
     /// Decodes view `index`; the flag says that floats of it were far outside 0-1.

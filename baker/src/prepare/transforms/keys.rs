@@ -8,12 +8,15 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Problem;
+use super::channels::Channels;
 
 /// The keys of one level: of the file, or of a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Keys {
     pub(super) file_path: Option<String>,
     pub(super) mask_path: Option<String>,
+    pub(super) channels: Option<Channels>,
+    pub(super) normal_space: Option<String>,
     pub(super) transform_matrix: Option<Matrix>,
     pub(super) fl_x: Option<f64>,
     pub(super) fl_y: Option<f64>,
@@ -89,6 +92,8 @@ impl Keys {
         match key {
             "file_path" => self.file_path = value(key, map)?,
             "mask_path" => self.mask_path = value(key, map)?,
+            "channels" => self.channels = value(key, map)?,
+            "normal_space" => self.normal_space = value(key, map)?,
             "transform_matrix" => self.transform_matrix = value(key, map)?,
             "fl_x" => self.fl_x = value(key, map)?,
             "fl_y" => self.fl_y = value(key, map)?,
@@ -265,6 +270,8 @@ impl<'de> Deserialize<'de> for File {
                         "train_filenames" => file.train_filenames = value(&key, &mut map)?,
                         "val_filenames" => file.val_filenames = value(&key, &mut map)?,
                         "test_filenames" => file.test_filenames = value(&key, &mut map)?,
+                        // Of each frame; here it is some other program's.
+                        "channels" => drop(map.next_value::<IgnoredAny>()?),
                         _ => file.keys.read(&key, &mut map)?,
                     }
                 }

@@ -2,9 +2,9 @@
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
-use proto::table::Camera;
+use proto::table::{Camera, Layer};
 
-use super::straighten;
+use super::straighten::{self, Numbers};
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
@@ -22,19 +22,29 @@ pub(super) struct FrameFiles {
     index: usize,
     picture: File,
     mask: Option<File>,
+    layers: Vec<(Layer, File)>,
     straightened: bool,
+}
+
+/// A frame's pictures as one pinhole camera would have taken them.
+pub(super) struct Decoded {
+    pub(super) picture: Picture,
+    pub(super) camera: Camera,
+    /// As many pixels as the picture.
+    pub(super) layers: Vec<(Layer, Picture)>,
 }
 
 /// Tried in this order behind a `file_path` that is not there as it is.
 const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
 impl FrameFiles {
-    /// Reads the files of the frame `index` of `transforms` and judges their size.
+    /// Reads the files of the frame `index` of `transforms`, those of its layers where they are wanted, and judges their size.
     pub(super) fn read(
         folder: &Folder<'_>,
         transforms: &str,
         index: usize,
         frame: &Frame,
+        layered: bool,
     ) -> Result<Self, Failure> {
         let picture = File::read(folder, transforms, &frame.file, index)?;
         let mask = frame
@@ -42,8 +52,22 @@ impl FrameFiles {
             .as_ref()
             .map(|mask| File::read(folder, transforms, mask, index))
             .transpose()?;
+        let layers = frame.layers.pictures.iter().filter(|_| layered);
+        let layers = layers.map(|(layer, name)| {
+            let file = File::read(folder, transforms, name, index)?;
+            let size = |file: &File| [file.header.width, file.header.height];
+            match (size(&file), size(&picture)) {
+                (one, other) if one == other => Ok((*layer, file)),
+                ([w, h], [pw, ph]) => {
+                    let name = layer.name();
+                    let text = format!("{name} has {w}x{h} pixels, its view's picture {pw}x{ph}");
+                    Err(file.failure(index, Code::InvalidAsset, &text))
+                }
+            }
+        });
         Ok(Self {
             index,
+            layers: layers.collect::<Result<_, _>>()?,
             picture,
             mask,
             straightened: frame.lens.distortion.is_some(),
@@ -58,19 +82,20 @@ impl FrameFiles {
             true => straighten::bytes(self.picture.header.pixels()),
             false => 0,
         };
-        file(&self.picture) + self.mask.as_ref().map_or(0, file) + straight
+        let layers = self.layers.iter().map(|(_, layer)| file(layer) + straight);
+        file(&self.picture) + self.mask.as_ref().map_or(0, file) + straight + layers.sum::<usize>()
     }
 
     /// Decodes and masks. The lens, which `transforms` describes, may not suit the picture.
-    pub(super) fn decode(
-        &self,
-        transforms: &str,
-        frame: &Frame,
-    ) -> Result<(Picture, Camera), Failure> {
+    pub(super) fn decode(&self, transforms: &str, frame: &Frame) -> Result<Decoded, Failure> {
         let mut picture = self.picture.decode(self.index)?;
         if let Some(mask) = &self.mask {
             apply_mask(&mut picture, &mask.decode(self.index)?)
                 .map_err(|message| mask.failure(self.index, Code::InvalidAsset, &message))?;
+        }
+        let mut layers = Vec::new();
+        for (layer, file) in &self.layers {
+            layers.push((*layer, file.decode(self.index)?));
         }
         let (focal, mut centre) = frame
             .lens
@@ -84,7 +109,15 @@ impl FrameFiles {
                 hint: problem.hint().to_owned(),
             })?;
         if let Some(distortion) = &frame.lens.distortion {
-            (picture, centre) = straighten::straighten(&picture, focal, centre, distortion);
+            for (layer, picture) in &mut layers {
+                let numbers = match layer.is_colour() {
+                    true => Numbers::Srgb,
+                    false => Numbers::Plain,
+                };
+                (*picture, _) = straighten::straighten(picture, focal, centre, distortion, numbers);
+            }
+            (picture, centre) =
+                straighten::straighten(&picture, focal, centre, distortion, Numbers::Srgb);
         }
         let camera = Camera {
             rotation: frame.pose.rotation,
@@ -92,7 +125,11 @@ impl FrameFiles {
             focal,
             centre,
         };
-        Ok((picture, camera))
+        Ok(Decoded {
+            picture,
+            camera,
+            layers,
+        })
     }
 }
 

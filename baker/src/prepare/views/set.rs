@@ -3,10 +3,11 @@
 use proto::job::Up;
 use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_TRANSFORMS_BYTES};
 use proto::message::Failure;
-use proto::table::Camera;
+use proto::table::{Camera, LayerSet};
 
 use super::crop::Outline;
-use super::load::FrameFiles;
+use super::layers;
+use super::load::{Decoded, FrameFiles};
 use super::show::Loaded;
 use crate::prepare::arrays::{self, ArrayViews};
 use crate::prepare::folder::{Folder, FolderError};
@@ -25,6 +26,8 @@ pub(super) struct Set<'a> {
     /// `transforms.json` or the safetensors file, whatever its name.
     pub(super) file: &'a str,
     up: Up,
+    /// Layers are read, too.
+    pub(super) layered: bool,
     kind: Kind,
 }
 
@@ -44,7 +47,8 @@ pub(super) struct Source<'a> {
 
 enum SourceKind<'a> {
     Frame(FrameFiles, &'a Frame),
-    Slice(&'a ArrayViews),
+    /// With its layers or without.
+    Slice(&'a ArrayViews, bool),
 }
 
 impl<'a> Set<'a> {
@@ -83,8 +87,17 @@ impl<'a> Set<'a> {
             folder,
             file: name,
             up,
+            layered: false,
             kind,
         })
+    }
+
+    /// The layers that a view has beside its colours, read or not.
+    pub(super) fn layers(&self, index: usize) -> LayerSet {
+        match &self.kind {
+            Kind::Frames(frames) => frames[index].layers.set(),
+            Kind::Arrays(views) => views.layer_set(),
+        }
     }
 
     /// How many there are, at least one.
@@ -163,10 +176,10 @@ impl<'a> Set<'a> {
         let kind = match &self.kind {
             Kind::Frames(frames) => {
                 let frame = &frames[index];
-                let files = FrameFiles::read(self.folder, self.file, index, frame)?;
+                let files = FrameFiles::read(self.folder, self.file, index, frame, self.layered)?;
                 SourceKind::Frame(files, frame)
             }
-            Kind::Arrays(views) => SourceKind::Slice(views),
+            Kind::Arrays(views) => SourceKind::Slice(views, self.layered),
         };
         Ok(Source {
             index,
@@ -182,7 +195,7 @@ impl Source<'_> {
     pub(super) fn decoding_bytes(&self) -> usize {
         match &self.kind {
             SourceKind::Frame(files, _) => files.decoding_bytes(),
-            SourceKind::Slice(views) => views.decoding_bytes(),
+            SourceKind::Slice(views, _) => views.decoding_bytes(),
         }
     }
 
@@ -191,17 +204,31 @@ impl Source<'_> {
         let (index, file, up) = (self.index, self.file, self.up);
         match self.kind {
             SourceKind::Frame(files, frame) => {
-                let (picture, camera) = files.decode(file, frame)?;
+                let Decoded {
+                    picture,
+                    camera,
+                    layers: mut pictures,
+                } = files.decode(file, frame)?;
                 // Encoded bytes are not needed beside the crop.
                 drop(files);
                 let camera = turned(camera, up);
-                Ok(Loaded::new(index, &picture, camera, outline, holdout))
+                layers::turn(&mut pictures, frame.layers.normal_space, &camera, up);
+                Ok(Loaded::new(
+                    index, &picture, &pictures, camera, outline, holdout,
+                ))
             }
-            SourceKind::Slice(views) => {
-                let (picture, camera, far_outside) =
+            SourceKind::Slice(views, layered) => {
+                let (picture, camera, mut far_outside) =
                     views.decode(index).map_err(|error| refused(file, &error))?;
                 let camera = turned(camera, up);
-                let loaded = Loaded::new(index, &picture, camera, outline, holdout);
+                let mut pictures = Vec::new();
+                if layered {
+                    let decoded = views.decode_layers(index);
+                    let (layers, far) = decoded.map_err(|error| refused(file, &error))?;
+                    (pictures, far_outside) = (layers, far_outside | far);
+                    layers::turn(&mut pictures, views.normal_space(), &camera, up);
+                }
+                let loaded = Loaded::new(index, &picture, &pictures, camera, outline, holdout);
                 Ok(Loaded {
                     far_outside,
                     ..loaded

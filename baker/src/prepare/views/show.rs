@@ -1,13 +1,16 @@
 //! A decoded picture and its camera → a [`View`], cropped to what can matter.
 
-use proto::table::{Camera, View};
+use proto::table::{Camera, Layer, View};
 
 use super::crop::{self, Outline};
+use super::layers;
 use crate::prepare::picture::Picture;
 
 /// A view, and what there is to say about it.
 pub(super) struct Loaded {
     pub(super) view: View,
+    /// Pixels of its layers, as many as its own.
+    pub(super) layers: Vec<(Layer, Vec<[u8; 4]>)>,
     pub(super) sees: Sees,
     /// EXIF asks for another orientation.
     pub(super) turned: bool,
@@ -31,6 +34,7 @@ impl Loaded {
     pub(super) fn new(
         index: usize,
         picture: &Picture,
+        pictures: &[(Layer, Picture)],
         mut camera: Camera,
         outline: &Outline,
         holdout: bool,
@@ -42,6 +46,17 @@ impl Loaded {
             }
             None => (Sees::Nothing, [0, 0, 1, 1], vec![[0; 4]]),
         };
+        let layers = pictures
+            .iter()
+            .map(|(layer, picture)| match sees {
+                Sees::Mesh => {
+                    let mut cut = crop::cut(picture, [left, top, width, height]);
+                    layers::mask(&mut cut, &pixels);
+                    (*layer, cut)
+                }
+                Sees::Nothing | Sees::Transparent => (*layer, vec![[0; 4]]),
+            })
+            .collect();
         camera.centre = [
             camera.centre[0] - f64::from(left),
             camera.centre[1] - f64::from(top),
@@ -58,6 +73,7 @@ impl Loaded {
         };
         Self {
             view,
+            layers,
             sees,
             turned: picture.turned,
             far_outside: false,

@@ -16,6 +16,15 @@ const FARTHEST: f64 = 0.25;
 /// Places along each edge of the original that say how far it reaches.
 const PROBES: u32 = 256;
 
+/// What a picture's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// Colours: their light is what is interpolated.
+    Srgb,
+    /// What they say.
+    Plain,
+}
+
 /// Memory that this takes for a picture of so many pixels.
 pub(super) fn bytes(pixels: usize) -> usize {
     // Its own pixels, at most (1 + 2 · FARTHEST)² times as many.
@@ -28,12 +37,16 @@ pub(super) fn straighten(
     focal: [f64; 2],
     centre: [f64; 2],
     lens: &Distortion,
+    numbers: Numbers,
 ) -> (Picture, [f64; 2]) {
     let size = [f64::from(picture.width), f64::from(picture.height)];
     let limit = lens.limit();
     let [low, high] = reach(size, focal, centre, lens, limit);
     let (width, height) = ((high[0] - low[0]) as usize, (high[1] - low[1]) as usize);
-    let light: [f32; 256] = std::array::from_fn(|byte| decode(byte as f32 / 255.0));
+    let light: [f32; 256] = std::array::from_fn(|byte| match numbers {
+        Numbers::Srgb => decode(byte as f32 / 255.0),
+        Numbers::Plain => byte as f32 / 255.0,
+    });
     let mut pixels = vec![[0; 4]; width * height];
     pixels
         .par_chunks_exact_mut(width)
@@ -50,7 +63,7 @@ pub(super) fn straighten(
                 let lands = lens.distort(ray);
                 let at = [0, 1].map(|axis| lands[axis] * focal[axis] + centre[axis]);
                 if (0..2).all(|axis| (0.0..=size[axis]).contains(&at[axis])) {
-                    *pixel = sample(picture, at, &light);
+                    *pixel = sample(picture, at, &light, numbers);
                 }
             }
         });
@@ -106,7 +119,7 @@ fn reach(
 }
 
 /// The picture's colour at a place in pixels, its border repeated.
-fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256]) -> [u8; 4] {
+fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256], numbers: Numbers) -> [u8; 4] {
     let [(x0, wx), (y0, wy)] = at.map(|at| {
         let first = (at - 0.5).floor();
         (first as i64, cubic((at - 0.5 - first) as f32))
@@ -128,7 +141,14 @@ fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256]) -> [u8; 4] {
     if alpha == 0 {
         return [0; 4];
     }
-    let [r, g, b] = [0, 1, 2].map(|k| (encode(sum[k] / sum[3]) * 255.0).round() as u8);
+    let [r, g, b] = [0, 1, 2].map(|k| {
+        let value = sum[k] / sum[3];
+        let encoded = match numbers {
+            Numbers::Srgb => encode(value),
+            Numbers::Plain => value.clamp(0.0, 1.0),
+        };
+        (encoded * 255.0).round() as u8
+    });
     [r, g, b, alpha]
 }
 
@@ -193,7 +213,7 @@ mod tests {
             let lens = lens_of(&keys).expect("distorted");
             let limit = lens.limit();
             let bent = taken(size, focal, centre, |lands| lens.undistort(lands, limit));
-            let (straight, middle) = straighten(&bent, focal, centre, &lens);
+            let (straight, middle) = straighten(&bent, focal, centre, &lens, Numbers::Srgb);
             let wanted = taken([straight.width, straight.height], focal, middle, Some);
             let (mut seen, mut squares) = (0, 0.0);
             for (found, wanted) in straight.pixels.iter().zip(&wanted.pixels) {
@@ -231,7 +251,7 @@ mod tests {
             turned: true,
         };
         let lens = lens_of(&json!({"k1": 0.1})).expect("distorted");
-        let (straight, _) = straighten(&picture, [60.0; 2], [32.0; 2], &lens);
+        let (straight, _) = straighten(&picture, [60.0; 2], [32.0; 2], &lens, Numbers::Srgb);
         assert!(straight.has_alpha && straight.turned);
         let mut partly = 0;
         for pixel in &straight.pixels {
@@ -249,9 +269,40 @@ mod tests {
         let picture = taken([50, 40], [10.0; 2], [25.0, 20.0], Some);
         for k1 in [-1e4, -5.0, 5.0, 1e4] {
             let lens = lens_of(&json!({ "k1": k1 })).expect("distorted");
-            let (straight, _) = straighten(&picture, [10.0; 2], [25.0, 20.0], &lens);
+            let (straight, _) = straighten(&picture, [10.0; 2], [25.0, 20.0], &lens, Numbers::Srgb);
             assert!(straight.width <= 76 && straight.height <= 61, "{k1}");
             assert!(straight.width >= 2 && straight.height >= 2, "{k1}");
         }
+    }
+
+    #[test]
+    fn plain_numbers_are_interpolated_as_they_are() {
+        // Black beside white: the mean of the bytes is 128, that of the light 188.
+        let pixel = |at: u32| {
+            if at % 64 < 50 {
+                [0, 0, 0, 255]
+            } else {
+                [255; 4]
+            }
+        };
+        let picture = Picture {
+            width: 64,
+            height: 64,
+            pixels: (0..64 * 64).map(pixel).collect(),
+            has_alpha: false,
+            turned: false,
+        };
+        let lens = lens_of(&json!({"k1": 0.1})).expect("distorted");
+        let mean = |numbers| {
+            let (straight, _) = straighten(&picture, [60.0; 2], [32.3, 32.0], &lens, numbers);
+            let edge = straight.pixels.iter().filter(|p| p[3] == 255);
+            let edge: Vec<f64> = edge
+                .map(|p| f64::from(p[0]))
+                .filter(|x| (40.0..250.0).contains(x))
+                .collect();
+            edge.iter().sum::<f64>() / edge.len() as f64
+        };
+        let (plain, light) = (mean(Numbers::Plain), mean(Numbers::Srgb));
+        assert!(light > plain + 25.0, "{light} and {plain}");
     }
 }

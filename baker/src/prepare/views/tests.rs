@@ -90,6 +90,7 @@ fn job(holdout: u32) -> PrepareJob {
         holdout,
         seed: 0,
         unwrap_deadline_ms: 1000,
+        layers: true,
     }
 }
 

@@ -258,7 +258,7 @@ impl<'a> Attempt<'a> {
                 running.watch.linger();
                 Ok(())
             }
-            FromChild::Done(_) | FromChild::Ready { .. } => {
+            FromChild::Done(_) | FromChild::Ready { .. } | FromChild::Again => {
                 Err("it does another role's work".to_owned())
             }
         }

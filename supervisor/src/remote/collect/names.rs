@@ -5,6 +5,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use proto::limits::{MAX_MESH_FILE_BYTES, MAX_TRANSFORMS_BYTES, MAX_VIEWS};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Tried in this order behind a `file_path`; see the baker's `prepare/views/load.rs`.
 const PICTURES: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
@@ -48,6 +49,9 @@ struct Transforms {
 struct Frame {
     file_path: Option<String>,
     mask_path: Option<String>,
+    /// An object of pictures; anything else is for prepare to refuse.
+    #[serde(default)]
+    channels: Value,
 }
 
 /// What each picture may be called; none of another file, or of one that is broken.
@@ -58,7 +62,18 @@ pub(super) fn pictures(file: File) -> Vec<Vec<String>> {
         return Vec::new();
     };
     let frames = transforms.frames.into_iter();
-    let names = frames.flat_map(|frame| [frame.file_path, frame.mask_path]);
+    let names = frames.flat_map(|frame| {
+        let channels: Vec<Option<String>> = match frame.channels {
+            Value::Object(channels) => channels
+                .into_iter()
+                .map(|(_, name)| name.as_str().map(str::to_owned))
+                .collect(),
+            _ => Vec::new(),
+        };
+        [frame.file_path, frame.mask_path]
+            .into_iter()
+            .chain(channels)
+    });
     names
         .chain([transforms.mask_path])
         .flatten()

@@ -6,11 +6,12 @@ use proto::job::{
 };
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
-    FromChild, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares,
-    Refinement, Refusal, Role, Root, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod,
-    ViewFit, ViewScore,
+    FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
+    ProvenanceShares, Refinement, Refusal, Role, Root, Start, StepFate, StepKind, Table, ToChild,
+    UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
+use proto::table::Layer;
 use proto::wire;
 
 use super::Seed;
@@ -42,6 +43,7 @@ fn to_child() -> Vec<ToChild> {
             holdout: 2,
             seed: 7,
             unwrap_deadline_ms: 20_000,
+            layers: true,
         }),
         Start::Bake(BakeJob {
             texture_size: 2048,
@@ -59,6 +61,7 @@ fn to_child() -> Vec<ToChild> {
             preview: true,
             maps: true,
             form: proto::job::Form::default(),
+            layers: Layer::ALL.to_vec(),
         }),
         Start::Compare(CompareJob {
             first: "a.glb".to_owned(),
@@ -117,6 +120,10 @@ fn from_child() -> Vec<FromChild> {
             root: Root::Views,
             name: "train/r_0.png".to_owned(),
             limit: 512 << 20,
+        },
+        FromChild::Again,
+        FromChild::Filled {
+            table: Table::Layer(Layer::Opacity),
         },
         FromChild::Filled {
             table: Table::Colours,
@@ -237,6 +244,14 @@ pub(super) fn summaries() -> [Done; 3] {
                 exposure: ExposureFate::Evened,
                 exposure_spread: Some(0.05),
             }),
+            channels: vec![LayerFit {
+                name: Layer::Normal,
+                views: 1,
+                pixels: 4096,
+                psnr_db: 40.0,
+                seam_residual: 0.01,
+                seconds: 0.5,
+            }],
             times: times.clone(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),

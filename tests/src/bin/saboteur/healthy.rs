@@ -375,6 +375,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             seam_residual: 0.0,
             views: Vec::new(),
             refinement: None,
+            channels: Vec::new(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),
             driver_vram_kib: None,

@@ -45,7 +45,7 @@ fn system(texels: &[[f32; 4]]) -> (System, Vec<Vec<Row>>, Vec<f32>) {
         .collect();
     let anchors = anchors(&hierarchy.texels, &charts, &observed, 1.0);
     let start = gather(&hierarchy.texels, texels);
-    let mut system = System::new(hierarchy, &rows);
+    let mut system = System::new(hierarchy, &rows, Space::Colour(Blend::Linear));
     system.linearise(texels, SIZE, &rows, &start, &anchors);
     (system, rows, anchors)
 }

@@ -218,6 +218,10 @@ impl Children {
             }
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
             FromChild::Filled { table } => self.fill(role, table),
+            FromChild::Again => {
+                let may = role == Role::Bake && child.feed.again();
+                may.then_some(()).ok_or(Violation)
+            }
             FromChild::Done(done) => {
                 if !child.feed.ended() {
                     return Err(Violation);

@@ -16,7 +16,7 @@ const TEXTURE_SIZE: u32 = 256;
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
-        Table::Texture | Table::Colours => Role::Bake,
+        Table::Texture | Table::Colours | Table::Layer(_) => Role::Bake,
         Table::Glb
         | Table::Preview
         | Table::Coverage
@@ -33,6 +33,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Surface => 64 + 3 * 12 + 12,
         Table::View(_) => view(0, false).byte_len(),
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
+        Table::Layer(_) => 64 + u64::from(TEXTURE_SIZE).pow(2) * 4,
         Table::Colours => 64 + 3 * 4,
         Table::Glb => 12,
         Table::Picture | Table::Material => 12,
@@ -95,6 +96,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             seam_residual: 0.0,
             views: Vec::new(),
             refinement: None,
+            channels: Vec::new(),
             times: Vec::new(),
             gpu_times: Vec::new(),
             peak_vram_kib: 0,

@@ -2,6 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use proto::message::{Phase, Role, Table};
+use proto::table::Layer;
 
 /// What happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +121,7 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 9 {
+    Ok(match bytes.arbitrary::<u8>()? % 12 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
@@ -131,7 +132,8 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         7 => Table::Coverage,
         8 => Table::Residual,
         9 => Table::Picture,
-        _ => Table::Material,
+        10 => Table::Material,
+        _ => Table::Layer(Layer::ALL[usize::from(bytes.arbitrary::<u8>()?) % Layer::ALL.len()]),
     })
 }
 
@@ -148,6 +150,7 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Residual => out.push(8),
         Table::Picture => out.push(9),
         Table::Material => out.push(10),
+        Table::Layer(layer) => out.extend([11, layer as u8]),
     }
 }
 

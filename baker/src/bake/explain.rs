@@ -1,0 +1,135 @@
+//! Views that an adapter is given → texels that explain them, with their seams mended: the part of a bake that every texture
+//! of a job goes through, the base colour's and those of its layers.
+
+use std::time::Duration;
+
+use proto::message::{Failure, Phase};
+use proto::table::View;
+
+use super::atlas::Atlas;
+use super::backend::{Backend, Ties};
+use super::colour::Space;
+use super::fit::{self, Fitted};
+use super::plan::Plan;
+use super::scene::Scene;
+use super::surface::Original;
+use super::{failure, gutter, read_finite, seams, start, unseen};
+use crate::laps::timed;
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
+
+/// What all textures of a job have in common.
+pub(super) struct Bench<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) atlas: &'a Atlas,
+    pub(super) original: Option<&'a Original>,
+    pub(super) plan: &'a Plan,
+    pub(super) progress: &'a dyn Progress,
+    /// A step over all texels.
+    pub(super) step: Duration,
+}
+
+/// Texels that explain the views, their seams mended, and what is known of them.
+pub(super) struct Explained {
+    pub(super) texels: Vec<[f32; 4]>,
+    /// The weight with which each is observed.
+    pub(super) observed: Vec<f32>,
+    pub(super) fitted: Fitted,
+    pub(super) seam_residual: f32,
+    pub(super) space: Space,
+}
+
+impl Bench<'_> {
+    /// Hands a view to the adapter, as the one after `before` others.
+    pub(super) fn take_in(
+        &self,
+        backend: &mut dyn Backend,
+        mut view: View,
+        before: u64,
+        clock: &mut PhaseClock,
+    ) -> Result<(), Failure> {
+        let progress = self.progress;
+        progress.progress(Phase::Raster, before, 0);
+        clock
+            .time(Phase::Raster, || {
+                if let Some(original) = self.original {
+                    let triangles = original.triangles() + self.scene.triangles.len();
+                    progress.expect(
+                        "the surface before simplification",
+                        each(triangles, pace::TRIANGLE),
+                    );
+                    timed("other surfaces", || original.mask(self.scene, &mut view));
+                }
+                timed("rows", || backend.add_view(&view))
+            })
+            .map_err(failure)?;
+        progress.progress(Phase::Raster, before + 1, 0);
+        Ok(())
+    }
+
+    /// Fits, from the views that the adapter has.
+    pub(super) fn explain(
+        &self,
+        backend: &mut dyn Backend,
+        space: Space,
+        clock: &mut PhaseClock,
+    ) -> Result<Explained, Failure> {
+        let Self {
+            scene,
+            atlas,
+            plan,
+            progress,
+            step,
+            ..
+        } = *self;
+        progress.progress(Phase::Init, 0, 1);
+        progress.expect("averages", step);
+
+        let observed = clock
+            .time(Phase::Init, || start(backend, scene, atlas))
+            .map_err(failure)?;
+        progress.progress(Phase::Init, 1, 1);
+
+        progress.progress(Phase::Fit, 0, 0);
+        progress.expect("a step of the fit", step);
+        let fitted = clock
+            .time(Phase::Fit, || {
+                fit::fit(backend, plan, |done, total| {
+                    progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+                    progress.expect("a step of the fit", step);
+                })
+            })
+            .map_err(failure)?;
+        if fitted.residuals.iter().all(|view| view.rows == 0) {
+            return Err(unseen());
+        }
+
+        progress.progress(Phase::Gutter, 0, 1);
+        progress.expect("the gutter", step);
+        let read = clock.time(Phase::Gutter, || {
+            timed("read texels", || read_finite(backend))
+        });
+        let mut texels = read.map_err(failure)?;
+        unit();
+        clock.time(Phase::Gutter, || {
+            seams::mend(&mut texels, &observed, scene, atlas, space);
+        });
+        let seam_residual = gutter::seam_residual(&texels, atlas, space.blend());
+        unit();
+        Ok(Explained {
+            texels,
+            observed,
+            fitted,
+            seam_residual,
+            space,
+        })
+    }
+}
+
+/// What holds a texture of this atlas together.
+pub(super) fn ties(atlas: &Atlas) -> Ties {
+    Ties {
+        links: atlas.links.clone(),
+        seams: atlas.seams.clone(),
+    }
+}

@@ -1,0 +1,326 @@
+//! Views once more → textures of what they show beside their colours: the same fit with the same scene, atlas, cameras and
+//! masks, once for each set of layers that go together.
+//!
+//! One set is held at a time, so a job with layers needs no more memory than one without. A fit has three channels, and
+//! layers of single numbers share one where the very same views have them: roughness and metallic with occlusion, as glTF
+//! stores them, or else with opacity. A set is weighed by its own residuals alone: a highlight is an outlier of the colours
+//! and none of the roughness. Exposures are those of the colours, and are not divided out of anything else.
+//!
+//! Normals are fitted as vectors of the world, which is the same on both sides of a seam, and get their length back at the
+//! end; encode turns them into the frames of their triangles.
+
+use std::time::Instant;
+
+use proto::job::Blend;
+use proto::message::{Code, Failure, LayerFit};
+use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal};
+use rayon::prelude::*;
+
+use super::backend::Backend;
+use super::colour::{Space, to_byte};
+use super::explain::{Bench, Explained, ties};
+use super::refine::Refiner;
+use super::supply::Supply;
+use super::{failure, psnr};
+use crate::progress::{PhaseClock, unit};
+
+/// Normals that are explained no better were likely written in other axes than they are read in: it gave 12 dB on a ball.
+const CONTRADICTION: f32 = 20.0;
+
+/// Of each channel of the fit, a layer and its channel.
+type Slots = [(Layer, usize); 3];
+
+/// Fits every layer that a view of the fit has; `sets` tells, of each such view, which those are.
+pub(super) fn bake(
+    bench: &Bench<'_>,
+    backend: &mut dyn Backend,
+    refiner: &Refiner<'_>,
+    sets: &[LayerSet],
+    blend: Blend,
+    supply: &mut impl Supply,
+    clock: &mut PhaseClock,
+) -> Result<Vec<LayerFit>, Failure> {
+    let mut fits = Vec::new();
+    let mut views = sets.len() as u64;
+    for set in together(sets) {
+        let begun = Instant::now();
+        let space = space(set, blend);
+        let slots = slots(set);
+        let plan = bench.plan;
+        let ties = ties(bench.atlas);
+        bench
+            .progress
+            .expect("a texture's buffers", bench.step + crate::pace::ADAPTER);
+        backend
+            .again(bench.scene, &ties, plan.taps, space.blend())
+            .map_err(failure)?;
+        drop(ties);
+        unit();
+        supply.again()?;
+        let mut with = 0;
+        while let Some((layered, has)) = supply.next(set)? {
+            if layered.view.holdout || !set.iter().all(|layer| has.has(layer)) {
+                continue;
+            }
+            let LayeredView { mut view, layers } = layered;
+            mix(&slots, &layers, &mut view.pixels);
+            if let Some(camera) = refiner.camera(view.index) {
+                view.camera = camera;
+            }
+            bench.take_in(backend, view, views, clock)?;
+            (views, with) = (views + 1, with + 1);
+        }
+        let explained = bench.explain(backend, space, clock);
+        let explained = explained.map_err(|failure| name(failure, set))?;
+        for layer in set.iter() {
+            supply.put(&LayerTexture {
+                layer,
+                size: bench.scene.size,
+                texels: texels(layer, &slots, &explained),
+            })?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        for fit in report(set, with, &explained, seconds) {
+            if fit.name == Layer::Normal && fit.psnr_db < CONTRADICTION {
+                bench.progress.warning(&format!(
+                    "the views contradict each other about normals ({:.1} dB), as they do with another normal_space: \
+                     \"world\" and \"camera\" are the choices",
+                    fit.psnr_db
+                ));
+            }
+            fits.push(fit);
+        }
+    }
+    fits.sort_by_key(|fit| fit.name);
+    Ok(fits)
+}
+
+/// What may be asked for where no view has a layer: a bug of ours.
+pub(super) fn no_layers() -> Failure {
+    Failure {
+        code: Code::Internal,
+        message: "layers of views that have none".to_owned(),
+        hint: String::new(),
+    }
+}
+
+/// A channel that nothing shows is the user's to find.
+fn name(mut failure: Failure, set: LayerSet) -> Failure {
+    let names: Vec<&str> = set.iter().map(Layer::name).collect();
+    failure.message = format!("channel {}: {}", names.join(", "), failure.message);
+    failure
+}
+
+/// Sets of layers that are fitted at once; colours first, since the adapter is at theirs.
+fn together(views: &[LayerSet]) -> Vec<LayerSet> {
+    let all = views
+        .iter()
+        .fold(LayerSet::default(), |all, &set| all.or(set));
+    let same = |one, other| {
+        all.has(one) && all.has(other) && views.iter().all(|set| set.has(one) == set.has(other))
+    };
+    let (metal, occlusion, opacity) = (Layer::MetallicRoughness, Layer::Occlusion, Layer::Opacity);
+    let with_metal = [occlusion, opacity]
+        .into_iter()
+        .find(|&layer| same(metal, layer));
+    let mut sets: Vec<LayerSet> = Vec::new();
+    for layer in [Layer::Emissive, Layer::Normal, metal, occlusion, opacity] {
+        if !all.has(layer) || sets.iter().any(|set| set.has(layer)) {
+            continue;
+        }
+        let beside = match layer {
+            Layer::MetallicRoughness => with_metal,
+            Layer::Occlusion => {
+                Some(opacity).filter(|_| with_metal != Some(opacity) && same(occlusion, opacity))
+            }
+            Layer::Emissive | Layer::Normal | Layer::Opacity => None,
+        };
+        sets.push(std::iter::once(layer).chain(beside).collect());
+    }
+    sets
+}
+
+fn space(set: LayerSet, blend: Blend) -> Space {
+    match set.iter().all(Layer::is_colour) {
+        true => Space::Colour(blend),
+        false => Space::Data,
+    }
+}
+
+/// What each channel of a set's fit holds; one that is left over repeats another, so that it adds no error of its own.
+fn slots(set: LayerSet) -> Slots {
+    let has = |layer| set.has(layer);
+    let (metal, occlusion, opacity) = (Layer::MetallicRoughness, Layer::Occlusion, Layer::Opacity);
+    match () {
+        () if has(Layer::Normal) => [0, 1, 2].map(|channel| (Layer::Normal, channel)),
+        () if has(Layer::Emissive) => [0, 1, 2].map(|channel| (Layer::Emissive, channel)),
+        () if has(metal) => {
+            let red = [occlusion, opacity].into_iter().find(|&layer| has(layer));
+            let red = red.map_or((metal, 1), |layer| (layer, 0));
+            [red, (metal, 1), (metal, 2)]
+        }
+        () if has(occlusion) && has(opacity) => [(occlusion, 0), (opacity, 0), (opacity, 0)],
+        () if has(occlusion) => [(occlusion, 0); 3],
+        () => [(opacity, 0); 3],
+    }
+}
+
+/// Layers' pixels → pixels of the fit, which count as far as the one that counts least.
+fn mix(slots: &Slots, layers: &[(Layer, Vec<[u8; 4]>)], pixels: &mut [[u8; 4]]) {
+    let of = |layer: Layer| {
+        let mut found = layers.iter().filter(|(known, _)| *known == layer);
+        found.next().map_or(&[][..], |(_, pixels)| pixels)
+    };
+    let sources = slots.map(|(layer, channel)| (of(layer), channel));
+    for (at, pixel) in pixels.iter_mut().enumerate() {
+        let of_slots = sources.map(|(layer, channel)| {
+            // Every layer of the set came with the view, and has as many pixels.
+            let found = layer.get(at).copied().unwrap_or([0; 4]);
+            [found[channel], found[3]]
+        });
+        let alpha = of_slots.iter().map(|[_, alpha]| *alpha).min();
+        let [r, g, b] = of_slots.map(|[value, _]| value);
+        *pixel = [r, g, b, alpha.unwrap_or(0)];
+    }
+}
+
+/// Of the fitted texels those of one layer, as its table has them.
+fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
+    let Explained {
+        texels, observed, ..
+    } = explained;
+    if layer == Layer::Normal {
+        let pack = |(texel, &observed): (&[f32; 4], &f32)| {
+            let [x, y, z, _] = texel.map(|value| value.clamp(0.0, 1.0) * 2.0 - 1.0);
+            pack_normal([x, y, z], observed > 0.0)
+        };
+        return texels.par_iter().zip(observed).map(pack).collect();
+    }
+    // Bytes of the space are those of the fit's own, light or not: the caller fitted colours in light.
+    let place = |channel: usize| slots.iter().position(|&slot| slot == (layer, channel));
+    let places = match layer {
+        Layer::MetallicRoughness => [None, place(1), place(2)],
+        Layer::Occlusion | Layer::Opacity => [place(0); 3],
+        Layer::Emissive | Layer::Normal => [place(0), place(1), place(2)],
+    };
+    let blend = explained.space.blend();
+    let byte = |texel: &[f32; 4]| {
+        // Red of metallic-roughness is occlusion's: none.
+        let [r, g, b] = places.map(|place| place.map_or(255, |at| to_byte(texel[at], blend)));
+        [r, g, b, 255]
+    };
+    texels.par_iter().map(byte).collect()
+}
+
+fn report(
+    set: LayerSet,
+    views: u32,
+    explained: &Explained,
+    seconds: f64,
+) -> impl Iterator<Item = LayerFit> {
+    let residuals = &explained.fitted.residuals;
+    let pixels: u64 = residuals.iter().map(|view| view.rows).sum();
+    let squares: f64 = residuals.iter().map(|view| view.sum_squares).sum();
+    let psnr_db = psnr(squares / pixels.max(1) as f64);
+    let seam_residual = explained.seam_residual;
+    set.iter().map(move |name| LayerFit {
+        name,
+        views,
+        pixels,
+        psnr_db,
+        seam_residual,
+        seconds,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(layers: &[Layer]) -> LayerSet {
+        layers.iter().copied().collect()
+    }
+
+    #[test]
+    fn numbers_of_the_same_views_are_fitted_at_once() {
+        use Layer::{Emissive, MetallicRoughness, Normal, Occlusion, Opacity};
+        let all = set(&Layer::ALL);
+        let sets = together(&[all, all, LayerSet::default()]);
+        let wanted = [
+            set(&[Emissive]),
+            set(&[Normal]),
+            set(&[MetallicRoughness, Occlusion]),
+            set(&[Opacity]),
+        ];
+        assert_eq!(sets, wanted);
+        let of = |views: &[&[Layer]]| {
+            let views: Vec<LayerSet> = views.iter().map(|layers| set(layers)).collect();
+            together(&views)
+        };
+        assert_eq!(
+            of(&[
+                &[MetallicRoughness, Occlusion, Opacity],
+                &[MetallicRoughness, Opacity]
+            ]),
+            [set(&[MetallicRoughness, Opacity]), set(&[Occlusion])]
+        );
+        assert_eq!(
+            of(&[&[Occlusion, Opacity], &[MetallicRoughness]]),
+            [set(&[MetallicRoughness]), set(&[Occlusion, Opacity])]
+        );
+        assert_eq!(
+            of(&[&[Occlusion], &[Opacity]]),
+            [set(&[Occlusion]), set(&[Opacity])]
+        );
+        assert_eq!(of(&[&[]]), []);
+    }
+
+    #[test]
+    fn every_channel_of_every_set_goes_in_and_comes_out_again() {
+        for bits in 1..1 << Layer::ALL.len() {
+            let all = LayerSet::from_bits(bits).expect("layers");
+            for set in together(&[all]) {
+                let slots = slots(set);
+                let layers: Vec<_> = set
+                    .iter()
+                    .map(|layer| {
+                        let first = 40 * layer as u8;
+                        (
+                            layer,
+                            vec![[first, first + 10, first + 20, 200 + layer as u8]],
+                        )
+                    })
+                    .collect();
+                let mut pixels = vec![[1; 4]];
+                mix(&slots, &layers, &mut pixels);
+                let least = layers.iter().map(|(_, pixels)| pixels[0][3]).min();
+                assert_eq!(Some(pixels[0][3]), least);
+                let [r, g, b, _] = pixels[0];
+                let explained = Explained {
+                    texels: vec![[r, g, b, 0].map(|byte| f32::from(byte) / 255.0)],
+                    observed: vec![1.0],
+                    fitted: super::super::fit::Fitted {
+                        smoothness: 0.0,
+                        iterations: 0,
+                        residuals: Vec::new(),
+                    },
+                    seam_residual: 0.0,
+                    space: Space::Data,
+                };
+                for (layer, given) in &layers {
+                    let [r, g, b, _] = given[0];
+                    let wanted = match layer {
+                        Layer::MetallicRoughness => [255, g, b, 255],
+                        Layer::Occlusion | Layer::Opacity => [r, r, r, 255],
+                        Layer::Emissive => [r, g, b, 255],
+                        Layer::Normal => {
+                            let value = |byte: u8| f32::from(byte) / 127.5 - 1.0;
+                            pack_normal([r, g, b].map(value), true)
+                        }
+                    };
+                    assert_eq!(texels(*layer, &slots, &explained), [wanted], "{set:?}");
+                }
+            }
+        }
+    }
+}

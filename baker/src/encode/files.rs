@@ -1,0 +1,194 @@
+//! Mesh, texture and layers → the files of the result, each read back before it is handed over.
+
+use std::time::Duration;
+
+use proto::job::{Compress, Container, Form, TextureFormat};
+use proto::message::{Code, Failure, Phase, Table};
+use proto::table::Mesh;
+
+use super::glb::{self, Dress, GlbError, quantised};
+use super::material::{self, Layers, Material};
+use super::read_back::{self, ReadBack, Tolerance};
+use super::{Skin, obj, picture, ply, put, tangents};
+use crate::pace;
+use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::run::internal;
+use crate::session::Session;
+
+/// What was handed over: sizes, and what the files hold.
+pub(super) struct Written {
+    pub(super) glb_bytes: u64,
+    pub(super) png_bytes: u64,
+    pub(super) mesh: Mesh,
+    pub(super) skin: Skin,
+    pub(super) material: Material,
+}
+
+/// Makes the files, reads them back and hands them over.
+pub(super) fn write_files(
+    session: &Session,
+    form: &Form,
+    mut mesh: Mesh,
+    mut skin: Skin,
+    layers: Layers,
+    clock: &mut PhaseClock,
+) -> Result<Written, Failure> {
+    let mut tangents = None;
+    if layers.have_normals() {
+        session.progress(Phase::Png, 0, 1);
+        let corners = 3 * mesh.triangles.len();
+        session.expect("tangents", each(corners, pace::CLEAN_TRIANGLE));
+        let (split, found) = clock.time(Phase::Png, || tangents::tangents(&mesh));
+        (mesh, tangents) = (split, Some(found));
+    }
+    if form.compress == Compress::Meshopt {
+        let (ordered, from) = quantised::order(&mesh);
+        if let Skin::Vertices(colours) = &mut skin {
+            *colours = from
+                .iter()
+                .map(|&vertex| colours[vertex as usize])
+                .collect();
+        }
+        if let Some(tangents) = &mut tangents {
+            *tangents = from.iter().map(|&v| tangents[v as usize]).collect();
+        }
+        mesh = ordered;
+    }
+    let mut picture = Vec::new();
+    let mut material = Material::default();
+    let mut format = form.texture;
+    if let Skin::Texture(texture) = &mut skin {
+        session.progress(Phase::Png, 0, 1);
+        material = clock.time(Phase::Png, || {
+            material::material(layers, &mesh, tangents, texture, form, session)
+        })?;
+        let texels = texture.texels.len();
+        session.expect("the picture", each(texels, pace::PNG_TEXEL));
+        if material.alpha.is_some() && format == TextureFormat::Jpeg {
+            session.warning("a JPEG has no alpha: the base colour is a PNG");
+            format = TextureFormat::Png;
+        }
+        let made = clock.time(Phase::Png, || match material.alpha {
+            Some(_) => picture::encode_translucent(format, texture.size, &texture.texels),
+            None => picture::encode(format, form.quality, texture.size, &texture.texels),
+        });
+        let (file, held) = made.map_err(|error| internal(&error))?;
+        picture = file;
+        if let Some(held) = held {
+            texture.texels = held;
+        }
+    }
+    session.progress(Phase::Glb, 0, 1);
+    let bytes = picture.len() + mesh.byte_len() as usize;
+    session.expect("the file", each(bytes, pace::TABLE_BYTE));
+    let file = clock.time(Phase::Glb, || {
+        mesh_file(form, &mesh, &skin, &material, (&picture, format))
+    })?;
+    unit();
+    let held = clock.time(Phase::Glb, || {
+        read_again(session, form, &mesh, &skin, &material, &file)
+    })?;
+    put(session, Table::Glb, &file)?;
+    if form.container != Container::Glb && !picture.is_empty() {
+        put(session, Table::Picture, &picture)?;
+        if form.container == Container::Obj {
+            put(session, Table::Material, &obj::material(form))?;
+        }
+    }
+    session.progress(Phase::Glb, 1, 1);
+    // Colours stand with the vertices as they were numbered here.
+    if form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_)) {
+        mesh = held;
+    }
+    Ok(Written {
+        glb_bytes: file.len() as u64,
+        png_bytes: picture.len() as u64,
+        mesh,
+        skin,
+        material,
+    })
+}
+
+fn mesh_file(
+    form: &Form,
+    mesh: &Mesh,
+    skin: &Skin,
+    material: &Material,
+    (picture, format): (&[u8], TextureFormat),
+) -> Result<Vec<u8>, Failure> {
+    let dress = match skin {
+        Skin::Texture(_) => Dress::Texture(picture, format),
+        Skin::Vertices(colours) => Dress::Vertices(colours),
+    };
+    match form.container {
+        Container::Glb => {
+            let file = glb::write_with(mesh, dress, material, form.compress);
+            file.map_err(|error| match error {
+                GlbError::TooLong(_) => Failure {
+                    code: Code::LimitExceeded,
+                    message: error.to_string(),
+                    hint: "simplify the mesh or use a smaller texture".to_owned(),
+                },
+                GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
+                    internal(&error)
+                }
+            })
+        }
+        Container::Ply => Ok(ply::write(mesh, dress, form)),
+        Container::Obj => Ok(obj::write(mesh, dress, form)),
+    }
+}
+
+/// Gives the mesh that the file holds.
+fn read_again(
+    session: &Session,
+    form: &Form,
+    mesh: &Mesh,
+    skin: &Skin,
+    material: &Material,
+    file: &[u8],
+) -> Result<Mesh, Failure> {
+    let texels = match skin {
+        Skin::Texture(texture) => Some(&texture.texels[..]),
+        Skin::Vertices(_) => None,
+    };
+    let (name, within, tolerance) = match (form.container, form.compress) {
+        (Container::Glb, Compress::None) => ("model.glb", texels, Tolerance::NONE),
+        (Container::Glb, Compress::Meshopt) => (
+            "model.glb",
+            texels,
+            Tolerance {
+                position: quantised::position_error(mesh),
+                uv: quantised::UV_ERROR,
+            },
+        ),
+        (Container::Ply, _) => ("model.ply", None, Tolerance::TURNED),
+        (Container::Obj, _) => ("model.obj", None, Tolerance::TURNED),
+    };
+    let read = ReadBack {
+        name,
+        uvs: texels.is_some(),
+        texels: within,
+        alpha: material.alpha.is_some(),
+        tolerance,
+    };
+    if form.container == Container::Glb {
+        read_back::read_material(file, material).map_err(|error| internal(&error))?;
+    }
+    read_back::read_back(&read, file, mesh, &Quiet(session)).map_err(|error| internal(&error))
+}
+
+/// Of reading a file again, the phases are not those of reading it first.
+struct Quiet<'a>(&'a Session);
+
+impl Progress for Quiet<'_> {
+    fn progress(&self, _: Phase, _: u64, _: u64) {
+        unit();
+    }
+
+    fn expect(&self, label: &str, predicted: Duration) {
+        self.0.expect(label, predicted);
+    }
+
+    fn warning(&self, _: &str) {}
+}

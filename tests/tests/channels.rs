@@ -1,0 +1,641 @@
+//! Channels beside the base colour, through the real programs: views of a ball whose material is known → a GLB whose pictures
+//! are held against that material texel by texel, and its normals against what a viewer would make of them.
+
+#![expect(
+    clippy::print_stderr,
+    reason = "figures are worth a look even where they suffice"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kiln_tests::ball::{Channel, Space, Vector, Views, cross, dot, light, unit};
+use kiln_tests::{Bench, Outcome, Run, glb, signal_to};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+fn bake(bench: &Bench, output: &str, more: &[&str]) -> Outcome {
+    Run::start(command(bench, output, more)).finish()
+}
+
+fn command(bench: &Bench, output: &str, more: &[&str]) -> std::process::Command {
+    let mut command = bench.kiln();
+    command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
+    command.args(["--crash-folder", "none", "-o", output]);
+    for [flag, value] in [["--device", "cpu"], ["--texture-size", "512"]] {
+        if !more.contains(&flag) {
+            command.args([flag, value]);
+        }
+    }
+    command.arg("--baker").arg(bench.baker()).args(more);
+    command
+}
+
+/// A bake that succeeds: its report.
+fn report(bench: &Bench, output: &str, more: &[&str]) -> Value {
+    let outcome = bake(bench, output, more);
+    outcome.assert_code(0);
+    outcome.one("done")["report"].clone()
+}
+
+fn with_ball(views: &Views) -> Bench {
+    let bench = Bench::real(SABOTEUR);
+    views.write(&bench.path("."));
+    bench
+}
+
+/// A few small views, for all that is not a matter of quality.
+fn few() -> Views {
+    Views {
+        count: 7,
+        edge: 64,
+        ..Views::default()
+    }
+}
+
+/// A decoded GLB.
+struct Model {
+    json: Value,
+    binary: Vec<u8>,
+}
+
+/// A picture's texels, as many channels as it has, and how many those are.
+struct Picture {
+    edge: usize,
+    width: usize,
+    bytes: Vec<u8>,
+}
+
+impl Picture {
+    fn texel(&self, at: usize) -> &[u8] {
+        &self.bytes[at * self.width..][..self.width]
+    }
+}
+
+impl Model {
+    fn read(path: &Path) -> Self {
+        let json = glb::read(path).expect("a whole GLB");
+        let bytes = fs::read(path).expect("there");
+        let length = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
+        Self {
+            json,
+            binary: bytes[20 + length + 8..].to_vec(),
+        }
+    }
+
+    fn view(&self, number: &Value) -> &[u8] {
+        let view = &self.json["bufferViews"][index(number)];
+        &self.binary[index(&view["byteOffset"])..][..index(&view["byteLength"])]
+    }
+
+    fn floats<const N: usize>(&self, attribute: &str) -> Vec<[f64; N]> {
+        let accessor = &self.json["meshes"][0]["primitives"][0]["attributes"][attribute];
+        let accessor = &self.json["accessors"][index(accessor)];
+        assert_eq!(accessor["componentType"], 5126);
+        let bytes = self.view(&accessor["bufferView"]).as_chunks::<4>().0;
+        let floats: Vec<f64> = bytes
+            .iter()
+            .map(|&b| f64::from(f32::from_le_bytes(b)))
+            .collect();
+        floats.as_chunks::<N>().0.to_vec()
+    }
+
+    fn triangles(&self) -> Vec<[usize; 3]> {
+        let accessor = &self.json["meshes"][0]["primitives"][0]["indices"];
+        let accessor = &self.json["accessors"][index(accessor)];
+        let bytes = self.view(&accessor["bufferView"]);
+        let indices: Vec<usize> = match accessor["componentType"].as_u64() {
+            Some(5123) => (bytes.as_chunks::<2>().0.iter())
+                .map(|&b| u16::from_le_bytes(b).into())
+                .collect(),
+            _ => (bytes.as_chunks::<4>().0.iter())
+                .map(|&b| u32::from_le_bytes(b) as usize)
+                .collect(),
+        };
+        indices[..index(&accessor["count"])]
+            .as_chunks::<3>()
+            .0
+            .to_vec()
+    }
+
+    /// The PNG in a slot of the material.
+    fn picture(&self, slot: &str) -> Picture {
+        let file = self.file(slot).unwrap_or_else(|| panic!("no {slot}"));
+        let mut reader = png::Decoder::new(std::io::Cursor::new(file))
+            .read_info()
+            .expect("a PNG");
+        let mut bytes = vec![0; reader.output_buffer_size().expect("small")];
+        let info = reader.next_frame(&mut bytes).expect("pixels");
+        Picture {
+            edge: info.width as usize,
+            width: info.color_type.samples(),
+            bytes,
+        }
+    }
+
+    fn file(&self, slot: &str) -> Option<&[u8]> {
+        let texture = self.json["materials"][0].pointer(&format!("/{slot}/index"))?;
+        let source = &self.json["textures"][index(texture)]["source"];
+        Some(self.view(&self.json["images"][index(source)]["bufferView"]))
+    }
+
+    /// For each texel whose centre lies in a triangle: its number, the triangle and the weights of its corners.
+    fn surface(&self, edge: usize) -> Vec<(usize, [usize; 3], [f64; 3])> {
+        let uvs = self.floats::<2>("TEXCOORD_0");
+        let mut texels = Vec::new();
+        for corners in self.triangles() {
+            let [a, b, c] = corners.map(|corner| uvs[corner].map(|x| x * edge as f64));
+            let area = |p: [f64; 2], q: [f64; 2], r: [f64; 2]| {
+                (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
+            };
+            let all = area(a, b, c);
+            let span = |axis: usize| {
+                let values = [a, b, c].map(|at| at[axis]);
+                let low = values.into_iter().fold(f64::INFINITY, f64::min);
+                let high = values.into_iter().fold(0.0, f64::max);
+                low as usize..(high as usize + 1).min(edge)
+            };
+            for row in span(1) {
+                for column in span(0) {
+                    let at = [column as f64 + 0.5, row as f64 + 0.5];
+                    let weights = [area(b, c, at), area(c, a, at), area(a, b, at)];
+                    let weights = weights.map(|part| part / all);
+                    if weights.iter().all(|&weight| weight > 0.0) {
+                        texels.push((row * edge + column, corners, weights));
+                    }
+                }
+            }
+        }
+        assert!(texels.len() > edge * edge / 5, "an atlas");
+        texels
+    }
+}
+
+fn index(value: &Value) -> usize {
+    let number = value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no number"));
+    usize::try_from(number).expect("small")
+}
+
+fn blend<const N: usize>(of: &[[f64; N]], corners: [usize; 3], weights: [f64; 3]) -> [f64; N] {
+    std::array::from_fn(|k| (0..3).map(|i| weights[i] * of[corners[i]][k]).sum())
+}
+
+fn decibel(squares: f64, count: usize) -> f64 {
+    -10.0 * (squares / count as f64).log10()
+}
+
+/// PSNR over the texels of the charts between channels of a picture and what they should show.
+fn psnr(model: &Model, slot: &str, channel: Channel, components: &[usize]) -> f64 {
+    let picture = model.picture(slot);
+    let positions = model.floats::<3>("POSITION");
+    let (mut squares, mut count) = (0.0, 0);
+    for (texel, corners, weights) in model.surface(picture.edge) {
+        let truth = channel.at(unit(blend(&positions, corners, weights)));
+        for &component in components {
+            // Opacity is the base colour's alpha.
+            let of_truth = truth[component.min(2)];
+            let found = f64::from(picture.texel(texel)[component]) / 255.0;
+            squares += (found - of_truth).powi(2);
+            count += 1;
+        }
+    }
+    decibel(squares, count)
+}
+
+/// What a viewer makes of the normal map, against the truth: PSNR of the directions' halves, as of the bytes of a map in the
+/// world. On the way the frames are held against the glTF convention: +X right and +Y up in the picture.
+fn relief(model: &Model) -> f64 {
+    let picture = model.picture("normalTexture");
+    let (positions, normals) = (model.floats::<3>("POSITION"), model.floats::<3>("NORMAL"));
+    let (tangents, uvs) = (
+        model.floats::<4>("TANGENT"),
+        model.floats::<2>("TEXCOORD_0"),
+    );
+    let bitangents: Vec<Vector> = (normals.iter().zip(&tangents))
+        .map(|(&normal, &[x, y, z, w])| cross(normal, [x, y, z]).map(|value| value * w))
+        .collect();
+    let (mut squares, mut count, mut turned) = (0.0, 0, 0);
+    for (texel, corners, weights) in model.surface(picture.edge) {
+        let [x, y, z, _] = blend(&tangents, corners, weights);
+        let axes = [
+            unit([x, y, z]),
+            unit(blend(&bitangents, corners, weights)),
+            unit(blend(&normals, corners, weights)),
+        ];
+        let map = [0, 1, 2].map(|k| f64::from(picture.texel(texel)[k]) / 127.5 - 1.0);
+        assert!(map[2] > 0.0, "{map:?} points inwards");
+        let shown = unit([0, 1, 2].map(|k| (0..3).map(|axis| map[axis] * axes[axis][k]).sum()));
+        let truth = Channel::Normal.at(unit(blend(&positions, corners, weights)));
+        squares += (0..3)
+            .map(|k| ((shown[k] - truth[k]) / 2.0).powi(2))
+            .sum::<f64>()
+            / 3.0;
+        count += 1;
+        // Along the picture's rows and up its columns the surface goes as the frame says.
+        let [a, b, c] = corners.map(|corner| (positions[corner], uvs[corner]));
+        let side = |p: (Vector, [f64; 2])| {
+            let from = [0, 1, 2].map(|k| p.0[k] - a.0[k]);
+            (from, [p.1[0] - a.1[0], a.1[1] - p.1[1]])
+        };
+        let (one, other) = (side(b), side(c));
+        let area = one.1[0] * other.1[1] - one.1[1] * other.1[0];
+        let right = [0, 1, 2].map(|k| (one.0[k] * other.1[1] - other.0[k] * one.1[1]) / area);
+        let up = [0, 1, 2].map(|k| (other.0[k] * one.1[0] - one.0[k] * other.1[0]) / area);
+        turned += usize::from(dot(right, axes[0]) <= 0.0 || dot(up, axes[1]) <= 0.0);
+    }
+    assert_eq!(turned, 0, "of {count} frames");
+    decibel(squares, count)
+}
+
+/// Holds every channel against the truth.
+fn assert_true(model: &Model, least: f64) {
+    let base = "pbrMetallicRoughness/baseColorTexture";
+    let metal = "pbrMetallicRoughness/metallicRoughnessTexture";
+    let figures = [
+        ("base", psnr(model, base, Channel::Base, &[0, 1, 2])),
+        (
+            "metallic",
+            psnr(model, metal, Channel::MetallicRoughness, &[2]),
+        ),
+        (
+            "roughness",
+            psnr(model, metal, Channel::MetallicRoughness, &[1]),
+        ),
+        (
+            "occlusion",
+            psnr(model, "occlusionTexture", Channel::Occlusion, &[0]),
+        ),
+        (
+            "emissive",
+            psnr(model, "emissiveTexture", Channel::Emissive, &[0, 1, 2]),
+        ),
+        ("normal", relief(model)),
+    ];
+    eprintln!("{figures:.1?}");
+    let worst = figures
+        .iter()
+        .map(|(_, db)| *db)
+        .fold(f64::INFINITY, f64::min);
+    assert!(worst >= least, "{figures:?}");
+    // Steps are hard to fit: where it is there and where it is not, most texels say so.
+    let opacity = psnr(model, base, Channel::Opacity, &[3]);
+    assert!(opacity >= 18.0, "{opacity} dB of opacity; {figures:?}");
+}
+
+#[test]
+fn every_channel_is_what_the_views_show() {
+    let bench = with_ball(&Views::default());
+    let report = report(&bench, "out/a.glb", &["--preview", "out/sheet.png"]);
+    let path = bench.path("out/a.glb");
+    let model = Model::read(&path);
+    assert_true(&model, 36.0);
+
+    let material = &model.json["materials"][0];
+    let surface = &material["pbrMetallicRoughness"];
+    assert_eq!(surface["metallicFactor"], 1);
+    assert_eq!(surface["roughnessFactor"], 1);
+    let textures = [
+        &surface["metallicRoughnessTexture"],
+        &material["occlusionTexture"],
+    ];
+    assert_eq!(textures[0], textures[1], "one picture for both");
+    assert_eq!(material["emissiveFactor"], json!([1, 1, 1]));
+    assert_eq!(
+        (&material["alphaMode"], &material["alphaCutoff"]),
+        (&json!("MASK"), &json!(0.5))
+    );
+    assert_eq!(model.json["images"].as_array().map(Vec::len), Some(4));
+
+    let channels = report["bake"]["channels"].as_array().expect("channels");
+    let names: Vec<&str> = channels
+        .iter()
+        .filter_map(|fit| fit["name"].as_str())
+        .collect();
+    assert_eq!(names, Channel::LAYERS.map(Channel::name));
+    for fit in channels {
+        let figures = ["psnr_db", "seconds", "pixels"].map(|key| fit[key].as_f64());
+        assert!(
+            figures.iter().all(|figure| figure.is_some_and(|x| x > 0.0)),
+            "{fit}"
+        );
+        assert_eq!(fit["views"], 24);
+        let wanted = if fit["name"] == "opacity" { 20.0 } else { 38.0 };
+        assert!(figures[0].is_some_and(|db| db > wanted), "{fit}");
+    }
+    let (valid, words) = glb::validate(&[path]);
+    assert!(valid, "{words}");
+    let sheet = fs::read(bench.path("out/sheet.png")).expect("a sheet");
+    let sheet = png::Decoder::new(std::io::Cursor::new(sheet))
+        .read_info()
+        .expect("a PNG");
+    assert!(sheet.info().height > 1900, "two more rows of pictures");
+    bench.assert_clean(&["a.glb", "sheet.png"]);
+}
+
+#[test]
+fn the_base_colour_is_that_of_a_job_without_channels() {
+    let bench = with_ball(&few());
+    report(&bench, "out/with.glb", &["--alpha-mode", "opaque"]);
+    let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
+    let mut transforms: Value = serde_json::from_str(&text).expect("JSON");
+    for frame in transforms["frames"].as_array_mut().expect("frames") {
+        frame.as_object_mut().expect("a frame").remove("channels");
+    }
+    fs::write(bench.path("transforms.json"), transforms.to_string()).expect("room");
+    let report = report(&bench, "out/without.glb", &[]);
+    assert_eq!(report["bake"]["channels"], json!([]));
+    let models =
+        ["with", "without"].map(|name| Model::read(&bench.path(&format!("out/{name}.glb"))));
+    let files = models.each_ref().map(|model| {
+        let file = model.file("pbrMetallicRoughness/baseColorTexture");
+        file.expect("a base colour")
+    });
+    assert!(files[0] == files[1], "the same bytes");
+    assert!(models[0].json["materials"][0]["alphaMode"].is_null());
+    assert_eq!(
+        models[1].json["materials"][0]
+            .as_object()
+            .map(serde_json::Map::len),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_graphics_adapter_gives_the_same_channels() {
+    let views = Views {
+        count: 12,
+        edge: 80,
+        ..Views::default()
+    };
+    let bench = with_ball(&views);
+    let adapter = std::env::var("KILN_TEST_ADAPTER").unwrap_or_else(|_unset| "llvmpipe".to_owned());
+    // A software adapter takes its time.
+    let quick = ["--quality", "draft", "--refine", "off"];
+    let draft = [&quick[..], &["--texture-size", "256", "--device", &adapter]].concat();
+    let report = report(&bench, "out/a.glb", &draft);
+    assert_eq!(
+        report["device"]["backend"], "vulkan",
+        "{}",
+        report["device"]
+    );
+    assert_true(&Model::read(&bench.path("out/a.glb")), 27.0);
+}
+
+#[test]
+fn normals_of_a_world_with_z_up_are_turned_with_it() {
+    let bench = with_ball(&Views {
+        count: 16,
+        edge: 112,
+        space: Space::World,
+        z_up: true,
+        channels: vec![Channel::Normal],
+    });
+    let made = report(&bench, "out/a.glb", &["--up", "z"]);
+    let right = relief(&Model::read(&bench.path("out/a.glb")));
+    assert!(right > 34.0, "{right} dB");
+    assert_eq!(made["warnings"], json!([]));
+    // The oracle sees it: the same bytes, taken for another space, are far off, and the user is told.
+    let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
+    let other = text.replace("\"normal_space\":\"world\"", "\"normal_space\":\"camera\"");
+    assert_ne!(other, text);
+    fs::write(bench.path("transforms.json"), other).expect("room");
+    let made = report(&bench, "out/b.glb", &["--up", "z"]);
+    let wrong = relief(&Model::read(&bench.path("out/b.glb")));
+    assert!(wrong < 20.0, "{wrong} dB");
+    let told = made["warnings"].as_array().expect("warnings").iter();
+    let told = told.filter_map(|warning| warning["text"].as_str());
+    assert!(
+        told.into_iter().any(|text| text.contains("normal_space: ")),
+        "{made}"
+    );
+}
+
+#[test]
+fn every_form_of_a_glb_carries_them_and_others_say_that_they_do_not() {
+    let bench = with_ball(&few());
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (name, base, data, mode, more) in [
+        ("plain", "image/png", "image/png", json!("MASK"), &[][..]),
+        (
+            "jpeg",
+            "image/jpeg",
+            "image/png",
+            Value::Null,
+            &["--texture-format", "jpeg", "--alpha-mode", "opaque"],
+        ),
+        (
+            "clear",
+            "image/png",
+            "image/png",
+            json!("BLEND"),
+            &["--texture-format", "jpeg", "--alpha-mode", "blend"],
+        ),
+        (
+            "small",
+            "image/webp",
+            "image/webp",
+            json!("MASK"),
+            &[
+                "--texture-format",
+                "webp",
+                "--compress",
+                "meshopt",
+                "--alpha-cutoff",
+                "0.25",
+            ],
+        ),
+    ] {
+        let path = bench.path(&format!("out/{name}.glb"));
+        let quick = [&["--quality", "draft"], more].concat();
+        let made = report(&bench, &format!("out/{name}.glb"), &quick);
+        let json = glb::read(&path).expect("a whole GLB");
+        let mime = |image: usize| &json["images"][image]["mimeType"];
+        assert_eq!(
+            (mime(0), mime(1), mime(2)),
+            (&json!(base), &json!(data), &json!(data))
+        );
+        assert_eq!(
+            mime(3),
+            if name == "clear" { "image/jpeg" } else { base },
+            "{name}"
+        );
+        assert_eq!(json["materials"][0]["alphaMode"], mode, "{name}");
+        let told = made["warnings"].as_array().expect("warnings");
+        assert_eq!(told.len(), usize::from(name == "clear"), "{told:?}");
+        if name == "small" {
+            assert_eq!(json["materials"][0]["alphaCutoff"], 0.25);
+        }
+        files.push(path);
+    }
+    let (valid, words) = glb::validate(&files);
+    assert!(valid, "{words}");
+    for output in ["out/a.obj", "out/a.ply"] {
+        let made = report(&bench, output, &["--quality", "draft"]);
+        assert_eq!(made["bake"]["channels"], json!([]));
+        let told = made["warnings"][0]["text"]
+            .as_str()
+            .expect("a warning")
+            .to_owned();
+        assert!(told.contains("PLY and OBJ carry the base colour alone: metallic_roughness, normal, emissive, occlusion, opacity left out"), "{told}");
+    }
+}
+
+#[test]
+fn a_channel_may_lack_in_some_views_and_not_in_all() {
+    let bench = with_ball(&Views {
+        channels: vec![Channel::Occlusion, Channel::MetallicRoughness],
+        ..few()
+    });
+    let path = bench.path("transforms.json");
+    let text = fs::read_to_string(&path).expect("there");
+    let mut transforms: Value = serde_json::from_str(&text).expect("JSON");
+    for view in [1, 4] {
+        transforms["frames"][view]["channels"]["occlusion"] = Value::Null;
+    }
+    fs::write(&path, transforms.to_string()).expect("room");
+    let draft = ["--quality", "draft"];
+    let made = report(&bench, "out/a.glb", &draft);
+    let views = |name: &str| {
+        let channels = made["bake"]["channels"].as_array().expect("channels");
+        let fit = channels.iter().find(|fit| fit["name"] == name);
+        fit.expect("fitted")["views"].clone()
+    };
+    assert_eq!(
+        (views("occlusion"), views("metallic_roughness")),
+        (json!(5), json!(7))
+    );
+    let material = Model::read(&bench.path("out/a.glb")).json["materials"][0].clone();
+    assert_eq!(
+        material["occlusionTexture"],
+        material["pbrMetallicRoughness"]["metallicRoughnessTexture"]
+    );
+    for view in 0..7 {
+        let only = if view == 3 {
+            json!("occlusion/3.png")
+        } else {
+            Value::Null
+        };
+        transforms["frames"][view]["channels"]["occlusion"] = only;
+    }
+    transforms["test_filenames"] = json!(["base/3.png"]);
+    fs::write(&path, transforms.to_string()).expect("room");
+    let refused = bake(&bench, "out/b.glb", &draft);
+    refused.assert_code(65);
+    let message = refused.one("error")["message"]
+        .as_str()
+        .expect("words")
+        .to_owned();
+    assert!(
+        message.contains("only held-out views have the channels occlusion"),
+        "{message}"
+    );
+}
+
+#[test]
+fn broken_channels_are_named_in_one_line() {
+    let bench = with_ball(&Views {
+        channels: vec![Channel::Normal],
+        ..few()
+    });
+    let path = bench.path("transforms.json");
+    let text = fs::read_to_string(&path).expect("there");
+    let whole: Value = serde_json::from_str(&text).expect("JSON");
+    fs::create_dir(bench.path("other")).expect("a folder");
+    let small = Views { edge: 32, ..few() };
+    small.write(&bench.path("other"));
+    fs::write(bench.path("normal/text.png"), "no picture").expect("room");
+    for (change, words) in [
+        (
+            json!({"normal": "normal/9.png"}),
+            "frame 2: normal/9.png: no such file",
+        ),
+        (
+            json!({"normal": "../mesh.png"}),
+            "frame 2: ../mesh.png: lies outside its folder",
+        ),
+        (
+            json!({"normal": "mesh.obj"}),
+            "is not a file of a mesh or a view",
+        ),
+        (
+            json!({"normal": "normal/text.png"}),
+            "normal/text.png (frame 2): ",
+        ),
+        (
+            json!({"normal": "other/normal/2.png"}),
+            "other/normal/2.png (frame 2): normal has 32x32 pixels, its view's picture 64x64",
+        ),
+        (
+            json!({"bump": "normal/2.png"}),
+            "frame 2: channels: \"bump\" is no channel; there are metallic_roughness, normal, emissive, occlusion, opacity",
+        ),
+    ] {
+        let mut transforms = whole.clone();
+        transforms["frames"][2]["channels"] = change.clone();
+        fs::write(&path, transforms.to_string()).expect("room");
+        let outcome = bake(&bench, "out/a.glb", &["--quality", "draft"]);
+        outcome.assert_code(65);
+        let failed = outcome.one("error");
+        let message = failed["message"].as_str().expect("words");
+        assert!(message.contains(words), "{change}: {message}");
+        assert_eq!(failed["role"], "prepare");
+    }
+    bench.assert_clean(&[]);
+}
+
+#[test]
+fn a_bake_that_dies_among_its_channels_is_repeated_with_all_of_them() {
+    let bench = with_ball(&few());
+    let made = bake(&bench, "out/a.glb", &[]);
+    made.assert_code(0);
+    let mut run = Run::start(command(&bench, "out/b.glb", &[]));
+    let started = run.wait_for(|event| event["event"] == "started" && event["role"] == "bake");
+    // The base colour's seams come before every other channel.
+    run.wait_for(|event| event["event"] == "progress" && event["phase"] == "gutter");
+    run.wait_for(|event| event["event"] == "progress" && event["phase"] == "gutter");
+    let pid = started["pid"]
+        .as_i64()
+        .and_then(|pid| i32::try_from(pid).ok());
+    signal_to(pid.expect("a process id"), Signal::SIGKILL);
+    let outcome = run.finish();
+    outcome.assert_code(0);
+    assert_eq!(
+        outcome.attempts("bake").len(),
+        2,
+        "{:?}",
+        outcome.attempts("bake")
+    );
+    let [one, other] = ["a", "b"].map(|name| fs::read(bench.path(&format!("out/{name}.glb"))));
+    assert!(one.expect("made") == other.expect("made"), "the same bytes");
+}
+
+#[test]
+fn the_oracle_knows_a_flipped_axis_and_light_from_numbers() {
+    let bench = with_ball(&few());
+    report(&bench, "out/a.glb", &["--quality", "draft"]);
+    let model = Model::read(&bench.path("out/a.glb"));
+    let metal = "pbrMetallicRoughness/metallicRoughnessTexture";
+    let right = psnr(&model, metal, Channel::MetallicRoughness, &[1]);
+    // Green against the truth of blue, and the colours of another channel.
+    let wrong = psnr(&model, metal, Channel::Occlusion, &[1]);
+    assert!(right > wrong + 10.0, "{right} and {wrong} dB");
+    let truth = relief(&model);
+    let mut flipped = Model::read(&bench.path("out/a.glb"));
+    let accessor = &flipped.json["meshes"][0]["primitives"][0]["attributes"]["TANGENT"];
+    let accessor = flipped.json["accessors"][index(accessor)].clone();
+    let view = flipped.json["bufferViews"][index(&accessor["bufferView"])].clone();
+    let start = index(&view["byteOffset"]);
+    // A frame whose bitangent is turned reads the map's green upside down, and is not glTF's either.
+    let far = std::panic::catch_unwind(move || {
+        for tangent in 0..index(&accessor["count"]) {
+            flipped.binary[start + 16 * tangent + 15] ^= 0x80;
+        }
+        relief(&flipped)
+    });
+    assert!(far.is_err() && truth > 24.0, "{truth} dB");
+    assert!((light(0.5) - 0.2140).abs() < 1e-4);
+}
