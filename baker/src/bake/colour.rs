@@ -45,6 +45,8 @@ pub enum Space {
     Colour(Blend),
     /// Plain numbers, in all of it.
     Data,
+    /// Parts of unit vectors: as numbers, but what has another length does not survive.
+    Direction,
 }
 
 impl Space {
@@ -53,7 +55,7 @@ impl Space {
     pub fn blend(self) -> Blend {
         match self {
             Self::Colour(blend) => blend,
-            Self::Data => Blend::Srgb,
+            Self::Data | Self::Direction => Blend::Srgb,
         }
     }
 }

@@ -6,8 +6,8 @@
 //! stores them, or else with opacity. A set is weighed by its own residuals alone: a highlight is an outlier of the colours
 //! and none of the roughness. Exposures are those of the colours, and are not divided out of anything else.
 //!
-//! Normals are fitted as vectors of the world, which is the same on both sides of a seam, and get their length back at the
-//! end; encode turns them into the frames of their triangles.
+//! Normals are fitted as vectors of the world, which is the same on both sides of a seam: their gutter continues the charts and
+//! no more. They get their length back at the end; encode turns them into the frames of their triangles.
 
 use std::time::Instant;
 
@@ -143,6 +143,7 @@ fn together(views: &[LayerSet]) -> Vec<LayerSet> {
 fn space(set: LayerSet, blend: Blend) -> Space {
     match set.iter().all(Layer::is_colour) {
         true => Space::Colour(blend),
+        false if set.has(Layer::Normal) => Space::Direction,
         false => Space::Data,
     }
 }

@@ -89,7 +89,7 @@ pub fn mend(
     unit();
     // Mips are means of light, whatever the fit averaged, unless the texture holds none.
     let light = |value: f32| match space {
-        Space::Colour(Blend::Linear) | Space::Data => value.clamp(0.0, 1.0),
+        Space::Colour(Blend::Linear) | Space::Data | Space::Direction => value.clamp(0.0, 1.0),
         Space::Colour(Blend::Srgb) => decode(value.clamp(0.0, 1.0)),
     };
     texels
@@ -104,7 +104,10 @@ pub fn mend(
     unit();
     timed("pull-push", || pull_push(texels, size));
     unit();
-    solve::agree(texels, &charts, observed, size, &seams, space);
+    // What balances mips in the gutter is black or white in places, and no unit vector.
+    if space != Space::Direction {
+        solve::agree(texels, &charts, observed, size, &seams, space);
+    }
     if space == Space::Colour(Blend::Srgb) {
         texels.par_iter_mut().for_each(|texel| {
             let [r, g, b, a] = *texel;

@@ -396,7 +396,7 @@ impl System {
 fn slope_squared(value: f32, space: Space) -> f32 {
     match space {
         Space::Colour(_) => colour::slope_squared(value, Blend::Linear),
-        Space::Data => 1.0,
+        Space::Data | Space::Direction => 1.0,
     }
 }
 
