@@ -20,6 +20,7 @@
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
 //! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and what is known of each |
+//! | `rejected` | views, the fit's last texels → what it did not believe of each view |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
@@ -65,11 +66,14 @@ pub mod gutter;
 
 mod maps;
 
+mod rejected;
+
 pub mod vertices;
 
 #[cfg(test)]
 mod fixture;
 
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
@@ -92,6 +96,7 @@ use fit::Fitted;
 use native::Native;
 use plan::Plan;
 use refine::Refiner;
+use rejected::Doubts;
 use scene::Scene;
 use surface::Original;
 use vertices::Coloured;
@@ -132,12 +137,27 @@ pub fn run(
     let next_view = || session.receive_view().map_err(session_failed);
     let (put, summary) = match job.product {
         Product::Texture => {
-            let Baked { texture, summary } = bake(&mesh, surface, warm, job, session, next_view)?;
+            let Baked {
+                texture,
+                rejected,
+                summary,
+            } = bake(&mesh, surface, warm, job, session, next_view)?;
+            for (view, picture) in &rejected {
+                let put = session.put(Table::Rejected(*view), picture.len() as u64, |out| {
+                    Ok(out.write_all(picture)?)
+                });
+                put.map_err(|error| internal(&error))?;
+            }
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
             (put, summary)
         }
         Product::VertexColours => {
             let blend = warm.blend;
+            if job.rejected {
+                session.warning(
+                    "nothing is drawn of what was rejected: colours of vertices take every pixel",
+                );
+            }
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
             let Coloured { colours, summary } =
@@ -158,6 +178,8 @@ pub fn run(
 pub struct Baked {
     /// The texture.
     pub texture: Texture,
+    /// What was not believed of each view, by its index, as PNG; where that was asked for.
+    pub rejected: Vec<(u32, Vec<u8>)>,
     /// The report.
     pub summary: BakeSummary,
 }
@@ -207,10 +229,12 @@ fn bake_on(
     let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || open(&scene, &atlas))?);
 
     let mut views = 0;
+    let mut doubts = job.rejected.then(Doubts::default);
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
     progress.progress(refiner.phase(), 0, 0);
     while let Some(mut view) = refiner.next(progress, &mut clock, &mut next_view)? {
         progress.progress(Phase::Raster, views, 0);
+        let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
         clock
             .time(Phase::Raster, || {
                 if let Some(original) = &original {
@@ -223,6 +247,9 @@ fn bake_on(
                 backend.add_view(&view)
             })
             .map_err(failure)?;
+        if let (Some(doubts), Some(opaque)) = (&mut doubts, opaque) {
+            doubts.keep(view, opaque);
+        }
         views += 1;
         progress.progress(Phase::Raster, views, 0);
     }
@@ -253,6 +280,12 @@ fn bake_on(
     progress.expect("the gutter", step);
     let mut texels = read_finite(&mut **backend).map_err(failure)?;
     unit();
+    let drawn = doubts.map(|doubts| {
+        clock.time(Phase::Gutter, || {
+            doubts.draw(&scene, &texels, plan.taps, fitted.scale, blend, progress)
+        })
+    });
+    let drawn = drawn.transpose().map_err(|error| internal(&error))?;
     clock.time(Phase::Gutter, || {
         seams::mend(&mut texels, &observed, &scene, &atlas, blend);
     });
@@ -282,7 +315,22 @@ fn bake_on(
     );
     refiner.enter(&mut summary);
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
-    Ok(Baked { texture, summary })
+    let mut rejected = Vec::new();
+    for drawn in drawn.into_iter().flatten() {
+        if let Some(view) = summary
+            .views
+            .iter_mut()
+            .find(|view| view.view == drawn.view)
+        {
+            view.rejected = Some(drawn.shares);
+        }
+        rejected.push((drawn.view, drawn.picture));
+    }
+    Ok(Baked {
+        texture,
+        rejected,
+        summary,
+    })
 }
 
 /// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.
@@ -419,6 +467,7 @@ fn summary(
         camera: CameraFate::Given,
         moved_px: 0.0,
         gain: 1.0,
+        rejected: None,
     };
     BakeSummary {
         adapter,

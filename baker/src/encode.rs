@@ -29,7 +29,7 @@ use crate::render::{Paint, Textures};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 use crate::survey;
-use glb::{Dress, GlbError, quantised};
+use glb::{Dress, GlbError, provenance, quantised};
 use preview::Row;
 use read_back::{ReadBack, Tolerance};
 
@@ -203,7 +203,12 @@ fn write_files(
     session.progress(Phase::Glb, 0, 1);
     let bytes = picture.len() + mesh.byte_len() as usize;
     session.expect("the file", each(bytes, pace::TABLE_BYTE));
-    let file = clock.time(Phase::Glb, || mesh_file(form, &mesh, &skin, &picture))?;
+    let mut file = clock.time(Phase::Glb, || mesh_file(form, &mesh, &skin, &picture))?;
+    if form.provenance && form.container == Container::Glb {
+        file = clock.time(Phase::Glb, || {
+            with_provenance(session, form, &mesh, &skin, file)
+        })?;
+    }
     unit();
     let held = clock.time(Phase::Glb, || {
         read_again(session, form, &mesh, &skin, &file)
@@ -240,13 +245,36 @@ fn mesh_file(form: &Form, mesh: &Mesh, skin: &Skin, picture: &[u8]) -> Result<Ve
                 message: error.to_string(),
                 hint: "simplify the mesh or use a smaller texture".to_owned(),
             },
-            GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
-                internal(&error)
-            }
+            GlbError::Uneven { .. }
+            | GlbError::Colours { .. }
+            | GlbError::Compress(_)
+            | GlbError::Provenance => internal(&error),
         }),
         Container::Ply => Ok(ply::write(mesh, dress, form)),
         Container::Obj => Ok(obj::write(mesh, dress, form)),
     }
+}
+
+/// The file with its attribute, which is read back, too; colours of vertices have none.
+fn with_provenance(
+    session: &Session,
+    form: &Form,
+    mesh: &Mesh,
+    skin: &Skin,
+    file: Vec<u8>,
+) -> Result<Vec<u8>, Failure> {
+    let Skin::Texture(texture) = skin else {
+        session.warning("no _PROVENANCE: it is a texture's, and the colours are the vertices'");
+        return Ok(file);
+    };
+    let texels = each(texture.texels.len(), pace::TEXEL);
+    session.expect(
+        "provenance",
+        texels + each(mesh.triangles.len(), pace::TRIANGLE),
+    );
+    let shares = provenance::shares(mesh, texture);
+    unit();
+    provenance::add(&file, &shares, form.compress).map_err(|error| internal(&error))
 }
 
 /// Gives the mesh that the file holds.
@@ -311,12 +339,13 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
             hint: String::new(),
         });
     };
-    for table in [Table::Coverage, Table::Residual] {
+    for table in [Table::Coverage, Table::Residual, Table::Provenance] {
         session.progress(Phase::Preview, 0, 1);
         session.expect("a map", each(texture.texels.len(), pace::PNG_TEXEL));
         let file = clock.time(Phase::Preview, || match table {
             Table::Coverage => maps::coverage(texture.size, maps),
-            _ => maps::residual(texture.size, maps),
+            Table::Residual => maps::residual(texture.size, maps),
+            _ => maps::provenance(texture.size, &texture.provenance),
         });
         put(session, table, &file.map_err(|error| internal(&error))?)?;
         session.progress(Phase::Preview, 1, 1);

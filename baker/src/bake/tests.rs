@@ -85,6 +85,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         maps: true,
         refine: Refine::Off,
         gpu_times: false,
+        rejected: false,
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);

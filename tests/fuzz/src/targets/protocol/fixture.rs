@@ -16,11 +16,12 @@ const TEXTURE_SIZE: u32 = 256;
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
-        Table::Texture | Table::Colours => Role::Bake,
+        Table::Texture | Table::Colours | Table::Rejected(_) => Role::Bake,
         Table::Glb
         | Table::Preview
         | Table::Coverage
         | Table::Residual
+        | Table::Provenance
         | Table::Picture
         | Table::Material => Role::Encode,
     }
@@ -36,7 +37,11 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Colours => 64 + 3 * 4,
         Table::Glb => 12,
         Table::Picture | Table::Material => 12,
-        Table::Preview | Table::Coverage | Table::Residual => 33,
+        Table::Preview
+        | Table::Coverage
+        | Table::Residual
+        | Table::Provenance
+        | Table::Rejected(_) => 33,
     }
 }
 
@@ -73,6 +78,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             unwrap: UnwrapMethod::Fallback,
             charts: 1,
             atlas_utilisation: 0.5,
+            texture: None,
             views: u32::from(fit),
             holdout_views: u32::from(holdout),
             times: Vec::new(),

@@ -120,7 +120,7 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 9 {
+    Ok(match bytes.arbitrary::<u8>()? % 13 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
@@ -131,7 +131,9 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         7 => Table::Coverage,
         8 => Table::Residual,
         9 => Table::Picture,
-        _ => Table::Material,
+        10 => Table::Material,
+        11 => Table::Provenance,
+        _ => Table::Rejected(u32::from(bytes.arbitrary::<u8>()?)),
     })
 }
 
@@ -148,6 +150,8 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Residual => out.push(8),
         Table::Picture => out.push(9),
         Table::Material => out.push(10),
+        Table::Provenance => out.push(11),
+        Table::Rejected(index) => out.extend([12, index as u8]),
     }
 }
 
@@ -204,6 +208,9 @@ mod tests {
             Op::Write(Table::Colours, Vec::new()),
             Op::Filled(Role::Encode, Table::Coverage),
             Op::Filled(Role::Encode, Table::Residual),
+            Op::Filled(Role::Encode, Table::Material),
+            Op::Filled(Role::Encode, Table::Provenance),
+            Op::Filled(Role::Bake, Table::Rejected(7)),
             Op::Dies(Role::Encode),
         ];
         let mut bytes = Vec::new();
