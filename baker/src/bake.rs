@@ -23,6 +23,7 @@
 //! | `explain` | views → texels: all of the above that every texture of a job goes through |
 //! | `supply` | the supervisor → views, and once more; textures of layers → the supervisor |
 //! | `layers` | views once more → textures of what they show beside their colours, by the same fit |
+//! | `rejected` | views, the fit's last texels → what it did not believe of each view |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
 
@@ -74,11 +75,14 @@ mod layers;
 
 mod maps;
 
+mod rejected;
+
 pub mod vertices;
 
 #[cfg(test)]
 mod fixture;
 
+use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
@@ -103,6 +107,7 @@ use fit::Fitted;
 use native::Native;
 use plan::Plan;
 use refine::Refiner;
+use rejected::Doubts;
 use scene::Scene;
 pub use supply::Supply;
 use surface::Original;
@@ -144,12 +149,27 @@ pub fn run(
         Product::Texture => {
             let mut views = session;
             let baked = bake(&mesh, surface, warm, job, session, &mut views)?;
-            let Baked { texture, summary } = baked;
+            let Baked {
+                texture,
+                rejected,
+                summary,
+            } = baked;
+            for (view, picture) in &rejected {
+                let put = session.put(Table::Rejected(*view), picture.len() as u64, |out| {
+                    Ok(out.write_all(picture)?)
+                });
+                put.map_err(|error| internal(&error))?;
+            }
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
             (put, summary)
         }
         Product::VertexColours => {
             let blend = warm.blend;
+            if job.rejected {
+                session.warning(
+                    "nothing is drawn of what was rejected: colours of vertices take every pixel",
+                );
+            }
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
             let mut layers = LayerSet::default();
@@ -182,6 +202,8 @@ pub fn run(
 pub struct Baked {
     /// The texture.
     pub texture: Texture,
+    /// What was not believed of each view, by its index, as PNG; where that was asked for.
+    pub rejected: Vec<(u32, Vec<u8>)>,
     /// The report.
     pub summary: BakeSummary,
 }
@@ -242,6 +264,7 @@ fn bake_on(
         step,
     };
     let mut sets: Vec<LayerSet> = Vec::new();
+    let mut doubts = job.rejected.then(Doubts::default);
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
@@ -255,7 +278,7 @@ fn bake_on(
     };
     let mut views = 0;
     while let Some(view) = refiner.next(progress, &mut clock, &mut next_view)? {
-        bench.take_in(&mut **backend, view, views, &mut clock)?;
+        bench.take_in(&mut **backend, view, views, doubts.as_mut(), &mut clock)?;
         views += 1;
     }
     let Explained {
@@ -263,8 +286,9 @@ fn bake_on(
         observed,
         fitted,
         seam_residual,
+        drawn,
         ..
-    } = bench.explain(&mut **backend, blend.into(), &mut clock)?;
+    } = bench.explain(&mut **backend, blend.into(), doubts, &mut clock)?;
     let mut texture = clock.time(Phase::Gutter, || {
         gutter::finish(&texels, &observed, &atlas, size, blend)
     });
@@ -296,7 +320,22 @@ fn bake_on(
     summary.driver_vram_kib = backend.driver_memory().map(|bytes| bytes / 1024);
     [summary.uploaded_kib, summary.read_back_kib] = backend.moved().map(|bytes| bytes / 1024);
     summary.host_times = laps::take();
-    Ok(Baked { texture, summary })
+    let mut rejected = Vec::new();
+    for drawn in drawn {
+        if let Some(view) = summary
+            .views
+            .iter_mut()
+            .find(|view| view.view == drawn.view)
+        {
+            view.rejected = Some(drawn.shares);
+        }
+        rejected.push((drawn.view, drawn.picture));
+    }
+    Ok(Baked {
+        texture,
+        rejected,
+        summary,
+    })
 }
 
 /// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.
@@ -429,6 +468,7 @@ fn summary(
         camera: CameraFate::Given,
         moved_px: 0.0,
         gain: 1.0,
+        rejected: None,
     };
     BakeSummary {
         adapter,

@@ -190,12 +190,13 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
             hint: String::new(),
         });
     };
-    for table in [Table::Coverage, Table::Residual] {
+    for table in [Table::Coverage, Table::Residual, Table::Provenance] {
         session.progress(Phase::Preview, 0, 1);
         session.expect("a map", each(texture.texels.len(), pace::PNG_TEXEL));
         let file = clock.time(Phase::Preview, || match table {
             Table::Coverage => maps::coverage(texture.size, maps),
-            _ => maps::residual(texture.size, maps),
+            Table::Residual => maps::residual(texture.size, maps),
+            _ => maps::provenance(texture.size, &texture.provenance),
         });
         put(session, table, &file.map_err(|error| internal(&error))?)?;
         session.progress(Phase::Preview, 1, 1);

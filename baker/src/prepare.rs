@@ -6,7 +6,7 @@
 //!  transforms.json, pictures ─────────────────────────────────────────┘
 //! ```
 //!
-//! One safetensors file may be both ([`arrays`]).
+//! One safetensors file may be both ([`arrays`]); views may be a model of COLMAP ([`colmap`]).
 //!
 //! Tables are put in this order: the surface before simplification, if there was any; the mesh; the views, each as soon as it
 //! is decoded. No GPU, no file but those that the supervisor opens for it, nothing fetched.
@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use proto::job::{PrepareJob, Repair, Up};
-use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table};
+use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
 use proto::table::Surface;
 
 use crate::pace;
@@ -26,6 +26,8 @@ pub mod folder;
 
 mod arrays;
 
+mod colmap;
+
 pub mod load;
 
 pub mod clean;
@@ -33,6 +35,8 @@ pub mod clean;
 mod normals;
 
 mod repair;
+
+mod texels;
 
 pub mod simplify;
 
@@ -49,6 +53,7 @@ pub(crate) mod views;
 use self::clean::{CleanMesh, Counts};
 use self::folder::{Folder, FolderError};
 use self::repair::Eye;
+use self::texels::Lookout;
 use self::unwrap::{Unwrapped, kept};
 
 /// The mesh half of the role's result.
@@ -60,6 +65,7 @@ struct Prepared {
     triangles_read: usize,
     counts: Counts,
     steps: Vec<MeshStep>,
+    texture: Option<TextureChoice>,
 }
 
 /// The code of a file that another file names, not the user: that it is not there, or not to be had, is bad data.
@@ -82,7 +88,16 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         true => views::eyes(&views_folder, job)?,
         false => Vec::new(),
     };
-    let prepared = prepare_mesh(&mesh_folder, job, &eyes, session, &mut clock)?;
+    let lookouts = match job.texture_auto {
+        true => views::lookouts(&views_folder, job)?,
+        false => Vec::new(),
+    };
+    let seen = (&eyes[..], &lookouts[..]);
+    let prepared = prepare_mesh(&mesh_folder, job, seen, session, &mut clock)?;
+    if let Some(choice) = prepared.texture {
+        let told = session.choose(choice.size);
+        told.map_err(|error| internal(&error))?;
+    }
     if let Some(original) = prepared.original {
         let surface = Surface {
             positions: original.positions,
@@ -110,6 +125,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         unwrap: method,
         charts: u64::from(mesh.charts),
         atlas_utilisation: utilisation,
+        texture: prepared.texture,
         views: views.views,
         holdout_views: views.holdout_views,
         times: clock.into_times(),
@@ -120,13 +136,13 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
 fn prepare_mesh(
     folder: &Folder<'_>,
     job: &PrepareJob,
-    eyes: &[Eye],
+    (eyes, lookouts): (&[Eye], &[Lookout]),
     progress: &dyn Progress,
     clock: &mut PhaseClock,
 ) -> Result<Prepared, Failure> {
     let name = &job.mesh_file;
     let raw = clock.time(Phase::LoadMesh, || {
-        load::read(folder, name, job.keep_uvs, progress)
+        load::read_set(folder, name, (job.keep_uvs, job.uv_set), progress)
     });
     let mut raw = raw.map_err(|error| error.failure(name))?;
     if job.repair.up == Up::Z {
@@ -178,7 +194,13 @@ fn prepare_mesh(
             (simplified.mesh, Some(cleaned), Some(simplified.error))
         }
     };
-    let unwrapped = clock.time(Phase::Unwrap, || make_atlas(&surface, job, progress))?;
+    let texture = job.texture_auto.then(|| {
+        clock.time(Phase::Unwrap, || {
+            texels::choose(&surface, lookouts, job.texture_size, progress)
+        })
+    });
+    let size = texture.map_or(job.texture_size, |choice| choice.size);
+    let unwrapped = clock.time(Phase::Unwrap, || make_atlas(&surface, job, size, progress))?;
     Ok(Prepared {
         unwrapped,
         original,
@@ -186,25 +208,27 @@ fn prepare_mesh(
         triangles_read,
         counts,
         steps,
+        texture,
     })
 }
 
 fn make_atlas(
     surface: &CleanMesh,
     job: &PrepareJob,
+    texture_size: u32,
     progress: &dyn Progress,
 ) -> Result<Unwrapped, Failure> {
     if job.keep_uvs {
-        return kept::keep(surface, job.texture_size, progress)
+        return kept::keep(surface, texture_size, progress)
             .map_err(|error| error.failure(&job.mesh_file));
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
-    let unwrapped = unwrap::unwrap(surface, job.texture_size, deadline, progress);
-    let texels = f64::from(job.texture_size).powi(2) * f64::from(unwrapped.utilisation);
+    let unwrapped = unwrap::unwrap(surface, texture_size, deadline, progress);
+    let texels = f64::from(texture_size).powi(2) * f64::from(unwrapped.utilisation);
     if texels < surface.triangles.len() as f64 {
         progress.warning(&format!(
             "a texture of {0} × {0} has less than a texel for each of the {1} triangles",
-            job.texture_size,
+            texture_size,
             surface.triangles.len()
         ));
     }
@@ -213,7 +237,7 @@ fn make_atlas(
             code: Code::LimitExceeded,
             message: format!(
                 "{}: no atlas of {} texels holds its charts",
-                job.mesh_file, job.texture_size
+                job.mesh_file, texture_size
             ),
             hint: "use a larger texture or fewer triangles".to_owned(),
         });
@@ -243,9 +267,11 @@ mod tests {
             mesh_file: "a.obj".to_owned(),
             views_file: String::new(),
             texture_size: 256,
+            texture_auto: false,
             repair: Repair::default(),
             simplify: Simplify::Keep,
             keep_uvs: false,
+            uv_set: None,
             holdout: 0,
             seed: 0,
             unwrap_deadline_ms: 60_000,
@@ -255,7 +281,7 @@ mod tests {
         let files = folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
-        let prepared = prepare_mesh(&folder, &job, &[], &Silent, &mut clock)?;
+        let prepared = prepare_mesh(&folder, &job, (&[], &[]), &Silent, &mut clock)?;
         Ok((prepared, clock))
     }
 

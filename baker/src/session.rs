@@ -257,6 +257,16 @@ impl Session {
         Ok(())
     }
 
+    /// Tells the edge of the texture, where that was left to prepare.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn choose(&self, texture_size: u32) -> Result<(), SessionError> {
+        Ok(self
+            .channel
+            .send(&FromChild::Chosen { texture_size }, &[])?)
+    }
+
     /// Sends a question and waits for its answer, past the views that come in between.
     fn ask(&self, question: &FromChild) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);

@@ -83,9 +83,11 @@ fn prepared() -> Tables {
         mesh_file: "mesh_nouv.glb".to_owned(),
         views_file: "transforms.json".to_owned(),
         texture_size: TEXTURE,
+        texture_auto: false,
         repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,
+        uv_set: None,
         holdout: 3,
         seed: 0,
         unwrap_deadline_ms: 60_000,
@@ -123,6 +125,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         refine: Refine::Auto,
         vram_budget: None,
         gpu_times: false,
+        rejected: false,
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
     role(&views(tables, false), |session| {

@@ -151,6 +151,8 @@ pub struct Form {
     pub quality: u8,
     /// The mesh's, in a GLB.
     pub compress: Compress,
+    /// The vertices of a GLB carry `_PROVENANCE`.
+    pub provenance: bool,
     /// Name of the result without its ending: by it a mesh names the files beside it. Empty for a GLB.
     pub stem: String,
     /// Of a GLB whose views bring opacity.
@@ -259,12 +261,16 @@ pub struct PrepareJob {
     pub views_file: String,
     /// Edge of the texture in texels: padding and packing follow it.
     pub texture_size: u32,
+    /// Choose a smaller edge where the views resolve no more, and tell it: [`crate::message::FromChild::Chosen`].
+    pub texture_auto: bool,
     /// What is mended first.
     pub repair: Repair,
     /// Triangles to keep.
     pub simplify: Simplify,
     /// Use the mesh's own texture coordinates.
     pub keep_uvs: bool,
+    /// Of these the set with this number; without it the one that each material's base colour uses.
+    pub uv_set: Option<u32>,
     /// This many views are kept out of the fit, to measure with.
     pub holdout: u32,
     /// Chooses the held-out views.
@@ -311,6 +317,8 @@ pub struct BakeJob {
     pub vram_budget: Option<u64>,
     /// Measure every GPU stage by the device's clock.
     pub gpu_times: bool,
+    /// Draw what the fit did not believe: [`crate::message::Table::Rejected`] for each view, where the product is a texture.
+    pub rejected: bool,
 }
 
 /// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, layers, in this order.

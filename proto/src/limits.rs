@@ -21,6 +21,8 @@ pub const MAX_WARNINGS: usize = 64;
 pub const MAX_MESH_FILE_BYTES: u64 = 2 << 30;
 /// `transforms.json`: 4096 frames of nerfstudio's longest form need about 8 MiB.
 pub const MAX_TRANSFORMS_BYTES: u64 = 64 << 20;
+/// `cameras` or `images` of COLMAP: 4096 images of 16,000 points each. The points are skipped, not read.
+pub const MAX_COLMAP_FILE_BYTES: u64 = 2 << 30;
 /// A safetensors file with mesh and views: as many pixels as all views of a job may have, in 32-bit floats with masks. No
 /// more of it is ever in memory than the mesh and the views that are being decoded.
 pub const MAX_ARRAYS_FILE_BYTES: u64 = 4 * MAX_TOTAL_VIEW_BYTES;
@@ -39,7 +41,7 @@ pub const MAX_HOLE_EDGES: u32 = 512;
 pub const MAX_HOLE_SIZE: f32 = 100.0;
 /// Reach of welding, as a share of the diagonal: beyond this it eats shape.
 pub const MAX_WELD: f32 = 0.01;
-/// Views of one job: each costs the supervisor one fd.
+/// Views of one job: each costs the supervisor one fd, and another where what was rejected of it is drawn.
 pub const MAX_VIEWS: usize = 4096;
 /// Edge of a view in pixels: the texture bound of every desktop adapter.
 pub const MAX_VIEW_EDGE: u32 = 16_384;

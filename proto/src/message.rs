@@ -165,6 +165,10 @@ pub enum Table {
     Material,
     /// [`crate::table::LayerTexture`], by its layer.
     Layer(Layer),
+    /// The bytes of the provenance PNG: its indices are [`crate::table::Provenance`].
+    Provenance,
+    /// The bytes of the PNG of what the fit did not believe of a view, by the view's index.
+    Rejected(u32),
 }
 
 /// Supervisor to child.
@@ -273,6 +277,11 @@ pub enum FromChild {
     },
     /// Bake asks for every view once more, and `EndOfViews` after them: once for each set of layers that it fits.
     Again,
+    /// The edge of the texture, where that was left to prepare; before the mesh is there.
+    Chosen {
+        /// In texels.
+        texture_size: u32,
+    },
 }
 
 /// A folder that input files lie beneath.
@@ -280,10 +289,12 @@ pub enum FromChild {
 pub enum Root {
     /// Of the mesh file.
     Mesh,
-    /// Of `transforms.json`.
+    /// Of `transforms.json`, or what stands in its place.
     Views,
     /// Of the second mesh file of a comparison.
     Second,
+    /// Of the pictures that a model of COLMAP names.
+    Pictures,
 }
 
 /// Why a file is not opened. The name is the caller's to add.
@@ -486,6 +497,9 @@ pub struct PrepareSummary {
     pub charts: u64,
     /// Share of the atlas that charts cover, 0-1.
     pub atlas_utilisation: f32,
+    /// The edge of the texture and why, where it was left to prepare.
+    #[serde(default)]
+    pub texture: Option<TextureChoice>,
     /// Views handed on for the fit.
     pub views: u32,
     /// Views handed on to measure with.
@@ -495,6 +509,22 @@ pub struct PrepareSummary {
     pub times: Vec<PhaseTime>,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
+}
+
+/// The edge of a texture that the views resolve: at which half of the seen surface has no more texels than pixels in the view
+/// that shows it largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TextureChoice {
+    /// The edge that was taken, in texels.
+    pub size: u32,
+    /// The edge that was wanted, before rounding and bounds.
+    pub wanted: f32,
+    /// Pixels on the length of the bounding box's diagonal, of the best view of each place, median over the seen surface.
+    pub pixels: f32,
+    /// Share of the surface that some view sees, 0-1.
+    pub seen: f32,
+    /// Views whose picture's size and lens were known.
+    pub views: u32,
 }
 
 /// The adapter that baked.
@@ -527,6 +557,23 @@ pub struct ViewFit {
     pub moved_px: f32,
     /// Exposure that was divided out, in linear light; 1 where none was.
     pub gain: f32,
+    /// What the fit did not believe, where that was asked for.
+    #[serde(default)]
+    pub rejected: Option<Rejected>,
+}
+
+/// What the fit did not believe of a view: shares of the pixels that show the mesh, 0-1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// Occluders, highlights and what else contradicts the other views: mean of one minus the robust weight, over all these
+    /// pixels.
+    pub outliers: f32,
+    /// Pixels that lie on the mesh in part only.
+    pub outline: f32,
+    /// Pixels that are less than half opaque.
+    pub alpha: f32,
+    /// Pixels where the surface before simplification lies elsewhere.
+    pub surface: f32,
 }
 
 /// What became of a view's camera.

@@ -13,8 +13,8 @@ use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit, MeshCounts,
     MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares, Refinement, Refusal,
-    Role, Root, StageTime, Start, StepFate, StepKind, Table, ToChild, UnwrapMethod, ViewFit,
-    ViewScore,
+    Rejected, Role, Root, StageTime, Start, StepFate, StepKind, Table, TextureChoice, ToChild,
+    UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
@@ -69,6 +69,7 @@ fn messages_to_a_child() {
         mesh_file: "m.glb".into(),
         views_file: "t.json".into(),
         texture_size: 1024,
+        texture_auto: true,
         repair: Repair {
             weld: Some(0.5),
             orient: true,
@@ -79,6 +80,7 @@ fn messages_to_a_child() {
         },
         simplify: Simplify::RemoveShare(0.5),
         keep_uvs: true,
+        uv_set: Some(1),
         holdout: 2,
         seed: 3,
         unwrap_deadline_ms: 20_000,
@@ -93,6 +95,7 @@ fn messages_to_a_child() {
         refine: Refine::On,
         vram_budget: Some(9),
         gpu_times: true,
+        rejected: true,
     };
     let warm = WarmJob {
         device: Device::Name("H200".into()),
@@ -104,9 +107,12 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb0004010000003f0101010000803efa01020000003f010203fb204e01",
+            "0000056d2e676c6206742e6a736f6efb000401010000003f0101010000803efa01020000003f0101010203fb204e01",
         ),
-        (ToChild::Start(Start::Bake(bake)), "0001fb2c01010101010201"),
+        (
+            ToChild::Start(Start::Bake(bake)),
+            "0001fb2c01010101010201090101",
+        ),
         (
             ToChild::Start(Start::Encode(EncodeJob {
                 product: Product::Texture,
@@ -118,13 +124,14 @@ fn messages_to_a_child() {
                     texture: TextureFormat::Jpeg,
                     quality: 90,
                     compress: Compress::Meshopt,
+                    provenance: true,
                     stem: "a".into(),
                     alpha: AlphaMode::Mask,
                     alpha_cutoff: 0.5,
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
-            "00020000010002015a010161020000003f020104",
+            "00020000010002015a01010161020000003f020104",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {
@@ -243,6 +250,13 @@ fn messages_from_a_child() {
         unwrap: UnwrapMethod::Uvunwrap,
         charts: 5,
         atlas_utilisation: 0.5,
+        texture: Some(TextureChoice {
+            size: 512,
+            wanted: 500.0,
+            pixels: 300.0,
+            seen: 0.5,
+            views: 40,
+        }),
         views: 40,
         holdout_views: 2,
         times: times(),
@@ -276,6 +290,12 @@ fn messages_from_a_child() {
             camera: CameraFate::Moved,
             moved_px: 1.5,
             gain: 1.0,
+            rejected: Some(Rejected {
+                outliers: 0.5,
+                outline: 0.25,
+                alpha: 0.125,
+                surface: 0.0,
+            }),
         }],
         refinement: Some(Refinement {
             mode: Refine::Auto,
@@ -390,11 +410,11 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Prepare(prepare)),
-            "05006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f2802010b000000000000f83ffbe803",
+            "05006401323c0201020307016e000000000000f83f01020304050000000000010000803e00050000003f01fb00020000fa43000096430000003f282802010b000000000000f83ffbe803",
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f0101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f030607",
+            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f01060108090a07",
         ),
         (
             FromChild::Done(Done::Encode(encode)),

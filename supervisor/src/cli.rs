@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
-use proto::job::Simplify;
+use proto::job::{Product, Simplify};
 use proto::message::{Code, Table};
 
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
@@ -260,19 +260,15 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         ));
     };
     let mesh = input::find("the mesh", &mesh_path)?;
-    let views = if views.is_dir() {
-        views.join("transforms.json")
-    } else {
-        views
-    };
-    let views = input::find("the views", &views)?;
+    let views = input::find_views(&views, args.job.images.as_deref())?;
     let wish = (args.texture_format, args.texture_quality, args.compress);
     let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    let (form, beside) = form::choose(wish, alpha, &output)?;
+    let (mut form, beside) = form::choose(wish, alpha, &output)?;
+    form::provenance(&mut form, args.provenance_attribute)?;
     let maps = args.job.maps.as_deref().map(MapTargets::within);
-    let [coverage, residual] = maps
+    let [coverage, residual, provenance] = maps
         .as_ref()
-        .map_or([None; 2], |maps| maps.each_ref().map(Some));
+        .map_or([None; 3], |maps| maps.each_ref().map(Some));
     distinct(
         &[&mesh_path, &views.path],
         &[
@@ -281,10 +277,12 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             args.job.report.as_ref(),
             coverage,
             residual,
+            provenance,
             beside.first().map(|(_, path)| path),
             beside.get(1).map(|(_, path)| path),
         ],
     )?;
+    let (texture_size, texture_auto) = args.job.texture()?;
     let glb = Target::check(&output)?;
     let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));
     let beside: Result<Vec<_>, Box<JobError>> = beside.iter().map(check).collect();
@@ -292,6 +290,9 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let maps = args.job.maps.as_deref();
     let maps = maps.map(MapTargets::check).transpose()?;
     let report = args.job.report.as_deref().map(Target::check).transpose()?;
+    if let Some(folder) = &args.rejected {
+        crate::job::rejected(folder, 0)?;
+    }
     Ok(Spec {
         name,
         mesh,
@@ -301,8 +302,14 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         beside: beside?,
         preview,
         maps,
+        rejected: args.rejected,
         report,
-        texture_size: args.job.texture_size,
+        texture_size,
+        texture_auto,
+        product: match args.vertex_colours {
+            true => Product::VertexColours,
+            false => Product::Texture,
+        },
         simplify: match (args.job.target_faces, args.job.simplify) {
             (Some(count), _) => Simplify::TargetFaces(count),
             (None, Some(share)) if share > 0.0 => Simplify::RemoveShare(share),
@@ -310,6 +317,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         },
         repair: args.job.repair.into(),
         keep_uvs: args.job.keep_uvs,
+        uv_set: args.job.uv_set,
         quality: args.job.quality.into(),
         blend: args.job.blend.into(),
         refine: args.job.refine.into(),

@@ -32,6 +32,7 @@ pub(crate) fn packet(packet: &FromChild) {
         FromChild::Ready { .. } => "packet.ready",
         FromChild::Progress { .. } => "packet.progress",
         FromChild::Open { .. } => "packet.open",
+        FromChild::Chosen { .. } => "packet.chosen",
         FromChild::Warning { .. } => "packet.warning",
         FromChild::Allocate { .. } => "packet.allocate",
         FromChild::Filled { .. } => "packet.filled",

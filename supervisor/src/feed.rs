@@ -159,7 +159,7 @@ impl Feed {
             };
             let surface = stock.filled(Table::Surface);
             let job = BakeJob {
-                texture_size: spec.texture_size,
+                texture_size: stock.texture_size(),
                 product: self.rung.product,
                 memory: self.rung.memory,
                 has_surface: surface.is_some(),
@@ -167,6 +167,7 @@ impl Feed {
                 refine: spec.refine,
                 vram_budget: spec.vram_budget,
                 gpu_times: spec.gpu_times,
+                rejected: spec.rejected.is_some(),
             };
             let fds = std::iter::once(mesh)
                 .chain(surface)

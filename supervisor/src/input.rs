@@ -16,6 +16,10 @@ use proto::place;
 
 use crate::error::JobError;
 
+mod views;
+
+pub use views::{Pictures, companion, find_uploaded, find_views, is_model, likely};
+
 /// A file beneath an opened folder.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -25,6 +29,8 @@ pub struct Input {
     pub folder: Arc<OwnedFd>,
     /// Its name in the folder.
     pub name: String,
+    /// Where the pictures of views lie that are a model of COLMAP.
+    pub pictures: Option<Pictures>,
 }
 
 /// Finds a file and opens its folder. `what` names it for people: `the mesh`.
@@ -70,6 +76,7 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
         path: path.to_path_buf(),
         folder: Arc::new(opened),
         name: name.to_owned(),
+        pictures: None,
     })
 }
 

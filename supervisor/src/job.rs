@@ -30,6 +30,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use proto::job::{Device, Product};
 use proto::message::{AdapterInfo, Failure, Role};
 use proto::sandbox::Sandbox;
 use tokio::sync::mpsc;
@@ -53,7 +54,7 @@ use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
 pub use spare::{Key, Spares};
-pub use spec::{MapTargets, Spec};
+pub use spec::{MapTargets, Spec, rejected};
 
 /// Events that may wait for the job; a full queue makes the children wait.
 const EVENTS: usize = 256;
@@ -128,7 +129,12 @@ pub async fn run(
 ) -> Report {
     let (events, mut received) = mpsc::channel(EVENTS);
     let rung = Rung {
-        device: spec.device.clone(),
+        device: match spec.product {
+            Product::Texture => spec.device.clone(),
+            // They are the processor's work, and no adapter is opened for nothing.
+            Product::VertexColours => Device::Cpu,
+        },
+        product: spec.product,
         ..Rung::default()
     };
     // Outlives the job, whose end it tells the others.
@@ -151,6 +157,7 @@ pub async fn run(
         life: Life::new(rung, spec.fallback),
         stock: Stock::new(spec.texture_size)
             .with_maps(spec.maps.is_some())
+            .with_rejected(spec.rejected.is_some())
             .with_container(spec.form.container),
         running: Vec::new(),
         delayed: Vec::new(),

@@ -22,7 +22,7 @@ use proto::message::{NotAFile, Refusal, Root};
 use tokio::time::timeout;
 
 use crate::hands;
-use crate::input::Input;
+use crate::input::{Input, companion};
 use crate::reserve::lend;
 
 /// Endings of the files that a mesh or a view refers to, in lower case.
@@ -73,7 +73,7 @@ impl Opener {
         self.admit_one(
             |root| match root {
                 Root::Mesh => Some(mesh),
-                Root::Views => Some(views),
+                Root::Views | Root::Pictures => Some(views),
                 Root::Second => None,
             },
             root,
@@ -101,10 +101,17 @@ impl Opener {
             return Err(format!("it asks for more than {MAX_OPENS} files"));
         }
         let input = input(root).ok_or("it asks for a folder that its job does not have")?;
+        let pictures = root == Root::Pictures;
+        let folder = match &input.pictures {
+            _ if !pictures => &input.folder,
+            Some(pictures) => &pictures.folder,
+            None => return Err("it asks for pictures of a model, and there is none".to_owned()),
+        };
+        let named = name == input.name || companion(&input.name) == Some(name.as_str());
         self.waiting = true;
         Ok(Question {
-            folder: Arc::clone(&input.folder),
-            named: name == input.name,
+            folder: Arc::clone(folder),
+            named: named && !pictures,
             name,
             limit,
         })

@@ -188,7 +188,7 @@ pub struct Warning {
 /// A file that was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// `glb`, `preview`, `coverage` or `residual`.
+    /// `glb`, `preview`, `coverage`, `residual`, `provenance`, or `rejected` for a folder.
     pub kind: Cow<'static, str>,
     /// Path as given.
     #[serde(serialize_with = "path")]

@@ -33,6 +33,7 @@ pub struct Stock {
     texture_size: u32,
     texture_bytes: u64,
     maps: bool,
+    rejected: bool,
     container: Container,
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
@@ -53,6 +54,7 @@ impl Stock {
             texture_size,
             texture_bytes: Texture::bytes_for(texture_size, false),
             maps: false,
+            rejected: false,
             container: Container::Glb,
             tables: HashMap::new(),
             views: Vec::new(),
@@ -62,11 +64,18 @@ impl Stock {
         }
     }
 
-    /// The texture is to come with its maps, and both as pictures.
+    /// The texture is to come with its maps, and all of them as pictures.
     #[must_use]
     pub fn with_maps(mut self, maps: bool) -> Self {
         self.maps = maps;
         self.texture_bytes = Texture::bytes_for(self.texture_size, maps);
+        self
+    }
+
+    /// The texture is to come with pictures of what was rejected of each view.
+    #[must_use]
+    pub fn with_rejected(mut self, rejected: bool) -> Self {
+        self.rejected = rejected;
         self
     }
 
@@ -75,6 +84,23 @@ impl Stock {
     pub fn with_container(mut self, container: Container) -> Self {
         self.container = container;
         self
+    }
+
+    /// Edge of the texture in texels.
+    #[must_use]
+    pub fn texture_size(&self) -> u32 {
+        self.texture_size
+    }
+
+    /// Prepare has chosen another edge, as long as no mesh is there whose atlas goes with the old one; `false` if it is too
+    /// late.
+    pub fn choose(&mut self, texture_size: u32) -> bool {
+        let early = !self.tables.contains_key(&Table::Mesh);
+        if early {
+            self.texture_size = texture_size;
+            self.texture_bytes = Texture::bytes_for(texture_size, self.maps);
+        }
+        early
     }
 
     /// Makes the memory that `role` asks for.
@@ -89,7 +115,7 @@ impl Stock {
     ) -> Result<Arc<Blob>, StockError> {
         let (owner, min, max) = self.rules(table);
         let index_ok = match table {
-            Table::View(index) => (index as usize) < MAX_VIEWS,
+            Table::View(index) | Table::Rejected(index) => (index as usize) < MAX_VIEWS,
             // Of what no view shows there is no texture.
             Table::Layer(layer) => self.prepared && self.layers.has(layer),
             _ => true,
@@ -127,6 +153,8 @@ impl Stock {
             | Table::Colours
             | Table::Coverage
             | Table::Residual
+            | Table::Provenance
+            | Table::Rejected(_)
             | Table::Picture
             | Table::Material
             | Table::Layer(_) => {}
@@ -249,6 +277,14 @@ impl Stock {
                         "its layers are not those of the views",
                     ));
                 }
+                let drawn = |index: u32| self.filled(Table::Rejected(index)).is_some();
+                let mut fitted = self.views.iter().filter(|(_, holdout)| !holdout);
+                let wanted = self.rejected && product == Product::Texture;
+                if wanted && !fitted.all(|(index, _)| drawn(*index)) {
+                    return Err(StockError::Incomplete(
+                        "a view has no picture of what was rejected",
+                    ));
+                }
             }
             (Role::Encode, Done::Encode(_)) => {
                 if self.filled(Table::Glb).is_none() {
@@ -267,7 +303,8 @@ impl Stock {
                     return Err(StockError::Incomplete("there are no files beside the mesh"));
                 }
                 let mapped = self.maps && self.filled(Table::Texture).is_some();
-                let mut pictures = [Table::Coverage, Table::Residual].into_iter();
+                let pictures = [Table::Coverage, Table::Residual, Table::Provenance];
+                let mut pictures = pictures.into_iter();
                 if mapped && pictures.any(|table| self.filled(table).is_none()) {
                     return Err(StockError::Incomplete("there are no maps"));
                 }
@@ -302,6 +339,8 @@ impl Stock {
             | Table::Colours
             | Table::Coverage
             | Table::Residual
+            | Table::Provenance
+            | Table::Rejected(_)
             | Table::Picture
             | Table::Material
             | Table::Layer(_) => true,

@@ -8,7 +8,10 @@ use std::path::Path;
 use kiln_tests::sidecar::Sidecar;
 use kiln_tests::{Bench, Outcome, Run, glb};
 use png::{BitDepth, ColorType};
-use proto::table::maps::{CODE_GUTTER, CODE_SEEN, CODE_UNSEEN, coverage_of, residual_of};
+use proto::table::Provenance;
+use proto::table::maps::{
+    CODE_GUTTER, CODE_OBSERVED, CODE_SEEN, CODE_UNSEEN, coverage_of, residual_of,
+};
 use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
@@ -328,8 +331,8 @@ fn maps(bench: &Bench, views: &Path) -> [Vec<u8>; 2] {
         .iter()
         .map(|file| file["kind"].as_str().expect("a kind"))
         .collect();
-    assert_eq!(kinds, ["glb", "coverage", "residual"]);
-    bench.assert_clean(&["coverage.png", "out.glb", "residual.png"]);
+    assert_eq!(kinds, ["glb", "coverage", "residual", "provenance"]);
+    bench.assert_clean(&["coverage.png", "out.glb", "provenance.png", "residual.png"]);
     ["coverage", "residual"].map(|name| indices(&bench.path(&format!("out/{name}.png"))))
 }
 
@@ -457,6 +460,16 @@ fn maps_agree_with_each_other_and_are_the_sidecars_too() {
             "all pixels of the set are opaque enough"
         );
     }
+    let provenance = indices(&bench.path("out/provenance.png"));
+    for (c, p) in coverage.iter().zip(&provenance) {
+        let known = match *c {
+            CODE_GUTTER => Provenance::Gutter,
+            CODE_UNSEEN => Provenance::Filled,
+            CODE_SEEN..CODE_OBSERVED => Provenance::Weak,
+            CODE_OBSERVED.. => Provenance::Observed,
+        };
+        assert_eq!(*p, known as u8);
+    }
 
     let socket = bench.path("kiln.sock");
     let mut kiln = bench.kiln();
@@ -487,9 +500,15 @@ fn maps_agree_with_each_other_and_are_the_sidecars_too() {
         .collect();
     assert_eq!(
         names,
-        ["model.glb", "coverage.png", "residual.png", "report.json"]
+        [
+            "model.glb",
+            "coverage.png",
+            "residual.png",
+            "provenance.png",
+            "report.json"
+        ]
     );
-    for name in ["coverage.png", "residual.png"] {
+    for name in ["coverage.png", "residual.png", "provenance.png"] {
         let id = job["id"].as_str().expect("an id");
         let answer = sidecar.get(&format!("/v1/jobs/{id}/artifacts/{name}"));
         assert_eq!(answer.status, 200);

@@ -11,12 +11,14 @@ use super::backend::{Backend, Ties};
 use super::colour::Space;
 use super::fit::{self, Fitted};
 use super::plan::Plan;
+use super::rejected::{self, Doubts, Drawn};
 use super::scene::Scene;
 use super::surface::Original;
 use super::{failure, gutter, read_finite, seams, start, unseen};
 use crate::laps::timed;
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::run::internal;
 
 /// What all textures of a job have in common.
 pub(super) struct Bench<'a> {
@@ -36,20 +38,24 @@ pub(super) struct Explained {
     pub(super) observed: Vec<f32>,
     pub(super) fitted: Fitted,
     pub(super) seam_residual: f32,
+    /// What of the views that were kept was rejected.
+    pub(super) drawn: Vec<Drawn>,
     pub(super) space: Space,
 }
 
 impl Bench<'_> {
-    /// Hands a view to the adapter, as the one after `before` others.
+    /// Hands a view to the adapter, as the one after `before` others; `doubts` keeps it, if it is to be told what was rejected.
     pub(super) fn take_in(
         &self,
         backend: &mut dyn Backend,
         mut view: View,
         before: u64,
+        doubts: Option<&mut Doubts>,
         clock: &mut PhaseClock,
     ) -> Result<(), Failure> {
         let progress = self.progress;
         progress.progress(Phase::Raster, before, 0);
+        let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
         clock
             .time(Phase::Raster, || {
                 if let Some(original) = self.original {
@@ -63,15 +69,19 @@ impl Bench<'_> {
                 timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
+        if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
+            doubts.keep(view, opaque);
+        }
         progress.progress(Phase::Raster, before + 1, 0);
         Ok(())
     }
 
-    /// Fits, from the views that the adapter has.
+    /// Fits, from the views that the adapter has; of those in `doubts` it draws what was rejected.
     pub(super) fn explain(
         &self,
         backend: &mut dyn Backend,
         space: Space,
+        doubts: Option<Doubts>,
         clock: &mut PhaseClock,
     ) -> Result<Explained, Failure> {
         let Self {
@@ -111,6 +121,19 @@ impl Bench<'_> {
         });
         let mut texels = read.map_err(failure)?;
         unit();
+        let drawn = doubts.map(|doubts| {
+            clock.time(Phase::Gutter, || {
+                doubts.draw(
+                    scene,
+                    &texels,
+                    plan.taps,
+                    fitted.scale,
+                    space.blend(),
+                    progress,
+                )
+            })
+        });
+        let drawn = drawn.transpose().map_err(|error| internal(&error))?;
         clock.time(Phase::Gutter, || {
             seams::mend(&mut texels, &observed, scene, atlas, space);
         });
@@ -121,6 +144,7 @@ impl Bench<'_> {
             observed,
             fitted,
             seam_residual,
+            drawn: drawn.unwrap_or_default(),
             space,
         })
     }

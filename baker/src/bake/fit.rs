@@ -31,6 +31,8 @@ const SEAM: f32 = 0.02;
 pub struct Fitted {
     /// λ, see [`Strength`].
     pub smoothness: f32,
+    /// Scale of the robust loss in the last round.
+    pub scale: f32,
     /// Conjugate gradient iterations in all.
     pub iterations: u32,
     /// Residuals of each view at the end.
@@ -92,9 +94,10 @@ pub fn fit(
         }
     };
     let total = done + to_come;
+    let mut scale = f32::INFINITY;
     for round in &plan.rounds {
         residuals = backend.residuals()?;
-        let scale = round.scale.max(SPREADS * spread(&residuals));
+        scale = round.scale.max(SPREADS * spread(&residuals));
         backend.reweight(&vec![scale; residuals.len()], strength(smoothness))?;
         backend.solve(round.iterations)?;
         done += round.iterations;
@@ -103,6 +106,7 @@ pub fn fit(
     }
     Ok(Fitted {
         smoothness,
+        scale,
         iterations: done,
         residuals: backend.residuals()?,
     })

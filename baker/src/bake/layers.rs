@@ -67,10 +67,10 @@ pub(super) fn bake(
             if let Some(camera) = refiner.camera(view.index) {
                 view.camera = camera;
             }
-            bench.take_in(backend, view, views, clock)?;
+            bench.take_in(backend, view, views, None, clock)?;
             (views, with) = (views + 1, with + 1);
         }
-        let explained = bench.explain(backend, space, clock);
+        let explained = bench.explain(backend, space, None, clock);
         let explained = explained.map_err(|failure| name(failure, set))?;
         for layer in set.iter() {
             supply.put(&LayerTexture {
@@ -302,10 +302,12 @@ mod tests {
                     observed: vec![1.0],
                     fitted: super::super::fit::Fitted {
                         smoothness: 0.0,
+                        scale: 0.0,
                         iterations: 0,
                         residuals: Vec::new(),
                     },
                     seam_residual: 0.0,
+                    drawn: Vec::new(),
                     space: Space::Data,
                 };
                 for (layer, given) in &layers {

@@ -66,7 +66,7 @@ impl Native {
 
 /// Multiplies the weights of a view's rows by a power of the mean weight around each: see [`BLOCK`] and
 /// [`CONSENSUS_POWER`].
-fn apply_consensus([width, height]: [u32; 2], chunks: &[Rows], weights: &mut [f32]) {
+pub(super) fn apply_consensus([width, height]: [u32; 2], chunks: &[Rows], weights: &mut [f32]) {
     let (across, down) = (
         width.div_ceil(BLOCK) as usize,
         height.div_ceil(BLOCK) as usize,
@@ -117,7 +117,7 @@ pub(super) fn predict(rows: &Rows, row: usize, texels: &[[f32; 4]]) -> [f32; 4] 
 }
 
 /// Root mean square over the channels of a row's residual in sRGB.
-fn residual(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
+pub(super) fn residual(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
     let squares: f32 = (0..3)
         .map(|channel| {
             let error = to_display(predicted[channel], blend) - f32::from(colour[channel]) / 255.0;

@@ -98,6 +98,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         refine: Refine::Off,
         vram_budget: None,
         gpu_times: false,
+        rejected: false,
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);

@@ -113,6 +113,7 @@ pub fn bake(
             camera: CameraFate::Given,
             moved_px: 0.0,
             gain: 1.0,
+            rejected: None,
         });
         progress.progress(Phase::Raster, views.len() as u64, 0);
     }

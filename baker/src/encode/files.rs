@@ -6,7 +6,7 @@ use proto::job::{Compress, Container, Form, TextureFormat};
 use proto::message::{Code, Failure, Phase, Table};
 use proto::table::Mesh;
 
-use super::glb::{self, Dress, GlbError, quantised};
+use super::glb::{self, Dress, GlbError, provenance, quantised};
 use super::material::{self, Layers, Material};
 use super::read_back::{self, ReadBack, Tolerance};
 use super::{Skin, obj, picture, ply, put, tangents};
@@ -81,9 +81,14 @@ pub(super) fn write_files(
     session.progress(Phase::Glb, 0, 1);
     let bytes = picture.len() + mesh.byte_len() as usize;
     session.expect("the file", each(bytes, pace::TABLE_BYTE));
-    let file = clock.time(Phase::Glb, || {
+    let mut file = clock.time(Phase::Glb, || {
         mesh_file(form, &mesh, &skin, &material, (&picture, format))
     })?;
+    if form.provenance && form.container == Container::Glb {
+        file = clock.time(Phase::Glb, || {
+            with_provenance(session, form, &mesh, &skin, file)
+        })?;
+    }
     unit();
     let held = clock.time(Phase::Glb, || {
         read_again(session, form, &mesh, &skin, &material, &file)
@@ -129,14 +134,37 @@ fn mesh_file(
                     message: error.to_string(),
                     hint: "simplify the mesh or use a smaller texture".to_owned(),
                 },
-                GlbError::Uneven { .. } | GlbError::Colours { .. } | GlbError::Compress(_) => {
-                    internal(&error)
-                }
+                GlbError::Uneven { .. }
+                | GlbError::Colours { .. }
+                | GlbError::Compress(_)
+                | GlbError::Provenance => internal(&error),
             })
         }
         Container::Ply => Ok(ply::write(mesh, dress, form)),
         Container::Obj => Ok(obj::write(mesh, dress, form)),
     }
+}
+
+/// The file with its attribute, which is read back, too; colours of vertices have none.
+fn with_provenance(
+    session: &Session,
+    form: &Form,
+    mesh: &Mesh,
+    skin: &Skin,
+    file: Vec<u8>,
+) -> Result<Vec<u8>, Failure> {
+    let Skin::Texture(texture) = skin else {
+        session.warning("no _PROVENANCE: it is a texture's, and the colours are the vertices'");
+        return Ok(file);
+    };
+    let texels = each(texture.texels.len(), pace::TEXEL);
+    session.expect(
+        "provenance",
+        texels + each(mesh.triangles.len(), pace::TRIANGLE),
+    );
+    let shares = provenance::shares(mesh, texture);
+    unit();
+    provenance::add(&file, &shares, form.compress).map_err(|error| internal(&error))
 }
 
 /// Gives the mesh that the file holds.

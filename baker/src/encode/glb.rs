@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::material::{Material, Picture};
 use crate::render::srgb;
 
+pub mod provenance;
 pub mod quantised;
 
 /// Why there is no GLB.
@@ -41,6 +42,9 @@ pub enum GlbError {
     /// meshoptimizer's encoder stopped.
     #[error("the mesh cannot be compressed")]
     Compress(#[from] meshopt::Error),
+    /// What was written is not what was to be.
+    #[error("the file does not read back with its attribute _PROVENANCE")]
+    Provenance,
     /// The mesh's arrays are not of one length.
     #[error("the mesh has {positions} positions, {normals} normals and {uvs} texture coordinates")]
     Uneven {

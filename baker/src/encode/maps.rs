@@ -1,4 +1,4 @@
-//! Codes of a texture's maps → pictures of the texture's size and rows: coverage and residual, as indexed PNG.
+//! Codes of a texture's maps → pictures of the texture's size and rows: coverage, residual and provenance, as indexed PNG.
 //!
 //! The index of a pixel is the texel's code, see [`proto::table::maps`], and the palette makes it visible; each picture says
 //! the same in its text chunk `Description`. Gutter within [`RIM`] texels of a chart repeats the chart's codes, so that a
@@ -10,12 +10,15 @@
 //! | nothing known | magenta: filled in | light blue |
 //! | seen | brown to yellow: less than one pixel; navy over teal (4 pixels), green (16) and pale green (64) to near white (3,700 and more) | black over violet, red and orange to pale yellow (¼ of full scale, 64 of 255 steps, and more) |
 //!
+//! Provenance has three colours beside the gutter's grey: green for observed, yellow for weak (less than one pixel in all
+//! views together), pink for inferred (filled in from the surface around it).
+//!
 //! The classes keep apart for colour-blind eyes, and brightness grows along each ramp.
 
 use proto::table::maps::{CODE_GUTTER, CODE_OBSERVED, CODE_SEEN, CODE_UNSEEN, Maps};
 
 use super::png::{self, PngError};
-use super::preview::heat;
+use super::preview::{ORIGINS, heat};
 
 /// Depth of the gutter that shows the chart's codes, in texels.
 const RIM: usize = 2;
@@ -41,6 +44,9 @@ const ABOUT_COVERAGE: &str = "kiln coverage map. Index 0: outside every chart; 1
 const ABOUT_RESIDUAL: &str = "kiln residual map. Index 0: outside every chart; 1: no pixel counts there; 2 to 255: mean \
     absolute difference e in sRGB (0 to 1) between the pixels that see the texel and the result, e = ((index-2)/506)^2, \
     255 also more.";
+const ABOUT_PROVENANCE: &str = "kiln provenance map. Index 0 (grey): outside every chart; 1 (pink): inferred, no pixel of \
+    any view sees the texel and it was filled from the surface around it; 2 (yellow): weak, less than one pixel in all views \
+    together; 3 (green): observed, by one pixel or more.";
 
 /// The coverage map as a PNG of `size²` pixels.
 ///
@@ -58,12 +64,30 @@ pub fn residual(size: u32, maps: &Maps) -> Result<Vec<u8>, PngError> {
     picture(size, &maps.residual, &residual_palette(), ABOUT_RESIDUAL)
 }
 
+/// What is known of each texel as a PNG of `size²` pixels.
+///
+/// # Errors
+/// The PNG cannot be made, or does not read back.
+pub fn provenance(size: u32, provenance: &[u8]) -> Result<Vec<u8>, PngError> {
+    picture(size, provenance, &provenance_palette(), ABOUT_PROVENANCE)
+}
+
+/// Colours of [`proto::table::Provenance`]: those of the contact sheet.
+#[must_use]
+pub fn provenance_palette() -> Palette {
+    let mut palette = [[0; 3]; 256];
+    for (kind, colour, ..) in ORIGINS {
+        palette[kind as usize] = colour;
+    }
+    palette
+}
+
 fn picture(size: u32, codes: &[u8], palette: &Palette, about: &str) -> Result<Vec<u8>, PngError> {
     let mut codes = codes.to_vec();
     for _ in 0..RIM {
         codes = spread(&codes, size as usize);
     }
-    let file = png::encode_indexed(size, &codes, palette, about)?;
+    let file = png::encode_indexed([size; 2], &codes, palette, about)?;
     png::verify_indexed(&file, &codes)?;
     Ok(file)
 }

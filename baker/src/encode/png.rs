@@ -134,25 +134,26 @@ pub fn verify_as(kind: Kind, file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngE
     if same { Ok(()) } else { Err(PngError::Differs) }
 }
 
-/// Encodes `size²` indices into a palette, row by row from the top, with a text that explains them (ASCII).
+/// Encodes `width`×`height` indices into a palette, row by row from the top, with a text that explains them (ASCII).
 ///
 /// # Errors
 /// Another number of indices.
 pub fn encode_indexed(
-    size: u32,
+    [width, height]: [u32; 2],
     indices: &[u8],
     palette: &[[u8; 3]; 256],
     about: &str,
 ) -> Result<Vec<u8>, PngError> {
-    if indices.is_empty() || indices.len() != (size as usize).pow(2) {
+    let wanted = (width as usize).checked_mul(height as usize);
+    if indices.is_empty() || wanted != Some(indices.len()) {
         return Err(PngError::Size {
             pixels: indices.len(),
-            width: size,
-            height: size,
+            width,
+            height,
         });
     }
     let mut file = Vec::new();
-    let mut encoder = Encoder::new(&mut file, size, size);
+    let mut encoder = Encoder::new(&mut file, width, height);
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(BitDepth::Eight);
     encoder.set_palette(palette.concat());

@@ -23,7 +23,7 @@ use super::material::Material;
 use super::measure::{self, Pixel};
 use super::png::{self, PngError};
 use canvas::Canvas;
-pub(super) use tile::heat;
+pub(crate) use tile::heat;
 use tile::{Shrink, Tile};
 
 /// Largest edge of a picture on the sheet.
@@ -42,7 +42,7 @@ pub(crate) const BACKGROUND: [u8; 3] = [24; 3];
 pub(crate) const ERROR_GAIN: f32 = 8.0;
 
 /// Texels by origin: colour (told apart by colour-blind eyes too), name, what it means.
-const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
+pub(super) const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
     (Provenance::Observed, [0, 158, 115], "observed"),
     (Provenance::Weak, [240, 200, 60], "weakly observed"),
     (Provenance::Filled, [204, 90, 140], "filled in"),

@@ -1,11 +1,13 @@
 //! The readers of views by themselves: bytes in memory → what prepare makes of them, without session, folder or pool.
 //! For the fuzz targets; meshes have [`super::load::read`], which takes any [`super::folder::Files`].
 
-use proto::message::{Code, Failure};
+use proto::limits::MAX_COLMAP_FILE_BYTES;
+use proto::message::{Code, Failure, Root};
 use proto::table::Camera;
 
-use super::picture;
-use super::transforms::{self, Problem};
+use super::folder::{Files, Folder};
+use super::transforms::{self, Frame, Problem};
+use super::{colmap, picture};
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,26 @@ pub fn read_cameras(bytes: &[u8], size: [u32; 2]) -> Result<Vec<Camera>, Failure
         message: error.to_string(),
         hint: error.hint().to_owned(),
     })?;
-    let camera = |frame: &transforms::Frame| -> Result<Camera, Problem> {
+    cameras(&read.frames, size)
+}
+
+/// Reads a model of COLMAP whose images are the file `name`, and whose pictures are all of `size`, into its cameras.
+///
+/// # Errors
+/// What the user is told.
+pub fn read_model(files: &dyn Files, name: &str, size: [u32; 2]) -> Result<Vec<Camera>, Failure> {
+    let folder = Folder::new(files, Root::Views);
+    let opened = folder.open(name, MAX_COLMAP_FILE_BYTES);
+    let opened = opened.map_err(|error| Failure {
+        code: error.code(),
+        message: format!("{name}: {error}"),
+        hint: String::new(),
+    })?;
+    cameras(&colmap::read(&folder, &opened, name)?, size)
+}
+
+fn cameras(frames: &[Frame], size: [u32; 2]) -> Result<Vec<Camera>, Failure> {
+    let camera = |frame: &Frame| -> Result<Camera, Problem> {
         let (focal, centre) = frame.lens.intrinsics(size)?;
         Ok(Camera {
             rotation: frame.pose.rotation,
@@ -67,7 +88,7 @@ pub fn read_cameras(bytes: &[u8], size: [u32; 2]) -> Result<Vec<Camera>, Failure
             centre,
         })
     };
-    let cameras = read.frames.iter().map(camera);
+    let cameras = frames.iter().map(camera);
     cameras
         .collect::<Result<_, _>>()
         .map_err(|problem| Failure {

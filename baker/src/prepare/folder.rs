@@ -72,6 +72,12 @@ impl<'a> Folder<'a> {
         Self { files, root }
     }
 
+    /// The folder `root`, of the same files.
+    #[must_use]
+    pub fn beside(&self, root: Root) -> Self {
+        Self { root, ..*self }
+    }
+
     /// Opens the regular file `name` beneath the folder if it has at most `limit` bytes.
     ///
     /// # Errors

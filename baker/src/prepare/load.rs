@@ -57,6 +57,14 @@ pub enum NoUvs {
     /// Some triangles have them, others do not.
     #[error("only a part of the mesh has texture coordinates")]
     PartlyAbsent,
+    /// Some triangles have no set of the number that was asked for.
+    #[error("not all of the mesh has texture coordinates of the set that --uv-set names")]
+    NoSuchSet,
+    /// Materials use sets of different numbers, which were made for different textures.
+    #[error(
+        "its materials use texture coordinates of different sets, {0} and {1}, and one texture has one"
+    )]
+    Sets(u32, u32),
     /// The material moves them, differently for each texture.
     #[error("the material transforms the texture coordinates (KHR_texture_transform)")]
     Transformed,
@@ -176,6 +184,20 @@ pub fn read(
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
+    read_set(folder, name, (want_uvs, None), progress)
+}
+
+/// [`read`] with the set of texture coordinates of this number, where several are there; without a number it is each
+/// material's own.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_set(
+    folder: &Folder<'_>,
+    name: &str,
+    (want_uvs, set): (bool, Option<u32>),
+    progress: &dyn Progress,
+) -> Result<RawMesh, LoadError> {
     let file = folder
         .open(name, MAX_ARRAYS_FILE_BYTES)
         .map_err(LoadError::File)?;
@@ -186,7 +208,7 @@ pub fn read(
     }
     let bytes = file.read(MAX_MESH_FILE_BYTES).map_err(LoadError::File)?;
     drop(file);
-    read_bytes(&bytes, name, folder, want_uvs, progress)
+    read_bytes_set(&bytes, name, folder, (want_uvs, set), progress)
 }
 
 /// [`read`] of the bytes of the file `name`, which is no safetensors file.
@@ -197,12 +219,31 @@ pub(crate) fn read_bytes(
     want_uvs: bool,
     progress: &dyn Progress,
 ) -> Result<RawMesh, LoadError> {
+    read_bytes_set(bytes, name, folder, (want_uvs, None), progress)
+}
+
+fn read_bytes_set(
+    bytes: &[u8],
+    name: &str,
+    folder: &Folder<'_>,
+    (want_uvs, set): (bool, Option<u32>),
+    progress: &dyn Progress,
+) -> Result<RawMesh, LoadError> {
     let total = bytes.len() as u64;
     progress.progress(Phase::LoadMesh, 0, total);
     progress.expect("the mesh file", each(bytes.len(), pace::PARSE_BYTE));
     let mesh = match kind(bytes, name)? {
         kind @ (Kind::Glb | Kind::Gltf) => {
-            gltf::read(bytes, kind == Kind::Glb, name, folder, want_uvs, progress)?
+            let wanted = (want_uvs, set);
+            gltf::read(bytes, kind == Kind::Glb, name, folder, wanted, progress)?
+        }
+        _ if set.is_some_and(|set| set > 0) => {
+            let mut mesh = match kind(bytes, name)? {
+                Kind::Ply => ply::read(bytes, false)?,
+                _ => obj::read(bytes, false)?,
+            };
+            mesh.uvs = Err(NoUvs::NoSuchSet);
+            mesh
         }
         Kind::Ply => ply::read(bytes, want_uvs)?,
         Kind::Obj => obj::read(bytes, want_uvs)?,

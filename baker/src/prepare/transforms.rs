@@ -33,7 +33,7 @@ pub(crate) use distortion::Distortion;
 #[cfg(test)]
 pub(in crate::prepare) use distortion::tests::lens as lens_of;
 use keys::{File, Keys};
-pub(crate) use lens::Lens;
+pub(crate) use lens::{Known, Lens};
 pub(crate) use pose::{NoRotation, Pose};
 
 /// One view as the file describes it.

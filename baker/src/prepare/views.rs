@@ -27,6 +27,7 @@ use proto::table::{LayerSet, LayeredView, Mesh, View};
 
 use super::folder::Folder;
 use super::repair::Eye;
+use super::texels::Lookout;
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, Silent, each, unit};
 use crate::session::Session;
@@ -83,6 +84,12 @@ pub(crate) fn deliver(
 /// the views are.
 pub(crate) fn eyes(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Eye>, Failure> {
     Ok(Set::read(views, &job.views_file, job.repair.up, &Silent)?.eyes())
+}
+
+/// The same with the size of the pictures, of views that are not held out by name. It is that of the first one as it lies
+/// there, by which those are scaled whose size the file states.
+pub(crate) fn lookouts(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Lookout>, Failure> {
+    Set::read(views, &job.views_file, job.repair.up, &Silent)?.lookouts()
 }
 
 /// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.

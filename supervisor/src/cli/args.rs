@@ -7,10 +7,12 @@ use std::time::Duration;
 use super::compare::CompareArgs;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use super::repair::RepairArgs;
+use crate::error::JobError;
 use crate::ladder::Policy;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proto::job::{AlphaMode, Blend, Compress, Device, Quality, Refine, TextureFormat};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
+use proto::message::Code;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,7 +80,8 @@ pub(super) struct BakeArgs {
     /// The mesh: GLB, glTF, PLY, OBJ or safetensors.
     #[arg(required_unless_present = "jobs")]
     pub(super) mesh: Option<PathBuf>,
-    /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one, or a
+    /// The views: a transforms.json (instant-ngp, nerfstudio or Blender style), or the folder that holds one; or a model of
+    /// COLMAP (cameras and images, .bin or .txt), by its folder, its project's folder or one of its files; or a
     /// safetensors file (observations, extrinsics, intrinsics), which may hold the mesh too.
     #[arg(long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) views: Option<PathBuf>,
@@ -107,6 +110,24 @@ pub(super) struct BakeArgs {
         help_heading = "Result"
     )]
     pub(super) compress: CompressArg,
+    /// Make no texture: give each vertex a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
+    #[arg(long, conflicts_with_all = ["jobs", "maps", "rejected", "provenance_attribute"], help_heading = "Result")]
+    pub(super) vertex_colours: bool,
+    /// Give the vertices of a GLB the attribute `_PROVENANCE` (scalar, normalised byte): the share, 0 to 1, of what lies
+    /// around each that the views have shown; weakly observed texels count half, inferred ones not.
+    #[arg(long, conflicts_with = "jobs", help_heading = "Result")]
+    pub(super) provenance_attribute: bool,
+    /// Put a picture for each view into this folder, `rejected_0000.png` and so on by the views' numbers, of what the fit did
+    /// not believe: black over red to pale yellow the further it was from being believed (occluders, highlights); blue
+    /// where only part of a pixel lies on the mesh, teal where it is transparent, green where the mesh before simplification
+    /// lies elsewhere. The report's `bake.views[].rejected` has the shares.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with = "jobs",
+        help_heading = "Result"
+    )]
+    pub(super) rejected: Option<PathBuf>,
     /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "maps", "report"])]
     pub(super) jobs: Option<PathBuf>,
@@ -157,9 +178,17 @@ pub(super) struct BakeArgs {
 /// What `kiln bake` and `kiln submit` are told of a job alike.
 #[derive(Debug, Args)]
 pub(super) struct JobArgs {
-    /// Edge of the texture in texels: 256 to 8192, a multiple of 4.
-    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
-    pub(super) texture_size: u32,
+    /// The pictures of a model of COLMAP, if not in `images` beside it or up to two folders above it.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) images: Option<PathBuf>,
+    /// Edge of the texture in texels: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which
+    /// half of the seen surface has no more texels than pixels in the view that shows it largest. The report's
+    /// `prepare.texture` says what was chosen and why.
+    #[arg(long, value_name = "N|auto", default_value = "1024", allow_negative_numbers = true, value_parser = texture_edge, help_heading = "Result")]
+    pub(super) texture_size: TextureEdge,
+    /// The most that `--texture-size auto` chooses; 4096 unless given.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
+    pub(super) max_texture_size: Option<u32>,
     /// Simplify the mesh to at most this many triangles.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = target_faces, conflicts_with = "simplify", help_heading = "Result")]
     pub(super) target_faces: Option<u32>,
@@ -181,13 +210,17 @@ pub(super) struct JobArgs {
     /// What is less opaque than this is not there, with `--alpha-mode mask`.
     #[arg(long, value_name = "A", default_value_t = 0.5, allow_negative_numbers = true, value_parser = alpha_cutoff, help_heading = "Result")]
     pub(super) alpha_cutoff: f32,
+    /// With --keep-uvs: take the set `TEXCOORD_N` of a glTF; by default the one that each material's base colour uses.
+    #[arg(long, value_name = "N", requires = "keep_uvs", help_heading = "Result")]
+    pub(super) uv_set: Option<u32>,
     #[command(flatten)]
     pub(super) repair: RepairArgs,
     /// Contact sheet to judge the result by: input beside result, coverage, residuals.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(super) preview: Option<PathBuf>,
-    /// Put two pictures in the texture's layout into this folder: coverage.png says how many pixels see each texel, and
-    /// which none sees; residual.png, how far the views are from the result there.
+    /// Put three pictures in the texture's layout into this folder: coverage.png says how many pixels see each texel, and
+    /// which none sees; residual.png, how far the views are from the result there; provenance.png, what is observed
+    /// (green), weak (yellow: less than one pixel in all views together) and inferred (pink).
     #[arg(long, value_name = "FOLDER", help_heading = "Result")]
     pub(super) maps: Option<PathBuf>,
     /// What happened, as JSON: device, times, memory, PSNR, warnings, and the error if there is one.
@@ -433,6 +466,40 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         Some(bytes) if bytes >= LEAST_MEMORY => Ok(bytes),
         Some(_) => Err("must be at least 16M: a worker that does nothing needs as much".to_owned()),
         None => Err("must be a whole number of bytes, or of K, M, G or T".to_owned()),
+    }
+}
+
+/// Edge of a texture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextureEdge {
+    /// What the views resolve.
+    Auto,
+    /// In texels.
+    Texels(u32),
+}
+
+/// The most that is chosen where nobody says how much.
+const MOST_CHOSEN: u32 = 4096;
+
+impl JobArgs {
+    /// Edge of the texture, or the most that it may be, which the flag says.
+    pub(super) fn texture(&self) -> Result<(u32, bool), Box<JobError>> {
+        match (self.texture_size, self.max_texture_size) {
+            (TextureEdge::Auto, most) => Ok((most.unwrap_or(MOST_CHOSEN), true)),
+            (TextureEdge::Texels(edge), None) => Ok((edge, false)),
+            (TextureEdge::Texels(_), Some(_)) => Err(JobError::own(
+                Code::InvalidSpec,
+                "--max-texture-size is for --texture-size auto",
+                "leave one of them out",
+            )),
+        }
+    }
+}
+
+fn texture_edge(text: &str) -> Result<TextureEdge, String> {
+    match text {
+        "auto" => Ok(TextureEdge::Auto),
+        _ => texture_size(text).map(TextureEdge::Texels),
     }
 }
 

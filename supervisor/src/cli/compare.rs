@@ -25,9 +25,13 @@ pub(super) struct CompareArgs {
     pub(super) first: PathBuf,
     /// Another one of the same object, to be set beside it.
     pub(super) second: Option<PathBuf>,
-    /// Views to compare with: a transforms.json, or the folder that holds one, or a safetensors file. All of them count.
+    /// Views to compare with: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file.
+    /// All of them count.
     #[arg(long, value_name = "FILE")]
     pub(super) views: PathBuf,
+    /// The pictures of a model of COLMAP, if not in `images` beside it.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) images: Option<PathBuf>,
     /// Draw some views, the renders and their errors side by side, as PNG.
     #[arg(long, value_name = "FILE")]
     pub(super) picture: Option<PathBuf>,
@@ -76,12 +80,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
     let second = args.second.as_deref();
     let second = second.map(|path| input::find("the second mesh", path));
     let second = second.transpose()?;
-    let views = if args.views.is_dir() {
-        args.views.join("transforms.json")
-    } else {
-        args.views
-    };
-    let views = input::find("the views", &views)?;
+    let views = input::find_views(&args.views, args.images.as_deref())?;
     // The same mesh twice is no mistake, and shows that nothing differs; an output in an input's place is one.
     let inputs = [
         Some(&first.path),

@@ -46,6 +46,7 @@ pub(super) fn choose(
         texture,
         quality: quality.unwrap_or(QUALITY),
         compress,
+        provenance: false,
         stem: String::new(),
         alpha: alpha.into(),
         alpha_cutoff,
@@ -70,6 +71,18 @@ pub(super) fn choose(
         Container::Ply | Container::Glb => vec![picture],
     };
     Ok((form, beside))
+}
+
+/// `--provenance-attribute`.
+pub(super) fn provenance(form: &mut Form, wanted: bool) -> Result<(), Box<JobError>> {
+    if wanted && form.container != Container::Glb {
+        let message =
+            "--provenance-attribute is for a GLB: PLY and OBJ have no such attribute here";
+        let hint = "give -o a name that ends in .glb";
+        return Err(JobError::own(Code::InvalidSpec, message, hint));
+    }
+    form.provenance = wanted;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -121,6 +134,7 @@ mod tests {
         let refused = |output, more: &[&str]| bake(output, more).expect_err("refused");
         assert!(refused("a.glb", &["--texture-quality", "80"]).contains("JPEG"));
         assert!(refused("a.obj", &["--compress", "meshopt"]).contains("GLB"));
+        assert!(refused("a.ply", &["--provenance-attribute"]).contains("GLB"));
         assert!(refused("a\n.obj", &[]).contains("printable"));
         assert!(
             refused(

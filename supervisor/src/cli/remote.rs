@@ -103,11 +103,8 @@ fn task(args: PlaceArgs, what: What) -> Checked<Task> {
 
 pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     let mesh = input::find("the mesh", &args.mesh)?;
-    let views = match args.views.is_dir() {
-        true => args.views.join("transforms.json"),
-        false => args.views,
-    };
-    let views = input::find("the views", &views)?;
+    let views = input::find_views(&args.views, args.job.images.as_deref())?;
+    let (texture_size, texture_auto) = args.job.texture()?;
     let JobArgs {
         preview,
         maps,
@@ -134,6 +131,8 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         name: args.name,
         preview: args.with_preview || preview.is_some(),
         maps: args.with_maps || maps.is_some(),
+        texture_size,
+        texture_auto,
         ..options(args.job)
     };
     if args.by_path {
@@ -144,7 +143,12 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
                 JobError::own(Code::MissingInput, message, "")
             };
             let path = input.path.canonicalize().map_err(failed)?;
-            Ok::<_, Box<JobError>>(Some(Source::Path { path }))
+            let images = input
+                .pictures
+                .as_ref()
+                .map(|pictures| pictures.path.canonicalize());
+            let images = images.transpose().map_err(failed)?;
+            Ok::<_, Box<JobError>>(Some(Source::Path { path, images }))
         };
         spec.mesh = real("the mesh", &mesh)?;
         spec.views = real("the views", &views)?;
@@ -163,7 +167,6 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
 fn options(args: JobArgs) -> JobSpec {
     let repair: Repair = args.repair.into();
     JobSpec {
-        texture_size: args.texture_size,
         target_faces: args.target_faces,
         simplify: args.simplify.map(f64::from),
         remove_unseen: repair.remove_unseen,
@@ -175,6 +178,7 @@ fn options(args: JobArgs) -> JobSpec {
         keep_uvs: args.keep_uvs,
         alpha_mode: args.alpha_mode.into(),
         alpha_cutoff: f64::from(args.alpha_cutoff),
+        uv_set: args.uv_set,
         quality: args.quality.into(),
         blend: args.blend.into(),
         refine: args.refine.into(),
@@ -204,11 +208,12 @@ fn deliver(
     paths: [Option<&PathBuf>; 3],
     maps: Option<&Path>,
 ) -> Checked<Delivery> {
-    let [coverage, residual] = maps.map_or_else(Default::default, |folder| {
+    let [coverage, residual, provenance] = maps.map_or_else(Default::default, |folder| {
         MapTargets::within(folder).map(Some)
     });
     let [glb, preview, report] = paths;
-    let outputs = [glb, preview, report, coverage.as_ref(), residual.as_ref()];
+    let maps_at = [&coverage, &residual, &provenance].map(Option::as_ref);
+    let outputs = [&[glb, preview, report], &maps_at[..]].concat();
     super::distinct(inputs, &outputs)?;
     let check = |path: Option<&PathBuf>| path.map(|path| Target::check(path)).transpose();
     Ok(Delivery {

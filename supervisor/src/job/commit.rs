@@ -1,5 +1,6 @@
 //! Sealed tables and the report → files in place. All files are written and synced before the first gets its name.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use proto::message::{Code, Table};
 use tokio::sync::oneshot;
 
 use crate::error::JobError;
-use crate::job::{MapTargets, Spec};
+use crate::job::{MapTargets, Spec, rejected};
 use crate::output::{self, Staged, Target};
 use crate::report::{FileEntry, Report};
 use crate::stock::Stock;
@@ -59,14 +60,29 @@ pub(super) fn stage(
             .zip(blob(Table::Preview))
             .map(|(target, blob)| ("preview", target, blob)),
     );
-    if let Some(MapTargets { coverage, residual }) = &spec.maps {
+    if let Some(MapTargets {
+        coverage,
+        residual,
+        provenance,
+    }) = &spec.maps
+    {
         for (kind, target, table) in [
             ("coverage", coverage, Table::Coverage),
             ("residual", residual, Table::Residual),
+            ("provenance", provenance, Table::Provenance),
         ] {
             files.extend(blob(table).map(|blob| (kind, target.clone(), blob)));
         }
     }
+    let drawn: Vec<(PathBuf, u32, Arc<Blob>)> = (spec.rejected.iter())
+        .flat_map(|folder| {
+            let views = stock.views().iter().map(|(index, _)| *index);
+            views.filter_map(|index| {
+                let blob = blob(Table::Rejected(index))?;
+                Some((folder.clone(), index, blob))
+            })
+        })
+        .collect();
     report.files = files
         .iter()
         .map(|(kind, target, blob)| FileEntry {
@@ -75,12 +91,21 @@ pub(super) fn stage(
             bytes: blob.len(),
         })
         .collect();
+    let folder = spec.rejected.iter().filter(|_| !drawn.is_empty());
+    report.files.extend(folder.map(|folder| FileEntry {
+        kind: "rejected".into(),
+        path: folder.clone(),
+        bytes: drawn.iter().map(|(.., blob)| blob.len()).sum(),
+    }));
     let written_report = spec.report.clone().map(|target| {
         report.close(started.elapsed(), None);
         (target, report.to_json())
     });
     apart(move || {
         let mut staged = Vec::new();
+        for (folder, view, blob) in drawn {
+            staged.push(rejected(&folder, view)?.stage(&mut blob.reader())?);
+        }
         for (_, target, blob) in files {
             staged.push(target.stage(&mut blob.reader())?);
         }

@@ -34,7 +34,7 @@ pub struct Comparison {
     pub first: Input,
     /// The second, if there is one.
     pub second: Option<Input>,
-    /// `transforms.json`.
+    /// `transforms.json`, or what stands in its place.
     pub views: Input,
     /// The sheet.
     pub picture: Option<Target>,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
+use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS, MIN_TEXTURE_SIZE};
 use proto::message::{Code, FromChild, Role, Table, ToChild};
 use proto::sandbox::{Sandbox, Stage};
 
@@ -183,6 +183,18 @@ impl Job<'_> {
                 }
                 running.watch.alive();
                 Ok(())
+            }
+            FromChild::Chosen { texture_size } => {
+                running.watch.alive();
+                let bounds = MIN_TEXTURE_SIZE..=self.spec.texture_size;
+                let good = bounds.contains(&texture_size) && texture_size.is_multiple_of(4);
+                if role != Role::Prepare || !self.spec.texture_auto || !good {
+                    return Err(format!("it chooses {texture_size} for the texture's edge"));
+                }
+                match self.stock.choose(texture_size) {
+                    true => Ok(()),
+                    false => Err("it chooses the texture's edge after the mesh".to_owned()),
+                }
             }
             FromChild::Filled { table } => {
                 running.watch.alive();

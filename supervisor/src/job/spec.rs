@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::job::{
-    AlphaMode, Blend, Container, Device, Form, PrepareJob, Quality, Refine, Repair, Simplify,
-    TextureFormat, Up, WarmJob,
+    AlphaMode, Blend, Container, Device, Form, PrepareJob, Product, Quality, Refine, Repair,
+    Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::Table;
 
@@ -17,33 +17,44 @@ use crate::ladder::{Policy, Rung};
 use crate::output::Target;
 use crate::words;
 
-/// Where the maps of the texture go: both or none.
+/// Where the maps of the texture go: all or none.
 #[derive(Clone, Debug)]
 pub struct MapTargets {
     /// How well each texel is seen.
     pub coverage: Target,
     /// How far the views are from the result.
     pub residual: Target,
+    /// What is observed, weak, inferred.
+    pub provenance: Target,
 }
 
 impl MapTargets {
     /// The pictures' names in a folder.
     #[must_use]
-    pub fn within(folder: &Path) -> [PathBuf; 2] {
-        ["coverage.png", "residual.png"].map(|name| folder.join(name))
+    pub fn within(folder: &Path) -> [PathBuf; 3] {
+        ["coverage.png", "residual.png", "provenance.png"].map(|name| folder.join(name))
     }
 
-    /// Checks that both can be put into `folder`.
+    /// Checks that all can be put into `folder`.
     ///
     /// # Errors
     /// See [`Target::check`].
     pub fn check(folder: &Path) -> Result<Self, Box<JobError>> {
-        let [coverage, residual] = Self::within(folder);
+        let [coverage, residual, provenance] = Self::within(folder);
         Ok(Self {
             coverage: Target::check(&coverage)?,
             residual: Target::check(&residual)?,
+            provenance: Target::check(&provenance)?,
         })
     }
+}
+
+/// The picture of what was rejected of a view, in the folder for them.
+///
+/// # Errors
+/// See [`Target::check`].
+pub fn rejected(folder: &Path, view: u32) -> Result<Target, Box<JobError>> {
+    Target::check(&folder.join(format!("rejected_{view:04}.png")))
 }
 
 /// See the head of this file.
@@ -53,7 +64,7 @@ pub struct Spec {
     pub name: Arc<str>,
     /// The mesh.
     pub mesh: Input,
-    /// `transforms.json`.
+    /// `transforms.json`, or what stands in its place.
     pub views: Input,
     /// The result.
     pub glb: Target,
@@ -65,16 +76,24 @@ pub struct Spec {
     pub preview: Option<Target>,
     /// The maps of the texture.
     pub maps: Option<MapTargets>,
+    /// The folder for what was rejected of each view.
+    pub rejected: Option<PathBuf>,
     /// The report.
     pub report: Option<Target>,
     /// Edge of the texture in texels.
     pub texture_size: u32,
+    /// Choose a smaller one where the views resolve no more.
+    pub texture_auto: bool,
+    /// What to make.
+    pub product: Product,
     /// What is mended of the mesh.
     pub repair: Repair,
     /// Triangles to keep.
     pub simplify: Simplify,
     /// Use the mesh's own texture coordinates.
     pub keep_uvs: bool,
+    /// Of these the set with this number.
+    pub uv_set: Option<u32>,
     /// Work put into the fit.
     pub quality: Quality,
     /// Space of the footprint's average.
@@ -113,7 +132,7 @@ impl Spec {
     /// Every file that it makes.
     pub fn outputs(&self) -> impl Iterator<Item = &Target> {
         let maps = self.maps.as_ref();
-        let maps = maps.map(|maps| [&maps.coverage, &maps.residual]);
+        let maps = maps.map(|maps| [&maps.coverage, &maps.residual, &maps.provenance]);
         let more = [self.preview.as_ref(), self.report.as_ref()];
         let beside = self.beside.iter().map(|(_, target)| target);
         std::iter::once(&self.glb)
@@ -139,7 +158,19 @@ impl Spec {
         let mut flag = |name: &str, value: String| {
             arguments.extend([format!("--{name}"), value]);
         };
-        flag("texture-size", self.texture_size.to_string());
+        if let Some(pictures) = &self.views.pictures {
+            flag("images", absolute(&pictures.path));
+        }
+        match self.texture_auto {
+            true => {
+                flag("texture-size", "auto".to_owned());
+                flag("max-texture-size", self.texture_size.to_string());
+            }
+            false => flag("texture-size", self.texture_size.to_string()),
+        }
+        if let Some(set) = self.uv_set {
+            flag("uv-set", set.to_string());
+        }
         match self.simplify {
             Simplify::Keep => {}
             Simplify::TargetFaces(count) => flag("target-faces", count.to_string()),
@@ -177,6 +208,12 @@ impl Spec {
             flag("alpha-mode", words::word(&self.form.alpha));
         }
         flag("alpha-cutoff", self.form.alpha_cutoff.to_string());
+        if self.product == Product::VertexColours {
+            arguments.push("--vertex-colours".to_owned());
+        }
+        if self.form.provenance {
+            arguments.push("--provenance-attribute".to_owned());
+        }
         if self.keep_uvs {
             arguments.push("--keep-uvs".to_owned());
         }
@@ -230,9 +267,11 @@ impl Spec {
             mesh_file: self.mesh.name.clone(),
             views_file: self.views.name.clone(),
             texture_size: self.texture_size,
+            texture_auto: self.texture_auto,
             repair: self.repair,
             simplify: self.simplify,
             keep_uvs: self.keep_uvs,
+            uv_set: self.uv_set,
             holdout: self.holdout,
             seed: self.seed,
             unwrap_deadline_ms: unwrap_deadline(self.quality),

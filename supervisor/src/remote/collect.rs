@@ -1,10 +1,12 @@
 //! A mesh and views that the user named → the files that belong to the job, under the names by which prepare will ask for them.
 //!
 //! These are the files that are really named, and no others of their folders: the `uri` of each glTF buffer (its pictures are
-//! never read, an OBJ's MTL neither), and `file_path` and `mask_path` of each frame, with the endings that prepare would try.
+//! never read, an OBJ's MTL neither), and `file_path` and `mask_path` of each frame, with the endings that prepare would try;
+//! the cameras of a model of COLMAP, and the pictures of its images.
 //! Each is opened through [`crate::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. What
 //! cannot be had is left out, and prepare tells why as it does for `kiln bake`; it judges the files, this only finds them.
 
+mod colmap;
 mod names;
 
 use std::collections::BTreeMap;
@@ -12,13 +14,13 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use proto::limits::{MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES};
+use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_MESH_FILE_BYTES};
 use proto::message::{Code, Refusal, Root};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::JobError;
 use crate::hands;
-use crate::input::Input;
+use crate::input::{Input, companion};
 use crate::opener::Opener;
 use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
@@ -69,13 +71,22 @@ pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobE
             found: Vec::new(),
         };
         let main = finder.main(what, input).await?;
-        let named = hands::give(move || match root {
-            Root::Mesh => names::buffers(main)
+        let model = (root == Root::Views)
+            .then(|| companion(&input.name))
+            .flatten();
+        if let Some(cameras) = model {
+            finder.first_of(&[cameras.to_owned()]).await?;
+            finder.root = Root::Pictures;
+        }
+        let text = input.name.ends_with(".txt");
+        let named = hands::give(move || match (root, model) {
+            (Root::Mesh, _) => names::buffers(main)
                 .into_iter()
                 .map(|name| vec![name])
                 .collect(),
-            // No job has a second mesh.
-            Root::Views | Root::Second => names::pictures(main),
+            (_, Some(_)) => colmap::pictures(main, text),
+            // No job has a second mesh, and pictures alone are no job.
+            (Root::Views | Root::Second | Root::Pictures, None) => names::pictures(main),
         });
         let named: Vec<Vec<String>> = named.await.unwrap_or_default();
         for candidates in named {
@@ -153,7 +164,10 @@ impl Finder<'_> {
     async fn first_of(&mut self, names: &[String]) -> Result<(), Box<JobError>> {
         let limit = match self.root {
             Root::Mesh => MAX_MESH_FILE_BYTES,
-            Root::Views | Root::Second => MAX_IMAGE_FILE_BYTES,
+            Root::Views if names.iter().any(|name| name.starts_with("cameras.")) => {
+                MAX_COLMAP_FILE_BYTES
+            }
+            Root::Views | Root::Second | Root::Pictures => MAX_IMAGE_FILE_BYTES,
         };
         for name in names {
             match open(self.inputs, &mut self.opener, self.root, name, limit).await {
@@ -179,6 +193,11 @@ impl Finder<'_> {
             JobError::own(Code::UnsupportedFeature, message, hint)
         };
         let sent = sent.ok_or_else(|| unsendable("has .. in it"))?;
+        let sent = match self.root {
+            // Where the sidecar looks for them, beside the model.
+            Root::Pictures => format!("images/{sent}"),
+            _ => sent,
+        };
         if let Some(why) = bad_name(&sent) {
             return Err(unsendable(why));
         }

@@ -97,7 +97,9 @@ impl Job {
             };
             let hint = match name {
                 "preview.png" => "kiln submit --with-preview has it made",
-                "coverage.png" | "residual.png" => "kiln submit --with-maps has it made",
+                "coverage.png" | "residual.png" | "provenance.png" => {
+                    "kiln submit --with-maps has it made"
+                }
                 _ => "kiln status tells how the job ended",
             };
             JobError::own(

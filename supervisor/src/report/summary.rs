@@ -16,7 +16,8 @@ impl Report {
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let texture = self.options.texture_size;
+        let choice = self.prepare.as_ref().and_then(|prepare| prepare.texture);
+        let texture = choice.map_or(self.options.texture_size, |choice| choice.size);
         let mesh = self.prepare.as_ref().map(|prepare| {
             format!(
                 ", {} triangles in {} charts",
@@ -48,6 +49,7 @@ impl Report {
         let train = self
             .psnr
             .train_db
+            .filter(|_| self.product == Product::Texture)
             .map(|db| format!("PSNR {db:.1} dB on the views of the fit"));
         let count = self
             .encode

@@ -15,7 +15,7 @@ use proto::message::Code;
 use super::problem::Problem;
 use super::spec::{ARRAYS, JobSpec, Source};
 use crate::error::JobError;
-use crate::input::{Input, find};
+use crate::input::{Input, Pictures, find, find_uploaded, is_model, likely};
 
 /// Folders that the operator allowed, opened.
 #[derive(Clone, Debug, Default)]
@@ -47,10 +47,7 @@ impl Roots {
     /// Why not, in words that tell nothing of what lies outside the roots.
     pub fn find(&self, path: &Path) -> Result<Input, String> {
         let shown = path.display();
-        let beneath = (self.0.iter())
-            .find_map(|(root, fd)| Some((fd, path.strip_prefix(root).ok()?)))
-            .ok_or_else(|| format!("{shown} lies beneath no folder that --root allows"))?;
-        let (root, rest) = beneath;
+        let (root, rest) = self.root_of(path)?;
         let (Some(name), Some(parent)) = (rest.file_name(), rest.parent()) else {
             return Err(format!("{shown} is no file"));
         };
@@ -62,20 +59,7 @@ impl Roots {
         } else {
             parent
         };
-        let failed = |errno: Errno| match errno {
-            Errno::ELOOP => format!("{shown} is, or passes through, a symbolic link"),
-            Errno::EXDEV => format!("{shown} leaves its root"),
-            other => format!("{shown}: {}", crate::input::reason(&other.into())),
-        };
-        let how = |flags| {
-            OpenHow::new()
-                .flags(flags | OFlag::O_PATH | OFlag::O_CLOEXEC)
-                .resolve(
-                    ResolveFlag::RESOLVE_BENEATH
-                        | ResolveFlag::RESOLVE_NO_SYMLINKS
-                        | ResolveFlag::RESOLVE_NO_MAGICLINKS,
-                )
-        };
+        let failed = |errno| refused(path, errno);
         let folder = openat2(root.as_fd(), parent, how(OFlag::O_DIRECTORY)).map_err(failed)?;
         let file = openat2(folder.as_fd(), name, how(OFlag::empty())).map_err(failed)?;
         let kind = fstat(&file).map_err(failed)?.st_mode;
@@ -86,7 +70,59 @@ impl Roots {
             path: path.to_path_buf(),
             folder: Arc::new(folder),
             name: name.to_owned(),
+            pictures: None,
         })
+    }
+
+    /// Finds views: the pictures of a model are in `images`, or beside it and beneath the same root.
+    fn views(&self, path: &Path, images: Option<&Path>) -> Result<Input, String> {
+        let mut input = self.find(path)?;
+        let model = is_model(&input.name);
+        input.pictures = match (images, model) {
+            (None, false) => None,
+            (Some(_), false) => {
+                return Err(format!(
+                    "{} is no model of COLMAP: images is for one",
+                    path.display()
+                ));
+            }
+            (Some(images), true) => Some(self.folder(images)?),
+            (None, true) => {
+                let mut likely = path.parent().into_iter().flat_map(likely);
+                let found = likely.find_map(|folder| self.folder(&folder).ok());
+                Some(found.ok_or_else(|| {
+                    format!("{}: no folder images is beside the model or above it, beneath its root: name it as images", path.display())
+                })?)
+            }
+        };
+        Ok(input)
+    }
+
+    /// Opens a folder beneath a root, without following any link.
+    fn folder(&self, path: &Path) -> Result<Pictures, String> {
+        let (root, rest) = self.root_of(path)?;
+        let rest = if rest.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            rest
+        };
+        let folder = openat2(root.as_fd(), rest, how(OFlag::O_DIRECTORY))
+            .map_err(|errno| refused(path, errno))?;
+        Ok(Pictures {
+            path: path.to_path_buf(),
+            folder: Arc::new(folder),
+        })
+    }
+
+    fn root_of<'a>(&self, path: &'a Path) -> Result<(&Arc<OwnedFd>, &'a Path), String> {
+        (self.0.iter())
+            .find_map(|(root, fd)| Some((fd, path.strip_prefix(root).ok()?)))
+            .ok_or_else(|| {
+                format!(
+                    "{} lies beneath no folder that --root allows",
+                    path.display()
+                )
+            })
     }
 
     /// Checks that a spec's paths are there.
@@ -95,9 +131,12 @@ impl Roots {
     /// The key that is wrong.
     pub fn check(&self, spec: &JobSpec) -> Result<(), Problem> {
         for (field, source) in [("mesh", &spec.mesh), ("views", &spec.views)] {
-            if let Some(Source::Path { path }) = source {
-                self.find(path)
-                    .map_err(|why| Problem::field(field, crate::words::printable(&why, 1000)))?;
+            if let Some(Source::Path { path, images }) = source {
+                let found = match field {
+                    "views" => self.views(path, images.as_deref()),
+                    _ => self.find(path),
+                };
+                found.map_err(|why| Problem::field(field, crate::words::printable(&why, 1000)))?;
             }
         }
         Ok(())
@@ -113,7 +152,11 @@ impl Roots {
             return Ok((arrays.clone(), arrays));
         }
         let one = |what: &str, folder: &str, source: &Option<Source>| match source {
-            Some(Source::Path { path }) => self.find(path).map_err(|why| {
+            Some(Source::Path { path, images }) => match folder {
+                "views" => self.views(path, images.as_deref()),
+                _ => self.find(path),
+            }
+            .map_err(|why| {
                 let message = format!("{what}: {why}");
                 JobError::own(
                     Code::MissingInput,
@@ -121,7 +164,7 @@ impl Roots {
                     "it was there when the job was accepted",
                 )
             }),
-            Some(Source::Files { main, .. }) => find(what, &uploads.join(folder).join(main)),
+            Some(Source::Files { main, .. }) => find_uploaded(what, &uploads.join(folder), main),
             None => Err(JobError::own(
                 Code::InvalidSpec,
                 format!("{what} is not named"),
@@ -131,6 +174,25 @@ impl Roots {
         let mesh = one("the mesh", "mesh", &spec.mesh)?;
         Ok((mesh, one("the views", "views", &spec.views)?))
     }
+}
+
+fn refused(path: &Path, errno: Errno) -> String {
+    let shown = path.display();
+    match errno {
+        Errno::ELOOP => format!("{shown} is, or passes through, a symbolic link"),
+        Errno::EXDEV => format!("{shown} leaves its root"),
+        other => format!("{shown}: {}", crate::input::reason(&other.into())),
+    }
+}
+
+fn how(flags: OFlag) -> OpenHow {
+    OpenHow::new()
+        .flags(flags | OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(
+            ResolveFlag::RESOLVE_BENEATH
+                | ResolveFlag::RESOLVE_NO_SYMLINKS
+                | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+        )
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proto::job::{Blend, Device, Form, Quality, Refine, Repair, Simplify};
+use proto::job::{Blend, Device, Form, Product, Quality, Refine, Repair, Simplify};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -142,11 +142,15 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         beside: Vec::new(),
         preview: None,
         maps: None,
+        rejected: None,
         report: None,
         texture_size: 256,
+        texture_auto: false,
+        product: Product::Texture,
         repair: Repair::default(),
         simplify: Simplify::Keep,
         keep_uvs: false,
+        uv_set: None,
         quality: Quality::Draft,
         blend: Blend::Linear,
         refine: Refine::Off,

@@ -40,6 +40,9 @@ pub enum Source {
     Path {
         /// Absolute.
         path: PathBuf,
+        /// The folder of the pictures of a model of COLMAP, if not beside it; absolute.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        images: Option<PathBuf>,
     },
     /// Uploaded.
     Files {
@@ -59,12 +62,13 @@ pub struct JobSpec {
     pub name: String,
     /// GLB, glTF, PLY or OBJ.
     pub mesh: Option<Source>,
-    /// `transforms.json`.
+    /// `transforms.json`, a model's `images.bin` or `images.txt`, or a safetensors file.
     pub views: Option<Source>,
     /// A safetensors file with mesh and views, by its SHA-256, in place of both.
     pub arrays: Option<Digest>,
     #[serde(deserialize_with = "whole::number")]
     pub texture_size: u32,
+    pub texture_auto: bool,
     #[serde(deserialize_with = "whole::optional")]
     pub target_faces: Option<u32>,
     pub simplify: Option<f64>,
@@ -78,6 +82,8 @@ pub struct JobSpec {
     pub keep_uvs: bool,
     pub alpha_mode: AlphaMode,
     pub alpha_cutoff: f64,
+    #[serde(deserialize_with = "whole::optional")]
+    pub uv_set: Option<u32>,
     pub quality: Quality,
     pub blend: Blend,
     pub refine: Refine,
@@ -90,7 +96,7 @@ pub struct JobSpec {
     pub timeout_s: f64,
     /// Make `preview.png`, too.
     pub preview: bool,
-    /// Make `coverage.png` and `residual.png`, too.
+    /// Make `coverage.png`, `residual.png` and `provenance.png`, too.
     pub maps: bool,
 }
 
@@ -102,6 +108,7 @@ impl Default for JobSpec {
             views: None,
             arrays: None,
             texture_size: 1024,
+            texture_auto: false,
             target_faces: None,
             simplify: None,
             remove_unseen: false,
@@ -113,6 +120,7 @@ impl Default for JobSpec {
             keep_uvs: false,
             alpha_mode: AlphaMode::default(),
             alpha_cutoff: 0.5,
+            uv_set: None,
             quality: Quality::default(),
             blend: Blend::default(),
             refine: Refine::default(),
@@ -241,7 +249,7 @@ impl JobSpec {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let sources = [&self.mesh, &self.views].into_iter().flatten();
         sources.filter_map(|source| match source {
-            Source::Path { path } => Some(path.as_path()),
+            Source::Path { path, .. } => Some(path.as_path()),
             Source::Files { .. } => None,
         })
     }
@@ -272,9 +280,16 @@ impl JobSpec {
 impl Source {
     fn check(&self, field: &str) -> Result<(), Problem> {
         match self {
-            Self::Path { path } if !path.is_absolute() => {
+            Self::Path { path, .. } if !path.is_absolute() => {
                 Err(Problem::field(field, "path must be absolute"))
             }
+            Self::Path {
+                images: Some(_), ..
+            } if field == "mesh" => Err(Problem::field(field, "images is for views")),
+            Self::Path {
+                images: Some(images),
+                ..
+            } if !images.is_absolute() => Err(Problem::field(field, "images must be absolute")),
             Self::Path { .. } => Ok(()),
             Self::Files { files, main } => {
                 if !files.contains_key(main) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use proto::job::Form;
+use proto::job::{Form, Product};
 use proto::message::Code;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -28,11 +28,12 @@ use crate::store::{Artifact, Digest, End, Job, JobId, Outcome, StoreError};
 use crate::verdict::RetryClass;
 
 /// The files of a job that was done, and what they are.
-const ARTIFACTS: [(&str, &str); 5] = [
+const ARTIFACTS: [(&str, &str); 6] = [
     ("model.glb", "model/gltf-binary"),
     ("preview.png", "image/png"),
     ("coverage.png", "image/png"),
     ("residual.png", "image/png"),
+    ("provenance.png", "image/png"),
     ("report.json", "application/json"),
 ];
 /// Between two attempts at a disk that refuses a job's end.
@@ -118,11 +119,15 @@ impl Work {
             beside: Vec::new(),
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
             maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
+            rejected: None,
             report: Some(target("report.json")?),
             texture_size: wish.texture_size,
+            texture_auto: wish.texture_auto,
+            product: Product::Texture,
             repair: wish.repair(),
             simplify: wish.simplify(),
             keep_uvs: wish.keep_uvs,
+            uv_set: wish.uv_set,
             quality: wish.quality,
             blend: wish.blend,
             refine: wish.refine,

@@ -36,6 +36,10 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         Table::Material | Table::Picture => (Role::Encode, 12, MAX_BLOB_BYTES),
         // The header of a GLB; a PNG signature with an IHDR chunk.
         Table::Glb => (Role::Encode, 12, MAX_BLOB_BYTES),
-        Table::Preview | Table::Coverage | Table::Residual => (Role::Encode, 33, MAX_BLOB_BYTES),
+        Table::Preview | Table::Coverage | Table::Residual | Table::Provenance => {
+            (Role::Encode, 33, MAX_BLOB_BYTES)
+        }
+        // A byte for each pixel, and what PNG adds where nothing compresses.
+        Table::Rejected(_) => (Role::Bake, 33, 2 * MAX_VIEW_PIXELS),
     }
 }

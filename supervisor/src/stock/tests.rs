@@ -147,7 +147,7 @@ fn the_surface_is_there_before_the_mesh() {
 }
 
 #[test]
-fn a_texture_with_maps_is_larger_and_both_pictures_come() {
+fn a_texture_with_maps_is_larger_and_all_pictures_come() {
     let texels = 256 * 256;
     let mut stock = Stock::new(256).with_maps(true);
     for bytes in [64 + texels * 5, 64 + texels * 7 + 1] {
@@ -172,7 +172,7 @@ fn a_texture_with_maps_is_larger_and_both_pictures_come() {
     // Colours of vertices have no maps.
     complete(&mut stock).expect("there is no texture");
     fill(&mut stock, Role::Bake, Table::Texture, 64 + texels * 7);
-    for table in [Table::Coverage, Table::Residual] {
+    for table in [Table::Coverage, Table::Residual, Table::Provenance] {
         let error = complete(&mut stock).expect_err("a map is missing");
         assert!(matches!(error, StockError::Incomplete("there are no maps")));
         fill(&mut stock, Role::Encode, table, 33);

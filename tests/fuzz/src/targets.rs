@@ -10,6 +10,8 @@ mod soup;
 
 mod transforms;
 
+mod colmap;
+
 mod picture;
 
 mod jobs;
@@ -22,6 +24,7 @@ mod recorder;
 
 mod protocol;
 
+pub use colmap::colmap;
 pub use jobs::jobs;
 pub use log::log;
 pub use mesh::{gltf, obj, ply};
@@ -38,7 +41,7 @@ pub use transforms::transforms;
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets, by the names of their binaries and of their folders of seeds.
-pub const ALL: [Target; 13] = [
+pub const ALL: [Target; 14] = [
     ("packet", packet),
     ("table", table),
     ("gltf", gltf),
@@ -52,6 +55,7 @@ pub const ALL: [Target; 13] = [
     ("opener", opener),
     ("recorder", recorder),
     ("jobs", jobs),
+    ("colmap", colmap),
 ];
 
 /// A line that a terminal shows as it is.

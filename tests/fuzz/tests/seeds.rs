@@ -48,4 +48,4 @@ macro_rules! replays {
     };
 }
 
-replays! { packet table gltf ply obj transforms picture log protocol soup opener recorder jobs }
+replays! { packet table gltf ply obj transforms picture log protocol soup opener recorder jobs colmap }

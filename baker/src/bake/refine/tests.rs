@@ -63,6 +63,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         camera: CameraFate::Given,
         moved_px: 0.0,
         gain: 1.0,
+        rejected: None,
     };
     let mut summary = BakeSummary {
         adapter: AdapterInfo {

@@ -22,9 +22,9 @@ use super::{
 
 const BYTE: u32 = 5120;
 /// Of the vertex codec: the extension knows no other.
-const CODEC: i32 = 0;
+pub(super) const CODEC: i32 = 0;
 /// Effort of the vertex codec, 0-3: the most that stays fast.
-const LEVEL: i32 = 2;
+pub(super) const LEVEL: i32 = 2;
 /// The extension's buffer of plain bytes, which nobody needs to have.
 const FALLBACK: usize = 1;
 

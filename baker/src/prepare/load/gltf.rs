@@ -48,11 +48,19 @@ pub(super) fn read(
     is_glb: bool,
     name: &str,
     folder: &Folder<'_>,
-    want_uvs: bool,
+    wanted: (bool, Option<u32>),
     progress: &dyn Progress,
 ) -> Result<RawMesh, GltfError> {
     let nothing = |_: &mut Reader<'_>| Ok(());
-    let (mesh, ()) = read_with(bytes, is_glb, name, folder, want_uvs, progress, nothing)?;
+    let (mesh, ()) = read_with(
+        bytes,
+        is_glb,
+        name,
+        folder,
+        (wanted.0, wanted.1, true),
+        progress,
+        nothing,
+    )?;
     Ok(mesh)
 }
 
@@ -62,7 +70,7 @@ fn read_with<T>(
     is_glb: bool,
     name: &str,
     folder: &Folder<'_>,
-    want_uvs: bool,
+    (want_uvs, set, one_set): (bool, Option<u32>, bool),
     progress: &dyn Progress,
     more: impl FnOnce(&mut Reader<'_>) -> Result<T, GltfError>,
 ) -> Result<(RawMesh, T), GltfError> {
@@ -87,6 +95,9 @@ fn read_with<T>(
         buffers: Buffers::new(&root, folder, beside, bin),
         parts: Vec::new(),
         want_uvs,
+        set,
+        one_set,
+        used_set: None,
         mesh: RawMesh {
             positions: Vec::new(),
             uvs: Ok(Vec::new()),
@@ -183,6 +194,12 @@ struct Reader<'a> {
     /// Primitives in the order of their triangles.
     parts: Vec<Part>,
     want_uvs: bool,
+    /// The set of texture coordinates that was asked for by its number.
+    set: Option<u32>,
+    /// All primitives must use the same.
+    one_set: bool,
+    /// The set that the primitives before had.
+    used_set: Option<u32>,
     mesh: RawMesh,
     /// Primitives of points and lines.
     skipped: usize,
@@ -199,6 +216,9 @@ impl Reader<'_> {
         }
         match &self.mesh.uvs {
             _ if !self.want_uvs => self.mesh.uvs = Err(NoUvs::NotAsked),
+            Ok(_) if self.set.is_some() && self.without_uvs > 0 => {
+                self.mesh.uvs = Err(NoUvs::NoSuchSet);
+            }
             Ok(uvs) if uvs.is_empty() => self.mesh.uvs = Err(NoUvs::Absent),
             Ok(_) if self.without_uvs > 0 => self.mesh.uvs = Err(NoUvs::PartlyAbsent),
             Ok(_) | Err(_) => {}
@@ -351,6 +371,21 @@ impl Reader<'_> {
 
     /// The set of texture coordinates that the base colour uses, 0 without one; none where the material moves them.
     fn uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
+        if self.set.is_some() {
+            return self.set;
+        }
+        let set = self.own_uv_set(primitive)?;
+        match self.used_set.replace(set) {
+            Some(other) if other != set && self.one_set => {
+                self.mesh.uvs = Err(NoUvs::Sets(other.min(set), other.max(set)));
+                None
+            }
+            _ => Some(set),
+        }
+    }
+
+    /// [`Self::uv_set`] where nobody asks for another.
+    fn own_uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
         let material = primitive
             .material
             .and_then(|index| self.root.materials.get(index.value()));

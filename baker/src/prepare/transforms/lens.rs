@@ -31,7 +31,34 @@ enum Focal {
 /// Two ways to say the same thing may differ by this share, which is what rounding to two decimals does.
 const AGREEMENT: f64 = 0.01;
 
+/// A lens of which every number is known, in pixels of a picture of `size`: COLMAP's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Width and height.
+    pub(crate) size: [f64; 2],
+    /// Focal lengths.
+    pub(crate) focal: [f64; 2],
+    /// Principal point.
+    pub(crate) centre: [f64; 2],
+    /// `k1` to `k6` of `FULL_OPENCV`.
+    pub(crate) radial: [f64; 6],
+    /// `p1` and `p2`.
+    pub(crate) tangential: [f64; 2],
+}
+
 impl Lens {
+    /// Takes the numbers as a frame's keys, under the same bounds; they are finite.
+    pub(crate) fn known(known: &Known) -> Result<Self, Problem> {
+        let mut keys = Keys::default();
+        [keys.w, keys.h] = known.size.map(Some);
+        [keys.fl_x, keys.fl_y] = known.focal.map(Some);
+        [keys.cx, keys.cy] = known.centre.map(Some);
+        keys.radial = known.radial.map(Some);
+        keys.tangential = known.tangential.map(Some);
+        keys.camera_model = Some("FULL_OPENCV".to_owned());
+        Self::from_keys(&keys, &Keys::default()).map(|(lens, _)| lens)
+    }
+
     /// Reads the keys; the flag says that `fl_x` and `camera_angle_x` disagree.
     pub(super) fn from_keys(keys: &Keys, top: &Keys) -> Result<(Self, bool), Problem> {
         let mut focal = [None; 2];

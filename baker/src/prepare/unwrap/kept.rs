@@ -51,12 +51,18 @@ impl KeptError {
     #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let code = match self {
-            Self::Missing(NoUvs::Transformed) => Code::UnsupportedFeature,
+            Self::Missing(NoUvs::Transformed | NoUvs::Sets(..)) => Code::UnsupportedFeature,
             Self::Missing(_) | Self::Number(_) | Self::Outside { .. } | Self::NoArea => {
                 Code::InvalidAsset
             }
         };
-        let hint = "leave out --keep-uvs to have new texture coordinates made".to_owned();
+        let hint = match self {
+            Self::Missing(NoUvs::Sets(..)) => {
+                "name one with --uv-set, if all of the mesh has it; or leave out --keep-uvs to have new ones made"
+            }
+            _ => "leave out --keep-uvs to have new texture coordinates made",
+        };
+        let hint = hint.to_owned();
         Failure {
             code,
             message: format!("{name}: {self}"),

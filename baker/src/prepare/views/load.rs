@@ -1,10 +1,11 @@
-//! One frame of `transforms.json`: its files' bytes → a decoded and masked picture with its camera.
+//! One frame of `transforms.json`, or one image of a model of COLMAP: its files' bytes → a decoded and masked picture with its camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
 use proto::table::{Camera, Layer};
 
 use super::straighten::{self, Numbers};
+use crate::prepare::colmap::is_model;
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
@@ -72,6 +73,11 @@ impl FrameFiles {
             mask,
             straightened: frame.lens.distortion.is_some(),
         })
+    }
+
+    /// Width and height of the picture.
+    pub(super) fn size(&self) -> [u32; 2] {
+        [self.picture.header.width, self.picture.header.height]
     }
 
     /// Memory that this and its decoding may take.
@@ -149,6 +155,11 @@ impl File {
                 _ => "",
             };
             let hint = match error {
+                FolderError::Refused(Refusal::Missing | Refusal::Outside)
+                    if is_model(transforms) =>
+                {
+                    "names of a model are those of files beneath the folder of its pictures: --images names it"
+                }
                 FolderError::Refused(Refusal::Missing) => {
                     "file_path is relative to transforms.json; .png, .jpg, .jpeg and .webp may be left out"
                 }

@@ -1,8 +1,8 @@
-//! Where a job's views come from, `transforms.json` with its pictures or a safetensors file: what both say of a view.
+//! Where a job's views come from, `transforms.json` or a model of COLMAP with its pictures, or a safetensors file: what both say of a view.
 
 use proto::job::Up;
-use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_TRANSFORMS_BYTES};
-use proto::message::Failure;
+use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_TRANSFORMS_BYTES};
+use proto::message::{Failure, Root};
 use proto::table::{Camera, LayerSet};
 
 use super::crop::Outline;
@@ -10,9 +10,11 @@ use super::layers;
 use super::load::{Decoded, FrameFiles};
 use super::show::Loaded;
 use crate::prepare::arrays::{self, ArrayViews};
+use crate::prepare::colmap;
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::load::ArraysError;
 use crate::prepare::repair::Eye;
+use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Frame};
 use crate::progress::Progress;
 
@@ -22,8 +24,9 @@ const EYE_EDGE: f64 = 256.0;
 /// All views of a job, none of them decoded.
 #[derive(Debug)]
 pub(super) struct Set<'a> {
-    folder: &'a Folder<'a>,
-    /// `transforms.json` or the safetensors file, whatever its name.
+    /// Of the pictures.
+    folder: Folder<'a>,
+    /// `transforms.json`, the images of a model or the safetensors file, whatever its name.
     pub(super) file: &'a str,
     up: Up,
     /// Layers are read, too.
@@ -64,11 +67,15 @@ impl<'a> Set<'a> {
             message: format!("{name}: {error}"),
             hint: String::new(),
         };
-        let opened = folder
-            .open(name, MAX_ARRAYS_FILE_BYTES)
-            .map_err(|error| failed(&error))?;
+        let (limit, pictures) = match colmap::is_model(name) {
+            true => (MAX_COLMAP_FILE_BYTES, folder.beside(Root::Pictures)),
+            false => (MAX_ARRAYS_FILE_BYTES, *folder),
+        };
+        let opened = folder.open(name, limit).map_err(|error| failed(&error))?;
         let warn = |text: &str| progress.warning(&format!("{name}: {text}"));
-        let kind = if arrays::are_in(&opened, name).map_err(|error| failed(&error))? {
+        let kind = if colmap::is_model(name) {
+            Kind::Frames(colmap::read(folder, &opened, name)?)
+        } else if arrays::are_in(&opened, name).map_err(|error| failed(&error))? {
             let views = ArrayViews::read(opened, warn).map_err(|error| refused(name, &error))?;
             Kind::Arrays(Box::new(views))
         } else {
@@ -84,7 +91,7 @@ impl<'a> Set<'a> {
             Kind::Frames(read.frames)
         };
         Ok(Self {
-            folder,
+            folder: pictures,
             file: name,
             up,
             layered: false,
@@ -127,6 +134,9 @@ impl<'a> Set<'a> {
     /// Which cameras the file is meant to hold.
     pub(super) fn convention(&self) -> &'static str {
         match self.kind {
+            Kind::Frames(_) if colmap::is_model(self.file) => {
+                "COLMAP's world must be the mesh's: a mesh that was made from this model, or one that was aligned with it"
+            }
             Kind::Frames(_) => {
                 "transform_matrix is camera-to-world with OpenGL axes, in the world of the mesh (glTF: y up)"
             }
@@ -138,17 +148,7 @@ impl<'a> Set<'a> {
 
     /// The cameras, small; those whose lens cannot be told without the picture are taken for square ones.
     pub(super) fn eyes(&self) -> Vec<Eye> {
-        let eye = |camera: Camera, size: [f64; 2]| {
-            let scale = EYE_EDGE / size[0].max(size[1]);
-            Eye {
-                camera: Camera {
-                    focal: camera.focal.map(|x| x * scale),
-                    centre: camera.centre.map(|x| x * scale),
-                    ..turned(camera, self.up)
-                },
-                size: size.map(|edge| (edge * scale).ceil().max(1.0) as usize),
-            }
-        };
+        let eye = |camera: Camera, size: [f64; 2]| small(turned(camera, self.up), size);
         match &self.kind {
             Kind::Frames(frames) => {
                 let of_frame = |frame: &Frame| {
@@ -171,12 +171,52 @@ impl<'a> Set<'a> {
         }
     }
 
+    /// See [`super::lookouts`].
+    pub(super) fn lookouts(&self) -> Result<Vec<Lookout>, Failure> {
+        let lookout = |camera: Camera, size: [f64; 2], enlarged: f64| {
+            let eye = small(turned(camera, self.up), size);
+            let zoom = size[0].max(size[1]) / EYE_EDGE * enlarged;
+            Lookout { eye, zoom }
+        };
+        Ok(match &self.kind {
+            Kind::Frames(frames) => {
+                let Some(first) = frames.first() else {
+                    return Ok(Vec::new());
+                };
+                let found = FrameFiles::read(&self.folder, self.file, 0, first, false)?.size();
+                let stated = first.lens.stated_size().unwrap_or(found);
+                let enlarged = f64::from(found[0]) / f64::from(stated[0].max(1));
+                let of_frame = |frame: &Frame| {
+                    let (size, enlarged) = match frame.lens.stated_size() {
+                        Some(size) => (size, enlarged),
+                        None => (found, 1.0),
+                    };
+                    let (focal, centre) = frame.lens.intrinsics(size).ok()?;
+                    let camera = Camera {
+                        rotation: frame.pose.rotation,
+                        translation: frame.pose.translation,
+                        focal,
+                        centre,
+                    };
+                    Some(lookout(camera, size.map(f64::from), enlarged))
+                };
+                let fitted = frames.iter().filter(|frame| !frame.held_out);
+                fitted.filter_map(of_frame).collect()
+            }
+            Kind::Arrays(views) => {
+                let size = views.size().map(|edge| edge as f64);
+                let cameras = views.cameras().iter();
+                cameras.map(|&camera| lookout(camera, size, 1.0)).collect()
+            }
+        })
+    }
+
     /// What view `index` is decoded from: its files are read here, a slice is read as it is decoded.
     pub(super) fn source(&self, index: usize) -> Result<Source<'_>, Failure> {
         let kind = match &self.kind {
             Kind::Frames(frames) => {
                 let frame = &frames[index];
-                let files = FrameFiles::read(self.folder, self.file, index, frame, self.layered)?;
+                let files = FrameFiles::read(&self.folder, self.file, index, frame, self.layered)?;
                 SourceKind::Frame(files, frame)
             }
             Kind::Arrays(views) => SourceKind::Slice(views, self.layered),
@@ -235,6 +275,19 @@ impl Source<'_> {
                 })
             }
         }
+    }
+}
+
+/// The camera of a picture of [`EYE_EDGE`] pixels.
+fn small(camera: Camera, size: [f64; 2]) -> Eye {
+    let scale = EYE_EDGE / size[0].max(size[1]);
+    Eye {
+        camera: Camera {
+            focal: camera.focal.map(|x| x * scale),
+            centre: camera.centre.map(|x| x * scale),
+            ..camera
+        },
+        size: size.map(|edge| (edge * scale).ceil().max(1.0) as usize),
     }
 }
 

@@ -47,7 +47,8 @@ pub(in crate::cli) struct PlaceArgs {
 pub(in crate::cli) struct SubmitArgs {
     /// The mesh: GLB, glTF, PLY, OBJ or safetensors.
     pub(super) mesh: PathBuf,
-    /// The views: a transforms.json, or the folder that holds one, or a safetensors file; as for `kiln bake`.
+    /// The views: a transforms.json or a model of COLMAP, or the folder that holds one, or a safetensors file; as for
+    /// `kiln bake`.
     #[arg(long, value_name = "FILE")]
     pub(super) views: PathBuf,
     /// Wait for the result: files, progress and exit code as with `kiln bake`. A signal ends the waiting, not the job.
@@ -136,7 +137,7 @@ pub(in crate::cli) struct ListArgs {
 pub(in crate::cli) struct FetchArgs {
     /// Its id, the beginning of it, or `latest`.
     pub(super) id: String,
-    /// The files: model.glb, preview.png, coverage.png, residual.png, report.json. By default all that there are.
+    /// The files: model.glb, preview.png, coverage.png, residual.png, provenance.png, report.json. By default all that there are.
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
     /// A folder that is there, for files by their names; or where to put the one file (model.glb, if none is named).

@@ -212,7 +212,9 @@ impl Desk<'_> {
         let mut staged = Vec::new();
         let files: Vec<FileEntry> = std::mem::take(&mut report.files);
         let maps = delivery.maps.as_ref();
+        let provenance = maps.map(|maps| &maps.provenance);
         for (name, kind, target) in [
+            ("provenance.png", "provenance", provenance),
             ("residual.png", "residual", maps.map(|maps| &maps.residual)),
             ("coverage.png", "coverage", maps.map(|maps| &maps.coverage)),
             ("preview.png", "preview", delivery.preview.as_ref()),
@@ -220,7 +222,7 @@ impl Desk<'_> {
         ] {
             let Some(target) = target else { continue };
             // Vertex colours in place of a texture have no maps; a warning says so.
-            if matches!(kind, "coverage" | "residual") && job.made(name).is_err() {
+            if matches!(kind, "coverage" | "residual" | "provenance") && job.made(name).is_err() {
                 continue;
             }
             let made = job.made(name)?;

@@ -206,7 +206,7 @@ impl<'a> Attempt<'a> {
                 let input = |root| match root {
                     Root::Mesh => Some(first),
                     Root::Second => second,
-                    Root::Views => Some(&self.spec.views),
+                    Root::Views | Root::Pictures => Some(&self.spec.views),
                 };
                 let question = running.feed.opener.admit_one(input, root, name, limit)?;
                 let (id, events) = (running.child.id, events.clone());
@@ -258,9 +258,10 @@ impl<'a> Attempt<'a> {
                 running.watch.linger();
                 Ok(())
             }
-            FromChild::Done(_) | FromChild::Ready { .. } | FromChild::Again => {
-                Err("it does another role's work".to_owned())
-            }
+            FromChild::Done(_)
+            | FromChild::Ready { .. }
+            | FromChild::Again
+            | FromChild::Chosen { .. } => Err("it does another role's work".to_owned()),
         }
     }
 

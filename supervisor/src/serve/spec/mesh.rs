@@ -23,6 +23,12 @@ impl JobSpec {
             }
             _ => {}
         }
+        if self.uv_set.is_some() && !self.keep_uvs {
+            return wrong(
+                "uv_set",
+                "is for keep_uvs: which of the mesh's sets is kept".to_owned(),
+            );
+        }
         if self.fill_holes.is_some() && self.keep_uvs {
             let why = "not together with keep_uvs: what is filled has no texture coordinates";
             return wrong("fill_holes", why.to_owned());

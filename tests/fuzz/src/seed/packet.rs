@@ -7,8 +7,8 @@ use proto::job::{
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
     FromChild, LayerFit, MeshCounts, MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary,
-    ProvenanceShares, Refinement, Refusal, Role, Root, Start, StepFate, StepKind, Table, ToChild,
-    UnwrapMethod, ViewFit, ViewScore,
+    ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Start, StepFate, StepKind, Table,
+    TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
@@ -31,6 +31,7 @@ fn to_child() -> Vec<ToChild> {
             mesh_file: "mesh.glb".to_owned(),
             views_file: "transforms.json".to_owned(),
             texture_size: 1024,
+            texture_auto: true,
             repair: Repair {
                 weld: Some(Repair::WELD),
                 orient: true,
@@ -40,6 +41,7 @@ fn to_child() -> Vec<ToChild> {
             },
             simplify: Simplify::RemoveShare(0.5),
             keep_uvs: true,
+            uv_set: Some(1),
             holdout: 2,
             seed: 7,
             unwrap_deadline_ms: 20_000,
@@ -54,6 +56,7 @@ fn to_child() -> Vec<ToChild> {
             refine: Refine::On,
             vram_budget: Some(1 << 30),
             gpu_times: true,
+            rejected: true,
         }),
         Start::Encode(EncodeJob {
             product: Product::Texture,
@@ -205,6 +208,13 @@ pub(super) fn summaries() -> [Done; 3] {
             unwrap: UnwrapMethod::Uvunwrap,
             charts: 31,
             atlas_utilisation: 0.75,
+            texture: Some(TextureChoice {
+                size: 512,
+                wanted: 500.0,
+                pixels: 300.0,
+                seen: 0.5,
+                views: 40,
+            }),
             views: 1,
             holdout_views: 1,
             times: times.clone(),
@@ -232,6 +242,12 @@ pub(super) fn summaries() -> [Done; 3] {
                 camera: CameraFate::Moved,
                 moved_px: 1.5,
                 gain: 1.05,
+                rejected: Some(Rejected {
+                    outliers: 0.5,
+                    outline: 0.25,
+                    alpha: 0.125,
+                    surface: 0.0,
+                }),
             }],
             refinement: Some(Refinement {
                 mode: Refine::Auto,

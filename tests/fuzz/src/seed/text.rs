@@ -1,4 +1,4 @@
-//! Camera files of the three dialects, and streams of log lines.
+//! Camera files of the three dialects, models of COLMAP, and streams of log lines.
 
 use super::Seed;
 
@@ -27,6 +27,9 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     ] {
         seeds.push(("transforms", format!("made-{name}"), bytes));
     }
+    for (name, bytes) in models() {
+        seeds.push(("colmap", format!("made-{name}"), bytes));
+    }
     seeds.push(("log", "made-lines".to_owned(), LOG.into()));
     let many = (0..99).flat_map(|line| format!("line {line}\n").into_bytes());
     let long = [&[255][..], "ż".repeat(5_000).as_bytes(), b"\nend\n"].concat();
@@ -41,4 +44,68 @@ fn sample_of_two() -> Vec<u8> {
     let frames = file["frames"].as_array_mut().expect("it has frames");
     frames.truncate(2);
     serde_json::to_vec(&file).expect("it is JSON again")
+}
+
+/// A model in both forms, as the target splits them: a byte for the form, and the length of the cameras.
+fn models() -> [(&'static str, Vec<u8>); 2] {
+    const CAMERAS: &str = "# cameras\n1 OPENCV 64 48 50 51 32 24 0.1 -0.02 0.003 0\n2 SIMPLE_PINHOLE 64 48 50 32 24\n";
+    const IMAGES: &str =
+        "# images\n3 0.5 0.5 -0.5 0.5 1 2 3 1 a b.png\n1.5 2.5 -1\n1 1 0 0 0 0 0 4 2 b.png\n\n";
+    let floats = |numbers: &[f64]| {
+        numbers
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let camera = |id: u32, model: i32, parameters: &[f64]| {
+        let size = [64_u64, 48].map(u64::to_le_bytes).concat();
+        [
+            &id.to_le_bytes()[..],
+            &model.to_le_bytes(),
+            &size,
+            &floats(parameters),
+        ]
+        .concat()
+    };
+    let image = |id: u32, pose: [f64; 7], camera: u32, points: u64| {
+        let points = [&points.to_le_bytes()[..], &vec![0; 24 * points as usize]].concat();
+        [
+            &id.to_le_bytes()[..],
+            &floats(&pose),
+            &camera.to_le_bytes(),
+            b"a.png\0",
+            &points,
+        ]
+        .concat()
+    };
+    let two = 2_u64.to_le_bytes();
+    let cameras = [
+        &two[..],
+        &camera(
+            1,
+            6,
+            &[
+                50.0, 51.0, 32.0, 24.0, 0.1, -0.02, 0.003, 0.0, 0.0, 0.1, 0.0, 0.0,
+            ],
+        ),
+        &camera(2, 3, &[50.0, 32.0, 24.0, 0.1, 0.0]),
+    ];
+    let images = [
+        &two[..],
+        &image(1, [0.5, 0.5, -0.5, 0.5, 1.0, 2.0, 3.0], 1, 2),
+        &image(2, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0], 2, 0),
+    ];
+    let joined = |form: u8, cameras: &[u8], images: &[u8]| {
+        [
+            &[form][..],
+            &(cameras.len() as u16).to_le_bytes(),
+            cameras,
+            images,
+        ]
+        .concat()
+    };
+    [
+        ("text", joined(0, CAMERAS.as_bytes(), IMAGES.as_bytes())),
+        ("binary", joined(1, &cameras.concat(), &images.concat())),
+    ]
 }

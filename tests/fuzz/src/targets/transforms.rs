@@ -1,7 +1,7 @@
 //! `transforms.json`: refused in one line, or cameras that the next process takes.
 
 use baker::prepare::alone;
-use proto::table::View;
+use proto::table::{Camera, View};
 
 use crate::heap;
 
@@ -25,25 +25,30 @@ pub fn transforms(bytes: &[u8]) -> bool {
         };
         accepted = true;
         assert!(!cameras.is_empty(), "a file without frames is refused");
-        for camera in cameras {
-            let view = View {
-                index: 0,
-                width: 1,
-                height: 1,
-                crop: [0, 0],
-                has_alpha: false,
-                holdout: false,
-                camera,
-                pixels: vec![[0; 4]],
-            };
-            let mut table = Vec::new();
-            view.write(&mut table).expect("memory takes all");
-            let read = View::read(&mut table.as_slice());
-            assert!(
-                read.is_ok(),
-                "{camera:?} passes here and not in bake: {read:?}"
-            );
-        }
+        passes(&cameras);
     }
     accepted
+}
+
+/// The cameras are such that the next process takes.
+pub(super) fn passes(cameras: &[Camera]) {
+    for &camera in cameras {
+        let view = View {
+            index: 0,
+            width: 1,
+            height: 1,
+            crop: [0, 0],
+            has_alpha: false,
+            holdout: false,
+            camera,
+            pixels: vec![[0; 4]],
+        };
+        let mut table = Vec::new();
+        view.write(&mut table).expect("memory takes all");
+        let read = View::read(&mut table.as_slice());
+        assert!(
+            read.is_ok(),
+            "{camera:?} passes here and not in bake: {read:?}"
+        );
+    }
 }

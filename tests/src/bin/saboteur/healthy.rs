@@ -193,7 +193,7 @@ pub(crate) fn encode(worker: &Worker) {
         );
     }
     if job.maps {
-        for table in [Table::Coverage, Table::Residual] {
+        for table in [Table::Coverage, Table::Residual, Table::Provenance] {
             worker.put(
                 table,
                 format!("PNG of the saboteur, {table:?}, and so on").as_bytes(),
@@ -354,6 +354,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             unwrap: UnwrapMethod::Fallback,
             charts: 1,
             atlas_utilisation: 0.5,
+            texture: None,
             views,
             holdout_views: holdout,
             times,

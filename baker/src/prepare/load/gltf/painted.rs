@@ -55,9 +55,15 @@ pub(in crate::prepare::load) fn read(
     folder: &Folder<'_>,
     progress: &dyn Progress,
 ) -> Result<(RawMesh, Pictures), GltfError> {
-    read_with(bytes, is_glb, name, folder, true, progress, |reader| {
-        pictures(reader, progress)
-    })
+    read_with(
+        bytes,
+        is_glb,
+        name,
+        folder,
+        (true, None, false),
+        progress,
+        |reader| pictures(reader, progress),
+    )
 }
 
 fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures, GltfError> {

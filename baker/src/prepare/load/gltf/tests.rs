@@ -352,6 +352,14 @@ fn texture_coordinates_follow_the_material_or_are_told_missing() {
     assert_eq!(uvs("").unwrap()[0], [0.0, 0.0]);
     assert_eq!(uvs(r#","material":0"#).unwrap()[0], [0.5, 0.25]);
     assert_eq!(uvs(r#","material":1"#), Err(NoUvs::Transformed));
+    let both = r#""attributes":{"POSITION":0,"TEXCOORD_0":1,"TEXCOORD_1":2},"mode":6"#;
+    let two = format!(r#"{{{both},"material":0}},{{{both}}}"#);
+    assert_eq!(
+        document.read(r#"{"mesh":0}"#, &two).unwrap().uvs,
+        Err(NoUvs::Sets(0, 1))
+    );
+    let same = format!(r#"{{{both},"material":0}},{{{both},"material":0}}"#);
+    assert!(document.read(r#"{"mesh":0}"#, &same).unwrap().uvs.is_ok());
     let two = r#"{"attributes":{"POSITION":0,"TEXCOORD_0":1},"mode":6},{"attributes":{"POSITION":0},"mode":6}"#;
     assert_eq!(
         document.read(r#"{"mesh":0}"#, two).unwrap().uvs,

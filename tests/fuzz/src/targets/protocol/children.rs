@@ -162,7 +162,8 @@ impl Children {
             return Ok(());
         };
         match packet {
-            FromChild::Hello { .. } => Err(Violation),
+            // No job here leaves the texture's edge to it.
+            FromChild::Hello { .. } | FromChild::Chosen { .. } => Err(Violation),
             FromChild::Allocate { .. } | FromChild::Filled { .. } if !child.feed.started() => {
                 Err(Violation)
             }

@@ -16,11 +16,12 @@ const TEXTURE_SIZE: u32 = 256;
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
-        Table::Texture | Table::Colours | Table::Layer(_) => Role::Bake,
+        Table::Texture | Table::Colours | Table::Layer(_) | Table::Rejected(_) => Role::Bake,
         Table::Glb
         | Table::Preview
         | Table::Coverage
         | Table::Residual
+        | Table::Provenance
         | Table::Picture
         | Table::Material => Role::Encode,
     }
@@ -37,7 +38,11 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Colours => 64 + 3 * 4,
         Table::Glb => 12,
         Table::Picture | Table::Material => 12,
-        Table::Preview | Table::Coverage | Table::Residual => 33,
+        Table::Preview
+        | Table::Coverage
+        | Table::Residual
+        | Table::Provenance
+        | Table::Rejected(_) => 33,
     }
 }
 
@@ -74,6 +79,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             unwrap: UnwrapMethod::Fallback,
             charts: 1,
             atlas_utilisation: 0.5,
+            texture: None,
             views: u32::from(fit),
             holdout_views: u32::from(holdout),
             times: Vec::new(),
@@ -99,6 +105,10 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             channels: Vec::new(),
             times: Vec::new(),
             gpu_times: Vec::new(),
+            host_times: Vec::new(),
+            driver_vram_kib: None,
+            uploaded_kib: 0,
+            read_back_kib: 0,
             peak_vram_kib: 0,
             peak_rss_kib: 1,
         }),

@@ -121,7 +121,7 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 12 {
+    Ok(match bytes.arbitrary::<u8>()? % 14 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
@@ -133,6 +133,8 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         8 => Table::Residual,
         9 => Table::Picture,
         10 => Table::Material,
+        11 => Table::Provenance,
+        12 => Table::Rejected(u32::from(bytes.arbitrary::<u8>()?)),
         _ => Table::Layer(Layer::ALL[usize::from(bytes.arbitrary::<u8>()?) % Layer::ALL.len()]),
     })
 }
@@ -150,7 +152,9 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Residual => out.push(8),
         Table::Picture => out.push(9),
         Table::Material => out.push(10),
-        Table::Layer(layer) => out.extend([11, layer as u8]),
+        Table::Provenance => out.push(11),
+        Table::Rejected(index) => out.extend([12, index as u8]),
+        Table::Layer(layer) => out.extend([13, layer as u8]),
     }
 }
 
@@ -207,6 +211,9 @@ mod tests {
             Op::Write(Table::Colours, Vec::new()),
             Op::Filled(Role::Encode, Table::Coverage),
             Op::Filled(Role::Encode, Table::Residual),
+            Op::Filled(Role::Encode, Table::Material),
+            Op::Filled(Role::Encode, Table::Provenance),
+            Op::Filled(Role::Bake, Table::Rejected(7)),
             Op::Dies(Role::Encode),
         ];
         let mut bytes = Vec::new();

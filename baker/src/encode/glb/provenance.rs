@@ -1,0 +1,280 @@
+//! A finished GLB → the same with an attribute that says how much of what lies around each vertex the views have shown.
+//!
+//! `_PROVENANCE`: scalar, unsigned byte, normalised. 1 (255) is observed, 0 inferred: the mean over the texels of all
+//! triangles around the vertex's point of the surface, on whatever side of a seam, each weighed by its barycentric coordinate
+//! at the vertex, of 1 for observed, ½ for weakly observed and 0 for filled in. A vertex whose triangles have no texel takes
+//! that of the texel at its texture coordinate. Elements stand four bytes apart, as the format wants it of attributes.
+
+use meshopt::encode_vertex_buffer_level;
+use proto::job::Compress;
+use proto::table::{Mesh, Provenance, Texture};
+use serde_json::{Value, json};
+
+use super::quantised::{CODEC, LEVEL};
+use super::{ARRAY_BUFFER, GlbError, UNSIGNED_BYTE, container, pad};
+use crate::render::Textures;
+use crate::survey;
+
+/// The attribute's name.
+pub const NAME: &str = "_PROVENANCE";
+/// No triangle has the texel.
+const NOBODY: u32 = u32::MAX;
+
+/// One for each vertex, see the head of this file.
+#[must_use]
+pub fn shares(mesh: &Mesh, texture: &Texture) -> Vec<u8> {
+    let size = texture.size as usize;
+    let images = [texture.into()];
+    let textures = Textures {
+        images: &images,
+        of_triangle: &[],
+    };
+    let owners = survey::cover(mesh, textures, 0);
+    let mut sums = vec![[0.0_f64; 2]; mesh.positions.len()];
+    for (texel, &owner) in owners.iter().enumerate() {
+        let (false, Some(known)) = (owner == NOBODY, value(texture.provenance[texel])) else {
+            continue;
+        };
+        let corners = mesh.triangles[owner as usize];
+        let at = [texel % size, texel / size].map(|x| (x as f64 + 0.5) / size as f64);
+        let uvs = corners.map(|corner| mesh.uvs[corner as usize].map(f64::from));
+        for (corner, weight) in corners.into_iter().zip(barycentrics(uvs, at)) {
+            let sum = &mut sums[mesh.surface_vertices[corner as usize] as usize];
+            sum[0] += weight * known;
+            sum[1] += weight;
+        }
+    }
+    let of_vertex = |(uv, point): (&[f32; 2], &u32)| {
+        let [sum, weight] = sums[*point as usize];
+        let share = if weight > 1e-9 {
+            sum / weight
+        } else {
+            let place = uv.map(|x| ((f64::from(x) * size as f64) as usize).min(size - 1));
+            value(texture.provenance[place[1] * size + place[0]]).unwrap_or(0.0)
+        };
+        (share * 255.0).round() as u8
+    };
+    mesh.uvs
+        .iter()
+        .zip(&mesh.surface_vertices)
+        .map(of_vertex)
+        .collect()
+}
+
+/// None outside every chart.
+fn value(provenance: u8) -> Option<f64> {
+    const KNOWN: [(Provenance, f64); 3] = [
+        (Provenance::Filled, 0.0),
+        (Provenance::Weak, 0.5),
+        (Provenance::Observed, 1.0),
+    ];
+    let known = KNOWN.iter().find(|(kind, _)| *kind as u8 == provenance);
+    known.map(|(_, value)| *value)
+}
+
+fn barycentrics([a, b, c]: [[f64; 2]; 3], at: [f64; 2]) -> [f64; 3] {
+    let area = |p: [f64; 2], q: [f64; 2], r: [f64; 2]| {
+        (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
+    };
+    let all = area(a, b, c);
+    if all == 0.0 {
+        return [1.0 / 3.0; 3];
+    }
+    [area(at, b, c), area(a, at, c), area(a, b, at)].map(|part| (part / all).clamp(0.0, 1.0))
+}
+
+/// Adds the attribute to a GLB of [`super::write`], and reads it again.
+///
+/// # Errors
+/// Too large a result, or one that does not read back.
+pub fn add(file: &[u8], shares: &[u8], compress: Compress) -> Result<Vec<u8>, GlbError> {
+    let (mut document, mut binary) = split(file).ok_or(GlbError::Provenance)?;
+    let elements: Vec<[u8; 4]> = shares.iter().map(|&share| [share, 0, 0, 0]).collect();
+    let plain = elements.as_flattened();
+    let (offset, stride) = (binary.len(), 4);
+    let view = match compress {
+        Compress::None => {
+            binary.extend_from_slice(plain);
+            json!({"buffer": 0, "byteOffset": offset, "byteLength": plain.len(), "byteStride": stride, "target": ARRAY_BUFFER})
+        }
+        Compress::Meshopt => {
+            let bytes = encode_vertex_buffer_level(&elements, LEVEL, Some(CODEC))?;
+            binary.extend_from_slice(&bytes);
+            let fallback = &mut document["buffers"][1]["byteLength"];
+            let start = fallback.as_u64().ok_or(GlbError::Provenance)?;
+            *fallback = json!(start + plain.len() as u64);
+            json!({
+                "buffer": 1,
+                "byteOffset": start,
+                "byteLength": plain.len(),
+                "byteStride": stride,
+                "target": ARRAY_BUFFER,
+                "extensions": {"EXT_meshopt_compression": {
+                    "buffer": 0,
+                    "byteOffset": offset,
+                    "byteLength": bytes.len(),
+                    "byteStride": stride,
+                    "count": elements.len(),
+                    "mode": "ATTRIBUTES",
+                }},
+            })
+        }
+    };
+    pad(&mut binary, 0);
+    document["buffers"][0]["byteLength"] = json!(binary.len());
+    let mut push = |list: &str, value: Value| {
+        let list = document[list].as_array_mut()?;
+        list.push(value);
+        Some(list.len() - 1)
+    };
+    let view = push("bufferViews", view).ok_or(GlbError::Provenance)?;
+    let accessor = json!({
+        "bufferView": view,
+        "componentType": UNSIGNED_BYTE,
+        "count": shares.len(),
+        "type": "SCALAR",
+        "normalized": true,
+    });
+    let accessor = push("accessors", accessor).ok_or(GlbError::Provenance)?;
+    document["meshes"][0]["primitives"][0]["attributes"][NAME] = json!(accessor);
+    let made = container(document.to_string().into_bytes(), binary)?;
+    match read(&made) {
+        Some(found) if found == shares => Ok(made),
+        _ => Err(GlbError::Provenance),
+    }
+}
+
+/// The attribute of a GLB of [`add`].
+#[must_use]
+pub fn read(file: &[u8]) -> Option<Vec<u8>> {
+    let (document, binary) = split(file)?;
+    let number = |value: &Value| value.as_u64().and_then(|x| usize::try_from(x).ok());
+    let accessor = number(&document["meshes"][0]["primitives"][0]["attributes"][NAME])?;
+    let accessor = &document["accessors"][accessor];
+    let count = number(&accessor["count"])?;
+    let view = &document["bufferViews"][number(&accessor["bufferView"])?];
+    let end = number(&view["byteOffset"])?.checked_add(number(&view["byteLength"])?)?;
+    let buffer = &document["buffers"][number(&view["buffer"])?];
+    if end > number(&buffer["byteLength"])? {
+        return None;
+    }
+    let packed = &view["extensions"]["EXT_meshopt_compression"];
+    let place = if packed.is_null() { view } else { packed };
+    let start = number(&place["byteOffset"])?;
+    let bytes = binary.get(start..start.checked_add(number(&place["byteLength"])?)?)?;
+    let elements: Vec<[u8; 4]> = match packed.is_null() {
+        true => bytes.as_chunks::<4>().0.to_vec(),
+        false => meshopt::decode_vertex_buffer(bytes, count).ok()?,
+    };
+    let clean = elements.iter().all(|element| element[1..] == [0; 3]);
+    (clean && elements.len() == count).then(|| elements.iter().map(|element| element[0]).collect())
+}
+
+/// JSON and BIN chunk.
+fn split(file: &[u8]) -> Option<(Value, Vec<u8>)> {
+    let length = |at: usize| {
+        let bytes = file.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+    };
+    let end = 20 + length(12)?;
+    let document = serde_json::from_slice(file.get(20..end)?).ok()?;
+    let binary = file.get(end + 8..end + 8 + length(end)?)?;
+    Some((document, binary.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::job::TextureFormat;
+
+    use super::super::{Dress, quantised, write};
+    use super::*;
+    use crate::encode::picture;
+
+    const SIZE: u32 = 256;
+
+    /// Two squares side by side on the surface and apart in the texture, their seam at x = 1; the texels of the left are
+    /// observed, those of the right filled in, but for the weak ones of its upper half.
+    fn scene() -> (Mesh, Texture) {
+        let mut mesh = Mesh {
+            charts: 2,
+            ..Mesh::default()
+        };
+        for square in 0..2_u32 {
+            for corner in 0..4_u32 {
+                let (x, y) = (corner % 2, corner / 2);
+                mesh.positions.push([(square + x) as f32, y as f32, 0.0]);
+                mesh.normals.push([0.0, 0.0, 1.0]);
+                mesh.uvs.push([
+                    0.1 + 0.5 * square as f32 + 0.3 * x as f32,
+                    0.1 + 0.8 * y as f32,
+                ]);
+            }
+            let k = 4 * square;
+            mesh.triangles
+                .extend([[k, k + 1, k + 3], [k, k + 3, k + 2]]);
+        }
+        mesh.surface_vertices = survey::weld(&mesh.positions);
+        let provenance = (0..SIZE * SIZE).map(|texel| match (texel % SIZE, texel / SIZE) {
+            (x, _) if x < SIZE / 2 => Provenance::Observed,
+            (_, y) if y < SIZE / 2 => Provenance::Filled,
+            _ => Provenance::Weak,
+        });
+        let texture = Texture {
+            size: SIZE,
+            texels: vec![[90, 80, 70, 255]; (SIZE * SIZE) as usize],
+            provenance: provenance.map(|kind| kind as u8).collect(),
+            maps: None,
+        };
+        (mesh, texture)
+    }
+
+    #[test]
+    fn a_share_is_the_mean_around_the_point_weighed_by_nearness() {
+        let (mesh, texture) = scene();
+        let shares = shares(&mesh, &texture);
+        assert_eq!([shares[0], shares[2]], [255; 2], "all around is observed");
+        // Both sides of the seam are one point.
+        assert_eq!([shares[1], shares[3]], [shares[4], shares[6]]);
+        let middle =
+            |share: u8, low: u8, high: u8| assert!((low..=high).contains(&share), "{shares:?}");
+        // One triangle of the left meets two of the right, whose upper half is weak.
+        middle(shares[1], 86, 127);
+        // Far from the seam: filled in below, weak above, each with something of the other half.
+        middle(shares[5], 5, 64);
+        middle(shares[7], 64, 123);
+        // A vertex whose triangles have no texel takes the one at its place.
+        let (mut thin, texture) = scene();
+        thin.uvs.iter_mut().for_each(|uv| *uv = [0.7, 0.8]);
+        assert_eq!(super::shares(&thin, &texture), [128; 8]);
+    }
+
+    #[test]
+    fn it_reads_back_plain_and_compressed_and_the_mesh_is_the_same() {
+        let (mesh, texture) = scene();
+        let (mesh, _) = quantised::order(&mesh);
+        let shares = shares(&mesh, &texture);
+        let (png, _) =
+            picture::encode(TextureFormat::Png, 90, SIZE, &texture.texels).expect("a picture");
+        for compress in [Compress::None, Compress::Meshopt] {
+            let file =
+                write(&mesh, Dress::Texture(&png, TextureFormat::Png), compress).expect("a GLB");
+            assert_eq!(read(&file), None, "none yet");
+            let made = add(&file, &shares, compress).expect("added");
+            assert_eq!(read(&made).expect("there"), shares);
+            let accessors = |file: &[u8]| {
+                split(file).expect("a GLB").0["accessors"]
+                    .as_array()
+                    .expect("some")[..4]
+                    .to_vec()
+            };
+            assert_eq!(accessors(&made), accessors(&file));
+            let mut cut = made.clone();
+            cut.truncate(made.len() - 8);
+            assert_eq!(read(&cut), None);
+        }
+        assert!(matches!(
+            add(b"glTF", &shares, Compress::None),
+            Err(GlbError::Provenance)
+        ));
+    }
+}

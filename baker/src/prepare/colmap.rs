@@ -1,0 +1,244 @@
+//! A model of COLMAP, `cameras` and `images` in text or binary → [`Frame`]s, as `transforms.json` gives them.
+//!
+//! ```text
+//!  cameras.bin   count, then each: id u32, model i32, width u64, height u64, parameters f64
+//!  images.bin    count, then each: id u32, quaternion 4 f64, translation 3 f64, camera u32, name, 0, points u64, 24 bytes each
+//!  cameras.txt   CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]
+//!  images.txt    IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, and a line of points, which may be empty
+//! ```
+//!
+//! Poses are world to camera with `OpenCV` axes, which are ours; the centre of the upper left pixel is at (0.5, 0.5), as here
+//! and in `transforms.json`. Names are relative to a folder of pictures of its own ([`Root::Pictures`]). Points are skipped
+//! unread: memory follows the number of images and cameras, and a count is held against the file's length before it is
+//! believed. `points3D` is not read.
+//!
+//! [`Root::Pictures`]: proto::message::Root::Pictures
+
+mod binary;
+mod lens;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::HashMap;
+
+use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_COORDINATE, MAX_VIEWS};
+use proto::message::{Code, Failure};
+
+use super::folder::{Folder, FolderError, Opened};
+use super::transforms::{Frame, FrameLayers, Lens, Pose};
+use lens::Model;
+use stream::Stream;
+
+/// Cameras at most: one of each image that was tried, registered or not.
+const MAX_CAMERAS: usize = 16 * MAX_VIEWS;
+
+/// A camera as its line has it.
+#[derive(Debug)]
+struct Camera {
+    model: Model,
+    size: [f64; 2],
+    parameters: Vec<f64>,
+}
+
+/// An image as its line has it.
+#[derive(Debug)]
+struct Image {
+    id: u64,
+    quaternion: [f64; 4],
+    translation: [f64; 3],
+    camera: u64,
+    name: String,
+}
+
+/// What is wrong with a file; the file's name goes before it.
+#[derive(Debug)]
+struct Wrong {
+    code: Code,
+    text: String,
+    hint: &'static str,
+}
+
+type Read<T> = Result<T, Wrong>;
+
+/// For whoever has another lens.
+const UNDISTORT: &str =
+    "run colmap image_undistorter, and give the model and the pictures that it writes";
+
+impl Wrong {
+    fn new(text: impl Into<String>) -> Self {
+        Self {
+            code: Code::InvalidAsset,
+            text: text.into(),
+            hint: "have COLMAP write the model again (colmap model_converter)",
+        }
+    }
+
+    fn ends(within: &str) -> Self {
+        Self::new(format!("ends in the middle of {within}"))
+    }
+
+    fn failure(self, file: &str) -> Failure {
+        Failure {
+            code: self.code,
+            message: format!("{file}: {}", self.text),
+            hint: self.hint.to_owned(),
+        }
+    }
+}
+
+impl From<FolderError> for Wrong {
+    fn from(error: FolderError) -> Self {
+        Self {
+            code: error.code(),
+            text: error.to_string(),
+            hint: "",
+        }
+    }
+}
+
+/// Whether the file `name` is the one of a model that names the pictures.
+pub(crate) fn is_model(name: &str) -> bool {
+    cameras_of(name).is_some()
+}
+
+/// The file of cameras beside the file of images.
+fn cameras_of(name: &str) -> Option<String> {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let cameras = match file {
+        "images.bin" => "cameras.bin",
+        "images.txt" => "cameras.txt",
+        _ => return None,
+    };
+    Some(match folder {
+        "" => cameras.to_owned(),
+        _ => format!("{folder}/{cameras}"),
+    })
+}
+
+/// Reads the model whose images are the opened file `name` beneath `folder`, and no picture.
+pub(crate) fn read(
+    folder: &Folder<'_>,
+    images: &Opened,
+    name: &str,
+) -> Result<Vec<Frame>, Failure> {
+    let cameras_name = cameras_of(name).unwrap_or_default();
+    let binary = name.ends_with(".bin");
+    let opened = folder
+        .open(&cameras_name, MAX_COLMAP_FILE_BYTES)
+        .map_err(|error| Wrong::from(error).failure(&cameras_name))?;
+    let mut stream = Stream::new(&opened);
+    let cameras = match binary {
+        true => binary::cameras(&mut stream),
+        false => text::cameras(&mut stream),
+    };
+    let cameras = cameras.map_err(|wrong| wrong.failure(&cameras_name))?;
+    let mut stream = Stream::new(images);
+    let images = match binary {
+        true => binary::images(&mut stream),
+        false => text::images(&mut stream),
+    };
+    images
+        .and_then(|images| frames(images, &cameras, &cameras_name))
+        .map_err(|wrong| wrong.failure(name))
+}
+
+fn frames(images: Vec<Image>, cameras: &HashMap<u64, Camera>, file: &str) -> Read<Vec<Frame>> {
+    if images.is_empty() {
+        return Err(Wrong {
+            hint: "it holds the images that COLMAP could place: none, so its log says more",
+            ..Wrong::new("has no images")
+        });
+    }
+    let mut lenses: HashMap<u64, Lens> = HashMap::new();
+    let frames = images.into_iter().map(|image| {
+        let named = |text: String| format!("image {} ({}): {text}", image.id, image.name);
+        let lens = match lenses.get(&image.camera) {
+            Some(lens) => *lens,
+            None => {
+                let camera = cameras.get(&image.camera).ok_or_else(|| {
+                    let text = format!("its camera {} is not in {file}", image.camera);
+                    Wrong::new(named(text))
+                })?;
+                let lens = camera.lens().map_err(|wrong| Wrong {
+                    text: named(format!("camera {}: {}", image.camera, wrong.text)),
+                    ..wrong
+                })?;
+                lenses.insert(image.camera, lens);
+                lens
+            }
+        };
+        let pose = pose(image.quaternion, image.translation).map_err(|text| Wrong {
+            hint: "a pose is a quaternion QW QX QY QZ and a translation, from world to camera",
+            ..Wrong::new(named(text))
+        })?;
+        Ok(Frame {
+            file: image.name,
+            mask: None,
+            pose,
+            lens,
+            held_out: false,
+            layers: FrameLayers::default(),
+        })
+    });
+    frames.collect()
+}
+
+/// A quaternion need not have the length 1; what has none turns nothing.
+fn pose(quaternion: [f64; 4], translation: [f64; 3]) -> Result<Pose, String> {
+    let squared: f64 = quaternion.iter().map(|x| x * x).sum();
+    let turns = (1e-12..=1e12).contains(&squared);
+    if !turns {
+        return Err(format!("the quaternion {quaternion:?} is no rotation"));
+    }
+    let far = f64::from(MAX_COORDINATE) / 2.0;
+    if let Some(number) = translation.iter().find(|x| x.is_nan() || x.abs() > far) {
+        return Err(format!(
+            "its translation contains {number}, which is out of range"
+        ));
+    }
+    let length = squared.sqrt();
+    let [w, x, y, z] = quaternion.map(|part| part / length);
+    Ok(Pose {
+        rotation: [
+            [
+                1.0 - 2.0 * (y * y + z * z),
+                2.0 * (x * y - w * z),
+                2.0 * (x * z + w * y),
+            ],
+            [
+                2.0 * (x * y + w * z),
+                1.0 - 2.0 * (x * x + z * z),
+                2.0 * (y * z - w * x),
+            ],
+            [
+                2.0 * (x * z - w * y),
+                2.0 * (y * z + w * x),
+                1.0 - 2.0 * (x * x + y * y),
+            ],
+        ],
+        translation,
+    })
+}
+
+/// The number of records that a file may have, of which each has at least `least` bytes.
+fn believed(count: u64, most: usize, what: &str, least: u64, left: u64) -> Read<usize> {
+    if count > left / least {
+        return Err(Wrong::new(format!(
+            "promises {count} {what}, for which it is too short"
+        )));
+    }
+    match usize::try_from(count) {
+        Ok(count) if count <= most => Ok(count),
+        _ => Err(too_many(count, most, what)),
+    }
+}
+
+fn too_many(count: u64, most: usize, what: &str) -> Wrong {
+    Wrong {
+        code: Code::LimitExceeded,
+        text: format!("has {count} {what}, more than the {most} that are taken"),
+        hint: "leave out images (colmap image_deleter); a few hundred are enough for any object",
+    }
+}

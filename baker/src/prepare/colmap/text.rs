@@ -1,0 +1,140 @@
+//! `cameras.txt`, `images.txt` → cameras and images. Empty lines and those that begin with `#` are skipped, as COLMAP does; the
+//! line of points behind an image is skipped whatever it is.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use proto::limits::{MAX_NAME_BYTES, MAX_VIEWS};
+
+use super::lens::Model;
+use super::stream::Stream;
+use super::{Camera, Image, MAX_CAMERAS, Read, Wrong, too_many};
+
+/// Numbers of a line, and a name.
+const LINE_BYTES: usize = 1024 + MAX_NAME_BYTES;
+
+struct Lines<'a, 'b> {
+    file: &'a mut Stream<'b>,
+    number: usize,
+}
+
+/// One that says something, and its number from 1.
+struct Line {
+    number: usize,
+    text: String,
+}
+
+impl Lines<'_, '_> {
+    fn next(&mut self) -> Read<Option<Line>> {
+        loop {
+            let (bytes, ended) = self.file.until(b'\n', LINE_BYTES)?;
+            if bytes.is_empty() && !ended {
+                return Ok(None);
+            }
+            self.number += 1;
+            let number = self.number;
+            let bytes = bytes.trim_ascii();
+            if bytes.is_empty() || bytes.starts_with(b"#") {
+                continue;
+            }
+            let text = String::from_utf8(bytes.to_vec())
+                .map_err(|_other| Wrong::new(format!("line {number} is not UTF-8")))?;
+            return Ok(Some(Line { number, text }));
+        }
+    }
+
+    fn skip(&mut self) -> Read<()> {
+        self.number += 1;
+        self.file.until(b'\n', 0).map(drop)
+    }
+}
+
+impl Line {
+    fn word<'a, T: FromStr>(&self, words: &mut &'a str, what: &str) -> Read<T> {
+        let rest: &'a str = words.trim_ascii_start();
+        let end = rest.find(|c: char| c.is_ascii_whitespace());
+        let (word, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        *words = rest;
+        word.parse().map_err(|_other| {
+            let shown: String = word.chars().take(40).collect();
+            Wrong::new(match shown.is_empty() {
+                true => format!("line {} ends before its {what}", self.number),
+                false => format!("line {}: {shown:?} is no {what}", self.number),
+            })
+        })
+    }
+}
+
+pub(super) fn cameras(file: &mut Stream<'_>) -> Read<HashMap<u64, Camera>> {
+    let mut lines = Lines { file, number: 0 };
+    let mut cameras = HashMap::new();
+    while let Some(line) = lines.next()? {
+        let words = &mut line.text.as_str();
+        let id: u64 = line.word(words, "CAMERA_ID")?;
+        let model = Model::named(&line.word::<String>(words, "MODEL")?);
+        let size = [line.word(words, "WIDTH")?, line.word(words, "HEIGHT")?];
+        let mut parameters = Vec::new();
+        while !words.trim_ascii().is_empty() {
+            parameters.push(line.word(words, "parameter")?);
+        }
+        if let Some(wanted) = model
+            .parameters()
+            .filter(|&count| count != parameters.len())
+        {
+            return Err(Wrong::new(format!(
+                "line {}: {} has {wanted} parameters, not {}",
+                line.number,
+                model.name(),
+                parameters.len()
+            )));
+        }
+        let camera = Camera {
+            model,
+            size,
+            parameters,
+        };
+        cameras.insert(id, camera);
+        if cameras.len() > MAX_CAMERAS {
+            return Err(too_many(cameras.len() as u64, MAX_CAMERAS, "cameras"));
+        }
+    }
+    Ok(cameras)
+}
+
+pub(super) fn images(file: &mut Stream<'_>) -> Read<Vec<Image>> {
+    let mut lines = Lines { file, number: 0 };
+    let mut images = Vec::new();
+    while let Some(line) = lines.next()? {
+        let words = &mut line.text.as_str();
+        let id = line.word(words, "IMAGE_ID")?;
+        let mut pose = [0.0; 7];
+        for (part, what) in pose
+            .iter_mut()
+            .zip(["QW", "QX", "QY", "QZ", "TX", "TY", "TZ"])
+        {
+            *part = line.word(words, what)?;
+        }
+        let [w, x, y, z, translation @ ..] = pose;
+        let camera = line.word(words, "CAMERA_ID")?;
+        // A name may have spaces in it.
+        let name = words.trim_ascii();
+        if name.is_empty() {
+            return Err(Wrong::new(format!(
+                "line {} ends before its NAME",
+                line.number
+            )));
+        }
+        images.push(Image {
+            id,
+            quaternion: [w, x, y, z],
+            translation,
+            camera,
+            name: name.to_owned(),
+        });
+        if images.len() > MAX_VIEWS {
+            return Err(too_many(images.len() as u64, MAX_VIEWS, "images"));
+        }
+        lines.skip()?;
+    }
+    Ok(images)
+}

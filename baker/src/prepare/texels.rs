@@ -1,0 +1,274 @@
+//! Cameras and the surface that will be baked → the edge of a texture that holds what the views show, and no more.
+//!
+//! Each place of the surface is shown largest by one view; that view's pixels there, for each unit of area, are what a
+//! texture can hold. An edge is wanted at which half of the seen surface, by area, has no more texels than such pixels. An
+//! atlas that is still to be made spreads its texels evenly over [`UTILISATION`] of its square; coordinates that are kept
+//! spread them as they do.
+//!
+//! Occlusion is found on small pictures, so triangles below their pixels may go unseen; medians do not mind.
+
+use proto::limits::MIN_TEXTURE_SIZE;
+use proto::message::TextureChoice;
+use rayon::prelude::*;
+
+use super::clean::CleanMesh;
+use super::repair::Eye;
+use crate::bake::raster::{NOTHING, Projected, raster};
+use crate::bake::scene::project;
+use crate::pace;
+use crate::progress::{Progress, each, unit};
+
+/// A small camera, and how many pixels of its picture are one of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookout {
+    pub(crate) eye: Eye,
+    pub(crate) zoom: f64,
+}
+
+/// Of an atlas that is made anew: 0.48 to 0.75 on the six models that it was measured on.
+const UTILISATION: f64 = 0.65;
+/// Edges that are chosen are multiples of it.
+const STEP: f64 = 64.0;
+/// Chosen where nothing is known: the default.
+const UNKNOWN: u32 = 1024;
+/// Views that are asked at most, spread evenly over all.
+const VIEWS: usize = 128;
+/// Beyond so many triangles views are asked one after another: each holds a hundred bytes for each of them.
+const MANY: usize = 400_000;
+
+/// Chooses an edge of `most` texels at most.
+pub(crate) fn choose(
+    surface: &CleanMesh,
+    lookouts: &[Lookout],
+    most: u32,
+    progress: &dyn Progress,
+) -> TextureChoice {
+    let step = lookouts.len().div_ceil(VIEWS).max(1);
+    let asked: Vec<Lookout> = lookouts.iter().step_by(step).copied().collect();
+    let areas: Vec<f64> = surface
+        .triangles
+        .iter()
+        .map(|t| area(surface, *t))
+        .collect();
+    let all: f64 = areas.iter().sum();
+    let best = best(surface, &areas, &asked, progress);
+
+    // Edge at which a triangle has as many texels as pixels, its density of pixels, and its area.
+    let mut seen: Vec<(f64, f64, f64)> = Vec::new();
+    for (triangle, (&density, &area)) in best.iter().zip(&areas).enumerate() {
+        let share = match &surface.corner_uvs {
+            Some(uvs) => area_of(uvs[triangle]),
+            None => area / all * UTILISATION,
+        };
+        let edge = (density * area / share).sqrt();
+        if density > 0.0 && edge.is_finite() {
+            seen.push((edge, density, area));
+        }
+    }
+    let of_seen: f64 = seen.iter().map(|(.., area)| area).sum();
+    let edge = median(&mut seen, of_seen, |place| place.0);
+    let density = median(&mut seen, of_seen, |place| place.1);
+    let size = match edge {
+        Some(edge) => {
+            let rounded = (edge / STEP).round() * STEP;
+            (rounded as u32).clamp(MIN_TEXTURE_SIZE, most.max(MIN_TEXTURE_SIZE))
+        }
+        None => {
+            progress.warning("no view shows how large a texture should be: it has the usual size");
+            UNKNOWN.min(most)
+        }
+    };
+    TextureChoice {
+        size,
+        wanted: edge.unwrap_or(0.0) as f32,
+        pixels: (density.unwrap_or(0.0).sqrt() * 2.0 * surface.radius) as f32,
+        seen: if all > 0.0 {
+            (of_seen / all) as f32
+        } else {
+            0.0
+        },
+        views: lookouts.len() as u32,
+    }
+}
+
+/// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does.
+fn best(
+    surface: &CleanMesh,
+    areas: &[f64],
+    asked: &[Lookout],
+    progress: &dyn Progress,
+) -> Vec<f64> {
+    let none = || vec![0.0_f64; areas.len()];
+    let more = |mut best: Vec<f64>, other: Vec<f64>| {
+        best.iter_mut()
+            .zip(other)
+            .for_each(|(best, other)| *best = best.max(other));
+        best
+    };
+    let group = match surface.triangles.len() > MANY {
+        true => 1,
+        false => rayon::current_num_threads().max(1),
+    };
+    let triangles = each(surface.triangles.len(), pace::TRIANGLE);
+    let mut all = none();
+    for some in asked.chunks(group) {
+        let count = u32::try_from(some.len()).unwrap_or(u32::MAX);
+        progress.expect("what the views resolve", triangles * count * 2);
+        let found = some
+            .par_iter()
+            .map(|lookout| densities(surface, areas, lookout));
+        let found: Vec<Vec<f64>> = found.collect();
+        all = found.into_iter().fold(all, more);
+        unit();
+    }
+    all
+}
+
+fn densities(surface: &CleanMesh, areas: &[f64], lookout: &Lookout) -> Vec<f64> {
+    const BAND: u32 = 32;
+    let Lookout { eye, zoom } = lookout;
+    let [width, height] = eye.size.map(|edge| edge as u32);
+    let (positions, triangles) = (&surface.positions, &surface.triangles);
+    let projected = Projected::new(positions, triangles, &eye.camera, width, height);
+    let mut densities = vec![0.0; areas.len()];
+    for (band, of_band) in projected.bands(height, BAND).iter().enumerate() {
+        let first = band as u32 * BAND;
+        let end = (first + BAND).min(height);
+        for triangle in raster(&projected, of_band, width, first, end, 1).triangles {
+            if triangle == NOTHING || densities[triangle as usize] > 0.0 {
+                continue;
+            }
+            let number = triangle as usize;
+            let corners =
+                triangles[number].map(|corner| project(&eye.camera, positions[corner as usize]));
+            if corners.iter().all(|corner| corner[2] > 0.0) && areas[number] > 0.0 {
+                let flat = corners.map(|corner| [corner[0] / corner[2], corner[1] / corner[2]]);
+                densities[number] = area_in(flat) * zoom * zoom / areas[number];
+            }
+        }
+    }
+    densities
+}
+
+/// The value below which half of the area lies.
+fn median(
+    places: &mut [(f64, f64, f64)],
+    all: f64,
+    value: impl Fn(&(f64, f64, f64)) -> f64,
+) -> Option<f64> {
+    places.sort_unstable_by(|a, b| value(a).total_cmp(&value(b)));
+    let mut below = 0.0;
+    let half = places.iter().find(|place| {
+        below += place.2;
+        below >= all / 2.0
+    });
+    half.map(value)
+}
+
+fn area(surface: &CleanMesh, triangle: [u32; 3]) -> f64 {
+    let [a, b, c] = triangle.map(|corner| surface.positions[corner as usize].map(f64::from));
+    let (p, q): ([f64; 3], [f64; 3]) = (
+        std::array::from_fn(|k| b[k] - a[k]),
+        std::array::from_fn(|k| c[k] - a[k]),
+    );
+    let cross: [f64; 3] =
+        std::array::from_fn(|k| p[(k + 1) % 3] * q[(k + 2) % 3] - p[(k + 2) % 3] * q[(k + 1) % 3]);
+    cross.iter().map(|x| x * x).sum::<f64>().sqrt() / 2.0
+}
+
+fn area_of(uvs: [[f32; 2]; 3]) -> f64 {
+    area_in(uvs.map(|uv| uv.map(f64::from)))
+}
+
+fn area_in([a, b, c]: [[f64; 2]; 3]) -> f64 {
+    ((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])).abs() / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::table::Camera;
+
+    use super::*;
+    use crate::prepare::clean::Counts;
+    use crate::progress::Silent;
+
+    /// A square of edge 2 in the plane z = 0, and a smaller one behind its middle that nobody sees from the front.
+    fn squares(uvs: bool) -> CleanMesh {
+        let square = |edge: f32, z: f32| {
+            [
+                [-edge, -edge, z],
+                [edge, -edge, z],
+                [edge, edge, z],
+                [-edge, edge, z],
+            ]
+        };
+        let corner_uvs = [
+            [[0.0, 0.0], [0.5, 0.0], [0.5, 0.5]],
+            [[0.0, 0.0], [0.5, 0.5], [0.0, 0.5]],
+        ];
+        CleanMesh {
+            positions: [square(1.0, 0.0), square(0.5, -0.5)].concat(),
+            triangles: vec![[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]],
+            corner_uvs: uvs.then(|| [corner_uvs, corner_uvs].concat()),
+            radius: 2.0_f64.sqrt(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// From the front, at this distance, with pictures `zoom` times as large as the small ones of 200 pixels.
+    fn lookout(distance: f64, zoom: f64) -> Lookout {
+        let camera = Camera {
+            rotation: [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
+            translation: [0.0, 0.0, distance],
+            focal: [200.0; 2],
+            centre: [100.0; 2],
+        };
+        let size = [200; 2];
+        Lookout {
+            eye: Eye { camera, size },
+            zoom,
+        }
+    }
+
+    fn chosen(surface: &CleanMesh, lookouts: &[Lookout], most: u32) -> TextureChoice {
+        choose(surface, lookouts, most, &Silent)
+    }
+
+    #[test]
+    fn the_edge_is_that_of_the_view_that_shows_most() {
+        // At distance 4 the square is 100 small pixels wide, 1000 of the picture: 10⁶ pixels on four units of area. The
+        // hidden square takes a fifth of the atlas.
+        let seen = [lookout(4.0, 10.0), lookout(8.0, 10.0)];
+        let choice = chosen(&squares(false), &seen, 8192);
+        let wanted = (250_000.0_f64 * 5.0 / UTILISATION).sqrt();
+        assert!(
+            (f64::from(choice.wanted) / wanted - 1.0).abs() < 1e-6,
+            "{choice:?}"
+        );
+        assert_eq!((choice.size, choice.views), (1408, 2));
+        assert!((choice.seen - 0.8).abs() < 1e-6);
+        assert!((choice.pixels - 500.0 * 8.0_f32.sqrt()).abs() < 1.0);
+        assert_eq!(chosen(&squares(false), &seen, 1024).size, 1024);
+        assert_eq!(
+            chosen(&squares(false), &[lookout(100.0, 1.0)], 1024).size,
+            MIN_TEXTURE_SIZE
+        );
+    }
+
+    #[test]
+    fn kept_coordinates_say_themselves_how_they_spread_texels() {
+        // A quarter of the texture for 10⁶ pixels.
+        let choice = chosen(&squares(true), &[lookout(4.0, 10.0)], 8192);
+        assert!((choice.wanted - 2000.0).abs() < 0.1, "{choice:?}");
+        assert_eq!(choice.size, 1984);
+    }
+
+    #[test]
+    fn without_a_view_it_has_the_usual_size() {
+        for nothing in [&[][..], &[lookout(-4.0, 10.0)]] {
+            let choice = chosen(&squares(false), nothing, 8192);
+            assert_eq!((choice.size, choice.seen), (1024, 0.0));
+        }
+        assert_eq!(chosen(&squares(false), &[], 512).size, 512);
+    }
+}

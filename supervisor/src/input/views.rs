@@ -1,0 +1,260 @@
+//! What a user named as views → the file that lists them, and the folder of the pictures where that is another one.
+//!
+//! A model of COLMAP is named by its folder, by one of its files, or by the folder of the project around it. Its pictures
+//! lie where the user says, or in the nearest `images` beside the model or up to two folders above it, as COLMAP
+//! (`sparse/0`) and its undistorter (`sparse`) leave them. Binary files go before text, as with COLMAP.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+use proto::message::Code;
+
+use super::{Input, find, reason};
+use crate::error::JobError;
+
+/// A folder of pictures.
+#[derive(Clone, Debug)]
+pub struct Pictures {
+    /// Its path.
+    pub path: PathBuf,
+    /// Opened, without the right to list it.
+    pub folder: Arc<OwnedFd>,
+}
+
+/// Files of a model, without their endings.
+const MODEL: [&str; 5] = ["images", "cameras", "points3D", "frames", "rigs"];
+/// Folders above a model in which its `images` may lie.
+const ABOVE: usize = 2;
+/// Where a project's model lies.
+const WITHIN: [&str; 4] = ["", "0", "sparse/0", "sparse"];
+
+/// Finds the views at `path`, whose pictures lie in `images` if that is given.
+///
+/// # Errors
+/// One line that says what is missing.
+pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobError>> {
+    let file = listing(path, images.is_some());
+    let mut input = find("the views", &file)?;
+    if !is_model(&input.name) {
+        return match images {
+            None => Ok(input),
+            Some(_) => Err(JobError::own(
+                Code::InvalidSpec,
+                format!(
+                    "--images is for a model of COLMAP, which {} is not",
+                    file.display()
+                ),
+                "leave it out: a transforms.json names its pictures itself",
+            )),
+        };
+    }
+    input.pictures = Some(match images {
+        Some(folder) => opened(folder).map_err(|error| {
+            let why = reason(&error.into());
+            let message = format!("--images {}: {why}", folder.display());
+            JobError::own(
+                Code::MissingInput,
+                message,
+                "name the folder of the pictures",
+            )
+        })?,
+        None => beside(&file, None)?,
+    });
+    Ok(input)
+}
+
+/// Finds uploaded views beneath `top`, above which no pictures are looked for.
+///
+/// # Errors
+/// As [`find_views`].
+pub fn find_uploaded(what: &str, top: &Path, main: &str) -> Result<Input, Box<JobError>> {
+    let file = top.join(main);
+    let mut input = find(what, &file)?;
+    if is_model(&input.name) {
+        input.pictures = Some(beside(&file, Some(top))?);
+    }
+    Ok(input)
+}
+
+/// Whether a file of this name lists the images of a model.
+#[must_use]
+pub fn is_model(name: &str) -> bool {
+    matches!(name, "images.bin" | "images.txt")
+}
+
+/// The other file of such a model that is opened, which the user named by naming this one.
+#[must_use]
+pub fn companion(name: &str) -> Option<&'static str> {
+    match name {
+        "images.bin" => Some("cameras.bin"),
+        "images.txt" => Some("cameras.txt"),
+        _ => None,
+    }
+}
+
+/// Folders in which the pictures of the model in `folder` may lie, the likeliest first.
+pub fn likely(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let above = folder.ancestors().take(1 + ABOVE);
+    above.map(|folder| folder.join("images"))
+}
+
+/// The file that lists the views.
+fn listing(path: &Path, model: bool) -> PathBuf {
+    if path.is_dir() {
+        let transforms = path.join("transforms.json");
+        let listed = transforms.exists() && !model;
+        let found = WITHIN.iter().find_map(|within| {
+            let folder = path.join(within);
+            let names = ["images.bin", "images.txt"];
+            names
+                .map(|name| folder.join(name))
+                .into_iter()
+                .find(|file| file.is_file())
+        });
+        return found.filter(|_| !listed).unwrap_or(transforms);
+    }
+    let part =
+        |part: Option<&std::ffi::OsStr>| part.and_then(|part| part.to_str()).map(str::to_owned);
+    match (part(path.file_stem()), part(path.extension())) {
+        (Some(stem), Some(ending))
+            if MODEL.contains(&stem.as_str()) && matches!(ending.as_str(), "bin" | "txt") =>
+        {
+            path.with_file_name(format!("images.{ending}"))
+        }
+        _ => path.to_path_buf(),
+    }
+}
+
+/// The pictures beside a model, not above `top`. A link that leads out of the folder around them is not followed.
+fn beside(model: &Path, top: Option<&Path>) -> Result<Pictures, Box<JobError>> {
+    let missing = || {
+        let message = format!(
+            "the views {}: no folder images is beside the model or above it",
+            model.display()
+        );
+        let hint = "name the folder of the pictures with --images";
+        JobError::own(Code::MissingInput, message, hint)
+    };
+    // `sparse/0` alone has no folders above it by its text.
+    let absolute = std::path::absolute(model).map_err(|_gone| missing())?;
+    let top = top.and_then(|top| std::path::absolute(top).ok());
+    for path in likely(absolute.parent().ok_or_else(missing)?) {
+        let Some(around) = path.parent() else {
+            continue;
+        };
+        if top.as_ref().is_some_and(|top| !around.starts_with(top)) {
+            break;
+        }
+        let Ok(around) = opened(around) else { continue };
+        match openat2(around.folder.as_fd(), "images", beneath()) {
+            Ok(folder) => {
+                return Ok(Pictures {
+                    path,
+                    folder: Arc::new(folder),
+                });
+            }
+            Err(Errno::EXDEV) => {
+                let message = format!("{} is a link out of its folder", path.display());
+                let hint = "name the folder of the pictures with --images";
+                return Err(JobError::own(Code::MissingInput, message, hint));
+            }
+            Err(_) => {}
+        }
+    }
+    Err(missing())
+}
+
+fn beneath() -> OpenHow {
+    OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS)
+}
+
+fn opened(folder: &Path) -> Result<Pictures, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(Pictures {
+        path: folder.to_path_buf(),
+        folder: Arc::new(open(folder, flags, Mode::empty())?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn project() -> tempfile::TempDir {
+        let project = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(project.path().join("sparse/0")).expect("room");
+        for name in ["images.bin", "cameras.bin"] {
+            fs::write(project.path().join("sparse/0").join(name), "").expect("room");
+        }
+        project
+    }
+
+    #[test]
+    fn a_model_is_found_by_its_project_its_folder_and_its_files() {
+        let project = project();
+        fs::create_dir(project.path().join("images")).expect("room");
+        for named in [
+            "",
+            "sparse",
+            "sparse/0",
+            "sparse/0/images.bin",
+            "sparse/0/cameras.bin",
+            "sparse/0/points3D.bin",
+        ] {
+            let input = find_views(&project.path().join(named), None).expect(named);
+            assert_eq!(input.name, "images.bin", "{named}");
+            let pictures = input.pictures.expect("pictures").path;
+            assert_eq!(pictures, project.path().join("images"), "{named}");
+        }
+        fs::write(project.path().join("transforms.json"), "{}").expect("room");
+        let input = find_views(project.path(), None).expect("there");
+        assert_eq!(input.name, "transforms.json");
+        let named = project.path().join("images");
+        let input = find_views(project.path(), Some(&named)).expect("there");
+        assert_eq!(input.name, "images.bin", "--images is for a model");
+    }
+
+    #[test]
+    fn pictures_that_are_nowhere_or_elsewhere_are_told() {
+        let project = project();
+        let error = find_views(project.path(), None).expect_err("no pictures");
+        assert!(error.message.contains("no folder images") && error.hint.contains("--images"));
+        let far = tempfile::tempdir().expect("a folder");
+        symlink(far.path(), project.path().join("images")).expect("a link");
+        let error = find_views(project.path(), None).expect_err("out of the folder");
+        assert!(
+            error.message.contains("a link out of its folder"),
+            "{}",
+            error.message
+        );
+        let input = find_views(project.path(), Some(far.path())).expect("named");
+        assert_eq!(input.pictures.expect("pictures").path, far.path());
+        let nowhere =
+            find_views(project.path(), Some(Path::new("/nowhere"))).expect_err("no folder");
+        assert!(nowhere.message.contains("--images /nowhere: no such file"));
+        fs::write(project.path().join("t.json"), "{}").expect("room");
+        let other = find_views(&project.path().join("t.json"), Some(far.path()));
+        assert!(other.expect_err("no model").message.contains("COLMAP"));
+    }
+
+    #[test]
+    fn nothing_is_looked_for_above_what_was_uploaded() {
+        let outer = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(outer.path().join("views")).expect("room");
+        fs::create_dir(outer.path().join("images")).expect("room");
+        fs::write(outer.path().join("views/images.bin"), "").expect("room");
+        let top = outer.path().join("views");
+        find_uploaded("the views", &top, "images.bin").expect_err("above the uploads");
+        fs::create_dir(top.join("images")).expect("room");
+        find_uploaded("the views", &top, "images.bin").expect("beside the model");
+    }
+}

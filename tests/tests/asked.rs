@@ -1,0 +1,176 @@
+//! What a bake does only when it is asked: provenance of vertices, pictures of what was rejected, a texture's edge by what the
+//! views resolve, colours of vertices alone, one of several sets of texture coordinates.
+
+use std::fs;
+
+use kiln_tests::{Bench, Outcome, Run, glb, names_in, sphere};
+use serde_json::Value;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+fn with_sphere() -> Bench {
+    let bench = Bench::real(SABOTEUR);
+    sphere::write(&bench.path("."));
+    bench
+}
+
+/// A bake of the sphere to `out/a.glb`; one of its seven views is held out.
+fn bake(bench: &Bench, more: &[&str]) -> Outcome {
+    let mut command = bench.kiln();
+    command.args(["bake", "mesh.obj", "--views", "transforms.json", "--json"]);
+    command.args(["--quality", "draft", "--device", "cpu", "--holdout", "1"]);
+    command.args(["-o", "out/a.glb", "--baker"]);
+    command.arg(bench.baker()).args(more);
+    Run::start(command).finish()
+}
+
+fn report(bench: &Bench, more: &[&str]) -> Value {
+    let outcome = bake(bench, more);
+    outcome.assert_code(0);
+    outcome.one("done")["report"].clone()
+}
+
+fn refused(bench: &Bench, code: i32, more: &[&str]) -> String {
+    let outcome = bake(bench, more);
+    outcome.assert_code(code);
+    let message = outcome.one("error")["message"].as_str().map(str::to_owned);
+    message.expect("a line")
+}
+
+#[test]
+fn provenance_of_vertices_is_a_valid_attribute_of_every_glb() {
+    let bench = with_sphere();
+    let mut files = Vec::new();
+    for (name, compress) in [("plain.glb", "none"), ("small.glb", "meshopt")] {
+        let flags = [
+            "--texture-size",
+            "256",
+            "--provenance-attribute",
+            "--compress",
+            compress,
+        ];
+        report(&bench, &flags);
+        let path = bench.path("out").join(name);
+        fs::rename(bench.path("out/a.glb"), &path).expect("the result");
+        let json = glb::read(&path).expect("a whole GLB");
+        let attribute = &json["meshes"][0]["primitives"][0]["attributes"]["_PROVENANCE"];
+        let accessor = &json["accessors"][attribute.as_u64().expect("the attribute") as usize];
+        assert_eq!(
+            (
+                &accessor["type"],
+                &accessor["componentType"],
+                &accessor["normalized"]
+            ),
+            (
+                &Value::from("SCALAR"),
+                &Value::from(5121),
+                &Value::from(true)
+            )
+        );
+        assert_eq!(accessor["count"], json["accessors"][0]["count"]);
+        files.push(path);
+    }
+    let (valid, words) = glb::validate(&files);
+    assert!(valid, "{words}");
+    report(&bench, &["--texture-size", "256"]);
+    let json = glb::read(&bench.path("out/a.glb")).expect("a whole GLB");
+    let attributes = &json["meshes"][0]["primitives"][0]["attributes"];
+    assert!(attributes["_PROVENANCE"].is_null(), "nobody asked");
+}
+
+#[test]
+fn what_was_rejected_is_drawn_for_each_view_of_the_fit() {
+    let bench = with_sphere();
+    let flags = ["--texture-size", "256", "--rejected", "out"];
+    let report = report(&bench, &flags);
+    let views = report["bake"]["views"].as_array().expect("views");
+    assert_eq!(views.len(), 6);
+    let mut wanted = vec!["a.glb".to_owned()];
+    for view in views {
+        wanted.push(format!(
+            "rejected_{:04}.png",
+            view["view"].as_u64().expect("a number")
+        ));
+        for share in ["outliers", "outline", "alpha", "surface"] {
+            let share = view["rejected"][share].as_f64().expect("a share");
+            assert!((0.0..=1.0).contains(&share), "{view}");
+        }
+    }
+    assert_eq!(names_in(&bench.path("out")), wanted);
+    let file = &report["files"][1];
+    assert_eq!(
+        (&file["kind"], &file["path"]),
+        (&"rejected".into(), &"out".into())
+    );
+    let line = refused(&bench, 73, &["--rejected", "nowhere"]);
+    assert!(line.contains("nowhere/rejected_0000.png"), "{line}");
+    let silent = bake(&bench, &["--texture-size", "256"]).one("done")["report"].clone();
+    assert!(
+        silent["bake"]["views"][0]["rejected"].is_null(),
+        "nobody asked"
+    );
+}
+
+#[test]
+fn the_edge_is_chosen_by_what_the_views_resolve() {
+    let bench = with_sphere();
+    // Pictures of 48 pixels: the least there is would hold them.
+    let small = report(&bench, &["--texture-size", "auto"]);
+    let choice = &small["prepare"]["texture"];
+    assert_eq!(choice["size"], 256, "{choice}");
+    assert!(
+        choice["wanted"]
+            .as_f64()
+            .is_some_and(|edge| (20.0..256.0).contains(&edge)),
+        "{choice}"
+    );
+    assert_eq!(choice["views"], 7);
+    // Seen three times as large, and of the sphere mostly its nearer middle.
+    let text = fs::read_to_string(bench.path("transforms.json")).expect("there");
+    let mut json: Value = serde_json::from_str(&text).expect("JSON");
+    json["fl_x"] = (json["fl_x"].as_f64().expect("a number") * 3.0).into();
+    json["fl_y"] = json["fl_x"].clone();
+    fs::write(bench.path("transforms.json"), json.to_string()).expect("room");
+    let near = report(&bench, &["--texture-size", "auto"]);
+    let ratio = near["prepare"]["texture"]["wanted"]
+        .as_f64()
+        .expect("an edge")
+        / choice["wanted"].as_f64().expect("an edge");
+    assert!(
+        (2.5..4.5).contains(&ratio),
+        "three times the focal length, {ratio} times the edge"
+    );
+    assert!(report(&bench, &["--texture-size", "256"])["prepare"]["texture"].is_null());
+    let line = refused(&bench, 64, &["--max-texture-size", "512"]);
+    assert!(line.contains("--texture-size auto"), "{line}");
+}
+
+#[test]
+fn colours_of_vertices_are_made_for_the_asking() {
+    let bench = with_sphere();
+    let report = report(&bench, &["--vertex-colours"]);
+    assert_eq!(report["product"], "vertex_colours");
+    let path = bench.path("out/a.glb");
+    let file = fs::read(&path).expect("the result");
+    let length = u32::from_le_bytes(file[12..16].try_into().expect("four bytes")) as usize;
+    let json: Value = serde_json::from_slice(&file[20..20 + length]).expect("JSON");
+    let attributes = &json["meshes"][0]["primitives"][0]["attributes"];
+    assert!(
+        attributes["COLOR_0"].is_number() && json["images"].is_null(),
+        "{attributes}"
+    );
+    assert!(
+        report["ladder"].as_array().is_none_or(Vec::is_empty),
+        "nothing went wrong"
+    );
+    let (valid, words) = glb::validate(&[path]);
+    assert!(valid, "{words}");
+}
+
+#[test]
+fn a_set_of_texture_coordinates_is_taken_by_its_number() {
+    let bench = with_sphere();
+    let line = refused(&bench, 65, &["--keep-uvs", "--uv-set", "2"]);
+    assert!(line.contains("the set that --uv-set names"), "{line}");
+    bake(&bench, &["--uv-set", "1"]).assert_code(64);
+}
