@@ -138,22 +138,25 @@ pub(super) fn measure(
     })
 }
 
+/// Flags of `kiln bake`, each with its value: what the user gives comes before the point's own, and that before what is usual.
 fn flags(args: &Args, point: &Point) -> Vec<String> {
-    let mut flags = vec!["--texture-size".to_owned(), point.texture.to_string()];
+    let mut flags = args.kiln.clone();
+    let mut unless_given = |flag: &str, value: &str| {
+        if !flags.iter().any(|given| given == flag) {
+            flags.extend([flag.to_owned(), value.to_owned()]);
+        }
+    };
+    unless_given("--texture-size", &point.texture.to_string());
     if point.sizes.level < 0 {
-        flags.extend(["--target-faces".to_owned(), FEWEST.to_string()]);
+        unless_given("--target-faces", &FEWEST.to_string());
     }
-    flags.extend(point.flags.iter().cloned());
-    if !flags.iter().any(|flag| flag == "--quality") {
-        let [quality, ..] = args.quality.names() else {
-            return flags;
-        };
-        flags.extend(["--quality".to_owned(), (*quality).to_owned()]);
+    for pair in point.flags.chunks(2) {
+        unless_given(&pair[0], &pair[1]);
     }
-    if !args.kiln.iter().any(|flag| flag == "--device") {
-        flags.extend(["--device".to_owned(), "gpu".to_owned()]);
+    if let [quality, ..] = args.quality.names() {
+        unless_given("--quality", quality);
     }
-    flags.extend(args.kiln.iter().cloned());
+    unless_given("--device", "gpu");
     flags
 }
 
