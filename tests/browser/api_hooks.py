@@ -53,3 +53,6 @@ def name_inputs(body: Dict[str, Any]) -> None:
             source["files"], source["main"] = dict.fromkeys(names, BLOB), names[0]
         elif isinstance(source, dict) and "path" in source:
             source["path"] = os.environ["KILN_TEST_PATH"]
+            if "images" in source:
+                model = os.environ["KILN_TEST_MODEL"]
+                source["path"], source["images"] = f"{model}/images.txt", f"{model}/images"

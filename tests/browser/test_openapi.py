@@ -58,7 +58,14 @@ def start(folder: support.Isolated) -> Tuple[support.Sidecar, Dict[str, str]]:
     except BaseException:
         sidecar.end()
         raise
-    return sidecar, {"KILN_TEST_BLOB": digest, "KILN_TEST_JOB": job["id"], "KILN_TEST_PATH": str(path)}
+    # A model of COLMAP by its names, and without a view.
+    model = path.parent / "model"
+    (model / "images").mkdir(parents=True)
+    for name in ("images.txt", "cameras.txt"):
+        (model / name).write_text("# nothing\n")
+    return sidecar, {
+        "KILN_TEST_BLOB": digest, "KILN_TEST_JOB": job["id"], "KILN_TEST_PATH": str(path), "KILN_TEST_MODEL": str(model),
+    }
 
 
 def fuzz(folder: support.Isolated, sidecar: support.Sidecar, told: Dict[str, str], seconds: int, document: Optional[Path] = None) -> "subprocess.CompletedProcess[str]":
