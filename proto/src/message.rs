@@ -214,6 +214,10 @@ pub enum Start {
 }
 
 /// Child to supervisor.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful in a job, and none is kept"
+)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromChild {
     /// The first packet.
@@ -367,6 +371,10 @@ pub enum NotAFile {
 }
 
 /// What each role reports of its work.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a handful in a job, and none is kept"
+)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Done {
     /// For the role of the same name.
