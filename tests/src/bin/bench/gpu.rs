@@ -12,13 +12,13 @@ mod chart;
 mod input;
 mod measure;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::args::Args;
 use crate::{BenchError, at, machine};
@@ -143,11 +143,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
         all.iter_mut().for_each(smallest);
         all.dedup_by_key(|point| point.axis);
     }
-    let folder = tempfile::Builder::new()
-        .prefix("kiln-bench-")
-        .tempdir()
-        .map_err(at(&std::env::temp_dir()))?;
-    let mut inputs: BTreeMap<Sizes, Input> = BTreeMap::new();
+    let mut made: Option<(Sizes, Input, TempDir)> = None;
     let mut rows: Vec<(Point, Result<Measured, String>)> = Vec::new();
     println!("{}", Measured::heading());
     for (number, point) in (1..).zip(&all) {
@@ -158,13 +154,18 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
             point.name()
         );
         // One at a time: 400 views are gigabytes.
-        inputs.retain(|sizes, _| *sizes == point.sizes);
-        if !inputs.contains_key(&point.sizes) {
-            let path = folder.path().join(format!("{number}"));
-            let input = input::make(point.sizes, &path).map_err(at(&path))?;
-            inputs.insert(point.sizes, input);
-        }
-        let measured = measure::measure(args, kiln, point, &inputs[&point.sizes]);
+        let (_, input, _) = match made.take().filter(|(sizes, ..)| *sizes == point.sizes) {
+            Some(same) => made.insert(same),
+            None => {
+                let folder = tempfile::Builder::new()
+                    .prefix("kiln-bench-")
+                    .tempdir()
+                    .map_err(at(&std::env::temp_dir()))?;
+                let input = input::make(point.sizes, folder.path()).map_err(at(folder.path()))?;
+                made.insert((point.sizes, input, folder))
+            }
+        };
+        let measured = measure::measure(args, kiln, point, input);
         match &measured {
             Ok(measured) => println!("{}  {}", measured.line(), point.name()),
             Err(error) => println!("failed: {error}  {}", point.name()),
