@@ -9,8 +9,6 @@
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
-@group(1) @binding(5) var ids: texture_2d<u32>;
-// Rows, entries.
 // Patches, rows, entries, texels; and 1 where something did not fit.
 @group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 5>;
 // How many of each there is room for.
@@ -49,7 +47,7 @@ fn footprint(
     let pixel = pixel_at.xy;
     var colour = 0u;
     var valid = all(pixel < tile.size);
-    if valid && was_drawn(pixel) {
+    if valid && was_drawn(pixel * TAPS) {
         atomicAdd(&drawn, 1u);
     }
     if valid {
@@ -196,20 +194,14 @@ fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, colour: u32) {
     }
 }
 
-// At least the backdrop is there.
-fn was_drawn(pixel: vec2<u32>) -> bool {
-    return textureLoad(ids, pixel * TAPS, 0).x != 0u;
-}
-
 // Adds one tap; false where it hits nothing.
 fn add_sample(pixel: vec2<u32>, sample: vec2<u32>) -> bool {
-    let at = pixel * TAPS + sample;
-    let id = textureLoad(ids, at, 0).x;
-    if id <= 1u {
+    let triangle = triangle_at(pixel * TAPS + sample);
+    if triangle == 0u {
         return false;
     }
     let point = vec2<f32>(pixel) + (vec2<f32>(sample) + 0.5) / f32(TAPS);
-    let texel = surface_point(id - 2u, (point - tile.centre) / tile.focal);
+    let texel = surface_point(triangle - 1u, (point - tile.centre) / tile.focal);
     let corner = floor(texel - 0.5);
     let share = texel - 0.5 - corner;
     let scale = 1.0 / f32(TAPS * TAPS);

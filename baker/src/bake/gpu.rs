@@ -26,6 +26,7 @@ mod tally;
 mod batch;
 mod times;
 
+mod raster;
 mod tiles;
 
 mod planes;

@@ -41,6 +41,7 @@ use crate::laps::{timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
 use camera::{Shape, Verdict};
+use gain::Grid;
 
 /// Views may take this much memory while they wait for the last one: exposures are known only then.
 const HELD_BYTES: usize = 512 << 20;
@@ -197,7 +198,7 @@ impl<'a> Refiner<'a> {
     /// Evens out how all the views are exposed; returns what was divided out of each.
     fn expose(&mut self, progress: &dyn Progress, views: &mut [View]) -> Vec<f64> {
         let mut gains = vec![1.0; views.len()];
-        let grid = gain::grid(views);
+        let grid = Grid::of(views);
         let (scene, shape, count) = (self.scene, self.shape, views.len() as u64);
         let light = |view: &View| {
             progress.expect("the light of a view", a_look(shape, view));

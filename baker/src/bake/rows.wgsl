@@ -24,7 +24,7 @@ var<private> own: Patch;
 
 // The patch of a workgroup, of no rows past the last, and the tally of its rows.
 fn open(group: vec3<u32>, lane: u32) {
-    let index = group.y * PATCHES_ACROSS + group.x;
+    let index = group.y * GROUPS_ACROSS + group.x;
     own = Patch(0u, 0u, 0u, 0u, 0u, 0u, 0u, 0u);
     if index < pool.patches {
         own = patches[index];

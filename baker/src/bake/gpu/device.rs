@@ -12,6 +12,7 @@ use proto::message::{AdapterInfo, StageTime};
 
 pub use super::error::GpuError;
 use super::error::{label, now, under_way};
+use super::raster::ATOMICS;
 use super::tally::Tally;
 use super::times::{FEATURES, Times};
 
@@ -164,11 +165,11 @@ fn choose(infos: &[&AdapterInfo], wanted: &Wanted) -> Vec<usize> {
 
 impl Device {
     fn new(adapter: &wgpu::Adapter, info: AdapterInfo, peers: u32) -> Result<Self, GpuError> {
-        // All that the adapter has: its own limits, and of optional features its clock alone, since no stage needs one.
+        // All that the adapter has: its own limits, and of optional features its clock and wide atomics.
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("kiln"),
-            required_features: adapter.features() & FEATURES,
+            required_features: adapter.features() & FEATURES.union(ATOMICS),
             required_limits: limits.clone(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,

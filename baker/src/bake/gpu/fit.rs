@@ -141,8 +141,7 @@ impl Fit {
             taps,
             blend,
             rows: layout,
-            raster,
-            draw,
+            drawing,
             footprint,
             average,
             residual,
@@ -163,9 +162,7 @@ impl Fit {
         }
         let left = cap.saturating_sub(texture_bytes(scene.size));
         let entries = pool_entries(left, binding);
-        let tiles = Tiles::new(
-            &device, &budget, raster, draw, footprint, &scene, taps, entries,
-        )?;
+        let tiles = Tiles::new(&device, &budget, drawing, footprint, &scene, taps, entries)?;
         let deviation = options
             .maps
             .then(|| DEVIATION.compile(&device, &layout, taps, blend));

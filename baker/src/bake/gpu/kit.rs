@@ -7,9 +7,9 @@ use rayon::prelude::*;
 use super::device::{Device, GpuError};
 use super::error::under_way;
 use super::pools::rows_layout;
-use super::shaders::{AVERAGE, FOOTPRINT, NORMAL, RASTER, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::raster::{Drawing, Way};
+use super::shaders::{AVERAGE, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::Compiled;
-use super::tiles;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -21,8 +21,7 @@ pub struct Kit {
     pub(super) blend: Blend,
     /// Of the group that is a pool of rows.
     pub(super) rows: wgpu::BindGroupLayout,
-    pub(super) raster: Compiled,
-    pub(super) draw: wgpu::RenderPipeline,
+    pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
     pub(super) average: Compiled,
     pub(super) residual: Compiled,
@@ -43,14 +42,26 @@ impl Kit {
     /// # Errors
     /// The driver refuses a stage, or the device fails.
     pub fn new(device: Device, taps: u32, blend: Blend) -> Result<Self, GpuError> {
-        under_way("the stages", || Self::compile(device, taps, blend))
+        let way = Way::of(&device);
+        Self::with(device, taps, blend, way)
     }
 
-    fn compile(device: Device, taps: u32, blend: Blend) -> Result<Self, GpuError> {
+    /// [`Self::new`] with this raster.
+    pub(super) fn with(
+        device: Device,
+        taps: u32,
+        blend: Blend,
+        way: Way,
+    ) -> Result<Self, GpuError> {
+        under_way("the stages", || Self::compile(device, taps, blend, way))
+    }
+
+    fn compile(device: Device, taps: u32, blend: Blend, way: Way) -> Result<Self, GpuError> {
         let rows = rows_layout(&device);
+        let [raster, footprint] = way.shaders();
         let shaders: [&'static Shader; 7] = [
-            &RASTER,
-            &FOOTPRINT,
+            raster,
+            footprint,
             &AVERAGE,
             &RESIDUAL,
             &NORMAL,
@@ -68,12 +79,13 @@ impl Kit {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        let draw = match (failed, stages.first()) {
-            (None, Some(raster)) => tiles::pipeline(&device, raster),
+        let pipeline = match (failed, stages.first()) {
+            (None, Some(raster)) => way.pipeline(&device, raster),
             (Some(error), _) => Err(error),
             (None, None) => Err(device.lost("a stage is missing")),
         };
         let stages = <[Compiled; 7]>::try_from(stages);
+        let checked = pipeline.and_then(|pipeline| device.check().map(|()| pipeline));
         let (
             [
                 raster,
@@ -84,9 +96,9 @@ impl Kit {
                 regularise,
                 solve,
             ],
-            draw,
-        ) = match (stages, draw.and_then(|draw| device.check().map(|()| draw))) {
-            (Ok(stages), Ok(draw)) => (stages, draw),
+            pipeline,
+        ) = match (stages, checked) {
+            (Ok(stages), Ok(pipeline)) => (stages, pipeline),
             (stages, Err(error)) => {
                 // Against a broken device destructors block or crash: what they would free goes with the process.
                 Box::leak(Box::new((stages, rows, device)));
@@ -94,13 +106,17 @@ impl Kit {
             }
             (Err(_), Ok(_)) => return Err(device.lost("a stage is missing")),
         };
+        let drawing = Drawing {
+            way,
+            stage: raster,
+            pipeline,
+        };
         Ok(Self {
             device,
             taps,
             blend,
             rows,
-            raster,
-            draw,
+            drawing,
             footprint,
             average,
             residual,

@@ -21,8 +21,12 @@ pub(super) const TEXEL_GROUPS: u32 = 1024;
 /// Texels that a patch of rows touches at most: what a workgroup sums for each fits the least memory of its own that WebGPU
 /// promises, 16 KiB.
 pub(super) const PATCH_TEXELS: u32 = 256;
-/// Patches in one row of a dispatch: adapters allow 65,535.
-pub(super) const PATCHES_ACROSS: u32 = 1 << 15;
+/// Workgroups in one row of a dispatch that has many: adapters allow 65,535.
+pub(super) const GROUPS_ACROSS: u32 = 1 << 15;
+/// Invocations of a workgroup over triangles, or over the samples of one.
+pub(super) const TRIANGLE_LANES: u32 = 64;
+/// Workgroups that draw a large triangle: one that fills 2048² samples makes 4096 steps in each.
+pub(super) const PARTS: u32 = 16;
 /// [`Patch::view`] of seams.
 pub(super) const SEAM: u32 = u32::MAX;
 /// Steps of an entry's weight, in 22 bits with its sign: as fine as what single precision leaves of a sum near 1.
@@ -46,7 +50,8 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
          const MIN_ALPHA: u32 = {MIN_ALPHA}u; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
-         const PATCHES_ACROSS: u32 = {PATCHES_ACROSS}u; const SEAM: u32 = {SEAM}u; const WEIGHT_STEP: f32 = {WEIGHT_STEP:?}f; \
+         const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
+         const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; const WEIGHT_STEP: f32 = {WEIGHT_STEP:?}f; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }

@@ -15,7 +15,7 @@ use proto::table::View;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::layout::{self, PATCH_TEXELS, PATCHES_ACROSS, ROW_LANES};
+use super::layout::{self, GROUPS_ACROSS, PATCH_TEXELS, ROW_LANES};
 use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, read_as, write};
 use super::shaders::ROWS;
 use super::stage::{Compiled, bind, bind_layout};
@@ -554,8 +554,8 @@ fn dispatch(
         return Ok(());
     };
     let groups = [
-        counts.patches.min(PATCHES_ACROSS),
-        counts.patches.div_ceil(PATCHES_ACROSS),
+        counts.patches.min(GROUPS_ACROSS),
+        counts.patches.div_ceil(GROUPS_ACROSS),
     ];
     for visit in visits {
         visit.stage.dispatch(

@@ -7,7 +7,7 @@ use proto::job::Blend;
 
 use super::layout::prelude;
 #[cfg(test)]
-use super::layout::{PIXEL_LANES, ROW_LANES, TEXEL_LANES};
+use super::layout::{PIXEL_LANES, ROW_LANES, TEXEL_LANES, TRIANGLE_LANES};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,9 @@ pub(super) enum Over {
     Texels,
     /// One invocation for each submission.
     Submission,
+    Triangles,
+    /// Samples of listed triangles.
+    Listed,
     /// Drawn by the graphics pipeline, see `raster.rs`.
     Graphics,
 }
@@ -38,6 +41,7 @@ impl Over {
             Self::Pixels => [PIXEL_LANES, PIXEL_LANES, 1],
             Self::Rows => [ROW_LANES, 1, 1],
             Self::Texels => [TEXEL_LANES, 1, 1],
+            Self::Triangles | Self::Listed => [TRIANGLE_LANES, 1, 1],
             Self::Submission => [1, 1, 1],
             Self::Graphics => [0, 0, 0],
         }
@@ -96,28 +100,68 @@ pub(super) static RASTER: Shader = Shader {
     entries: &[("project", Over::Graphics), ("nearest", Over::Graphics)],
 };
 
-pub(super) static FOOTPRINT: Shader = Shader {
-    name: "footprint",
-    text: &[
-        include_str!("../footprint.wgsl"),
-        TALLY_WGSL,
-        TILE_WGSL,
-        PATCH_WGSL,
-    ],
+pub(super) static NEAREST: Shader = Shader {
+    name: "nearest",
+    text: &[include_str!("../nearest.wgsl"), TALLY_WGSL, TILE_WGSL],
     bindings: &[
+        ("tile", Kind::Uniform),
+        ("positions", Kind::Read),
+        ("triangles", Kind::Read),
+        ("nearest", Kind::Write),
+        ("listed", Kind::Write),
+        ("groups", Kind::Write),
+    ],
+    entries: &[
+        ("small", Over::Triangles),
+        ("arrange", Over::Submission),
+        ("large", Over::Listed),
+    ],
+};
+
+const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 12] {
+    [
         ("tile", Kind::Uniform),
         ("positions", Kind::Read),
         ("triangles", Kind::Read),
         ("texel_coords", Kind::Read),
         ("pixels", Kind::Read),
-        ("ids", Kind::Ids),
+        ("ids", ids),
         ("counters", Kind::Write),
         ("room", Kind::Uniform),
         ("new_patches", Kind::Write),
         ("new_rows", Kind::Write),
         ("new_entries", Kind::Write),
         ("new_touched", Kind::Write),
+    ]
+}
+
+const FOOTPRINT_WGSL: &str = include_str!("../footprint.wgsl");
+
+/// Footprints of what [`RASTER`] has drawn.
+pub(super) static FOOTPRINT_DRAWN: Shader = Shader {
+    name: "footprint",
+    text: &[
+        FOOTPRINT_WGSL,
+        include_str!("../ids_drawn.wgsl"),
+        TALLY_WGSL,
+        TILE_WGSL,
+        PATCH_WGSL,
     ],
+    bindings: &footprint_bindings(Kind::Ids),
+    entries: &[("footprint", Over::Pixels)],
+};
+
+/// Footprints of what [`NEAREST`] has found.
+pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
+    name: "footprint",
+    text: &[
+        FOOTPRINT_WGSL,
+        include_str!("../ids_nearest.wgsl"),
+        TALLY_WGSL,
+        TILE_WGSL,
+        PATCH_WGSL,
+    ],
+    bindings: &footprint_bindings(Kind::Read),
     entries: &[("footprint", Over::Pixels)],
 };
 
@@ -296,9 +340,11 @@ pub(super) static TICK: Shader = Shader {
 
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 9] = [
+pub(super) static ALL: [&Shader; 11] = [
     &RASTER,
-    &FOOTPRINT,
+    &NEAREST,
+    &FOOTPRINT_DRAWN,
+    &FOOTPRINT_NEAREST,
     &AVERAGE,
     &RESIDUAL,
     &NORMAL,

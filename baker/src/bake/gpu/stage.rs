@@ -33,12 +33,26 @@ impl Shader {
         crate::progress::expect(self.name, crate::pace::PIPELINE);
         let module = device
             .scoped(|| {
-                device
-                    .device
-                    .create_shader_module(wgpu::ShaderModuleDescriptor {
-                        label: Some(self.name),
-                        source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
-                    })
+                let descriptor = wgpu::ShaderModuleDescriptor {
+                    label: Some(self.name),
+                    source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
+                };
+                // What is read and written stays checked; that costs 4 % of the stages over rows.
+                let checks = wgpu::ShaderRuntimeChecks {
+                    force_loop_bounding: false,
+                    ..wgpu::ShaderRuntimeChecks::checked()
+                };
+                #[expect(
+                    unsafe_code,
+                    reason = "counting every loop's steps costs 20 % of the stages over rows"
+                )]
+                // SAFETY: the shaders are our own, and each of their loops ends: all count up to a number that was read before,
+                // but for the searches of footprint.wgsl in a table that is larger than what is put into it.
+                unsafe {
+                    device
+                        .device
+                        .create_shader_module_trusted(descriptor, checks)
+                }
             })
             .map_err(|error| device.rejected(self.name, error))?;
         let layout = device
@@ -154,6 +168,13 @@ pub(super) fn bind(
     })
 }
 
+/// How many workgroups: across and down, or what a buffer holds.
+#[derive(Clone, Copy, Debug)]
+enum Groups<'a> {
+    Of([u32; 2]),
+    In(&'a wgpu::Buffer),
+}
+
 impl Compiled {
     /// Records one dispatch of `groups` workgroups, which adds `units` to the tally.
     pub(super) fn dispatch(
@@ -163,6 +184,29 @@ impl Compiled {
         own: &wgpu::BindGroup,
         rows: Option<&wgpu::BindGroup>,
         groups: [u32; 2],
+        units: u32,
+    ) -> Result<(), GpuError> {
+        self.record(batch, entry, own, rows, Groups::Of(groups), units)
+    }
+
+    /// Records one dispatch of as many workgroups as `groups` says by then, which settles the tally by itself.
+    pub(super) fn dispatch_listed(
+        &self,
+        batch: &mut Batch<'_>,
+        entry: &'static str,
+        own: &wgpu::BindGroup,
+        groups: &wgpu::Buffer,
+    ) -> Result<(), GpuError> {
+        self.record(batch, entry, own, None, Groups::In(groups), 0)
+    }
+
+    fn record(
+        &self,
+        batch: &mut Batch<'_>,
+        entry: &'static str,
+        own: &wgpu::BindGroup,
+        rows: Option<&wgpu::BindGroup>,
+        groups: Groups<'_>,
         units: u32,
     ) -> Result<(), GpuError> {
         let pipeline = self
@@ -187,7 +231,10 @@ impl Compiled {
         if let Some(rows) = rows {
             pass.set_bind_group(2, rows, &[]);
         }
-        pass.dispatch_workgroups(groups[0], groups[1], 1);
+        match groups {
+            Groups::Of([x, y]) => pass.dispatch_workgroups(x, y, 1),
+            Groups::In(buffer) => pass.dispatch_workgroups_indirect(buffer, 0),
+        }
         if let Some((set, [_, end])) = measured {
             pass.write_timestamp(set, end);
         }

@@ -13,6 +13,7 @@ use proto::table::{Camera, Mesh, View};
 use super::Gpu;
 use super::device::{Device, GpuError, open};
 use super::kit::Kit;
+use super::raster::Way;
 use crate::bake::backend::Ties;
 use crate::bake::scene::Scene;
 
@@ -46,6 +47,8 @@ struct Options {
     vram_budget: u64,
     binding_limit: Option<u64>,
     maps: bool,
+    /// The raster, if not the better one that the device has.
+    way: Option<Way>,
 }
 
 /// A job on a device.
@@ -56,8 +59,9 @@ fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result
         maps: options.maps,
         gpu_times: false,
     };
+    let way = options.way.unwrap_or_else(|| Way::of(&device));
     Gpu::new(
-        Kit::new(device, options.taps, options.blend)?,
+        Kit::with(device, options.taps, options.blend, way)?,
         scene,
         ties,
         &job,
@@ -72,6 +76,7 @@ fn options() -> Options {
         vram_budget: 256 << 20,
         binding_limit: Some(8 << 20),
         maps: false,
+        way: None,
     }
 }
 

@@ -7,7 +7,8 @@ use proto::table::{Camera, View};
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout;
-use super::memory::{Budget, Buffer, Held, STORAGE, UNIFORM, buffer, buffer_with, target, write};
+use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, write};
+use super::raster::{Drawing, Raster, WORD, Way};
 use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
 use crate::bake::footprint::MIN_ALPHA;
@@ -32,36 +33,24 @@ impl Work {
     }
 }
 
-/// Triangles to draw.
-#[derive(Debug)]
-struct Drawn {
-    corners: u32,
-    bind: wgpu::BindGroup,
-    _buffers: [Buffer; 2],
-}
-
 /// Pipelines and buffers of the first two stages.
 #[derive(Debug)]
 pub(super) struct Tiles {
     edge: u32,
-    taps: u32,
     size: u32,
-    mesh: Drawn,
-    draw: wgpu::RenderPipeline,
+    raster: Raster,
     footprint: Compiled,
     tile: Buffer,
     pixels: Buffer,
     texel_coords: Buffer,
-    ids: Held<wgpu::TextureView>,
-    depth: Held<wgpu::TextureView>,
 }
 
-/// Edge of the tiles for `taps`² samples a pixel: a pool of so many entries holds any of them (see `pools.rs`), a texture its
-/// samples.
-pub(super) fn tile_edge(taps: u32, pool: u32, texture_edge: u32) -> Option<u32> {
+/// Edge of the tiles for `taps`² samples a pixel: a pool of so many entries holds any of them (see `pools.rs`), and `samples`
+/// along an edge are as many as there is room for.
+pub(super) fn tile_edge(taps: u32, pool: u32, samples: u32) -> Option<u32> {
     EDGES.into_iter().find(|&edge| {
         let entries = u64::from(edge * edge) * u64::from(4 * taps * taps);
-        2 * entries <= u64::from(pool) && edge * taps <= texture_edge
+        2 * entries <= u64::from(pool) && edge * taps <= samples
     })
 }
 
@@ -69,22 +58,24 @@ impl Tiles {
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
-        raster: Compiled,
-        draw: wgpu::RenderPipeline,
+        drawing: Drawing,
         footprint: Compiled,
         scene: &Scene,
         taps: u32,
         pool: u32,
     ) -> Result<Self, GpuError> {
-        let edge =
-            tile_edge(taps, pool, device.limits.max_texture_dimension_2d).ok_or_else(|| {
-                let why = format!("a binding holds {} bytes here", budget.binding);
-                GpuError::OutOfMemory {
-                    what: "the smallest tile".to_owned(),
-                    bytes: 0,
-                    why,
-                }
-            })?;
+        let samples = match drawing.way {
+            Way::Compute => u32::try_from((budget.binding / WORD).isqrt()).unwrap_or(u32::MAX),
+            Way::Graphics => device.limits.max_texture_dimension_2d,
+        };
+        let edge = tile_edge(taps, pool, samples).ok_or_else(|| {
+            let why = format!("a binding holds {} bytes here", budget.binding);
+            GpuError::OutOfMemory {
+                what: "the smallest tile".to_owned(),
+                bytes: 0,
+                why,
+            }
+        })?;
         let pixels = u64::from(edge * edge);
         let storage = |label, bytes| buffer(device, budget, label, bytes, STORAGE);
         let tile = buffer(
@@ -97,33 +88,15 @@ impl Tiles {
         let tile_pixels = storage("pixels", pixels * 4)?;
         let texel_coords =
             buffer_with(device, budget, "texel_coords", &scene.texel_coords, STORAGE)?;
-        let buffers = [
-            buffer_with(device, budget, "positions", &scene.positions, STORAGE)?,
-            buffer_with(device, budget, "triangles", &scene.triangles, STORAGE)?,
-        ];
-        let resources =
-            [&tile, &buffers[0], &buffers[1]].map(|buffer| buffer.item.as_entire_binding());
-        let mesh = Drawn {
-            // The backdrop comes first.
-            corners: (scene.triangles.len() as u32 + 1) * 3,
-            bind: bind(device, "raster", &raster.layout, &resources),
-            _buffers: buffers,
-        };
-        let of_samples = |label, format| target(device, budget, label, edge * taps, format);
-        let ids = of_samples("ids", wgpu::TextureFormat::R32Uint)?;
-        let depth = of_samples("depth", wgpu::TextureFormat::Depth32Float)?;
+        let raster = Raster::new(device, budget, drawing, scene, &tile, edge, taps)?;
         Ok(Self {
             edge,
-            taps,
             size: scene.size,
-            mesh,
-            draw,
+            raster,
             footprint,
             tile,
             pixels: tile_pixels,
             texel_coords,
-            ids,
-            depth,
         })
     }
 
@@ -136,11 +109,11 @@ impl Tiles {
             &self.footprint.layout,
             &[
                 self.tile.item.as_entire_binding(),
-                self.mesh._buffers[0].item.as_entire_binding(),
-                self.mesh._buffers[1].item.as_entire_binding(),
+                self.raster.mesh[0].item.as_entire_binding(),
+                self.raster.mesh[1].item.as_entire_binding(),
                 self.texel_coords.item.as_entire_binding(),
                 self.pixels.item.as_entire_binding(),
-                wgpu::BindingResource::TextureView(&self.ids.item),
+                self.raster.ids(),
                 counters.item.as_entire_binding(),
                 room.item.as_entire_binding(),
                 patches.item.as_entire_binding(),
@@ -214,11 +187,7 @@ impl Tiles {
         write(device, &self.tile, &[work.tile]);
         write(device, &self.pixels, &work.pixels);
         let mut batch = Batch::new(device, "footprint");
-        let encoder = batch.encoder();
-        let measured = device
-            .times()
-            .and_then(|times| Some((times.set(), times.measure("raster")?)));
-        self.draw(encoder, work, measured);
+        self.raster.record(&mut batch, work.tile.size)?;
         let groups = work
             .tile
             .size
@@ -228,48 +197,6 @@ impl Tiles {
         self.footprint
             .dispatch(&mut batch, "footprint", pool, None, groups, units)?;
         batch.send()
-    }
-
-    fn draw(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        work: &Work,
-        measured: Option<(&wgpu::QuerySet, [u32; 2])>,
-    ) {
-        let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
-            label: Some("raster"),
-            color_attachments: &[Some(wgpu::RenderPassColorAttachment {
-                view: &self.ids.item,
-                depth_slice: None,
-                resolve_target: None,
-                ops: wgpu::Operations {
-                    load: wgpu::LoadOp::Clear(wgpu::Color::TRANSPARENT),
-                    store: wgpu::StoreOp::Store,
-                },
-            })],
-            depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
-                view: &self.depth.item,
-                depth_ops: Some(wgpu::Operations {
-                    load: wgpu::LoadOp::Clear(0.0),
-                    store: wgpu::StoreOp::Discard,
-                }),
-                stencil_ops: None,
-            }),
-            timestamp_writes: measured.map(|(query_set, [start, end])| {
-                wgpu::RenderPassTimestampWrites {
-                    query_set,
-                    beginning_of_pass_write_index: Some(start),
-                    end_of_pass_write_index: Some(end),
-                }
-            }),
-            ..wgpu::RenderPassDescriptor::default()
-        });
-        let [width, height] = work.tile.size.map(|edge| edge * self.taps);
-        pass.set_viewport(0.0, 0.0, width as f32, height as f32, 0.0, 1.0);
-        pass.set_scissor_rect(0, 0, width, height);
-        pass.set_pipeline(&self.draw);
-        pass.set_bind_group(0, &self.mesh.bind, &[]);
-        pass.draw(0..self.mesh.corners, 0..1);
     }
 }
 
@@ -291,61 +218,6 @@ fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<([u32; 2], 
     }
     let low = low.map(|at| at / BLOCK * BLOCK);
     (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))
-}
-
-/// The pipeline that draws ids and depth.
-pub(super) fn pipeline(
-    device: &Device,
-    raster: &Compiled,
-) -> Result<wgpu::RenderPipeline, GpuError> {
-    let target = [Some(wgpu::ColorTargetState {
-        format: wgpu::TextureFormat::R32Uint,
-        blend: None,
-        write_mask: wgpu::ColorWrites::ALL,
-    })];
-    let options = wgpu::PipelineCompilationOptions::default;
-    device
-        .scoped(|| {
-            let layout = device
-                .device
-                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                    label: Some("raster"),
-                    bind_group_layouts: &[Some(&raster.layout)],
-                    immediate_size: 0,
-                });
-            device
-                .device
-                .create_render_pipeline(&wgpu::RenderPipelineDescriptor {
-                    label: Some("raster"),
-                    layout: Some(&layout),
-                    vertex: wgpu::VertexState {
-                        module: &raster.module,
-                        entry_point: Some("project"),
-                        compilation_options: options(),
-                        buffers: &[],
-                    },
-                    // Nothing is culled: what a camera sees counts, from whichever side.
-                    primitive: wgpu::PrimitiveState::default(),
-                    depth_stencil: Some(wgpu::DepthStencilState {
-                        format: wgpu::TextureFormat::Depth32Float,
-                        depth_write_enabled: Some(true),
-                        // Depth is NEAR / z: larger is nearer, and of equals the first stays.
-                        depth_compare: Some(wgpu::CompareFunction::Greater),
-                        stencil: wgpu::StencilState::default(),
-                        bias: wgpu::DepthBiasState::default(),
-                    }),
-                    multisample: wgpu::MultisampleState::default(),
-                    fragment: Some(wgpu::FragmentState {
-                        module: &raster.module,
-                        entry_point: Some("nearest"),
-                        compilation_options: options(),
-                        targets: &target,
-                    }),
-                    multiview_mask: None,
-                    cache: None,
-                })
-        })
-        .map_err(|error| device.rejected("raster", error))
 }
 
 #[cfg(test)]

@@ -77,6 +77,15 @@ pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine)
     if !view.has_alpha {
         return given;
     }
+    if mode == Refine::Auto
+        && let Some(distance) = glance(scene, shape, view)
+    {
+        return Verdict {
+            fate: CameraFate::Agrees,
+            distance: Some([distance; 2]),
+            ..given
+        };
+    }
     let outline = Outline::new(view);
     let start = outline.camera(&scene.camera(&view.camera));
     let points = points(shape, &start);
@@ -138,6 +147,16 @@ pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine)
         camera: into_world(scene, &seen, &view.camera),
         ..verdict(CameraFate::Moved, length, held, after)
     }
+}
+
+/// Distance of the silhouettes in pixels of the view if they agree even at half its size: a quarter of the work, and all there
+/// is to do for most views.
+fn glance(scene: &Scene, shape: Shape<'_>, view: &View) -> Option<f64> {
+    let outline = Outline::coarse(view);
+    let camera = outline.camera(&scene.camera(&view.camera));
+    let band = Look::new(&outline, shape, camera).band(JUDGED);
+    let distance = band.distance() * outline.scale;
+    (band.length() >= SHORTEST && distance < AGREED).then_some(distance)
 }
 
 /// The mesh as one camera sees it, beside the view's outline.

@@ -21,6 +21,8 @@ const FINEST: f64 = 256.0;
 const COARSEST: f64 = 16.0;
 /// Pixels of a view for each cell of the whole texture, of which it sees a part: about four in each that it does see.
 const PIXELS: f64 = 1.2;
+/// Share of that which will do where columns and rows of a large view can be left out for it.
+const ENOUGH: f64 = 0.7;
 /// Pixels that a cell must have in a view.
 const LEAST_PIXELS: f32 = 2.0;
 /// Bytes that are neither saturated nor so dark that rounding is felt.
@@ -48,17 +50,49 @@ const LEAST_CELLS: usize = 32;
 /// Cells that a view sees, and the mean log of its light there.
 pub(super) type Sample = (u32, f32);
 
-/// Cells along an edge of the texture, as fine as the views can fill.
-pub(super) fn grid(views: &[View]) -> usize {
-    let opaque = |view: &View| view.pixels.iter().filter(|pixel| pixel[3] == 255).count();
-    let mean = views.iter().map(opaque).sum::<usize>() as f64 / views.len().max(1) as f64;
-    (mean / PIXELS).sqrt().clamp(COARSEST, FINEST) as usize
+/// Where light is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grid {
+    /// Cells along an edge of the texture.
+    cells: usize,
+    /// Every so manieth column and row of a view is looked at.
+    stride: u32,
+}
+
+impl Grid {
+    /// As fine as the views can fill, and of large views no more pixels than that takes.
+    pub(super) fn of(views: &[View]) -> Self {
+        let opaque = |view: &View| {
+            view.pixels
+                .par_iter()
+                .filter(|pixel| pixel[3] == 255)
+                .count()
+        };
+        let mean = views.iter().map(opaque).sum::<usize>() as f64 / views.len().max(1) as f64;
+        let cells = (mean / PIXELS).sqrt().clamp(COARSEST, FINEST);
+        Self {
+            cells: cells as usize,
+            stride: (mean / (ENOUGH * PIXELS) / cells.powi(2)).sqrt().max(1.0) as u32,
+        }
+    }
 }
 
 /// What a view says of the cells of a grid.
-pub(super) fn samples(scene: &Scene, view: &View, grid: usize) -> Vec<Sample> {
-    let camera = scene.camera(&view.camera);
-    let projected = Projected::of_scene(scene, &camera, view.width, view.height);
+pub(super) fn samples(scene: &Scene, view: &View, grid: Grid) -> Vec<Sample> {
+    let Grid {
+        cells: grid,
+        stride,
+    } = grid;
+    // The picture of the middle one of each `stride` columns and rows.
+    let [width, height] = [view.width, view.height].map(|edge| edge / stride);
+    let middle = stride / 2;
+    let off = f64::from(middle) + 0.5 - f64::from(stride) / 2.0;
+    let mut camera = scene.camera(&view.camera);
+    for axis in 0..2 {
+        camera.focal[axis] /= f64::from(stride);
+        camera.centre[axis] = (camera.centre[axis] - off) / f64::from(stride);
+    }
+    let projected = Projected::of_scene(scene, &camera, width, height);
     let log: [f32; 256] = std::array::from_fn(|byte| decode(byte as f32 / 255.0).max(1e-6).ln());
     // The camera's place: -Rᵀ t.
     let eye: [f64; 3] = std::array::from_fn(|axis| {
@@ -66,22 +100,23 @@ pub(super) fn samples(scene: &Scene, view: &View, grid: usize) -> Vec<Sample> {
             .map(|k| camera.rotation[k][axis] * camera.translation[k])
             .sum::<f64>()
     });
-    let bands = projected.bands(view.height, BAND);
+    let bands = projected.bands(height, BAND);
     let found: Vec<Vec<Sample>> = bands
         .par_iter()
         .enumerate()
         .map(|(band, triangles)| {
             let first = band as u32 * BAND;
-            let end = (first + BAND).min(view.height);
-            let hits = raster(&projected, triangles, view.width, first, end, 1);
+            let end = (first + BAND).min(height);
+            let hits = raster(&projected, triangles, width, first, end, 1);
             let mut found = Vec::new();
-            for row in first.max(1)..end.min(view.height - 1) {
-                for column in 1..view.width.saturating_sub(1) {
-                    let triangle = hits.triangles[((row - first) * view.width + column) as usize];
+            for row in first.max(1)..end.min(height.saturating_sub(1)) {
+                for column in 1..width.saturating_sub(1) {
+                    let triangle = hits.triangles[((row - first) * width + column) as usize];
                     if triangle == NOTHING || !faces(scene, triangle, eye) {
                         continue;
                     }
-                    let Some(light) = light(view, column, row, &log) else {
+                    let [x, y] = [column, row].map(|at| at * stride + middle);
+                    let Some(light) = light(view, x, y, &log) else {
                         continue;
                     };
                     let (x, y) = (f64::from(column) + 0.5, f64::from(row) + 0.5);

@@ -36,12 +36,18 @@ pub(super) struct Outline {
 }
 
 impl Outline {
+    /// At the view's own size, or less where it is large.
     pub(super) fn new(view: &View) -> Self {
+        Self::shrunk(view, shrink(view))
+    }
+
+    /// At half of that.
+    pub(super) fn coarse(view: &View) -> Self {
+        Self::shrunk(view, 2 * shrink(view))
+    }
+
+    fn shrunk(view: &View, shrink: usize) -> Self {
         let (width, height) = (view.width as usize, view.height as usize);
-        let mut shrink = 1;
-        while (width / shrink) * (height / shrink) > MOST_PIXELS {
-            shrink += 1;
-        }
         let size = [width.div_ceil(shrink), height.div_ceil(shrink)];
         let across = size[0] + 2 * ROOM;
         let mut values = vec![0.0; across * (size[1] + 2 * ROOM)];
@@ -94,6 +100,13 @@ impl Outline {
             [from(self.cut[0], left), to(self.cut[2], right, width)],
         ]
     }
+}
+
+/// Pixels of the view along the edge of one of its plane.
+fn shrink(view: &View) -> usize {
+    let (width, height) = (view.width as usize, view.height as usize);
+    let fits = |&shrink: &usize| (width / shrink) * (height / shrink) <= MOST_PIXELS;
+    (1..).find(fits).unwrap_or(1)
 }
 
 /// What a camera sees of a mesh.

@@ -9,6 +9,7 @@ use super::{Random, ball, gpu, options, view};
 use crate::bake::backend::Backend;
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
+use crate::bake::gpu::raster::Way;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 
@@ -89,7 +90,20 @@ const EDGE_SHARE: f64 = 0.02;
 /// Weights differ by what 1e-4 texel moves, four weights a tap.
 const WEIGHT_TOLERANCE: f32 = 2e-3;
 
+/// By either raster; returns how many pixels were covered.
 fn agrees(scene: &Scene, view: &View, options: &Options) -> usize {
+    let [compute, graphics] = [Way::Compute, Way::Graphics].map(|way| {
+        let options = Options {
+            way: Some(way),
+            ..*options
+        };
+        agrees_by(scene, view, &options)
+    });
+    assert!(compute.abs_diff(graphics) <= 1 + compute / 50);
+    compute
+}
+
+fn agrees_by(scene: &Scene, view: &View, options: &Options) -> usize {
     let Some(gpu) = gpu(scene, options) else {
         return 1;
     };
@@ -242,4 +256,50 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
         waits.contains(&"footprint") && waits.contains(&"read-back"),
         "{waits:?}"
     );
+}
+
+/// Triangles of every size from a sample to the whole picture, which share edges, vertices and places of vertices.
+#[test]
+fn nothing_shows_through_a_closed_surface_by_either_raster() {
+    let mut mesh = Mesh::default();
+    // A fan around the picture's middle, of slivers and quarters, each triangle with vertices of its own as at a seam.
+    let mut angle = 0.0_f64;
+    for step in 0.. {
+        let next = angle + std::f64::consts::TAU / f64::from(4 + 37 * (step % 11));
+        let last = next >= std::f64::consts::TAU;
+        let next = if last { 0.0 } else { next };
+        for at in [None, Some(angle), Some(next)] {
+            let [x, y] = at.map_or([0.013, 0.007], |at| [9.0 * at.cos(), 9.0 * at.sin()]);
+            mesh.positions.push([x as f32, y as f32, 0.0]);
+            mesh.uvs.push([0.5, 0.5]);
+        }
+        let first = 3 * step;
+        mesh.triangles.push([first, first + 1, first + 2]);
+        if last {
+            break;
+        }
+        angle = next;
+    }
+    mesh.surface_vertices = (0..mesh.positions.len() as u32).collect();
+    let scene = Scene::new(&mesh, 64);
+    for way in [Way::Compute, Way::Graphics] {
+        let options = Options {
+            way: Some(way),
+            taps: 6,
+            ..options()
+        };
+        let Some(gpu) = gpu(&scene, &options) else {
+            return;
+        };
+        for turn in 0..3 {
+            let mut view = view(0, 120, 90, 0.9, f64::from(turn) * 0.3 - 0.3);
+            view.pixels.fill([10, 20, 30, 255]);
+            let covered = gpu_rows(&gpu, &view).len();
+            assert_eq!(
+                covered,
+                120 * 90,
+                "{way:?}: a pixel without a row has a hole"
+            );
+        }
+    }
 }

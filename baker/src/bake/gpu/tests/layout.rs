@@ -114,7 +114,8 @@ fn every_shader_is_valid_for_every_number_of_taps() {
                 naga::front::wgsl::parse_str(&source).expect("the same source parsed before");
             let mut validator = naga::valid::Validator::new(
                 naga::valid::ValidationFlags::all(),
-                naga::valid::Capabilities::empty(),
+                naga::valid::Capabilities::SHADER_INT64
+                    | naga::valid::Capabilities::SHADER_INT64_ATOMIC_MIN_MAX,
             );
             if let Err(error) = validator.validate(&module) {
                 panic!(

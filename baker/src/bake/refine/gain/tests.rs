@@ -103,7 +103,7 @@ fn pictures_of_one_object_give_their_gains() {
         })
         .collect();
     let samples = |views: &[View]| -> Vec<Vec<Sample>> {
-        let grid = grid(views);
+        let grid = Grid::of(views);
         views
             .iter()
             .map(|view| samples(&scene, view, grid))

@@ -1,0 +1,186 @@
+// Triangles × camera → nearest triangle of each sample, in compute. Native twin: raster.rs; by the graphics pipeline: raster.wgsl.
+//
+// The ray of a sample meets a triangle whose corners lie off it by o_k = (x_k − slope_x z_k, y_k − slope_y z_k) where the three
+// products o_i × o_j have one sign; they are its barycentric coordinates but for a factor (Olano and Greer, "Triangle scan
+// conversion using 2D homogeneous coordinates", 1997). Nothing needs clipping, what is behind the camera has a negative depth.
+// An edge is taken from the lesser of its ends, whichever triangle asks: two that share it get exactly opposite numbers, and
+// no sample falls between them.
+//
+// Small triangles are drawn by one invocation each, `small`; the others are listed, `arrange` makes a dispatch of the list, and
+// `large` draws each by several workgroups. Nearest wins, of equals the first: the maximum of depth and number in one word.
+
+@group(1) @binding(0) var<uniform> tile: Tile;
+@group(1) @binding(1) var<storage, read> positions: array<f32>;
+@group(1) @binding(2) var<storage, read> triangles: array<u32>;
+// Of each sample: bits of NEAR / z in the upper half, all ones minus the triangle in the lower. 0 where there is none.
+@group(1) @binding(3) var<storage, read_write> nearest: array<atomic<u64>>;
+// Their number, then the triangles that are not small.
+@group(1) @binding(4) var<storage, read_write> listed: array<atomic<u32>>;
+// Workgroups of `large`.
+@group(1) @binding(5) var<storage, read_write> groups: array<u32, 3>;
+
+// Samples of a triangle's rectangle that one invocation draws at most.
+const SMALL: u32 = 128u;
+// Samples of a rectangle for each workgroup of `large`, as long as the workgroups of a triangle suffice.
+const PART: u32 = 1024u;
+
+// From the lesser end to the other in camera axes, and the sign that makes it the triangle's own edge.
+struct Edge {
+    origin: vec3<f32>,
+    by: vec3<f32>,
+    sign: f32,
+}
+
+struct Footing {
+    // Opposite each corner.
+    edges: array<Edge, 3>,
+    depths: vec3<f32>,
+    // Samples that it may touch: first, and past the last.
+    low: vec2<u32>,
+    high: vec2<u32>,
+}
+
+// Fused by name: a compiler that fuses one of two like products would tear edges apart.
+fn turned(row: vec4<f32>, by: vec3<f32>) -> f32 {
+    return fma(row.x, by.x, fma(row.y, by.y, row.z * by.z));
+}
+
+fn position(vertex: u32) -> vec3<f32> {
+    return vec3(positions[3u * vertex], positions[3u * vertex + 1u], positions[3u * vertex + 2u]);
+}
+
+fn in_camera(by: vec3<f32>) -> vec3<f32> {
+    return vec3(turned(tile.row_x, by), turned(tile.row_y, by), turned(tile.row_z, by));
+}
+
+fn place(point: vec3<f32>) -> vec3<f32> {
+    return in_camera(point) + vec3(tile.row_x.w, tile.row_y.w, tile.row_z.w);
+}
+
+// By where they are and not by number: a seam of the texture has two vertices at one place.
+fn before(a: vec3<f32>, b: vec3<f32>) -> bool {
+    if a.x != b.x {
+        return a.x < b.x;
+    }
+    if a.y != b.y {
+        return a.y < b.y;
+    }
+    return a.z < b.z;
+}
+
+fn edge(a: vec3<f32>, b: vec3<f32>) -> Edge {
+    if before(a, b) {
+        return Edge(place(a), in_camera(b - a), 1.0);
+    }
+    return Edge(place(b), in_camera(a - b), -1.0);
+}
+
+fn footing(triangle: u32) -> Footing {
+    let a = position(triangles[3u * triangle]);
+    let b = position(triangles[3u * triangle + 1u]);
+    let c = position(triangles[3u * triangle + 2u]);
+    var corners = array(place(a), place(b), place(c));
+    let depths = vec3(corners[0].z, corners[1].z, corners[2].z);
+    let end = vec2<f32>(tile.size * TAPS);
+    var low = vec2(0.0);
+    var high = end;
+    if all(depths < vec3(NEAR)) {
+        high = vec2(0.0);
+    } else if all(depths >= vec3(NEAR)) {
+        low = end;
+        high = vec2(0.0);
+        for (var k = 0u; k < 3u; k++) {
+            let at = (tile.focal * corners[k].xy / corners[k].z + tile.centre) * f32(TAPS);
+            low = min(low, at);
+            high = max(high, at);
+        }
+        // Half a sample to spare.
+        low = clamp(floor(low - 1.0), vec2(0.0), end);
+        high = clamp(ceil(high + 1.0), vec2(0.0), end);
+    }
+    return Footing(array(edge(b, c), edge(c, a), edge(a, b)), depths, vec2<u32>(low), vec2<u32>(max(low, high)));
+}
+
+fn side(line: Edge, slope: vec2<f32>) -> f32 {
+    let o = fma(-slope, vec2(line.origin.z), line.origin.xy);
+    let along = fma(-slope, vec2(line.by.z), line.by.xy);
+    return line.sign * fma(o.x, along.y, -(o.y * along.x));
+}
+
+fn draw(triangle: u32, shape: Footing, sample: vec2<u32>) {
+    let at = (vec2<f32>(sample) + 0.5) / f32(TAPS);
+    let slope = (at - tile.centre) / tile.focal;
+    let sides = vec3(side(shape.edges[0], slope), side(shape.edges[1], slope), side(shape.edges[2], slope));
+    if !(all(sides >= vec3(0.0)) || all(sides <= vec3(0.0))) {
+        return;
+    }
+    let sum = sides.x + sides.y + sides.z;
+    if sum == 0.0 {
+        return;
+    }
+    let z = dot(sides / sum, shape.depths);
+    if z >= NEAR {
+        let word = (u64(bitcast<u32>(NEAR / z)) << 32u) | u64(~triangle);
+        atomicMax(&nearest[sample.y * (tile.size.x * TAPS) + sample.x], word);
+    }
+}
+
+@compute @workgroup_size(TRIANGLE_LANES)
+fn small(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    count_group(lane);
+    let triangle = (group.y * GROUPS_ACROSS + group.x) * TRIANGLE_LANES + lane;
+    if triangle >= arrayLength(&triangles) / 3u {
+        return;
+    }
+    let shape = footing(triangle);
+    let size = shape.high - shape.low;
+    if size.x == 0u || size.y == 0u {
+        return;
+    }
+    if size.x > SMALL || size.y > SMALL || size.x * size.y > SMALL {
+        atomicStore(&listed[1u + atomicAdd(&listed[0], 1u)], triangle);
+        // Until it has been drawn.
+        atomicSub(&tally, 1u);
+        return;
+    }
+    for (var y = shape.low.y; y < shape.high.y; y++) {
+        for (var x = shape.low.x; x < shape.high.x; x++) {
+            draw(triangle, shape, vec2(x, y));
+        }
+    }
+}
+
+@compute @workgroup_size(1)
+fn arrange() {
+    atomicAdd(&tally, 1u);
+    let count = atomicLoad(&listed[0]);
+    groups[0] = PARTS;
+    groups[1] = min(count, GROUPS_ACROSS);
+    groups[2] = (count + GROUPS_ACROSS - 1u) / GROUPS_ACROSS;
+}
+
+@compute @workgroup_size(TRIANGLE_LANES)
+fn large(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let index = group.z * GROUPS_ACROSS + group.y;
+    if index >= atomicLoad(&listed[0]) {
+        return;
+    }
+    if group.x == 0u {
+        count_group(lane);
+    }
+    let triangle = atomicLoad(&listed[1u + index]);
+    let shape = footing(triangle);
+    let size = shape.high - shape.low;
+    let all = size.x * size.y;
+    let part = max(PART, (all + PARTS - 1u) / PARTS);
+    let end = min(all, (group.x + 1u) * part);
+    for (var at = group.x * part + lane; at < end; at += TRIANGLE_LANES) {
+        draw(triangle, shape, shape.low + vec2(at % size.x, at / size.x));
+    }
+}
