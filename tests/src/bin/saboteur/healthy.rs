@@ -85,7 +85,9 @@ pub(crate) fn bake(worker: &Worker) {
         adapter: chosen.clone(),
         peers: peers as u32,
         sandbox: Sandbox::off(),
+        pipelines: None,
     });
+    worker.send(&FromChild::Compiled);
     if gpu {
         worker.reach(Step::Ready);
     }
@@ -379,6 +381,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             channels: Vec::new(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),
+            pipeline_cache: None,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,
