@@ -97,7 +97,7 @@ impl Spares {
 
     /// Hears the spares out, drops those that fail, and starts one that is wanted.
     pub fn tend(&mut self, now: Instant, enter: impl Fn(u32) -> Option<Group>) {
-        let wanted = &mut self.wanted;
+        let (wanted, vault) = (&mut self.wanted, &self.vault);
         self.shelf.retain_mut(|spare| {
             let Err(why) = spare.tend(now) else {
                 return true;
@@ -106,6 +106,10 @@ impl Spares {
                 pid = spare.running.child.pid,
                 "a spare process is dropped: {why}"
             );
+            if let (Some(key), false) = (spare.running.loan.given(), spare.running.feed.compiled())
+            {
+                vault.blame(key);
+            }
             // The next job that opens the adapter for itself shows whether another try is worth it.
             wanted.retain(|key| *key != spare.key);
             false
