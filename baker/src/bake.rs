@@ -89,7 +89,8 @@ use std::os::fd::OwnedFd;
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
 use proto::message::{
-    AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, Table, ViewFit,
+    AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, StageTime, Table,
+    ViewFit,
 };
 use proto::table::{LayerSet, Mesh, Surface, Texture};
 use rayon::prelude::*;
@@ -139,6 +140,7 @@ pub fn run(
         let [mesh] = take_fds(fds)?;
         (mesh, None)
     };
+    let stages = warm.stages();
     let mesh = read(mesh)?;
     session.expect(
         "reading the mesh",
@@ -191,10 +193,16 @@ pub fn run(
         }
     };
     put.map_err(|error| internal(&error))?;
-    Ok(BakeSummary {
+    let mut summary = BakeSummary {
         peak_rss_kib: peak_rss_kib(),
+        pipeline_cache: stages.map(|(origin, _)| origin),
         ..summary
-    })
+    };
+    if let Some((_, ms)) = stages {
+        let (stage, count) = ("stages".to_owned(), 1);
+        (summary.host_times).insert(0, StageTime { stage, ms, count });
+    }
+    Ok(summary)
 }
 
 /// A texture and what is to be said of it.
@@ -488,6 +496,7 @@ fn summary(
         times: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),
+        pipeline_cache: None,
         peak_vram_kib: 0,
         driver_vram_kib: None,
         uploaded_kib: 0,

@@ -1,13 +1,14 @@
 //! One worker's life: role from the command line → sandbox → session → role → `Done` or `Failed` → exit.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use proto::exit;
-use proto::message::{Code, Done, Failure, Phase, Role, Start};
+use proto::message::{Code, Done, Failure, Phase, Role, Start, Table};
 use tracing_subscriber::EnvFilter;
 
 use crate::bake::warm::Warm;
@@ -164,12 +165,13 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
     }
 }
 
-/// Opens the adapter, says so, and compiles its stages.
+/// Opens the adapter, says so, and compiles its stages, with the help of what an earlier process kept. All of that is over
+/// before the supervisor sends any data.
 fn warm(session: &Session) -> Result<Warm, Failure> {
     let job = session.receive_warm().map_err(|error| internal(&error))?;
     session.progress(Phase::OpenDevice, 0, 0);
     session.expect("the adapter", pace::ADAPTER);
-    let warm = Warm::up(&job, session)?;
+    let mut warm = Warm::up(&job, session)?;
     // Before there is data.
     let sandbox = sandbox::seal_gpu().map_err(|error| Failure {
         code: Code::SandboxUnavailable,
@@ -177,10 +179,28 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
         hint: String::new(),
     })?;
     session
-        .ready(warm.adapter(), warm.peers(), sandbox)
+        .ready(warm.adapter(), warm.peers(), sandbox, warm.pipelines())
         .map_err(|error| internal(&error))?;
+    if warm.pipelines().is_some() {
+        let (keep, kept) = session
+            .receive_pipelines()
+            .map_err(|error| internal(&error))?;
+        if keep {
+            warm.keep(kept.as_deref());
+        }
+    }
+    #[cfg(feature = "failpoints")]
+    crate::failpoints::at("compile");
     // While prepare works, or before there is a job.
-    Ok(warm.compiled())
+    let mut warm = warm.compiled();
+    if let Some(gained) = warm.gained() {
+        let put = session.put(Table::Pipelines, gained.len() as u64, |out| {
+            Ok(out.write_all(&gained)?)
+        });
+        put.map_err(|error| internal(&error))?;
+    }
+    session.compiled().map_err(|error| internal(&error))?;
+    Ok(warm)
 }
 
 /// A failure that is nobody's input: a bug of ours, or the supervisor's end.

@@ -5,7 +5,7 @@
 //! receive ends with the socket.
 
 use std::collections::VecDeque;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use nix::unistd::getppid;
 use proto::blob::{BlobError, BlobFile, BlobWriter};
 use proto::channel::{Channel, ChannelError};
 use proto::job::WarmJob;
-use proto::limits::MAX_TEXT_BYTES;
+use proto::limits::{MAX_PIPELINES_BYTES, MAX_TEXT_BYTES};
 use proto::message::{
     AdapterInfo, Done, Failure, FromChild, Phase, Role, Root, Start, Table, ToChild,
 };
@@ -56,6 +56,9 @@ pub enum SessionError {
     /// Writing to granted memory failed.
     #[error("granted memory cannot be written")]
     Write(#[source] io::Error),
+    /// Reading of handed memory failed.
+    #[error("handed memory cannot be read")]
+    Read(#[source] io::Error),
 }
 
 /// The conversation of one worker.
@@ -146,13 +149,46 @@ impl Session {
         adapter: AdapterInfo,
         peers: u32,
         sandbox: Sandbox,
+        pipelines: Option<&str>,
     ) -> Result<(), SessionError> {
         let ready = FromChild::Ready {
             adapter,
             peers,
             sandbox,
+            pipelines: pipelines.map(str::to_owned),
         };
         Ok(self.channel.send(&ready, &[])?)
+    }
+
+    /// Waits for whether pipelines are to be kept, and those of an earlier process, if there are any.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else, or its memory cannot be read.
+    pub fn receive_pipelines(&self) -> Result<(bool, Option<Vec<u8>>), SessionError> {
+        match self.receive()? {
+            (ToChild::Pipelines { keep }, fds) => {
+                let read = |fd| -> Result<Vec<u8>, SessionError> {
+                    let blob = BlobFile::open(fd)?;
+                    if blob.len() > MAX_PIPELINES_BYTES {
+                        return Err(BlobError::Size(blob.len()).into());
+                    }
+                    let mut bytes = Vec::with_capacity(blob.len() as usize);
+                    let read = blob.reader().read_to_end(&mut bytes);
+                    read.map_err(SessionError::Read)?;
+                    Ok(bytes)
+                };
+                Ok((keep, fds.into_iter().next().map(read).transpose()?))
+            }
+            (other, _) => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Says that every stage is compiled.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn compiled(&self) -> Result<(), SessionError> {
+        Ok(self.channel.send(&FromChild::Compiled, &[])?)
     }
 
     /// Waits for the job and its descriptors.
@@ -402,6 +438,7 @@ fn out_of_turn(message: &ToChild) -> SessionError {
         ToChild::EndOfViews { .. } => "EndOfViews",
         ToChild::Grant { .. } => "Grant",
         ToChild::Opened { .. } => "Opened",
+        ToChild::Pipelines { .. } => "Pipelines",
     })
 }
 

@@ -5,6 +5,8 @@
 //!      │ ◄──────────── Hello ───────────────────── │  version, build id, role
 //!      │ ───────────── Warm ─────────────────────► │  bake only: open the adapter, before any data is there
 //!      │ ◄──────────── Ready ───────────────────── │  bake only: the adapter that it opened
+//!      │ ───────────── Pipelines + fd? ──────────► │  bake only, where its driver can keep pipelines: those of earlier processes
+//!      │ ◄──────────── Compiled ────────────────── │  bake only: `Start` waits for it, so what it kept has seen no data
 //!      │ ───────────── Start + fds ──────────────► │  the job; fds are read-only inputs
 //!      │ ───────────── View + fd, …, EndOfViews ─► │  bake and encode only
 //!      │ ◄──────────── Again ───────────────────── │  bake only, once for each set of layers: the views once more
@@ -46,7 +48,7 @@ pub mod place;
 pub mod failpoint;
 
 /// Changes with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must carry the same.
 pub const BUILD_ID: &str = concat!(

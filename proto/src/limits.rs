@@ -60,6 +60,9 @@ pub const MAX_COORDINATE: f32 = 1e12;
 /// One blob: the largest is the float-free 8192² texture with its provenance, or the mesh table.
 pub const MAX_BLOB_BYTES: u64 = 2 << 30;
 
+/// What a driver may keep of its compiled pipelines: those of every quality together are a few MiB.
+pub const MAX_PIPELINES_BYTES: u64 = 32 << 20;
+
 /// A child says `Hello` within this time or is taken for dead.
 pub const HELLO_DEADLINE_MS: u64 = 5_000;
 /// Starts of one role's process for one job, whatever the mix of reasons.

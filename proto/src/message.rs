@@ -169,6 +169,8 @@ pub enum Table {
     Provenance,
     /// The bytes of the PNG of what the fit did not believe of a view, by the view's index.
     Rejected(u32),
+    /// Pipelines as a driver compiled them, for later processes: written before there is data, or not at all.
+    Pipelines,
 }
 
 /// Supervisor to child.
@@ -197,6 +199,11 @@ pub enum ToChild {
     Opened {
         /// Size of the file in bytes, or why it is not opened.
         outcome: Result<u64, Refusal>,
+    },
+    /// Answers `Ready` where that offered to keep pipelines. Fd: those of an earlier process, if there are any.
+    Pipelines {
+        /// Whether they are used, and handed over where there are more in the end.
+        keep: bool,
     },
 }
 
@@ -261,7 +268,7 @@ pub enum FromChild {
     Done(Done),
     /// The role cannot do its work.
     Failed(Failure),
-    /// The adapter is open: from here on data may come.
+    /// The adapter is open. Answered by `Pipelines` where it offers to keep them.
     Ready {
         /// The one.
         adapter: AdapterInfo,
@@ -269,6 +276,8 @@ pub enum FromChild {
         peers: u32,
         /// What it gave up since its hello, too.
         sandbox: Sandbox,
+        /// For which adapter and driver, and for which of our stages, pipelines can be kept; none where they cannot.
+        pipelines: Option<String>,
     },
     /// Prepare asks for an input file: it cannot open any itself. One question at a time.
     Open {
@@ -286,6 +295,8 @@ pub enum FromChild {
         /// In texels.
         texture_size: u32,
     },
+    /// After `Ready`: every stage is compiled, and what is to be kept of that was handed over. From here on data may come.
+    Compiled,
 }
 
 /// A folder that input files lie beneath.
@@ -655,6 +666,20 @@ pub struct StageTime {
     pub count: u32,
 }
 
+/// Where a bake's pipelines came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PipelineCache {
+    /// All of them from an earlier process, by the driver's word: it had nothing to add. (A driver that keeps nothing says so, too.)
+    Hit,
+    /// At least one was compiled, and all are kept for the next process.
+    Miss,
+    /// All were compiled and none is kept: it is switched off, or a process that was given kept ones has failed.
+    Off,
+    /// All were compiled: the adapter has no means to keep them.
+    Unsupported,
+}
+
 /// Shares of the texels inside charts, 0-1, together 1 where there are any. A texel's confidence is the number of pixels that
 /// it makes up in all views together: it falls with the angle from which it is seen, with distance and with coarse pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -724,6 +749,9 @@ pub struct BakeSummary {
     /// Wall time of the host's steps within the phases, in the order in which they first ran; waiting for the device is in it.
     #[serde(default, deserialize_with = "list")]
     pub host_times: Vec<StageTime>,
+    /// Whether the stages had been compiled by an earlier process; none where the processor bakes, which compiles none.
+    #[serde(default)]
+    pub pipeline_cache: Option<PipelineCache>,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,
     /// Device memory of the process after the fit by the driver's own account (`VK_EXT_memory_budget`) in KiB, if it gives one:

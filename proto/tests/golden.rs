@@ -12,9 +12,9 @@ use proto::job::{
 use proto::message::{
     AdapterInfo, AtlasFigures, BakeSummary, CameraFate, Code, CompareModel, CompareScore,
     CompareSummary, Done, EncodeSummary, ExposureFate, Failure, FromChild, LayerFit, MeshCounts,
-    MeshStep, NotAFile, Phase, PhaseTime, PrepareSummary, ProvenanceShares, Refinement, Refusal,
-    Rejected, Role, Root, StageTime, Start, StepFate, StepKind, Table, TextureChoice, ToChild,
-    UnwrapMethod, ViewFit, ViewScore,
+    MeshStep, NotAFile, Phase, PhaseTime, PipelineCache, PrepareSummary, ProvenanceShares,
+    Refinement, Refusal, Rejected, Role, Root, StageTime, Start, StepFate, StepKind, Table,
+    TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
@@ -220,6 +220,7 @@ fn messages_to_a_child() {
             },
             "0501081a",
         ),
+        (ToChild::Pipelines { keep: true }, "0601"),
     ]);
 }
 
@@ -327,6 +328,7 @@ fn messages_from_a_child() {
             ms: 1.5,
             count: 1,
         }],
+        pipeline_cache: Some(PipelineCache::Miss),
         driver_vram_kib: Some(8),
         uploaded_kib: 9,
         read_back_kib: 10,
@@ -414,7 +416,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f01060108090a07",
+            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f010101060108090a07",
         ),
         (
             FromChild::Done(Done::Encode(encode)),
@@ -431,9 +433,17 @@ fn messages_from_a_child() {
                 adapter,
                 peers: 6,
                 sandbox: sandbox(),
+                pipelines: Some("k".into()),
             },
-            "0701610676756c6b616e086469736372657465016406020704240178",
+            "0701610676756c6b616e08646973637265746501640602070424017801016b",
         ),
+        (
+            FromChild::Filled {
+                table: Table::Pipelines,
+            },
+            "040e",
+        ),
+        (FromChild::Compiled, "0b"),
         (
             FromChild::Open {
                 root: Root::Views,

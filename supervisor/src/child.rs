@@ -89,6 +89,21 @@ impl Child {
         )
     }
 
+    /// Sends a parcel once it is there; none for a process whose handle is gone by then.
+    pub fn send_when(&self, parcel: impl Future<Output = Parcel> + Send + 'static) {
+        let outgoing = self.outgoing.downgrade();
+        let task = async move {
+            let parcel = parcel.await;
+            let Some(outgoing) = outgoing.upgrade() else {
+                return;
+            };
+            if outgoing.send(parcel).await.is_err() {
+                tracing::debug!("a parcel for a process that is gone");
+            }
+        };
+        drop(tokio::spawn(task));
+    }
+
     /// Kills the process; [`Event::Ended`] follows, or [`Event::Unkillable`].
     pub fn kill(&self) {
         self.orders.kill.notify_one();

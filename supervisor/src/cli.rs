@@ -56,6 +56,8 @@ pub enum Command {
         spares: usize,
         /// For each worker, in bytes.
         memory_limit: Option<u64>,
+        /// Where pipelines are kept.
+        pipelines: Option<PathBuf>,
         /// One JSON object per line.
         json: bool,
         /// How much to show.
@@ -163,6 +165,7 @@ fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
             parallel: usize::from(args.parallel),
             spares: usize::from(args.spares),
             memory_limit: args.memory_limit,
+            pipelines: crate::pipelines::folder(args.pipeline_cache),
             json,
             voice,
         });
@@ -334,6 +337,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             Some(folder) => Some(folder),
             None => crate::crash::default_root(),
         },
+        pipelines: crate::pipelines::folder(args.pipeline_cache),
         timeout: args.job.timeout,
         stall: args.stall_timeout,
         baker: baker_path(args.baker)?,

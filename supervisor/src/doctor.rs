@@ -16,6 +16,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::pipelines;
 use crate::screen::result;
 use crate::words::printable;
 
@@ -78,6 +79,8 @@ pub async fn run(baker: &Path, json: bool) -> u8 {
         if let Value::Object(object) = &mut object {
             object.insert("kiln".to_owned(), proto::BUILD_ID.into());
             object.insert("can_bake".to_owned(), usable.into());
+            let kept = pipelines::default_folder().map(|folder| folder.display().to_string());
+            object.insert("pipeline_cache".to_owned(), kept.into());
         }
         result(&object.to_string());
     } else {
@@ -187,6 +190,9 @@ fn lines(findings: &Findings, usable: bool) -> Vec<String> {
                 .iter()
                 .map(|(limit, value)| format!("    {limit}: {value}")),
         );
+    }
+    if let Some(folder) = pipelines::default_folder() {
+        lines.push(format!("compiled stages are kept in {}", folder.display()));
     }
     for Problem { what, how_to_mend } in &findings.problems {
         lines.push(format!("problem: {what}"));

@@ -37,6 +37,7 @@ pub(crate) fn packet(packet: &FromChild) {
         FromChild::Allocate { .. } => "packet.allocate",
         FromChild::Filled { .. } => "packet.filled",
         FromChild::Again => "packet.again",
+        FromChild::Compiled => "packet.compiled",
         FromChild::Done(_) => "packet.done",
         FromChild::Failed(_) => "packet.failed",
     });

@@ -1,4 +1,5 @@
-//! Stock → what the next child still has to be sent, in order: `Warm` at once, `Start` as soon as its tables are there,
+//! Stock → what the next child still has to be sent, in order: `Warm` at once, `Start` as soon as its tables are there and, for
+//! bake, its stages compiled,
 //! each view as soon as it is filled, `EndOfViews` when no view will follow; the views once more where bake asks for them. A
 //! fresh [`Feed`] repeats everything from kept tables.
 
@@ -51,6 +52,7 @@ pub struct Feed {
     rung: Rung,
     warmed: bool,
     ready: bool,
+    compiled: bool,
     started: bool,
     /// The files that prepare asks for.
     pub opener: Opener,
@@ -92,6 +94,17 @@ impl Feed {
     /// The adapter is open; tells whether that was asked for, and for the first time.
     pub fn ready(&mut self) -> bool {
         self.warmed && !std::mem::replace(&mut self.ready, true)
+    }
+
+    /// Its stages are compiled, so that it may have data.
+    #[must_use]
+    pub fn compiled(&self) -> bool {
+        self.compiled
+    }
+
+    /// They are; tells whether it was their turn.
+    pub fn compile(&mut self) -> bool {
+        self.ready && !std::mem::replace(&mut self.compiled, true)
     }
 
     /// What bake is sent before there is data, once.
@@ -150,7 +163,7 @@ impl Feed {
     /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
     pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
         let mut parcels = self.before_data(spec);
-        if !self.ready {
+        if !self.compiled {
             return parcels;
         }
         if !self.started {

@@ -2,6 +2,7 @@
 //! processes that the kernel does not let die.
 
 use std::cell::{RefCell, RefMut};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, setpriority_process};
@@ -13,6 +14,7 @@ use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::gate::incident::JobName;
 use crate::job::Spares;
+use crate::pipelines::Vault;
 
 /// For spare processes to end, which have no work to leave.
 const SPARES_END: Duration = Duration::from_secs(2);
@@ -29,6 +31,7 @@ pub struct Host {
     gate: RefCell<Gate>,
     spares: RefCell<Spares>,
     fleet: RefCell<Fleet>,
+    vault: Vault,
     changed: Notify,
 }
 
@@ -50,6 +53,7 @@ impl Host {
             gate: RefCell::default(),
             spares: RefCell::new(Spares::new(spares)),
             fleet: RefCell::new(Fleet::new(slots)),
+            vault: Vault::default(),
             changed: Notify::new(),
         }
     }
@@ -58,6 +62,20 @@ impl Host {
     #[must_use]
     pub fn nice(self, nice: i32) -> Self {
         Self { nice, ..self }
+    }
+
+    /// What drivers compile is kept in this folder; none for nowhere.
+    #[must_use]
+    pub fn pipelines(self, folder: Option<PathBuf>) -> Self {
+        let vault = Vault::new(folder);
+        self.spares.borrow_mut().keep(vault.clone());
+        Self { vault, ..self }
+    }
+
+    /// What drivers compiled for earlier processes.
+    #[must_use]
+    pub fn vault(&self) -> &Vault {
+        &self.vault
     }
 
     /// Bound of the address space of workers that use no driver.
@@ -104,8 +122,9 @@ impl Host {
         self.spares.borrow_mut().tend(now, enter);
     }
 
-    /// Ends the spares and waits until they are gone, but not for ever.
+    /// Ends the spares and waits until they are gone and what is to be kept is kept, but not for ever.
     pub async fn end_spares(&self) {
+        self.vault.settle().await;
         let spares = self.spares.borrow_mut().empty();
         let gone = async {
             for spare in spares {

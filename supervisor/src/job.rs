@@ -18,6 +18,8 @@ pub mod compare;
 
 mod hear;
 
+mod lend;
+
 mod spare;
 
 mod spawn;
@@ -37,6 +39,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::lend::Loan;
 use self::spawn::{Held, Pass};
 use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
@@ -75,6 +78,8 @@ struct Running {
     number: u32,
     watch: Watch,
     feed: Feed,
+    /// Pipelines that are kept between processes.
+    loan: Loan,
     /// The adapter that it opened.
     adapter: Option<AdapterInfo>,
     /// What it said of its sandbox, at each of its stages.

@@ -13,6 +13,8 @@ use crate::verdict::{Exit, Fault};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
+    /// Without the pipelines that an earlier process left.
+    FreshPipelines,
     /// A fresh process, and nothing else changed.
     SamePlan,
     /// A quarter of the memory.
@@ -30,6 +32,7 @@ impl Step {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
+            Self::FreshPipelines => "with freshly compiled stages",
             Self::SamePlan => "in a fresh process",
             Self::SmallerPlan => "with a quarter of the memory",
             Self::OtherAdapter => "on another adapter",
@@ -53,6 +56,9 @@ pub struct Rung {
     pub memory: Memory,
     /// What to make.
     pub product: Product,
+    /// Without kept pipelines, and none of it is kept.
+    #[serde(skip)]
+    pub unkept: bool,
 }
 
 /// How far a job may climb.
@@ -75,7 +81,7 @@ pub enum Policy {
 impl Policy {
     fn allows(self, step: Step) -> bool {
         match step {
-            Step::SamePlan => true,
+            Step::FreshPipelines | Step::SamePlan => true,
             Step::SmallerPlan => self >= Self::SmallerPlan,
             Step::OtherAdapter | Step::SoftwareAdapter => self >= Self::Adapters,
             Step::VertexColours => self >= Self::VertexColours,
@@ -138,6 +144,7 @@ fn on(rung: &Rung, step: Step, adapter: Option<&AdapterInfo>) -> Option<Rung> {
     let mut next = rung.clone();
     let driver = adapter.filter(|adapter| adapter.kind != "native");
     match step {
+        Step::FreshPipelines => next.unkept = true,
         Step::SamePlan => {}
         Step::SmallerPlan => {
             if next.memory == Memory::Small {
@@ -167,6 +174,7 @@ fn on(rung: &Rung, step: Step, adapter: Option<&AdapterInfo>) -> Option<Rung> {
                 nth: 0,
                 memory: Memory::Small,
                 product: Product::VertexColours,
+                unkept: rung.unkept,
             };
         }
     }

@@ -20,6 +20,7 @@
 //! - [`many`]: a list of jobs → several at once; [`serve`]: jobs over a socket; [`remote`]: its
 //!   client; [`signals`] → orders,
 //! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
+//! - [`pipelines`]: what a driver compiled for one bake → on disk, and down to the next,
 //! - [`store`]: accepted jobs, uploads and results → on disk, across kill -9,
 //! - [`report`]: what happened → `report.json` and the closing lines,
 //! - [`doctor`]: machine → what can bake here and what is missing.
@@ -53,6 +54,8 @@ pub mod many;
 pub mod serve;
 
 pub mod store;
+
+pub mod pipelines;
 
 pub mod remote;
 

@@ -42,6 +42,8 @@ pub enum Event {
         exit: Exit,
         /// What it had opened.
         adapter: Option<AdapterInfo>,
+        /// Kept pipelines that it was given may have done it.
+        suspected: bool,
     },
     /// The job must end: cancelled, out of time, or the host cannot go on with it.
     Stop(Box<JobError>),
@@ -234,7 +236,11 @@ impl Life {
                 fault,
                 exit,
                 adapter,
-            } => self.ended(role, &fault, &exit, adapter.as_ref(), &mut actions),
+                suspected,
+            } => {
+                let adapter = adapter.as_ref();
+                self.ended(role, &fault, &exit, adapter, suspected, &mut actions);
+            }
             Event::Stop(error) => self.stop(Outcome::Failed(error, None), &mut actions),
             Event::Drain => self.stop(Outcome::Unfinished, &mut actions),
             Event::Staged(result) => self.staged(result, &mut actions),
@@ -294,6 +300,7 @@ impl Life {
         fault: &Fault,
         exit: &Exit,
         adapter: Option<&AdapterInfo>,
+        suspected: bool,
         actions: &mut Vec<Action>,
     ) {
         let state = self.of(role);
@@ -305,7 +312,7 @@ impl Life {
         if state.answered || self.end.is_some() {
             return;
         }
-        match self.forgive(role, fault, exit, adapter) {
+        match self.forgive(role, fault, exit, adapter, suspected) {
             Some(step) => self.repeat(role, step, fault, actions),
             None => {
                 let error = self.failure(role, fault);
@@ -321,11 +328,19 @@ impl Life {
         fault: &Fault,
         exit: &Exit,
         adapter: Option<&AdapterInfo>,
+        suspected: bool,
     ) -> Option<Step> {
         let state = self.of(role);
         if state.starts >= MAX_STARTS {
             return None;
         }
+        if suspected && role == Role::Bake && !self.rung.unkept {
+            // Evidence against neither job nor adapter: what else may be at fault shows without them.
+            self.rung.unkept = true;
+            self.tried.push(Step::FreshPipelines);
+            return Some(Step::FreshPipelines);
+        }
+        let state = self.of(role);
         let failures = &mut state.failures[fault.class as usize];
         let spent = *failures >= fault.class.budget();
         *failures += 1;

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use nix::sys::signal::Signal;
@@ -32,7 +33,7 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
         Err(error) => return not_begun(spec, listener, error),
     };
     // One job takes its processes as it needs them.
-    let host = Host::new(spec.memory_limit, 0, 1);
+    let host = Host::new(spec.memory_limit, 0, 1).pipelines(spec.pipelines.clone());
     let (orders, received) = mpsc::channel(ORDERS);
     let forward = async {
         loop {
@@ -41,19 +42,22 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
             drop(orders.try_send(Order::Cancel(Some(signal))));
         }
     };
-    tokio::select! {
+    let report = tokio::select! {
         report = job::run(spec, &host, listener, received) => report,
         () = forward => unreachable!("signals never end"),
-    }
+    };
+    host.vault().settle().await;
+    report
 }
 
 /// Runs a list, at most `parallel` jobs at once with `spares` warm processes beside them, each worker within `memory_limit`
-/// bytes, and gives the exit code: that of the first job that failed. `listener` makes the listener of a job by its name.
+/// bytes and with what drivers compile kept in the folder `pipelines`, and gives the exit code: that of the first job that failed. `listener` makes the listener of a job by its name.
 pub async fn all(
     specs: Vec<Spec>,
     parallel: usize,
     spares: usize,
     memory_limit: Option<u64>,
+    pipelines: Option<PathBuf>,
     listener: impl Fn(&str) -> Box<dyn Listener>,
 ) -> u8 {
     let folders = FOLDERS * specs.len();
@@ -73,7 +77,7 @@ pub async fn all(
             return code;
         }
     };
-    let host = Rc::new(Host::new(memory_limit, spares, parallel));
+    let host = Rc::new(Host::new(memory_limit, spares, parallel).pipelines(pipelines));
     let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
     let mut ended: Option<Signal> = None;
     let local = LocalSet::new();

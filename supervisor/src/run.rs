@@ -62,10 +62,12 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             parallel,
             spares,
             memory_limit,
+            pipelines,
             ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let code = runtime.block_on(many::all(specs, parallel, spares, memory_limit, listener));
+            let all = many::all(specs, parallel, spares, memory_limit, pipelines, listener);
+            let code = runtime.block_on(all);
             ExitCode::from(code)
         }
         Command::Remote(task) => {

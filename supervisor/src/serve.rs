@@ -89,6 +89,7 @@ pub struct Options {
     pub queue_bytes: u64,
     pub keep: Duration,
     pub keep_bytes: Option<u64>,
+    pub pipelines: Option<PathBuf>,
     pub sandbox: bool,
     pub baker: PathBuf,
     pub stall: Option<Duration>,

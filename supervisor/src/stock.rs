@@ -154,6 +154,7 @@ impl Stock {
             | Table::Coverage
             | Table::Residual
             | Table::Provenance
+            | Table::Pipelines
             | Table::Rejected(_)
             | Table::Picture
             | Table::Material
@@ -340,6 +341,7 @@ impl Stock {
             | Table::Coverage
             | Table::Residual
             | Table::Provenance
+            | Table::Pipelines
             | Table::Rejected(_)
             | Table::Picture
             | Table::Material

@@ -12,6 +12,8 @@ pub enum Step {
     Hello,
     /// After `Ready`, of a bake on a GPU.
     Ready,
+    /// After `Pipelines`, of a bake whose driver keeps them: it compiles.
+    Compile,
     /// After `Start` arrived.
     Start,
     /// Some progress was told; bake and encode have all their views.
@@ -59,6 +61,12 @@ pub enum Fault {
     AllocateHuge,
     /// Asks for another role's table.
     AllocateForeign,
+    /// Hands pipelines over, though its stages are compiled or nobody wants any.
+    LatePipelines,
+    /// Asks for room for more pipelines than are kept.
+    HugePipelines,
+    /// Says that its stages are compiled.
+    Compiled,
     /// Asks for its own table a second time. After `HalfTable`.
     AllocateTwice,
     /// Says again that its table is filled. After `Filled`.
@@ -123,7 +131,13 @@ pub struct Plan {
     /// Bake has so many GPUs, by its word.
     #[serde(default)]
     pub gpus: u32,
+    /// Their driver keeps pipelines: [`PIPELINES`].
+    #[serde(default)]
+    pub pipelines: bool,
 }
+
+/// What a saboteur's driver compiles, and knows again.
+pub const PIPELINES: &[u8] = b"compiled by a saboteur";
 
 impl Plan {
     /// A job without faults: four views for the fit, and a surface.
@@ -134,6 +148,7 @@ impl Plan {
             views: 4,
             surface: true,
             gpus: 0,
+            pipelines: false,
         }
     }
 
@@ -153,6 +168,13 @@ impl Plan {
     #[must_use]
     pub fn on_gpu(self) -> Self {
         self.on_gpus(1)
+    }
+
+    /// And its driver keeps pipelines.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        self.pipelines = true;
+        self
     }
 
     /// And on one of so many GPUs.

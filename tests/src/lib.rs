@@ -191,7 +191,11 @@ impl Bench {
     #[must_use]
     pub fn kiln(&self) -> Command {
         let mut command = Command::new(&self.kiln);
-        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            // What a driver compiled for one test is nothing for another.
+            .env("XDG_CACHE_HOME", self.path("cache"));
         command
     }
 

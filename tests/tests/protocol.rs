@@ -53,6 +53,37 @@ fn bytes_that_are_no_packet() {
     violation(Role::Encode, Step::Work, Fault::Oversized, "longer than");
 }
 
+/// What a worker makes once it has seen data does not reach the driver of the next one.
+#[test]
+fn pipelines_after_the_stages_are_compiled() {
+    for step in [Step::Start, Step::Work, Step::Filled] {
+        violation(
+            Role::Bake,
+            step,
+            Fault::LatePipelines,
+            "hands pipelines over out of turn",
+        );
+    }
+    violation(
+        Role::Prepare,
+        Step::Start,
+        Fault::LatePipelines,
+        "hands pipelines over out of turn",
+    );
+    violation(
+        Role::Bake,
+        Step::Start,
+        Fault::Compiled,
+        "compiled out of turn",
+    );
+    violation(
+        Role::Encode,
+        Step::Start,
+        Fault::Compiled,
+        "compiled out of turn",
+    );
+}
+
 #[test]
 fn a_descriptor_sent_upwards() {
     violation(

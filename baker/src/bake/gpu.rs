@@ -12,6 +12,7 @@
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway.
 //! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
 
+mod cache;
 pub mod device;
 mod driver;
 mod error;

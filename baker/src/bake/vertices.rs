@@ -158,6 +158,7 @@ pub fn bake(
         channels: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),
+        pipeline_cache: None,
         driver_vram_kib: None,
         uploaded_kib: 0,
         read_back_kib: 0,

@@ -1,8 +1,10 @@
 //! What was asked for → an open adapter, before there is any data: what a bake can do while prepare still works, and what a
 //! spare process has done already when a job comes.
 
+use std::time::Instant;
+
 use proto::job::{Blend, Device as Wanted, Quality, WarmJob};
-use proto::message::{AdapterInfo, Failure};
+use proto::message::{AdapterInfo, Failure, PipelineCache};
 
 use super::gpu::device::{self, Device, GpuError};
 use super::gpu::kit::Kit;
@@ -26,6 +28,10 @@ pub struct Warm {
     pub quality: Quality,
     /// Space of the footprint's average.
     pub blend: Blend,
+    /// Where the stages came from, where a GPU bakes.
+    origin: Option<PipelineCache>,
+    /// What the stages took, in milliseconds.
+    compile_ms: f64,
 }
 
 impl Warm {
@@ -45,7 +51,13 @@ impl Warm {
             }
             Err(error) => return Err(error.into()),
         };
+        let unkept = |device: &Device| match device.pipelines() {
+            Some(_) => PipelineCache::Off,
+            None => PipelineCache::Unsupported,
+        };
         Ok(Self {
+            origin: device.as_ref().map(unkept),
+            compile_ms: 0.0,
             gpu: device.map(|device| Opened::Bare(Box::new(device))),
             quality: job.quality,
             blend: job.blend,
@@ -73,13 +85,42 @@ impl Warm {
         }
     }
 
+    /// For which adapter, driver and build its pipelines can be kept; none where there are none, or they cannot.
+    #[must_use]
+    pub fn pipelines(&self) -> Option<&str> {
+        self.device().and_then(Device::pipelines)
+    }
+
+    /// Keeps the stages that will be compiled, beside those of an earlier process.
+    pub fn keep(&mut self, kept: Option<&[u8]>) {
+        if let Some(Opened::Bare(device)) = &mut self.gpu {
+            device.keep(kept);
+        }
+    }
+
+    /// Once the stages are compiled: what a later process is to be given, if that is more than this one was.
+    pub fn gained(&mut self) -> Option<Vec<u8>> {
+        let (origin, gained) = self.device().and_then(Device::gained)?;
+        self.origin = Some(origin);
+        gained
+    }
+
+    /// Where the stages came from, and what they took in milliseconds; none where the processor bakes.
+    #[must_use]
+    pub fn stages(&self) -> Option<(PipelineCache, f64)> {
+        Some((self.origin?, self.compile_ms))
+    }
+
     /// Compiles the stages, if a GPU bakes. What goes wrong is told when they are needed.
     #[must_use]
     pub fn compiled(mut self) -> Self {
+        let begun = Instant::now();
         self.gpu = self.gpu.map(|gpu| match gpu {
             Opened::Bare(device) => {
                 let taps = Plan::new(self.quality).taps;
-                Opened::Ready(Box::new(Kit::new(*device, taps, self.blend)))
+                let kit = Kit::new(*device, taps, self.blend);
+                self.compile_ms = begun.elapsed().as_secs_f64() * 1e3;
+                Opened::Ready(Box::new(kit))
             }
             ready @ Opened::Ready(_) => ready,
         });

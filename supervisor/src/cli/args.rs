@@ -158,6 +158,10 @@ pub(super) struct BakeArgs {
     /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
     #[arg(long, value_name = "FOLDER", help_heading = "Run")]
     pub(super) crash_folder: Option<PathBuf>,
+    /// Where to keep what a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for
+    /// nowhere. By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
+    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
+    pub(super) pipeline_cache: Option<PathBuf>,
     /// One JSON object per line on standard output: progress, warnings, and the report or the error.
     #[arg(long, help_heading = "Run")]
     pub(super) json: bool,
@@ -329,6 +333,10 @@ pub(super) struct ServeArgs {
     /// Keep no more bytes of results and uploads than this, or a fifth of the disk; the oldest go first.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) keep_bytes: Option<u64>,
+    /// Where to keep what a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for
+    /// nowhere. By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) pipeline_cache: Option<PathBuf>,
     /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
     #[arg(long)]
     pub(super) insecure_no_sandbox: bool,

@@ -76,7 +76,11 @@ fn entry(number: usize, mut object: Map<String, Value>) -> Result<Entry, String>
         match (key.as_str(), value) {
             ("mesh", Value::String(path)) => mesh = Some(path),
             // Many jobs share one output and one way of showing things.
-            ("jobs" | "parallel" | "spares" | "memory-limit" | "json" | "quiet" | "verbose", _) => {
+            (
+                "jobs" | "parallel" | "spares" | "memory-limit" | "pipeline-cache" | "json"
+                | "quiet" | "verbose",
+                _,
+            ) => {
                 return Err(format!("{key:?} belongs on the command line"));
             }
             (_, Value::Bool(true)) => arguments.push(format!("--{key}")),

@@ -13,6 +13,7 @@ use crate::crash;
 use crate::error::{Attempt, JobError};
 use crate::event::Event;
 use crate::life;
+use crate::pipelines::{self, Key};
 use crate::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
 
 /// What the report needs of a process beside its end.
@@ -22,6 +23,9 @@ pub(super) struct Grave {
     pid: u32,
     time: Duration,
     tail: Vec<String>,
+    /// Kept pipelines that it was given, and whether its stages were compiled.
+    lent: Option<Key>,
+    compiled: bool,
 }
 
 impl Grave {
@@ -32,6 +36,8 @@ impl Grave {
             pid: 0,
             time: Duration::ZERO,
             tail: Vec::new(),
+            lent: None,
+            compiled: false,
         }
     }
 }
@@ -75,6 +81,8 @@ impl Job<'_> {
             child,
             number,
             mut watch,
+            feed,
+            loan,
             adapter,
             answered,
             kill,
@@ -119,6 +127,8 @@ impl Job<'_> {
             pid: child.pid,
             time: child.spawned.elapsed(),
             tail: child.tail.lines(),
+            lent: loan.given(),
+            compiled: feed.compiled(),
         };
         if ending.exit == Exit::Unkillable {
             self.host.park(child);
@@ -132,11 +142,18 @@ impl Job<'_> {
             pid,
             time,
             tail,
+            lent,
+            compiled,
         } = grave;
         let role = ending.role;
         let mut fault = fault(&ending);
         if role == Role::Bake {
             self.host.leave_slot(&self.spec.name);
+        }
+        let lent = lent.filter(|_| !done);
+        let blamed = lent.filter(|_| pipelines::suspected(fault.code, &ending.exit, compiled));
+        if let Some(key) = blamed {
+            self.host.vault().blame(key);
         }
         let now = Instant::now();
         if done {
@@ -186,6 +203,7 @@ impl Job<'_> {
             fault: Box::new(fault),
             exit: ending.exit,
             adapter: ending.adapter,
+            suspected: blamed.is_some(),
         });
     }
 }

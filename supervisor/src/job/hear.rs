@@ -102,6 +102,7 @@ impl Job<'_> {
                 adapter,
                 peers,
                 sandbox,
+                pipelines,
             } => {
                 if !running.feed.ready() {
                     return Err("it is ready out of turn".to_owned());
@@ -121,7 +122,32 @@ impl Job<'_> {
                 }
                 running.adapter = Some(adapter);
                 self.confined(place, Stage::Sealed, sandbox);
-                Ok(())
+                // Nothing is given to a process that is not in its sandbox.
+                match self
+                    .running
+                    .get_mut(place)
+                    .filter(|running| running.kill.is_none())
+                {
+                    Some(running) => running.lend(pipelines.as_deref()),
+                    None => Ok(()),
+                }
+            }
+            FromChild::Allocate {
+                table: Table::Pipelines,
+                bytes,
+            } => {
+                running.watch.alive();
+                running.pipelines_asked(bytes)
+            }
+            FromChild::Filled {
+                table: Table::Pipelines,
+            } => {
+                running.watch.alive();
+                running.pipelines_filled()
+            }
+            FromChild::Compiled => {
+                running.watch.alive();
+                running.compiled()
             }
             FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
                 Err("a table before its job was sent".to_owned())

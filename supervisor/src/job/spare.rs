@@ -8,16 +8,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use proto::job::WarmJob;
-use proto::message::{AdapterInfo, FromChild, Role};
+use proto::message::{AdapterInfo, FromChild, Role, Table};
 use proto::sandbox::{Sandbox, Stage};
 use tokio::sync::mpsc;
 
 use super::hear::mismatch;
+use super::lend::Loan;
 use super::{EVENTS, Running};
 use crate::cgroup::Group;
 use crate::child::{self, ChildId, Launcher, chain};
 use crate::feed::Feed;
 use crate::ladder::Rung;
+use crate::pipelines::Vault;
 use crate::procfs::Share;
 use crate::sandbox;
 use crate::watch::{STALL_FLOOR, Watch, stall_cap};
@@ -52,6 +54,7 @@ pub struct Spares {
     room: usize,
     wanted: Vec<Key>,
     shelf: Vec<Spare>,
+    vault: Vault,
 }
 
 impl Spares {
@@ -62,6 +65,11 @@ impl Spares {
             room,
             ..Self::default()
         }
+    }
+
+    /// Their pipelines are kept there.
+    pub fn keep(&mut self, vault: Vault) {
+        self.vault = vault;
     }
 
     /// A process of this kind would be of use.
@@ -89,7 +97,7 @@ impl Spares {
 
     /// Hears the spares out, drops those that fail, and starts one that is wanted.
     pub fn tend(&mut self, now: Instant, enter: impl Fn(u32) -> Option<Group>) {
-        let wanted = &mut self.wanted;
+        let (wanted, vault) = (&mut self.wanted, &self.vault);
         self.shelf.retain_mut(|spare| {
             let Err(why) = spare.tend(now) else {
                 return true;
@@ -98,6 +106,10 @@ impl Spares {
                 pid = spare.running.child.pid,
                 "a spare process is dropped: {why}"
             );
+            if let (Some(key), false) = (spare.running.loan.given(), spare.running.feed.compiled())
+            {
+                vault.blame(key);
+            }
             // The next job that opens the adapter for itself shows whether another try is worth it.
             wanted.retain(|key| *key != spare.key);
             false
@@ -116,7 +128,7 @@ impl Spares {
             {
                 self.shelf.remove(oldest);
             }
-            match Spare::start(key, now, &enter) {
+            match Spare::start(key, now, &self.vault, &enter) {
                 Ok(spare) => self.shelf.push(spare),
                 Err(exit) => tracing::info!("no spare process: {exit:?}"),
             }
@@ -134,6 +146,7 @@ impl Spare {
     fn start(
         key: Key,
         now: Instant,
+        vault: &Vault,
         enter: impl Fn(u32) -> Option<Group>,
     ) -> Result<Self, crate::verdict::Exit> {
         let (sender, events) = mpsc::channel(EVENTS);
@@ -157,6 +170,7 @@ impl Spare {
             number: 0,
             watch: Watch::new(STALL_FLOOR, stall_cap(Role::Bake), now),
             feed: Feed::new(rung),
+            loan: Loan::new(vault.clone()),
             adapter: None,
             accounts: Vec::new(),
             answered: None,
@@ -215,6 +229,7 @@ impl Spare {
                 adapter,
                 peers,
                 sandbox,
+                pipelines,
             } if running.feed.ready() => {
                 if adapter.kind == "native" {
                     return Err("it opened no GPU".to_owned());
@@ -222,8 +237,17 @@ impl Spare {
                 running.watch.alive();
                 running.adapter = Some(words::adapter(adapter));
                 self.peers = peers;
-                self.confined(Stage::Sealed, sandbox)
+                self.confined(Stage::Sealed, sandbox)?;
+                self.running.lend(pipelines.as_deref())
             }
+            FromChild::Allocate {
+                table: Table::Pipelines,
+                bytes,
+            } => running.pipelines_asked(bytes),
+            FromChild::Filled {
+                table: Table::Pipelines,
+            } => running.pipelines_filled(),
+            FromChild::Compiled => running.compiled(),
             FromChild::Progress { phase, done, total } => {
                 running.watch.progress(phase, done, total, Instant::now());
                 Ok(())

@@ -5,6 +5,7 @@ use std::time::Instant;
 use proto::message::{Phase, Role};
 use tokio::sync::mpsc;
 
+use super::lend::Loan;
 use super::spare::Spare;
 use super::{Job, Running, bury};
 use crate::child::{self, ChildId};
@@ -84,6 +85,7 @@ impl Job<'_> {
             fault: Box::new(fault),
             exit: Exit::Code(0),
             adapter: None,
+            suspected: false,
         });
         true
     }
@@ -121,13 +123,14 @@ impl Job<'_> {
         if role == Role::Bake {
             rung.nth = self.host.fleet().enter(&self.spec.name, &rung);
             let key = self.spec.spare(&rung);
-            let spare = self.host.spares().take(&key);
+            // A spare may have been given kept pipelines.
+            let spare = (!rung.unkept).then(|| self.host.spares().take(&key));
             if let Some(Spare {
                 running,
                 events,
                 peers,
                 ..
-            }) = spare
+            }) = spare.flatten()
             {
                 if let Some(adapter) = &running.adapter {
                     (self.host.fleet()).opened(&self.spec.name, adapter, peers);
@@ -153,6 +156,7 @@ impl Job<'_> {
                     number,
                     watch: Watch::new(floor, cap, Instant::now()),
                     feed: Feed::new(rung),
+                    loan: Loan::new(self.host.vault().clone()),
                     adapter: None,
                     accounts: Vec::new(),
                     answered: None,

@@ -118,6 +118,8 @@ pub struct Spec {
     pub memory_limit: Option<u64>,
     /// Where folders about crashes go; none for nowhere.
     pub crash_root: Option<PathBuf>,
+    /// Where what a driver compiled is kept, where the job runs alone; none for nowhere.
+    pub pipelines: Option<PathBuf>,
     /// For the whole job.
     pub timeout: Duration,
     /// In place of the floor and of every announcement: for tests.

@@ -83,8 +83,8 @@ impl Running {
             }
             self.share = share;
         }
-        // A bake that opens its adapter is owed nothing yet: its driver may hang, and nobody would see it.
-        let opening = self.child.role == Role::Bake && self.adapter.is_none();
+        // A bake that opens its adapter and compiles is owed nothing yet: its driver may hang, and nobody would see it.
+        let opening = self.child.role == Role::Bake && !self.feed.compiled();
         let owed = !opening && !self.feed.ended();
         let kill = self.watch.tick(now, owed, starved)?;
         let stall = matches!(kill, Kill::Stall { .. });

@@ -76,11 +76,13 @@ fn event(number: usize) -> Event {
             1 => Event::Stop(error()),
             _ => Event::Drain,
         },
+        _ if number == 46 => suspected(Role::Bake, 1),
+        _ if number == 47 => suspected(Role::Bake, 5),
         _ => Event::Begin,
     }
 }
 
-const EVENTS: usize = 46;
+const EVENTS: usize = 48;
 
 fn ended(role: Role, kind: usize) -> Event {
     let (code, class, exit, adapter) = FAULTS[kind].clone();
@@ -99,7 +101,17 @@ fn ended(role: Role, kind: usize) -> Event {
             kind: kind.to_owned(),
             driver: String::new(),
         }),
+        suspected: false,
     }
+}
+
+/// The same, of a process that was given kept pipelines.
+fn suspected(role: Role, kind: usize) -> Event {
+    let mut event = ended(role, kind);
+    if let Event::Ended { suspected, .. } = &mut event {
+        *suspected = true;
+    }
+    event
 }
 
 fn error() -> Box<JobError> {
@@ -436,6 +448,24 @@ fn memory_climbs_to_the_smaller_plan_and_then_to_vertex_colours() {
         ),
         "{third:?}"
     );
+}
+
+#[test]
+fn a_crash_with_kept_pipelines_is_repeated_without_them_and_costs_the_job_nothing() {
+    let (mut life, _) = after(&[Event::Begin]);
+    assert!(!life.rung().unkept);
+    let actions = life.step(suspected(Role::Bake, 1));
+    assert!(outcome(&actions).is_none(), "{actions:?}");
+    assert!(life.rung().unkept);
+    assert_eq!(life.rung().device, Device::Auto, "on the same adapter");
+    assert_eq!(life.tried(), [Step::FreshPipelines]);
+    // From here on as ever.
+    assert!(outcome(&fate(&mut life, Role::Bake, 1)).is_none());
+    assert_eq!(life.rung().device, Device::Cpu);
+    assert_eq!(life.tried(), [Step::FreshPipelines, Step::SoftwareAdapter]);
+    // Nobody gives it any now, so there is nothing to suspect.
+    let end = life.step(suspected(Role::Bake, 1));
+    assert!(life.tried().len() == 2, "{end:?}");
 }
 
 #[test]

@@ -163,6 +163,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         sandbox: options.sandbox,
         memory_limit: options.memory_limit,
         crash_root: Some(options.store.join("crashes")),
+        pipelines: options.pipelines.clone(),
         timeout: TIMEOUT,
         stall: options.stall,
         baker: options.baker.clone(),

@@ -66,7 +66,8 @@ pub fn open(options: &Options) -> Result<(Service, Scheduler), Box<JobError>> {
     }
     let service = Service::new(store, roots, options.clone(), sender);
     let host = Host::new(options.memory_limit, options.spares, options.bakes)
-        .nice(i32::from(options.nice));
+        .nice(i32::from(options.nice))
+        .pipelines(options.pipelines.clone());
     let scheduler = Scheduler {
         service: service.clone(),
         commands,

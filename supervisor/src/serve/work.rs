@@ -140,6 +140,7 @@ impl Work {
             sandbox: options.sandbox,
             memory_limit: options.memory_limit,
             crash_root: Some(options.store.join("crashes")),
+            pipelines: options.pipelines.clone(),
             timeout: wish.timeout(),
             stall: options.stall,
             baker: options.baker.clone(),

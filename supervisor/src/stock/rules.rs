@@ -39,6 +39,8 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         Table::Preview | Table::Coverage | Table::Residual | Table::Provenance => {
             (Role::Encode, 33, MAX_BLOB_BYTES)
         }
+        // No table of a job: see `job::lend`.
+        Table::Pipelines => (Role::Bake, 1, 0),
         // A byte for each pixel, and what PNG adds where nothing compresses.
         Table::Rejected(_) => (Role::Bake, 33, 2 * MAX_VIEW_PIXELS),
     }

@@ -169,6 +169,9 @@ impl World {
         }
         let mut command = bench.bake_for_real(&at("mesh.obj"), &at("transforms.json"), &options);
         environment(&mut command, &at("layer"), &at("cache"));
+        // Each bake compiles for itself, so that all make the same calls.
+        let kept = bench.path("state/pipelines");
+        command.arg("--pipeline-cache").arg(kept);
         command.env("XDG_STATE_HOME", bench.path("state"));
         if self.device == LLVMPIPE {
             // The drivers of other GPUs would only add calls that are not the bake's.

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use proto::job::{Device as Wanted, WarmJob};
-use proto::message::{AdapterInfo, StageTime};
+use proto::message::{AdapterInfo, PipelineCache, StageTime};
 
+use super::cache::{self, Cache};
 pub use super::error::GpuError;
 use super::error::{label, now, under_way};
 use super::raster::ATOMICS;
@@ -54,6 +55,9 @@ pub struct Device {
     pub(super) limits: wgpu::Limits,
     info: AdapterInfo,
     peers: u32,
+    /// For which pipelines can be kept.
+    key: Option<String>,
+    cache: Option<Cache>,
     flags: Arc<Flags>,
     tally: Tally,
     times: Option<Times>,
@@ -165,11 +169,11 @@ fn choose(infos: &[&AdapterInfo], wanted: &Wanted) -> Vec<usize> {
 
 impl Device {
     fn new(adapter: &wgpu::Adapter, info: AdapterInfo, peers: u32) -> Result<Self, GpuError> {
-        // All that the adapter has: its own limits, and of optional features its clock and wide atomics.
+        // All that the adapter has: its own limits, and of optional features its clock, wide atomics and a cache.
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("kiln"),
-            required_features: adapter.features() & FEATURES.union(ATOMICS),
+            required_features: adapter.features() & (FEATURES | ATOMICS | cache::FEATURE),
             required_limits: limits.clone(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
@@ -209,6 +213,8 @@ impl Device {
             limits,
             info,
             peers,
+            key: cache::key(adapter),
+            cache: None,
             flags,
             tally,
             times: None,
@@ -233,6 +239,28 @@ impl Device {
     #[must_use]
     pub fn peers(&self) -> u32 {
         self.peers
+    }
+
+    /// For which adapter, driver and build its pipelines can be kept; none where they cannot.
+    #[must_use]
+    pub fn pipelines(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// Keeps pipelines from now on, beside those of an earlier process.
+    pub fn keep(&mut self, kept: Option<&[u8]>) {
+        self.cache = Cache::new(self, kept);
+    }
+
+    /// Where its pipelines came from, and what is to be kept; none where nothing is kept.
+    #[must_use]
+    pub fn gained(&self) -> Option<(PipelineCache, Option<Vec<u8>>)> {
+        self.cache.as_ref().map(Cache::gained)
+    }
+
+    /// To be named where a pipeline is made.
+    pub(super) fn cache(&self) -> Option<&wgpu::PipelineCache> {
+        self.cache.as_ref().map(Cache::of)
     }
 
     /// Measures every stage from now on, if the adapter has a clock for it.

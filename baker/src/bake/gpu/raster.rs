@@ -314,7 +314,7 @@ fn pipeline(device: &Device, raster: &Compiled) -> Result<wgpu::RenderPipeline, 
                         targets: &target,
                     }),
                     multiview_mask: None,
-                    cache: None,
+                    cache: device.cache(),
                 })
         })
         .map_err(|error| device.rejected("raster", error))

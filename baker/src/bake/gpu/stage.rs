@@ -80,7 +80,7 @@ impl Shader {
                             module: &module,
                             entry_point: Some(entry),
                             compilation_options: wgpu::PipelineCompilationOptions::default(),
-                            cache: None,
+                            cache: device.cache(),
                         })
                 })
                 .map_err(|error| device.rejected(entry, error))

@@ -85,6 +85,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         channels: Vec::new(),
         gpu_times: Vec::new(),
         host_times: Vec::new(),
+        pipeline_cache: None,
         driver_vram_kib: None,
         uploaded_kib: 0,
         read_back_kib: 0,

@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::input::Input;
 use crate::job::bury::{how, last_words};
 use crate::job::hear::mismatch;
+use crate::job::lend::Loan;
 use crate::job::spawn::unborn;
 use crate::job::{EVENTS, Running};
 use crate::ladder::Rung;
@@ -157,6 +158,7 @@ impl<'a> Attempt<'a> {
             number: self.number,
             watch: Watch::new(floor, cap, Instant::now()),
             feed: Feed::new(Rung::default()),
+            loan: Loan::default(),
             adapter: None,
             accounts: Vec::new(),
             answered: None,
@@ -261,6 +263,7 @@ impl<'a> Attempt<'a> {
             FromChild::Done(_)
             | FromChild::Ready { .. }
             | FromChild::Again
+            | FromChild::Compiled
             | FromChild::Chosen { .. } => Err("it does another role's work".to_owned()),
         }
     }

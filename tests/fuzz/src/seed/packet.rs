@@ -89,6 +89,7 @@ fn to_child() -> Vec<ToChild> {
             blend: Blend::Srgb,
         }),
         ToChild::Opened { outcome: Ok(4096) },
+        ToChild::Pipelines { keep: true },
     ]);
     packets.extend(
         [
@@ -118,6 +119,11 @@ fn from_child() -> Vec<FromChild> {
             adapter: adapter(),
             peers: 2,
             sandbox: sandbox(),
+            pipelines: Some("wgpu_pipeline_cache_vulkan_65541_0|llvmpipe".to_owned()),
+        },
+        FromChild::Compiled,
+        FromChild::Filled {
+            table: Table::Pipelines,
         },
         FromChild::Open {
             root: Root::Views,
@@ -271,6 +277,7 @@ pub(super) fn summaries() -> [Done; 3] {
             times: times.clone(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),
+            pipeline_cache: None,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,

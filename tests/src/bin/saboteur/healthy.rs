@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 use kiln_tests::MESH_TEXT;
-use kiln_tests::fault::Step;
+use kiln_tests::fault::{PIPELINES, Step};
 use proto::blob::BlobFile;
 use proto::job::{CompareJob, Device};
 use proto::message::{
@@ -77,6 +77,7 @@ pub(crate) fn bake(worker: &Worker) {
     let mut gpus = gpus(worker.plan.gpus);
     gpus.retain(|gpu| wish.device != Device::Cpu && !wish.avoid.contains(&gpu.name));
     let gpu = !gpus.is_empty();
+    let keeps = gpu && worker.plan.pipelines;
     let peers = gpus.len().max(1);
     let chosen = (gpus.into_iter())
         .nth(wish.nth as usize % peers)
@@ -85,7 +86,12 @@ pub(crate) fn bake(worker: &Worker) {
         adapter: chosen.clone(),
         peers: peers as u32,
         sandbox: Sandbox::off(),
+        pipelines: keeps.then(|| "a saboteur's driver".to_owned()),
     });
+    if keeps {
+        compile(worker);
+    }
+    worker.send(&FromChild::Compiled);
     if gpu {
         worker.reach(Step::Ready);
     }
@@ -313,6 +319,34 @@ fn view(index: u32, holdout: bool) -> View {
     }
 }
 
+/// Takes kept pipelines, which must be what another process handed over, or hands its own over.
+fn compile(worker: &Worker) {
+    let (ToChild::Pipelines { keep }, fds) = worker.receive() else {
+        panic!("whether pipelines are kept comes first")
+    };
+    let mut kept = Vec::new();
+    for fd in fds {
+        let blob = BlobFile::open(fd).expect("sealed in size");
+        worker.demand(
+            blob.writer().write_all(&[0]).is_err(),
+            "kept pipelines are frozen",
+        );
+        blob.reader().read_to_end(&mut kept).expect("memory");
+    }
+    worker.demand(kept.is_empty() || keep, "nothing is kept");
+    worker.demand(kept.is_empty() || kept == PIPELINES, "they are as written");
+    let given = if kept.is_empty() {
+        "given nothing"
+    } else {
+        "given pipelines"
+    };
+    worker.warn(given);
+    worker.reach(Step::Compile);
+    if keep && kept.is_empty() {
+        worker.put(Table::Pipelines, PIPELINES);
+    }
+}
+
 /// `saboteur`, or `saboteur #1` and so on.
 fn gpus(count: u32) -> Vec<AdapterInfo> {
     let name = |number| match count {
@@ -379,6 +413,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             channels: Vec::new(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),
+            pipeline_cache: None,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,

@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, sendmsg};
 use nix::unistd::pause;
 use proto::blob::BlobFile;
 use proto::channel::Channel;
-use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES};
+use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES, MAX_PIPELINES_BYTES};
 use proto::message::{Done, Failure, FromChild, Phase, Role, Root, Table, ToChild};
 use proto::sandbox::Sandbox;
 
@@ -134,6 +134,13 @@ impl Worker {
 
     pub(crate) fn progress(&self, phase: Phase, done: u64, total: u64) {
         self.send(&FromChild::Progress { phase, done, total });
+    }
+
+    /// Warns the user.
+    pub(crate) fn warn(&self, text: &str) {
+        self.send(&FromChild::Warning {
+            text: text.to_owned(),
+        });
     }
 
     /// Commits the fault that is planned for this step, if any.
@@ -268,6 +275,15 @@ impl Worker {
                     bytes: 64 + 256 * 256 * 5,
                 });
             }
+            Fault::LatePipelines => self.say(FromChild::Allocate {
+                table: Table::Pipelines,
+                bytes: 64,
+            }),
+            Fault::HugePipelines => self.say(FromChild::Allocate {
+                table: Table::Pipelines,
+                bytes: MAX_PIPELINES_BYTES + 1,
+            }),
+            Fault::Compiled => self.say(FromChild::Compiled),
             Fault::AllocateTwice => {
                 self.say(FromChild::Allocate {
                     table: self.own_table(),

@@ -36,6 +36,7 @@ struct Child {
     product: Product,
     warmed: bool,
     ready: bool,
+    compiled: bool,
     /// What it asked for and has not got.
     question: Option<Question>,
     answered: bool,
@@ -132,8 +133,10 @@ impl Children {
                     adapter,
                     peers: u32::MAX,
                     sandbox,
+                    pipelines: Some(text()),
                 };
                 self.hear(role, ready);
+                self.hear(role, FromChild::Compiled);
             }
             Op::Open(role, views) => {
                 let root = if views { Root::Views } else { Root::Mesh };
@@ -184,6 +187,7 @@ impl Children {
                 adapter: named,
                 peers: _,
                 mut sandbox,
+                pipelines,
             } => {
                 let expected = role == Role::Bake && !std::mem::replace(&mut child.ready, true);
                 assert_eq!(child.feed.ready(), expected, "bake is ready, once");
@@ -201,8 +205,22 @@ impl Children {
                     .for_each(|text| harmless(text));
                 sandbox.missing = printable(&sandbox.missing, MAX_TEXT_BYTES);
                 self.report.confined(role, sandbox);
+                let _any_text_has_a_key = pipelines.map(|offer| supervisor::pipelines::key(&offer));
                 Ok(())
             }
+            FromChild::Compiled => {
+                let expected = child.ready && !std::mem::replace(&mut child.compiled, child.ready);
+                assert_eq!(child.feed.compile(), expected, "compiled after ready, once");
+                expected.then_some(()).ok_or(Violation)
+            }
+            // Nothing is kept here.
+            FromChild::Allocate {
+                table: Table::Pipelines,
+                ..
+            }
+            | FromChild::Filled {
+                table: Table::Pipelines,
+            } => Err(Violation),
             FromChild::Open { root, name, limit } => {
                 if role != Role::Prepare || !child.feed.started() {
                     return Err(Violation);
@@ -442,6 +460,7 @@ impl Child {
             product,
             warmed: false,
             ready: false,
+            compiled: false,
             question: None,
             answered: false,
             started: false,
@@ -462,7 +481,7 @@ impl Child {
                 let fds = match start {
                     Start::Prepare(_) => 0,
                     Start::Bake(job) => {
-                        assert!(self.ready, "bake gets no data before it is ready");
+                        assert!(self.compiled, "bake gets no data before it is compiled");
                         assert_eq!(job.product, self.product, "what it is asked to make");
                         1 + usize::from(job.has_surface)
                     }
@@ -479,7 +498,9 @@ impl Child {
                 assert_eq!(*count as usize, self.views.len());
                 self.ended = true;
             }
-            ToChild::Grant { .. } | ToChild::Opened { .. } => panic!("it answers a wish"),
+            ToChild::Grant { .. } | ToChild::Opened { .. } | ToChild::Pipelines { .. } => {
+                panic!("it answers a wish")
+            }
         }
         assert!(
             parcel.fds.len() <= MAX_PACKET_FDS,

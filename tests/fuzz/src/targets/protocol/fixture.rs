@@ -16,7 +16,11 @@ const TEXTURE_SIZE: u32 = 256;
 pub(super) fn owner(table: Table) -> Role {
     match table {
         Table::Mesh | Table::Surface | Table::View(_) => Role::Prepare,
-        Table::Texture | Table::Colours | Table::Layer(_) | Table::Rejected(_) => Role::Bake,
+        Table::Texture
+        | Table::Colours
+        | Table::Layer(_)
+        | Table::Rejected(_)
+        | Table::Pipelines => Role::Bake,
         Table::Glb
         | Table::Preview
         | Table::Coverage
@@ -36,6 +40,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
         Table::Layer(_) => 64 + u64::from(TEXTURE_SIZE).pow(2) * 4,
         Table::Colours => 64 + 3 * 4,
+        Table::Pipelines => 1,
         Table::Glb => 12,
         Table::Picture | Table::Material => 12,
         Table::Preview
@@ -106,6 +111,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             times: Vec::new(),
             gpu_times: Vec::new(),
             host_times: Vec::new(),
+            pipeline_cache: None,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,

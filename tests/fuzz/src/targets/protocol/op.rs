@@ -121,7 +121,7 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 14 {
+    Ok(match bytes.arbitrary::<u8>()? % 15 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
@@ -135,6 +135,7 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         10 => Table::Material,
         11 => Table::Provenance,
         12 => Table::Rejected(u32::from(bytes.arbitrary::<u8>()?)),
+        14 => Table::Pipelines,
         _ => Table::Layer(Layer::ALL[usize::from(bytes.arbitrary::<u8>()?) % Layer::ALL.len()]),
     })
 }
@@ -155,6 +156,7 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Provenance => out.push(11),
         Table::Rejected(index) => out.extend([12, index as u8]),
         Table::Layer(layer) => out.extend([13, layer as u8]),
+        Table::Pipelines => out.push(14),
     }
 }
 

@@ -1,0 +1,113 @@
+//! Kept pipelines → a bake that opened its adapter, and what it compiled → to be kept: for a job's own process and a spare alike.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proto::blob::Blob;
+use proto::limits::MAX_PIPELINES_BYTES;
+use proto::message::{Role, Table, ToChild};
+
+use super::Running;
+use crate::child::chain;
+use crate::feed::{Handed, Parcel};
+use crate::pipelines::{self, Key, Vault};
+use crate::reserve::lend;
+
+/// What one bake has to do with kept pipelines.
+#[derive(Debug, Default)]
+pub(super) struct Loan {
+    vault: Vault,
+    /// Of what it may hand over; none where it is to keep nothing.
+    key: Option<Key>,
+    /// It was given those of an earlier process.
+    given: Arc<AtomicBool>,
+    /// What it hands over, as long as it writes.
+    open: Option<Arc<Blob>>,
+    /// The same, written.
+    written: Option<Arc<Blob>>,
+}
+
+impl Loan {
+    pub(super) fn new(vault: Vault) -> Self {
+        Self {
+            vault,
+            ..Self::default()
+        }
+    }
+
+    /// The key of the pipelines that it was given.
+    pub(super) fn given(&self) -> Option<Key> {
+        self.key.filter(|_| self.given.load(Ordering::Relaxed))
+    }
+}
+
+impl Running {
+    /// Answers its offer to keep pipelines, if it made one.
+    pub(super) fn lend(&mut self, offer: Option<&str>) -> Result<(), String> {
+        let Some(offer) = offer else { return Ok(()) };
+        let vault = self.loan.vault.clone();
+        let key = pipelines::key(offer);
+        if self.feed.rung().unkept || !vault.keeps(&key) {
+            let message = ToChild::Pipelines { keep: false };
+            let fds = Vec::new();
+            let sent = self.child.send(Parcel { message, fds });
+            return sent.then_some(()).ok_or("its queue is full".to_owned());
+        }
+        self.loan.key = Some(key);
+        let given = Arc::clone(&self.loan.given);
+        self.child.send_when(async move {
+            let blob = vault.load(key).await;
+            given.store(blob.is_some(), Ordering::Relaxed);
+            Parcel {
+                message: ToChild::Pipelines { keep: true },
+                fds: blob.map(Handed::Blob).into_iter().collect(),
+            }
+        });
+        Ok(())
+    }
+
+    /// It asks for memory to hand pipelines over. Only before it is compiled, and so before it has seen any data.
+    pub(super) fn pipelines_asked(&mut self, bytes: u64) -> Result<(), String> {
+        let Loan {
+            key, open, written, ..
+        } = &mut self.loan;
+        let early = self.child.role == Role::Bake && !self.feed.compiled();
+        if !early || key.is_none() || open.is_some() || written.is_some() {
+            return Err("it hands pipelines over out of turn".to_owned());
+        }
+        if !(1..=MAX_PIPELINES_BYTES).contains(&bytes) {
+            return Err(format!("pipelines of {bytes} bytes"));
+        }
+        let blob = lend(|| Blob::create("kiln-pipelines", bytes));
+        let blob = Arc::new(blob.map_err(|error| chain(&error))?);
+        *open = Some(Arc::clone(&blob));
+        let parcel = Parcel {
+            message: ToChild::Grant {
+                table: Table::Pipelines,
+            },
+            fds: vec![Handed::Blob(blob)],
+        };
+        let sent = self.child.send(parcel);
+        sent.then_some(()).ok_or("its queue is full".to_owned())
+    }
+
+    /// They are written.
+    pub(super) fn pipelines_filled(&mut self) -> Result<(), String> {
+        let open = self.loan.open.take();
+        let blob = open.ok_or("it fills pipelines out of turn")?;
+        blob.seal_written().map_err(|error| chain(&error))?;
+        self.loan.written = Some(blob);
+        Ok(())
+    }
+
+    /// Its stages are compiled: what it wrote is kept, and nothing that it writes from here on is.
+    pub(super) fn compiled(&mut self) -> Result<(), String> {
+        if self.loan.open.is_some() || !self.feed.compile() {
+            return Err("its stages are compiled out of turn".to_owned());
+        }
+        if let (Some(key), Some(blob)) = (self.loan.key, self.loan.written.take()) {
+            self.loan.vault.store(key, blob);
+        }
+        Ok(())
+    }
+}

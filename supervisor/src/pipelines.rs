@@ -1,0 +1,201 @@
+//! What a driver compiled for one process → on disk, and down to the next one on the same adapter, driver and build.
+//!
+//! ```text
+//!  Ready {key} ─► load ─► Pipelines + fd ─► the driver compiles what is missing ─► Allocate, Filled, Compiled ─► store
+//!  an end that may be the kept pipelines' doing ─► removed; the repetition is given none
+//! ```
+//!
+//! Workers cannot reach the files. What they hand over is taken only before they are sent any data, so nothing that a mesh or a
+//! picture does to a worker reaches the next job's driver. A job never fails for its pipelines: whatever is wrong with a file is
+//! one line of the log, and the file is replaced. See [`file`] for what is checked.
+
+pub mod file;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use proto::blob::Blob;
+use proto::message::Code;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::child::chain;
+use crate::hands;
+use crate::store::Digest;
+use crate::verdict::Exit;
+
+use self::file::Folder;
+
+/// A bake waits for kept pipelines so long and no longer: compiling takes about as much.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// At the end, files that are being written are waited for so long.
+const SETTLE: Duration = Duration::from_secs(1);
+/// So many processes that were given the same pipelines and failed: nothing of this key is kept any more.
+const DEATHS: u32 = 2;
+
+/// What pipelines are the same for: adapter, driver and build.
+pub type Key = Digest;
+
+/// The key of what a worker offers to keep.
+#[must_use]
+pub fn key(offer: &str) -> Key {
+    Digest::of(format!("{}|{offer}", proto::BUILD_ID))
+}
+
+/// `$XDG_CACHE_HOME/kiln/pipelines`, by default beneath `~/.cache`.
+#[must_use]
+pub fn default_folder() -> Option<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".cache")))
+        .map(|cache| cache.join("kiln/pipelines"))
+}
+
+/// Where pipelines are kept by what was asked for: a folder, `none` for nowhere.
+#[must_use]
+pub fn folder(asked: Option<PathBuf>) -> Option<PathBuf> {
+    match asked {
+        Some(folder) if folder.as_os_str() == "none" => None,
+        Some(folder) => Some(folder),
+        None => default_folder(),
+    }
+}
+
+/// Whether a bake that was given kept pipelines may have failed by them: while it compiled, anyhow; later, by its driver.
+#[must_use]
+pub fn suspected(code: Code, exit: &Exit, compiled: bool) -> bool {
+    match code {
+        Code::GpuDeviceLost | Code::GpuHang | Code::ShaderRejected | Code::IncompleteOutput => true,
+        Code::WorkerCrashed => !compiled || exit.is_own_doing(),
+        Code::WorkerStalled | Code::OutOfDeviceMemory | Code::Internal | Code::SandboxViolation => {
+            !compiled
+        }
+        Code::InvalidSpec
+        | Code::InvalidAsset
+        | Code::MissingInput
+        | Code::LimitExceeded
+        | Code::UnsupportedFeature
+        | Code::OutOfHostMemory
+        | Code::NoAdapter
+        | Code::DeadlineExceeded
+        | Code::SpawnFailed
+        | Code::ProtocolViolation
+        | Code::OutputError
+        | Code::Cancelled
+        | Code::BinaryMismatch
+        | Code::SandboxUnavailable
+        | Code::IoError => false,
+    }
+}
+
+/// See the head of this file. Cheap to clone; switched off by default.
+#[derive(Clone, Debug, Default)]
+pub struct Vault(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    folder: Folder,
+    /// Of processes that failed with them.
+    deaths: Mutex<HashMap<Key, u32>>,
+    /// Files that are being written.
+    writing: Mutex<Vec<oneshot::Receiver<()>>>,
+}
+
+impl Vault {
+    /// In this folder, which need not exist; none for nowhere.
+    #[must_use]
+    pub fn new(folder: Option<PathBuf>) -> Self {
+        Self(folder.map(|path| {
+            Arc::new(Shared {
+                folder: Folder::new(path),
+                deaths: Mutex::default(),
+                writing: Mutex::default(),
+            })
+        }))
+    }
+
+    /// Whether pipelines of this key are kept.
+    #[must_use]
+    pub fn keeps(&self, key: &Key) -> bool {
+        (self.0.as_ref()).is_some_and(|shared| {
+            let deaths = lock(&shared.deaths);
+            deaths.get(key).is_none_or(|&count| count < DEATHS)
+        })
+    }
+
+    /// The kept pipelines, if there are any to be had in time.
+    pub async fn load(self, key: Key) -> Option<Arc<Blob>> {
+        let shared = self.0?;
+        let loaded = hands::give(move || match shared.folder.load(&key) {
+            Ok(blob) => blob.map(Arc::new),
+            Err(doubt) => {
+                tracing::debug!("kept pipelines are not used: {}", chain(&doubt));
+                None
+            }
+        });
+        match timeout(PATIENCE, loaded).await {
+            Ok(loaded) => loaded.ok().flatten(),
+            Err(_elapsed) => {
+                tracing::debug!("kept pipelines are not used: their file system does not answer");
+                None
+            }
+        }
+    }
+
+    /// Keeps pipelines, in a while.
+    pub fn store(&self, key: Key, pipelines: Arc<Blob>) {
+        self.write(move |folder| folder.store(&key, &pipelines), "kept");
+    }
+
+    /// A process that was given the pipelines of this key has failed: they go.
+    pub fn blame(&self, key: Key) {
+        if let Some(shared) = &self.0 {
+            *lock(&shared.deaths).entry(key).or_default() += 1;
+        }
+        self.write(move |folder| folder.remove(&key), "removed");
+    }
+
+    /// Waits until all that is to be written is, but not for ever.
+    pub async fn settle(&self) {
+        let Some(shared) = &self.0 else { return };
+        let writing = std::mem::take(&mut *lock(&shared.writing));
+        let all = async {
+            for one in writing {
+                // It may have panicked, which is over, too.
+                drop(one.await);
+            }
+        };
+        if timeout(SETTLE, all).await.is_err() {
+            tracing::debug!("pipelines are not kept: their file system does not answer");
+        }
+    }
+
+    fn write(
+        &self,
+        work: impl FnOnce(&Folder) -> Result<(), file::Doubt> + Send + 'static,
+        what: &'static str,
+    ) {
+        let Some(shared) = &self.0 else { return };
+        let of = Arc::clone(shared);
+        let done = hands::give(move || match work(&of.folder) {
+            Ok(()) => tracing::debug!("pipelines {what}"),
+            Err(doubt) => tracing::debug!("pipelines are not {what}: {}", chain(&doubt)),
+        });
+        let mut writing = lock(&shared.writing);
+        writing.retain(|one| one.is_empty());
+        writing.push(done);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;
