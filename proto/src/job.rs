@@ -51,7 +51,7 @@ pub enum Memory {
     /// What is fastest.
     #[default]
     Full,
-    /// A quarter of the budgets, one view and one tile at a time: slower, same result.
+    /// A quarter of the memory for rows, and for views that wait: slower, as good.
     Small,
 }
 

@@ -655,7 +655,7 @@ pub enum ExposureFate {
     TooLarge,
 }
 
-/// Time of one stage on the GPU.
+/// Time of one stage on the GPU, or of one step on the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     /// Entry point of its shader, or what the host does.
@@ -754,8 +754,8 @@ pub struct BakeSummary {
     pub pipeline_cache: Option<PipelineCache>,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,
-    /// Device memory of the process after the fit by the driver's own account (`VK_EXT_memory_budget`) in KiB, if it gives one:
-    /// nothing is freed before, so that this is its peak.
+    /// Device memory of the process after the fit by the driver's own account (`VK_EXT_memory_budget`) in KiB, if it gives one.
+    /// With channels it is that of the last set's fit.
     #[serde(default)]
     pub driver_vram_kib: Option<u64>,
     /// Written to the device's memory by the host in KiB.

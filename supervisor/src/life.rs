@@ -159,6 +159,8 @@ pub struct Life {
     roles: [RoleState; 3],
     rung: Rung,
     tried: Vec<Step>,
+    /// What the adapter did that is passed over now.
+    avoided: Option<Fault>,
     policy: Policy,
     stage: Stage,
     /// Why the job ends without its result.
@@ -175,6 +177,7 @@ impl Life {
             roles: Default::default(),
             rung,
             tried: Vec::new(),
+            avoided: None,
             policy,
             stage: Stage::Fresh,
             end: None,
@@ -361,6 +364,9 @@ impl Life {
             ladder::climb(&self.rung, &self.tried, self.policy, fault, exit, adapter)?;
         self.rung = rung;
         self.tried.push(step);
+        if step == Step::OtherAdapter {
+            self.avoided = Some(fault.clone());
+        }
         Some(step)
     }
 
@@ -391,8 +397,14 @@ impl Life {
 
     fn failure(&self, role: Role, fault: &Fault) -> Box<JobError> {
         let count: u32 = self.roles[role as usize].failures.iter().sum();
+        // That there is no other adapter is not why the job failed.
+        let (fault, alone) = match &self.avoided {
+            Some(first) if fault.code == Code::NoAdapter => (first, true),
+            _ => (fault, false),
+        };
         let mut message = fault.message.clone();
         match count {
+            _ if alone => message.push_str(", and there is no other adapter"),
             0 | 1 => {}
             2 => message.push_str(", twice"),
             count => message.push_str(&format!(", after {} other failures", count - 1)),

@@ -27,6 +27,8 @@ const FEW_ROWS: u32 = max(1u, PATCH_TEXELS / (4u * TAPS * TAPS));
 // Rows in the upper half, entries in the lower: 64 rows of 4·TAPS² entries fit.
 var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
+// 1 if any pixel has a row.
+var<workgroup> wanted: atomic<u32>;
 // Texel + 1, or 0; and its number.
 var<workgroup> table: array<atomic<u32>, TABLE>;
 var<workgroup> numbers: array<u32, TABLE>;
@@ -58,9 +60,16 @@ fn footprint(
         let sample = vec2(tap % TAPS, tap / TAPS);
         valid = add_sample(pixel, sample);
     }
+    if valid {
+        atomicOr(&wanted, 1u);
+    }
     workgroupBarrier();
     if lane == 0u {
         atomicAdd(&tally, atomicLoad(&drawn));
+        crowded = atomicLoad(&wanted);
+    }
+    if workgroupUniformLoad(&crowded) == 0u {
+        return;
     }
     // All rows at once where their texels fit a patch, else half as many, down to what fits anyway.
     var start = 0u;

@@ -145,7 +145,7 @@ pub(super) struct BakeArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) memory_limit: Option<u64>,
     /// Plan with at most this much memory of the GPU, such as 1G or 512M; rows beyond it are drawn again for every pass, which
-    /// takes longer and gives the same result. By default what is fastest, as far as the device has it.
+    /// takes longer and gives a result as good. By default what is fastest, as far as the device has it.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) vram_budget: Option<u64>,
     /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.

@@ -488,6 +488,32 @@ fn a_lost_device_gets_a_fresh_process_then_another_adapter_then_none() {
 }
 
 #[test]
+fn a_job_that_runs_out_of_adapters_names_what_the_last_one_did() {
+    let rung = Rung {
+        device: Device::Gpu,
+        ..Rung::default()
+    };
+    let mut life = Life::new(rung, Policy::Adapters);
+    life.step(Event::Begin);
+    assert!(outcome(&fate(&mut life, Role::Bake, 6)).is_none());
+    assert_eq!(life.tried(), [Step::OtherAdapter]);
+    let mut none_left = ended(Role::Bake, 6);
+    if let Event::Ended { fault, .. } = &mut none_left {
+        fault.code = Code::NoAdapter;
+        fault.message = "no adapter fits".to_owned();
+    }
+    let actions = life.step(none_left);
+    let Some(Outcome::Failed(error, _)) = outcome(&actions) else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(error.code, Code::ShaderRejected);
+    assert_eq!(
+        error.message,
+        "ShaderRejected, and there is no other adapter"
+    );
+}
+
+#[test]
 fn a_bake_fed_by_a_dead_prepare_starts_afresh_and_is_not_blamed() {
     let (mut life, _) = after(&[Event::Begin, Event::Fed(Role::Bake)]);
     let actions = fate(&mut life, Role::Prepare, 0);

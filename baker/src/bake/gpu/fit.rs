@@ -188,7 +188,7 @@ impl Fit {
         };
         let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
-        let pools = Pools::new(&device, &budget, layout, &tones, entries, taps)?;
+        let pools = Pools::new(&device, &budget, layout, &tones, entries)?;
         device.check()?;
         let mut fit = Self {
             device,
@@ -251,13 +251,14 @@ impl Fit {
 
     /// What passes need of the rows, once views have been added.
     pub(super) fn complete(&mut self) -> Result<(), GpuError> {
+        let reserve = self.reserve();
         let count = Visit {
             stage: &self.stages.average,
             entry: "count",
             own: &self.groups.average,
         };
         self.pools
-            .complete(&self.device, &self.budget, &self.tiles, count)
+            .complete(&self.device, &self.budget, &self.tiles, count, reserve)
     }
 
     pub(super) fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, GpuError> {

@@ -1,13 +1,13 @@
 //! Rows on the device: pools that stay, and pools that are drawn again for every pass because the budget is full.
 //!
-//! The device appends tiles to a pool and counts what they came to; the host knows how much that is at most, and asks only
-//! when the pool may be full. A tile that did not fit is taken back, which is to forget what was counted since, and drawn
-//! into the next pool.
+//! The device appends tiles to a pool and counts what they came to (`open.rs`); a pool that is full is one that passes visit.
 //!
 //! The order of rows within a pool and which pool they are in make no difference to any result: what crosses rows is summed
 //! in integers.
 
+mod open;
 mod seams;
+mod sizes;
 
 use std::sync::Arc;
 
@@ -15,89 +15,19 @@ use proto::table::View;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::layout::{self, GROUPS_ACROSS, PATCH_TEXELS, ROW_LANES};
-use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, read_as, write};
+use super::layout::{self, GROUPS_ACROSS};
+use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, write};
 use super::shaders::ROWS;
 use super::stage::{Compiled, bind, bind_layout};
 use super::tiles::{Tiles, Work};
 use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
+use open::Open;
+pub(super) use sizes::pool_entries;
+use sizes::{bytes_of, room};
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
 const BATCH_ENTRIES: u64 = 64 << 20;
-/// Entries of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
-/// over it any GPU.
-const SIZES: [u32; 11] = [
-    1 << 25,
-    1 << 24,
-    1 << 23,
-    1 << 22,
-    1 << 21,
-    1 << 20,
-    1 << 19,
-    1 << 18,
-    1 << 17,
-    1 << 16,
-    1 << 15,
-];
-
-/// Room for `entries` and what usually comes with them: a row has nine entries or more where a texel is about a pixel, and a
-/// patch of 64 rows touches about a hundred texels. Tiles that are otherwise leave some of it unused.
-const fn room(entries: u32) -> layout::Pool {
-    layout::Pool {
-        patches: entries / 128,
-        rows: entries / 6,
-        entries,
-        texels: entries / 2,
-    }
-}
-
-const fn bytes_of(room: layout::Pool) -> u64 {
-    room.patches as u64 * size_of::<layout::Patch>() as u64
-        + room.rows as u64 * (size_of::<layout::Row>() as u64 + 4)
-        + (room.entries as u64 + room.texels as u64) * 4
-}
-
-/// Entries of pools within `bytes` for all of them: four fit at least, or they are as small as they may be.
-pub(super) fn pool_entries(bytes: u64, binding: u64) -> u32 {
-    let fits =
-        |&entries: &u32| u64::from(entries) * 4 <= binding && bytes_of(room(entries)) <= bytes / 4;
-    let smallest = SIZES[SIZES.len() - 1].min(u32::try_from(binding / 4).unwrap_or(u32::MAX));
-    SIZES.into_iter().find(fits).unwrap_or(smallest)
-}
-
-impl layout::Pool {
-    fn plus(self, more: Self) -> Self {
-        Self {
-            patches: self.patches.saturating_add(more.patches),
-            rows: self.rows.saturating_add(more.rows),
-            entries: self.entries.saturating_add(more.entries),
-            texels: self.texels.saturating_add(more.texels),
-        }
-    }
-
-    fn within(self, room: Self) -> bool {
-        self.patches <= room.patches
-            && self.rows <= room.rows
-            && self.entries <= room.entries
-            && self.texels <= room.texels
-    }
-
-    /// What `pixels` of a tile of `size` come to at most, each of `taps`² samples: each sample on texels of its own, each pixel
-    /// in a block of its own as long as there are so many.
-    pub(super) fn most(pixels: u32, size: [u32; 2], taps: u32) -> Self {
-        let row = 4 * taps * taps;
-        let entries = pixels.saturating_mul(row);
-        let [across, down] = size.map(|edge| edge.div_ceil(BLOCK));
-        let few = (PATCH_TEXELS / row).clamp(1, ROW_LANES);
-        Self {
-            patches: pixels.min(across * down * ROW_LANES.div_ceil(few)),
-            rows: pixels,
-            entries,
-            texels: entries,
-        }
-    }
-}
 
 /// Where rows are written and read.
 #[derive(Debug)]
@@ -132,26 +62,16 @@ struct Bound {
     _counts: Buffer,
 }
 
-/// The pool that tiles are added to.
-#[derive(Debug)]
-struct Open {
-    buffers: Arc<Buffers>,
-    streamed: bool,
-    works: Vec<Work>,
-    /// What is in it, as the device said, and what may have come since.
-    certain: layout::Pool,
-    since: layout::Pool,
-}
-
 /// All rows of a job.
 #[derive(Debug)]
 pub(super) struct Pools {
     layout: wgpu::BindGroupLayout,
     room: layout::Pool,
-    taps: u32,
     tones: Buffer,
     full: Buffer,
     open: Option<Open>,
+    /// Entries that a pixel that counts may be expected to have.
+    per_pixel: f32,
     pixels: Vec<Filled>,
     seams: Vec<seams::Seams>,
     /// What rows are drawn again into.
@@ -192,16 +112,15 @@ impl Pools {
         layout: wgpu::BindGroupLayout,
         tones: &[[f32; 2]; 256],
         entries: u32,
-        taps: u32,
     ) -> Result<Self, GpuError> {
         let room = room(entries);
         Ok(Self {
             layout,
             room,
-            taps,
             tones: buffer_with(device, budget, "tones", tones, UNIFORM)?,
             full: buffer_with(device, budget, "room", &[room], UNIFORM)?,
             open: None,
+            per_pixel: open::AT_FIRST,
             pixels: Vec::new(),
             seams: Vec::new(),
             scratch: None,
@@ -273,90 +192,18 @@ impl Pools {
         })
     }
 
-    /// Draws a tile of the latest view into a pool. Pools stay as long as the budget has `reserve` bytes left, and room for
-    /// one in which the others are drawn again.
-    pub(super) fn add(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        work: Work,
-        reserve: u64,
-    ) -> Result<(), GpuError> {
-        let most = work.most(self.taps);
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => self.start(device, budget, tiles, reserve)?,
-        };
-        if !open.certain.plus(open.since).plus(most).within(self.room) {
-            open.settle(device, budget)?.or_bust()?;
-        }
-        tiles.build(device, &work, &open.buffers.drawn)?;
-        if open.certain.plus(open.since).plus(most).within(self.room) {
-            open.since = open.since.plus(most);
-        } else if open.settle(device, budget)? == Fits::No {
-            // An empty pool holds any tile.
-            self.close(open);
-            open = self.start(device, budget, tiles, reserve)?;
-            tiles.build(device, &work, &open.buffers.drawn)?;
-            open.since = most;
-        }
-        if open.streamed {
-            open.works.push(work);
-        }
-        self.open = Some(open);
-        Ok(())
-    }
-
-    fn start(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        reserve: u64,
-    ) -> Result<Open, GpuError> {
-        let stays = self.scratch.is_none() && budget.left() >= 2 * self.pool_bytes() + reserve;
-        let buffers = match &self.scratch {
-            Some(scratch) => {
-                write(device, &scratch.counters, &[0u32; 5]);
-                Arc::clone(scratch)
-            }
-            None => Arc::new(self.buffers(device, budget, tiles)?),
-        };
-        if !stays {
-            self.scratch = Some(Arc::clone(&buffers));
-        }
-        Ok(Open {
-            buffers,
-            streamed: !stays,
-            works: Vec::new(),
-            certain: layout::Pool::default(),
-            since: layout::Pool::default(),
-        })
-    }
-
-    fn close(&mut self, open: Open) {
-        if open.certain.rows > 0 {
-            self.pixels.push(Filled {
-                counts: open.certain,
-                buffers: open.buffers,
-                works: open.works,
-                counted: false,
-                bound: None,
-            });
-        }
-    }
-
-    /// All views are in, for now: makes what passes over them bind, and lets `first` visit the rows that it has not.
+    /// All views are in, for now: makes what passes over them bind, and lets `first` visit the rows that it has not. `reserve`
+    /// is as in [`Self::add`].
     pub(super) fn complete(
         &mut self,
         device: &Device,
         budget: &Arc<Budget>,
         tiles: &Tiles,
         first: Visit<'_>,
+        reserve: u64,
     ) -> Result<(), GpuError> {
-        if let Some(mut open) = self.open.take() {
-            open.settle(device, budget)?.or_bust()?;
+        if let Some(open) = self.open.take() {
+            let open = self.settle(device, budget, tiles, open, reserve)?;
             self.close(open);
         }
         if self.blocks.is_none() {
@@ -493,53 +340,6 @@ impl Pools {
         batch.send()?;
         // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
         batch.device.wait()
-    }
-}
-
-/// Whether the tiles since a pool was last asked did fit it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fits {
-    Yes,
-    No,
-}
-
-impl Fits {
-    /// Tiles that must fit, by what they come to at most.
-    fn or_bust(self) -> Result<(), GpuError> {
-        match self {
-            Self::Yes => Ok(()),
-            Self::No => Err(GpuError::Refused {
-                label: "footprint".to_owned(),
-                text: "more rows than there can be".to_owned(),
-            }),
-        }
-    }
-}
-
-impl Open {
-    /// Asks the device what is in the pool. If something did not fit, it then holds what it held when last asked.
-    fn settle(&mut self, device: &Device, budget: &Arc<Budget>) -> Result<Fits, GpuError> {
-        let counters = &self.buffers.counters;
-        let counted: Vec<u32> = read_as(device, budget, counters, 5)?;
-        let fits = counted[4] == 0;
-        if fits {
-            self.certain = layout::Pool {
-                patches: counted[0],
-                rows: counted[1],
-                entries: counted[2],
-                texels: counted[3],
-            };
-        } else {
-            let layout::Pool {
-                patches,
-                rows,
-                entries,
-                texels,
-            } = self.certain;
-            write(device, counters, &[patches, rows, entries, texels, 0]);
-        }
-        self.since = layout::Pool::default();
-        Ok(if fits { Fits::Yes } else { Fits::No })
     }
 }
 

@@ -22,14 +22,13 @@ const EDGES: [u32; 6] = [512, 256, 128, 64, 32, 16];
 pub(super) struct Work {
     tile: layout::Tile,
     pixels: Vec<[u8; 4]>,
-    /// Pixels whose alpha lets them count.
     counting: u32,
 }
 
 impl Work {
-    /// What it comes to at most.
-    pub(super) fn most(&self, taps: u32) -> layout::Pool {
-        layout::Pool::most(self.counting, self.tile.size, taps)
+    /// Pixels whose alpha lets them count.
+    pub(super) fn counting(&self) -> u32 {
+        self.counting
     }
 }
 

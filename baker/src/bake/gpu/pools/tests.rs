@@ -1,5 +1,6 @@
 //! Sizes of pools, and the packing of seams; what the device writes is checked in `gpu/tests`.
 
+use super::sizes::SIZES;
 use super::*;
 use crate::bake::gpu::layout::{PATCH_TEXELS, ROW_LANES, SEAM, entry_parts};
 use crate::bake::gpu::tiles::tile_edge;

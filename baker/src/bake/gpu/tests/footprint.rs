@@ -251,7 +251,7 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
         Heard::Wait(label) => Some(label.as_str()),
         _ => None,
     });
-    let waits: Vec<&str> = waits.take(3).collect();
+    let waits: Vec<&str> = waits.collect();
     assert!(
         waits.contains(&"footprint") && waits.contains(&"read-back"),
         "{waits:?}"

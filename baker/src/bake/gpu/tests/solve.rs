@@ -5,7 +5,7 @@ use proto::table::View;
 
 use super::Options;
 use super::reference::{self, System, Texels};
-use super::{Random, ball, gpu, options, view};
+use super::{Random, ball, begin, device, gpu, options, view};
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, Backend, BackendError, Strength, Ties, bin_of};
 use crate::bake::colour::to_display;
@@ -309,6 +309,28 @@ fn the_same_job_gives_the_same_bytes() {
         "two runs differ"
     );
     assert!(!first.2);
+}
+
+#[test]
+fn tiles_that_do_not_fit_after_all_come_to_the_same() {
+    let scene = ball(24, SIZE);
+    let small = Options {
+        binding_limit: Some(300 << 10),
+        ..options()
+    };
+    let texels = |surprised: bool| {
+        let device = device()?;
+        let mut gpu = begin(device, scene.clone(), &Ties::default(), &small).expect("a job");
+        for view in &views() {
+            if surprised {
+                gpu.fit.as_mut().expect("alive").pools.expect_nothing();
+            }
+            gpu.add_view(view).expect("rows");
+        }
+        gpu.average().expect("average");
+        Some(gpu.read_texels().expect("texels"))
+    };
+    assert!(texels(false) == texels(true));
 }
 
 #[test]

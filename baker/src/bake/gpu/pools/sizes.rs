@@ -1,0 +1,82 @@
+//! Bytes for rows → how many entries a pool has room for, and what comes with them.
+
+use super::super::layout;
+#[cfg(test)]
+use super::super::layout::{PATCH_TEXELS, ROW_LANES};
+#[cfg(test)]
+use crate::bake::backend::BLOCK;
+
+/// Entries of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
+/// over it any GPU.
+pub(super) const SIZES: [u32; 11] = [
+    1 << 25,
+    1 << 24,
+    1 << 23,
+    1 << 22,
+    1 << 21,
+    1 << 20,
+    1 << 19,
+    1 << 18,
+    1 << 17,
+    1 << 16,
+    1 << 15,
+];
+
+/// Room for `entries` and what usually comes with them: a row has nine entries or more where a texel is about a pixel, and a
+/// patch of 64 rows touches about a hundred texels. Tiles that are otherwise leave some of it unused.
+pub(super) const fn room(entries: u32) -> layout::Pool {
+    layout::Pool {
+        patches: entries / 128,
+        rows: entries / 6,
+        entries,
+        texels: entries / 2,
+    }
+}
+
+pub(super) const fn bytes_of(room: layout::Pool) -> u64 {
+    room.patches as u64 * size_of::<layout::Patch>() as u64
+        + room.rows as u64 * (size_of::<layout::Row>() as u64 + 4)
+        + (room.entries as u64 + room.texels as u64) * 4
+}
+
+/// Entries of pools within `bytes` for all of them: four fit at least, or they are as small as they may be.
+pub(in crate::bake::gpu) fn pool_entries(bytes: u64, binding: u64) -> u32 {
+    let fits =
+        |&entries: &u32| u64::from(entries) * 4 <= binding && bytes_of(room(entries)) <= bytes / 4;
+    let smallest = SIZES[SIZES.len() - 1].min(u32::try_from(binding / 4).unwrap_or(u32::MAX));
+    SIZES.into_iter().find(fits).unwrap_or(smallest)
+}
+
+impl layout::Pool {
+    pub(super) fn plus(self, more: Self) -> Self {
+        Self {
+            patches: self.patches.saturating_add(more.patches),
+            rows: self.rows.saturating_add(more.rows),
+            entries: self.entries.saturating_add(more.entries),
+            texels: self.texels.saturating_add(more.texels),
+        }
+    }
+
+    pub(super) fn within(self, room: Self) -> bool {
+        self.patches <= room.patches
+            && self.rows <= room.rows
+            && self.entries <= room.entries
+            && self.texels <= room.texels
+    }
+
+    /// What `pixels` of a tile of `size` come to at most, each of `taps`² samples: each sample on texels of its own, each pixel
+    /// in a block of its own as long as there are so many.
+    #[cfg(test)]
+    pub(super) fn most(pixels: u32, size: [u32; 2], taps: u32) -> Self {
+        let row = 4 * taps * taps;
+        let entries = pixels.saturating_mul(row);
+        let [across, down] = size.map(|edge| edge.div_ceil(BLOCK));
+        let few = (PATCH_TEXELS / row).clamp(1, ROW_LANES);
+        Self {
+            patches: pixels.min(across * down * ROW_LANES.div_ceil(few)),
+            rows: pixels,
+            entries,
+            texels: entries,
+        }
+    }
+}
