@@ -100,7 +100,7 @@ pub(super) struct BakeArgs {
         help_heading = "Result"
     )]
     pub(super) texture_format: TextureFormatArg,
-    /// Quality of a JPEG or of ETC1S, 1 to 100; 90 by default.
+    /// Quality of a JPEG or of ETC1S, 1 to 100; by default 90 and 75.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "jobs", help_heading = "Result")]
     pub(super) texture_quality: Option<u8>,
     /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
