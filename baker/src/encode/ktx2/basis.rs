@@ -156,7 +156,7 @@ impl Coded {
         self.slices.iter().filter(|slice| !slice.alpha).count()
     }
 
-    /// Bytes of each level, colours before alpha, and nothing of a size uncompressed: BasisLZ has none.
+    /// Bytes of each level, colours before alpha, and nothing of a size uncompressed: `BasisLZ` has none.
     pub(super) fn levels(&self) -> Vec<(Vec<u8>, usize)> {
         let bytes = |level, alpha| {
             self.slice(level, alpha)

@@ -55,7 +55,9 @@ fn every_level_comes_back_upright_and_in_its_channels() {
     let size = 128;
     let texels = picture(size);
     for coding in CODINGS {
-        for kind in KINDS {
+        // Numbers are never ETC1S: it has one line of colours for a block, in which channels go up and down together.
+        let kinds = if coding == Coding::Uastc { 4 } else { 2 };
+        for &kind in &KINDS[..kinds] {
             let width = if kind == Kind::Translucent { 4 } else { 3 };
             let Made { file, levels } = encode(kind, coding, size, &texels).unwrap();
             let texture = Texture::read(&file).unwrap();
@@ -64,7 +66,7 @@ fn every_level_comes_back_upright_and_in_its_channels() {
             for (number, level) in levels.iter().enumerate().take(5) {
                 let held = texture.decode(number).unwrap();
                 let close = psnr(width, &level.texels, &held);
-                // ETC1S keeps less of three independent channels, and its codebooks are made for the largest level.
+                // The codebooks of ETC1S are made for the largest level.
                 let least = match (coding, number) {
                     (Coding::Uastc, _) => 40.0,
                     (Coding::Etc1s(_), 0) => 28.0,
@@ -169,7 +171,13 @@ fn header_and_data_format_are_those_of_the_extension() {
 #[test]
 fn mips_are_means_of_light_of_numbers_and_of_directions() {
     let board = |one: [u8; 4], other: [u8; 4]| -> Vec<[u8; 4]> {
-        let at = |k: usize| if (k % 8 + k / 8) % 2 == 0 { one } else { other };
+        let at = |k: usize| {
+            if (k % 8 + k / 8).is_multiple_of(2) {
+                one
+            } else {
+                other
+            }
+        };
         (0..64).map(at).collect()
     };
     let black_white = board([0, 0, 0, 0], [255, 255, 255, 100]);
