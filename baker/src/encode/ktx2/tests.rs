@@ -197,6 +197,16 @@ fn mips_are_means_of_light_of_numbers_and_of_directions() {
             );
         }
     }
+    // Of what is between, too: (1 + 0.2159)/2 of light is 204.6, and the mean of the bytes would be 191.5.
+    let grey_white = board([128, 128, 128, 255], [255, 255, 255, 255]);
+    assert_eq!(
+        chain(Kind::Colour, 8, &grey_white)[1].texels[0],
+        [205, 205, 205, 255]
+    );
+    assert_eq!(
+        chain(Kind::Data, 8, &grey_white)[1].texels[0],
+        [192, 192, 192, 255]
+    );
     // x and z mixed: (1, 0, 1)/√2, which is 0.7071 · 127.5 + 127.5 = 217.7.
     let levels = chain(
         Kind::Direction,
