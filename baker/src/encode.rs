@@ -6,6 +6,7 @@
 
 mod files;
 pub mod glb;
+pub mod ktx2;
 pub mod maps;
 pub mod material;
 pub mod measure;

@@ -39,6 +39,12 @@ pub(crate) const LOOK_PIXEL: u64 = 300;
 pub(crate) const AGREE_POINT: u64 = 10_000;
 /// PNG: encoding, or decoding again to compare.
 pub(crate) const PNG_TEXEL: u64 = 100;
+/// ETC1S of a texture and its mips, one call of the encoder.
+pub(crate) const ETC1S_TEXEL: u64 = 12_000;
+/// UASTC of a band, one call of the encoder.
+pub(crate) const UASTC_TEXEL: u64 = 8_000;
+/// Zstandard over what UASTC makes of a texture.
+pub(crate) const ZSTD_TEXEL: u64 = 200;
 /// Rendering a band of a view.
 pub(crate) const BAND_TRIANGLE: u64 = 200;
 /// Loading a driver and opening its device for the first time on a machine.

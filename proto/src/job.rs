@@ -90,6 +90,13 @@ pub enum TextureFormat {
     Jpeg,
     /// Lossless (`EXT_texture_webp`).
     Webp,
+    /// Basis Universal, whatever the device's own format (`KHR_texture_basisu`): small, colours alone; numbers are as
+    /// [`Self::Ktx2Uastc`] has them.
+    #[serde(rename = "ktx2-etc1s")]
+    Ktx2Etc1s,
+    /// Basis Universal at 8 bits a texel before Zstandard: close to lossless.
+    #[serde(rename = "ktx2-uastc")]
+    Ktx2Uastc,
 }
 
 impl TextureFormat {
@@ -100,7 +107,20 @@ impl TextureFormat {
             Self::Png => "png",
             Self::Jpeg => "jpg",
             Self::Webp => "webp",
+            Self::Ktx2Etc1s | Self::Ktx2Uastc => "ktx2",
         }
+    }
+
+    /// Whether its pictures have a quality of 1 to 100.
+    #[must_use]
+    pub fn has_quality(self) -> bool {
+        matches!(self, Self::Jpeg | Self::Ktx2Etc1s)
+    }
+
+    /// Whether only a GLB can hold it: what reads PLY and OBJ knows no such picture.
+    #[must_use]
+    pub fn needs_gltf(self) -> bool {
+        matches!(self, Self::Ktx2Etc1s | Self::Ktx2Uastc)
     }
 
     /// As glTF names it.
@@ -110,6 +130,7 @@ impl TextureFormat {
             Self::Png => "image/png",
             Self::Jpeg => "image/jpeg",
             Self::Webp => "image/webp",
+            Self::Ktx2Etc1s | Self::Ktx2Uastc => "image/ktx2",
         }
     }
 }
@@ -147,7 +168,7 @@ pub struct Form {
     pub container: Container,
     /// The texture's.
     pub texture: TextureFormat,
-    /// Of a JPEG: 1 to 100.
+    /// Of a JPEG or ETC1S: 1 to 100.
     pub quality: u8,
     /// The mesh's, in a GLB.
     pub compress: Compress,

@@ -26,8 +26,9 @@ use crate::input::{Input, companion};
 use crate::reserve::lend;
 
 /// Endings of the files that a mesh or a view refers to, in lower case.
-const ENDINGS: [&str; 12] = [
+const ENDINGS: [&str; 13] = [
     "bin", "buf", "buffer", "dat", "data", "glb", "glbin", "gltf", "png", "jpg", "jpeg", "webp",
+    "ktx2",
 ];
 /// The kernel answers `EAGAIN` when a rename races with the resolution of `..`; it asks to try again.
 const RESOLVE_ATTEMPTS: usize = 16;

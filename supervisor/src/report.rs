@@ -114,7 +114,7 @@ pub struct Options {
     pub fallback: Policy,
     /// Time allowed.
     pub timeout_ms: f64,
-    /// `png`, `jpeg` or `webp`.
+    /// `png`, `jpeg`, `webp`, `ktx2-etc1s` or `ktx2-uastc`.
     #[serde(default)]
     pub texture_format: TextureFormat,
     /// `none` or `meshopt`.

@@ -137,7 +137,9 @@ impl Model {
 
     fn file(&self, slot: &str) -> Option<&[u8]> {
         let texture = self.json["materials"][0].pointer(&format!("/{slot}/index"))?;
-        let source = &self.json["textures"][index(texture)]["source"];
+        let texture = &self.json["textures"][index(texture)];
+        let basisu = texture.pointer("/extensions/KHR_texture_basisu/source");
+        let source = basisu.unwrap_or(&texture["source"]);
         Some(self.view(&self.json["images"][index(source)]["bufferView"]))
     }
 
@@ -435,6 +437,13 @@ fn every_form_of_a_glb_carries_them_and_others_say_that_they_do_not() {
             &["--texture-format", "jpeg", "--alpha-mode", "blend"],
         ),
         (
+            "basis",
+            "image/ktx2",
+            "image/ktx2",
+            json!("MASK"),
+            &["--texture-format", "ktx2-etc1s"],
+        ),
+        (
             "small",
             "image/webp",
             "image/webp",
@@ -468,6 +477,23 @@ fn every_form_of_a_glb_carries_them_and_others_say_that_they_do_not() {
         assert_eq!(told.len(), usize::from(name == "clear"), "{told:?}");
         if name == "small" {
             assert_eq!(json["materials"][0]["alphaCutoff"], 0.25);
+        }
+        if name == "basis" {
+            let (valid, words) = glb::validate_basisu(std::slice::from_ref(&path));
+            assert!(valid, "{words}");
+            // Model, primaries and transfer: colours are ETC1S and sRGB, numbers UASTC and linear; emissive comes last.
+            let model = Model::read(&path);
+            let format = |slot: &str| {
+                let file = model.file(slot).expect("a picture");
+                assert!(file.starts_with(b"\xABKTX 20"), "{slot}");
+                let at = u32::from_le_bytes(*file[48..].first_chunk().expect("there")) as usize;
+                [file[at + 12], file[at + 13], file[at + 14]]
+            };
+            let numbers = ["occlusionTexture", "normalTexture"].map(&format);
+            assert_eq!(numbers, [[166, 0, 1]; 2]);
+            assert_eq!(format("emissiveTexture"), [163, 1, 2]);
+            assert_eq!(format("pbrMetallicRoughness/baseColorTexture"), [163, 1, 2]);
+            continue;
         }
         files.push(path);
     }

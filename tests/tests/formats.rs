@@ -1,4 +1,4 @@
-//! The forms of the result: textures in PNG, JPEG and WebP, compressed GLBs, PLY and OBJ with their files beside them.
+//! The forms of the result: textures in PNG, JPEG, WebP and KTX2, compressed GLBs, PLY and OBJ with their files beside them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,16 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         ("plain.glb", "image/png", &[][..]),
         ("jpeg.glb", "image/jpeg", &["--texture-format", "jpeg"]),
         ("webp.glb", "image/webp", &["--texture-format", "webp"]),
+        (
+            "etc1s.glb",
+            "image/ktx2",
+            &["--texture-format", "ktx2-etc1s"],
+        ),
+        (
+            "uastc.glb",
+            "image/ktx2",
+            &["--texture-format", "ktx2-uastc", "--compress", "meshopt"],
+        ),
         ("small.glb", "image/png", &["--compress", "meshopt"]),
         (
             "both.glb",
@@ -136,8 +146,86 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         "{sizes:?}"
     );
     assert!((of("jpeg.glb").2 - best).abs() > 0.001, "{sizes:?}");
-    let (valid, words) = glb::validate(&files);
+    // The smallest, and the one that is nearly lossless, are in that order, in bytes and to the eye.
+    let (etc1s, uastc) = (of("etc1s.glb"), of("uastc.glb"));
+    assert!(etc1s.1 < uastc.1 && etc1s.1 < plain, "{sizes:?}");
+    assert!(
+        etc1s.2 + 0.05 < uastc.2 && (uastc.2 - best).abs() < 0.05,
+        "{sizes:?}"
+    );
+    let (basisu, others): (Vec<PathBuf>, Vec<PathBuf>) = files
+        .into_iter()
+        .partition(|file| file.ends_with("etc1s.glb") || file.ends_with("uastc.glb"));
+    let (valid, words) = glb::validate(&others);
     assert!(valid, "{words}");
+    let (valid, words) = glb::validate_basisu(&basisu);
+    assert!(valid, "{words}");
+    // The oracle sees it: of those two files it finds something, and of all others this reading of its words finds nothing.
+    assert!(!glb::validate(&basisu).0);
+}
+
+#[test]
+fn ktx2_is_required_carries_its_mips_and_is_the_same_bytes_again() {
+    let bench = with_sphere();
+    for (name, format, model, scheme) in [
+        ("etc1s", "ktx2-etc1s", 163, 1),
+        ("uastc", "ktx2-uastc", 166, 2),
+    ] {
+        let outputs = [1, 2].map(|k| format!("out/{name}{k}.glb"));
+        let more = ["--texture-format", format];
+        let made = outputs
+            .each_ref()
+            .map(|output| report(&bench, output, &more));
+        let files = outputs.map(|output| fs::read(bench.path(&output)).expect("made"));
+        assert!(files[0] == files[1], "{name}");
+        // The sandbox is whole: the encoder's threads and its C++ get by within it.
+        let sandbox = made[0]["sandbox"].as_array().expect("roles");
+        let encode = sandbox.iter().find(|role| role["role"] == "encode");
+        assert_eq!(encode.expect("encode ran")["level"], "full");
+        assert_eq!(made[0]["options"]["texture_format"], format);
+
+        let json = glb::read(&bench.path(&format!("out/{name}1.glb"))).expect("a whole GLB");
+        for key in ["extensionsUsed", "extensionsRequired"] {
+            assert_eq!(json[key], serde_json::json!(["KHR_texture_basisu"]));
+        }
+        let texture = &json["textures"][0];
+        assert!(texture["source"].is_null());
+        assert_eq!(texture["extensions"]["KHR_texture_basisu"]["source"], 0);
+        let begin = b"\xABKTX 20\xBB\r\n\x1A\n";
+        let at = files[0].windows(12).position(|part| part == begin);
+        let file = &files[0][at.expect("a KTX2 file")..];
+        let word = |at: usize| u32::from_le_bytes(*file[at..].first_chunk().expect("there"));
+        // Width, height, levels down to one texel, supercompression; then model, BT.709 and sRGB.
+        assert_eq!([20, 24, 40, 44].map(word), [256, 256, 9, scheme], "{name}");
+        let format = word(48) as usize;
+        assert_eq!(file[format + 12..format + 15], [model, 1, 2], "{name}");
+    }
+}
+
+#[test]
+fn ktx2_beside_a_mesh_is_refused_and_damage_in_a_glb_is_named() {
+    let bench = with_sphere();
+    let refused = bake(&bench, "out/a.obj", &["--texture-format", "ktx2-etc1s"]);
+    refused.assert_code(64);
+    bench.assert_clean(&[]);
+    report(&bench, "out/a.glb", &["--texture-format", "ktx2-uastc"]);
+    let path = bench.path("out/a.glb");
+    let mut bytes = fs::read(&path).expect("made");
+    let begin = b"\xABKTX 20\xBB\r\n\x1A\n";
+    let at = bytes.windows(12).position(|part| part == begin);
+    // Its supercompression is another.
+    bytes[at.expect("a KTX2 file") + 44] = 3;
+    fs::write(&path, bytes).expect("room");
+    let mut command = bench.kiln();
+    command.arg("compare").arg(&path);
+    command.args(["--views", "transforms.json", "--baker"]);
+    command.arg(bench.baker());
+    let outcome = Run::start(command).finish();
+    let words = outcome.stderr.clone();
+    assert!(
+        words.contains("image 0: is a KTX2 texture of neither ETC1S nor UASTC"),
+        "{words}"
+    );
 }
 
 #[test]

@@ -63,13 +63,15 @@ pub(super) fn write_files(
             material::material(layers, &mesh, tangents, texture, form, session)
         })?;
         let texels = texture.texels.len();
-        session.expect("the picture", each(texels, pace::PNG_TEXEL));
+        session.expect("the picture", each(texels, picture::pace(format)));
         if material.alpha.is_some() && format == TextureFormat::Jpeg {
             session.warning("a JPEG has no alpha: the base colour is a PNG");
             format = TextureFormat::Png;
         }
         let made = clock.time(Phase::Png, || match material.alpha {
-            Some(_) => picture::encode_translucent(format, texture.size, &texture.texels),
+            Some(_) => {
+                picture::encode_translucent(format, form.quality, texture.size, &texture.texels)
+            }
             None => picture::encode(format, form.quality, texture.size, &texture.texels),
         });
         let (file, held) = made.map_err(|error| internal(&error))?;

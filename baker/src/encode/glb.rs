@@ -1,5 +1,5 @@
 //! Mesh and picture, or mesh and colours of its vertices, into a GLB: one mesh, one material, at most one picture; no extensions
-//! but those that were asked for ([`quantised`], `EXT_texture_webp`).
+//! but those that were asked for ([`quantised`], `EXT_texture_webp`, `KHR_texture_basisu`).
 //!
 //! ```text
 //!  header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
@@ -14,6 +14,8 @@
 //! A material of more layers ([`super::material`]) adds its pictures behind that of the base colour, and tangents behind the
 //! indices; its `metallicFactor` is 1 where the picture has it.
 //! Colours are in the texture alone, without `COLOR_0`, or in `COLOR_0` alone, which glTF takes for linear light.
+
+use std::collections::BTreeSet;
 
 use proto::job::{AlphaMode, Compress, TextureFormat};
 use proto::table::{Colours, Mesh};
@@ -178,9 +180,7 @@ pub fn write_with(
             "wrapT": CLAMP_TO_EDGE,
         }]);
         document["textures"] = json!(pictures.textures);
-        if pictures.webp {
-            extensions.push("EXT_texture_webp");
-        }
+        extensions.extend(pictures.extensions);
         document["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": 0});
     }
     if !extensions.is_empty() {
@@ -201,7 +201,7 @@ pub fn write_with(
 struct Pictures {
     images: Vec<Value>,
     textures: Vec<Value>,
-    webp: bool,
+    extensions: BTreeSet<&'static str>,
 }
 
 impl Pictures {
@@ -210,12 +210,15 @@ impl Pictures {
         let (view, number) = (binary.view(file, None), self.images.len());
         self.images
             .push(json!({"bufferView": view, "mimeType": format.mime_type()}));
-        self.textures.push(match format {
-            TextureFormat::Png | TextureFormat::Jpeg => json!({"sampler": 0, "source": number}),
-            TextureFormat::Webp => {
-                self.webp = true;
-                json!({"sampler": 0, "extensions": {"EXT_texture_webp": {"source": number}}})
-            }
+        let extension = match format {
+            TextureFormat::Png | TextureFormat::Jpeg => None,
+            TextureFormat::Webp => Some("EXT_texture_webp"),
+            TextureFormat::Ktx2Etc1s | TextureFormat::Ktx2Uastc => Some("KHR_texture_basisu"),
+        };
+        self.extensions.extend(extension);
+        self.textures.push(match extension {
+            None => json!({"sampler": 0, "source": number}),
+            Some(name) => json!({"sampler": 0, "extensions": {name: {"source": number}}}),
         });
         number
     }

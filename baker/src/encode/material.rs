@@ -7,7 +7,8 @@
 //! | normal | see [`super::relief`] | `normalTexture` |
 //! | emissive | as fitted | `emissiveTexture` |
 //!
-//! Colours have the format that was asked for. Numbers are stored without loss: what a JPEG loses is chosen for eyes.
+//! Colours have the format that was asked for. Numbers are stored without loss, or as UASTC where KTX2 is asked for: what JPEG
+//! and ETC1S lose is chosen for eyes, and `KHR_texture_basisu` advises the same.
 
 use proto::blob::BlobFile;
 use proto::job::{AlphaMode, Form, TextureFormat};
@@ -15,6 +16,7 @@ use proto::message::Failure;
 use proto::table::{Layer, LayerTexture, Mesh, Provenance, Texture};
 
 use super::picture::{self, TextureError};
+use super::png::Kind;
 use super::relief::relief;
 use crate::pace;
 use crate::progress::{Progress, each};
@@ -108,15 +110,17 @@ pub fn material(
     progress: &dyn Progress,
 ) -> Result<Material, Failure> {
     let size = texture.size;
-    let encode = |texels: Vec<[u8; 4]>, colour: bool| {
+    let encode = |texels: Vec<[u8; 4]>, kind: Kind| {
+        let colour = kind == Kind::Colour;
         let format = match form.texture {
             TextureFormat::Jpeg if !colour => TextureFormat::Png,
+            TextureFormat::Ktx2Etc1s if !colour => TextureFormat::Ktx2Uastc,
             format => format,
         };
-        progress.expect("a picture", each(texels.len(), pace::PNG_TEXEL));
+        progress.expect("a picture", each(texels.len(), picture::pace(format)));
         let made = match colour {
             true => picture::encode(format, form.quality, size, &texels),
-            false => picture::encode_data(format, size, &texels),
+            false => picture::encode_data(kind, format, size, &texels),
         };
         let (file, held) = made.map_err(|error| internal(&error))?;
         Ok::<_, Failure>(Picture {
@@ -139,11 +143,13 @@ pub fn material(
                  in which axes they are?"
             ));
         }
-        made.normal = Some(encode(relief.texels, false)?);
+        made.normal = Some(encode(relief.texels, Kind::Direction)?);
         made.tangents = Some(tangents);
     }
     let emissive = layers.take(Layer::Emissive);
-    made.emissive = emissive.map(|texels| encode(texels, true)).transpose()?;
+    made.emissive = emissive
+        .map(|texels| encode(texels, Kind::Colour))
+        .transpose()?;
     let occlusion = layers.take(Layer::Occlusion);
     let metal = layers.take(Layer::MetallicRoughness);
     (made.occlusion, made.metallic_roughness) = (occlusion.is_some(), metal.is_some());
@@ -156,7 +162,7 @@ pub fn material(
         }
         (occlusion, metal) => occlusion.or(metal),
     };
-    made.orm = orm.map(|texels| encode(texels, false)).transpose()?;
+    made.orm = orm.map(|texels| encode(texels, Kind::Data)).transpose()?;
     match layers.take(Layer::Opacity) {
         Some(opacity) => {
             made.alpha = alpha(form.alpha, &opacity, &texture.provenance);

@@ -1,7 +1,8 @@
 //! Texels → a picture of the format that was asked for, decoded again before it counts.
 //!
-//! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution) comes back as
-//! other texels: they take the place of the old ones, so that all that is measured and shown afterwards is what the file holds.
+//! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution) and a KTX2
+//! ([`super::ktx2`]) come back as other texels: they take the place of the old ones, so that all that is measured and shown
+//! afterwards is what the file holds. Of a KTX2 every mip is read and held against what it was made of.
 //! The decoders are those of the views, strict about damage, and not the encoders' own.
 
 use image::codecs::jpeg::JpegEncoder;
@@ -9,11 +10,14 @@ use image::codecs::webp::WebPEncoder;
 use image::{ExtendedColorType, ImageEncoder, ImageError};
 use proto::job::TextureFormat;
 
+use super::ktx2::{self, Coding, Ktx2Error, Made};
 use super::png::{self, Kind, PngError};
+use crate::pace;
+use crate::prepare::picture::ktx2::Texture;
 use crate::prepare::picture::{self, Picture};
 use crate::progress::unit;
 
-/// The worst that a JPEG may be, dB: what the lowest quality makes of noise is above it, channels or rows in a wrong order are not.
+/// The worst that a JPEG or KTX2 may be, dB: what the lowest quality makes of noise is above it, channels or rows in a wrong order are not.
 const LEAST_DB: f64 = 8.0;
 
 /// Why there is no picture.
@@ -25,6 +29,9 @@ pub enum TextureError {
     /// An encoder of the `image` crate.
     #[error("the texture cannot be encoded")]
     Encode(#[from] ImageError),
+    /// The KTX2.
+    #[error(transparent)]
+    Ktx2(#[from] Ktx2Error),
     /// What was written does not read back.
     #[error("the encoded texture {0}")]
     Decode(String),
@@ -49,28 +56,39 @@ pub fn encode(
     encode_as(Kind::Colour, format, quality, size, texels)
 }
 
-/// Encodes `size`² texels that are no colours, without loss: [`TextureFormat::Jpeg`] is not for them.
+/// Encodes `size`² texels that are no colours, [`Kind::Data`] or [`Kind::Direction`]: neither [`TextureFormat::Jpeg`] nor
+/// [`TextureFormat::Ktx2Etc1s`] is for them. Without loss, but for [`TextureFormat::Ktx2Uastc`].
 ///
 /// # Errors
 /// As [`encode`].
 pub fn encode_data(
+    kind: Kind,
     format: TextureFormat,
     size: u32,
     texels: &[[u8; 4]],
 ) -> Result<Encoded, TextureError> {
-    encode_as(Kind::Data, format, 100, size, texels)
+    encode_as(kind, format, 100, size, texels)
 }
 
-/// Encodes `size`² texels with their alpha, without loss: [`TextureFormat::Jpeg`] has none.
+/// Encodes `size`² texels with their alpha: [`TextureFormat::Jpeg`] has none.
 ///
 /// # Errors
 /// As [`encode`].
 pub fn encode_translucent(
     format: TextureFormat,
+    quality: u8,
     size: u32,
     texels: &[[u8; 4]],
 ) -> Result<Encoded, TextureError> {
-    encode_as(Kind::Translucent, format, 100, size, texels)
+    encode_as(Kind::Translucent, format, quality, size, texels)
+}
+
+/// What encoding a texel may take on a slow machine, in nanoseconds, before it says more itself.
+pub(super) fn pace(format: TextureFormat) -> u64 {
+    match format {
+        TextureFormat::Png | TextureFormat::Jpeg | TextureFormat::Webp => pace::PNG_TEXEL,
+        TextureFormat::Ktx2Etc1s | TextureFormat::Ktx2Uastc => pace::TEXEL,
+    }
 }
 
 fn encode_as(
@@ -82,7 +100,7 @@ fn encode_as(
 ) -> Result<Encoded, TextureError> {
     let bytes = || kind.bytes(texels);
     let colours = match kind {
-        Kind::Colour | Kind::Data => ExtendedColorType::Rgb8,
+        Kind::Colour | Kind::Data | Kind::Direction => ExtendedColorType::Rgb8,
         Kind::Translucent => ExtendedColorType::Rgba8,
     };
     let mut file = Vec::new();
@@ -101,6 +119,14 @@ fn encode_as(
             let encoder = JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100));
             encoder.write_image(&bytes(), size, size, colours)?;
         }
+        TextureFormat::Ktx2Etc1s => {
+            let made = ktx2::encode(kind, Coding::Etc1s(quality), size, texels)?;
+            return read_levels(kind, format, made);
+        }
+        TextureFormat::Ktx2Uastc => {
+            let made = ktx2::encode(kind, Coding::Uastc, size, texels)?;
+            return read_levels(kind, format, made);
+        }
     }
     unit();
     let held = decode(&file, size)?;
@@ -110,9 +136,36 @@ fn encode_as(
     Ok((file, held))
 }
 
+/// Reads a KTX2 again: each level must be there, and they show what they were made of; the mips together, since a few texels of
+/// the smallest may well be off.
+fn read_levels(kind: Kind, format: TextureFormat, made: Made) -> Result<Encoded, TextureError> {
+    let broken = |error: picture::PictureError| TextureError::Decode(error.to_string());
+    let Made { file, levels } = made;
+    let texture = Texture::read(&file).map_err(broken)?;
+    if texture.level_count() != levels.len() {
+        return Err(TextureError::Differs);
+    }
+    let (mut first, mut made, mut mips) = (None, Vec::new(), Vec::new());
+    for (number, level) in levels.iter().enumerate() {
+        let held = texture.decode(number).map_err(broken)?;
+        unit();
+        if number == 0 {
+            verify(kind, format, &level.texels, &held)?;
+            first = Some(held);
+        } else if held.len() == level.texels.len() {
+            made.extend_from_slice(&level.texels);
+            mips.extend(held);
+        } else {
+            return Err(TextureError::Differs);
+        }
+    }
+    verify(kind, format, &made, &mips)?;
+    Ok((file, first))
+}
+
 pub(super) fn decode(file: &[u8], size: u32) -> Result<Vec<[u8; 4]>, TextureError> {
     let broken = |error: picture::PictureError| TextureError::Decode(error.to_string());
-    let header = picture::probe(file).map_err(broken)?;
+    let header = picture::probe_texture(file).map_err(broken)?;
     let Picture {
         width,
         height,
@@ -141,8 +194,8 @@ fn verify(
         .sum();
     let same = match format {
         TextureFormat::Png | TextureFormat::Webp => squares == 0,
-        TextureFormat::Jpeg => {
-            let mean = squares as f64 / (3 * texels.len()) as f64 / (255.0 * 255.0);
+        TextureFormat::Jpeg | TextureFormat::Ktx2Etc1s | TextureFormat::Ktx2Uastc => {
+            let mean = squares as f64 / (width * texels.len()) as f64 / (255.0 * 255.0);
             -10.0 * mean.log10() >= LEAST_DB
         }
     };
@@ -191,16 +244,18 @@ mod tests {
             texel[3] = k as u8;
         }
         for format in [TextureFormat::Png, TextureFormat::Webp] {
-            let (file, _) = encode_translucent(format, 64, &texels).unwrap();
+            let (file, _) = encode_translucent(format, 90, 64, &texels).unwrap();
             assert!(decode(&file, 64).unwrap() == texels, "{format:?}");
-            let (file, _) = encode_data(format, 64, &texels).unwrap();
+            let (file, _) = encode_data(Kind::Data, format, 64, &texels).unwrap();
             let held = decode(&file, 64).unwrap();
             let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..3] == other[..3];
             assert!(held.iter().zip(&texels).all(same) && held[0][3] == 255);
         }
         let has_srgb = |file: &[u8]| file.windows(4).any(|word| word == b"sRGB");
         let png = TextureFormat::Png;
-        assert!(!has_srgb(&encode_data(png, 64, &texels).unwrap().0));
+        assert!(!has_srgb(
+            &encode_data(Kind::Data, png, 64, &texels).unwrap().0
+        ));
         assert!(has_srgb(&encode(png, 90, 64, &texels).unwrap().0));
     }
 

@@ -40,6 +40,8 @@ pub enum Kind {
     Translucent,
     /// Numbers of no colour space; alpha is dropped.
     Data,
+    /// Parts of unit vectors, 0 to 255 for -1 to 1; alpha is dropped.
+    Direction,
 }
 
 impl Kind {
@@ -47,7 +49,7 @@ impl Kind {
     #[must_use]
     pub fn bytes(self, pixels: &[[u8; 4]]) -> Vec<u8> {
         match self {
-            Self::Colour | Self::Data => {
+            Self::Colour | Self::Data | Self::Direction => {
                 pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect()
             }
             Self::Translucent => pixels.as_flattened().to_vec(),
@@ -58,7 +60,7 @@ impl Kind {
     #[must_use]
     pub fn width(self) -> usize {
         match self {
-            Self::Colour | Self::Data => 3,
+            Self::Colour | Self::Data | Self::Direction => 3,
             Self::Translucent => 4,
         }
     }
@@ -94,12 +96,12 @@ pub fn encode_as(
     let mut file = Vec::with_capacity(bytes.len() / 2);
     let mut encoder = Encoder::new(&mut file, width, height);
     encoder.set_color(match kind {
-        Kind::Colour | Kind::Data => ColorType::Rgb,
+        Kind::Colour | Kind::Data | Kind::Direction => ColorType::Rgb,
         Kind::Translucent => ColorType::Rgba,
     });
     encoder.set_depth(BitDepth::Eight);
     encoder.set_compression(Compression::Fast);
-    if kind != Kind::Data {
+    if matches!(kind, Kind::Colour | Kind::Translucent) {
         encoder.set_source_srgb(SrgbRenderingIntent::Perceptual);
     }
     let mut writer = encoder.write_header()?;

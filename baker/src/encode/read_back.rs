@@ -195,8 +195,10 @@ fn chunks(bytes: &[u8]) -> Option<(Value, &[u8])> {
 fn picture<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'a [u8]> {
     let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
     let texture = &document["textures"][number(texture)?];
-    let webp = texture.pointer("/extensions/EXT_texture_webp/source");
-    let image = &document["images"][number(webp.unwrap_or(&texture["source"]))?];
+    let named = ["EXT_texture_webp", "KHR_texture_basisu"]
+        .into_iter()
+        .find_map(|name| texture.pointer(&format!("/extensions/{name}/source")));
+    let image = &document["images"][number(named.unwrap_or(&texture["source"]))?];
     let view = &document["bufferViews"][number(&image["bufferView"])?];
     let start = number(&view["byteOffset"])?;
     binary.get(start..start + number(&view["byteLength"])?)
@@ -295,7 +297,13 @@ mod tests {
     #[test]
     fn every_glb_reads_back_and_meshopt_makes_it_small() {
         let texels = texels();
-        for format in [TextureFormat::Png, TextureFormat::Jpeg, TextureFormat::Webp] {
+        for format in [
+            TextureFormat::Png,
+            TextureFormat::Jpeg,
+            TextureFormat::Webp,
+            TextureFormat::Ktx2Etc1s,
+            TextureFormat::Ktx2Uastc,
+        ] {
             let (file, held) = picture::encode(format, 90, 64, &texels).unwrap();
             let held = held.as_ref().unwrap_or(&texels);
             let mesh = grid();

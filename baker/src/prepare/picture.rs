@@ -4,11 +4,14 @@
 //! [`proto::limits`] allows. A picture that ends early or does not pass its checksums is refused whole: half a picture
 //! would be baked as if it were meant.
 //!
+//! The pictures of a mesh may be KTX2, too ([`probe_texture`]): those of views may not, since it is for devices and loses much.
+//!
 //! Deliberately not done: gAMA, cHRM and ICC profiles are ignored (pixels count as sRGB); EXIF orientation is not applied,
 //! since the programs that estimate cameras work on the pixels as stored ([`Picture::turned`] tells); of an animated PNG
 //! the default picture is used; CMYK, 12-bit and lossless JPEG and animated WebP are refused.
 
 mod jpeg;
+pub(crate) mod ktx2;
 mod png;
 mod probe;
 #[cfg(test)]
@@ -95,7 +98,23 @@ impl PictureError {
     }
 }
 
-/// Decodes the picture that `header`, from [`probe()`] of the same bytes, describes.
+/// [`probe()`], for pictures that a mesh shows.
+///
+/// # Errors
+/// As there.
+pub(crate) fn probe_texture(bytes: &[u8]) -> Result<Header, PictureError> {
+    if !bytes.starts_with(&ktx2::IDENTIFIER) {
+        return probe(bytes);
+    }
+    let texture = ktx2::Texture::read(bytes)?;
+    Ok(Header {
+        format: Format::Ktx2,
+        width: texture.width,
+        height: texture.height,
+    })
+}
+
+/// Decodes the picture that `header`, from [`probe()`] or [`probe_texture`] of the same bytes, describes.
 ///
 /// # Errors
 /// The first thing that is wrong with it.
@@ -104,6 +123,7 @@ pub(crate) fn decode(bytes: &[u8], header: Header) -> Result<Picture, PictureErr
         Format::Png => png::decode(bytes, header)?,
         Format::Jpeg => jpeg::decode(bytes, header)?,
         Format::WebP => webp::decode(bytes, header)?,
+        Format::Ktx2 => (ktx2::Texture::read(bytes)?.decode(0)?, false),
     };
     let has_alpha = pixels.iter().any(|pixel| pixel[3] != 255);
     Ok(Picture {

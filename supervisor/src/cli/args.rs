@@ -89,7 +89,9 @@ pub(super) struct BakeArgs {
     /// texture beside it). An existing file is replaced only by a complete new one.
     #[arg(short, long, value_name = "FILE", required_unless_present = "jobs")]
     pub(super) output: Option<PathBuf>,
-    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. Not every viewer reads WebP.
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
+    /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
+    /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
     #[arg(
         long,
         value_enum,
@@ -98,7 +100,7 @@ pub(super) struct BakeArgs {
         help_heading = "Result"
     )]
     pub(super) texture_format: TextureFormatArg,
-    /// Quality of a JPEG, 1 to 100.
+    /// Quality of a JPEG or of ETC1S, 1 to 100; by default 90 and 75.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "jobs", help_heading = "Result")]
     pub(super) texture_quality: Option<u8>,
     /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
@@ -394,6 +396,10 @@ pub(super) enum TextureFormatArg {
     Png,
     Jpeg,
     Webp,
+    #[value(name = "ktx2-etc1s")]
+    Ktx2Etc1s,
+    #[value(name = "ktx2-uastc")]
+    Ktx2Uastc,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -433,6 +439,8 @@ impl From<TextureFormatArg> for TextureFormat {
             TextureFormatArg::Png => Self::Png,
             TextureFormatArg::Jpeg => Self::Jpeg,
             TextureFormatArg::Webp => Self::Webp,
+            TextureFormatArg::Ktx2Etc1s => Self::Ktx2Etc1s,
+            TextureFormatArg::Ktx2Uastc => Self::Ktx2Uastc,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proto::job::{
     AlphaMode, Blend, Container, Device, Form, PrepareJob, Product, Quality, Refine, Repair,
-    Simplify, TextureFormat, Up, WarmJob,
+    Simplify, Up, WarmJob,
 };
 use proto::message::Table;
 
@@ -202,7 +202,7 @@ impl Spec {
             flag("memory-limit", bytes.to_string());
         }
         flag("texture-format", words::word(&self.form.texture));
-        if self.form.texture == TextureFormat::Jpeg {
+        if self.form.texture.has_quality() {
             flag("texture-quality", self.form.quality.to_string());
         }
         flag("compress", words::word(&self.form.compress));

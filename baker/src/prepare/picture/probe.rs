@@ -13,6 +13,8 @@ pub(crate) enum Format {
     Jpeg,
     /// Lossy or lossless.
     WebP,
+    /// Basis Universal in KTX2; of meshes alone, see [`super::probe_texture`].
+    Ktx2,
 }
 
 /// What a decoder will have to do.
@@ -221,6 +223,6 @@ fn webp(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     }
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }

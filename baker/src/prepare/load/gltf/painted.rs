@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use gltf::json;
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::Code;
-use serde_json::Value;
 
 use super::{GltfError, RawMesh, Reader, read_with};
 use crate::pace;
@@ -124,8 +123,9 @@ fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures
 fn image_of(root: &json::Root, texture: usize) -> Option<usize> {
     let texture = root.textures.get(texture)?;
     let extensions = texture.extensions.as_ref();
-    let named = extensions.and_then(|all| all.others.get("EXT_texture_webp"));
-    let named = named.and_then(|webp| webp.get("source").and_then(Value::as_u64));
+    let named = ["KHR_texture_basisu", "EXT_texture_webp"]
+        .into_iter()
+        .find_map(|name| extensions?.others.get(name)?.get("source")?.as_u64());
     let image = match named {
         Some(image) => usize::try_from(image).ok()?,
         None => texture.source.value(),
@@ -155,7 +155,7 @@ fn decode(
         (None, None) => return Err(wrong("has no bytes".to_owned(), Code::InvalidAsset)),
     };
     let refused = |error: picture::PictureError| wrong(error.to_string(), error.code());
-    let header = picture::probe(bytes).map_err(refused)?;
+    let header = picture::probe_texture(bytes).map_err(refused)?;
     progress.expect("a texture", each(header.pixels() * 4, pace::DECODE_BYTE));
     let picture = picture::decode(bytes, header).map_err(refused)?;
     Ok(Picture {
@@ -210,6 +210,7 @@ mod tests {
     use crate::prepare::folder::Local;
     use crate::progress::Silent;
     use proto::message::Root;
+    use serde_json::Value;
 
     /// Two triangles with a primitive each; the first has the picture in the BIN chunk and a factor, the second a factor alone.
     fn glb(change: impl FnOnce(&mut Value)) -> Vec<u8> {

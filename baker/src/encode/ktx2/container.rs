@@ -1,0 +1,130 @@
+//! Coded levels → a KTX2 file.
+//!
+//! ```text
+//!  header 80 │ level index 24 each │ data format │ keys and values │ global data (ETC1S), aligned to 8 │ levels, smallest first
+//! ```
+
+/// What the file begins with.
+pub(crate) const IDENTIFIER: [u8; 12] = *b"\xABKTX 20\xBB\r\n\x1A\n";
+/// Without the level index.
+pub(crate) const HEADER: usize = 80;
+
+const BASIS_LZ: u32 = 1;
+const ZSTANDARD: u32 = 2;
+
+/// How the blocks are coded, and whether their alpha counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Model {
+    Etc1s { alpha: bool },
+    Uastc { alpha: bool },
+}
+
+/// What the file is to hold.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) model: Model,
+    /// Of ETC1S; else empty.
+    pub(super) global: Vec<u8>,
+    /// The largest first: bytes, and how many they are once Zstandard has undone them.
+    pub(super) levels: Vec<(Vec<u8>, usize)>,
+}
+
+/// Writes a square texture; `srgb` colours, or numbers.
+pub(super) fn write(size: u32, srgb: bool, contents: &Contents) -> Vec<u8> {
+    let Contents {
+        model,
+        global,
+        levels,
+    } = contents;
+    let format = format(*model, srgb);
+    let keys = keys();
+    let format_at = HEADER + 24 * levels.len();
+    let keys_at = format_at + format.len();
+    let global_at = (keys_at + keys.len()).next_multiple_of(8);
+    let levels_at = match global.is_empty() {
+        true => keys_at + keys.len(),
+        false => global_at + global.len(),
+    };
+    let mut file = IDENTIFIER.to_vec();
+    let scheme = match model {
+        Model::Etc1s { .. } => BASIS_LZ,
+        Model::Uastc { .. } => ZSTANDARD,
+    };
+    // No Vulkan format; words of one byte; width, height; neither depth nor layers; one face.
+    let levels_count = levels.len() as u32;
+    for word in [0, 1, size, size, 0, 0, 1, levels_count, scheme] {
+        file.extend(word.to_le_bytes());
+    }
+    for word in [format_at, format.len(), keys_at, keys.len()] {
+        file.extend((word as u32).to_le_bytes());
+    }
+    let [start, length] = match global.is_empty() {
+        true => [0, 0],
+        false => [global_at, global.len()],
+    };
+    file.extend((start as u64).to_le_bytes());
+    file.extend((length as u64).to_le_bytes());
+    for (number, (bytes, plain)) in levels.iter().enumerate() {
+        let smaller: usize = levels[number + 1..]
+            .iter()
+            .map(|(bytes, _)| bytes.len())
+            .sum();
+        for word in [levels_at + smaller, bytes.len(), *plain] {
+            file.extend((word as u64).to_le_bytes());
+        }
+    }
+    file.extend(format);
+    file.extend(keys);
+    if !global.is_empty() {
+        file.resize(global_at, 0);
+        file.extend(global);
+    }
+    for (bytes, _) in levels.iter().rev() {
+        file.extend(bytes);
+    }
+    file
+}
+
+/// The data format descriptor: one basic block. Of colours BT.709 and sRGB, of numbers neither.
+fn format(model: Model, srgb: bool) -> Vec<u8> {
+    const ETC1S: u8 = 163;
+    const UASTC: u8 = 166;
+    // Channel, first bit, bits less one of each sample.
+    let (model, samples): (u8, &[[u8; 3]]) = match model {
+        Model::Etc1s { alpha: false } => (ETC1S, &[[0, 0, 63]]),
+        Model::Etc1s { alpha: true } => (ETC1S, &[[0, 0, 63], [15, 64, 63]]),
+        Model::Uastc { alpha: false } => (UASTC, &[[0, 0, 127]]),
+        Model::Uastc { alpha: true } => (UASTC, &[[3, 0, 127]]),
+    };
+    let block = 24 + 16 * samples.len();
+    let [primaries, transfer] = if srgb { [1, 2] } else { [0, 1] };
+    let mut out = (block as u32 + 4).to_le_bytes().to_vec();
+    // Khronos' basic block, of version 1.3.
+    out.extend([0, 0, 0, 0]);
+    out.extend(2_u16.to_le_bytes());
+    out.extend((block as u16).to_le_bytes());
+    // Straight alpha; blocks of 4×4; no bytes of a plane, since the levels are compressed beyond their blocks.
+    out.extend([model, primaries, transfer, 0, 3, 3, 0, 0]);
+    out.extend([0; 8]);
+    for &[channel, first, bits] in samples {
+        out.extend(u16::from(first).to_le_bytes());
+        out.extend([bits, channel, 0, 0, 0, 0]);
+        out.extend(0_u32.to_le_bytes());
+        out.extend(u32::MAX.to_le_bytes());
+    }
+    out
+}
+
+/// Rows go down, and who wrote them.
+fn keys() -> Vec<u8> {
+    let mut out = Vec::new();
+    for pair in [
+        "KTXorientation\0rd\0",
+        concat!("KTXwriter\0kiln ", env!("CARGO_PKG_VERSION"), "\0"),
+    ] {
+        out.extend((pair.len() as u32).to_le_bytes());
+        out.extend(pair.as_bytes());
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+    out
+}
