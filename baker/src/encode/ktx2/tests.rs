@@ -66,12 +66,12 @@ fn every_level_comes_back_upright_and_in_its_channels() {
             for (number, level) in levels.iter().enumerate().take(5) {
                 let held = texture.decode(number).unwrap();
                 let close = psnr(width, &level.texels, &held);
-                // Small mips are all edges, and the codebooks of ETC1S are made for the largest level.
+                // Small mips are all edges, down to four blocks, and the codebooks of ETC1S are made for the largest level. What is
+                // upside down is at 10 dB.
                 let least = match (coding, number) {
                     (Coding::Uastc, 0) => 40.0,
-                    (Coding::Uastc, _) => 25.0,
                     (Coding::Etc1s(_), 0) => 28.0,
-                    (Coding::Etc1s(_), _) => 20.0,
+                    (_, _) => 20.0,
                 };
                 assert!(close > least, "{coding:?} {kind:?} {number}: {close} dB");
                 if width == 3 {

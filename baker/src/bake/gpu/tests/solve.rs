@@ -66,8 +66,8 @@ pub(super) fn ties(scene: &Scene) -> Ties {
 
 /// A job with three views, and its rows.
 pub(super) fn job(scene: &Scene, options: &Options) -> Option<(Gpu, Vec<Rows>)> {
-    let mut gpu = super::begin(super::device()?, scene.clone(), &ties(scene), options)
-        .expect("a job on the adapter");
+    let mut gpu =
+        begin(device()?, scene.clone(), &ties(scene), options).expect("a job on the adapter");
     let rows = views()
         .iter()
         .map(|view| {
@@ -246,8 +246,8 @@ fn a_view_with_scale_0_is_out() {
     let Some((mut all, _)) = job(&scene, &options()) else {
         return;
     };
-    let mut without = super::begin(
-        super::device().expect("an adapter"),
+    let mut without = begin(
+        device().expect("an adapter"),
         scene.clone(),
         &ties(&scene),
         &options(),
@@ -371,7 +371,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
 
 /// [`fitted`], if the fixed buffers fit.
 fn fitted_within(scene: &Scene, options: &Options) -> Option<Fitted> {
-    super::begin(super::device()?, scene.clone(), &ties(scene), options).ok()?;
+    begin(device()?, scene.clone(), &ties(scene), options).ok()?;
     fitted(scene, options)
 }
 
@@ -420,14 +420,14 @@ fn both_adapters_come_to_the_same_texture() {
 
 #[test]
 fn a_budget_below_the_texture_is_out_of_memory() {
-    let Some(device) = super::device() else {
+    let Some(device) = device() else {
         return;
     };
     let options = Options {
         vram_budget: 1 << 20,
         ..options()
     };
-    let error = super::begin(device, ball(8, SIZE), &Ties::default(), &options)
+    let error = begin(device, ball(8, SIZE), &Ties::default(), &options)
         .map(|_| ())
         .unwrap_err();
     assert!(matches!(
