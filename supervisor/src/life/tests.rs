@@ -502,7 +502,9 @@ fn a_job_that_runs_out_of_adapters_names_what_the_last_one_did() {
         fault.code = Code::NoAdapter;
         fault.message = "no adapter fits".to_owned();
     }
-    let actions = life.step(none_left);
+    life.step(none_left);
+    // Prepare, which was at work, is told to go.
+    let actions = fate(&mut life, Role::Prepare, 0);
     let Some(Outcome::Failed(error, _)) = outcome(&actions) else {
         panic!("{actions:?}");
     };
