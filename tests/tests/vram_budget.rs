@@ -27,7 +27,8 @@ fn figures(report: &Value) -> (f64, f64, u64) {
     let vram = report["bake"]["peak_vram_kib"].as_f64().expect("memory") / 1024.0;
     let psnr = report["psnr"]["holdout_db"].as_f64().expect("held out");
     let stages = report["bake"]["gpu_times"].as_array().expect("stages");
-    let drawn = stages.iter().find(|stage| stage["stage"] == "raster");
+    // Every tile has one, by whichever raster.
+    let drawn = stages.iter().find(|stage| stage["stage"] == "footprint");
     let count = drawn.expect("tiles are drawn")["count"].as_u64();
     (vram, psnr, count.expect("a count"))
 }

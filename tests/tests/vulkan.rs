@@ -115,7 +115,7 @@ fn each_kind_of_fault_ends_as_it_should_and_is_told_from_the_others() {
         ("hang@1/vkCreateDevice", Recovered),
         ("drop@20/vkQueueSubmit", Failed("incomplete_output")),
         ("drop@100/vkCmdDispatch", Failed("incomplete_output")),
-        ("drop@1/vkCmdDraw", Failed("incomplete_output")),
+        ("drop@1/vkCmdDispatchIndirect", Failed("incomplete_output")),
     ] {
         assert_eq!(kind(&of(fault), Walls::Open), wanted, "{fault}");
     }
@@ -123,7 +123,7 @@ fn each_kind_of_fault_ends_as_it_should_and_is_told_from_the_others() {
         ("once=-4@20/vkQueueSubmit", Failed("gpu_device_lost")),
         ("once=-2@3/vkAllocateMemory", Failed("out_of_device_memory")),
         ("hang@20/vkQueueSubmit", Failed("gpu_hang")),
-        ("drop@1/vkCmdDraw", Failed("incomplete_output")),
+        ("drop@1/vkCmdDispatchIndirect", Failed("incomplete_output")),
     ] {
         assert_eq!(
             kind(&of(fault), Walls::Sandbox),

@@ -56,7 +56,12 @@ pub fn faults(log: &[String]) -> Vec<Cell> {
 }
 
 /// What the completion sentinel counts, and so cannot be dropped unnoticed. It counts no single copy or clear.
-const COUNTED: [&str; 3] = ["vkQueueSubmit", "vkCmdDispatch", "vkCmdDraw"];
+const COUNTED: [&str; 4] = [
+    "vkQueueSubmit",
+    "vkCmdDispatch",
+    "vkCmdDispatchIndirect",
+    "vkCmdDraw",
+];
 
 /// Every command that is to be missed when it is dropped.
 #[must_use]
