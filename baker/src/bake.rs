@@ -26,6 +26,7 @@
 //! | `rejected` | views, the fit's last texels → what it did not believe of each view |
 //! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
 //! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
+//! | `dry_run` | mesh and views → what all of the above would take |
 
 pub mod warm;
 
@@ -79,6 +80,8 @@ mod rejected;
 
 pub mod vertices;
 
+pub mod dry_run;
+
 #[cfg(test)]
 mod fixture;
 
@@ -92,6 +95,7 @@ use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Failure, Phase, ProvenanceShares, StageTime, Table,
     ViewFit,
 };
+use proto::plan::RowsHeld;
 use proto::table::{LayerSet, Mesh, Surface, Texture};
 use rayon::prelude::*;
 
@@ -125,28 +129,8 @@ pub fn run(
     job: &BakeJob,
     fds: Vec<OwnedFd>,
 ) -> Result<BakeSummary, Failure> {
-    let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
-    let (mesh, surface) = if job.has_surface {
-        let [mesh, surface] = take_fds(fds)?;
-        let surface = read(surface)?;
-        session.expect(
-            "reading the surface",
-            each(surface.len() as usize, pace::TABLE_BYTE),
-        );
-        let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
-        unit();
-        (mesh, Some(surface))
-    } else {
-        let [mesh] = take_fds(fds)?;
-        (mesh, None)
-    };
     let stages = warm.stages();
-    let mesh = read(mesh)?;
-    session.expect(
-        "reading the mesh",
-        each(mesh.len() as usize, pace::TABLE_BYTE),
-    );
-    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
+    let (mesh, surface) = tables(session, job, fds)?;
     let (put, summary) = match job.product {
         Product::Texture => {
             let mut views = session;
@@ -203,6 +187,36 @@ pub fn run(
         (summary.host_times).insert(0, StageTime { stage, ms, count });
     }
     Ok(summary)
+}
+
+/// Reads the tables of a job: the mesh, and the surface before simplification, if there was any.
+fn tables(
+    session: &Session,
+    job: &BakeJob,
+    fds: Vec<OwnedFd>,
+) -> Result<(Mesh, Option<Surface>), Failure> {
+    let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
+    let (mesh, surface) = if job.has_surface {
+        let [mesh, surface] = take_fds(fds)?;
+        let surface = read(surface)?;
+        session.expect(
+            "reading the surface",
+            each(surface.len() as usize, pace::TABLE_BYTE),
+        );
+        let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
+        unit();
+        (mesh, Some(surface))
+    } else {
+        let [mesh] = take_fds(fds)?;
+        (mesh, None)
+    };
+    let mesh = read(mesh)?;
+    session.expect(
+        "reading the mesh",
+        each(mesh.len() as usize, pace::TABLE_BYTE),
+    );
+    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
+    Ok((mesh, surface))
 }
 
 /// A texture and what is to be said of it.
@@ -323,6 +337,7 @@ fn bake_on(
         &mut clock,
     )?;
     summary.times = clock.into_times();
+    summary.rows = backend.rows_held();
     summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
     summary.driver_vram_kib = backend.driver_memory().map(|bytes| bytes / 1024);
@@ -360,12 +375,7 @@ fn open(
         let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
         return Ok(Box::new(native));
     };
-    let options = gpu::Options {
-        vram_budget: gpu::budget(&kit, job.texture_size, job.vram_budget, job.memory),
-        binding_limit: None,
-        maps: job.maps,
-        gpu_times: job.gpu_times,
-    };
+    let options = gpu::options(&kit, job.texture_size, job);
     // The surface before simplification has masked the views already.
     let gpu = gpu::Gpu::new(kit, scene.clone(), &ties, &options)?;
     Ok(Box::new(gpu))
@@ -488,6 +498,7 @@ fn summary(
             [Provenance::Observed, Provenance::Weak, Provenance::Filled].map(|of| count(&[of])),
         ),
         iterations: fitted.iterations,
+        rows: RowsHeld::default(),
         train_psnr_db: psnr(squares / rows.max(1) as f64),
         seam_residual,
         views: fitted.residuals.iter().map(view_fit).collect(),

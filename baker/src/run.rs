@@ -156,7 +156,10 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
         (Start::Encode(job), None) if role == Role::Encode => {
             encode::run(session, &job, fds).map(Done::Encode)
         }
-        (Start::Bake(job), Some(warm)) => bake::run(session, warm, &job, fds).map(Done::Bake),
+        (Start::Bake(job), Some(warm)) => match job.dry_run {
+            None => bake::run(session, warm, &job, fds).map(Done::Bake),
+            Some(format) => bake::dry_run::run(session, warm, &job, format, fds).map(Done::Plan),
+        },
         _ => Err(Failure {
             code: Code::ProtocolViolation,
             message: format!("the supervisor sent another role's job to {}", role.name()),

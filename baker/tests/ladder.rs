@@ -126,6 +126,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         vram_budget: None,
         gpu_times: false,
         rejected: false,
+        dry_run: None,
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
     role(&views(tables, false), |session| {

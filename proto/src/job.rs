@@ -340,6 +340,8 @@ pub struct BakeJob {
     pub gpu_times: bool,
     /// Draw what the fit did not believe: [`crate::message::Table::Rejected`] for each view, where the product is a texture.
     pub rejected: bool,
+    /// Make nothing, and tell what a texture that is stored so would take: [`crate::message::Done::Plan`].
+    pub dry_run: Option<TextureFormat>,
 }
 
 /// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, layers, in this order.

@@ -32,6 +32,7 @@ pub mod limits;
 
 pub mod job;
 pub mod message;
+pub mod plan;
 pub mod sandbox;
 pub mod wire;
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{BakeJob, CompareJob, EncodeJob, PrepareJob, Refine, WarmJob};
 use crate::list::list;
 use crate::place;
+use crate::plan::{BakePlan, RowsHeld};
 use crate::sandbox::Sandbox;
 use crate::table::Layer;
 
@@ -382,10 +383,6 @@ pub enum NotAFile {
 }
 
 /// What each role reports of its work.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a handful in a job, and none is kept"
-)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Done {
     /// For the role of the same name.
@@ -396,6 +393,8 @@ pub enum Done {
     Encode(EncodeSummary),
     /// Of prepare, where that was its job.
     Compare(CompareSummary),
+    /// Of bake, where that was to be a dry run.
+    Plan(BakePlan),
 }
 
 /// Wall time of a phase.
@@ -728,6 +727,9 @@ pub struct BakeSummary {
     pub provenance: ProvenanceShares,
     /// Conjugate gradient iterations in all.
     pub iterations: u32,
+    /// What became of the rows; of channels beside the base colour, those of the last set.
+    #[serde(default)]
+    pub rows: RowsHeld,
     /// PSNR over all fitted pixels in dB, in sRGB, before the texture is rounded to 8 bits.
     pub train_psnr_db: f32,
     /// Mean absolute difference across chart seams in sRGB, 0-1.

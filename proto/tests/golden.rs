@@ -16,6 +16,7 @@ use proto::message::{
     Refinement, Refusal, Rejected, Role, Root, StageTime, Start, StepFate, StepKind, Table,
     TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
+use proto::plan::{BakePlan, BufferBytes, BufferGroup, DriverAccount, PhaseSeconds, RowsHeld};
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
 use proto::wire;
@@ -96,6 +97,7 @@ fn messages_to_a_child() {
         vram_budget: Some(9),
         gpu_times: true,
         rejected: true,
+        dry_run: Some(TextureFormat::Jpeg),
     };
     let warm = WarmJob {
         device: Device::Name("H200".into()),
@@ -111,7 +113,7 @@ fn messages_to_a_child() {
         ),
         (
             ToChild::Start(Start::Bake(bake)),
-            "0001fb2c01010101010201090101",
+            "0001fb2c010101010102010901010101",
         ),
         (
             ToChild::Start(Start::Encode(EncodeJob {
@@ -281,6 +283,12 @@ fn messages_from_a_child() {
             inferred: 0.25,
         },
         iterations: 5,
+        rows: RowsHeld {
+            rows: 9,
+            kept: 8,
+            views: 7,
+            views_redrawn: 6,
+        },
         train_psnr_db: 50.0,
         seam_residual: 0.125,
         views: vec![ViewFit {
@@ -373,6 +381,32 @@ fn messages_from_a_child() {
         times: times(),
         peak_rss_kib: 7,
     };
+    let plan = BakePlan {
+        adapter: adapter.clone(),
+        texture_size: 256,
+        driver: Some(DriverAccount {
+            used_kib: 1,
+            free_kib: 2,
+        }),
+        budget_kib: Some(3),
+        buffers: vec![BufferBytes {
+            group: BufferGroup::ReadBack,
+            count: 1,
+            bytes: 300,
+        }],
+        peak_vram_kib: 4,
+        rows: RowsHeld::default(),
+        sampled_views: 5,
+        passes: 6,
+        textures: 1,
+        seconds: vec![PhaseSeconds {
+            phase: Phase::Fit,
+            seconds: 1.5,
+        }],
+        bake_rss_kib: 7,
+        encode_rss_kib: 8,
+        peak_rss_kib: 9,
+    };
     let failure = Failure {
         code: Code::InvalidAsset,
         message: "no".into(),
@@ -416,7 +450,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f010101060108090a07",
+            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e0509080706000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f010101060108090a07",
         ),
         (
             FromChild::Done(Done::Encode(encode)),
@@ -426,6 +460,7 @@ fn messages_from_a_child() {
             FromChild::Done(Done::Compare(compare)),
             "0503010c010405010102000040400000003f0100004040000000003f010000803e00010b000000000000f83f07",
         ),
+        (FromChild::Done(Done::Plan(plan)), "050401610676756c6b616e0864697363726574650164fb00010101020103010801fb2c010400000000050601010b000000000000f83f070809"),
         (FromChild::Again, "09"),
         (FromChild::Failed(failure), "0601026e6f00"),
         (

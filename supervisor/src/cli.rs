@@ -28,6 +28,7 @@ use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
 use crate::input;
 use crate::job::{MapTargets, Spec};
+use crate::ladder::Policy;
 use crate::output::Target;
 use crate::screen::Voice;
 use crate::serve::Options;
@@ -255,7 +256,9 @@ fn voice(args: &BakeArgs) -> Voice {
 }
 
 fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
-    let (Some(mesh_path), Some(views), Some(output)) = (args.mesh, args.views, args.output) else {
+    let (mesh, views, output) = (args.mesh, args.views, args.output);
+    let (Some(mesh_path), Some(views), true) = (mesh, views, output.is_some() || args.dry_run)
+    else {
         return Err(JobError::own(
             Code::InvalidSpec,
             "mesh, --views and --output are needed",
@@ -266,7 +269,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let views = input::find_views(&views, args.job.images.as_deref())?;
     let wish = (args.texture_format, args.texture_quality, args.compress);
     let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    let (mut form, beside) = form::choose(wish, alpha, &output)?;
+    let (mut form, beside) = form::choose(wish, alpha, output.as_deref())?;
     form::provenance(&mut form, args.provenance_attribute)?;
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual, provenance] = maps
@@ -275,7 +278,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     distinct(
         &[&mesh_path, &views.path],
         &[
-            Some(&output),
+            output.as_ref(),
             args.job.preview.as_ref(),
             args.job.report.as_ref(),
             coverage,
@@ -286,7 +289,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         ],
     )?;
     let (texture_size, texture_auto) = args.job.texture()?;
-    let glb = Target::check(&output)?;
+    let glb = output.as_deref().map(Target::check).transpose()?;
     let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));
     let beside: Result<Vec<_>, Box<JobError>> = beside.iter().map(check).collect();
     let preview = args.job.preview.as_deref().map(Target::check).transpose()?;
@@ -307,6 +310,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         maps,
         rejected: args.rejected,
         report,
+        dry_run: args.dry_run,
         texture_size,
         texture_auto,
         product: match args.vertex_colours {
@@ -329,7 +333,11 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         device: args.job.device,
         seed: args.job.seed,
         holdout: args.job.holdout,
-        fallback: args.job.fallback.into(),
+        fallback: match Policy::from(args.job.fallback) {
+            // It plans textures.
+            Policy::VertexColours if args.dry_run => Policy::Adapters,
+            policy => policy,
+        },
         sandbox: !args.insecure_no_sandbox,
         memory_limit: args.memory_limit,
         crash_root: match args.crash_folder {

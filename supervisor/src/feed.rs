@@ -181,6 +181,7 @@ impl Feed {
                 vram_budget: spec.vram_budget,
                 gpu_times: spec.gpu_times,
                 rejected: spec.rejected.is_some(),
+                dry_run: spec.dry_run.then_some(spec.form.texture),
             };
             let fds = std::iter::once(mesh)
                 .chain(surface)

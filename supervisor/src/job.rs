@@ -159,10 +159,11 @@ pub async fn run(
             job: Arc::clone(&spec.name),
         },
         events,
-        life: Life::new(rung, spec.fallback),
+        life: Life::new(rung, spec.fallback).dry(spec.dry_run),
         stock: Stock::new(spec.texture_size)
             .with_maps(spec.maps.is_some())
             .with_rejected(spec.rejected.is_some())
+            .with_dry_run(spec.dry_run)
             .with_container(spec.form.container),
         running: Vec::new(),
         delayed: Vec::new(),

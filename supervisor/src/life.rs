@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  accepted ─► prepare ─┐
-//!          └─► bake ◄───┴─► encode ─► everybody gone ─► stage ─► name ─► finished: done
+//!          └─► bake ◄───┴─► encode ─► everybody gone ─► stage ─► name ─► finished: done      (a dry run has no encode)
 //!          any failure that is not forgiven, cancel, deadline ─► everybody killed and gone ─► finished: failed
 //!          drain ─────────────────────────────────────────────► everybody killed and gone ─► finished: unfinished
 //! ```
@@ -162,6 +162,8 @@ pub struct Life {
     /// What the adapter did that is passed over now.
     avoided: Option<Fault>,
     policy: Policy,
+    /// Bake's answer is the result.
+    dry: bool,
     stage: Stage,
     /// Why the job ends without its result.
     end: Option<Outcome>,
@@ -179,9 +181,17 @@ impl Life {
             tried: Vec::new(),
             avoided: None,
             policy,
+            dry: false,
             stage: Stage::Fresh,
             end: None,
         }
+    }
+
+    /// Nothing is made: the job is done with bake's answer.
+    #[must_use]
+    pub fn dry(mut self, dry: bool) -> Self {
+        self.dry = dry;
+        self
     }
 
     /// The rung on which bake works.
@@ -293,7 +303,9 @@ impl Life {
         }
         if role == Role::Bake {
             actions.push(Action::ReleaseInputs);
-            self.spawn(Role::Encode, actions);
+            if !self.dry {
+                self.spawn(Role::Encode, actions);
+            }
         }
     }
 
@@ -462,9 +474,17 @@ impl Life {
         }
         if let Some(end) = self.end.take() {
             self.finish(end, actions);
-        } else if self.roles[Role::Encode as usize].answered {
+        } else if self.roles[self.last() as usize].answered {
             self.stage = Stage::Staging;
             actions.push(Action::Stage);
+        }
+    }
+
+    /// The role whose answer is the last that the job waits for.
+    fn last(&self) -> Role {
+        match self.dry {
+            true => Role::Bake,
+            false => Role::Encode,
         }
     }
 

@@ -3,6 +3,7 @@
 //! The fields below are the schema; a field may be added without a new number, none is renamed or removed. Times are wall
 //! time in milliseconds, memory in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
 
+mod plan;
 mod summary;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
+use proto::plan::BakePlan;
 use proto::sandbox::Sandbox;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -70,6 +72,11 @@ pub struct Report {
     pub prepare: Option<PrepareSummary>,
     /// What the fit did, and how well it explains each view.
     pub bake: Option<BakeSummary>,
+    /// Of `--dry-run`, which makes nothing: the adapter and its memory, bytes of each group of buffers, rows that stay and
+    /// views that are drawn again for each pass, resident memory and seconds of the bake that it stands for. `null` otherwise,
+    /// and there `bake` and `encode` are.
+    #[serde(default)]
+    pub plan: Option<BakePlan>,
     /// Sizes, and how well the finished texture explains the held-out views.
     pub encode: Option<EncodeSummary>,
     /// Why the job failed; `null` otherwise.
@@ -85,7 +92,7 @@ pub struct Options {
     /// Path as given.
     #[serde(serialize_with = "path")]
     pub views: PathBuf,
-    /// Path as given.
+    /// Path as given; empty where a dry run was given none.
     #[serde(serialize_with = "path")]
     pub output: PathBuf,
     /// Edge of the texture in texels.
@@ -209,7 +216,7 @@ impl Report {
         let options = Options {
             mesh: spec.mesh.path.clone(),
             views: spec.views.path.clone(),
-            output: spec.glb.path().to_path_buf(),
+            output: (spec.glb.as_ref()).map_or_else(PathBuf::new, |glb| glb.path().to_path_buf()),
             texture_size: spec.texture_size,
             repair: spec.repair,
             simplify: spec.simplify,
@@ -252,6 +259,7 @@ impl Report {
             files: Vec::new(),
             prepare: None,
             bake: None,
+            plan: None,
             encode: None,
             error: None,
         }
@@ -271,6 +279,7 @@ impl Report {
             match name.as_str() {
                 "prepare" => keep::<PrepareSummary>(section),
                 "bake" => keep::<BakeSummary>(section),
+                "plan" => keep::<BakePlan>(section),
                 "encode" => keep::<EncodeSummary>(section),
                 _ => {}
             }
@@ -296,6 +305,7 @@ impl Report {
             Done::Prepare(summary) => (Role::Prepare, &summary.times),
             Done::Bake(summary) => (Role::Bake, &summary.times),
             Done::Encode(summary) => (Role::Encode, &summary.times),
+            Done::Plan(_) => (Role::Bake, &Vec::new()),
             // No part of a job.
             Done::Compare(_) => return,
         };
@@ -319,6 +329,12 @@ impl Report {
                 self.psnr.train_db = Some(summary.train_psnr_db);
                 self.device = Some(summary.adapter.clone());
                 self.bake = Some(summary);
+            }
+            Done::Plan(mut plan) => {
+                plan.adapter = words::adapter(plan.adapter);
+                self.peak.bake_rss_kib = Some(plan.peak_rss_kib);
+                self.device = Some(plan.adapter.clone());
+                self.plan = Some(plan);
             }
             Done::Encode(summary) => {
                 self.peak.encode_rss_kib = Some(summary.peak_rss_kib);

@@ -18,6 +18,7 @@ use proto::limits::MAX_TEXT_BYTES;
 
 use crate::error::JobError;
 use crate::event::{Event, Listener};
+use crate::report::Report;
 use crate::words::printable;
 
 pub use json::{Json, error_line};
@@ -63,7 +64,7 @@ struct Quiet;
 impl Listener for Quiet {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Done(report) => place(&report.options.output),
+            Event::Done(report) => outcome(report),
             Event::Failed(report) => {
                 if let Some(error) = &report.error {
                     complain(error);
@@ -86,6 +87,14 @@ impl Listener for Quiet {
 /// One line of the result, on standard output.
 pub fn result(line: &str) {
     print(&mut io::stdout().lock(), line);
+}
+
+/// The result of a job: where it is, or the table of a dry run.
+fn outcome(report: &Report) {
+    match &report.plan {
+        Some(plan) => (report.plan_lines(plan).iter()).for_each(|line| result(line)),
+        None => place(&report.options.output),
+    }
 }
 
 /// Where the result is: for a program the very bytes of the path, on a terminal nothing that it would obey.

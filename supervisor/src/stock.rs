@@ -34,6 +34,7 @@ pub struct Stock {
     texture_bytes: u64,
     maps: bool,
     rejected: bool,
+    dry_run: bool,
     container: Container,
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
@@ -55,6 +56,7 @@ impl Stock {
             texture_bytes: Texture::bytes_for(texture_size, false),
             maps: false,
             rejected: false,
+            dry_run: false,
             container: Container::Glb,
             tables: HashMap::new(),
             views: Vec::new(),
@@ -76,6 +78,13 @@ impl Stock {
     #[must_use]
     pub fn with_rejected(mut self, rejected: bool) -> Self {
         self.rejected = rejected;
+        self
+    }
+
+    /// Nothing is to be made, and bake is to tell what it would take.
+    #[must_use]
+    pub fn with_dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
         self
     }
 
@@ -257,7 +266,12 @@ impl Stock {
                 }
                 self.prepared = true;
             }
-            (Role::Bake, Done::Bake(_)) => {
+            (Role::Bake, Done::Plan(_)) if self.dry_run => {
+                if (self.tables.keys()).any(|table| self.rules(*table).0 == Role::Bake) {
+                    return Err(StockError::Incomplete("a dry run made something"));
+                }
+            }
+            (Role::Bake, Done::Bake(_)) if !self.dry_run => {
                 let made =
                     [Table::Texture, Table::Colours].map(|table| self.filled(table).is_some());
                 let wanted = match product {

@@ -12,6 +12,7 @@
 
 use proto::job::Blend;
 use proto::message::{AdapterInfo, StageTime};
+use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::rows::Rows;
@@ -190,6 +191,9 @@ pub trait Backend {
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError>;
+
+    /// What became of the rows, once all views are in.
+    fn rows_held(&self) -> RowsHeld;
 
     /// Largest memory of the adapter in use at once, in bytes.
     fn peak_memory(&self) -> u64;

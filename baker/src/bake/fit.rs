@@ -118,6 +118,36 @@ fn from_spread(residuals: &[ViewResiduals]) -> f32 {
     (2e-3 * (1.0 + (spread(residuals) / 0.01).powi(2))).min(STRONGEST)
 }
 
+/// Passes over all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passes {
+    /// Of the average.
+    pub average: u32,
+    /// Of the fit.
+    pub fit: u32,
+}
+
+/// Strengths of λ that cross-validation tries as a rule: 4 to 9 on the sets of the README.
+const USUALLY_TRIED: u32 = 5;
+
+/// The passes of a plan, about: how many strengths are tried is known only by trying. Residuals take one, reweighting three, a
+/// solution one for its defect and one for each iteration.
+#[must_use]
+pub fn passes(plan: &Plan) -> Passes {
+    let round = |iterations: u32| 1 + 3 + 1 + iterations;
+    let tried = match plan.smoothness {
+        Smoothness::FromSpread => 0,
+        Smoothness::CrossValidated { iterations } => USUALLY_TRIED * (round(iterations) + 1),
+    };
+    let rounds: u32 = (plan.rounds.iter())
+        .map(|plan| round(plan.iterations))
+        .sum();
+    Passes {
+        average: 2,
+        fit: 1 + tried + rounds + 1,
+    }
+}
+
 /// λ by cross-validation; the texels stay at the last one tried.
 fn cross_validate(
     backend: &mut dyn Backend,

@@ -36,18 +36,21 @@ mod pools;
 mod fit;
 pub mod kit;
 
+pub mod dry_run;
+
 #[cfg(test)]
 mod tests;
 
 use proto::job::Blend;
 use proto::message::{AdapterInfo, StageTime};
+use proto::plan::RowsHeld;
 use proto::table::View;
 
 use self::device::GpuError;
 pub use self::error::blame;
 use self::error::under_way;
 use self::fit::Fit;
-pub use self::fit::{Options, budget};
+pub use self::fit::{Options, options};
 use self::kit::Kit;
 use super::backend::{Backend, BackendError, Strength, Ties, ViewResiduals};
 use super::scene::Scene;
@@ -168,6 +171,10 @@ impl Backend for Gpu {
         self.failed = next.is_err();
         self.fit = Some(Box::new(next?));
         Ok(())
+    }
+
+    fn rows_held(&self) -> RowsHeld {
+        (self.fit.as_ref()).map_or_else(RowsHeld::default, |fit| fit.held())
     }
 
     fn peak_memory(&self) -> u64 {

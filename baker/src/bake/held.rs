@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use proto::job::Memory;
+use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
@@ -34,7 +36,48 @@ struct HeldView {
     index: u32,
     size: [u32; 2],
     bytes: usize,
+    rows: usize,
     source: Source,
+}
+
+/// What rows may take, and have taken. Kept views come first: once one is not kept, none after it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    budget: usize,
+    taken: usize,
+    full: bool,
+}
+
+impl Room {
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            budget,
+            taken: 0,
+            full: false,
+        }
+    }
+
+    /// As a job plans with.
+    pub(super) fn of(memory: Memory) -> Self {
+        Self::new(match memory {
+            Memory::Full => BUDGET,
+            Memory::Small => BUDGET / 4,
+        })
+    }
+
+    /// Takes the next view's bytes; tells whether it is kept.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        self.full |= self.taken + bytes > self.budget;
+        if !self.full {
+            self.taken += bytes;
+        }
+        !self.full
+    }
+
+    /// Bytes of all that is kept.
+    pub(super) fn taken(&self) -> usize {
+        self.taken
+    }
 }
 
 /// All views of a job.
@@ -42,8 +85,7 @@ struct HeldView {
 pub(super) struct Held {
     scene: Scene,
     taps: u32,
-    budget: usize,
-    kept: usize,
+    room: Room,
     views: Vec<HeldView>,
 }
 
@@ -71,19 +113,18 @@ pub(super) struct WeighedRows<'a> {
 }
 
 impl Held {
-    pub(super) fn new(scene: Scene, taps: u32, budget: usize) -> Self {
+    pub(super) fn new(scene: Scene, taps: u32, room: Room) -> Self {
         Self {
             scene,
             taps,
-            budget,
-            kept: 0,
+            room,
             views: Vec::new(),
         }
     }
 
-    /// Bytes that rows may take.
-    pub(super) fn budget(&self) -> usize {
-        self.budget
+    /// What rows may take, with nothing taken.
+    pub(super) fn room(&self) -> Room {
+        Room::new(self.room.budget)
     }
 
     /// Takes a view in; returns its number of rows.
@@ -97,14 +138,8 @@ impl Held {
         );
         let chunks = footprints(&self.scene, view, self.taps);
         let bytes = chunks.iter().map(bytes).sum();
-        // Kept views come first: once one is not kept, none after it is.
-        let before_all_fit = self
-            .views
-            .last()
-            .is_none_or(|last| matches!(last.source, Source::Kept(_)));
         let rows = chunks.iter().map(Rows::len).sum();
-        let source = if before_all_fit && self.kept + bytes <= self.budget {
-            self.kept += bytes;
+        let source = if self.room.take(bytes) {
             Source::Kept(chunks)
         } else {
             Source::Remade(view.clone())
@@ -113,9 +148,22 @@ impl Held {
             index: view.index,
             size: [view.width, view.height],
             bytes,
+            rows,
             source,
         });
         rows
+    }
+
+    /// What is kept of the rows.
+    pub(super) fn rows_held(&self) -> RowsHeld {
+        let kept = |view: &&HeldView| matches!(view.source, Source::Kept(_));
+        let rows = |view: &HeldView| view.rows as u64;
+        RowsHeld {
+            rows: self.views.iter().map(rows).sum(),
+            kept: self.views.iter().filter(kept).map(rows).sum(),
+            views: self.views.len() as u32,
+            views_redrawn: self.views.iter().filter(|view| !kept(view)).count() as u32,
+        }
     }
 
     /// Index that each view came with.
@@ -159,7 +207,7 @@ impl Held {
                 (Source::Kept(_), Source::Kept(_)) => {}
                 (Source::Remade(_), Source::Remade(_)) => {
                     bytes += view.bytes;
-                    if end > first && bytes > self.budget / SHARE_IN_FLIGHT {
+                    if end > first && bytes > self.room.budget / SHARE_IN_FLIGHT {
                         break;
                     }
                 }
@@ -191,13 +239,14 @@ impl Group<'_> {
 impl Held {
     /// Views of one pixel row each that consist of these chunks.
     pub(super) fn of_rows(views: Vec<Vec<Rows>>) -> Self {
-        let mut held = Self::new(Scene::default(), 1, usize::MAX);
+        let mut held = Self::new(Scene::default(), 1, Room::new(usize::MAX));
         held.views = views
             .into_iter()
             .map(|chunks| HeldView {
                 index: chunks.first().map_or(0, |rows| rows.view),
                 size: [chunks.iter().map(Rows::len).sum::<usize>() as u32, 1],
                 bytes: 0,
+                rows: chunks.iter().map(Rows::len).sum(),
                 source: Source::Kept(chunks),
             })
             .collect();
@@ -206,7 +255,7 @@ impl Held {
 
     /// Memory of the rows that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.kept
+        self.room.taken()
     }
 
     /// How many views' rows are kept.
@@ -219,7 +268,7 @@ impl Held {
 }
 
 /// Memory that rows take.
-fn bytes(rows: &Rows) -> usize {
+pub(super) fn bytes(rows: &Rows) -> usize {
     size_of_val(rows.starts.as_slice())
         + rows.entries.capacity() * size_of::<Entry>()
         + size_of_val(rows.colours.as_slice())

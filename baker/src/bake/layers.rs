@@ -111,6 +111,11 @@ fn name(mut failure: Failure, set: LayerSet) -> Failure {
     failure
 }
 
+/// How many textures beside the base colour are fitted, one after the other.
+pub(super) fn sets(views: &[LayerSet]) -> usize {
+    together(views).len()
+}
+
 /// Sets of layers that are fitted at once; colours first, since the adapter is at theirs.
 fn together(views: &[LayerSet]) -> Vec<LayerSet> {
     let all = views

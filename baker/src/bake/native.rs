@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use proto::job::{Blend, Memory};
 use proto::message::AdapterInfo;
+use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
@@ -15,7 +16,7 @@ use super::backend::{
     alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{Observed, observed, to_display};
-use super::held::{BUDGET, Chunk, Held, WeighedRows};
+use super::held::{Chunk, Held, Room, WeighedRows};
 use super::normal::{Normal, TOLD_CHUNKS, conjugate_gradients};
 use super::rows::Rows;
 use super::scene::Scene;
@@ -23,6 +24,23 @@ use crate::progress::unit;
 
 /// Memory that the lanes' textures may take together: more lanes than this allows would cost more than they gain.
 const LANE_BYTES: usize = 512 << 20;
+
+/// Textures of sums that are filled side by side.
+fn lanes(texels: usize) -> usize {
+    rayon::current_num_threads()
+        .min(LANE_BYTES / (texels * size_of::<[f32; 4]>()))
+        .max(1)
+}
+
+/// Numbers for each texel beside the lanes and the texels: diagonal, λ, and of the solver r, p, q, and z twice.
+const SOLVER_PLANES: usize = 7;
+
+/// Memory of a texture of so many texels, in bytes: the texels, and what [`Normal`] and its solver hold of each.
+#[must_use]
+pub fn texture_bytes(texels: usize) -> u64 {
+    let planes = 1 + SOLVER_PLANES + lanes(texels);
+    (planes * texels * size_of::<[f32; 4]>()) as u64
+}
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -40,26 +58,20 @@ impl Native {
     /// An adapter without views; `taps` is the s of s×s.
     #[must_use]
     pub fn new(scene: Scene, ties: Ties, taps: u32, blend: Blend, memory: Memory) -> Self {
-        let budget = match memory {
-            Memory::Full => BUDGET,
-            Memory::Small => BUDGET / 4,
-        };
-        Self::with_budget(scene, ties, taps, blend, budget)
+        Self::with_room(scene, ties, taps, blend, Room::of(memory))
     }
 
-    /// The same with another bound on the memory of the rows, in bytes.
-    fn with_budget(scene: Scene, ties: Ties, taps: u32, blend: Blend, budget: usize) -> Self {
+    /// The same with another bound on the memory of the rows.
+    fn with_room(scene: Scene, ties: Ties, taps: u32, blend: Blend, room: Room) -> Self {
         let texels = scene.texels();
-        let lanes = rayon::current_num_threads()
-            .min(LANE_BYTES / (texels * size_of::<[f32; 4]>()))
-            .max(1);
+        let lanes = lanes(texels);
         Self {
             blend,
             weights: Vec::new(),
             texels: vec![[0.0; 4]; texels],
             ties,
             normal: Normal::new(texels, scene.size as usize, lanes),
-            held: Held::new(scene, taps, budget),
+            held: Held::new(scene, taps, room),
         }
     }
 }
@@ -306,13 +318,17 @@ impl Backend for Native {
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError> {
-        let budget = self.held.budget();
+        let room = self.held.room();
         // Freed first: two at once would need twice the memory.
-        self.held = Held::new(scene.clone(), taps, 0);
+        self.held = Held::new(scene.clone(), taps, Room::new(0));
         self.normal = Normal::new(0, 0, 0);
         (self.weights, self.texels) = (Vec::new(), Vec::new());
-        *self = Self::with_budget(scene.clone(), ties.clone(), taps, blend, budget);
+        *self = Self::with_room(scene.clone(), ties.clone(), taps, blend, room);
         Ok(())
+    }
+
+    fn rows_held(&self) -> RowsHeld {
+        self.held.rows_held()
     }
 
     fn peak_memory(&self) -> u64 {

@@ -28,6 +28,10 @@ impl Backend for Spoilt {
         self.native.add_view(view)
     }
 
+    fn rows_held(&self) -> RowsHeld {
+        self.native.rows_held()
+    }
+
     fn average(&mut self) -> Result<(), BackendError> {
         self.native.average()
     }
@@ -99,6 +103,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         vram_budget: None,
         gpu_times: false,
         rejected: false,
+        dry_run: None,
     };
     let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
         let ties = fixture::ties(atlas);

@@ -14,6 +14,7 @@ mod view;
 
 use proto::job::{Blend, Memory, Refine};
 use proto::message::{BakeSummary, CameraFate, Failure, Phase, ViewFit};
+use proto::plan::RowsHeld;
 use proto::table::{Colours, Mesh, Surface, View};
 use rayon::prelude::*;
 
@@ -151,6 +152,7 @@ pub fn bake(
         filled_texels: (points.count - observed) as u64,
         provenance: shares([observed, 0, points.count - observed].map(|count| count as u64)),
         iterations: 0,
+        rows: RowsHeld::default(),
         train_psnr_db: 0.0,
         seam_residual: 0.0,
         views,

@@ -22,6 +22,8 @@ Examples:
       Remove 95 % of the triangles first, and bake a larger texture.
   kiln bake chair.glb --views transforms.json -o out.glb --holdout 4 --report report.json --preview preview.png
       Keep four views out of the fit, measure with them, and write a report and a contact sheet.
+  kiln bake scan.glb --views transforms.json --texture-size 4096 --vram-budget 2G --dry-run
+      Say what that would take of the GPU and how long, and make nothing.
   kiln compare out.glb other.glb --views transforms_test.json --picture compare.png
       Say how well each explains the views, and draw both beside them.
   kiln serve --root /data
@@ -87,8 +89,13 @@ pub(super) struct BakeArgs {
     pub(super) views: Option<PathBuf>,
     /// Where to put the result: a GLB; or, by its ending, a PLY (.ply, the texture beside it) or an OBJ (.obj, material and
     /// texture beside it). An existing file is replaced only by a complete new one.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "jobs")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["jobs", "dry_run"])]
     pub(super) output: Option<PathBuf>,
+    /// Make nothing, and print what the bake would take: adapter and free memory, bytes of each group of buffers, rows that
+    /// stay and views that are drawn again for each pass under --vram-budget, host memory, seconds (rough). The mesh is
+    /// prepared and the views are read for it; a job that does not fit ends with the bake's own error. -o is not needed.
+    #[arg(long, conflicts_with_all = ["jobs", "vertex_colours"], help_heading = "Run")]
+    pub(super) dry_run: bool,
     /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
     /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
     /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).

@@ -20,7 +20,7 @@ pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
 pub(super) fn choose(
     (texture, quality, compress): (TextureFormatArg, Option<u8>, CompressArg),
     (alpha, alpha_cutoff): (AlphaModeArg, f32),
-    output: &Path,
+    output: Option<&Path>,
 ) -> Result<Chosen, Box<JobError>> {
     let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
     let texture: TextureFormat = texture.into();
@@ -31,6 +31,8 @@ pub(super) fn choose(
             "add --texture-format jpeg or ktx2-etc1s",
         );
     }
+    // Where nothing is to be made, it would be a GLB.
+    let output = output.unwrap_or(Path::new("out.glb"));
     let ending = output.extension().unwrap_or_default();
     let container = match ending.to_string_lossy().to_ascii_lowercase().as_str() {
         "ply" => Container::Ply,

@@ -46,7 +46,8 @@ pub(super) fn stage(
         Container::Ply => "ply",
         Container::Obj => "obj",
     };
-    files.extend(blob(Table::Glb).map(|blob| (kind, spec.glb.clone(), blob)));
+    let glb = spec.glb.clone().zip(blob(Table::Glb));
+    files.extend(glb.map(|(target, blob)| (kind, target, blob)));
     for (table, target) in &spec.beside {
         let kind = match table {
             Table::Material => "material",

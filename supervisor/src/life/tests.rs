@@ -386,6 +386,28 @@ fn a_clean_job_ends_with_its_files_in_place() {
 }
 
 #[test]
+fn a_dry_run_is_done_with_the_answer_of_bake() {
+    let mut life = job().dry(true);
+    for event in [
+        Event::Begin,
+        Event::Fed(Role::Bake),
+        Event::Answered(Role::Prepare),
+        Event::Answered(Role::Bake),
+    ] {
+        life.step(event);
+    }
+    assert_eq!(life.starts(Role::Encode), 0, "there is nothing to encode");
+    assert!(fate(&mut life, Role::Prepare, 0).is_empty());
+    assert!(matches!(
+        fate(&mut life, Role::Bake, 0)[..],
+        [Action::Stage]
+    ));
+    life.step(Event::Staged(Ok(())));
+    let end = life.step(Event::Named(Ok(())));
+    assert!(matches!(outcome(&end), Some(Outcome::Done)));
+}
+
+#[test]
 fn a_poison_job_crashes_twice_and_no_more() {
     for role in [Role::Prepare, Role::Bake] {
         let (mut life, _) = after(&[Event::Begin]);

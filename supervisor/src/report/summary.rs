@@ -16,6 +16,10 @@ impl Report {
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        if self.plan.is_some() {
+            lines.extend(self.shared());
+            return lines;
+        }
         let choice = self.prepare.as_ref().and_then(|prepare| prepare.texture);
         let texture = choice.map_or(self.options.texture_size, |choice| choice.size);
         let mesh = self.prepare.as_ref().map(|prepare| {
@@ -35,17 +39,7 @@ impl Report {
             size(bytes),
             mesh.unwrap_or_default()
         ));
-        if self
-            .sandbox
-            .iter()
-            .any(|role| role.sandbox.level != Level::Full)
-        {
-            lines.push("the workers ran without their full sandbox".to_owned());
-        }
-        if !self.ladder.is_empty() {
-            let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
-            lines.push(format!("baked again {}", steps.join(", then ")));
-        }
+        lines.extend(self.shared());
         let train = self
             .psnr
             .train_db
@@ -111,6 +105,22 @@ impl Report {
                 "{} further warnings were not shown",
                 self.warnings_dropped
             ));
+        }
+        lines
+    }
+}
+
+impl Report {
+    /// What is to be said of any job: of its sandbox, and of what failed on the way.
+    fn shared(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut sandboxes = self.sandbox.iter();
+        if sandboxes.any(|role| role.sandbox.level != Level::Full) {
+            lines.push("the workers ran without their full sandbox".to_owned());
+        }
+        if !self.ladder.is_empty() {
+            let steps: Vec<&str> = self.ladder.iter().map(|step| step.words()).collect();
+            lines.push(format!("baked again {}", steps.join(", then ")));
         }
         lines
     }

@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, place, say};
+use crate::screen::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -128,7 +128,7 @@ impl Listener for Bars {
                 for line in report.summary() {
                     self.line(&line);
                 }
-                place(&report.options.output);
+                outcome(report);
             }
             Event::Failed(report) => {
                 for role in [Role::Prepare, Role::Bake, Role::Encode] {

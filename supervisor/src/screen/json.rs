@@ -4,7 +4,7 @@
 //! `held {role, why}`, others' failures put a start off · `working {role, attempt, monotonic_us}`, a process has been given its
 //! job · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` · `killing {role, attempt, why,
 //! monotonic_us}` · `ended {role, attempt, pid, ended, monotonic_us}` · `retry {role, code, class, message, step, delay_ms}` ·
-//! `role_done {role, ms}` · `done {output, report}` · `error {code, class, message, hint, role, phase, signal, exit, attempts,
+//! `role_done {role, ms}` · `done {output, report}`, `output` null of a dry run · `error {code, class, message, hint, role, phase, signal, exit, attempts,
 //! log_tail, exit_code}` · `host {holds}`, what the supervisor holds before the first and after the last of many jobs.
 //! The last line of a job is `done` or `error`. Where there are several jobs, each line has `job`, its name.
 
@@ -131,7 +131,8 @@ impl Listener for Json {
                 json!({ "event": "role_done", "role": role, "ms": time.as_secs_f64() * 1e3 })
             }
             Event::Done(report) => {
-                let output = report.options.output.to_string_lossy();
+                let made = report.plan.is_none();
+                let output = made.then(|| report.options.output.to_string_lossy());
                 json!({ "event": "done", "output": output, "report": report })
             }
             Event::Failed(report) => match &report.error {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proto::message::{Phase, Role};
 
 use crate::event::{Event, Listener};
-use crate::screen::{complain, place, say};
+use crate::screen::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
@@ -120,7 +120,7 @@ impl Listener for Lines {
                 for line in report.summary() {
                     self.say(&line);
                 }
-                place(&report.options.output);
+                outcome(report);
             }
             Event::Failed(report) => {
                 if let Some(error) = &report.error {

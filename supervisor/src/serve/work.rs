@@ -110,7 +110,7 @@ impl Work {
             name: self.id.to_string().into(),
             mesh,
             views,
-            glb: target("model.glb")?,
+            glb: Some(target("model.glb")?),
             form: Form {
                 alpha: wish.alpha_mode,
                 alpha_cutoff: wish.alpha_cutoff as f32,
@@ -121,6 +121,7 @@ impl Work {
             maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
             rejected: None,
             report: Some(target("report.json")?),
+            dry_run: false,
             texture_size: wish.texture_size,
             texture_auto: wish.texture_auto,
             product: Product::Texture,

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::os::fd::AsFd;
 
 use proto::blob::BlobFile;
+use proto::message::AdapterInfo;
+use proto::plan::{BakePlan, RowsHeld};
 use proto::table::{Camera, LayerTexture, LayeredView, View};
 
 use super::*;
@@ -224,4 +226,40 @@ fn bake_makes_the_layers_that_views_of_the_fit_have_and_no_others() {
     assert_eq!(stock.baked_layers().count(), 0);
     stock.discard(Role::Prepare);
     assert!(stock.layers.is_empty());
+}
+
+#[test]
+fn a_dry_run_owes_a_plan_and_makes_nothing() {
+    let plan = || {
+        Done::Plan(BakePlan {
+            adapter: AdapterInfo {
+                name: String::new(),
+                backend: String::new(),
+                kind: String::new(),
+                driver: String::new(),
+            },
+            texture_size: 256,
+            driver: None,
+            budget_kib: None,
+            buffers: Vec::new(),
+            peak_vram_kib: 0,
+            rows: RowsHeld::default(),
+            sampled_views: 0,
+            passes: 0,
+            textures: 1,
+            seconds: Vec::new(),
+            bake_rss_kib: 0,
+            encode_rss_kib: 0,
+            peak_rss_kib: 0,
+        })
+    };
+    let complete = |stock: &mut Stock| stock.complete(Role::Bake, &plan(), false, Product::Texture);
+    let mut dry = Stock::new(256).with_dry_run(true);
+    complete(&mut dry).expect("a plan");
+    complete(&mut Stock::new(256)).expect_err("a texture is owed");
+    let bytes = Texture::bytes_for(256, false);
+    let blob = dry.allocate(Role::Bake, Table::Texture, bytes);
+    write(&blob.expect("room"), &vec![0; bytes as usize]);
+    dry.fill(Role::Bake, Table::Texture).expect("filled");
+    complete(&mut dry).expect_err("nothing was to be made");
 }

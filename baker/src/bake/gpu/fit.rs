@@ -4,7 +4,8 @@ mod passes;
 
 use std::sync::Arc;
 
-use proto::job::Memory;
+use proto::job::{BakeJob, Memory};
+use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
@@ -12,8 +13,8 @@ use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::driver::{self, DriverMemory};
 use super::kit::Kit;
-use super::memory::{Budget, Buffer, STORAGE, buffer, buffer_with, read_planes, write};
-use super::planes::{Colour, Planes};
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, read_planes, write};
+use super::planes::{Colour, Planes, colour_planes};
 use super::pools::{Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
 use super::stage::{Compiled, bind};
@@ -59,10 +60,20 @@ const MOST_ROWS: u64 = 16 << 30;
 
 /// Memory that a job plans with on the device of `kit`, in bytes: `asked`, or where nobody says how much, what its texture
 /// needs and plenty for rows, of which it takes what there are. The smaller plan has a quarter of it for rows.
-#[must_use]
-pub fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
+fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
     let left = driver::memory(&kit.device.device).map(DriverMemory::left);
     planned(texture_size, asked, memory, left)
+}
+
+/// How a job uses the device of `kit`.
+#[must_use]
+pub fn options(kit: &Kit, texture_size: u32, job: &BakeJob) -> Options {
+    Options {
+        vram_budget: budget(kit, texture_size, job.vram_budget, job.memory),
+        binding_limit: None,
+        maps: job.maps,
+        gpu_times: job.gpu_times,
+    }
 }
 
 fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u64>) -> u64 {
@@ -75,6 +86,57 @@ fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u
         Memory::Full => all,
         Memory::Small => all.min(texture + all.saturating_sub(texture) / 4),
     }
+}
+
+/// The budget of a job on a device, with nothing in it yet.
+pub(super) fn bounds(device: &Device, options: &Options) -> Arc<Budget> {
+    let adapters = device.limits.max_storage_buffer_binding_size;
+    let binding = options
+        .binding_limit
+        .map_or(adapters, |limit| limit.min(adapters));
+    // What other programs have taken of the device cannot be planned with.
+    let there = driver::memory(&device.device).map_or(u64::MAX, DriverMemory::left);
+    Budget::new(options.vram_budget.min(there), binding)
+}
+
+/// Entries of the pools of a job.
+pub(super) fn entries(budget: &Budget, texture_size: u32) -> u32 {
+    let left = budget.cap().saturating_sub(texture_bytes(texture_size));
+    pool_entries(left, budget.binding)
+}
+
+/// Memory that passes still need once all views are in: the texels of the last reweighting (three planes), read-back
+/// (four, or a piece of them), and per-view numbers.
+pub(super) fn reserve(texels: u32) -> u64 {
+    let plane = u64::from(texels) * 4;
+    3 * plane + (4 * plane).min(64 << 20) + (4 << 20)
+}
+
+/// The budget has that much left.
+pub(super) fn passes_fit(budget: &Budget, texels: u32) -> Result<(), GpuError> {
+    let (bytes, left) = (reserve(texels), budget.left());
+    if bytes <= left {
+        return Ok(());
+    }
+    Err(GpuError::OutOfMemory {
+        what: "the passes over the texels".to_owned(),
+        bytes,
+        why: format!("{left} bytes are left of a budget of {}", budget.cap()),
+    })
+}
+
+/// Label of the texels of the last reweighting.
+pub(super) const WEIGHED: &str = "weighed x";
+
+/// Scales and sums of so many views.
+pub(super) fn view_buffers<M: Maker>(
+    make: &M,
+    views: usize,
+) -> Result<[Held<M::Buffer>; 2], GpuError> {
+    Ok([
+        make.buffer("scales", (views * 4) as u64, STORAGE)?,
+        make.buffer("sums", (views * SUMS * 4) as u64, STORAGE)?,
+    ])
 }
 
 #[derive(Debug)]
@@ -149,19 +211,11 @@ impl Fit {
             regularise,
             solve,
         } = kit;
-        let adapters = device.limits.max_storage_buffer_binding_size;
-        let binding = options
-            .binding_limit
-            .map_or(adapters, |limit| limit.min(adapters));
-        // What other programs have taken of the device cannot be planned with.
-        let there = driver::memory(&device.device).map_or(u64::MAX, DriverMemory::left);
-        let cap = options.vram_budget.min(there);
-        let budget = Budget::new(cap, binding);
+        let budget = bounds(&device, options);
         if options.gpu_times {
             device.measure()?;
         }
-        let left = cap.saturating_sub(texture_bytes(scene.size));
-        let entries = pool_entries(left, binding);
+        let entries = entries(&budget, scene.size);
         let tiles = Tiles::new(&device, &budget, drawing, footprint, &scene, taps, entries)?;
         let deviation = options
             .maps
@@ -204,15 +258,7 @@ impl Fit {
             weighed: false,
         };
         fit.set_ties(ties)?;
-        let (reserve, left) = (fit.reserve(), fit.budget.left());
-        if reserve > left {
-            let why = format!("{left} bytes are left of a budget of {cap}");
-            return Err(GpuError::OutOfMemory {
-                what: "the passes over the texels".to_owned(),
-                bytes: reserve,
-                why,
-            });
-        }
+        passes_fit(&fit.budget, fit.planes.count)?;
         Ok(fit)
     }
 
@@ -221,11 +267,13 @@ impl Fit {
         self.device
     }
 
-    /// Memory that passes still need once all views are in: the texels of the last reweighting (three planes), read-back
-    /// (four, or a piece of them), and per-view numbers.
     fn reserve(&self) -> u64 {
-        let plane = u64::from(self.planes.count) * 4;
-        3 * plane + (4 * plane).min(64 << 20) + (4 << 20)
+        reserve(self.planes.count)
+    }
+
+    /// What is kept of the rows, and what is drawn again.
+    pub(super) fn held(&self) -> RowsHeld {
+        self.pools.held()
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {
@@ -300,20 +348,12 @@ impl Fit {
             return Ok(());
         }
         let views = self.views.len().max(1);
-        let scales = buffer_with(
-            &self.device,
-            &self.budget,
-            "scales",
-            &vec![0.0f32; views],
-            STORAGE,
-        )?;
-        let sums = buffer(
-            &self.device,
-            &self.budget,
-            "sums",
-            (views * SUMS * 4) as u64,
-            STORAGE,
-        )?;
+        let make = OnDevice {
+            device: &self.device,
+            budget: &self.budget,
+        };
+        let [scales, sums] = view_buffers(&make, views)?;
+        write(&self.device, &scales, &vec![0.0f32; views]);
         let group = |x: &Colour| {
             let buffers = [&x[0], &x[1], &x[2], &scales, &sums];
             let resources = buffers.map(|buffer| buffer.item.as_entire_binding());
@@ -326,9 +366,7 @@ impl Fit {
         };
         let now = group(&self.planes.x);
         let then = if self.pools.streamed() {
-            let x = self
-                .planes
-                .another(&self.device, &self.budget, "weighed x")?;
+            let x = colour_planes(&make, WEIGHED, self.planes.count)?;
             Some((group(&x), x))
         } else {
             None

@@ -34,6 +34,13 @@ impl<T> Drop for Held<T> {
     }
 }
 
+impl<T> Held<T> {
+    /// What it counts for.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 pub(super) type Buffer = Held<wgpu::Buffer>;
 
 /// What a stage reads and writes, and what the host fills or reads back.
@@ -56,8 +63,16 @@ impl Budget {
         })
     }
 
+    pub(super) fn cap(&self) -> u64 {
+        self.cap
+    }
+
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
     pub(super) fn left(&self) -> u64 {
-        self.cap.saturating_sub(self.in_use.load(Ordering::Relaxed))
+        self.cap.saturating_sub(self.in_use())
     }
 
     pub(super) fn peak(&self) -> u64 {
@@ -81,14 +96,82 @@ impl Budget {
     }
 }
 
-/// Makes a buffer of at least `bytes` bytes; a binding is never empty.
-pub(super) fn buffer(
-    device: &Device,
-    budget: &Arc<Budget>,
+/// Where buffers and textures come from: a device; or nowhere, for a dry run, which counts what a bake makes because both go
+/// through the same code.
+pub(super) trait Maker {
+    /// What it gives for a buffer.
+    type Buffer;
+    /// And for a texture.
+    type Target;
+
+    /// A buffer of at least `bytes` bytes; a binding is never empty.
+    fn buffer(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<Held<Self::Buffer>, GpuError>;
+
+    /// A texture to draw to and to read from.
+    fn target(
+        &self,
+        label: &str,
+        edge: u32,
+        format: wgpu::TextureFormat,
+    ) -> Result<Held<Self::Target>, GpuError>;
+}
+
+/// Makes them on a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnDevice<'a> {
+    pub(super) device: &'a Device,
+    pub(super) budget: &'a Arc<Budget>,
+}
+
+/// Makes nothing, and counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted<'a>(pub(super) &'a Arc<Budget>);
+
+impl Maker for Counted<'_> {
+    type Buffer = ();
+    type Target = ();
+
+    fn buffer(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<Held<()>, GpuError> {
+        let bytes = buffer_bytes(self.0, label, bytes, usage)?;
+        counted(self.0, label, bytes)
+    }
+
+    fn target(
+        &self,
+        label: &str,
+        edge: u32,
+        _format: wgpu::TextureFormat,
+    ) -> Result<Held<()>, GpuError> {
+        counted(self.0, label, target_bytes(edge))
+    }
+}
+
+fn counted(budget: &Arc<Budget>, label: &str, bytes: u64) -> Result<Held<()>, GpuError> {
+    budget.take(label, bytes)?;
+    Ok(Held {
+        item: (),
+        bytes,
+        budget: Arc::clone(budget),
+    })
+}
+
+/// What a buffer takes that is to have `bytes`, if a binding holds it.
+fn buffer_bytes(
+    budget: &Budget,
     label: &str,
     bytes: u64,
     usage: wgpu::BufferUsages,
-) -> Result<Buffer, GpuError> {
+) -> Result<u64, GpuError> {
     let bytes = bytes.max(16).next_multiple_of(16);
     if usage.contains(wgpu::BufferUsages::STORAGE) && bytes > budget.binding {
         let why = format!("a binding holds {} bytes here", budget.binding);
@@ -98,63 +181,46 @@ pub(super) fn buffer(
             why,
         });
     }
-    held(device, budget, label, bytes, || {
-        device.scoped(|| {
-            device.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some(label),
-                size: bytes,
-                usage,
-                mapped_at_creation: false,
+    Ok(bytes)
+}
+
+/// What a texture takes.
+fn target_bytes(edge: u32) -> u64 {
+    u64::from(edge) * u64::from(edge) * 4
+}
+
+impl Maker for OnDevice<'_> {
+    type Buffer = wgpu::Buffer;
+    type Target = wgpu::TextureView;
+
+    fn buffer(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<Buffer, GpuError> {
+        let Self { device, budget } = *self;
+        let bytes = buffer_bytes(budget, label, bytes, usage)?;
+        held(device, budget, label, bytes, || {
+            device.scoped(|| {
+                device.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some(label),
+                    size: bytes,
+                    usage,
+                    mapped_at_creation: false,
+                })
             })
         })
-    })
-}
-
-/// Makes a buffer with contents.
-pub(super) fn buffer_with<T: bytemuck::Pod>(
-    device: &Device,
-    budget: &Arc<Budget>,
-    label: &str,
-    contents: &[T],
-    usage: wgpu::BufferUsages,
-) -> Result<Buffer, GpuError> {
-    let made = buffer(
-        device,
-        budget,
-        label,
-        size_of_val(contents) as u64,
-        usage | wgpu::BufferUsages::COPY_DST,
-    )?;
-    write(device, &made, contents);
-    Ok(made)
-}
-
-/// Fills a buffer from its start. Large contents go in pieces, each with the queue's own copy for as long as it is under way.
-pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[T]) {
-    const PIECE: usize = 16 << 20;
-    let bytes: &[u8] = bytemuck::cast_slice(contents);
-    device.uploaded(bytes.len());
-    for (index, piece) in bytes.chunks(PIECE).enumerate() {
-        device
-            .queue
-            .write_buffer(&to.item, (index * PIECE) as u64, piece);
     }
-}
 
-/// Makes a texture to draw to and to read from.
-pub(super) fn target(
-    device: &Device,
-    budget: &Arc<Budget>,
-    label: &str,
-    edge: u32,
-    format: wgpu::TextureFormat,
-) -> Result<Held<wgpu::TextureView>, GpuError> {
-    held(
-        device,
-        budget,
-        label,
-        u64::from(edge) * u64::from(edge) * 4,
-        || {
+    fn target(
+        &self,
+        label: &str,
+        edge: u32,
+        format: wgpu::TextureFormat,
+    ) -> Result<Held<wgpu::TextureView>, GpuError> {
+        let Self { device, budget } = *self;
+        held(device, budget, label, target_bytes(edge), || {
             device.scoped(|| {
                 let texture = device.device.create_texture(&wgpu::TextureDescriptor {
                     label: Some(label),
@@ -173,8 +239,20 @@ pub(super) fn target(
                 });
                 texture.create_view(&wgpu::TextureViewDescriptor::default())
             })
-        },
-    )
+        })
+    }
+}
+
+/// Fills a buffer from its start. Large contents go in pieces, each with the queue's own copy for as long as it is under way.
+pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[T]) {
+    const PIECE: usize = 16 << 20;
+    let bytes: &[u8] = bytemuck::cast_slice(contents);
+    device.uploaded(bytes.len());
+    for (index, piece) in bytes.chunks(PIECE).enumerate() {
+        device
+            .queue
+            .write_buffer(&to.item, (index * PIECE) as u64, piece);
+    }
 }
 
 fn held<T>(
@@ -245,6 +323,23 @@ pub(super) fn read_planes(
     Ok(out)
 }
 
+/// Of each of so many buffers that are read side by side, what is read at once.
+fn piece_bytes(buffers: usize, bytes: usize) -> usize {
+    const PIECE: usize = 64 << 20;
+    (PIECE / buffers).min(bytes)
+}
+
+/// What the host reads from while it reads `bytes` bytes of each of so many buffers.
+pub(super) fn staging<M: Maker>(
+    make: &M,
+    buffers: usize,
+    bytes: usize,
+) -> Result<Held<M::Buffer>, GpuError> {
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let room = (piece_bytes(buffers, bytes) * buffers) as u64 + TALLY_BYTES;
+    make.buffer("read-back", room, usage)
+}
+
 /// Reads the first `bytes` bytes of each of some buffers, piece by piece: `take` is given where a piece begins and what all of
 /// them hold there, one after the other.
 fn read_pieces(
@@ -254,11 +349,8 @@ fn read_pieces(
     bytes: usize,
     mut take: impl FnMut(usize, &[u8]),
 ) -> Result<(), GpuError> {
-    const PIECE: usize = 64 << 20;
-    let piece = (PIECE / from.len()).min(bytes);
-    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let room = (piece * from.len()) as u64 + TALLY_BYTES;
-    let staging = buffer(device, budget, "read-back", room, usage)?;
+    let piece = piece_bytes(from.len(), bytes);
+    let staging = staging(&OnDevice { device, budget }, from.len(), bytes)?;
     for start in (0..bytes).step_by(piece.max(1)) {
         let part = piece.min(bytes - start) as u64;
         let size = part * from.len() as u64;

@@ -8,48 +8,48 @@ use std::sync::Arc;
 
 use super::device::{Device, GpuError};
 use super::layout::{Scalars, TEXEL_LANES, Texels, texel_groups};
-use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, write};
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::stage::{Compiled, bind};
 
 /// One plane for each of red, green and blue.
-pub(super) type Colour = [Buffer; 3];
+pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 
 #[derive(Debug)]
-pub(super) struct Planes {
+pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) count: u32,
     size: u32,
     /// Texels, in the space of the fit.
-    pub(super) x: Colour,
+    pub(super) x: Colour<B>,
     /// Observed weight.
-    pub(super) weight: Buffer,
+    pub(super) weight: Held<B>,
     /// Residual; before, the sums that it is made of.
-    pub(super) r: Colour,
+    pub(super) r: Colour<B>,
     /// Direction.
-    pub(super) p: Colour,
+    pub(super) p: Colour<B>,
     /// Product with the normal matrix; also the bounds of the sums.
-    pub(super) q: Colour,
-    pub(super) diagonal: Colour,
+    pub(super) q: Colour<B>,
+    pub(super) diagonal: Colour<B>,
     /// Powers of two that the sums are scaled with, one byte for each channel.
-    pub(super) exponents: Buffer,
+    pub(super) exponents: Held<B>,
     /// Rows that touch a texel.
-    pub(super) counts: Buffer,
+    pub(super) counts: Held<B>,
     /// λ at the texels of the last reweighting.
-    pub(super) lambda: Colour,
+    pub(super) lambda: Colour<B>,
     /// Sum of the pixels' part that λ is relative to.
-    pub(super) trusted: Buffer,
+    pub(super) trusted: Held<B>,
     /// One byte a texel.
-    pub(super) links: Buffer,
+    pub(super) links: Held<B>,
     /// For each channel, one of every workgroup.
-    pub(super) partials: Buffer,
-    pub(super) scalars: Buffer,
+    pub(super) partials: Held<B>,
+    pub(super) scalars: Held<B>,
     /// One for each channel.
-    pub(super) texels: Colour,
+    pub(super) texels: Colour<B>,
 }
 
-fn colour(
-    mut make: impl FnMut(&str) -> Result<Buffer, GpuError>,
+fn colour<B>(
+    mut make: impl FnMut(&str) -> Result<Held<B>, GpuError>,
     label: &str,
-) -> Result<Colour, GpuError> {
+) -> Result<Colour<B>, GpuError> {
     Ok([
         make(&format!("{label}_r"))?,
         make(&format!("{label}_g"))?,
@@ -57,13 +57,27 @@ fn colour(
     ])
 }
 
-impl Planes {
-    pub(super) fn new(device: &Device, budget: &Arc<Budget>, size: u32) -> Result<Self, GpuError> {
+/// Three planes of `count` texels.
+pub(super) fn colour_planes<M: Maker>(
+    make: &M,
+    label: &str,
+    count: u32,
+) -> Result<Colour<M::Buffer>, GpuError> {
+    colour(
+        |label| make.buffer(label, u64::from(count) * 4, STORAGE),
+        label,
+    )
+}
+
+impl<B> Planes<B> {
+    /// The buffers of a texture, with nothing in them yet.
+    pub(super) fn made<M: Maker<Buffer = B>>(make: &M, size: u32) -> Result<Self, GpuError> {
         let count = size * size;
-        let plane = |label: &str| buffer(device, budget, label, u64::from(count) * 4, STORAGE);
-        let uniform =
-            |label: &str| buffer(device, budget, label, size_of::<Texels>() as u64, UNIFORM);
-        let planes = Self {
+        let plane = |label: &str| make.buffer(label, u64::from(count) * 4, STORAGE);
+        let uniform = |label: &str| make.buffer(label, size_of::<Texels>() as u64, UNIFORM);
+        let partials = u64::from(texel_groups(count)) * 3 * 8;
+        let scalars = 3 * size_of::<Scalars>() as u64;
+        Ok(Self {
             count,
             size,
             x: colour(plane, "x")?,
@@ -75,39 +89,47 @@ impl Planes {
             exponents: plane("exponents")?,
             counts: plane("counts")?,
             lambda: colour(plane, "lambda")?,
-            trusted: buffer(device, budget, "trusted", 8, STORAGE)?,
-            links: buffer(device, budget, "links", u64::from(count), STORAGE)?,
-            partials: buffer(
-                device,
-                budget,
-                "partials",
-                u64::from(texel_groups(count)) * 3 * 8,
-                STORAGE,
-            )?,
-            scalars: buffer(
-                device,
-                budget,
-                "scalars",
-                3 * size_of::<Scalars>() as u64,
-                STORAGE,
-            )?,
+            trusted: make.buffer("trusted", 8, STORAGE)?,
+            links: make.buffer("links", u64::from(count), STORAGE)?,
+            partials: make.buffer("partials", partials, STORAGE)?,
+            scalars: make.buffer("scalars", scalars, STORAGE)?,
             texels: colour(uniform, "texels")?,
-        };
+        })
+    }
+}
+
+impl Planes<()> {
+    /// All of its buffers, where only their bytes are of interest.
+    pub(super) fn into_buffers(self) -> Vec<Held<()>> {
+        let Self {
+            count: _,
+            size: _,
+            x,
+            weight,
+            r,
+            p,
+            q,
+            diagonal,
+            exponents,
+            counts,
+            lambda,
+            trusted,
+            links,
+            partials,
+            scalars,
+            texels,
+        } = self;
+        let colours = [x, r, p, q, diagonal, lambda, texels];
+        let others = [weight, exponents, counts, trusted, links, partials, scalars];
+        colours.into_iter().flatten().chain(others).collect()
+    }
+}
+
+impl Planes {
+    pub(super) fn new(device: &Device, budget: &Arc<Budget>, size: u32) -> Result<Self, GpuError> {
+        let planes = Self::made(&OnDevice { device, budget }, size)?;
         planes.set_strength(device, 0.0, 0.0);
         Ok(planes)
-    }
-
-    /// Another set of colour planes.
-    pub(super) fn another(
-        &self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        label: &str,
-    ) -> Result<Colour, GpuError> {
-        colour(
-            |label| buffer(device, budget, label, u64::from(self.count) * 4, STORAGE),
-            label,
-        )
     }
 
     /// Sets the ties' strength: of links relative to the mean diagonal, of seams relative to links.

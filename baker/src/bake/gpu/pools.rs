@@ -5,29 +5,39 @@
 //! The order of rows within a pool and which pool they are in make no difference to any result: what crosses rows is summed
 //! in integers.
 
+mod forecast;
 mod open;
-mod seams;
+pub(super) mod seams;
 mod sizes;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{self, GROUPS_ACROSS};
-use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, write};
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::shaders::ROWS;
 use super::stage::{Compiled, bind, bind_layout};
 use super::tiles::{Tiles, Work};
 use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
+pub(super) use forecast::{Forecast, Tile};
 use open::Open;
-pub(super) use sizes::pool_entries;
-use sizes::{bytes_of, room};
+use sizes::bytes_of;
+pub(super) use sizes::{pool_entries, room};
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
 const BATCH_ENTRIES: u64 = 64 << 20;
+
+/// For each byte of a colour, its value and its squared slope.
+pub(super) type Tones = [[f32; 2]; 256];
+
+/// A pool's counters at its start.
+const NOTHING: [u32; 5] = [0; 5];
 
 /// Where rows are written and read.
 #[derive(Debug)]
@@ -100,6 +110,47 @@ pub(super) struct Visit<'a> {
     pub(super) own: &'a wgpu::BindGroup,
 }
 
+/// The buffers of a pool, with nothing in them yet: patches, rows, entries, touched texels, trust, counters.
+pub(super) fn pool_buffers<M: Maker>(
+    make: &M,
+    room: layout::Pool,
+) -> Result<[Held<M::Buffer>; 6], GpuError> {
+    let of = |label: &str, count: u32, size: usize| {
+        make.buffer(label, u64::from(count) * size as u64, STORAGE)
+    };
+    Ok([
+        of("patches", room.patches, size_of::<layout::Patch>())?,
+        of("rows", room.rows, size_of::<layout::Row>())?,
+        of("entries", room.entries, 4)?,
+        of("touched texels", room.texels, 4)?,
+        of("trust", room.rows, 4)?,
+        of("counters", 1, size_of_val(&NOTHING))?,
+    ])
+}
+
+/// What all pools share: the tones of colours, and what a pool has room for.
+pub(super) fn shared<M: Maker>(make: &M) -> Result<[Held<M::Buffer>; 2], GpuError> {
+    Ok([
+        make.buffer("tones", size_of::<Tones>() as u64, UNIFORM)?,
+        make.buffer("room", size_of::<layout::Pool>() as u64, UNIFORM)?,
+    ])
+}
+
+/// What a pool holds, for those that read it.
+pub(super) fn counts<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("pool", size_of::<layout::Pool>() as u64, UNIFORM)
+}
+
+/// Sums of the blocks of all views, of which there are so many.
+pub(super) fn blocks<M: Maker>(make: &M, count: u64) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("blocks", count * 8, STORAGE)
+}
+
+/// Blocks of a view across and down.
+pub(super) fn view_blocks(view: &View) -> [u32; 2] {
+    [view.width, view.height].map(|edge| edge.div_ceil(BLOCK))
+}
+
 /// Layout of the group that is a pool of rows.
 pub(super) fn rows_layout(device: &Device) -> wgpu::BindGroupLayout {
     bind_layout(&device.device, "rows", ROWS)
@@ -110,15 +161,18 @@ impl Pools {
         device: &Device,
         budget: &Arc<Budget>,
         layout: wgpu::BindGroupLayout,
-        tones: &[[f32; 2]; 256],
+        values: &Tones,
         entries: u32,
     ) -> Result<Self, GpuError> {
         let room = room(entries);
+        let [tones, full] = shared(&OnDevice { device, budget })?;
+        write(device, &tones, values);
+        write(device, &full, &[room]);
         Ok(Self {
             layout,
             room,
-            tones: buffer_with(device, budget, "tones", tones, UNIFORM)?,
-            full: buffer_with(device, budget, "room", &[room], UNIFORM)?,
+            tones,
+            full,
             open: None,
             per_pixel: open::AT_FIRST,
             pixels: Vec::new(),
@@ -137,7 +191,7 @@ impl Pools {
     /// Makes room for a view; tiles added from now on are its own. Returns its position and its part of all blocks.
     pub(super) fn add_view(&mut self, view: &View) -> (u32, u32, [u32; 2]) {
         let first = self.view_blocks.iter().map(|[a, d]| a * d).sum();
-        let size = [view.width, view.height].map(|edge| edge.div_ceil(BLOCK));
+        let size = view_blocks(view);
         self.view_blocks.push(size);
         self.blocks = None;
         (self.view_blocks.len() as u32 - 1, first, size)
@@ -155,6 +209,20 @@ impl Pools {
         self.scratch.is_some()
     }
 
+    /// What is kept of the rows of pixels, and what is drawn again; once all views are in.
+    pub(super) fn held(&self) -> RowsHeld {
+        let of = |pool: &Filled| u64::from(pool.counts.rows);
+        let kept = |pool: &&Filled| pool.works.is_empty();
+        let redrawn = self.pixels.iter().flat_map(|pool| &pool.works);
+        let views: BTreeSet<u32> = redrawn.map(Work::view).collect();
+        RowsHeld {
+            rows: self.pixels.iter().map(of).sum(),
+            kept: self.pixels.iter().filter(kept).map(of).sum(),
+            views: self.view_blocks.len() as u32,
+            views_redrawn: views.len() as u32,
+        }
+    }
+
     /// Makes the buffers of a pool.
     pub(super) fn buffers(
         &self,
@@ -162,21 +230,9 @@ impl Pools {
         budget: &Arc<Budget>,
         tiles: &Tiles,
     ) -> Result<Buffers, GpuError> {
-        let make = |label: &str, count: u32, size: usize| {
-            buffer(
-                device,
-                budget,
-                label,
-                u64::from(count) * size as u64,
-                STORAGE,
-            )
-        };
-        let patches = make("patches", self.room.patches, size_of::<layout::Patch>())?;
-        let rows = make("rows", self.room.rows, size_of::<layout::Row>())?;
-        let entries = make("entries", self.room.entries, 4)?;
-        let touched = make("touched texels", self.room.texels, 4)?;
-        let trust = make("trust", self.room.rows, 4)?;
-        let counters = buffer_with(device, budget, "counters", &[0u32; 5], STORAGE)?;
+        let make = OnDevice { device, budget };
+        let [patches, rows, entries, touched, trust, counters] = pool_buffers(&make, self.room)?;
+        write(device, &counters, &NOTHING);
         let drawn = tiles.bind(
             device,
             [&counters, &self.full, &patches, &rows, &entries, &touched],
@@ -207,8 +263,8 @@ impl Pools {
             self.close(open);
         }
         if self.blocks.is_none() {
-            let blocks: u64 = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
-            let blocks = buffer(device, budget, "blocks", blocks * 8, STORAGE)?;
+            let count = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
+            let blocks = blocks(&OnDevice { device, budget }, count)?;
             for pool in &mut self.pixels {
                 pool.bound = None;
             }
@@ -220,8 +276,9 @@ impl Pools {
         let Some(blocks) = &self.blocks else {
             return Ok(());
         };
-        let bound = |counts: layout::Pool, parts: [&Buffer; 5]| -> Result<Bound, GpuError> {
-            let counts = buffer_with(device, budget, "pool", &[counts], UNIFORM)?;
+        let bound = |held: layout::Pool, parts: [&Buffer; 5]| -> Result<Bound, GpuError> {
+            let counts = counts(&OnDevice { device, budget })?;
+            write(device, &counts, &[held]);
             let [patches, rows, entries, touched, trust] = parts;
             let all = [
                 &counts,
@@ -329,7 +386,7 @@ impl Pools {
             return dispatch(batch, pool.counts, pool.bound.as_ref(), visits);
         }
         batch.send()?;
-        write(batch.device, &pool.buffers.counters, &[0u32; 5]);
+        write(batch.device, &pool.buffers.counters, &NOTHING);
         for work in &pool.works {
             tiles.build(batch.device, work, &pool.buffers.drawn)?;
         }

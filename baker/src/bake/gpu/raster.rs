@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{GROUPS_ACROSS, TRIANGLE_LANES};
-use super::memory::{Budget, Buffer, Held, STORAGE, buffer, buffer_with, target};
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
 use super::shaders::{FOOTPRINT_DRAWN, FOOTPRINT_NEAREST, NEAREST, RASTER, Shader};
 use super::stage::{Compiled, bind};
 use crate::bake::scene::Scene;
@@ -85,18 +85,58 @@ pub(super) struct Raster {
 
 /// Where the nearest triangles are written.
 #[derive(Debug)]
-enum Samples {
+pub(super) enum Samples<B = wgpu::Buffer, T = wgpu::TextureView> {
     Words {
-        nearest: Buffer,
-        listed: Buffer,
-        groups: Buffer,
+        nearest: Held<B>,
+        listed: Held<B>,
+        groups: Held<B>,
         /// A copy of `groups`: what stages bind to write cannot say how many workgroups there are.
-        dispatched: Buffer,
+        dispatched: Held<B>,
     },
     Targets {
-        ids: Held<wgpu::TextureView>,
-        depth: Held<wgpu::TextureView>,
+        ids: Held<T>,
+        depth: Held<T>,
     },
+}
+
+impl<B, T> Samples<B, T> {
+    /// For tiles of at most `across` samples along an edge, and so many triangles.
+    pub(super) fn made<M: Maker<Buffer = B, Target = T>>(
+        make: &M,
+        way: Way,
+        across: u32,
+        triangles: u32,
+    ) -> Result<Self, GpuError> {
+        match way {
+            Way::Compute => {
+                let words = u64::from(across) * u64::from(across) * WORD;
+                let listed = (u64::from(triangles) + 1) * 4;
+                let dispatched = wgpu::BufferUsages::INDIRECT | wgpu::BufferUsages::COPY_DST;
+                Ok(Self::Words {
+                    nearest: make.buffer("nearest", words, STORAGE)?,
+                    listed: make.buffer("listed", listed, STORAGE)?,
+                    groups: make.buffer("groups", GROUPS, STORAGE)?,
+                    dispatched: make.buffer("dispatched", GROUPS, dispatched)?,
+                })
+            }
+            Way::Graphics => Ok(Self::Targets {
+                ids: make.target("ids", across, wgpu::TextureFormat::R32Uint)?,
+                depth: make.target("depth", across, wgpu::TextureFormat::Depth32Float)?,
+            }),
+        }
+    }
+}
+
+/// Positions and triangles, with nothing in them yet.
+pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>; 2], GpuError> {
+    let [positions, triangles] = [
+        size_of_val(scene.positions.as_slice()),
+        size_of_val(scene.triangles.as_slice()),
+    ];
+    Ok([
+        make.buffer("positions", positions as u64, STORAGE)?,
+        make.buffer("triangles", triangles as u64, STORAGE)?,
+    ])
 }
 
 impl Raster {
@@ -110,37 +150,12 @@ impl Raster {
         edge: u32,
         taps: u32,
     ) -> Result<Self, GpuError> {
-        let mesh = [
-            buffer_with(device, budget, "positions", &scene.positions, STORAGE)?,
-            buffer_with(device, budget, "triangles", &scene.triangles, STORAGE)?,
-        ];
+        let make = OnDevice { device, budget };
+        let mesh = mesh(&make, scene)?;
+        write(device, &mesh[0], &scene.positions);
+        write(device, &mesh[1], &scene.triangles);
         let triangles = scene.triangles.len() as u32;
-        let across = edge * taps;
-        let samples = match drawing.way {
-            Way::Compute => {
-                let words = u64::from(across) * u64::from(across) * WORD;
-                let listed = (u64::from(triangles) + 1) * 4;
-                Samples::Words {
-                    nearest: buffer(device, budget, "nearest", words, STORAGE)?,
-                    listed: buffer(device, budget, "listed", listed, STORAGE)?,
-                    groups: buffer(device, budget, "groups", GROUPS, STORAGE)?,
-                    dispatched: buffer(
-                        device,
-                        budget,
-                        "dispatched",
-                        GROUPS,
-                        wgpu::BufferUsages::INDIRECT | wgpu::BufferUsages::COPY_DST,
-                    )?,
-                }
-            }
-            Way::Graphics => {
-                let of_samples = |label, format| target(device, budget, label, across, format);
-                Samples::Targets {
-                    ids: of_samples("ids", wgpu::TextureFormat::R32Uint)?,
-                    depth: of_samples("depth", wgpu::TextureFormat::Depth32Float)?,
-                }
-            }
-        };
+        let samples = Samples::made(&make, drawing.way, edge * taps, triangles)?;
         let mut buffers = vec![tile, &mesh[0], &mesh[1]];
         if let Samples::Words {
             nearest,

@@ -7,7 +7,7 @@ use proto::table::{Camera, View};
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout;
-use super::memory::{Budget, Buffer, STORAGE, UNIFORM, buffer, buffer_with, write};
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::raster::{Drawing, Raster, WORD, Way};
 use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
@@ -26,6 +26,11 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Position of its view among those added.
+    pub(super) fn view(&self) -> u32 {
+        self.tile.view
+    }
+
     /// Pixels whose alpha lets them count.
     pub(super) fn counting(&self) -> u32 {
         self.counting
@@ -53,6 +58,41 @@ pub(super) fn tile_edge(taps: u32, pool: u32, samples: u32) -> Option<u32> {
     })
 }
 
+/// [`tile_edge`] on a device with these bounds.
+pub(super) fn edge_for(
+    way: Way,
+    limits: &wgpu::Limits,
+    binding: u64,
+    taps: u32,
+    pool: u32,
+) -> Result<u32, GpuError> {
+    let samples = match way {
+        Way::Compute => u32::try_from((binding / WORD).isqrt()).unwrap_or(u32::MAX),
+        Way::Graphics => limits.max_texture_dimension_2d,
+    };
+    tile_edge(taps, pool, samples).ok_or_else(|| GpuError::OutOfMemory {
+        what: "the smallest tile".to_owned(),
+        bytes: 0,
+        why: format!("a binding holds {binding} bytes here"),
+    })
+}
+
+/// What a tile is drawn with.
+pub(super) fn parameters<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("tile", size_of::<layout::Tile>() as u64, UNIFORM)
+}
+
+/// Its pixels.
+pub(super) fn pixels<M: Maker>(make: &M, edge: u32) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("pixels", u64::from(edge * edge) * 4, STORAGE)
+}
+
+/// Where the vertices are in the texture.
+pub(super) fn texel_coords<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
+    let bytes = size_of_val(scene.texel_coords.as_slice());
+    make.buffer("texel_coords", bytes as u64, STORAGE)
+}
+
 impl Tiles {
     pub(super) fn new(
         device: &Device,
@@ -63,30 +103,11 @@ impl Tiles {
         taps: u32,
         pool: u32,
     ) -> Result<Self, GpuError> {
-        let samples = match drawing.way {
-            Way::Compute => u32::try_from((budget.binding / WORD).isqrt()).unwrap_or(u32::MAX),
-            Way::Graphics => device.limits.max_texture_dimension_2d,
-        };
-        let edge = tile_edge(taps, pool, samples).ok_or_else(|| {
-            let why = format!("a binding holds {} bytes here", budget.binding);
-            GpuError::OutOfMemory {
-                what: "the smallest tile".to_owned(),
-                bytes: 0,
-                why,
-            }
-        })?;
-        let pixels = u64::from(edge * edge);
-        let storage = |label, bytes| buffer(device, budget, label, bytes, STORAGE);
-        let tile = buffer(
-            device,
-            budget,
-            "tile",
-            size_of::<layout::Tile>() as u64,
-            UNIFORM,
-        )?;
-        let tile_pixels = storage("pixels", pixels * 4)?;
-        let texel_coords =
-            buffer_with(device, budget, "texel_coords", &scene.texel_coords, STORAGE)?;
+        let edge = edge_for(drawing.way, &device.limits, budget.binding, taps, pool)?;
+        let make = OnDevice { device, budget };
+        let (tile, tile_pixels) = (parameters(&make)?, pixels(&make, edge)?);
+        let texel_coords = texel_coords(&make, scene)?;
+        write(device, &texel_coords, &scene.texel_coords);
         let raster = Raster::new(device, budget, drawing, scene, &tile, edge, taps)?;
         Ok(Self {
             edge,
@@ -132,46 +153,37 @@ impl Tiles {
         (index, first_block, blocks): (u32, u32, [u32; 2]),
     ) -> Vec<Work> {
         let mut works = Vec::new();
-        for top in (0..view.height).step_by(self.edge as usize) {
-            for left in (0..view.width).step_by(self.edge as usize) {
-                let size = [
-                    self.edge.min(view.width - left),
-                    self.edge.min(view.height - top),
-                ];
-                let Some(([left, top], size, counting)) = counting(view, [left, top], size) else {
-                    continue;
-                };
-                let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
-                for row in top..top + size[1] {
-                    let start = row as usize * view.width as usize + left as usize;
-                    pixels.extend_from_slice(&view.pixels[start..start + size[0] as usize]);
-                }
-                let row = |k: usize| {
-                    let [x, y, z] = camera.rotation[k];
-                    [x as f32, y as f32, z as f32, camera.translation[k] as f32]
-                };
-                let tile = layout::Tile {
-                    row_x: row(0),
-                    row_y: row(1),
-                    row_z: row(2),
-                    focal: camera.focal.map(|value| value as f32),
-                    centre: [
-                        (camera.centre[0] - f64::from(left)) as f32,
-                        (camera.centre[1] - f64::from(top)) as f32,
-                    ],
-                    size,
-                    origin: [left, top],
-                    texture_size: self.size,
-                    view: index,
-                    first_block,
-                    blocks: blocks[0] | (blocks[1] << 16),
-                };
-                works.push(Work {
-                    tile,
-                    pixels,
-                    counting,
-                });
+        for ([left, top], size, counting) in parts(view, self.edge) {
+            let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
+            for row in top..top + size[1] {
+                let start = row as usize * view.width as usize + left as usize;
+                pixels.extend_from_slice(&view.pixels[start..start + size[0] as usize]);
             }
+            let row = |k: usize| {
+                let [x, y, z] = camera.rotation[k];
+                [x as f32, y as f32, z as f32, camera.translation[k] as f32]
+            };
+            let tile = layout::Tile {
+                row_x: row(0),
+                row_y: row(1),
+                row_z: row(2),
+                focal: camera.focal.map(|value| value as f32),
+                centre: [
+                    (camera.centre[0] - f64::from(left)) as f32,
+                    (camera.centre[1] - f64::from(top)) as f32,
+                ],
+                size,
+                origin: [left, top],
+                texture_size: self.size,
+                view: index,
+                first_block,
+                blocks: blocks[0] | (blocks[1] << 16),
+            };
+            works.push(Work {
+                tile,
+                pixels,
+                counting,
+            });
         }
         works
     }
@@ -197,6 +209,18 @@ impl Tiles {
             .dispatch(&mut batch, "footprint", pool, None, groups, units)?;
         batch.send()
     }
+}
+
+/// The parts of a view that are drawn, each within a tile of this edge: corner, size, and the number of pixels that count.
+pub(super) fn parts(view: &View, edge: u32) -> Vec<([u32; 2], [u32; 2], u32)> {
+    let mut parts = Vec::new();
+    for top in (0..view.height).step_by(edge as usize) {
+        for left in (0..view.width).step_by(edge as usize) {
+            let size = [edge.min(view.width - left), edge.min(view.height - top)];
+            parts.extend(counting(view, [left, top], size));
+        }
+    }
+    parts
 }
 
 /// The part of a tile that holds the pixels that count, from a block's corner, and their number; none without any.

@@ -25,7 +25,7 @@ fn views(count: u32) -> Vec<View> {
 fn native(views: &[View], budget: usize) -> Native {
     let scene = Scene::new(&cube(), SIZE);
     let ties = ties(&Atlas::new(&scene));
-    let mut native = Native::with_budget(scene, ties, 2, Blend::Linear, budget);
+    let mut native = Native::with_room(scene, ties, 2, Blend::Linear, Room::new(budget));
     for view in views {
         native.add_view(view).expect("the processor does not fail");
     }

@@ -1,6 +1,7 @@
 //! Whole sets through the refiner.
 
 use proto::message::{AdapterInfo, ProvenanceShares};
+use proto::plan::RowsHeld;
 use proto::table::Mesh;
 
 use super::*;
@@ -78,6 +79,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         filled_texels: 0,
         provenance: ProvenanceShares::default(),
         iterations: 0,
+        rows: RowsHeld::default(),
         train_psnr_db: 0.0,
         seam_residual: 0.0,
         views: out.iter().map(fit).collect(),

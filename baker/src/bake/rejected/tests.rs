@@ -42,6 +42,7 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
         vram_budget: None,
         gpu_times: false,
         rejected: true,
+        dry_run: None,
     };
     let plan = super::super::plan::Plan::new(Quality::Draft);
     let open = |scene: &Scene,

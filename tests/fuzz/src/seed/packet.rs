@@ -2,7 +2,7 @@
 
 use proto::job::{
     BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine,
-    Repair, Simplify, WarmJob,
+    Repair, Simplify, TextureFormat, WarmJob,
 };
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
@@ -10,6 +10,7 @@ use proto::message::{
     ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Start, StepFate, StepKind, Table,
     TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
+use proto::plan::RowsHeld;
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
 use proto::wire;
@@ -57,6 +58,7 @@ fn to_child() -> Vec<ToChild> {
             vram_budget: Some(1 << 30),
             gpu_times: true,
             rejected: true,
+            dry_run: Some(TextureFormat::Jpeg),
         }),
         Start::Encode(EncodeJob {
             product: Product::Texture,
@@ -238,6 +240,7 @@ pub(super) fn summaries() -> [Done; 3] {
                 inferred: 0.5,
             },
             iterations: 64,
+            rows: RowsHeld::default(),
             train_psnr_db: 48.5,
             seam_residual: 0.01,
             views: vec![ViewFit {

@@ -12,6 +12,7 @@ use proto::message::{
     AdapterInfo, BakeSummary, CompareSummary, Done, EncodeSummary, FromChild, Phase, PhaseTime,
     PrepareSummary, ProvenanceShares, Role, Root, Start, Table, ToChild, UnwrapMethod, ViewScore,
 };
+use proto::plan::RowsHeld;
 use proto::sandbox::Sandbox;
 use proto::table::maps::Maps;
 use proto::table::{Camera, Mesh, Surface, Texture, View};
@@ -406,6 +407,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
                 inferred: 0.1,
             },
             iterations: 3,
+            rows: RowsHeld::default(),
             train_psnr_db: 42.0,
             seam_residual: 0.0,
             views: Vec::new(),

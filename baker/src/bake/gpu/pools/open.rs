@@ -17,6 +17,25 @@ pub(super) const AT_FIRST: f32 = 14.0;
 /// Of what pixels came to so far, this much is expected of the next.
 const SPARE: f32 = 1.15;
 
+/// What a tile may come to, of so many pixels that count.
+pub(super) fn guess(counting: u32, per_pixel: f32) -> layout::Pool {
+    layout::Pool {
+        rows: counting,
+        entries: (counting as f32 * per_pixel) as u32,
+        ..layout::Pool::default()
+    }
+}
+
+/// Entries to be expected of a pixel, where `pixels` came to `entries`.
+pub(super) fn learnt(entries: u32, pixels: u64) -> f32 {
+    entries as f32 / pixels as f32 * SPARE
+}
+
+/// Whether another pool may stay: there is room for one in which the others are drawn again, and `reserve` bytes.
+pub(super) fn stays(budget: &Budget, pool_bytes: u64, reserve: u64) -> bool {
+    budget.left() >= 2 * pool_bytes + reserve
+}
+
 /// The pool that tiles are added to.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -68,11 +87,7 @@ impl Pools {
     }
 
     fn guess(&self, work: &Work) -> layout::Pool {
-        layout::Pool {
-            rows: work.counting(),
-            entries: (work.counting() as f32 * self.per_pixel) as u32,
-            ..layout::Pool::default()
-        }
+        guess(work.counting(), self.per_pixel)
     }
 
     fn start(
@@ -82,7 +97,7 @@ impl Pools {
         tiles: &Tiles,
         reserve: u64,
     ) -> Result<Open, GpuError> {
-        let stays = self.scratch.is_none() && budget.left() >= 2 * self.pool_bytes() + reserve;
+        let stays = self.scratch.is_none() && stays(budget, self.pool_bytes(), reserve);
         let buffers = match &self.scratch {
             Some(scratch) => {
                 write(device, &scratch.counters, &[0u32; 5]);
@@ -145,7 +160,7 @@ impl Pools {
             }
         }
         if open.pixels > 0 {
-            self.per_pixel = open.certain.entries as f32 / open.pixels as f32 * SPARE;
+            self.per_pixel = learnt(open.certain.entries, open.pixels);
         }
         Ok(open)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Bound;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::layout::{self, PATCH_TEXELS, ROW_LANES, SEAM};
-use crate::bake::gpu::memory::{Budget, Buffer, STORAGE, buffer, buffer_with};
+use crate::bake::gpu::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
 use crate::bake::rows::Rows;
 
 /// Rows of a pool of seams at most.
@@ -30,7 +30,7 @@ impl Seams {
 
 /// Rows as the device reads them.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(in crate::bake::gpu) struct Packed {
     pub(super) patches: Vec<layout::Patch>,
     pub(super) rows: Vec<layout::Row>,
     pub(super) entries: Vec<u32>,
@@ -80,6 +80,27 @@ pub(super) fn pack(seams: &Rows, rows: std::ops::Range<usize>) -> Packed {
     packed
 }
 
+/// All seams, packed pool by pool.
+pub(in crate::bake::gpu) fn parts(seams: &Rows) -> impl Iterator<Item = Packed> {
+    let starts = (0..seams.len()).step_by(ROWS);
+    starts.map(|from| pack(seams, from..(from + ROWS).min(seams.len())))
+}
+
+/// The buffers of a pool of seams, with nothing in them yet: patches, rows, entries, touched texels, trust.
+pub(in crate::bake::gpu) fn buffers<M: Maker>(
+    make: &M,
+    packed: &Packed,
+) -> Result<[Held<M::Buffer>; 5], GpuError> {
+    let of = |bytes: usize| make.buffer("seams", bytes as u64, STORAGE);
+    Ok([
+        of(size_of_val(packed.patches.as_slice()))?,
+        of(size_of_val(packed.rows.as_slice()))?,
+        of(size_of_val(packed.entries.as_slice()))?,
+        of(size_of_val(packed.touched.as_slice()))?,
+        of(packed.rows.len() * 12)?,
+    ])
+}
+
 /// All seams on the device.
 pub(super) fn pools(
     device: &Device,
@@ -87,9 +108,12 @@ pub(super) fn pools(
     seams: &Rows,
 ) -> Result<Vec<Seams>, GpuError> {
     let mut pools = Vec::new();
-    for from in (0..seams.len()).step_by(ROWS) {
-        let packed = pack(seams, from..(from + ROWS).min(seams.len()));
-        let trust = packed.rows.len() as u64 * 12;
+    for packed in parts(seams) {
+        let buffers = buffers(&OnDevice { device, budget }, &packed)?;
+        write(device, &buffers[0], &packed.patches);
+        write(device, &buffers[1], &packed.rows);
+        write(device, &buffers[2], &packed.entries);
+        write(device, &buffers[3], &packed.touched);
         pools.push(Seams {
             counts: layout::Pool {
                 patches: packed.patches.len() as u32,
@@ -99,13 +123,7 @@ pub(super) fn pools(
             },
             counted: false,
             bound: None,
-            buffers: [
-                buffer_with(device, budget, "seams", &packed.patches, STORAGE)?,
-                buffer_with(device, budget, "seams", &packed.rows, STORAGE)?,
-                buffer_with(device, budget, "seams", &packed.entries, STORAGE)?,
-                buffer_with(device, budget, "seams", &packed.touched, STORAGE)?,
-                buffer(device, budget, "seams", trust, STORAGE)?,
-            ],
+            buffers,
         });
     }
     Ok(pools)

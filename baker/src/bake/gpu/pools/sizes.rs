@@ -24,7 +24,7 @@ pub(super) const SIZES: [u32; 11] = [
 
 /// Room for `entries` and what usually comes with them: a row has nine entries or more where a texel is about a pixel, and a
 /// patch of 64 rows touches about a hundred texels. Tiles that are otherwise leave some of it unused.
-pub(super) const fn room(entries: u32) -> layout::Pool {
+pub(in crate::bake::gpu) const fn room(entries: u32) -> layout::Pool {
     layout::Pool {
         patches: entries / 128,
         rows: entries / 6,

@@ -6,6 +6,7 @@ use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PrepareSummary, ProvenanceShares, Role, Table,
     UnwrapMethod,
 };
+use proto::plan::RowsHeld;
 use proto::table::{Camera, View};
 use supervisor::cli::{self, Command};
 use supervisor::job::Spec;
@@ -103,6 +104,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             filled_texels: 0,
             provenance: ProvenanceShares::default(),
             iterations: 1,
+            rows: RowsHeld::default(),
             train_psnr_db: 30.0,
             seam_residual: 0.0,
             views: Vec::new(),

@@ -1,0 +1,207 @@
+//! A job's tables and views → what its bake would take, without baking: `kiln bake --dry-run`.
+//!
+//! | module | what it turns into what |
+//! |---|---|
+//! | `sample` | some of the views → what a pixel comes to |
+//! | `seconds` | rows, texels, passes → seconds of each stage |
+//!
+//! The adapter is opened and its stages are compiled as for the bake; no buffer is made on it. The mesh and its atlas are those of the
+//! bake, so what depends on them alone is exact; rows are counted in a sample of the views.
+
+mod sample;
+mod seconds;
+
+use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use proto::job::{BakeJob, Product, TextureFormat};
+use proto::message::{Code, Failure, Phase};
+use proto::plan::{BakePlan, RowsHeld};
+use proto::table::{LayerSet, Mesh, Surface};
+
+use super::atlas::Atlas;
+use super::backend::BackendError;
+use super::explain::ties;
+use super::fit::passes;
+use super::gpu::dry_run::{Counts, DryRun, account};
+use super::held::Room;
+use super::plan::Plan;
+use super::scene::Scene;
+use super::supply::Supply;
+use super::surface::Original;
+use super::warm::Warm;
+use super::{failure, gpu, layers, native, tables};
+use crate::pace;
+use crate::progress::{Progress, each, unit};
+use crate::run::peak_rss_kib;
+use crate::session::Session;
+use sample::Sample;
+use seconds::Load;
+
+/// Runs the role: receives the tables and the views, and hands nothing over.
+///
+/// # Errors
+/// What the user is told: that of the bake, where the job does not fit its adapter.
+pub fn run(
+    session: &Session,
+    warm: Warm,
+    job: &BakeJob,
+    format: TextureFormat,
+    fds: Vec<OwnedFd>,
+) -> Result<BakePlan, Failure> {
+    if job.product != Product::Texture {
+        return Err(Failure {
+            code: Code::InvalidSpec,
+            message: "a dry run plans a texture, and colours of vertices were asked for".to_owned(),
+            hint: "leave out --vertex-colours, or --dry-run".to_owned(),
+        });
+    }
+    let (mesh, surface) = tables(session, job, fds)?;
+    let mut views = session;
+    plan(&mesh, surface, warm, job, format, session, &mut views)
+}
+
+/// Plans the bake of the views that `supply` yields.
+fn plan(
+    mesh: &Mesh,
+    surface: Option<Surface>,
+    warm: Warm,
+    job: &BakeJob,
+    format: TextureFormat,
+    progress: &dyn Progress,
+    supply: &mut impl Supply,
+) -> Result<BakePlan, Failure> {
+    let begun = Instant::now();
+    let compile_ms = warm.stages().map_or(0.0, |(_, ms)| ms);
+    let (adapter, numbers) = (warm.adapter(), Plan::new(warm.quality));
+    let size = job.texture_size;
+    let texels = (size as usize).pow(2);
+    progress.progress(Phase::OpenDevice, 0, 0);
+    progress.expect(
+        "the map of the texture",
+        each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE),
+    );
+    let scene = Scene::new(mesh, size);
+    unit();
+    let ties = ties(&Atlas::new(&scene));
+    unit();
+    let original = surface.map(|surface| Original::new(&scene, surface));
+    // Never closed: against a broken driver that blocks, and what it would free goes with the process.
+    let kit = ManuallyDrop::new(warm.into_kit()?);
+    let driver = kit.as_ref().and_then(|kit| account(kit.device()));
+    let options = kit.as_ref().map(|kit| gpu::options(kit, size, job));
+    let mut device = match (&*kit, &options) {
+        (Some(kit), Some(options)) => Some(DryRun::new(kit, &scene, &ties, options)?),
+        _ => None,
+    };
+    drop(ties);
+    let opened = begun.elapsed().as_secs_f64() + compile_ms / 1e3;
+
+    let mut sample = Sample::default();
+    let mut sets = Vec::new();
+    while let Some((layered, set)) = supply.next(LayerSet::default())? {
+        progress.progress(Phase::Raster, u64::from(sample.views), 0);
+        let view = layered.view;
+        if view.holdout {
+            continue;
+        }
+        sets.push(set);
+        let pixels = view.pixels.len() * (numbers.taps as usize).pow(2);
+        progress.expect(
+            "the rows of a view",
+            each(scene.triangles.len(), pace::TRIANGLE) + each(pixels, pace::SAMPLE),
+        );
+        if let Some(device) = &mut device {
+            device.add_view(&view);
+        }
+        sample.add(&scene, original.as_ref(), view, numbers.taps);
+        unit();
+    }
+    let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
+    let counts = match device {
+        Some(device) => {
+            let counts = device.finish(sample.rates());
+            counts.map_err(|error| failure(BackendError::from(error)))?
+        }
+        None => Counts {
+            buffers: Vec::new(),
+            peak: 0,
+            rows: RowsHeld::default(),
+        },
+    };
+    let mut rows = counts.rows;
+    let mut host_bytes = peak_rss_kib() * 1024;
+    if adapter.kind == "native" {
+        let mut room = Room::of(job.memory);
+        rows = processor_rows(&sample, &mut room);
+        host_bytes += native::texture_bytes(texels) + room.taken() as u64 + rows.rows * 4;
+    } else {
+        host_bytes += HOST_TEXEL * texels as u64 + redrawn_pixels(&rows, &sample) * 4;
+        if adapter.kind == "software" {
+            host_bytes += counts.peak;
+        }
+    }
+    let textures = 1 + layers::sets(&sets) as u32;
+    let load = Load {
+        views: f64::from(sample.views),
+        pixels: sample.pixels as f64,
+        entries: sample.all_entries(),
+        texels: texels as f64,
+        redrawn: 1.0 - rows.kept as f64 / rows.rows.max(1) as f64,
+        textures: f64::from(textures),
+        opened,
+        drawn: sample.seconds(),
+        slower: sample.slower(scene.triangles.len(), numbers.taps),
+    };
+    tracing::debug!(?load, rates = ?sample.rates(), "dry run");
+    let passes = passes(&numbers);
+    Ok(BakePlan {
+        seconds: seconds::seconds(&adapter.kind, &numbers, job.refine, format, &load),
+        adapter,
+        texture_size: size,
+        driver,
+        budget_kib,
+        buffers: counts.buffers,
+        peak_vram_kib: counts.peak / 1024,
+        rows,
+        sampled_views: sample.drawn,
+        passes: passes.average + passes.fit,
+        textures,
+        bake_rss_kib: host_bytes / 1024,
+        encode_rss_kib: (ENCODE + ENCODE_TEXEL * u64::from(textures) * texels as u64) / 1024,
+        peak_rss_kib: peak_rss_kib(),
+    })
+}
+
+/// Memory of the host for each texel while a device bakes: what is read, filled and mended on the processor.
+const HOST_TEXEL: u64 = 130;
+
+/// Memory of encode: its own, and for each texel.
+const ENCODE: u64 = 14 << 20;
+const ENCODE_TEXEL: u64 = 25;
+
+/// What the processor keeps of the rows.
+fn processor_rows(sample: &Sample, room: &mut Room) -> RowsHeld {
+    let mut held = RowsHeld {
+        views: sample.views,
+        ..RowsHeld::default()
+    };
+    for (rows, bytes) in sample.kept() {
+        held.rows += rows;
+        match room.take(bytes) {
+            true => held.kept += rows,
+            false => held.views_redrawn += 1,
+        }
+    }
+    held
+}
+
+/// Pixels that the host keeps to draw them again.
+fn redrawn_pixels(rows: &RowsHeld, sample: &Sample) -> u64 {
+    let share = f64::from(rows.views_redrawn) / f64::from(rows.views.max(1));
+    (share * sample.pixels as f64) as u64
+}
+
+#[cfg(test)]
+mod tests;

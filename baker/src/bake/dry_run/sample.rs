@@ -1,0 +1,125 @@
+//! Some of the views → what a pixel comes to: rows, entries, patches, bytes, and what that takes on this processor.
+//!
+//! Views come one by one, and nobody says how many there will be: the first half million pixels are drawn, and after them every
+//! view whose number is a power of two, up to four million in all.
+
+use std::time::{Duration, Instant};
+
+use proto::table::View;
+
+use super::seconds::slower;
+use crate::bake::footprint::{MIN_ALPHA, footprints};
+use crate::bake::gpu::dry_run::{Rates, patches};
+use crate::bake::held;
+use crate::bake::rows::Rows;
+use crate::bake::scene::Scene;
+use crate::bake::surface::Original;
+
+/// Pixels of the views that are drawn whatever their number.
+const FIRST: u64 = 1 << 19;
+/// Of all that are drawn.
+const MOST: u64 = 1 << 22;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    /// Views that came, and those that were drawn.
+    pub(super) views: u32,
+    pub(super) drawn: u32,
+    /// Of all views: pixels, and those whose alpha lets them count.
+    pub(super) pixels: u64,
+    pub(super) counting: u64,
+    /// Of each view, the pixels that count.
+    by_view: Vec<u64>,
+    /// Of those that were drawn.
+    drawn_pixels: u64,
+    drawn_counting: u64,
+    rows: u64,
+    entries: u64,
+    patches: u64,
+    touched: u64,
+    bytes: u64,
+    time: Duration,
+}
+
+impl Sample {
+    /// Takes a view in.
+    pub(super) fn add(
+        &mut self,
+        scene: &Scene,
+        original: Option<&Original>,
+        mut view: View,
+        taps: u32,
+    ) {
+        let pixels = view.pixels.len() as u64;
+        let counting = view.pixels.iter().filter(|pixel| pixel[3] >= MIN_ALPHA);
+        let counting = counting.count() as u64;
+        let early = self.drawn_pixels < FIRST || self.views.is_power_of_two();
+        if self.drawn == 0 || (early && self.drawn_pixels < MOST) {
+            if let Some(original) = original {
+                original.mask(scene, &mut view);
+            }
+            let begun = Instant::now();
+            let chunks = footprints(scene, &view, taps);
+            self.time += begun.elapsed();
+            self.drawn += 1;
+            self.drawn_pixels += pixels;
+            self.drawn_counting += counting;
+            for rows in &chunks {
+                self.enter(rows, view.width, taps);
+            }
+        }
+        self.views += 1;
+        self.pixels += pixels;
+        self.counting += counting;
+        self.by_view.push(counting);
+    }
+
+    fn enter(&mut self, rows: &Rows, width: u32, taps: u32) {
+        let [patches, touched] = patches(rows, width, taps);
+        self.rows += rows.len() as u64;
+        self.entries += rows.entries.len() as u64;
+        self.patches += patches;
+        self.touched += touched;
+        self.bytes += held::bytes(rows) as u64;
+    }
+
+    /// What a pixel that counts comes to.
+    pub(super) fn rates(&self) -> Rates {
+        let of = |count: u64| count as f64 / self.drawn_counting.max(1) as f64;
+        Rates {
+            rows: of(self.rows),
+            entries: of(self.entries),
+            patches: of(self.patches),
+            touched: of(self.touched),
+        }
+    }
+
+    /// Entries of all views.
+    pub(super) fn all_entries(&self) -> f64 {
+        self.rates().entries * self.counting as f64
+    }
+
+    /// Of each view its rows, and the bytes that the processor keeps them in.
+    pub(super) fn kept(&self) -> impl Iterator<Item = (u64, usize)> {
+        let counting = self.drawn_counting.max(1) as f64;
+        let [rows, bytes] = [self.rows, self.bytes].map(|sum| sum as f64 / counting);
+        self.by_view.iter().map(move |&pixels| {
+            let of = |rate: f64| (pixels as f64 * rate).round();
+            (of(rows) as u64, of(bytes) as usize)
+        })
+    }
+
+    /// Seconds for the rows of all views on this processor.
+    pub(super) fn seconds(&self) -> f64 {
+        let share = self.pixels as f64 / self.drawn_pixels.max(1) as f64;
+        self.time.as_secs_f64() * share
+    }
+
+    /// How much slower this machine is than that of the rates.
+    pub(super) fn slower(&self, triangles: usize, taps: u32) -> f64 {
+        let samples = self.rows * u64::from(taps * taps);
+        let triangles = triangles as u64 * u64::from(self.drawn);
+        slower(self.time.as_secs_f64(), [samples, self.entries, triangles])
+    }
+}

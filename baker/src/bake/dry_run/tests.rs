@@ -1,0 +1,80 @@
+//! A plan against the bake of the same views, on the processor.
+
+use proto::job::{Blend, Device, Memory, Quality, Refine, WarmJob};
+use proto::table::View;
+
+use super::*;
+use crate::bake::bake;
+use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::progress::Silent;
+
+const SIZE: u32 = 64;
+
+fn views() -> impl FnMut() -> Result<Option<View>, Failure> {
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    let mut next = 0..5;
+    move || {
+        Ok(next.next().map(|k| {
+            let size = [41, 37];
+            let camera = camera(around(k, 5, 2.2), 50.0, size, [0.5, 1.0]);
+            view(k, &mesh, &texture, camera, size)
+        }))
+    }
+}
+
+fn job(product: Product) -> BakeJob {
+    BakeJob {
+        texture_size: SIZE,
+        product,
+        memory: Memory::Full,
+        has_surface: false,
+        maps: false,
+        refine: Refine::Off,
+        vram_budget: None,
+        gpu_times: false,
+        rejected: false,
+        dry_run: Some(TextureFormat::Png),
+    }
+}
+
+fn warm() -> Warm {
+    let wanted = WarmJob {
+        device: Device::Cpu,
+        quality: Quality::Draft,
+        blend: Blend::Linear,
+        ..WarmJob::default()
+    };
+    Warm::up(&wanted, &Silent).expect("the processor opens")
+}
+
+#[test]
+fn rows_that_were_all_counted_are_those_of_the_bake() {
+    let (mesh, job) = (cube(), job(Product::Texture));
+    let format = TextureFormat::Png;
+    let planned = plan(&mesh, None, warm(), &job, format, &Silent, &mut views());
+    let planned = planned.expect("a plan");
+    let baked = bake(&mesh, None, warm(), &job, &Silent, &mut views()).expect("a texture");
+    assert_eq!(planned.rows, baked.summary.rows);
+    assert!(planned.rows.rows > 0 && planned.rows.kept == planned.rows.rows);
+    assert_eq!(planned.sampled_views, 5);
+    assert_eq!(planned.textures, 1);
+    assert_eq!(planned.adapter, baked.summary.adapter);
+    assert_eq!((planned.peak_vram_kib, planned.budget_kib), (0, None));
+}
+
+#[test]
+fn what_does_not_fit_the_processors_budget_is_drawn_again_as_it_is_there() {
+    let mut sample = Sample::default();
+    let mut next = views();
+    let scene = Scene::new(&cube(), SIZE);
+    while let Some(view) = next().expect("views") {
+        sample.add(&scene, None, view, 2);
+    }
+    let bytes: Vec<usize> = sample.kept().map(|(_, bytes)| bytes).collect();
+    let held = processor_rows(&sample, &mut Room::new(bytes[0] + bytes[1]));
+    assert_eq!((held.views, held.views_redrawn), (5, 3));
+    let rows: Vec<u64> = sample.kept().map(|(rows, _)| rows).collect();
+    assert_eq!(held.kept, rows[0] + rows[1]);
+    assert_eq!(held.rows, rows.iter().sum());
+}

@@ -1,0 +1,285 @@
+//! A job that is not carried out → the buffers that it would make, and what it would keep of its rows.
+//!
+//! Buffers come from the code that makes those of a bake, with a [`Maker`] that counts in place of making. Views are cut into
+//! the same tiles; what a tile comes to is told by rates, since only drawing it would tell.
+
+use std::sync::Arc;
+
+use proto::plan::{BufferBytes, BufferGroup, DriverAccount, RowsHeld};
+use proto::table::View;
+
+use super::device::{Device, GpuError};
+use super::driver;
+use super::fit::{self, Options};
+use super::kit::Kit;
+use super::layout::{self, PATCH_TEXELS, ROW_LANES};
+use super::memory::{Budget, Counted, Held, staging};
+use super::planes::{Planes, colour_planes};
+use super::pools::{self, Forecast, Tile, seams};
+use super::raster::{self, Samples};
+use super::tiles;
+use crate::bake::backend::{BLOCK, Ties};
+use crate::bake::rows::Rows;
+use crate::bake::scene::Scene;
+
+/// What a pixel whose alpha lets it count comes to on average.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// Rows, 0-1: the mesh does not lie under each of them.
+    pub rows: f64,
+    /// Entries.
+    pub entries: f64,
+    /// Patches of rows.
+    pub patches: f64,
+    /// Texels, each once for each patch that it is in.
+    pub touched: f64,
+}
+
+/// What a job would make.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Its buffers, in the order of [`BufferGroup`]; groups without any are left out.
+    pub buffers: Vec<BufferBytes>,
+    /// Largest sum of bytes alive at once.
+    pub peak: u64,
+    /// What is kept of its rows.
+    pub rows: RowsHeld,
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct DryRun {
+    budget: Arc<Budget>,
+    edge: u32,
+    room: layout::Pool,
+    texels: u32,
+    groups: Vec<(BufferGroup, Group)>,
+    /// Of each tile its view and the pixels that count.
+    tiles: Vec<(u32, u32)>,
+    views: u32,
+    blocks: u64,
+    seams: u32,
+}
+
+/// Buffers that are counted, for as long as they are here.
+#[derive(Debug, Default)]
+struct Group {
+    count: u32,
+    bytes: u64,
+    held: Vec<Held<()>>,
+}
+
+impl DryRun {
+    /// Counts what does not depend on the views.
+    ///
+    /// # Errors
+    /// The texture does not fit the device: the error that a bake would end with.
+    pub fn new(kit: &Kit, scene: &Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
+        let budget = fit::bounds(&kit.device, options);
+        let entries = fit::entries(&budget, scene.size);
+        let (way, taps) = (kit.drawing.way, kit.taps);
+        let edge = tiles::edge_for(way, &kit.device.limits, budget.binding, taps, entries)?;
+        let mut run = Self {
+            budget,
+            edge,
+            room: pools::room(entries),
+            texels: scene.size * scene.size,
+            groups: Vec::new(),
+            tiles: Vec::new(),
+            views: 0,
+            blocks: 0,
+            seams: 0,
+        };
+        let triangles = scene.triangles.len() as u32;
+        run.made(BufferGroup::Tile, |make| {
+            Ok([tiles::parameters(make)?, tiles::pixels(make, edge)?].into())
+        })?;
+        run.made(BufferGroup::Mesh, |make| {
+            let mut held = vec![tiles::texel_coords(make, scene)?];
+            held.extend(raster::mesh(make, scene)?);
+            Ok(held)
+        })?;
+        run.made(BufferGroup::Tile, |make| {
+            Ok(match Samples::made(make, way, edge * taps, triangles)? {
+                Samples::Words {
+                    nearest,
+                    listed,
+                    groups,
+                    dispatched,
+                } => vec![nearest, listed, groups, dispatched],
+                Samples::Targets { ids, depth } => vec![ids, depth],
+            })
+        })?;
+        run.made(BufferGroup::Texture, |make| {
+            Ok(Planes::made(make, scene.size)?.into_buffers())
+        })?;
+        run.made(BufferGroup::Views, |make| Ok(pools::shared(make)?.into()))?;
+        for packed in seams::parts(&ties.seams) {
+            run.made(BufferGroup::Seams, |make| {
+                Ok(seams::buffers(make, &packed)?.into())
+            })?;
+            run.seams += 1;
+        }
+        fit::passes_fit(&run.budget, run.texels)?;
+        Ok(run)
+    }
+
+    /// Takes a view in.
+    pub fn add_view(&mut self, view: &View) {
+        let parts = tiles::parts(view, self.edge).into_iter();
+        self.tiles
+            .extend(parts.map(|(_, _, counting)| (self.views, counting)));
+        self.blocks += pools::view_blocks(view)
+            .into_iter()
+            .map(u64::from)
+            .product::<u64>();
+        self.views += 1;
+    }
+
+    /// Bytes that the job plans with.
+    #[must_use]
+    pub fn budget(&self) -> u64 {
+        self.budget.cap()
+    }
+
+    /// All views are in: counts what they make, at these rates.
+    ///
+    /// # Errors
+    /// Their rows do not fit the device, not even one pool of them.
+    pub fn finish(mut self, rates: Rates) -> Result<Counts, GpuError> {
+        let budget = Arc::clone(&self.budget);
+        let make = Counted(&budget);
+        let mut forecast = Forecast::new(self.room, fit::reserve(self.texels));
+        for &(view, counting) in &self.tiles {
+            let of = |rate: f64| (f64::from(counting) * rate).round() as u32;
+            let holds = layout::Pool {
+                patches: of(rates.patches),
+                rows: of(rates.rows),
+                entries: of(rates.entries),
+                texels: of(rates.touched),
+            };
+            let tile = Tile {
+                view,
+                counting,
+                holds,
+            };
+            forecast.add(&make, &budget, tile)?;
+        }
+        let rows = forecast.complete(&make, &budget, self.views)?;
+        let Forecast {
+            kept,
+            scratch,
+            pools,
+            ..
+        } = forecast;
+        let streamed = scratch.is_some();
+        self.enter(BufferGroup::RowsKept, kept.into_iter().flatten().collect());
+        self.enter(
+            BufferGroup::RowsRedrawn,
+            scratch.into_iter().flatten().collect(),
+        );
+        let (blocks, bound) = (self.blocks, pools + self.seams);
+        self.made(BufferGroup::Views, |make| {
+            let mut held = vec![pools::blocks(make, blocks)?];
+            for _ in 0..bound {
+                held.push(pools::counts(make)?);
+            }
+            Ok(held)
+        })?;
+        let (views, texels) = (self.views.max(1) as usize, self.texels);
+        self.made(BufferGroup::Views, |make| {
+            Ok(fit::view_buffers(make, views)?.into())
+        })?;
+        if streamed {
+            self.made(BufferGroup::WeighedTexels, |make| {
+                Ok(colour_planes(make, fit::WEIGHED, texels)?.into())
+            })?;
+        }
+        self.made(BufferGroup::ReadBack, |make| {
+            Ok(vec![staging(make, 4, texels as usize * 4)?])
+        })?;
+        self.groups.sort_by_key(|(group, _)| *group as u32);
+        let of = |(group, held): &(BufferGroup, Group)| BufferBytes {
+            group: *group,
+            count: held.count,
+            bytes: held.bytes,
+        };
+        let some = self.groups.iter().filter(|(_, held)| held.count > 0);
+        Ok(Counts {
+            buffers: some.map(of).collect(),
+            peak: self.budget.peak(),
+            rows,
+        })
+    }
+
+    fn made(
+        &mut self,
+        group: BufferGroup,
+        make: impl FnOnce(&Counted<'_>) -> Result<Vec<Held<()>>, GpuError>,
+    ) -> Result<(), GpuError> {
+        let budget = Arc::clone(&self.budget);
+        let held = make(&Counted(&budget))?;
+        self.enter(group, held);
+        Ok(())
+    }
+
+    fn enter(&mut self, group: BufferGroup, held: Vec<Held<()>>) {
+        let known = self.groups.iter().position(|(known, _)| *known == group);
+        let at = known.unwrap_or_else(|| {
+            self.groups.push((group, Group::default()));
+            self.groups.len() - 1
+        });
+        let to = &mut self.groups[at].1;
+        to.count += held.len() as u32;
+        to.bytes += held.iter().map(Held::bytes).sum::<u64>();
+        to.held.extend(held);
+    }
+}
+
+/// Device memory by the driver's account, if it gives one.
+#[must_use]
+pub fn account(device: &Device) -> Option<DriverAccount> {
+    let memory = driver::memory(&device.device)?;
+    Some(DriverAccount {
+        used_kib: memory.used / 1024,
+        free_kib: memory.left() / 1024,
+    })
+}
+
+/// Patches that the device makes of some rows of a view of this width, and the texels that they touch: the rows of a block
+/// at once where their texels fit a patch, else half as many, down to what fits anyway.
+#[must_use]
+pub fn patches(rows: &Rows, width: u32, taps: u32) -> [u64; 2] {
+    let few = (PATCH_TEXELS / (4 * taps * taps)).max(1);
+    let mut order: Vec<(u32, u32, usize)> = (0..rows.len())
+        .map(|row| {
+            let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
+            let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
+            (block, y % BLOCK * BLOCK + x % BLOCK, row)
+        })
+        .collect();
+    order.sort_unstable();
+    let (mut patches, mut touched) = (0, 0);
+    let mut texels: Vec<u32> = Vec::new();
+    for block in order.chunk_by(|one, other| one.0 == other.0) {
+        let (mut start, mut at_once) = (0, ROW_LANES);
+        while start < ROW_LANES {
+            let mine =
+                (block.iter()).filter(|(_, lane, _)| (start..start + at_once).contains(lane));
+            texels.clear();
+            for &(_, _, row) in mine {
+                texels.extend(rows.row(row).iter().map(|entry| entry.texel));
+            }
+            texels.sort_unstable();
+            texels.dedup();
+            if texels.len() > PATCH_TEXELS as usize && at_once > few {
+                at_once = (at_once / 2).max(few);
+                continue;
+            }
+            patches += u64::from(!texels.is_empty());
+            touched += texels.len() as u64;
+            start += at_once;
+        }
+    }
+    [patches, touched]
+}

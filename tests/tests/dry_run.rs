@@ -1,0 +1,148 @@
+//! `kiln bake --dry-run` against the bake that it stands for: bytes of the device, rows kept and drawn again, errors, no file.
+
+use std::path::{Path, PathBuf};
+
+use kiln_tests::vulkan::LLVMPIPE;
+use kiln_tests::{Bench, Outcome, Run};
+use serde_json::Value;
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+/// Rows are counted in some of the views, and pools are made whole.
+const OFF: f64 = 0.03;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data/spot")
+        .join(name)
+}
+
+fn bake(bench: &Bench, more: &[&str]) -> Outcome {
+    let draft = match more.contains(&"--texture-size") {
+        true => vec!["--quality", "draft"],
+        false => vec!["--quality", "draft", "--texture-size", "256"],
+    };
+    let (mesh, views) = (data("mesh_nouv.glb"), data("transforms.json"));
+    Run::start(bench.bake_for_real(&mesh, &views, &[&draft[..], more].concat())).finish()
+}
+
+fn report(bench: &Bench, more: &[&str]) -> Value {
+    let outcome = bake(bench, more);
+    outcome.assert_code(0);
+    outcome.one("done")["report"].clone()
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is a number"))
+}
+
+fn near(what: &str, planned: &Value, baked: &Value) {
+    let (planned, baked) = (number(planned), number(baked));
+    assert!(
+        (planned - baked).abs() <= OFF * baked,
+        "{what}: {planned} planned, {baked} baked"
+    );
+}
+
+/// Plans, bakes, and compares; gives the report of the plan.
+fn agree(bench: &Bench, more: &[&str]) -> Value {
+    let planned = report(bench, &[more, &["--dry-run"]].concat());
+    assert_eq!(bench.outputs(), [""; 0], "a dry run makes nothing");
+    assert!(planned["bake"].is_null() && planned["encode"].is_null());
+    let baked = report(bench, more);
+    let (plan, bake) = (&planned["plan"], &baked["bake"]);
+    assert_eq!(plan["adapter"], bake["adapter"], "{more:?}");
+    near(
+        "peak_vram_kib",
+        &plan["peak_vram_kib"],
+        &bake["peak_vram_kib"],
+    );
+    near("rows", &plan["rows"]["rows"], &bake["rows"]["rows"]);
+    near("rows kept", &plan["rows"]["kept"], &bake["rows"]["kept"]);
+    assert_eq!(plan["rows"]["views"], bake["rows"]["views"]);
+    let redrawn = ["plan", "bake"].map(|which| {
+        let rows = if which == "plan" { plan } else { bake };
+        number(&rows["rows"]["views_redrawn"])
+    });
+    assert!((redrawn[0] - redrawn[1]).abs() <= 1.0, "{redrawn:?} views");
+    let buffers = plan["buffers"].as_array().expect("a list");
+    let bytes: f64 = buffers.iter().map(|group| number(&group["bytes"])).sum();
+    assert!(
+        (bytes / 1024.0 - number(&plan["peak_vram_kib"])).abs() <= 1.0,
+        "{buffers:#?}"
+    );
+    std::fs::remove_file(bench.path("out/out.glb")).expect("the bake made it");
+    planned
+}
+
+#[test]
+fn a_plan_for_the_processor_counts_its_rows_and_makes_nothing() {
+    let bench = Bench::real(SABOTEUR);
+    let planned = agree(&bench, &["--device", "cpu"]);
+    assert_eq!(planned["plan"]["peak_vram_kib"], 0);
+    assert_eq!(planned["plan"]["rows"]["views_redrawn"], 0);
+    let seconds = planned["plan"]["seconds"].as_array().expect("a list");
+    let seconds = seconds.iter().map(|phase| number(&phase["seconds"]));
+    assert!(seconds.sum::<f64>() > 0.0);
+}
+
+#[test]
+fn a_plan_for_an_adapter_is_what_its_bake_then_takes() {
+    let bench = Bench::real(SABOTEUR);
+    let planned = agree(&bench, &["--device", LLVMPIPE]);
+    assert_eq!(planned["plan"]["rows"]["views_redrawn"], 0);
+}
+
+#[test]
+fn a_plan_within_a_budget_tells_what_will_be_drawn_again() {
+    let bench = Bench::real(SABOTEUR);
+    let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "16M"]);
+    let rows = &planned["plan"]["rows"];
+    let (kept, views) = (number(&rows["kept"]), number(&rows["views_redrawn"]));
+    assert!(
+        views > 0.0 && kept > 0.0,
+        "a part stays, and a part does not: {rows}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_ends_as_its_bake_would() {
+    let bench = Bench::real(SABOTEUR);
+    let (size, budget) = (["--texture-size", "1024"], ["--vram-budget", "32M"]);
+    let little = [&["--device", LLVMPIPE][..], &size, &budget].concat();
+    let ends = [&little[..], &[&little[..], &["--dry-run"]].concat()].map(|more| {
+        let outcome = bake(&bench, more);
+        let error = outcome.one("error");
+        let what = ["code", "message", "hint"].map(|key| error[key].to_string());
+        (outcome.code, what)
+    });
+    assert_eq!(ends[0], ends[1]);
+    assert!(ends[0].1[0].contains("out_of_device_memory"), "{ends:?}");
+    assert_eq!(bench.outputs(), [""; 0]);
+}
+
+#[test]
+fn people_see_a_table_and_need_no_output() {
+    let bench = Bench::real(SABOTEUR);
+    let mut command = bench.kiln();
+    command.arg("bake").arg(data("mesh_nouv.glb"));
+    command.arg("--views").arg(data("transforms.json"));
+    command.arg("--baker").arg(bench.baker());
+    command.args(["--device", LLVMPIPE, "--quality", "draft", "--dry-run"]);
+    let outcome = Run::start(command).finish();
+    outcome.assert_code(0);
+    for words in [
+        "llvmpipe",
+        "texture 1024×1024",
+        "planes of the texture",
+        "largest at once",
+        "all stay",
+        "host memory",
+        "fitting the texture",
+    ] {
+        let told = outcome.stdout.iter().any(|line| line.contains(words));
+        assert!(told, "{words} in {:#?}", outcome.stdout);
+    }
+    assert_eq!(bench.outputs(), [""; 0]);
+}
