@@ -55,6 +55,8 @@ pub enum Command {
         parallel: usize,
         /// Warm processes without a job.
         spares: usize,
+        /// How many bake at once on each adapter.
+        bakes: usize,
         /// For each worker, in bytes.
         memory_limit: Option<u64>,
         /// Where pipelines are kept.
@@ -165,6 +167,7 @@ fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
             specs: many(path)?,
             parallel: usize::from(args.parallel),
             spares: usize::from(args.spares),
+            bakes: usize::from(args.bakes.unwrap_or(args.parallel)),
             memory_limit: args.memory_limit,
             pipelines: crate::pipelines::folder(args.pipeline_cache),
             json,

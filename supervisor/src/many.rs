@@ -50,12 +50,13 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
     report
 }
 
-/// Runs a list, at most `parallel` jobs at once with `spares` warm processes beside them, each worker within `memory_limit`
-/// bytes and with what drivers compile kept in the folder `pipelines`, and gives the exit code: that of the first job that failed. `listener` makes the listener of a job by its name.
+/// Runs a list, at most `parallel` jobs at once, with `spares` warm processes beside them and at most `bakes` at work on each
+/// adapter, each worker within `memory_limit` bytes and with what drivers compile kept in the folder `pipelines`, and gives the
+/// exit code: that of the first job that failed. `listener` makes the listener of a job by its name.
 pub async fn all(
     specs: Vec<Spec>,
     parallel: usize,
-    spares: usize,
+    (spares, bakes): (usize, usize),
     memory_limit: Option<u64>,
     pipelines: Option<PathBuf>,
     listener: impl Fn(&str) -> Box<dyn Listener>,
@@ -77,7 +78,7 @@ pub async fn all(
             return code;
         }
     };
-    let host = Rc::new(Host::new(memory_limit, spares, parallel).pipelines(pipelines));
+    let host = Rc::new(Host::new(memory_limit, spares, bakes).pipelines(pipelines));
     let running: Rc<RefCell<Vec<mpsc::Sender<Order>>>> = Rc::default();
     let mut ended: Option<Signal> = None;
     let local = LocalSet::new();

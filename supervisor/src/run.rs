@@ -61,12 +61,20 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             specs,
             parallel,
             spares,
+            bakes,
             memory_limit,
             pipelines,
             ..
         } => {
             let listener = |name: &str| screen::listener_of(json, voice, name);
-            let all = many::all(specs, parallel, spares, memory_limit, pipelines, listener);
+            let all = many::all(
+                specs,
+                parallel,
+                (spares, bakes),
+                memory_limit,
+                pipelines,
+                listener,
+            );
             let code = runtime.block_on(all);
             ExitCode::from(code)
         }

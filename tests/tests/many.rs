@@ -69,6 +69,37 @@ fn a_fault_in_one_of_eight_jobs_leaves_the_other_seven_as_they_were() {
 }
 
 #[test]
+fn bakes_of_one_adapter_take_turns_while_other_jobs_are_prepared() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let jobs = (0..3).map(|k| real(&bench, &k.to_string()));
+    write(&bench, &jobs.collect());
+    let mut all = bench.kiln();
+    all.args(["bake", "--json", "--jobs", "jobs.json"]);
+    all.args(["--parallel", "3", "--bakes", "1"]);
+    let outcome = Run::start(all).finish();
+    outcome.assert_code(0);
+    let of =
+        |role: &str, kind: &str, event: &Value| event["role"] == role && event["event"] == kind;
+    let (mut baking, mut bakes) = (0, 0);
+    for event in &outcome.events {
+        if of("bake", "working", event) {
+            (baking, bakes) = (baking + 1, bakes + 1);
+        } else if of("bake", "role_done", event) {
+            baking -= 1;
+        }
+        assert!(baking <= 1, "two at once: {:#?}", outcome.stdout);
+    }
+    assert_eq!(bakes, 3);
+    let at = |role: &str, kind: &str, nth: usize| {
+        let found = outcome.events.iter().enumerate();
+        let mut found = found.filter(|(_, event)| of(role, kind, event));
+        found.nth(nth).map(|(at, _)| at).expect("an event")
+    };
+    let (prepared, baked) = (at("prepare", "working", 2), at("bake", "role_done", 0));
+    assert!(prepared < baked, "the others do not wait to be prepared");
+}
+
+#[test]
 fn a_list_is_checked_in_full_before_anything_runs() {
     let bench = Bench::new(SABOTEUR, &Plan::healthy());
     let good =

@@ -147,6 +147,10 @@ pub(super) struct BakeArgs {
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=8))]
     pub(super) spares: u16,
 
+    /// How many of them bake at once on each adapter; the others are prepared or encoded meanwhile. By default all that run.
+    #[arg(long, value_name = "N", requires = "jobs", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) bakes: Option<u16>,
+
     #[command(flatten)]
     pub(super) job: JobArgs,
 

@@ -77,8 +77,8 @@ fn entry(number: usize, mut object: Map<String, Value>) -> Result<Entry, String>
             ("mesh", Value::String(path)) => mesh = Some(path),
             // Many jobs share one output and one way of showing things.
             (
-                "jobs" | "parallel" | "spares" | "memory-limit" | "pipeline-cache" | "json"
-                | "quiet" | "verbose",
+                "jobs" | "parallel" | "spares" | "bakes" | "memory-limit" | "pipeline-cache"
+                | "json" | "quiet" | "verbose",
                 _,
             ) => {
                 return Err(format!("{key:?} belongs on the command line"));
