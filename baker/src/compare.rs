@@ -57,7 +57,7 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
             models.push(clock.time(Phase::LoadMesh, || Model::read(folder, name, session))?);
         }
     }
-    let views = Whole::read(&views, &job.views_file, session)?;
+    let views = Whole::read(&views, &job.views_file, job.up, session)?;
     let (models, rows) = compare(&models, &views, job, session, &mut clock)?;
     if job.picture {
         session.progress(Phase::Preview, 0, 1);

@@ -373,6 +373,8 @@ pub struct CompareJob {
     pub views_file: String,
     /// Space of the footprint's average.
     pub blend: Blend,
+    /// What points up in the views. Finished meshes are glTF's, with y up: they stay as they are.
+    pub up: Up,
     /// Draw the sheet: [`crate::message::Table::Preview`].
     pub picture: bool,
 }

@@ -141,9 +141,10 @@ fn messages_to_a_child() {
                 second: Some("b.glb".into()),
                 views_file: "t.json".into(),
                 blend: Blend::Srgb,
+                up: Up::Z,
                 picture: true,
             })),
-            "000305612e676c620105622e676c6206742e6a736f6e0101",
+            "000305612e676c620105622e676c6206742e6a736f6e010101",
         ),
         (ToChild::View { index: 4095 }, "01fbff0f"),
         (ToChild::EndOfViews { count: 40 }, "0228"),
@@ -460,7 +461,10 @@ fn messages_from_a_child() {
             FromChild::Done(Done::Compare(compare)),
             "0503010c010405010102000040400000003f0100004040000000003f010000803e00010b000000000000f83f07",
         ),
-        (FromChild::Done(Done::Plan(plan)), "050401610676756c6b616e0864697363726574650164fb00010101020103010801fb2c010400000000050601010b000000000000f83f070809"),
+        (
+            FromChild::Done(Done::Plan(plan)),
+            "050401610676756c6b616e0864697363726574650164fb00010101020103010801fb2c010400000000050601010b000000000000f83f070809",
+        ),
         (FromChild::Again, "09"),
         (FromChild::Failed(failure), "0601026e6f00"),
         (

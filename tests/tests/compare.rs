@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::{Bench, Outcome, Run};
+use kiln_tests::{Bench, Outcome, Run, sphere};
 use nix::sys::signal::Signal;
 use proto::message::{Code, Role};
 use serde_json::Value;
@@ -145,6 +145,31 @@ fn figures_are_those_of_the_bakes_own_report() {
             .is_some_and(|db| db.parse::<f64>().is_ok())
     );
     assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn views_with_z_up_are_turned_to_the_mesh_that_was_baked_from_them() {
+    let bench = Bench::real(SABOTEUR);
+    sphere::write(&bench.path(""));
+    let (mesh, views) = (bench.path("mesh.obj"), bench.path("transforms.json"));
+    let draft = ["--quality", "draft", "--texture-size", "256"];
+    for (name, up) in [("given.glb", "y"), ("turned.glb", "z")] {
+        let more = [&draft[..], &["--up", up]].concat();
+        let outcome = Run::start(bench.bake_for_real(&mesh, &views, &more)).finish();
+        outcome.assert_code(0);
+        fs::rename(bench.path("out/out.glb"), bench.path(name)).expect("the GLB");
+    }
+    let psnr = |name: &str, up: &str| {
+        let outcome = compare(&bench, &[name], &views, &["--up", up]);
+        outcome.assert_code(0);
+        let compared = outcome.one("compared");
+        assert_eq!(compared["up"], up);
+        number(&compared["models"][0]["psnr_db"])
+    };
+    let (given, turned) = (psnr("given.glb", "y"), psnr("turned.glb", "z"));
+    assert!((given - turned).abs() < 0.3, "{given} dB, {turned} dB");
+    let untold = psnr("turned.glb", "y");
+    assert!(untold < turned - 3.0, "{untold} dB, {turned} dB");
 }
 
 #[test]

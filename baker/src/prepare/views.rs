@@ -103,11 +103,12 @@ impl<'a> Whole<'a> {
     pub(crate) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
+        up: Up,
         progress: &dyn Progress,
     ) -> Result<Self, Failure> {
         progress.expect("poses", POSES);
         Ok(Self {
-            set: Set::read(folder, name, Up::Y, progress)?,
+            set: Set::read(folder, name, up, progress)?,
             outline: Outline::whole(),
         })
     }

@@ -10,6 +10,7 @@ use proto::message::CompareModel;
 use serde_json::{Value, json};
 
 use super::args::{BlendArg, bytes, seconds};
+use super::repair::UpArg;
 use super::{baker_path, distinct};
 use crate::error::JobError;
 use crate::input;
@@ -38,6 +39,10 @@ pub(super) struct CompareArgs {
     /// How the views blend colours within a pixel: `linear` for renders and photographs, `srgb` for Gaussian splats.
     #[arg(long, value_enum, default_value = "linear")]
     pub(super) blend: BlendArg,
+    /// What points up in the views: with `z` they are turned as `kiln bake --up z` turned them, whose meshes have y up, as
+    /// every glTF has.
+    #[arg(long, value_enum, value_name = "AXIS", default_value = "y")]
+    pub(super) up: UpArg,
     /// One JSON object per line on standard output; the last has all figures, those of each view too.
     #[arg(long)]
     pub(super) json: bool,
@@ -103,6 +108,7 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
             views,
             picture,
             blend: args.blend.into(),
+            up: args.up.into(),
             sandbox: !args.insecure_no_sandbox,
             memory_limit: args.memory_limit,
             timeout: args.timeout,
@@ -175,6 +181,7 @@ fn line(comparison: &Comparison, compared: &Compared) -> Value {
         "schema": 1,
         "models": models,
         "views": comparison.views.path.to_string_lossy(),
+        "up": comparison.up,
         "picture": comparison.picture.as_ref().map(|target| target.path().to_string_lossy()),
         "sandbox": comparison.sandbox,
         "times": compared.summary.times,

@@ -30,7 +30,7 @@ pub(super) struct RepairArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum UpArg {
+pub(super) enum UpArg {
     /// Nothing is turned.
     Y,
     /// (x, y, z) becomes (x, z, -y).
@@ -45,10 +45,16 @@ impl From<RepairArgs> for Repair {
             remove_unseen: args.remove_unseen,
             fill_holes: args.fill_holes,
             hole_edges: args.hole_edges,
-            up: match args.up {
-                UpArg::Y => Up::Y,
-                UpArg::Z => Up::Z,
-            },
+            up: args.up.into(),
+        }
+    }
+}
+
+impl From<UpArg> for Up {
+    fn from(arg: UpArg) -> Self {
+        match arg {
+            UpArg::Y => Self::Y,
+            UpArg::Z => Self::Z,
         }
     }
 }

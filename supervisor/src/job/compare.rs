@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proto::blob::Blob;
-use proto::job::Blend;
+use proto::job::{Blend, Up};
 use proto::limits::MAX_STARTS;
 use proto::message::{Code, CompareSummary, Role};
 use tokio::time::sleep;
@@ -40,6 +40,8 @@ pub struct Comparison {
     pub picture: Option<Target>,
     /// Space of the footprint's average.
     pub blend: Blend,
+    /// What points up in the views.
+    pub up: Up,
     /// Whether the worker enters its sandbox.
     pub sandbox: bool,
     /// For the worker, in bytes.

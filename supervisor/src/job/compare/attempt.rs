@@ -300,6 +300,7 @@ impl<'a> Attempt<'a> {
             second: self.spec.second.as_ref().map(name),
             views_file: name(&self.spec.views),
             blend: self.spec.blend,
+            up: self.spec.up,
             picture: self.spec.picture.is_some(),
         };
         let attempt = self.number;

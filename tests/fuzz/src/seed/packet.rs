@@ -2,7 +2,7 @@
 
 use proto::job::{
     BakeJob, Blend, CompareJob, Device, EncodeJob, Memory, PrepareJob, Product, Quality, Refine,
-    Repair, Simplify, TextureFormat, WarmJob,
+    Repair, Simplify, TextureFormat, Up, WarmJob,
 };
 use proto::message::{
     AdapterInfo, BakeSummary, CameraFate, Code, Done, EncodeSummary, ExposureFate, Failure,
@@ -73,6 +73,7 @@ fn to_child() -> Vec<ToChild> {
             second: Some("b.glb".to_owned()),
             views_file: "transforms.json".to_owned(),
             blend: Blend::Srgb,
+            up: Up::Z,
             picture: true,
         }),
     ];
