@@ -4,7 +4,7 @@ mod args;
 
 pub mod compare;
 
-mod form;
+pub(crate) mod form;
 
 pub mod jobs;
 
@@ -24,6 +24,7 @@ use clap::error::{ContextKind, ErrorKind};
 use proto::job::{Product, Simplify};
 use proto::message::{Code, Table};
 
+pub(crate) use self::args::LEAST_MEMORY;
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
 use crate::input;
@@ -270,10 +271,10 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     };
     let mesh = input::find("the mesh", &mesh_path)?;
     let views = input::find_views(&views, args.job.images.as_deref())?;
-    let wish = (args.texture_format, args.texture_quality, args.compress);
+    let wish = args.job.form();
     let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
     let (mut form, beside) = form::choose(wish, alpha, output.as_deref())?;
-    form::provenance(&mut form, args.provenance_attribute)?;
+    form::provenance(&mut form, args.job.provenance_attribute)?;
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual, provenance] = maps
         .as_ref()
@@ -316,7 +317,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         dry_run: args.dry_run,
         texture_size,
         texture_auto,
-        product: match args.vertex_colours {
+        product: match args.job.vertex_colours {
             true => Product::VertexColours,
             false => Product::Texture,
         },
@@ -331,8 +332,8 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         quality: args.job.quality.into(),
         blend: args.job.blend.into(),
         refine: args.job.refine.into(),
-        vram_budget: args.vram_budget,
-        gpu_times: args.gpu_times,
+        vram_budget: args.job.vram_budget,
+        gpu_times: args.job.gpu_times,
         device: args.job.device,
         seed: args.job.seed,
         holdout: args.job.holdout,

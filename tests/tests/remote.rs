@@ -86,6 +86,18 @@ fn waiting_ends_as_a_bake_of_ones_own_does() {
     let fail = |code| Plan::always(Role::Prepare, Step::Work, Fault::Fail(code));
     for (plan, more, code) in [
         (Plan::healthy(), vec!["--holdout", "1"], 0),
+        (
+            Plan::healthy(),
+            vec![
+                "--texture-format=jpeg",
+                "--texture-quality=60",
+                "--compress=meshopt",
+                "--provenance-attribute",
+                "--vram-budget=1G",
+                "--gpu-times",
+            ],
+            0,
+        ),
         (fail(Code::InvalidAsset), vec![], 65),
         (
             Plan::always(Role::Bake, Step::Work, Fault::Fail(Code::NoAdapter)),

@@ -578,9 +578,16 @@ fn the_real_worker_proves_itself_and_bakes() {
         "mesh": {"path": sample.join("mesh_nouv.glb").canonicalize().expect("there")},
         "views": {"path": sample.join("transforms.json").canonicalize().expect("there")},
         "texture_size": 256, "quality": "draft", "device": "cpu", "preview": true,
+        "texture_format": "jpeg", "texture_quality": 60, "compress": "meshopt",
     });
-    let job = sidecar.finished(&id(&sidecar.submit("real", &spec)));
+    let known = id(&sidecar.submit("real", &spec));
+    let job = sidecar.finished(&known);
     assert_eq!(job["state"], "succeeded", "{job:#}");
+    let model = sidecar.get(&format!("/v1/jobs/{known}/artifacts/model.glb"));
+    let said = String::from_utf8_lossy(&model.body);
+    for word in ["image/jpeg", "EXT_meshopt_compression"] {
+        assert!(said.contains(word), "{word} in model.glb");
+    }
     let names: Vec<&Value> = job["artifacts"]
         .as_array()
         .expect("a list")

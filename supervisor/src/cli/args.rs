@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::compare::CompareArgs;
+use super::form;
 use super::remote::args::{CancelArgs, FetchArgs, ListArgs, StatusArgs, SubmitArgs, WaitArgs};
 use super::repair::RepairArgs;
 use crate::error::JobError;
@@ -96,36 +97,6 @@ pub(super) struct BakeArgs {
     /// prepared and the views are read for it; a job that does not fit ends with the bake's own error. -o is not needed.
     #[arg(long, conflicts_with_all = ["jobs", "vertex_colours"], help_heading = "Run")]
     pub(super) dry_run: bool,
-    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
-    /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
-    /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
-    #[arg(
-        long,
-        value_enum,
-        default_value = "png",
-        conflicts_with = "jobs",
-        help_heading = "Result"
-    )]
-    pub(super) texture_format: TextureFormatArg,
-    /// Quality of a JPEG or of ETC1S, 1 to 100; by default 90 and 75.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "jobs", help_heading = "Result")]
-    pub(super) texture_quality: Option<u8>,
-    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
-    #[arg(
-        long,
-        value_enum,
-        default_value = "none",
-        conflicts_with = "jobs",
-        help_heading = "Result"
-    )]
-    pub(super) compress: CompressArg,
-    /// Make no texture: give each vertex a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
-    #[arg(long, conflicts_with_all = ["jobs", "maps", "rejected", "provenance_attribute"], help_heading = "Result")]
-    pub(super) vertex_colours: bool,
-    /// Give the vertices of a GLB the attribute `_PROVENANCE` (scalar, normalised byte): the share, 0 to 1, of what lies
-    /// around each that the views have shown; weakly observed texels count half, inferred ones not.
-    #[arg(long, conflicts_with = "jobs", help_heading = "Result")]
-    pub(super) provenance_attribute: bool,
     /// Put a picture for each view into this folder, `rejected_0000.png` and so on by the views' numbers, of what the fit did
     /// not believe: black over red to pale yellow the further it was from being believed (occluders, highlights); blue
     /// where only part of a pixel lies on the mesh, teal where it is transparent, green where the mesh before simplification
@@ -133,12 +104,15 @@ pub(super) struct BakeArgs {
     #[arg(
         long,
         value_name = "FOLDER",
-        conflicts_with = "jobs",
+        conflicts_with_all = ["jobs", "vertex_colours"],
         help_heading = "Result"
     )]
     pub(super) rejected: Option<PathBuf>,
     /// Many jobs in one go: a JSON list of objects with the flags above and below as keys, `mesh` among them; see the README.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["mesh", "views", "output", "preview", "maps", "report"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "mesh", "views", "output", "preview", "maps", "report", "texture_format", "texture_quality", "compress",
+        "vertex_colours", "provenance_attribute",
+    ])]
     pub(super) jobs: Option<PathBuf>,
     /// How many of them run at once.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -157,13 +131,6 @@ pub(super) struct BakeArgs {
     /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) memory_limit: Option<u64>,
-    /// Plan with at most this much memory of the GPU, such as 1G or 512M; rows beyond it are drawn again for every pass, which
-    /// takes longer and gives a result as good. By default what is fastest, as far as the device has it.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
-    pub(super) vram_budget: Option<u64>,
-    /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
-    #[arg(long, help_heading = "Run")]
-    pub(super) gpu_times: bool,
     /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
     #[arg(long, help_heading = "Run")]
     pub(super) insecure_no_sandbox: bool,
@@ -212,6 +179,24 @@ pub(super) struct JobArgs {
     /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty.
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = remove_share, help_heading = "Result")]
     pub(super) simplify: Option<f32>,
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
+    /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
+    /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
+    #[arg(long, value_enum, default_value = "png", help_heading = "Result")]
+    pub(super) texture_format: TextureFormatArg,
+    /// Quality of a JPEG or of ETC1S, 1 to 100; by default 90 and 75.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), help_heading = "Result")]
+    pub(super) texture_quality: Option<u8>,
+    /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
+    #[arg(long, value_enum, default_value = "none", help_heading = "Result")]
+    pub(super) compress: CompressArg,
+    /// Make no texture: give each vertex a colour (`COLOR_0` of a GLB). The processor does it, whatever --device says.
+    #[arg(long, conflicts_with_all = ["maps", "provenance_attribute"], help_heading = "Result")]
+    pub(super) vertex_colours: bool,
+    /// Give the vertices of a GLB the attribute `_PROVENANCE` (scalar, normalised byte): the share, 0 to 1, of what lies
+    /// around each that the views have shown; weakly observed texels count half, inferred ones not.
+    #[arg(long, help_heading = "Result")]
+    pub(super) provenance_attribute: bool,
     /// Keep the texture coordinates that the mesh brings instead of unwrapping it anew.
     #[arg(long, help_heading = "Result")]
     pub(super) keep_uvs: bool,
@@ -272,6 +257,13 @@ pub(super) struct JobArgs {
     )]
     pub(super) seed: u64,
 
+    /// Plan with at most this much memory of the GPU, such as 1G or 512M; rows beyond it are drawn again for every pass, which
+    /// takes longer and gives a result as good. By default what is fastest, as far as the device has it.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
+    pub(super) vram_budget: Option<u64>,
+    /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.
+    #[arg(long, help_heading = "Run")]
+    pub(super) gpu_times: bool,
     /// What a bake that failed may do differently when it is repeated. Each step allows those before it, and the report says
     /// which were taken.
     #[arg(long, value_enum, default_value = "adapters", help_heading = "Run")]
@@ -400,7 +392,7 @@ pub(super) enum RefineArg {
 }
 
 /// See [`bytes`].
-const LEAST_MEMORY: u64 = 16 << 20;
+pub(crate) const LEAST_MEMORY: u64 = 16 << 20;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum TextureFormatArg {
@@ -509,6 +501,11 @@ pub(super) enum TextureEdge {
 const MOST_CHOSEN: u32 = 4096;
 
 impl JobArgs {
+    /// What the picture and the mesh are to be like.
+    pub(super) fn form(&self) -> form::Wish {
+        (self.texture_format, self.texture_quality, self.compress)
+    }
+
     /// Edge of the texture, or the most that it may be, which the flag says.
     pub(super) fn texture(&self) -> Result<(u32, bool), Box<JobError>> {
         match (self.texture_size, self.max_texture_size) {

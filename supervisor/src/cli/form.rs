@@ -13,12 +13,23 @@ const QUALITY: u8 = 90;
 /// Of ETC1S: 0.8 dB below the best that it can, in half the time.
 const QUALITY_ETC1S: u8 = 75;
 
+/// Format and quality of the picture, and how the mesh is stored.
+pub(super) type Wish = (TextureFormatArg, Option<u8>, CompressArg);
+
+/// The quality of a picture, asked for or not.
+pub(crate) fn quality(texture: TextureFormat, asked: Option<u8>) -> u8 {
+    asked.unwrap_or(match texture {
+        TextureFormat::Ktx2Etc1s => QUALITY_ETC1S,
+        _ => QUALITY,
+    })
+}
+
 /// A form, and the files beside the result.
 pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
 
 /// See the head of this file.
 pub(super) fn choose(
-    (texture, quality, compress): (TextureFormatArg, Option<u8>, CompressArg),
+    (texture, quality, compress): Wish,
     (alpha, alpha_cutoff): (AlphaModeArg, f32),
     output: Option<&Path>,
 ) -> Result<Chosen, Box<JobError>> {
@@ -54,10 +65,7 @@ pub(super) fn choose(
     let mut form = Form {
         container,
         texture,
-        quality: quality.unwrap_or(match texture {
-            TextureFormat::Ktx2Etc1s => QUALITY_ETC1S,
-            _ => QUALITY,
-        }),
+        quality: self::quality(texture, quality),
         compress,
         provenance: false,
         stem: String::new(),

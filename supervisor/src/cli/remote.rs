@@ -105,6 +105,9 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     let mesh = input::find("the mesh", &args.mesh)?;
     let views = input::find_views(&args.views, args.job.images.as_deref())?;
     let (texture_size, texture_auto) = args.job.texture()?;
+    // Refused here in the words of the flags, not there in those of the JSON.
+    let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
+    super::form::choose(args.job.form(), alpha, None)?;
     let JobArgs {
         preview,
         maps,
@@ -176,6 +179,11 @@ fn options(args: JobArgs) -> JobSpec {
         orient: repair.orient,
         up: repair.up,
         keep_uvs: args.keep_uvs,
+        texture_format: args.texture_format.into(),
+        texture_quality: args.texture_quality.map(u32::from),
+        compress: args.compress.into(),
+        vertex_colours: args.vertex_colours,
+        provenance_attribute: args.provenance_attribute,
         alpha_mode: args.alpha_mode.into(),
         alpha_cutoff: f64::from(args.alpha_cutoff),
         uv_set: args.uv_set,
@@ -190,6 +198,8 @@ fn options(args: JobArgs) -> JobSpec {
         },
         holdout: args.holdout,
         seed: args.seed,
+        vram_budget: args.vram_budget,
+        gpu_times: args.gpu_times,
         fallback: args.fallback.into(),
         timeout_s: args.timeout.as_secs_f64(),
         ..JobSpec::default()

@@ -2,7 +2,6 @@
 
 use axum::body::Bytes;
 use axum::http::{HeaderName, Method};
-use proto::job::{Compress, TextureFormat};
 use proto::message::Code;
 use serde::Deserialize;
 use serde_json::Value;
@@ -161,8 +160,8 @@ impl Job {
             holdout: spec.holdout,
             fallback: spec.fallback,
             timeout_ms: spec.timeout_s * 1e3,
-            texture_format: TextureFormat::default(),
-            compress: Compress::default(),
+            texture_format: spec.texture_format,
+            compress: spec.compress,
             alpha_mode: spec.alpha_mode,
         }
     }

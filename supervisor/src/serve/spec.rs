@@ -7,6 +7,8 @@
 //! {"arrays": "<sha256>"}
 //! ```
 
+mod form;
+
 mod mesh;
 
 pub mod whole;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use proto::job::{AlphaMode, Blend, Device, Quality, Refine, Repair, Up};
+use proto::job::{AlphaMode, Blend, Compress, Device, Quality, Refine, Repair, TextureFormat, Up};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_VIEWS, MIN_TEXTURE_SIZE};
 use serde::{Deserialize, Serialize};
 
@@ -80,6 +82,12 @@ pub struct JobSpec {
     pub orient: bool,
     pub up: Up,
     pub keep_uvs: bool,
+    pub texture_format: TextureFormat,
+    #[serde(deserialize_with = "whole::optional")]
+    pub texture_quality: Option<u32>,
+    pub compress: Compress,
+    pub vertex_colours: bool,
+    pub provenance_attribute: bool,
     pub alpha_mode: AlphaMode,
     pub alpha_cutoff: f64,
     #[serde(deserialize_with = "whole::optional")]
@@ -92,6 +100,10 @@ pub struct JobSpec {
     pub holdout: u32,
     #[serde(deserialize_with = "whole::number")]
     pub seed: u64,
+    /// No more than the sidecar's own.
+    #[serde(deserialize_with = "whole::optional")]
+    pub vram_budget: Option<u64>,
+    pub gpu_times: bool,
     pub fallback: Policy,
     pub timeout_s: f64,
     /// Make `preview.png`, too.
@@ -118,6 +130,11 @@ impl Default for JobSpec {
             orient: false,
             up: Up::default(),
             keep_uvs: false,
+            texture_format: TextureFormat::default(),
+            texture_quality: None,
+            compress: Compress::default(),
+            vertex_colours: false,
+            provenance_attribute: false,
             alpha_mode: AlphaMode::default(),
             alpha_cutoff: 0.5,
             uv_set: None,
@@ -127,6 +144,8 @@ impl Default for JobSpec {
             device: "auto".to_owned(),
             holdout: 0,
             seed: 0,
+            vram_budget: None,
+            gpu_times: false,
             fallback: Policy::default(),
             timeout_s: 3600.0,
             preview: false,
@@ -191,6 +210,7 @@ impl JobSpec {
             return wrong("texture_size", why);
         }
         self.check_mesh()?;
+        self.check_form()?;
         if !(0.0..=1.0).contains(&self.alpha_cutoff) {
             return wrong("alpha_cutoff", "must be 0 to 1".to_owned());
         }
@@ -367,6 +387,27 @@ mod tests {
             (r#", "up": "x""#, "up"),
             (r#", "alpha_mode": "clip""#, "alpha_mode"),
             (r#", "alpha_cutoff": 1.5"#, "alpha_cutoff"),
+            (r#", "texture_format": "gif""#, "texture_format"),
+            (r#", "texture_quality": 90"#, "texture_quality"),
+            (
+                r#", "texture_format": "jpeg", "texture_quality": 101"#,
+                "texture_quality",
+            ),
+            (
+                r#", "texture_format": "ktx2-etc1s", "texture_quality": 0"#,
+                "texture_quality",
+            ),
+            (r#", "compress": "zip""#, "compress"),
+            (
+                r#", "vertex_colours": true, "maps": true"#,
+                "vertex_colours",
+            ),
+            (
+                r#", "vertex_colours": true, "provenance_attribute": true"#,
+                "vertex_colours",
+            ),
+            (r#", "vram_budget": 0"#, "vram_budget"),
+            (r#", "gpu_times": 1"#, "gpu_times"),
             (r#", "quality": "superb""#, "quality"),
             (r#", "qualty": "draft""#, "qualty"),
             (r#", "device": """#, "device"),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use proto::job::{Form, Product};
 use proto::message::Code;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -111,11 +110,7 @@ impl Work {
             mesh,
             views,
             glb: Some(target("model.glb")?),
-            form: Form {
-                alpha: wish.alpha_mode,
-                alpha_cutoff: wish.alpha_cutoff as f32,
-                ..Form::default()
-            },
+            form: wish.form(),
             beside: Vec::new(),
             preview: wish.preview.then(|| target("preview.png")).transpose()?,
             maps: wish.maps.then(|| MapTargets::check(&place)).transpose()?,
@@ -124,7 +119,7 @@ impl Work {
             dry_run: false,
             texture_size: wish.texture_size,
             texture_auto: wish.texture_auto,
-            product: Product::Texture,
+            product: wish.product(),
             repair: wish.repair(),
             simplify: wish.simplify(),
             keep_uvs: wish.keep_uvs,
@@ -132,8 +127,11 @@ impl Work {
             quality: wish.quality,
             blend: wish.blend,
             refine: wish.refine,
-            vram_budget: options.vram_budget,
-            gpu_times: false,
+            vram_budget: [options.vram_budget, wish.vram_budget]
+                .into_iter()
+                .flatten()
+                .min(),
+            gpu_times: wish.gpu_times,
             device: wish.device(),
             seed: wish.seed,
             holdout: wish.holdout,
