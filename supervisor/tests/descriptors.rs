@@ -63,7 +63,7 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
     let held = hog();
 
     // A result and its report, over old files and none.
-    let files = [&Some(spec.glb.clone()), &spec.report].map(|target| {
+    let files = [&spec.glb, &spec.report].map(|target| {
         let target = target.as_ref().expect("asked for");
         target.stage(&mut &b"new"[..]).expect("written")
     });

@@ -76,5 +76,5 @@ fn what_does_not_fit_the_processors_budget_is_drawn_again_as_it_is_there() {
     assert_eq!((held.views, held.views_redrawn), (5, 3));
     let rows: Vec<u64> = sample.kept().map(|(rows, _)| rows).collect();
     assert_eq!(held.kept, rows[0] + rows[1]);
-    assert_eq!(held.rows, rows.iter().sum());
+    assert_eq!(held.rows, rows.iter().sum::<u64>());
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::fixture::{around, camera, cube, noise, paint, ties, view, waves};
 use crate::bake::footprint::footprints;
+use crate::bake::held::BUDGET;
 
 const SIZE: u32 = 48;
 const STRENGTH: Strength = Strength {
