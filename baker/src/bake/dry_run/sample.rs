@@ -29,8 +29,8 @@ pub(super) struct Sample {
     /// Of all views: pixels, and those whose alpha lets them count.
     pub(super) pixels: u64,
     pub(super) counting: u64,
-    /// Of each view, the pixels that count.
-    by_view: Vec<u64>,
+    /// Of each view, the pixels that count, and its rows and their bytes where it was drawn.
+    by_view: Vec<(u64, Option<(u64, usize)>)>,
     /// Of those that were drawn.
     drawn_pixels: u64,
     drawn_counting: u64,
@@ -54,6 +54,7 @@ impl Sample {
         let pixels = view.pixels.len() as u64;
         let counting = view.pixels.iter().filter(|pixel| pixel[3] >= MIN_ALPHA);
         let counting = counting.count() as u64;
+        let mut own = None;
         let early = self.drawn_pixels < FIRST || self.views.is_power_of_two();
         if self.drawn == 0 || (early && self.drawn_pixels < MOST) {
             if let Some(original) = original {
@@ -68,11 +69,13 @@ impl Sample {
             for rows in &chunks {
                 self.enter(rows, view.width, taps);
             }
+            let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
+            own = Some((rows, chunks.iter().map(held::bytes).sum()));
         }
         self.views += 1;
         self.pixels += pixels;
         self.counting += counting;
-        self.by_view.push(counting);
+        self.by_view.push((counting, own));
     }
 
     fn enter(&mut self, rows: &Rows, width: u32, taps: u32) {
@@ -104,9 +107,9 @@ impl Sample {
     pub(super) fn kept(&self) -> impl Iterator<Item = (u64, usize)> {
         let counting = self.drawn_counting.max(1) as f64;
         let [rows, bytes] = [self.rows, self.bytes].map(|sum| sum as f64 / counting);
-        self.by_view.iter().map(move |&pixels| {
+        self.by_view.iter().map(move |&(pixels, own)| {
             let of = |rate: f64| (pixels as f64 * rate).round();
-            (of(rows) as u64, of(bytes) as usize)
+            own.unwrap_or((of(rows) as u64, of(bytes) as usize))
         })
     }
 
