@@ -23,6 +23,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
 use proto::job::{Product, Simplify};
 use proto::message::{Code, Table};
+use proto::pages::Pages;
 
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
@@ -266,25 +267,29 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let views = input::find_views(&views, args.job.images.as_deref())?;
     let wish = (args.texture_format, args.texture_quality, args.compress);
     let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    let (mut form, beside) = form::choose(wish, alpha, &output)?;
+    let (mut form, beside) = form::choose(wish, alpha, args.job.pages, &output)?;
     form::provenance(&mut form, args.provenance_attribute)?;
+    if args.vertex_colours && args.job.pages != Pages::ONE {
+        return Err(JobError::own(
+            Code::InvalidSpec,
+            "--pages is for a texture, and --vertex-colours makes none",
+            "leave one of them out",
+        ));
+    }
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual, provenance] = maps
         .as_ref()
         .map_or([None; 3], |maps| maps.each_ref().map(Some));
-    distinct(
-        &[&mesh_path, &views.path],
-        &[
-            Some(&output),
-            args.job.preview.as_ref(),
-            args.job.report.as_ref(),
-            coverage,
-            residual,
-            provenance,
-            beside.first().map(|(_, path)| path),
-            beside.get(1).map(|(_, path)| path),
-        ],
-    )?;
+    let mut outputs = vec![
+        Some(&output),
+        args.job.preview.as_ref(),
+        args.job.report.as_ref(),
+        coverage,
+        residual,
+        provenance,
+    ];
+    outputs.extend(beside.iter().map(|(_, path)| Some(path)));
+    distinct(&[&mesh_path, &views.path], &outputs)?;
     let (texture_size, texture_auto) = args.job.texture()?;
     let glb = Target::check(&output)?;
     let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));

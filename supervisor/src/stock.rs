@@ -14,6 +14,7 @@ use proto::blob::Blob;
 use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
+use proto::pages::Pages;
 use proto::table::{Layer, LayerSet, Texture, ViewHeader};
 
 use self::rules::rules;
@@ -35,6 +36,7 @@ pub struct Stock {
     maps: bool,
     rejected: bool,
     container: Container,
+    pages: Pages,
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
     views: Vec<(u32, bool)>,
@@ -56,6 +58,7 @@ impl Stock {
             maps: false,
             rejected: false,
             container: Container::Glb,
+            pages: Pages::ONE,
             tables: HashMap::new(),
             views: Vec::new(),
             layers: LayerSet::default(),
@@ -79,14 +82,14 @@ impl Stock {
         self
     }
 
-    /// The result is a file of this kind, with others beside it.
+    /// The result is a file of this kind, with others beside it, and has so many textures.
     #[must_use]
-    pub fn with_container(mut self, container: Container) -> Self {
-        self.container = container;
+    pub fn with_container(mut self, container: Container, pages: Pages) -> Self {
+        (self.container, self.pages) = (container, pages);
         self
     }
 
-    /// Edge of the texture in texels.
+    /// Edge of the atlas in texels.
     #[must_use]
     pub fn texture_size(&self) -> u32 {
         self.texture_size
@@ -116,6 +119,7 @@ impl Stock {
         let (owner, min, max) = self.rules(table);
         let index_ok = match table {
             Table::View(index) | Table::Rejected(index) => (index as usize) < MAX_VIEWS,
+            Table::Picture(page) => page < self.pages.count(),
             // Of what no view shows there is no texture.
             Table::Layer(layer) => self.prepared && self.layers.has(layer),
             _ => true,
@@ -156,7 +160,7 @@ impl Stock {
             | Table::Provenance
             | Table::Pipelines
             | Table::Rejected(_)
-            | Table::Picture
+            | Table::Picture(_)
             | Table::Material
             | Table::Layer(_) => {}
         }
@@ -295,12 +299,17 @@ impl Stock {
                     return Err(StockError::Incomplete("there is no preview"));
                 }
                 let textured = self.filled(Table::Texture).is_some();
-                let beside: &[Table] = match self.container {
-                    Container::Obj if textured => &[Table::Picture, Table::Material],
-                    Container::Ply if textured => &[Table::Picture],
-                    Container::Glb | Container::Obj | Container::Ply => &[],
+                // A page without charts has no picture.
+                let mut pages = (0..self.pages.count()).map(Table::Picture);
+                let pictured = pages.any(|page| self.filled(page).is_some());
+                let complete = match self.container {
+                    Container::Obj if textured => {
+                        pictured && self.filled(Table::Material).is_some()
+                    }
+                    Container::Ply if textured => pictured,
+                    Container::Glb | Container::Obj | Container::Ply => true,
                 };
-                if beside.iter().any(|&table| self.filled(table).is_none()) {
+                if !complete {
                     return Err(StockError::Incomplete("there are no files beside the mesh"));
                 }
                 let mapped = self.maps && self.filled(Table::Texture).is_some();
@@ -343,7 +352,7 @@ impl Stock {
             | Table::Provenance
             | Table::Pipelines
             | Table::Rejected(_)
-            | Table::Picture
+            | Table::Picture(_)
             | Table::Material
             | Table::Layer(_) => true,
         });

@@ -133,6 +133,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         maps: args.with_maps || maps.is_some(),
         texture_size,
         texture_auto,
+        pages: args.job.pages.count(),
         ..options(args.job)
     };
     if args.by_path {
@@ -176,6 +177,7 @@ fn options(args: JobArgs) -> JobSpec {
         orient: repair.orient,
         up: repair.up,
         keep_uvs: args.keep_uvs,
+        pages: args.pages.count(),
         alpha_mode: args.alpha_mode.into(),
         alpha_cutoff: f64::from(args.alpha_cutoff),
         uv_set: args.uv_set,

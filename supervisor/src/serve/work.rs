@@ -114,6 +114,7 @@ impl Work {
             form: Form {
                 alpha: wish.alpha_mode,
                 alpha_cutoff: wish.alpha_cutoff as f32,
+                pages: wish.pages(),
                 ..Form::default()
             },
             beside: Vec::new(),
