@@ -11,6 +11,7 @@ pub mod maps;
 pub mod material;
 pub mod measure;
 mod obj;
+pub mod pages;
 pub mod picture;
 mod ply;
 pub mod png;
@@ -31,13 +32,14 @@ use proto::table::{Colours, Mesh, Texture};
 
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
-use crate::render::{Paint, Textures};
+use crate::render::{Image, Paint, Textures};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
 use crate::survey;
 use files::{Written, write_files};
 use glb::GlbError;
 use material::Layers;
+use pages::Sheets;
 use preview::Row;
 
 /// A band of a view, whatever the mesh: its pixels are bounded.
@@ -121,10 +123,11 @@ pub fn run(
         glb_bytes,
         png_bytes,
         mesh,
+        sheets,
         skin,
         material,
     } = write_files(session, &job.form, mesh, skin, layers, &mut clock)?;
-    let atlas = figures(session, &mesh, &skin, &mut clock);
+    let atlas = figures(session, (&mesh, &sheets), &skin, &mut clock);
     let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
     if job.maps {
         put_maps(session, &skin, &mut clock)?;
@@ -155,7 +158,7 @@ pub fn run(
 /// The unwrap and its seams, as `kiln compare` would find them in the file.
 fn figures(
     session: &Session,
-    mesh: &Mesh,
+    (mesh, sheets): (&Mesh, &Sheets),
     skin: &Skin,
     clock: &mut PhaseClock,
 ) -> Option<AtlasFigures> {
@@ -166,14 +169,25 @@ fn figures(
     let texels = each(texture.texels.len(), pace::TEXEL);
     session.expect("seams", texels + each(mesh.triangles.len(), pace::TRIANGLE));
     let figures = clock.time(Phase::Measure, || {
-        let images = [texture.into()];
+        let leaves = sheets.leaves().iter();
+        let texels: Vec<_> = leaves
+            .map(|leaf| sheets.cut(leaf, texture.size, &texture.texels))
+            .collect();
+        let edge = sheets.edge(texture.size) as usize;
+        let images: Vec<Image<'_>> = texels
+            .iter()
+            .filter_map(|texels| Image::new(edge, edge, texels))
+            .collect();
+        let (mesh, of_triangle) = (sheets.on_pages(mesh), sheets.of_triangle());
         let textures = Textures {
             images: &images,
-            of_triangle: &[],
+            of_triangle: &of_triangle,
         };
-        let owners = [survey::cover(mesh, textures, 0)];
+        let owners: Vec<Vec<u32>> = (0..images.len())
+            .map(|image| survey::cover(&mesh, textures, image))
+            .collect();
         unit();
-        survey::survey(mesh, textures, &owners)
+        survey::survey(&mesh, textures, &owners)
     });
     Some(figures)
 }

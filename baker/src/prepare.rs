@@ -95,7 +95,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let seen = (&eyes[..], &lookouts[..]);
     let prepared = prepare_mesh(&mesh_folder, job, seen, session, &mut clock)?;
     if let Some(choice) = prepared.texture {
-        let told = session.choose(choice.size);
+        let told = session.choose(job.pages.atlas(choice.size));
         told.map_err(|error| internal(&error))?;
     }
     if let Some(original) = prepared.original {
@@ -196,10 +196,11 @@ fn prepare_mesh(
     };
     let texture = job.texture_auto.then(|| {
         clock.time(Phase::Unwrap, || {
-            texels::choose(&surface, lookouts, job.texture_size, progress)
+            let most = job.pages.page(job.texture_size);
+            texels::choose(&surface, lookouts, (most, job.pages), progress)
         })
     });
-    let size = texture.map_or(job.texture_size, |choice| choice.size);
+    let size = texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size));
     let unwrapped = clock.time(Phase::Unwrap, || make_atlas(&surface, job, size, progress))?;
     Ok(Prepared {
         unwrapped,
@@ -219,11 +220,11 @@ fn make_atlas(
     progress: &dyn Progress,
 ) -> Result<Unwrapped, Failure> {
     if job.keep_uvs {
-        return kept::keep(surface, texture_size, progress)
+        return kept::keep(surface, (texture_size, job.pages), progress)
             .map_err(|error| error.failure(&job.mesh_file));
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
-    let unwrapped = unwrap::unwrap(surface, texture_size, deadline, progress);
+    let unwrapped = unwrap::unwrap(surface, (texture_size, job.pages), deadline, progress);
     let texels = f64::from(texture_size).powi(2) * f64::from(unwrapped.utilisation);
     if texels < surface.triangles.len() as f64 {
         progress.warning(&format!(
@@ -249,6 +250,7 @@ fn make_atlas(
 mod tests {
     use proto::job::Simplify;
     use proto::message::UnwrapMethod;
+    use proto::pages::Pages;
 
     use super::*;
     use crate::progress::Silent;
@@ -267,6 +269,7 @@ mod tests {
             mesh_file: "a.obj".to_owned(),
             views_file: String::new(),
             texture_size: 256,
+            pages: Pages::ONE,
             texture_auto: false,
             repair: Repair::default(),
             simplify: Simplify::Keep,

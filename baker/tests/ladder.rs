@@ -19,6 +19,7 @@ use proto::job::{
     Simplify, WarmJob,
 };
 use proto::message::{BakeSummary, EncodeSummary, Failure, FromChild, Table, ToChild};
+use proto::pages::Pages;
 use proto::table::{Colours, ViewHeader};
 use serde_json::Value;
 
@@ -83,6 +84,7 @@ fn prepared() -> Tables {
         mesh_file: "mesh_nouv.glb".to_owned(),
         views_file: "transforms.json".to_owned(),
         texture_size: TEXTURE,
+        pages: Pages::ONE,
         texture_auto: false,
         repair: Repair::default(),
         simplify: Simplify::Keep,

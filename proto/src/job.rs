@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::list::list;
+use crate::pages::Pages;
 use crate::table::Layer;
 
 /// How much work goes into the fit.
@@ -174,6 +175,8 @@ pub struct Form {
     pub compress: Compress,
     /// The vertices of a GLB carry `_PROVENANCE`.
     pub provenance: bool,
+    /// Textures that the atlas is cut into.
+    pub pages: Pages,
     /// Name of the result without its ending: by it a mesh names the files beside it. Empty for a GLB.
     pub stem: String,
     /// Of a GLB whose views bring opacity.
@@ -183,10 +186,14 @@ pub struct Form {
 }
 
 impl Form {
-    /// Name of the texture's file beside a PLY or OBJ.
+    /// Name of the file of a page's texture beside a PLY or OBJ: of several pages as UDIM tiles are named.
     #[must_use]
-    pub fn picture(&self) -> String {
-        format!("{}_texture.{}", self.stem, self.texture.ending())
+    pub fn picture(&self, page: u32) -> String {
+        let (stem, ending) = (&self.stem, self.texture.ending());
+        match self.pages {
+            Pages::ONE => format!("{stem}_texture.{ending}"),
+            pages => format!("{stem}_texture.{}.{ending}", pages.udim(page)),
+        }
     }
 
     /// Name of the material's file beside an OBJ.
@@ -280,8 +287,10 @@ pub struct PrepareJob {
     pub mesh_file: String,
     /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
-    /// Edge of the texture in texels: padding and packing follow it.
+    /// Edge of the atlas in texels, all pages together: padding and packing follow it.
     pub texture_size: u32,
+    /// What it is cut into: no chart crosses their borders.
+    pub pages: Pages,
     /// Choose a smaller edge where the views resolve no more, and tell it: [`crate::message::FromChild::Chosen`].
     pub texture_auto: bool,
     /// What is mended first.
@@ -322,7 +331,7 @@ pub struct WarmJob {
 /// `has_surface`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeJob {
-    /// Edge of the texture in texels.
+    /// Edge of the atlas in texels: of the texture, or of all its pages together.
     pub texture_size: u32,
     /// What to make.
     pub product: Product,

@@ -160,8 +160,8 @@ pub enum Table {
     Coverage,
     /// The bytes of the residual PNG, see [`crate::table::maps`].
     Residual,
-    /// The bytes of the texture's file beside a PLY or OBJ.
-    Picture,
+    /// The bytes of the texture's file beside a PLY or OBJ, by its page.
+    Picture(u32),
     /// The bytes of the material's file beside an OBJ.
     Material,
     /// [`crate::table::LayerTexture`], by its layer.
@@ -291,9 +291,9 @@ pub enum FromChild {
     },
     /// Bake asks for every view once more, and `EndOfViews` after them: once for each set of layers that it fits.
     Again,
-    /// The edge of the texture, where that was left to prepare; before the mesh is there.
+    /// The edge of the atlas, where that was left to prepare; before the mesh is there.
     Chosen {
-        /// In texels.
+        /// In texels, all pages together.
         texture_size: u32,
     },
     /// After `Ready`: every stage is compiled, and what is to be kept of that was handed over. From here on data may come.
@@ -533,7 +533,7 @@ pub struct PrepareSummary {
 /// that shows it largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextureChoice {
-    /// The edge that was taken, in texels.
+    /// The edge that was taken, in texels: of each page.
     pub size: u32,
     /// The edge that was wanted, before rounding and bounds.
     pub wanted: f32,

@@ -16,6 +16,7 @@ use proto::message::{
     Refinement, Refusal, Rejected, Role, Root, StageTime, Start, StepFate, StepKind, Table,
     TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
+use proto::pages::Pages;
 use proto::plan::{BakePlan, BufferBytes, BufferGroup, DriverAccount, PhaseSeconds, RowsHeld};
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
@@ -70,6 +71,7 @@ fn messages_to_a_child() {
         mesh_file: "m.glb".into(),
         views_file: "t.json".into(),
         texture_size: 1024,
+        pages: Pages::try_from(4).expect("a square"),
         texture_auto: true,
         repair: Repair {
             weld: Some(0.5),
@@ -109,7 +111,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb000401010000003f0101010000803efa01020000003f0101010203fb204e01",
+            "0000056d2e676c6206742e6a736f6efb00040401010000003f0101010000803efa01020000003f0101010203fb204e01",
         ),
         (
             ToChild::Start(Start::Bake(bake)),
@@ -127,13 +129,14 @@ fn messages_to_a_child() {
                     quality: 90,
                     compress: Compress::Meshopt,
                     provenance: true,
+                    pages: Pages::try_from(9).expect("a square"),
                     stem: "a".into(),
                     alpha: AlphaMode::Mask,
                     alpha_cutoff: 0.5,
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
-            "00020000010002015a01010161020000003f020104",
+            "00020000010002015a0101090161020000003f020104",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {

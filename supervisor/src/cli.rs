@@ -23,6 +23,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
 use proto::job::{Product, Simplify};
 use proto::message::{Code, Table};
+use proto::pages::Pages;
 
 pub(crate) use self::args::LEAST_MEMORY;
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
@@ -273,25 +274,29 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     let views = input::find_views(&views, args.job.images.as_deref())?;
     let wish = args.job.form();
     let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    let (mut form, beside) = form::choose(wish, alpha, output.as_deref())?;
+    let (mut form, beside) = form::choose(wish, alpha, args.job.pages, output.as_deref())?;
     form::provenance(&mut form, args.job.provenance_attribute)?;
+    if args.job.vertex_colours && args.job.pages != Pages::ONE {
+        return Err(JobError::own(
+            Code::InvalidSpec,
+            "--pages is for a texture, and --vertex-colours makes none",
+            "leave one of them out",
+        ));
+    }
     let maps = args.job.maps.as_deref().map(MapTargets::within);
     let [coverage, residual, provenance] = maps
         .as_ref()
         .map_or([None; 3], |maps| maps.each_ref().map(Some));
-    distinct(
-        &[&mesh_path, &views.path],
-        &[
-            output.as_ref(),
-            args.job.preview.as_ref(),
-            args.job.report.as_ref(),
-            coverage,
-            residual,
-            provenance,
-            beside.first().map(|(_, path)| path),
-            beside.get(1).map(|(_, path)| path),
-        ],
-    )?;
+    let mut outputs = vec![
+        output.as_ref(),
+        args.job.preview.as_ref(),
+        args.job.report.as_ref(),
+        coverage,
+        residual,
+        provenance,
+    ];
+    outputs.extend(beside.iter().map(|(_, path)| Some(path)));
+    distinct(&[&mesh_path, &views.path], &outputs)?;
     let (texture_size, texture_auto) = args.job.texture()?;
     let glb = output.as_deref().map(Target::check).transpose()?;
     let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));

@@ -160,11 +160,11 @@ pub async fn run(
         },
         events,
         life: Life::new(rung, spec.fallback).dry(spec.dry_run),
-        stock: Stock::new(spec.texture_size)
+        stock: Stock::new(spec.atlas_size())
             .with_maps(spec.maps.is_some())
             .with_rejected(spec.rejected.is_some())
             .with_dry_run(spec.dry_run)
-            .with_container(spec.form.container),
+            .with_container(spec.form.container, spec.form.pages),
         running: Vec::new(),
         delayed: Vec::new(),
         held: Vec::new(),

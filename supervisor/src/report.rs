@@ -18,6 +18,7 @@ use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
     AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
+use proto::pages::Pages;
 use proto::plan::BakePlan;
 use proto::sandbox::Sandbox;
 use serde::{Deserialize, Serialize, Serializer};
@@ -95,8 +96,11 @@ pub struct Options {
     /// Path as given; empty where a dry run was given none.
     #[serde(serialize_with = "path")]
     pub output: PathBuf,
-    /// Edge of the texture in texels.
+    /// Edge of the texture in texels, or of each of its pages.
     pub texture_size: u32,
+    /// Textures that the atlas is cut into.
+    #[serde(default)]
+    pub pages: Pages,
     /// What was to be mended of the mesh.
     #[serde(default)]
     pub repair: Repair,
@@ -218,6 +222,7 @@ impl Report {
             views: spec.views.path.clone(),
             output: (spec.glb.as_ref()).map_or_else(PathBuf::new, |glb| glb.path().to_path_buf()),
             texture_size: spec.texture_size,
+            pages: spec.form.pages,
             repair: spec.repair,
             simplify: spec.simplify,
             keep_uvs: spec.keep_uvs,

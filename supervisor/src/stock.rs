@@ -14,6 +14,7 @@ use proto::blob::Blob;
 use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
+use proto::pages::Pages;
 use proto::table::{Layer, LayerSet, Texture, ViewHeader};
 
 use self::rules::rules;
@@ -36,6 +37,7 @@ pub struct Stock {
     rejected: bool,
     dry_run: bool,
     container: Container,
+    pages: Pages,
     tables: HashMap<Table, Entry>,
     /// Views in the order in which they were filled, with their holdout mark.
     views: Vec<(u32, bool)>,
@@ -58,6 +60,7 @@ impl Stock {
             rejected: false,
             dry_run: false,
             container: Container::Glb,
+            pages: Pages::ONE,
             tables: HashMap::new(),
             views: Vec::new(),
             layers: LayerSet::default(),
@@ -88,14 +91,14 @@ impl Stock {
         self
     }
 
-    /// The result is a file of this kind, with others beside it.
+    /// The result is a file of this kind, with others beside it, and has so many textures.
     #[must_use]
-    pub fn with_container(mut self, container: Container) -> Self {
-        self.container = container;
+    pub fn with_container(mut self, container: Container, pages: Pages) -> Self {
+        (self.container, self.pages) = (container, pages);
         self
     }
 
-    /// Edge of the texture in texels.
+    /// Edge of the atlas in texels.
     #[must_use]
     pub fn texture_size(&self) -> u32 {
         self.texture_size
@@ -125,6 +128,7 @@ impl Stock {
         let (owner, min, max) = self.rules(table);
         let index_ok = match table {
             Table::View(index) | Table::Rejected(index) => (index as usize) < MAX_VIEWS,
+            Table::Picture(page) => page < self.pages.count(),
             // Of what no view shows there is no texture.
             Table::Layer(layer) => self.prepared && self.layers.has(layer),
             _ => true,
@@ -165,7 +169,7 @@ impl Stock {
             | Table::Provenance
             | Table::Pipelines
             | Table::Rejected(_)
-            | Table::Picture
+            | Table::Picture(_)
             | Table::Material
             | Table::Layer(_) => {}
         }
@@ -309,12 +313,17 @@ impl Stock {
                     return Err(StockError::Incomplete("there is no preview"));
                 }
                 let textured = self.filled(Table::Texture).is_some();
-                let beside: &[Table] = match self.container {
-                    Container::Obj if textured => &[Table::Picture, Table::Material],
-                    Container::Ply if textured => &[Table::Picture],
-                    Container::Glb | Container::Obj | Container::Ply => &[],
+                // A page without charts has no picture.
+                let mut pages = (0..self.pages.count()).map(Table::Picture);
+                let pictured = pages.any(|page| self.filled(page).is_some());
+                let complete = match self.container {
+                    Container::Obj if textured => {
+                        pictured && self.filled(Table::Material).is_some()
+                    }
+                    Container::Ply if textured => pictured,
+                    Container::Glb | Container::Obj | Container::Ply => true,
                 };
-                if beside.iter().any(|&table| self.filled(table).is_none()) {
+                if !complete {
                     return Err(StockError::Incomplete("there are no files beside the mesh"));
                 }
                 let mapped = self.maps && self.filled(Table::Texture).is_some();
@@ -357,7 +366,7 @@ impl Stock {
             | Table::Provenance
             | Table::Pipelines
             | Table::Rejected(_)
-            | Table::Picture
+            | Table::Picture(_)
             | Table::Material
             | Table::Layer(_) => true,
         });

@@ -251,6 +251,7 @@ fn what_cannot_be_done_is_refused_in_the_words_of_a_closed_list() {
     let spec = by_path(&bench.path(""));
     for (key, value, field) in [
         ("texture_size", json!(1023), "texture_size"),
+        ("pages", json!(2), "pages"),
         ("qualty", json!("draft"), "qualty"),
         ("mesh", json!({"path": "/etc/passwd"}), "mesh"),
         ("mesh", json!({"path": bench.path("../x/mesh.glb")}), "mesh"),

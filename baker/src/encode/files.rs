@@ -1,13 +1,16 @@
 //! Mesh, texture and layers → the files of the result, each read back before it is handed over.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use proto::job::{Compress, Container, Form, TextureFormat};
 use proto::message::{Code, Failure, Phase, Table};
+use proto::pages::Pages;
 use proto::table::Mesh;
 
-use super::glb::{self, Dress, GlbError, provenance, quantised};
+use super::glb::{self, Dress, GlbError, Leaf, provenance, quantised};
 use super::material::{self, Layers, Material};
+use super::pages::{self, Sheets};
 use super::read_back::{self, ReadBack, Tolerance};
 use super::{Skin, obj, picture, ply, put, tangents};
 use crate::pace;
@@ -19,7 +22,9 @@ use crate::session::Session;
 pub(super) struct Written {
     pub(super) glb_bytes: u64,
     pub(super) png_bytes: u64,
+    /// The atlas', as the textures' below: pages are of the files alone.
     pub(super) mesh: Mesh,
+    pub(super) sheets: Sheets,
     pub(super) skin: Skin,
     pub(super) material: Material,
 }
@@ -41,8 +46,12 @@ pub(super) fn write_files(
         let (split, found) = clock.time(Phase::Png, || tangents::tangents(&mesh));
         (mesh, tangents) = (split, Some(found));
     }
-    if form.compress == Compress::Meshopt {
-        let (ordered, from) = quantised::order(&mesh);
+    let pages = match &skin {
+        Skin::Texture(_) => form.pages,
+        Skin::Vertices(_) => Pages::ONE,
+    };
+    let (mesh, from, sheets) = pages::arrange(mesh, pages, form.compress);
+    if let Some(from) = from {
         if let Skin::Vertices(colours) = &mut skin {
             *colours = from
                 .iter()
@@ -52,15 +61,14 @@ pub(super) fn write_files(
         if let Some(tangents) = &mut tangents {
             *tangents = from.iter().map(|&v| tangents[v as usize]).collect();
         }
-        mesh = ordered;
     }
-    let mut picture = Vec::new();
+    let mut pictures = Vec::new();
     let mut material = Material::default();
     let mut format = form.texture;
     if let Skin::Texture(texture) = &mut skin {
         session.progress(Phase::Png, 0, 1);
         material = clock.time(Phase::Png, || {
-            material::material(layers, &mesh, tangents, texture, form, session)
+            material::material(layers, (&mesh, &sheets), tangents, texture, form, session)
         })?;
         let texels = texture.texels.len();
         session.expect("the picture", each(texels, picture::pace(format)));
@@ -68,68 +76,87 @@ pub(super) fn write_files(
             session.warning("a JPEG has no alpha: the base colour is a PNG");
             format = TextureFormat::Png;
         }
-        let made = clock.time(Phase::Png, || match material.alpha {
-            Some(_) => {
-                picture::encode_translucent(format, form.quality, texture.size, &texture.texels)
-            }
-            None => picture::encode(format, form.quality, texture.size, &texture.texels),
+        let made = clock.time(Phase::Png, || {
+            sheets.encode(
+                texture.size,
+                &texture.texels,
+                |size, texels| match material.alpha {
+                    Some(_) => picture::encode_translucent(format, form.quality, size, texels),
+                    None => picture::encode(format, form.quality, size, texels),
+                },
+            )
         });
-        let (file, held) = made.map_err(|error| internal(&error))?;
-        picture = file;
+        let (files, held) = made.map_err(|error| internal(&error))?;
+        pictures = files;
         if let Some(held) = held {
             texture.texels = held;
         }
     }
     session.progress(Phase::Glb, 0, 1);
-    let bytes = picture.len() + mesh.byte_len() as usize;
+    let picture_bytes: usize = pictures.iter().map(Vec::len).sum();
+    let bytes = picture_bytes + mesh.byte_len() as usize;
     session.expect("the file", each(bytes, pace::TABLE_BYTE));
+    let on_pages = sheets.on_pages(&mesh);
+    let stored = (&*on_pages, &sheets);
     let mut file = clock.time(Phase::Glb, || {
-        mesh_file(form, &mesh, &skin, &material, (&picture, format))
+        mesh_file(form, stored, &skin, &material, (&pictures, format))
     })?;
     if form.provenance && form.container == Container::Glb {
         file = clock.time(Phase::Glb, || {
-            with_provenance(session, form, &mesh, &skin, file)
+            with_provenance(session, form, (&mesh, &sheets), &skin, file)
         })?;
     }
     unit();
     let held = clock.time(Phase::Glb, || {
-        read_again(session, form, &mesh, &skin, &material, &file)
+        read_again(session, form, stored, &skin, &material, &file)
     })?;
     put(session, Table::Glb, &file)?;
-    if form.container != Container::Glb && !picture.is_empty() {
-        put(session, Table::Picture, &picture)?;
+    if form.container != Container::Glb && !pictures.is_empty() {
+        for (leaf, picture) in sheets.leaves().iter().zip(&pictures) {
+            put(session, Table::Picture(leaf.number), picture)?;
+        }
         if form.container == Container::Obj {
-            put(session, Table::Material, &obj::material(form))?;
+            put(session, Table::Material, &obj::material(&sheets, form))?;
         }
     }
     session.progress(Phase::Glb, 1, 1);
+    drop(on_pages);
     // Colours stand with the vertices as they were numbered here.
-    if form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_)) {
-        mesh = held;
-    }
+    let lossy = form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_));
+    let mesh = if lossy { sheets.on_atlas(held) } else { mesh };
     Ok(Written {
         glb_bytes: file.len() as u64,
-        png_bytes: picture.len() as u64,
+        png_bytes: picture_bytes as u64,
         mesh,
+        sheets,
         skin,
         material,
     })
 }
 
+/// `mesh` has the coordinates of its pages.
 fn mesh_file(
     form: &Form,
-    mesh: &Mesh,
+    (mesh, sheets): (&Mesh, &Sheets),
     skin: &Skin,
     material: &Material,
-    (picture, format): (&[u8], TextureFormat),
+    (pictures, format): (&[Vec<u8>], TextureFormat),
 ) -> Result<Vec<u8>, Failure> {
-    let dress = match skin {
-        Skin::Texture(_) => Dress::Texture(picture, format),
+    let dress = |page: usize| match skin {
+        Skin::Texture(_) => Dress::Texture(&pictures[page], format),
         Skin::Vertices(colours) => Dress::Vertices(colours),
     };
     match form.container {
         Container::Glb => {
-            let file = glb::write_with(mesh, dress, material, form.compress);
+            let tangents = material.tangents.as_deref();
+            let leaf = |(page, leaf): (usize, &pages::Leaf)| Leaf {
+                mesh: sheets.part(mesh, leaf),
+                dress: dress(page),
+                tangents: tangents.map(|all| sheets.of_vertices(all, leaf)),
+                tile: sheets.tile(leaf),
+            };
+            let leaves: Vec<Leaf<'_>> = sheets.leaves().iter().enumerate().map(leaf).collect();
+            let file = glb::write_leaves(&leaves, material, form.compress);
             file.map_err(|error| match error {
                 GlbError::TooLong(_) => Failure {
                     code: Code::LimitExceeded,
@@ -142,8 +169,8 @@ fn mesh_file(
                 | GlbError::Provenance => internal(&error),
             })
         }
-        Container::Ply => Ok(ply::write(mesh, dress, form)),
-        Container::Obj => Ok(obj::write(mesh, dress, form)),
+        Container::Ply => Ok(ply::write(mesh, dress(0), form)),
+        Container::Obj => Ok(obj::write(mesh, sheets, dress(0), form)),
     }
 }
 
@@ -151,7 +178,7 @@ fn mesh_file(
 fn with_provenance(
     session: &Session,
     form: &Form,
-    mesh: &Mesh,
+    (mesh, sheets): (&Mesh, &Sheets),
     skin: &Skin,
     file: Vec<u8>,
 ) -> Result<Vec<u8>, Failure> {
@@ -166,22 +193,30 @@ fn with_provenance(
     );
     let shares = provenance::shares(mesh, texture);
     unit();
-    provenance::add(&file, &shares, form.compress).map_err(|error| internal(&error))
+    let leaves = sheets.leaves().iter();
+    let of_leaves: Vec<&[u8]> = leaves
+        .map(|leaf| sheets.of_vertices(&shares, leaf))
+        .collect();
+    provenance::add(&file, &of_leaves, form.compress).map_err(|error| internal(&error))
 }
 
-/// Gives the mesh that the file holds.
+/// Gives the mesh that the file holds, with the coordinates of its pages as `mesh` has them.
 fn read_again(
     session: &Session,
     form: &Form,
-    mesh: &Mesh,
+    (mesh, sheets): (&Mesh, &Sheets),
     skin: &Skin,
     material: &Material,
     file: &[u8],
 ) -> Result<Mesh, Failure> {
-    let texels = match skin {
-        Skin::Texture(texture) => Some(&texture.texels[..]),
+    let texels: Option<Vec<Cow<'_, [[u8; 4]]>>> = match skin {
+        Skin::Texture(texture) => {
+            let cut = |leaf| sheets.cut(leaf, texture.size, &texture.texels);
+            Some(sheets.leaves().iter().map(cut).collect())
+        }
         Skin::Vertices(_) => None,
     };
+    let texels = texels.as_deref();
     let (name, within, tolerance) = match (form.container, form.compress) {
         (Container::Glb, Compress::None) => ("model.glb", texels, Tolerance::NONE),
         (Container::Glb, Compress::Meshopt) => (
@@ -199,12 +234,15 @@ fn read_again(
         name,
         uvs: texels.is_some(),
         texels: within,
+        of_triangle: &sheets.of_triangle(),
         alpha: material.alpha.is_some(),
         tolerance,
     };
     if form.container == Container::Glb {
-        read_back::read_material(file, material).map_err(|error| internal(&error))?;
+        read_back::read_material(file, material, sheets).map_err(|error| internal(&error))?;
     }
+    let tiled = (form.container == Container::Obj).then(|| sheets.as_read(mesh));
+    let mesh = tiled.as_ref().unwrap_or(mesh);
     read_back::read_back(&read, file, mesh, &Quiet(session)).map_err(|error| internal(&error))
 }
 

@@ -1,5 +1,6 @@
 //! Mesh and picture, or mesh and colours of its vertices, into a GLB: one mesh, one material, at most one picture; no extensions
-//! but those that were asked for ([`quantised`], `EXT_texture_webp`, `KHR_texture_basisu`).
+//! but those that were asked for ([`quantised`], `EXT_texture_webp`, `KHR_texture_basisu`). Of several pages
+//! ([`super::pages`]) each is a primitive of the mesh with a material of its own, and they share nothing.
 //!
 //! ```text
 //!  header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
@@ -15,6 +16,7 @@
 //! indices; its `metallicFactor` is 1 where the picture has it.
 //! Colours are in the texture alone, without `COLOR_0`, or in `COLOR_0` alone, which glTF takes for linear light.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use proto::job::{AlphaMode, Compress, TextureFormat};
@@ -106,6 +108,19 @@ pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8
     write_with(mesh, dress, &Material::default(), compress)
 }
 
+/// A page of the texture and what it shows.
+#[derive(Clone, Debug)]
+pub struct Leaf<'a> {
+    /// Its coordinates are the page's.
+    pub mesh: Cow<'a, Mesh>,
+    /// Of each page the same kind.
+    pub dress: Dress<'a>,
+    /// Of its vertices.
+    pub tangents: Option<&'a [[f32; 4]]>,
+    /// What it is called, where there are several.
+    pub tile: Option<u32>,
+}
+
 /// Writes a GLB whose material has more than a base colour.
 ///
 /// # Errors
@@ -116,7 +131,22 @@ pub fn write_with(
     material: &Material,
     compress: Compress,
 ) -> Result<Vec<u8>, GlbError> {
-    let tangents = material.tangents.as_deref();
+    let leaf = Leaf {
+        mesh: Cow::Borrowed(mesh),
+        dress,
+        tangents: material.tangents.as_deref(),
+        tile: None,
+    };
+    write_leaves(&[leaf], material, compress)
+}
+
+fn check(leaf: &Leaf<'_>) -> Result<(), GlbError> {
+    let Leaf {
+        mesh,
+        dress,
+        tangents,
+        ..
+    } = leaf;
     let vertices = mesh.positions.len();
     let even = tangents.is_none_or(|tangents| tangents.len() == vertices);
     if mesh.normals.len() != vertices || mesh.uvs.len() != vertices || vertices == 0 || !even {
@@ -134,44 +164,78 @@ pub fn write_with(
             positions: vertices,
         });
     }
+    Ok(())
+}
+
+/// Writes a GLB of several pages: `material` has a file for each of them in each of its pictures.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_leaves(
+    leaves: &[Leaf<'_>],
+    material: &Material,
+    compress: Compress,
+) -> Result<Vec<u8>, GlbError> {
+    leaves.iter().try_for_each(check)?;
+    let all = leaves.iter().flat_map(|leaf| &leaf.mesh.positions);
+    let bounds = bounds(all);
     let mut binary = Binary::default();
-    let Parts {
-        attribute,
-        accessors,
-        node,
-        fallback,
-        extensions,
-    } = match compress {
-        Compress::None => plain(mesh, dress, tangents, &mut binary),
-        Compress::Meshopt => quantised::parts(mesh, dress, tangents, &mut binary)?,
-    };
-    let mut extensions = extensions.to_vec();
+    let mut node = json!({"mesh": 0});
+    let (mut accessors, mut primitives) = (Vec::new(), Vec::new());
+    let (mut fallback, mut extensions) = (None, Vec::new());
+    for (number, leaf) in leaves.iter().enumerate() {
+        let parts = match compress {
+            Compress::None => plain(leaf, &mut binary),
+            Compress::Meshopt => {
+                quantised::parts(leaf, bounds, fallback.unwrap_or(0), &mut binary)?
+            }
+        };
+        let first = accessors.len();
+        let mut primitive = json!({
+            "attributes": {"POSITION": first, "NORMAL": first + 1, parts.attribute: first + 2},
+            "indices": first + 3,
+            "material": number,
+        });
+        if leaf.tangents.is_some() {
+            primitive["attributes"]["TANGENT"] = json!(first + 4);
+        }
+        primitives.push(primitive);
+        accessors.extend(parts.accessors);
+        (node, fallback) = (parts.node, parts.fallback);
+        extensions = parts.extensions.to_vec();
+    }
     let mut document = json!({
         "asset": {"version": "2.0", "generator": concat!("kiln ", env!("CARGO_PKG_VERSION"))},
         "scene": 0,
         "scenes": [{"nodes": [0]}],
         "nodes": [node],
-        "meshes": [{"primitives": [{
-            "attributes": {"POSITION": 0, "NORMAL": 1, attribute: 2},
-            "indices": 3,
-            "material": 0,
-        }]}],
-        "materials": [{
-            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
-            "doubleSided": true,
-        }],
+        "meshes": [{"primitives": primitives}],
         "accessors": accessors,
     });
-    if tangents.is_some() {
-        document["meshes"][0]["primitives"][0]["attributes"]["TANGENT"] = json!(4);
-    }
-    if let Dress::Texture(picture, format) = dress {
-        let mut pictures = Pictures::default();
-        pictures.add(picture, format, &mut binary);
-        let surface = &mut document["materials"][0];
-        finish(surface, material, &mut |picture: &Picture| {
-            pictures.add(&picture.file, picture.format, &mut binary)
+    let (mut materials, mut pictures) = (Vec::new(), Pictures::default());
+    for (number, leaf) in leaves.iter().enumerate() {
+        let mut surface = json!({
+            "pbrMetallicRoughness": {"metallicFactor": 0, "roughnessFactor": 1},
+            "doubleSided": true,
         });
+        if let Some(tile) = leaf.tile {
+            surface["name"] = json!(format!("baked.{tile}"));
+        }
+        if let Dress::Texture(file, format) = leaf.dress {
+            let mut add = |file: &[u8], format, slot: &str| {
+                let name = leaf.tile.map(|tile| format!("{slot}.{tile}"));
+                pictures.add(file, format, name, &mut binary)
+            };
+            let base = add(file, format, "base_color");
+            surface["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": base});
+            finish(&mut surface, material, &mut |picture: &Picture, slot| {
+                add(&picture.files[number], picture.format, slot)
+            });
+        }
+        materials.push(surface);
+    }
+    document["materials"] = json!(materials);
+    if !pictures.images.is_empty() {
         document["images"] = json!(pictures.images);
         document["samplers"] = json!([{
             "magFilter": LINEAR,
@@ -181,7 +245,6 @@ pub fn write_with(
         }]);
         document["textures"] = json!(pictures.textures);
         extensions.extend(pictures.extensions);
-        document["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({"index": 0});
     }
     if !extensions.is_empty() {
         document["extensionsUsed"] = json!(extensions);
@@ -206,10 +269,19 @@ struct Pictures {
 
 impl Pictures {
     /// Gives the number of its texture.
-    fn add(&mut self, file: &[u8], format: TextureFormat, binary: &mut Binary) -> usize {
+    fn add(
+        &mut self,
+        file: &[u8],
+        format: TextureFormat,
+        name: Option<String>,
+        binary: &mut Binary,
+    ) -> usize {
         let (view, number) = (binary.view(file, None), self.images.len());
-        self.images
-            .push(json!({"bufferView": view, "mimeType": format.mime_type()}));
+        let mut image = json!({"bufferView": view, "mimeType": format.mime_type()});
+        if let Some(name) = name {
+            image["name"] = json!(name);
+        }
+        self.images.push(image);
         let extension = match format {
             TextureFormat::Png | TextureFormat::Jpeg => None,
             TextureFormat::Webp => Some("EXT_texture_webp"),
@@ -224,10 +296,10 @@ impl Pictures {
     }
 }
 
-/// The slots beside the base colour.
-fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture) -> usize) {
+/// The slots beside the base colour; `add` puts a picture of that name into the file.
+fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture, &str) -> usize) {
     if let Some(orm) = &material.orm {
-        let texture = json!({"index": add(orm)});
+        let texture = json!({"index": add(orm, "orm")});
         if material.metallic_roughness {
             let pbr = &mut surface["pbrMetallicRoughness"];
             pbr["metallicFactor"] = json!(1);
@@ -238,10 +310,10 @@ fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture
         }
     }
     if let Some(normal) = &material.normal {
-        surface["normalTexture"] = json!({"index": add(normal)});
+        surface["normalTexture"] = json!({"index": add(normal, "normal")});
     }
     if let Some(emissive) = &material.emissive {
-        surface["emissiveTexture"] = json!({"index": add(emissive)});
+        surface["emissiveTexture"] = json!({"index": add(emissive, "emissive")});
         surface["emissiveFactor"] = json!([1, 1, 1]);
     }
     match material.alpha {
@@ -268,12 +340,13 @@ struct Parts {
 }
 
 /// Plain floats.
-fn plain(
-    mesh: &Mesh,
-    dress: Dress<'_>,
-    tangents: Option<&[[f32; 4]]>,
-    binary: &mut Binary,
-) -> Parts {
+fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
+    let &Leaf {
+        ref mesh,
+        dress,
+        tangents,
+        ..
+    } = leaf;
     let vertices = mesh.positions.len();
     let accessor = |view: usize, kind: &str| json!({"bufferView": view, "componentType": FLOAT, "count": vertices, "type": kind});
     let positions = binary.view(bytemuck::cast_slice(&mesh.positions), Some(ARRAY_BUFFER));
@@ -400,8 +473,8 @@ pub(super) fn unit(normal: [f32; 3]) -> [f32; 3] {
     }
 }
 
-fn bounds(points: &[[f32; 3]]) -> ([f32; 3], [f32; 3]) {
-    points.iter().fold(
+fn bounds<'a>(points: impl IntoIterator<Item = &'a [f32; 3]>) -> ([f32; 3], [f32; 3]) {
+    points.into_iter().fold(
         ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]),
         |(low, high), point| {
             let pick = |ends: [f32; 3], pick: fn(f32, f32) -> f32| {

@@ -8,13 +8,15 @@
 //! | emissive | as fitted | `emissiveTexture` |
 //!
 //! Colours have the format that was asked for. Numbers are stored without loss, or as UASTC where KTX2 is asked for: what JPEG
-//! and ETC1S lose is chosen for eyes, and `KHR_texture_basisu` advises the same.
+//! and ETC1S lose is chosen for eyes, and `KHR_texture_basisu` advises the same. Of several pages each has a file of its own;
+//! what the pictures hold is the same for all.
 
 use proto::blob::BlobFile;
 use proto::job::{AlphaMode, Form, TextureFormat};
 use proto::message::Failure;
 use proto::table::{Layer, LayerTexture, Mesh, Provenance, Texture};
 
+use super::pages::Sheets;
 use super::picture::{self, TextureError};
 use super::png::Kind;
 use super::relief::relief;
@@ -33,11 +35,11 @@ const LEAST_AGREEMENT: f32 = 0.7;
 /// One picture.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Its file.
-    pub file: Vec<u8>,
-    /// Of the file.
+    /// Its file, or those of its pages.
+    pub files: Vec<Vec<u8>>,
+    /// Of the files.
     pub format: TextureFormat,
-    /// What the file holds.
+    /// What the files hold, as one atlas.
     pub texels: Vec<[u8; 4]>,
 }
 
@@ -103,7 +105,7 @@ impl Layers {
 /// A picture cannot be made.
 pub fn material(
     mut layers: Layers,
-    mesh: &Mesh,
+    (mesh, sheets): (&Mesh, &Sheets),
     tangents: Option<Vec<[f32; 4]>>,
     texture: &mut Texture,
     form: &Form,
@@ -118,13 +120,13 @@ pub fn material(
             format => format,
         };
         progress.expect("a picture", each(texels.len(), picture::pace(format)));
-        let made = match colour {
-            true => picture::encode(format, form.quality, size, &texels),
-            false => picture::encode_data(kind, format, size, &texels),
-        };
-        let (file, held) = made.map_err(|error| internal(&error))?;
+        let made = sheets.encode(size, &texels, |size, texels| match colour {
+            true => picture::encode(format, form.quality, size, texels),
+            false => picture::encode_data(kind, format, size, texels),
+        });
+        let (files, held) = made.map_err(|error| internal(&error))?;
         Ok::<_, Failure>(Picture {
-            file,
+            files,
             format,
             texels: held.unwrap_or(texels),
         })

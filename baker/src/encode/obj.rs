@@ -1,15 +1,17 @@
 //! Mesh, with texture coordinates or colours, into an OBJ, and the material that names its texture.
 //!
 //! v counts upwards. Numbers are as short as brings the same float back. Colours follow the position, in sRGB, as most
-//! viewers read them.
+//! viewers read them. Of several pages each has a material of its own, and coordinates in its UDIM tile: who knows nothing of
+//! tiles repeats textures, as is OBJ's default, and shows the same.
 
 use proto::job::Form;
 use proto::table::Mesh;
 
 use super::glb::{Dress, display};
+use super::pages::{Leaf, Sheets};
 
-/// Writes the mesh.
-pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
+/// Writes the mesh, whose coordinates are those of its pages.
+pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     let mut text = format!("# kiln {}\n", env!("CARGO_PKG_VERSION"));
     let textured = matches!(dress, Dress::Texture(..));
     let mut line = |line: std::fmt::Arguments<'_>| {
@@ -29,38 +31,53 @@ pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
         }
     }
     if textured {
-        for [u, v] in &mesh.uvs {
-            line(format_args!("vt {u} {}", 1.0 - v));
+        for [u, v] in &sheets.on_tiles(mesh).uvs {
+            line(format_args!("vt {u} {v}"));
         }
     }
     for [x, y, z] in &mesh.normals {
         line(format_args!("vn {x} {y} {z}"));
     }
-    if textured {
-        line(format_args!("usemtl baked"));
-    }
-    for triangle in &mesh.triangles {
-        let [a, b, c] = triangle.map(|corner| corner + 1);
+    for leaf in sheets.leaves() {
         if textured {
-            line(format_args!("f {a}/{a}/{a} {b}/{b}/{b} {c}/{c}/{c}"));
-        } else {
-            line(format_args!("f {a}//{a} {b}//{b} {c}//{c}"));
+            line(format_args!("usemtl {}", name(sheets, leaf)));
+        }
+        for triangle in sheets.triangles(mesh, leaf) {
+            let [a, b, c] = triangle.map(|corner| corner + 1);
+            if textured {
+                line(format_args!("f {a}/{a}/{a} {b}/{b}/{b} {c}/{c}/{c}"));
+            } else {
+                line(format_args!("f {a}//{a} {b}//{b} {c}//{c}"));
+            }
         }
     }
     text.into_bytes()
 }
 
-/// The file that the mesh names: the texture alone, unlit but for what a viewer adds.
-pub(super) fn material(form: &Form) -> Vec<u8> {
-    let picture = form.picture();
-    format!("newmtl baked\nKa 0 0 0\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {picture}\n").into_bytes()
+/// A material's.
+fn name(sheets: &Sheets, leaf: &Leaf) -> String {
+    match sheets.tile(leaf) {
+        None => "baked".to_owned(),
+        Some(tile) => format!("baked.{tile}"),
+    }
+}
+
+/// The file that the mesh names: the textures alone, unlit but for what a viewer adds.
+pub(super) fn material(sheets: &Sheets, form: &Form) -> Vec<u8> {
+    let each = sheets.leaves().iter().map(|leaf| {
+        let (name, picture) = (name(sheets, leaf), form.picture(leaf.number));
+        format!("newmtl {name}\nKa 0 0 0\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {picture}\n")
+    });
+    each.collect::<Vec<_>>().join("\n").into_bytes()
 }
 
 #[cfg(test)]
 mod tests {
-    use proto::job::{Container, TextureFormat};
+    use proto::job::{Compress, Container, TextureFormat};
+    use proto::pages::Pages;
 
     use super::*;
+    use crate::encode::pages::arrange;
 
     #[test]
     fn files_name_each_other_and_coordinates_count_upwards() {
@@ -78,8 +95,9 @@ mod tests {
             stem: "two words".to_owned(),
             ..Form::default()
         };
-        let text = String::from_utf8(write(&mesh, Dress::Texture(b"", form.texture), &form));
-        let text = text.expect("text");
+        let one = Sheets::one(&mesh);
+        let dress = Dress::Texture(b"", form.texture);
+        let text = String::from_utf8(write(&mesh, &one, dress, &form)).expect("text");
         for line in [
             "mtllib two words.mtl",
             "v 0.1 0 0",
@@ -89,16 +107,78 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
-        let material = String::from_utf8(material(&form)).expect("text");
+        let material = String::from_utf8(material(&one, &form)).expect("text");
         assert!(
             material.ends_with("map_Kd two words_texture.jpg\n"),
             "{material}"
         );
 
         let colours = [[255, 55, 0, 255]; 3];
-        let text = String::from_utf8(write(&mesh, Dress::Vertices(&colours), &form)).expect("text");
+        let text =
+            String::from_utf8(write(&mesh, &one, Dress::Vertices(&colours), &form)).expect("text");
         // 55 of linear light is 128 of sRGB.
         let wanted = format!("v 0.1 0 0 1 {} 0", 128.0_f32 / 255.0);
         assert!(text.contains(&wanted) && !text.contains("vt "), "{text}");
+    }
+    #[test]
+    fn pages_are_udim_tiles_that_name_their_files() {
+        let mesh = Mesh {
+            positions: vec![[0.0; 3]; 6],
+            normals: vec![[0.0, 0.0, 1.0]; 6],
+            // In the lower right of the atlas, and in its upper left.
+            uvs: vec![
+                [0.75, 0.75],
+                [1.0, 0.75],
+                [0.75, 1.0],
+                [0.0, 0.0],
+                [0.25, 0.0],
+                [0.0, 0.5],
+            ],
+            surface_vertices: vec![0; 6],
+            triangles: vec![[0, 1, 2], [3, 4, 5]],
+            charts: 2,
+        };
+        let form = Form {
+            container: Container::Obj,
+            pages: Pages::try_from(4).expect("a square"),
+            stem: "a".to_owned(),
+            ..Form::default()
+        };
+        let (mesh, _, sheets) = arrange(mesh, form.pages, Compress::None);
+        let dress = Dress::Texture(b"", form.texture);
+        let text = String::from_utf8(write(&sheets.on_pages(&mesh), &sheets, dress, &form));
+        let text = text.expect("text");
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with("vn ") && !line.starts_with("v "))
+            .collect();
+        assert_eq!(
+            lines[1..],
+            [
+                "mtllib a.mtl",
+                "vt 0 1",
+                "vt 0.5 1",
+                "vt 0 0",
+                "vt 1.5 1.5",
+                "vt 2 1.5",
+                "vt 1.5 1",
+                "usemtl baked.1001",
+                "f 1/1/1 2/2/2 3/3/3",
+                "usemtl baked.1012",
+                "f 4/4/4 5/5/5 6/6/6",
+            ]
+        );
+        let material = String::from_utf8(material(&sheets, &form)).expect("text");
+        let named: Vec<&str> = material
+            .lines()
+            .filter(|line| line.starts_with("newmtl") || line.starts_with("map_Kd"))
+            .collect();
+        let wanted = [
+            "newmtl baked.1001",
+            "map_Kd a_texture.1001.png",
+            "newmtl baked.1012",
+            "map_Kd a_texture.1012.png",
+        ];
+        assert_eq!(named, wanted);
     }
 }

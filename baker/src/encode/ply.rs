@@ -19,7 +19,7 @@ pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     };
     line(format_args!("comment kiln {version}"));
     if textured {
-        line(format_args!("comment TextureFile {}", form.picture()));
+        line(format_args!("comment TextureFile {}", form.picture(0)));
     }
     line(format_args!("element vertex {}", mesh.positions.len()));
     for name in ["x", "y", "z", "nx", "ny", "nz"] {

@@ -3,6 +3,7 @@
 //! What does not read back is never called a success. What a lossy form holds takes the original's place in all that is measured
 //! afterwards.
 
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
 use proto::job::AlphaMode;
@@ -11,9 +12,10 @@ use proto::table::Mesh;
 use serde_json::Value;
 
 use super::material::Material;
+use super::pages::{Leaf, Sheets};
 use super::picture;
 use crate::prepare::folder::{Files, Folder, FolderError};
-use crate::prepare::load::{self, LoadError, RawMesh};
+use crate::prepare::load::{self, LoadError, Picture, RawMesh};
 use crate::progress::Progress;
 use crate::survey::weld;
 
@@ -64,8 +66,10 @@ pub struct ReadBack<'a> {
     pub name: &'a str,
     /// It holds texture coordinates.
     pub uvs: bool,
-    /// The picture in it holds these.
-    pub texels: Option<&'a [[u8; 4]]>,
+    /// The pictures in it hold these, page by page; none where it holds no picture.
+    pub texels: Option<&'a [Cow<'a, [[u8; 4]]>]>,
+    /// The page of each triangle; empty where there is one.
+    pub of_triangle: &'a [u16],
     /// And alpha with them.
     pub alpha: bool,
     /// How far it may be from the mesh.
@@ -96,6 +100,7 @@ pub fn read_back(
         name,
         uvs,
         texels,
+        of_triangle,
         alpha,
         tolerance,
     } = read;
@@ -105,12 +110,14 @@ pub fn read_back(
         None => load::read_bytes(bytes, name, &folder, uvs, progress)?,
         Some(texels) => {
             let (raw, pictures) = load::painted_bytes(bytes, name, &folder, progress)?;
-            let [picture] = &pictures.pictures[..] else {
-                return Err(ReadBackError::Texture);
-            };
             let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..stored] == other[..stored];
-            if picture.texels.len() != texels.len() || !picture.texels.iter().zip(texels).all(same)
-            {
+            let page = |(picture, texels): (&Picture, &Cow<'_, [[u8; 4]]>)| {
+                picture.texels.len() == texels.len()
+                    && picture.texels.iter().zip(texels.iter()).all(same)
+            };
+            let shown = of_triangle.is_empty() || pictures.of_triangle == of_triangle;
+            let mut pairs = pictures.pictures.iter().zip(texels);
+            if pictures.pictures.len() != texels.len() || !shown || !pairs.all(page) {
                 return Err(ReadBackError::Texture);
             }
             raw
@@ -127,13 +134,34 @@ pub fn read_back(
     })
 }
 
-/// Reads the material of a GLB that was made of `material`, but for its base colour: every slot, and the picture in it.
+/// Reads the materials of a GLB, one for each page, that were made of `material`, but for their base colours: every slot, and the
+/// picture in it.
 ///
 /// # Errors
 /// It holds something else.
-pub fn read_material(bytes: &[u8], material: &Material) -> Result<(), ReadBackError> {
+pub fn read_material(
+    bytes: &[u8],
+    material: &Material,
+    sheets: &Sheets,
+) -> Result<(), ReadBackError> {
     let (document, binary) = chunks(bytes).ok_or(ReadBackError::Slot("container"))?;
-    let surface = &document["materials"][0];
+    let materials = document["materials"].as_array().map_or(0, Vec::len);
+    if materials != sheets.leaves().len() {
+        return Err(ReadBackError::Slot("number of materials"));
+    }
+    let mut leaves = sheets.leaves().iter().enumerate();
+    leaves.try_for_each(|leaf| read_leaf(&document, binary, material, sheets, leaf))
+}
+
+/// Reads the material of one page.
+fn read_leaf(
+    document: &Value,
+    binary: &[u8],
+    material: &Material,
+    sheets: &Sheets,
+    (number, leaf): (usize, &Leaf),
+) -> Result<(), ReadBackError> {
+    let surface = &document["materials"][number];
     let orm = |used: bool| material.orm.as_ref().filter(|_| used);
     let slots = [
         (
@@ -146,13 +174,14 @@ pub fn read_material(bytes: &[u8], material: &Material) -> Result<(), ReadBackEr
     ];
     for (slot, wanted) in slots {
         let texture = surface.pointer(&format!("/{slot}/index"));
-        let found = texture.and_then(|index| picture(&document, binary, index));
+        let found = texture.and_then(|index| picture(document, binary, index));
         let same = match (wanted, found) {
             (None, None) => texture.is_none(),
             (Some(wanted), Some(file)) => {
-                let edge = wanted.texels.len().isqrt() as u32;
-                picture::decode(file, edge).is_ok_and(|texels| {
-                    let mut pairs = texels.iter().zip(&wanted.texels);
+                let atlas = wanted.texels.len().isqrt() as u32;
+                let wanted = sheets.cut(leaf, atlas, &wanted.texels);
+                picture::decode(file, sheets.edge(atlas)).is_ok_and(|texels| {
+                    let mut pairs = texels.iter().zip(wanted.iter());
                     pairs.all(|(one, other)| one[..3] == other[..3])
                 })
             }
@@ -162,7 +191,11 @@ pub fn read_material(bytes: &[u8], material: &Material) -> Result<(), ReadBackEr
             return Err(ReadBackError::Slot(slot));
         }
     }
-    let tangents = document.pointer("/meshes/0/primitives/0/attributes/TANGENT");
+    let primitive = &document["meshes"][0]["primitives"][number];
+    if primitive["material"] != number {
+        return Err(ReadBackError::Slot("material"));
+    }
+    let tangents = primitive.pointer("/attributes/TANGENT");
     if tangents.is_some() != material.tangents.is_some() {
         return Err(ReadBackError::Slot("TANGENT"));
     }
@@ -284,10 +317,12 @@ mod tests {
         tolerance: Tolerance,
         name: &str,
     ) -> Result<Mesh, ReadBackError> {
+        let pages = texels.map(|texels| [Cow::Borrowed(texels)]);
         let read = ReadBack {
             name,
             uvs: true,
-            texels,
+            texels: pages.as_ref().map(|pages| &pages[..]),
+            of_triangle: &[],
             alpha: false,
             tolerance,
         };
@@ -351,7 +386,10 @@ mod tests {
         let dress = Dress::Texture(b"", TextureFormat::Png);
         let files = [
             ("a.ply", ply::write(&mesh, dress, &form(Container::Ply))),
-            ("a.obj", obj::write(&mesh, dress, &form(Container::Obj))),
+            (
+                "a.obj",
+                obj::write(&mesh, &Sheets::one(&mesh), dress, &form(Container::Obj)),
+            ),
         ];
         for (name, file) in files {
             check(&file, &mesh, None, Tolerance::TURNED, name).unwrap();

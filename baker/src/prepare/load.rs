@@ -29,7 +29,7 @@ mod obj;
 mod corners;
 
 pub use self::gltf::GltfError;
-pub(crate) use self::gltf::painted::Pictures;
+pub(crate) use self::gltf::painted::{Picture, Pictures};
 pub use self::obj::ObjError;
 pub use self::ply::PlyError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
@@ -369,7 +369,7 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
 /// One square picture for all triangles.
 #[cfg(test)]
 pub(crate) fn painted_of(edge: usize, texels: Vec<[u8; 4]>) -> Pictures {
-    let picture = gltf::painted::Picture {
+    let picture = Picture {
         width: edge,
         height: edge,
         texels,

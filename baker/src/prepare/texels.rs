@@ -3,12 +3,13 @@
 //! Each place of the surface is shown largest by one view; that view's pixels there, for each unit of area, are what a
 //! texture can hold. An edge is wanted at which half of the seen surface, by area, has no more texels than such pixels. An
 //! atlas that is still to be made spreads its texels evenly over [`UTILISATION`] of its square; coordinates that are kept
-//! spread them as they do.
+//! spread them as they do. Of several pages the edge is that of each.
 //!
 //! Occlusion is found on small pictures, so triangles below their pixels may go unseen; medians do not mind.
 
 use proto::limits::MIN_TEXTURE_SIZE;
 use proto::message::TextureChoice;
+use proto::pages::Pages;
 use rayon::prelude::*;
 
 use super::clean::CleanMesh;
@@ -36,11 +37,11 @@ const VIEWS: usize = 128;
 /// Beyond so many triangles views are asked one after another: each holds a hundred bytes for each of them.
 const MANY: usize = 400_000;
 
-/// Chooses an edge of `most` texels at most.
+/// Chooses an edge for each page, of `most` texels at most.
 pub(crate) fn choose(
     surface: &CleanMesh,
     lookouts: &[Lookout],
-    most: u32,
+    (most, pages): (u32, Pages),
     progress: &dyn Progress,
 ) -> TextureChoice {
     let step = lookouts.len().div_ceil(VIEWS).max(1);
@@ -58,7 +59,7 @@ pub(crate) fn choose(
     for (triangle, (&density, &area)) in best.iter().zip(&areas).enumerate() {
         let share = match &surface.corner_uvs {
             Some(uvs) => area_of(uvs[triangle]),
-            None => area / all * UTILISATION,
+            None => area / all * UTILISATION * f64::from(pages.count()),
         };
         let edge = (density * area / share).sqrt();
         if density > 0.0 && edge.is_finite() {
@@ -231,7 +232,7 @@ mod tests {
     }
 
     fn chosen(surface: &CleanMesh, lookouts: &[Lookout], most: u32) -> TextureChoice {
-        choose(surface, lookouts, most, &Silent)
+        choose(surface, lookouts, (most, Pages::ONE), &Silent)
     }
 
     #[test]
@@ -246,6 +247,11 @@ mod tests {
             "{choice:?}"
         );
         assert_eq!((choice.size, choice.views), (1408, 2));
+        // Four pages have as many texels, each half the edge.
+        let four = Pages::try_from(4).unwrap();
+        let paged = choose(&squares(false), &seen, (4096, four), &Silent);
+        assert!((paged.wanted * 2.0 - choice.wanted).abs() < 0.01);
+        assert_eq!(paged.size, 704);
         assert!((choice.seen - 0.8).abs() < 1e-6);
         assert!((choice.pixels - 500.0 * 8.0_f32.sqrt()).abs() < 1.0);
         assert_eq!(chosen(&squares(false), &seen, 1024).size, 1024);
@@ -261,6 +267,10 @@ mod tests {
         let choice = chosen(&squares(true), &[lookout(4.0, 10.0)], 8192);
         assert!((choice.wanted - 2000.0).abs() < 0.1, "{choice:?}");
         assert_eq!(choice.size, 1984);
+        // The same of each tile, however many there are.
+        let four = Pages::try_from(4).unwrap();
+        let paged = choose(&squares(true), &[lookout(4.0, 10.0)], (4096, four), &Silent);
+        assert_eq!(paged.size, 1984);
     }
 
     #[test]

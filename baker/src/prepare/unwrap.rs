@@ -1,13 +1,15 @@
 //! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
 //! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
-//! a few directions ([`planar`]); their places come from [`pack`], or from [`shelf`] where there are very many. Every way
-//! ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of triangles. No two triangles
-//! overlap in the atlas, charts stay two texels apart and one inside the border.
+//! a few directions ([`planar`]); what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from
+//! [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with
+//! the number of triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border
+//! of their page.
 
 use std::time::Duration;
 
 use proto::message::{Phase, UnwrapMethod};
+use proto::pages::Pages;
 use proto::table::Mesh;
 
 use crate::pace;
@@ -19,6 +21,8 @@ mod effort;
 mod flatten;
 
 mod planar;
+
+mod divide;
 
 mod mask;
 mod page;
@@ -67,21 +71,27 @@ pub struct Unwrapped {
     pub utilisation: f32,
 }
 
-/// Makes an atlas for textures of `texture_size` texels. `deadline` bounds the better of the two ways to cut.
+/// Makes an atlas of `texture_size` texels, cut into pages. `deadline` bounds the better of the two ways to cut.
 pub fn unwrap(
     mesh: &CleanMesh,
-    texture_size: u32,
+    (texture_size, pages): (u32, Pages),
     deadline: Duration,
     progress: &dyn Progress,
 ) -> Unwrapped {
-    unwrap_with(mesh, texture_size, deadline, IMPROVED_CUTS, progress)
+    unwrap_with(
+        mesh,
+        (texture_size, pages),
+        deadline,
+        IMPROVED_CUTS,
+        progress,
+    )
 }
 
 /// [`unwrap`] with more effort for the `improved` densest cuts only: that effort is a fixed tenth of a second. Without any time
 /// the projections make the charts.
 pub fn unwrap_with(
     mesh: &CleanMesh,
-    texture_size: u32,
+    (texture_size, pages): (u32, Pages),
     deadline: Duration,
     improved: usize,
     progress: &dyn Progress,
@@ -121,8 +131,14 @@ pub fn unwrap_with(
         cuts.push(planar::cut(mesh));
         unit();
     }
+    if pages != Pages::ONE {
+        progress.expect("dividing charts", predicted);
+        let divided = |pieces| divide::divide(pieces, pages.side());
+        cuts = cuts.into_iter().map(divided).collect();
+        unit();
+    }
     progress.expect("packing", predicted + PACKING);
-    let (pieces, atlas) = densest(cuts, texture_size, improved);
+    let (pieces, atlas) = densest(cuts, (texture_size, pages), improved);
     unit();
     let utilisation = atlas.utilisation as f32;
     Unwrapped {
@@ -133,14 +149,18 @@ pub fn unwrap_with(
 }
 
 /// The cut that packs densest, with its atlas.
-fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32, improved: usize) -> (Vec<Piece>, Atlas) {
+fn densest(
+    cuts: Vec<Vec<Piece>>,
+    (texture_size, pages): (u32, Pages),
+    improved: usize,
+) -> (Vec<Piece>, Atlas) {
     let charts = |pieces: &[Piece]| -> Vec<Chart> {
         pieces.iter().map(|piece| piece.chart.clone()).collect()
     };
     let fits = |pieces: &[Piece]| pieces.len() <= PACKED_CHARTS;
     let packed = |(cut, pieces): (usize, &Vec<Piece>)| {
         let packed = if fits(pieces) {
-            pack::pack(charts(pieces), texture_size)
+            pack::pack(charts(pieces), texture_size, pages)
         } else {
             None
         };
@@ -162,7 +182,7 @@ fn densest(cuts: Vec<Vec<Piece>>, texture_size: u32, improved: usize) -> (Vec<Pi
     });
     let (cut, atlas) = match best {
         Some((cut, packed)) => (cut, packed.atlas()),
-        None => (0, shelf::pack(&charts(&cuts[0]), texture_size)),
+        None => (0, shelf::pack(&charts(&cuts[0]), texture_size, pages)),
     };
     let pieces = cuts.into_iter().nth(cut).unwrap_or_default();
     (pieces, atlas)

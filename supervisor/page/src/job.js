@@ -121,6 +121,7 @@ function about(job, report) {
     const { prepare, bake, encode } = report ?? {};
     const device = job.device ?? report?.device;
     const edge = prepare?.texture?.size ?? report?.options.texture_size;
+    const pages = report?.options.pages ?? 1;
     const rows = /** @type {[string, any][]} */ ([
         ["Baked by", device && adapter(device)],
         ["Time", report && span(report.ms / 1000)],
@@ -131,7 +132,7 @@ function about(job, report) {
         ["Texels seen", bake && `${percent(bake.observed_texels / Math.max(1, bake.chart_texels))} of ${count(bake.chart_texels)}`],
         ["Seams", bake && `${(bake.seam_residual * 255).toFixed(2)} / 255`],
         ["Views", prepare && `${prepare.views}${prepare.holdout_views ? ` and ${prepare.holdout_views} held out` : ""}`],
-        ["Texture", encode && `${edge} × ${edge}, ${size(encode.png_bytes)}`],
+        ["Texture", encode && `${pages > 1 ? `${pages} of ` : ""}${edge} × ${edge}, ${size(encode.png_bytes)}`],
         ["Memory", report && size(1024 * Math.max(report.peak.prepare_rss_kib ?? 0, report.peak.bake_rss_kib ?? 0, report.peak.encode_rss_kib ?? 0))],
         ["Tried again", (job.attempts ?? []).filter((/** @type {any} */ attempt) => attempt.number > 1).map((/** @type {any} */ attempt) => attempt.role).join(", ")],
         ["Begun", job.starts > 1 ? `${job.starts} times` : null],

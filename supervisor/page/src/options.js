@@ -25,6 +25,7 @@ export class Options {
         this.fields = [
             input("name", "Name", { maxlength: 80, autocomplete: "off" }),
             choice("texture_size", "Texture", sizes.map((edge) => [String(edge), `${edge} × ${edge}`]), "1024"),
+            choice("pages", "Pages", [["1", "One texture"], ["4", "4 textures"], ["9", "9 textures"], ["16", "16 textures"]], "1", "Each of that size, with a material of its own"),
             choice("quality", "Quality", [["draft", "Draft"], ["standard", "Standard"], ["best", "Best"]], "standard", "Draft takes a third of the time, Best several times as much"),
             choice("device", "Device", [["auto", "Automatic"], ["gpu", "GPU"], ["cpu", "Processor"], ...gpus.map((/** @type {any} */ gpu) => [gpu.name, gpu.name])], "auto"),
             input("target_faces", "Triangles", { type: "number", min: 1, max: abilities?.limits?.triangles ?? 8_000_000, placeholder: "all of them" }, "Simplifies the mesh down to so many"),
@@ -61,7 +62,7 @@ export class Options {
         /** @type {Record<string, any>} */
         const spec = {};
         for (const { key, control } of this.fields) {
-            const number = control.type === "number" || key === "texture_size";
+            const number = control.type === "number" || key === "texture_size" || key === "pages";
             if (control.type === "checkbox") spec[key] = /** @type {HTMLInputElement} */ (control).checked;
             else if (number && control.value !== "") spec[key] = Number(control.value);
             else if (!number && control.value !== "") spec[key] = control.value;

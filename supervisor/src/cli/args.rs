@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use proto::job::{AlphaMode, Blend, Compress, Device, Quality, Refine, TextureFormat};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_TRIANGLES, MAX_VIEWS, MIN_TEXTURE_SIZE};
 use proto::message::Code;
+use proto::pages::Pages;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -165,7 +166,7 @@ pub(super) struct JobArgs {
     /// The pictures of a model of COLMAP, if not in `images` beside it or up to two folders above it.
     #[arg(long, value_name = "FOLDER")]
     pub(super) images: Option<PathBuf>,
-    /// Edge of the texture in texels: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which
+    /// Edge of the texture in texels, or of each of its pages: 256 to 8192, a multiple of 4; or `auto` for what the views resolve: the edge at which
     /// half of the seen surface has no more texels than pixels in the view that shows it largest. The report's
     /// `prepare.texture` says what was chosen and why.
     #[arg(long, value_name = "N|auto", default_value = "1024", allow_negative_numbers = true, value_parser = texture_edge, help_heading = "Result")]
@@ -173,6 +174,11 @@ pub(super) struct JobArgs {
     /// The most that `--texture-size auto` chooses; 4096 unless given.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = texture_size, help_heading = "Result")]
     pub(super) max_texture_size: Option<u32>,
+    /// Textures in place of one, each of `--texture-size`²: 1, 4, 9 or 16, side by side 8192 texels at most (4 pages of 4096², 9 of
+    /// 2728², 16 of 2048²). A GLB has a material for each; an OBJ has UDIM tiles, 1001, 1002, 1011 and on, named so.
+    /// With `--keep-uvs` the mesh's coordinates lie in these tiles.
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = pages, help_heading = "Result")]
+    pub(super) pages: Pages,
     /// Simplify the mesh to at most this many triangles.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = target_faces, conflicts_with = "simplify", help_heading = "Result")]
     pub(super) target_faces: Option<u32>,
@@ -506,18 +512,35 @@ impl JobArgs {
         (self.texture_format, self.texture_quality, self.compress)
     }
 
-    /// Edge of the texture, or the most that it may be, which the flag says.
+    /// Edge of each page of the texture, or the most that it may be, which the flag says.
     pub(super) fn texture(&self) -> Result<(u32, bool), Box<JobError>> {
-        match (self.texture_size, self.max_texture_size) {
-            (TextureEdge::Auto, most) => Ok((most.unwrap_or(MOST_CHOSEN), true)),
-            (TextureEdge::Texels(edge), None) => Ok((edge, false)),
-            (TextureEdge::Texels(_), Some(_)) => Err(JobError::own(
-                Code::InvalidSpec,
-                "--max-texture-size is for --texture-size auto",
-                "leave one of them out",
-            )),
+        let most = self.pages.largest();
+        let (edge, auto) = match (self.texture_size, self.max_texture_size) {
+            (TextureEdge::Auto, given) => (given.unwrap_or(MOST_CHOSEN.min(most)), true),
+            (TextureEdge::Texels(edge), None) => (edge, false),
+            (TextureEdge::Texels(_), Some(_)) => {
+                return Err(JobError::own(
+                    Code::InvalidSpec,
+                    "--max-texture-size is for --texture-size auto",
+                    "leave one of them out",
+                ));
+            }
+        };
+        if edge > most {
+            let count = self.pages.count();
+            let message = format!(
+                "{count} pages of {edge} texels are too large: together they have {MAX_TEXTURE_SIZE} along an edge at most"
+            );
+            let hint = format!("--pages {count} goes with a --texture-size of {most} at most");
+            return Err(JobError::own(Code::InvalidSpec, message, hint));
         }
+        Ok((edge, auto))
     }
+}
+
+fn pages(text: &str) -> Result<Pages, String> {
+    let count: u32 = text.parse().map_err(|_| "not a whole number".to_owned())?;
+    Pages::try_from(count).map_err(|error| error.to_string())
 }
 
 fn texture_edge(text: &str) -> Result<TextureEdge, String> {

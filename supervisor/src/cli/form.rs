@@ -1,9 +1,10 @@
-//! `-o`, `--texture-format`, `--texture-quality`, `--compress` → the form of the result, and the files beside it.
+//! `-o`, `--texture-format`, `--texture-quality`, `--compress`, `--pages` → the form of the result, and the files beside it.
 
 use std::path::{Path, PathBuf};
 
 use proto::job::{Compress, Container, Form, TextureFormat};
 use proto::message::{Code, Table};
+use proto::pages::Pages;
 
 use super::args::{AlphaModeArg, CompressArg, TextureFormatArg};
 use crate::error::JobError;
@@ -31,6 +32,7 @@ pub(super) type Chosen = (Form, Vec<(Table, PathBuf)>);
 pub(super) fn choose(
     (texture, quality, compress): Wish,
     (alpha, alpha_cutoff): (AlphaModeArg, f32),
+    pages: Pages,
     output: Option<&Path>,
 ) -> Result<Chosen, Box<JobError>> {
     let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
@@ -62,12 +64,19 @@ pub(super) fn choose(
             "give -o a name that ends in .glb, or choose png, jpeg or webp",
         );
     }
+    if container == Container::Ply && pages != Pages::ONE {
+        return bad(
+            "--pages is for a GLB or OBJ: a PLY has one texture",
+            "give -o a name that ends in .glb or .obj",
+        );
+    }
     let mut form = Form {
         container,
         texture,
         quality: self::quality(texture, quality),
         compress,
         provenance: false,
+        pages,
         stem: String::new(),
         alpha: alpha.into(),
         alpha_cutoff,
@@ -85,12 +94,16 @@ pub(super) fn choose(
         );
     };
     stem.clone_into(&mut form.stem);
-    let picture = (Table::Picture, output.with_file_name(form.picture()));
-    let material = (Table::Material, output.with_file_name(form.material()));
-    let beside = match container {
-        Container::Obj => vec![picture, material],
-        Container::Ply | Container::Glb => vec![picture],
+    let picture = |page| {
+        (
+            Table::Picture(page),
+            output.with_file_name(form.picture(page)),
+        )
     };
+    let mut beside: Vec<_> = (0..pages.count()).map(picture).collect();
+    if container == Container::Obj {
+        beside.push((Table::Material, output.with_file_name(form.material())));
+    }
     Ok((form, beside))
 }
 
@@ -150,6 +163,13 @@ mod tests {
             made("a b.obj", &jpeg),
             ["a b.obj", "a b_texture.jpg", "a b.mtl"]
         );
+        let tiles = ["--pages", "4", "--texture-size", "4096"];
+        let named = [1001, 1002, 1011, 1012].map(|tile| format!("a_texture.{tile}.png"));
+        let made = made("a.obj", &tiles);
+        assert_eq!(
+            (&made[0][..], &made[1..5], &made[5][..]),
+            ("a.obj", &named[..], "a.mtl")
+        );
     }
 
     #[test]
@@ -167,6 +187,14 @@ mod tests {
         assert!(refused("a.obj", &["--compress", "meshopt"]).contains("GLB"));
         assert!(refused("a.ply", &["--provenance-attribute"]).contains("GLB"));
         assert!(refused("a\n.obj", &[]).contains("printable"));
+        assert!(refused("a.ply", &["--pages", "4"]).contains("PLY"));
+        assert!(refused("a.glb", &["--pages", "4", "--vertex-colours"]).contains("--pages"));
+        let large = ["--pages", "9", "--texture-size", "2732"];
+        assert!(refused("a.glb", &large).contains("9 pages of 2732"));
+        let chosen = ["--pages", "16", "--texture-size", "auto"];
+        bake("a.glb", &chosen).expect("2048 each at most");
+        let large = [&chosen[..], &["--max-texture-size", "4096"]].concat();
+        assert!(refused("a.glb", &large).contains("16 pages of 4096"));
         assert!(
             refused(
                 "a.glb",

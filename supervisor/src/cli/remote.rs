@@ -107,7 +107,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     let (texture_size, texture_auto) = args.job.texture()?;
     // Refused here in the words of the flags, not there in those of the JSON.
     let alpha = (args.job.alpha_mode, args.job.alpha_cutoff);
-    super::form::choose(args.job.form(), alpha, None)?;
+    super::form::choose(args.job.form(), alpha, args.job.pages, None)?;
     let JobArgs {
         preview,
         maps,
@@ -136,6 +136,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         maps: args.with_maps || maps.is_some(),
         texture_size,
         texture_auto,
+        pages: args.job.pages.count(),
         ..options(args.job)
     };
     if args.by_path {
@@ -184,6 +185,7 @@ fn options(args: JobArgs) -> JobSpec {
         compress: args.compress.into(),
         vertex_colours: args.vertex_colours,
         provenance_attribute: args.provenance_attribute,
+        pages: args.pages.count(),
         alpha_mode: args.alpha_mode.into(),
         alpha_cutoff: f64::from(args.alpha_cutoff),
         uv_set: args.uv_set,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS, MIN_TEXTURE_SIZE};
+use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
 use proto::message::{Code, FromChild, Role, Table, ToChild};
 use proto::sandbox::{Sandbox, Stage};
 
@@ -212,8 +212,8 @@ impl Job<'_> {
             }
             FromChild::Chosen { texture_size } => {
                 running.watch.alive();
-                let bounds = MIN_TEXTURE_SIZE..=self.spec.texture_size;
-                let good = bounds.contains(&texture_size) && texture_size.is_multiple_of(4);
+                let most = self.spec.atlas_size();
+                let good = texture_size <= most && self.spec.form.pages.fit(texture_size);
                 if role != Role::Prepare || !self.spec.texture_auto || !good {
                     return Err(format!("it chooses {texture_size} for the texture's edge"));
                 }

@@ -82,7 +82,7 @@ pub struct Spec {
     pub report: Option<Target>,
     /// Make nothing, and tell what it would take.
     pub dry_run: bool,
-    /// Edge of the texture in texels.
+    /// Edge of the texture in texels, or of each of its pages.
     pub texture_size: u32,
     /// Choose a smaller one where the views resolve no more.
     pub texture_auto: bool,
@@ -145,6 +145,12 @@ impl Spec {
             .chain(maps.into_iter().flatten())
     }
 
+    /// Edge of the atlas that is baked, all pages together.
+    #[must_use]
+    pub fn atlas_size(&self) -> u32 {
+        self.form.pages.atlas(self.texture_size)
+    }
+
     /// The job as arguments of `kiln bake`, with absolute paths, but for its outputs and for how it is shown.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
@@ -172,6 +178,7 @@ impl Spec {
             }
             false => flag("texture-size", self.texture_size.to_string()),
         }
+        flag("pages", self.form.pages.count().to_string());
         if let Some(set) = self.uv_set {
             flag("uv-set", set.to_string());
         }
@@ -273,7 +280,8 @@ impl Spec {
         PrepareJob {
             mesh_file: self.mesh.name.clone(),
             views_file: self.views.name.clone(),
-            texture_size: self.texture_size,
+            texture_size: self.atlas_size(),
+            pages: self.form.pages,
             texture_auto: self.texture_auto,
             repair: self.repair,
             simplify: self.simplify,

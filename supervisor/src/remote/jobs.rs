@@ -149,6 +149,7 @@ impl Job {
             views: "".into(),
             output: "".into(),
             texture_size: spec.texture_size,
+            pages: spec.pages(),
             repair: spec.repair(),
             simplify: spec.simplify(),
             keep_uvs: spec.keep_uvs,

@@ -6,6 +6,7 @@ use proto::job::Product;
 use proto::message::{
     BakeSummary, ExposureFate, LayerFit, MeshStep, PrepareSummary, StepFate, StepKind,
 };
+use proto::pages::Pages;
 use proto::sandbox::Level;
 
 use super::Report;
@@ -30,7 +31,15 @@ impl Report {
         });
         let bytes = self.files.first().map_or(0, |file| file.bytes);
         let product = match self.product {
-            Product::Texture => format!("texture {texture}×{texture}"),
+            Product::Texture if self.options.pages == Pages::ONE => {
+                format!("texture {texture}×{texture}")
+            }
+            Product::Texture => {
+                format!(
+                    "{} pages of {texture}×{texture}",
+                    self.options.pages.count()
+                )
+            }
             Product::VertexColours => "vertex colours in place of a texture".to_owned(),
         };
         lines.push(format!(

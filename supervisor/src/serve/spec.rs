@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use proto::job::{AlphaMode, Blend, Compress, Device, Quality, Refine, Repair, TextureFormat, Up};
 use proto::limits::{MAX_TEXTURE_SIZE, MAX_VIEWS, MIN_TEXTURE_SIZE};
+use proto::pages::Pages;
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
@@ -71,6 +72,8 @@ pub struct JobSpec {
     #[serde(deserialize_with = "whole::number")]
     pub texture_size: u32,
     pub texture_auto: bool,
+    #[serde(deserialize_with = "whole::number")]
+    pub pages: u32,
     #[serde(deserialize_with = "whole::optional")]
     pub target_faces: Option<u32>,
     pub simplify: Option<f64>,
@@ -121,6 +124,7 @@ impl Default for JobSpec {
             arrays: None,
             texture_size: 1024,
             texture_auto: false,
+            pages: 1,
             target_faces: None,
             simplify: None,
             remove_unseen: false,
@@ -209,6 +213,17 @@ impl JobSpec {
                 format!("must be {MIN_TEXTURE_SIZE} to {MAX_TEXTURE_SIZE} and a multiple of 4");
             return wrong("texture_size", why);
         }
+        match Pages::try_from(self.pages) {
+            Err(error) => return wrong("pages", error.to_string()),
+            Ok(pages) if size > pages.largest() => {
+                let (count, most) = (pages.count(), pages.largest());
+                let why = format!(
+                    "{count} pages have a texture_size of {most} at most: together {MAX_TEXTURE_SIZE}"
+                );
+                return wrong("pages", why);
+            }
+            Ok(_) => {}
+        }
         self.check_mesh()?;
         self.check_form()?;
         if !(0.0..=1.0).contains(&self.alpha_cutoff) {
@@ -241,6 +256,12 @@ impl JobSpec {
             "cpu" => Device::Cpu,
             name => Device::Name(name.to_owned()),
         }
+    }
+
+    /// Textures that the atlas is cut into.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        Pages::try_from(self.pages).unwrap_or_default()
     }
 
     /// For the whole job.
@@ -375,6 +396,8 @@ mod tests {
         for (more, field) in [
             (r#", "texture_size": 1023"#, "texture_size"),
             (r#", "texture_size": "big""#, "texture_size"),
+            (r#", "pages": 2"#, "pages"),
+            (r#", "pages": 4, "texture_size": 4100"#, "pages"),
             (r#", "simplify": 1.0"#, "simplify"),
             (r#", "simplify": 0.5, "target_faces": 5"#, "simplify"),
             (r#", "target_faces": 0"#, "target_faces"),
@@ -398,6 +421,7 @@ mod tests {
                 "texture_quality",
             ),
             (r#", "compress": "zip""#, "compress"),
+            (r#", "vertex_colours": true, "pages": 4"#, "vertex_colours"),
             (
                 r#", "vertex_colours": true, "maps": true"#,
                 "vertex_colours",

@@ -33,7 +33,7 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         Table::Texture => (Role::Bake, texture_bytes, texture_bytes),
         Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),
         // A line of text; the header of a JPEG.
-        Table::Material | Table::Picture => (Role::Encode, 12, MAX_BLOB_BYTES),
+        Table::Material | Table::Picture(_) => (Role::Encode, 12, MAX_BLOB_BYTES),
         // The header of a GLB; a PNG signature with an IHDR chunk.
         Table::Glb => (Role::Encode, 12, MAX_BLOB_BYTES),
         Table::Preview | Table::Coverage | Table::Residual | Table::Provenance => {

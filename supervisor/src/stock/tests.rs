@@ -183,6 +183,38 @@ fn a_texture_with_maps_is_larger_and_all_pictures_come() {
 }
 
 #[test]
+fn pictures_beside_a_mesh_are_those_of_its_pages() {
+    let four = Pages::try_from(4).expect("a square");
+    let mut stock = Stock::new(512).with_container(Container::Obj, four);
+    let beyond = stock.allocate(Role::Encode, Table::Picture(4), 12);
+    assert!(matches!(beyond, Err(StockError::Foreign(..))));
+    let done = Done::Encode(proto::message::EncodeSummary {
+        glb_bytes: 12,
+        png_bytes: 0,
+        atlas: None,
+        holdout: Vec::new(),
+        holdout_psnr_db: None,
+        times: Vec::new(),
+        peak_rss_kib: 1,
+    });
+    let texture = Texture::bytes_for(512, false);
+    for (role, table, bytes) in [
+        (Role::Bake, Table::Texture, texture),
+        (Role::Encode, Table::Glb, 12),
+        (Role::Encode, Table::Material, 12),
+        // Three pages have no charts.
+        (Role::Encode, Table::Picture(3), 12),
+    ] {
+        let complete = stock.complete(Role::Encode, &done, false, Product::Texture);
+        assert!(complete.is_err(), "{table:?} is missing");
+        stock.allocate(role, table, bytes).expect("right");
+        stock.fill(role, table).expect("right");
+    }
+    let complete = stock.complete(Role::Encode, &done, false, Product::Texture);
+    complete.expect("all is there");
+}
+
+#[test]
 fn bake_makes_the_layers_that_views_of_the_fit_have_and_no_others() {
     let mut stock = Stock::new(256);
     let layered = |index, holdout, layer| LayeredView {

@@ -83,12 +83,29 @@ fn barycentrics([a, b, c]: [[f64; 2]; 3], at: [f64; 2]) -> [f64; 3] {
     [area(at, b, c), area(a, at, c), area(a, b, at)].map(|part| (part / all).clamp(0.0, 1.0))
 }
 
-/// Adds the attribute to a GLB of [`super::write`], and reads it again.
+/// Adds the attribute to a GLB of [`super::write_leaves`], `shares` being those of the leaves in their order, and reads it again.
 ///
 /// # Errors
 /// Too large a result, or one that does not read back.
-pub fn add(file: &[u8], shares: &[u8], compress: Compress) -> Result<Vec<u8>, GlbError> {
+pub fn add(file: &[u8], shares: &[&[u8]], compress: Compress) -> Result<Vec<u8>, GlbError> {
     let (mut document, mut binary) = split(file).ok_or(GlbError::Provenance)?;
+    for (primitive, shares) in shares.iter().enumerate() {
+        add_to(&mut document, &mut binary, (primitive, shares), compress)?;
+    }
+    let made = container(document.to_string().into_bytes(), binary)?;
+    match read(&made) {
+        Some(found) if found == shares.concat() => Ok(made),
+        _ => Err(GlbError::Provenance),
+    }
+}
+
+/// Adds the attribute to one primitive.
+fn add_to(
+    document: &mut Value,
+    binary: &mut Vec<u8>,
+    (primitive, shares): (usize, &[u8]),
+    compress: Compress,
+) -> Result<(), GlbError> {
     let elements: Vec<[u8; 4]> = shares.iter().map(|&share| [share, 0, 0, 0]).collect();
     let plain = elements.as_flattened();
     let (offset, stride) = (binary.len(), 4);
@@ -120,7 +137,7 @@ pub fn add(file: &[u8], shares: &[u8], compress: Compress) -> Result<Vec<u8>, Gl
             })
         }
     };
-    pad(&mut binary, 0);
+    pad(binary, 0);
     document["buffers"][0]["byteLength"] = json!(binary.len());
     let mut push = |list: &str, value: Value| {
         let list = document[list].as_array_mut()?;
@@ -136,20 +153,25 @@ pub fn add(file: &[u8], shares: &[u8], compress: Compress) -> Result<Vec<u8>, Gl
         "normalized": true,
     });
     let accessor = push("accessors", accessor).ok_or(GlbError::Provenance)?;
-    document["meshes"][0]["primitives"][0]["attributes"][NAME] = json!(accessor);
-    let made = container(document.to_string().into_bytes(), binary)?;
-    match read(&made) {
-        Some(found) if found == shares => Ok(made),
-        _ => Err(GlbError::Provenance),
-    }
+    document["meshes"][0]["primitives"][primitive]["attributes"][NAME] = json!(accessor);
+    Ok(())
 }
 
-/// The attribute of a GLB of [`add`].
+/// The attribute of a GLB of [`add`], primitive after primitive.
 #[must_use]
 pub fn read(file: &[u8]) -> Option<Vec<u8>> {
     let (document, binary) = split(file)?;
+    let primitives = document["meshes"][0]["primitives"].as_array()?.iter();
+    let all: Option<Vec<Vec<u8>>> = primitives
+        .map(|primitive| read_of(&document, &binary, primitive))
+        .collect();
+    Some(all?.concat())
+}
+
+/// The attribute of one primitive.
+fn read_of(document: &Value, binary: &[u8], primitive: &Value) -> Option<Vec<u8>> {
     let number = |value: &Value| value.as_u64().and_then(|x| usize::try_from(x).ok());
-    let accessor = number(&document["meshes"][0]["primitives"][0]["attributes"][NAME])?;
+    let accessor = number(&primitive["attributes"][NAME])?;
     let accessor = &document["accessors"][accessor];
     let count = number(&accessor["count"])?;
     let view = &document["bufferViews"][number(&accessor["bufferView"])?];
@@ -259,7 +281,7 @@ mod tests {
             let file =
                 write(&mesh, Dress::Texture(&png, TextureFormat::Png), compress).expect("a GLB");
             assert_eq!(read(&file), None, "none yet");
-            let made = add(&file, &shares, compress).expect("added");
+            let made = add(&file, &[&shares], compress).expect("added");
             assert_eq!(read(&made).expect("there"), shares);
             let accessors = |file: &[u8]| {
                 split(file).expect("a GLB").0["accessors"]
@@ -273,7 +295,7 @@ mod tests {
             assert_eq!(read(&cut), None);
         }
         assert!(matches!(
-            add(b"glTF", &shares, Compress::None),
+            add(b"glTF", &[&shares], Compress::None),
             Err(GlbError::Provenance)
         ));
     }

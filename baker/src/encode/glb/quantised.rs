@@ -16,7 +16,7 @@ use proto::table::Mesh;
 use serde_json::{Value, json};
 
 use super::{
-    ARRAY_BUFFER, Binary, Dress, ELEMENT_ARRAY_BUFFER, GlbError, Parts, UNSIGNED_BYTE,
+    ARRAY_BUFFER, Binary, Dress, ELEMENT_ARRAY_BUFFER, GlbError, Leaf, Parts, UNSIGNED_BYTE,
     UNSIGNED_INT, UNSIGNED_SHORT, unit,
 };
 
@@ -73,15 +73,21 @@ pub fn position_error(mesh: &Mesh) -> f32 {
 /// See [`position_error`].
 pub const UV_ERROR: f32 = 0.51 / 65_535.0 + 2.0 * f32::EPSILON;
 
-/// Accessors, views and bytes.
+/// Accessors, views and bytes. `low` and `high` bound the leaves of all pages, which one node holds; `plain` bytes of the plain
+/// buffer are those of leaves before.
 pub(super) fn parts(
-    mesh: &Mesh,
-    dress: Dress<'_>,
-    tangents: Option<&[[f32; 4]]>,
+    leaf: &Leaf<'_>,
+    (low, high): ([f32; 3], [f32; 3]),
+    plain: usize,
     binary: &mut Binary,
 ) -> Result<Parts, GlbError> {
+    let &Leaf {
+        ref mesh,
+        dress,
+        tangents,
+        ..
+    } = leaf;
     let vertices = mesh.positions.len();
-    let (low, high) = super::bounds(&mesh.positions);
     let scale = extent(low, high);
     let step = |x: f32, low: f32| (f64::from(x - low) / f64::from(scale) * 65_535.0).round() as u16;
     let positions: Vec<[u16; 4]> = mesh
@@ -106,7 +112,7 @@ pub(super) fn parts(
         .collect();
     let mut out = Compressor {
         binary,
-        fallback: 0,
+        fallback: plain,
         accessors: Vec::new(),
     };
     let ends = |pick: fn(u16, u16) -> u16| {

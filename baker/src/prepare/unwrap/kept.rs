@@ -1,11 +1,13 @@
 //! The mesh's own texture coordinates → the mesh that is baked, or why they cannot be used.
 //!
 //! They must be numbers within [0, 1], since a baked texture does not repeat, and must have area. Charts that overlap are
-//! baked all the same, with a warning: one texel then shows two places.
+//! baked all the same, with a warning: one texel then shows two places. Where there are pages, each triangle lies in one UDIM
+//! tile, whose page of the atlas takes it.
 
 use std::collections::HashMap;
 
 use proto::message::{Code, Failure, UnwrapMethod};
+use proto::pages::Pages;
 use proto::table::Mesh;
 
 use super::Unwrapped;
@@ -41,6 +43,17 @@ pub enum KeptError {
         /// Greatest coordinate.
         high: f32,
     },
+    /// Beyond the tiles of the pages, or across their borders.
+    #[error(
+        "{percent:.1} % of the triangles have texture coordinates in no UDIM tile of {} pages (columns 1 to {side}, rows 1 to {side}), or in several",
+        side * side
+    )]
+    Tiles {
+        /// Share of the triangles.
+        percent: f64,
+        /// Of the grid of tiles.
+        side: u32,
+    },
     /// All on points or lines.
     #[error("the texture coordinates have no area")]
     NoArea,
@@ -52,13 +65,18 @@ impl KeptError {
     pub fn failure(&self, name: &str) -> Failure {
         let code = match self {
             Self::Missing(NoUvs::Transformed | NoUvs::Sets(..)) => Code::UnsupportedFeature,
-            Self::Missing(_) | Self::Number(_) | Self::Outside { .. } | Self::NoArea => {
-                Code::InvalidAsset
-            }
+            Self::Missing(_)
+            | Self::Number(_)
+            | Self::Outside { .. }
+            | Self::Tiles { .. }
+            | Self::NoArea => Code::InvalidAsset,
         };
         let hint = match self {
             Self::Missing(NoUvs::Sets(..)) => {
                 "name one with --uv-set, if all of the mesh has it; or leave out --keep-uvs to have new ones made"
+            }
+            Self::Tiles { side, .. } if *side < 4 => {
+                "choose more --pages, or leave out --keep-uvs to have new texture coordinates made"
             }
             _ => "leave out --keep-uvs to have new texture coordinates made",
         };
@@ -77,23 +95,26 @@ impl KeptError {
 /// They cannot be baked with.
 pub fn keep(
     surface: &CleanMesh,
-    texture_size: u32,
+    (texture_size, pages): (u32, Pages),
     progress: &dyn Progress,
 ) -> Result<Unwrapped, KeptError> {
     let corner_uvs = surface
         .corner_uvs
         .as_ref()
         .ok_or(KeptError::Missing(NoUvs::Absent))?;
-    check(corner_uvs)?;
+    check(corner_uvs, pages)?;
     let normals = point_normals(&surface.positions, &surface.triangles);
-    let mut numbers: HashMap<(u32, [u32; 2]), u32> =
+    // Pages share no vertices, not even where they meet.
+    let mut numbers: HashMap<(u32, u32, [u32; 2]), u32> =
         HashMap::with_capacity(surface.positions.len());
     let mut mesh = Mesh::default();
     for (points, uvs) in surface.triangles.iter().zip(corner_uvs) {
+        let [column, row] = tile(uvs, pages);
+        let page = row * pages.side() + column;
         let corners = std::array::from_fn(|k| {
-            let (point, uv) = (points[k], uvs[k].map(|x| x.clamp(0.0, 1.0)));
+            let (point, uv) = (points[k], on_page(uvs[k], [column, row], pages));
             *numbers
-                .entry((point, uv.map(f32::to_bits)))
+                .entry((point, page, uv.map(f32::to_bits)))
                 .or_insert_with(|| {
                     mesh.positions.push(surface.positions[point as usize]);
                     mesh.normals.push(normals[point as usize]);
@@ -118,24 +139,50 @@ pub fn keep(
     })
 }
 
-fn check(corner_uvs: &[[[f32; 2]; 3]]) -> Result<(), KeptError> {
+/// Column and row of the UDIM tile that the middle of a triangle lies in: the nearest of those that there are. Rows count
+/// upwards, and v does not.
+fn tile(uvs: &[[f32; 2]; 3], pages: Pages) -> [u32; 2] {
+    let middle = [0, 1].map(|axis| uvs.iter().map(|uv| uv[axis]).sum::<f32>() / 3.0);
+    let last = pages.side() - 1;
+    [middle[0], 1.0 - middle[1]].map(|x| (x.floor() as u32).min(last))
+}
+
+/// The coordinate within its tile, v down.
+fn within([u, v]: [f32; 2], [column, row]: [u32; 2]) -> [f32; 2] {
+    [u - column as f32, v + row as f32]
+}
+
+/// The coordinate in the atlas.
+fn on_page(uv: [f32; 2], tile: [u32; 2], pages: Pages) -> [f32; 2] {
+    let uv = within(uv, tile).map(|x| x.clamp(0.0, 1.0));
+    [0, 1].map(|axis| (tile[axis] as f32 + uv[axis]) / pages.side() as f32)
+}
+
+fn check(corner_uvs: &[[[f32; 2]; 3]], pages: Pages) -> Result<(), KeptError> {
     let (mut low, mut high, mut outside) = (0.0f32, 1.0f32, 0usize);
     for (triangle, uvs) in corner_uvs.iter().enumerate() {
         let values = uvs.as_flattened();
         if !values.iter().all(|x| x.is_finite()) {
             return Err(KeptError::Number(triangle));
         }
-        outside += usize::from(
-            values
-                .iter()
-                .any(|x| !(-ROUNDING..=1.0 + ROUNDING).contains(x)),
-        );
+        let tile = tile(uvs, pages);
+        let beyond = |uv: &[f32; 2]| {
+            let uv = within(*uv, tile);
+            uv.iter().any(|x| !(-ROUNDING..=1.0 + ROUNDING).contains(x))
+        };
+        outside += usize::from(uvs.iter().any(beyond));
         low = values.iter().copied().fold(low, f32::min);
         high = values.iter().copied().fold(high, f32::max);
     }
     if outside > 0 {
         let percent = 100.0 * outside as f64 / corner_uvs.len() as f64;
-        return Err(KeptError::Outside { percent, low, high });
+        return Err(match pages {
+            Pages::ONE => KeptError::Outside { percent, low, high },
+            pages => KeptError::Tiles {
+                percent,
+                side: pages.side(),
+            },
+        });
     }
     Ok(())
 }
@@ -227,7 +274,7 @@ mod tests {
 
     #[test]
     fn seams_split_vertices_and_nothing_else() {
-        let kept = keep(&square([LOW, HIGH]), 256, &Silent).unwrap();
+        let kept = keep(&square([LOW, HIGH]), (256, Pages::ONE), &Silent).unwrap();
         assert_eq!(
             (
                 kept.mesh.positions.len(),
@@ -239,7 +286,7 @@ mod tests {
         let apart = HIGH.map(|[u, v]| [u * 0.5, v]);
         let kept = keep(
             &square([LOW.map(|[u, v]| [0.5 + u * 0.5, v]), apart]),
-            256,
+            (256, Pages::ONE),
             &Silent,
         )
         .unwrap();
@@ -250,7 +297,7 @@ mod tests {
     #[test]
     fn overlap_is_told() {
         let heard = Heard::default();
-        keep(&square([LOW, LOW]), 256, &heard).unwrap();
+        keep(&square([LOW, LOW]), (256, Pages::ONE), &heard).unwrap();
         let heard = heard.0.into_inner().unwrap();
         assert_eq!(
             heard,
@@ -261,15 +308,59 @@ mod tests {
     }
 
     #[test]
+    fn udim_tiles_become_pages_that_share_no_vertex() {
+        let four = Pages::try_from(4).unwrap();
+        // Tile 1001, and 1012 to its upper right: v is glTF's, which counts downwards from 1.
+        let high = HIGH.map(|[u, v]| [u + 1.0, v - 1.0]);
+        let kept = keep(&square([LOW, high]), (512, four), &Silent).unwrap();
+        let pages = kept.mesh.triangles.iter().map(|corners| {
+            let middle = |axis| {
+                corners
+                    .map(|c| kept.mesh.uvs[c as usize][axis])
+                    .iter()
+                    .sum::<f32>()
+            };
+            four.udim(four.at([middle(0) / 3.0, middle(1) / 3.0]))
+        });
+        assert_eq!(pages.collect::<Vec<_>>(), [1001, 1012]);
+        assert_eq!(kept.mesh.uvs[..3], [[0.0, 0.0], [0.5, 0.0], [0.5, 0.5]]);
+        assert_eq!(kept.mesh.uvs[3..], [[0.5, 0.5], [1.0, 1.0], [0.5, 1.0]]);
+        // Side by side the tiles meet at u = 1: two vertices all the same.
+        let beside = [[1.0, 0.0], [1.0, 1.0], [2.0, 1.0]];
+        let kept = keep(
+            &square([[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], beside]),
+            (512, four),
+            &Silent,
+        );
+        assert_eq!(kept.unwrap().mesh.positions.len(), 6);
+        let refused =
+            |uvs: [[f32; 2]; 3]| keep(&square([LOW, uvs]), (512, four), &Silent).unwrap_err();
+        for uvs in [
+            [[0.0, 0.0], [1.5, 0.0], [1.5, 1.0]],
+            HIGH.map(|[u, v]| [u + 2.0, v]),
+            HIGH.map(|[u, v]| [u, v + 1.0]),
+        ] {
+            assert_eq!(
+                refused(uvs),
+                KeptError::Tiles {
+                    percent: 50.0,
+                    side: 2
+                }
+            );
+        }
+    }
+
+    #[test]
     fn what_cannot_be_baked_with_is_refused() {
-        let error = |uvs: [[f32; 2]; 3]| keep(&square([LOW, uvs]), 256, &Silent).unwrap_err();
+        let error =
+            |uvs: [[f32; 2]; 3]| keep(&square([LOW, uvs]), (256, Pages::ONE), &Silent).unwrap_err();
         assert_eq!(error([[f32::NAN, 0.0]; 3]), KeptError::Number(1));
         assert!(matches!(
             error([[0.0, 0.0], [0.0, 1.5], [0.5, 0.5]]),
             KeptError::Outside { percent: 50.0, .. }
         ));
         let just = [[0.0, 0.0], [1.00005, 1.0], [-0.00005, 1.0]];
-        let kept = keep(&square([LOW, just]), 256, &Silent).unwrap();
+        let kept = keep(&square([LOW, just]), (256, Pages::ONE), &Silent).unwrap();
         assert!(
             kept.mesh
                 .uvs
@@ -278,7 +369,7 @@ mod tests {
                 .all(|x| (0.0..=1.0).contains(x))
         );
         assert_eq!(
-            keep(&square([[[0.5; 2]; 3]; 2]), 256, &Silent).unwrap_err(),
+            keep(&square([[[0.5; 2]; 3]; 2]), (256, Pages::ONE), &Silent).unwrap_err(),
             KeptError::NoArea
         );
         let without = CleanMesh {
@@ -286,7 +377,7 @@ mod tests {
             ..square([LOW, HIGH])
         };
         assert_eq!(
-            keep(&without, 256, &Silent).unwrap_err(),
+            keep(&without, (256, Pages::ONE), &Silent).unwrap_err(),
             KeptError::Missing(NoUvs::Absent)
         );
     }

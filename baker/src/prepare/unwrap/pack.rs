@@ -1,12 +1,13 @@
-//! Charts → their places in a square atlas, as large as they go.
+//! Charts → their places in a square atlas, as large as they go; where it is cut into pages, each chart within one of them.
 //!
-//! Every chart keeps one scale, so texels cover the same area everywhere. Charts are placed one by one, largest first, at
-//! the lowest place that any of their turns finds ([`super::page`]); the scale at which the last of them just stays within
-//! the square is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried
+//! Every chart keeps one scale, so texels cover the same area everywhere. Charts are placed one by one, largest first, in the
+//! first page with room and there at the lowest place that any of their turns finds ([`super::page`]); the scale at which the
+//! last of them just stays within the last page is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried
 //! at a scale a little larger, and whichever fits raises it again.
 //!
 //! All searches are bounded by counts of work, never by time: the same charts give the same atlas on any machine.
 
+use proto::pages::Pages;
 use rayon::prelude::*;
 
 use super::mask::{Mask, turned};
@@ -24,16 +25,22 @@ pub(crate) struct Chart {
 
 impl Chart {
     pub(crate) fn area(&self) -> f64 {
-        let corner = |corner: u32| self.uvs[corner as usize];
-        let double = |&[a, b, c]: &[u32; 3]| {
-            let ([ax, ay], [bx, by], [cx, cy]) = (corner(a), corner(b), corner(c));
-            ((bx - ax) * (cy - ay) - (by - ay) * (cx - ax)).abs()
-        };
+        let double = |corners: &[u32; 3]| self.double_area(corners);
         self.triangles.iter().map(double).sum::<f64>() / 2.0
     }
 
+    /// Of one triangle.
+    pub(super) fn area_of(&self, triangle: u32) -> f64 {
+        self.double_area(&self.triangles[triangle as usize]) / 2.0
+    }
+
+    fn double_area(&self, corners: &[u32; 3]) -> f64 {
+        let [[ax, ay], [bx, by], [cx, cy]] = corners.map(|corner| self.uvs[corner as usize]);
+        ((bx - ax) * (cy - ay) - (by - ay) * (cx - ax)).abs()
+    }
+
     /// Extent along both axes once turned.
-    fn extent(&self, turn: [f64; 2]) -> [f64; 2] {
+    pub(super) fn extent(&self, turn: [f64; 2]) -> [f64; 2] {
         let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         for &uv in &self.uvs {
             let point = turned(uv, turn, 1.0);
@@ -53,6 +60,32 @@ pub(crate) struct Atlas {
     pub(crate) uvs: Vec<Vec<[f64; 2]>>,
     /// Share of the square that charts cover.
     pub(crate) utilisation: f64,
+}
+
+/// The atlas as cells: pages of so many along an edge.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    page: usize,
+    pages: Pages,
+}
+
+impl Grid {
+    fn new(texture_size: u32, pages: Pages) -> Self {
+        Self {
+            page: pages.page(texture_size.min(MAX_GRID)) as usize,
+            pages,
+        }
+    }
+
+    /// Cells of a page that charts may take.
+    fn inner(self) -> usize {
+        self.page - 2 * MARGIN
+    }
+
+    /// Cells of the atlas along an edge.
+    fn edge(self) -> f64 {
+        self.page as f64 * f64::from(self.pages.side())
+    }
 }
 
 /// Cells of the atlas along an edge. Above 1024² a cell is a block of texels: padding grows with the texture, as mips want.
@@ -84,7 +117,7 @@ const TOLD_CHARTS: usize = 32;
 const TURNS: u8 = 8;
 
 /// A chart's turns. Four of them put its smallest rectangle upright, four lie between.
-type Turns = Vec<[f64; 2]>;
+pub(super) type Turns = Vec<[f64; 2]>;
 
 /// An order of the charts and, for those that were fixed, their turn.
 #[derive(Clone, Debug)]
@@ -93,8 +126,8 @@ struct Plan {
     turn: Vec<Option<u8>>,
 }
 
-/// A chart's turn, the place of its mask, and the mask's shift.
-type Place = (u8, [usize; 2], [f64; 2]);
+/// A chart's turn, its page, the place of its mask there, and the mask's shift.
+type Place = (u8, u32, [usize; 2], [f64; 2]);
 
 /// One packing.
 #[derive(Clone, Debug)]
@@ -109,13 +142,13 @@ pub(crate) struct Packed {
     turns: Vec<Turns>,
     plan: Plan,
     layout: Layout,
-    grid: usize,
+    grid: Grid,
     area: f64,
 }
 
-/// Packs charts for a texture of `texture_size` texels. None if they do not fit with their gaps at any scale.
-pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32) -> Option<Packed> {
-    let grid = texture_size.min(MAX_GRID) as usize;
+/// Packs charts for an atlas of `texture_size` texels. None if they do not fit with their gaps at any scale.
+pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32, pages: Pages) -> Option<Packed> {
+    let grid = Grid::new(texture_size, pages);
     let area: f64 = charts.iter().map(Chart::area).sum();
     if charts.is_empty() || area.is_nan() || area <= 0.0 {
         return None;
@@ -126,7 +159,7 @@ pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32) -> Option<Packed> {
         order: by_size(&charts, &turns),
         turn: vec![None; charts.len()],
     };
-    let layout = largest_scale(&charts, &turns, &plan, grid - 2 * MARGIN, area)?;
+    let layout = largest_scale(&charts, &turns, &plan, grid, area)?;
     Some(Packed {
         charts,
         turns,
@@ -144,11 +177,11 @@ impl Packed {
         if !(2..=SEARCHED_CHARTS).contains(&self.charts.len()) {
             return;
         }
-        let inner = self.grid - 2 * MARGIN;
+        let grid = self.grid;
         let (mut work, mut round) = (0, 0u64);
         while work < SEARCH_WORK {
             let scale = self.layout.scale * SCALE_STEP;
-            let Some(masks) = masks(&self.charts, &self.turns, TURNS, scale, inner) else {
+            let Some(masks) = masks(&self.charts, &self.turns, TURNS, scale, grid.inner()) else {
                 return;
             };
             let mut found = None;
@@ -163,7 +196,7 @@ impl Packed {
                             &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
                         );
                         let mut work = self.charts.len() as u64;
-                        let layout = place(&masks, &plan, inner, scale, &mut work);
+                        let layout = place(&masks, &plan, grid, scale, &mut work);
                         unit();
                         (plan, layout, work)
                     })
@@ -179,10 +212,10 @@ impl Packed {
         }
     }
 
-    /// How much the layout may grow about its corner: what is left at the top and right. All gaps grow with it.
+    /// How much the layout may grow about its pages' corners: what is left at their tops and right. All gaps grow with it.
     fn growth(&self) -> f64 {
         let mut reach = 0.0f64;
-        for ((chart, turns), (turn, place, _)) in
+        for ((chart, turns), (turn, _, place, _)) in
             self.charts.iter().zip(&self.turns).zip(&self.layout.places)
         {
             let extent = chart.extent(turns[*turn as usize]);
@@ -191,24 +224,26 @@ impl Packed {
                 reach = reach.max(place[axis] as f64 + extent[axis] * self.layout.scale + 0.01);
             }
         }
-        ((self.grid - 2 * MARGIN) as f64 / reach).max(1.0)
+        (self.grid.inner() as f64 / reach).max(1.0)
     }
 
     /// Share of the square that charts cover.
     pub(crate) fn utilisation(&self) -> f64 {
-        self.area * (self.layout.scale * self.growth() / self.grid as f64).powi(2)
+        self.area * (self.layout.scale * self.growth() / self.grid.edge()).powi(2)
     }
 
     /// The texture coordinates.
     pub(crate) fn atlas(&self) -> Atlas {
         let growth = self.growth();
-        let placed = |((chart, turns), (turn, place, shift)): ((&Chart, &Turns), &Place)| {
+        let (cells, edge) = (self.grid.page as f64, self.grid.edge());
+        let placed = |((chart, turns), (turn, page, place, shift)): ((&Chart, &Turns), &Place)| {
+            let corner = self.grid.pages.place(*page).map(|x| f64::from(x) * cells);
             let to_uv = |&uv: &[f64; 2]| {
                 let point = turned(uv, turns[*turn as usize], self.layout.scale);
                 [0, 1].map(|axis| {
                     let cell =
                         (point[axis] + shift[axis] + place[axis] as f64) * growth + MARGIN as f64;
-                    (cell / self.grid as f64).clamp(0.0, 1.0)
+                    (corner[axis] + cell.clamp(0.0, cells)) / edge
                 })
             };
             chart.uvs.iter().map(to_uv).collect()
@@ -228,7 +263,7 @@ impl Packed {
 }
 
 /// The turns worth trying: the sides of the smallest of 32 enclosing rectangles, and halfway between them.
-fn turns_of(chart: &Chart) -> Turns {
+pub(super) fn turns_of(chart: &Chart) -> Turns {
     let angle = |step: usize| {
         let (sin, cos) = (std::f64::consts::FRAC_PI_2 * step as f64 / 32.0).sin_cos();
         [cos, sin]
@@ -295,16 +330,17 @@ fn masks(
         .then_some(masks)
 }
 
-/// Places all charts in a square of `inner` cells, in the order of the plan, if they fit.
-fn place(masks: &[Masks], plan: &Plan, inner: usize, scale: f64, work: &mut u64) -> Option<Layout> {
-    let mut page = Page::new(inner);
+/// Places all charts in the pages, in the order of the plan, if they fit.
+fn place(masks: &[Masks], plan: &Plan, grid: Grid, scale: f64, work: &mut u64) -> Option<Layout> {
+    let inner = grid.inner();
+    let mut pages = vec![Page::new(inner)];
     let mut layout = Layout {
-        places: vec![(0, [0; 2], [0.0; 2]); masks.len()],
+        places: vec![(0, 0, [0; 2], [0.0; 2]); masks.len()],
         scale,
     };
     // Where there are many charts, one of about the same size as the last begins its search where that one was placed: what
-    // lies lower had no room for the last.
-    let (mut size, mut start) = (usize::MAX, 0);
+    // lies lower, and the pages before, had no room for the last.
+    let (mut size, mut first, mut start) = (usize::MAX, 0, 0);
     for (number, &chart) in plan.order.iter().enumerate() {
         if number % TOLD_CHARTS == TOLD_CHARTS - 1 {
             unit();
@@ -316,44 +352,71 @@ fn place(masks: &[Masks], plan: &Plan, inner: usize, scale: f64, work: &mut u64)
             .min()
             .unwrap_or(0);
         if masks.len() <= SEARCHED_CHARTS || girth * SIZE_CLASS.1 < size * SIZE_CLASS.0 {
-            (size, start) = (girth, 0);
+            (size, first, start) = (girth, 0, 0);
         }
-        let mut best: Option<(usize, usize, u8, [usize; 2])> = None;
-        for (turn, mask) in masks[chart as usize].iter().enumerate() {
-            let turn = turn as u8;
-            let Some(mask) = mask else { continue };
-            if plan.turn[chart as usize].map_or(turn >= UPRIGHT_TURNS, |fixed| fixed != turn) {
-                continue;
+        let fixed = plan.turn[chart as usize];
+        let (number, (turn, at)) = (first..grid.pages.count() as usize).find_map(|number| {
+            if number == pages.len() {
+                pages.push(Page::new(inner));
             }
-            let below = best.map_or(inner + 1, |(top, ..)| top + 1);
-            if let Some(place) = page.find(mask, start, below, work) {
-                let key = (place[1] + mask.height, place[0]);
-                if best.is_none_or(|(top, x, ..)| key < (top, x)) {
-                    best = Some((key.0, key.1, turn, place));
-                }
-            }
-        }
-        let (.., turn, at) = best?;
+            let start = if number == first { start } else { 0 };
+            let found = lowest(
+                &masks[chart as usize],
+                fixed,
+                &mut pages[number],
+                inner,
+                start,
+                work,
+            );
+            Some((number, found?))
+        })?;
         let mask = masks[chart as usize][turn as usize].as_ref()?;
-        page.insert(mask, at, GAP);
-        start = start.max(at[1]);
-        layout.places[chart as usize] = (turn, at, mask.shift);
+        pages[number].insert(mask, at, GAP);
+        (first, start) = (number, at[1].max(if number == first { start } else { 0 }));
+        layout.places[chart as usize] = (turn, number as u32, at, mask.shift);
     }
     Some(layout)
 }
 
-/// The packing of the largest scale found that stays within a square of `inner` cells.
+/// The lowest place in a page that any turn of a chart finds, or the one turn that is fixed.
+fn lowest(
+    masks: &Masks,
+    fixed: Option<u8>,
+    page: &mut Page,
+    inner: usize,
+    start: usize,
+    work: &mut u64,
+) -> Option<(u8, [usize; 2])> {
+    let mut best: Option<(usize, usize, u8, [usize; 2])> = None;
+    for (turn, mask) in masks.iter().enumerate() {
+        let turn = turn as u8;
+        let Some(mask) = mask else { continue };
+        if fixed.map_or(turn >= UPRIGHT_TURNS, |fixed| fixed != turn) {
+            continue;
+        }
+        let below = best.map_or(inner + 1, |(top, ..)| top + 1);
+        if let Some(place) = page.find(mask, start, below, work) {
+            let key = (place[1] + mask.height, place[0]);
+            if best.is_none_or(|(top, x, ..)| key < (top, x)) {
+                best = Some((key.0, key.1, turn, place));
+            }
+        }
+    }
+    best.map(|(.., turn, at)| (turn, at))
+}
+
+/// The packing of the largest scale found that stays within the pages.
 fn largest_scale(
     charts: &[Chart],
     turns: &[Turns],
     plan: &Plan,
-    inner: usize,
+    grid: Grid,
     area: f64,
 ) -> Option<Layout> {
-    let full = inner as f64 / area.sqrt();
+    let full = (grid.inner() * grid.pages.side() as usize) as f64 / area.sqrt();
     let try_scale = |scale: f64| {
-        let masks = masks(charts, turns, UPRIGHT_TURNS, scale, inner)?;
-        place(&masks, plan, inner, scale, &mut 0)
+        let masks = masks(charts, turns, UPRIGHT_TURNS, scale, grid.inner())?;
+        place(&masks, plan, grid, scale, &mut 0)
     };
     // Of the scale's square: the utilisation, but for gaps.
     let (mut low, mut high) = FIRST_BRACKET;

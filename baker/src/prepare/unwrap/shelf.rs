@@ -1,9 +1,11 @@
-//! Many charts → rows in a square atlas, in time that sorting takes.
+//! Many charts → rows in a square atlas, or in its pages one after another, in time that sorting takes.
 //!
 //! Every chart stands in its smallest upright rectangle, lying along the row, and rows are filled from the highest down, so a
 //! row wastes little. Triangles standing alone are turned alternately and pushed into each other along their slopes:
 //! rows of loose triangles would waste half of the atlas otherwise. If not even a texel is left for each chart, the gaps shrink
 //! with the charts, so there is always an atlas.
+
+use proto::pages::Pages;
 
 use super::mask::turned;
 use super::pack::{Atlas, Chart};
@@ -26,14 +28,19 @@ struct Shape {
     tip: Option<f64>,
 }
 
-/// Packs charts for a texture of `texture_size` texels.
-pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
-    let edge = f64::from(texture_size);
+/// Packs charts for an atlas of `texture_size` texels.
+pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
+    let (edge, side) = (f64::from(pages.page(texture_size)), f64::from(pages.side()));
     let shapes: Vec<Shape> = charts.iter().map(shape).collect();
     let mut order: Vec<u32> = (0..charts.len() as u32).collect();
     order.sort_by(|&a, &b| shapes[b as usize].size[1].total_cmp(&shapes[a as usize].size[1]));
     let area: f64 = charts.iter().map(Chart::area).sum();
-    let full = edge / area.sqrt();
+    // A chart that is larger than a page at a scale limits it, whatever the gaps.
+    let longest = shapes
+        .iter()
+        .map(|shape| shape.size[0].max(shape.size[1]))
+        .fold(0.0, f64::max);
+    let full = (edge * side / area.sqrt()).min(edge / longest);
 
     let mut gap = GAP;
     loop {
@@ -42,7 +49,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
         for _ in 0..SCALE_TRIALS {
             unit();
             let scale = f64::midpoint(low, high);
-            match rows(&shapes, &order, scale, gap, edge) {
+            match rows(&shapes, &order, scale, gap, (edge, pages)) {
                 Some(places) => {
                     best = Some((scale, places));
                     low = scale;
@@ -55,11 +62,13 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
         {
             let uvs = charts.iter().zip(&shapes).zip(&places);
             let uvs = uvs
-                .map(|((chart, shape), place)| place_chart(chart, shape, *place, scale, edge))
+                .map(|((chart, shape), place)| {
+                    place_chart(chart, shape, *place, scale, (edge, pages))
+                })
                 .collect();
             return Atlas {
                 uvs,
-                utilisation: area * (scale / edge).powi(2),
+                utilisation: area * (scale / (edge * side)).powi(2),
             };
         }
         gap /= 2.0;
@@ -76,16 +85,17 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32) -> Atlas {
     }
 }
 
-/// Lower left corner in texels, and whether the chart is turned half round.
-type Place = ([f64; 2], bool);
+/// Page, lower left corner there in texels, and whether the chart is turned half round.
+type Place = (u32, [f64; 2], bool);
 
 fn place_chart(
     chart: &Chart,
     shape: &Shape,
-    (at, upside_down): Place,
+    (page, at, upside_down): Place,
     scale: f64,
-    edge: f64,
+    (edge, pages): (f64, Pages),
 ) -> Vec<[f64; 2]> {
+    let (corner, side) = (pages.place(page).map(f64::from), f64::from(pages.side()));
     let to_uv = |&uv: &[f64; 2]| {
         let point = turned(uv, shape.turn, 1.0);
         std::array::from_fn(|axis| {
@@ -95,7 +105,7 @@ fn place_chart(
             } else {
                 inside
             };
-            ((at[axis] + inside * scale) / edge).clamp(0.0, 1.0)
+            (corner[axis] + ((at[axis] + inside * scale) / edge).clamp(0.0, 1.0)) / side
         })
     };
     chart.uvs.iter().map(to_uv).collect()
@@ -170,10 +180,16 @@ fn shape(chart: &Chart) -> Shape {
 }
 
 /// Places all shapes in rows, if they fit.
-fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Option<Vec<Place>> {
+fn rows(
+    shapes: &[Shape],
+    order: &[u32],
+    scale: f64,
+    gap: f64,
+    (edge, pages): (f64, Pages),
+) -> Option<Vec<Place>> {
     let margin = MARGIN.min(gap);
-    let mut places = vec![([0.0; 2], false); shapes.len()];
-    let (mut y, mut row_height) = (margin, 0.0);
+    let mut places = vec![(0, [0.0; 2], false); shapes.len()];
+    let (mut page, mut y, mut row_height) = (0, margin, 0.0);
     // The end of the row, and the slope it ends in: the last triangle, for the next to lean on.
     let mut end = margin;
     let mut lean: Option<(usize, f64, bool)> = None;
@@ -201,6 +217,10 @@ fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Opt
             lean = None;
         }
         let upside_down = upside_down && lean.is_some();
+        // Of a row the first is the highest: it alone may find no room above.
+        if row_height == 0.0 && y + height > edge - margin && page + 1 < pages.count() {
+            (page, y) = (page + 1, margin);
+        }
         if row_height == 0.0 {
             row_height = height;
         }
@@ -213,7 +233,7 @@ fn rows(shapes: &[Shape], order: &[u32], scale: f64, gap: f64, edge: f64) -> Opt
         } else {
             y
         };
-        places[index as usize] = ([x, bottom], upside_down);
+        places[index as usize] = (page, [x, bottom], upside_down);
         end = (x + width + gap).max(end);
         lean = shape.tip.map(|_| (index as usize, x, upside_down));
     }

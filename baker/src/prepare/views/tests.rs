@@ -8,6 +8,7 @@ use proto::blob::{Blob, BlobFile};
 use proto::channel::{Channel, ChannelError};
 use proto::job::{Repair, Simplify};
 use proto::message::{FromChild, Root, ToChild};
+use proto::pages::Pages;
 use serde_json::{Value, json};
 
 use super::*;
@@ -84,6 +85,7 @@ fn job(holdout: u32) -> PrepareJob {
         mesh_file: String::new(),
         views_file: "transforms.json".to_owned(),
         texture_size: 256,
+        pages: Pages::ONE,
         texture_auto: false,
         repair: Repair::default(),
         simplify: Simplify::Keep,

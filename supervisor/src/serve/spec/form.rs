@@ -30,6 +30,12 @@ impl JobSpec {
         if self.vertex_colours && self.provenance_attribute {
             return wrong("vertex_colours", "not together with provenance_attribute");
         }
+        if self.vertex_colours && self.pages != 1 {
+            return wrong(
+                "vertex_colours",
+                "not together with pages: they have no texture",
+            );
+        }
         if (self.vram_budget).is_some_and(|bytes| bytes < LEAST_MEMORY) {
             return wrong("vram_budget", "must be at least 16777216, which is 16 MiB");
         }
@@ -47,6 +53,7 @@ impl JobSpec {
             quality: quality(self.texture_format, asked),
             compress: self.compress,
             provenance: self.provenance_attribute,
+            pages: self.pages(),
             alpha: self.alpha_mode,
             alpha_cutoff: self.alpha_cutoff as f32,
             ..Form::default()

@@ -10,6 +10,7 @@ use proto::message::{
     ProvenanceShares, Refinement, Refusal, Rejected, Role, Root, Start, StepFate, StepKind, Table,
     TextureChoice, ToChild, UnwrapMethod, ViewFit, ViewScore,
 };
+use proto::pages::Pages;
 use proto::plan::RowsHeld;
 use proto::sandbox::{Level, Sandbox};
 use proto::table::Layer;
@@ -32,6 +33,7 @@ fn to_child() -> Vec<ToChild> {
             mesh_file: "mesh.glb".to_owned(),
             views_file: "transforms.json".to_owned(),
             texture_size: 1024,
+            pages: Pages::ONE,
             texture_auto: true,
             repair: Repair {
                 weld: Some(Repair::WELD),

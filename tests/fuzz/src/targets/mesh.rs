@@ -7,6 +7,7 @@ use baker::prepare::unwrap::kept;
 use baker::progress::Silent;
 use proto::limits::MAX_COORDINATE;
 use proto::message::{Failure, Root};
+use proto::pages::Pages;
 use proto::table::Mesh;
 
 use crate::files::One;
@@ -104,8 +105,11 @@ fn judge(clean: &CleanMesh) {
     if clean.corner_uvs.is_none() || clean.triangles.len() > JUDGED_TRIANGLES {
         return;
     }
-    if let Ok(unwrapped) = kept::keep(clean, 256, &Silent) {
-        passes(&unwrapped.mesh);
+    for count in [1, 4] {
+        let pages = Pages::try_from(count).expect("a square");
+        if let Ok(unwrapped) = kept::keep(clean, (512, pages), &Silent) {
+            passes(&unwrapped.mesh);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use baker::prepare::load::RawMesh;
 use baker::prepare::{simplify, unwrap};
 use baker::progress::Silent;
 use proto::job::Simplify;
+use proto::pages::Pages;
 
 use super::mesh::{load, passes};
 
@@ -51,7 +52,7 @@ pub fn soup(bytes: &[u8]) -> bool {
     };
     let unwrapped = unwrap::unwrap_with(
         &surface,
-        TEXTURE_SIZE,
+        (TEXTURE_SIZE, Pages::ONE),
         soup.deadline,
         soup.improved,
         &Silent,

@@ -27,7 +27,7 @@ pub(super) fn owner(table: Table) -> Role {
         | Table::Coverage
         | Table::Residual
         | Table::Provenance
-        | Table::Picture
+        | Table::Picture(_)
         | Table::Material => Role::Encode,
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Colours => 64 + 3 * 4,
         Table::Pipelines => 1,
         Table::Glb => 12,
-        Table::Picture | Table::Material => 12,
+        Table::Picture(_) | Table::Material => 12,
         Table::Preview
         | Table::Coverage
         | Table::Residual

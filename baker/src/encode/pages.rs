@@ -1,0 +1,432 @@
+//! The mesh of an atlas → its pages: parts whose coordinates are those of one texture each, and texels cut out of the atlas
+//! and put back.
+//!
+//! No triangle lies in two pages, so nothing is split; triangles and vertices are put into the order of their pages, each a run
+//! of its own, as files have them. A page without triangles is left out. Where there is one page, nothing is moved or copied.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use proto::job::Compress;
+use proto::pages::Pages;
+use proto::table::Mesh;
+
+use super::glb::quantised;
+use super::picture::Encoded;
+
+/// Texels as files hold them.
+type Texels<'a> = Cow<'a, [[u8; 4]]>;
+
+/// The files of the pages, and the texels of the atlas as they hold them where these are others.
+pub type EncodedPages = (Vec<Vec<u8>>, Option<Vec<[u8; 4]>>);
+
+/// One page, and the runs of vertices and triangles on it.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// The page's, see [`Pages::place`].
+    pub number: u32,
+    vertices: Range<usize>,
+    triangles: Range<usize>,
+}
+
+/// The pages that have triangles.
+#[derive(Clone, Debug)]
+pub struct Sheets {
+    pages: Pages,
+    leaves: Vec<Leaf>,
+}
+
+/// A mesh in the order of its pages, and the number that each vertex had, if they were moved.
+pub type Arranged = (Mesh, Option<Vec<u32>>, Sheets);
+
+/// Puts a mesh into the order of its pages, and each page into the order that compresses best where it is to be compressed.
+#[must_use]
+pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
+    if pages == Pages::ONE {
+        let (mesh, from) = match compress {
+            Compress::None => (mesh, None),
+            Compress::Meshopt => {
+                let (mesh, from) = quantised::order(&mesh);
+                (mesh, Some(from))
+            }
+        };
+        let sheets = Sheets::one(&mesh);
+        return (mesh, from, sheets);
+    }
+    let mut of_page = vec![Vec::new(); pages.count() as usize];
+    for corners in &mesh.triangles {
+        let middle = |axis: usize| {
+            let all = corners.map(|corner| mesh.uvs[corner as usize][axis]);
+            all.into_iter().sum::<f32>() / 3.0
+        };
+        of_page[pages.at([middle(0), middle(1)]) as usize].push(*corners);
+    }
+    let mut arranged = Mesh {
+        charts: mesh.charts,
+        ..Mesh::default()
+    };
+    let (mut all, mut leaves) = (Vec::new(), Vec::new());
+    for (number, triangles) in (0..).zip(of_page) {
+        if triangles.is_empty() {
+            continue;
+        }
+        let (mut part, mut from) = part(&mesh, triangles);
+        if compress == Compress::Meshopt {
+            let (ordered, first) = quantised::order(&part);
+            from = first.iter().map(|&vertex| from[vertex as usize]).collect();
+            part = ordered;
+        }
+        let (vertices, triangles) = (arranged.positions.len(), arranged.triangles.len());
+        let corners = part.triangles.iter();
+        let corners = corners.map(|corners| corners.map(|corner| vertices as u32 + corner));
+        arranged.triangles.extend(corners);
+        arranged.positions.extend(part.positions);
+        arranged.normals.extend(part.normals);
+        arranged.uvs.extend(part.uvs);
+        arranged.surface_vertices.extend(part.surface_vertices);
+        all.extend(from);
+        leaves.push(Leaf {
+            number,
+            vertices: vertices..arranged.positions.len(),
+            triangles: triangles..arranged.triangles.len(),
+        });
+    }
+    // A point of the surface may have fewer vertices than before, and its number must be below theirs.
+    renumber(&mut arranged.surface_vertices);
+    (arranged, Some(all), Sheets { pages, leaves })
+}
+
+/// A mesh of these triangles alone, and the number that each of its vertices had.
+fn part(mesh: &Mesh, triangles: Vec<[u32; 3]>) -> (Mesh, Vec<u32>) {
+    let mut places = vec![u32::MAX; mesh.positions.len()];
+    let mut from: Vec<u32> = Vec::new();
+    let mut place = |vertex: u32| {
+        let place = &mut places[vertex as usize];
+        if *place == u32::MAX {
+            *place = from.len() as u32;
+            from.push(vertex);
+        }
+        *place
+    };
+    let triangles = triangles.into_iter().map(|corners| corners.map(&mut place));
+    let triangles = triangles.collect();
+    let of = |vertex: &u32| *vertex as usize;
+    let part = Mesh {
+        positions: from.iter().map(|v| mesh.positions[of(v)]).collect(),
+        normals: from.iter().map(|v| mesh.normals[of(v)]).collect(),
+        uvs: from.iter().map(|v| mesh.uvs[of(v)]).collect(),
+        surface_vertices: from.iter().map(|v| mesh.surface_vertices[of(v)]).collect(),
+        triangles,
+        charts: mesh.charts,
+    };
+    (part, from)
+}
+
+/// Numbers the points in the order in which they come.
+fn renumber(points: &mut [u32]) {
+    let most = points.iter().max().map_or(0, |&most| most as usize + 1);
+    let (mut numbers, mut next) = (vec![u32::MAX; most], 0);
+    for point in points {
+        let number = &mut numbers[*point as usize];
+        if *number == u32::MAX {
+            (*number, next) = (next, next + 1);
+        }
+        *point = *number;
+    }
+}
+
+impl Sheets {
+    /// The whole mesh on one page.
+    #[must_use]
+    pub fn one(mesh: &Mesh) -> Self {
+        Self {
+            pages: Pages::ONE,
+            leaves: vec![Leaf {
+                number: 0,
+                vertices: 0..mesh.positions.len(),
+                triangles: 0..mesh.triangles.len(),
+            }],
+        }
+    }
+
+    /// In the order of the mesh.
+    #[must_use]
+    pub fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// What a page is called as a UDIM tile; nothing where there is one.
+    #[must_use]
+    pub fn tile(&self, leaf: &Leaf) -> Option<u32> {
+        (self.pages != Pages::ONE).then(|| self.pages.udim(leaf.number))
+    }
+
+    /// The mesh of the atlas with the coordinates of its pages, each from 0 to 1.
+    #[must_use]
+    pub fn on_pages<'a>(&self, atlas: &'a Mesh) -> Cow<'a, Mesh> {
+        if self.pages == Pages::ONE {
+            return Cow::Borrowed(atlas);
+        }
+        let mut mesh = atlas.clone();
+        let side = self.pages.side() as f32;
+        self.each_uv(&mut mesh, |uv, corner| {
+            [0, 1].map(|axis| (uv[axis] * side - corner[axis]).clamp(0.0, 1.0))
+        });
+        Cow::Owned(mesh)
+    }
+
+    /// What [`Self::on_pages`] gave, with the coordinates of the atlas again.
+    #[must_use]
+    pub fn on_atlas(&self, mut pages: Mesh) -> Mesh {
+        let side = self.pages.side() as f32;
+        if self.pages != Pages::ONE {
+            self.each_uv(&mut pages, |uv, corner| {
+                [0, 1].map(|axis| (uv[axis] + corner[axis]) / side)
+            });
+        }
+        pages
+    }
+
+    /// What [`Self::on_pages`] gave, with v counted upwards and each page in its UDIM tile.
+    #[must_use]
+    pub fn on_tiles(&self, pages: &Mesh) -> Mesh {
+        let mut mesh = pages.clone();
+        self.each_uv(&mut mesh, |[u, v], [column, row]| {
+            [u + column, row + (1.0 - v)]
+        });
+        mesh
+    }
+
+    /// What [`Self::on_pages`] gave, as a reader finds it who turns v down again and knows nothing of tiles.
+    #[must_use]
+    pub fn as_read(&self, pages: &Mesh) -> Mesh {
+        let mut mesh = self.on_tiles(pages);
+        mesh.uvs.iter_mut().for_each(|[_, v]| *v = 1.0 - *v);
+        mesh
+    }
+
+    fn each_uv(&self, mesh: &mut Mesh, change: impl Fn([f32; 2], [f32; 2]) -> [f32; 2]) {
+        for leaf in &self.leaves {
+            let corner = self.pages.place(leaf.number).map(|x| x as f32);
+            for uv in &mut mesh.uvs[leaf.vertices.clone()] {
+                *uv = change(*uv, corner);
+            }
+        }
+    }
+
+    /// The part of a mesh that lies on a page.
+    #[must_use]
+    pub fn part<'a>(&self, mesh: &'a Mesh, leaf: &Leaf) -> Cow<'a, Mesh> {
+        if self.pages == Pages::ONE {
+            return Cow::Borrowed(mesh);
+        }
+        let (vertices, first) = (leaf.vertices.clone(), leaf.vertices.start as u32);
+        let triangles = mesh.triangles[leaf.triangles.clone()].iter();
+        Cow::Owned(Mesh {
+            positions: mesh.positions[vertices.clone()].to_vec(),
+            normals: mesh.normals[vertices.clone()].to_vec(),
+            uvs: mesh.uvs[vertices.clone()].to_vec(),
+            surface_vertices: mesh.surface_vertices[vertices].to_vec(),
+            triangles: triangles.map(|t| t.map(|corner| corner - first)).collect(),
+            charts: mesh.charts,
+        })
+    }
+
+    /// Of something that each vertex has, that of the vertices on a page.
+    #[must_use]
+    pub fn of_vertices<'a, T>(&self, all: &'a [T], leaf: &Leaf) -> &'a [T] {
+        &all[leaf.vertices.clone()]
+    }
+
+    /// The triangles of a mesh on a page.
+    #[must_use]
+    pub fn triangles<'a>(&self, mesh: &'a Mesh, leaf: &Leaf) -> &'a [[u32; 3]] {
+        &mesh.triangles[leaf.triangles.clone()]
+    }
+
+    /// The place among the leaves of the page of each triangle; empty where there is one page.
+    #[must_use]
+    pub fn of_triangle(&self) -> Vec<u16> {
+        let leaves = (0..).zip(&self.leaves);
+        let leaves = leaves.filter(|_| self.pages != Pages::ONE);
+        let each = |(place, leaf): (u16, &Leaf)| std::iter::repeat_n(place, leaf.triangles.len());
+        leaves.flat_map(each).collect()
+    }
+
+    /// Edge of each page of an atlas.
+    #[must_use]
+    pub fn edge(&self, atlas: u32) -> u32 {
+        self.pages.page(atlas)
+    }
+
+    /// A page's texels of those of an atlas.
+    #[must_use]
+    pub fn cut<'a>(&self, leaf: &Leaf, atlas: u32, texels: &'a [[u8; 4]]) -> Texels<'a> {
+        if self.pages == Pages::ONE {
+            return Cow::Borrowed(texels);
+        }
+        let rows = self.rows(leaf, atlas).map(|row| &texels[row]);
+        Cow::Owned(rows.flatten().copied().collect())
+    }
+
+    /// Where the rows of a page lie in its atlas.
+    fn rows(&self, leaf: &Leaf, atlas: u32) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (atlas, edge) = (atlas as usize, self.edge(atlas) as usize);
+        let [column, row] = self.pages.place(leaf.number).map(|x| x as usize * edge);
+        (row..row + edge).map(move |row| {
+            let start = row * atlas + column;
+            start..start + edge
+        })
+    }
+
+    /// Encodes each page of an atlas's texels.
+    ///
+    /// # Errors
+    /// The first that `encode` gives.
+    pub fn encode<E>(
+        &self,
+        atlas: u32,
+        texels: &[[u8; 4]],
+        mut encode: impl FnMut(u32, &[[u8; 4]]) -> Result<Encoded, E>,
+    ) -> Result<EncodedPages, E> {
+        if self.pages == Pages::ONE {
+            let (file, held) = encode(atlas, texels)?;
+            return Ok((vec![file], held));
+        }
+        let (mut files, mut all) = (Vec::new(), None);
+        for leaf in &self.leaves {
+            let page = self.cut(leaf, atlas, texels);
+            let (file, held) = encode(self.edge(atlas), &page)?;
+            files.push(file);
+            if let Some(held) = held {
+                let all = all.get_or_insert_with(|| texels.to_vec());
+                let rows = held.chunks_exact(self.edge(atlas) as usize);
+                for (place, row) in self.rows(leaf, atlas).zip(rows) {
+                    all[place].copy_from_slice(row);
+                }
+            }
+        }
+        Ok((files, all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A triangle on each of the pages 0, 1 and 3 of four, the second twice; their points meet at the atlas' middle.
+    fn mesh() -> Mesh {
+        let mut mesh = Mesh {
+            charts: 3,
+            ..Mesh::default()
+        };
+        for (page, [x, y]) in [
+            (3, [0.5, 0.5]),
+            (0, [0.0, 0.0]),
+            (1, [0.5, 0.0]),
+            (1, [0.5, 0.0]),
+        ] {
+            let first = mesh.positions.len() as u32;
+            for (corner, [u, v]) in [[0.1, 0.1], [0.4, 0.1], [0.1, 0.4]].into_iter().enumerate() {
+                mesh.positions
+                    .push([page as f32, corner as f32, first as f32]);
+                mesh.normals.push([0.0, 0.0, 1.0]);
+                mesh.uvs.push([x + u, y + v]);
+                mesh.surface_vertices.push(first + 2 - corner as u32);
+            }
+            mesh.triangles.push([first, first + 1, first + 2]);
+        }
+        mesh
+    }
+
+    fn four() -> Pages {
+        Pages::try_from(4).expect("a square")
+    }
+
+    #[test]
+    fn pages_become_runs_and_nothing_is_lost() {
+        let before = mesh();
+        for compress in [Compress::None, Compress::Meshopt] {
+            let (after, from, sheets) = arrange(before.clone(), four(), compress);
+            let from = from.expect("moved");
+            let numbers: Vec<u32> = sheets.leaves().iter().map(|leaf| leaf.number).collect();
+            assert_eq!(numbers, [0, 1, 3]);
+            assert_eq!(sheets.of_triangle(), [0, 1, 1, 2]);
+            for (vertex, &old) in from.iter().enumerate() {
+                assert_eq!(after.positions[vertex], before.positions[old as usize]);
+                assert_eq!(after.uvs[vertex], before.uvs[old as usize]);
+            }
+            // Each triangle is there, its corners in their order.
+            let corners =
+                |mesh: &Mesh, t: &[u32; 3]| t.map(|c| mesh.positions[c as usize].map(f32::to_bits));
+            let sorted = |mesh: &Mesh| {
+                let mut all: Vec<_> = mesh.triangles.iter().map(|t| corners(mesh, t)).collect();
+                for t in &mut all {
+                    let least = (0..3).min_by_key(|&k| t[k]).expect("three");
+                    t.rotate_left(least);
+                }
+                all.sort_unstable();
+                all
+            };
+            assert_eq!(sorted(&after), sorted(&before));
+            // Points are numbers of vertices still, as the table wants it.
+            let count = after.positions.len() as u32;
+            assert!(after.surface_vertices.iter().all(|&point| point < count));
+
+            let local = sheets.on_pages(&after);
+            for leaf in sheets.leaves() {
+                let part = sheets.part(&local, leaf);
+                assert!(
+                    part.triangles
+                        .as_flattened()
+                        .iter()
+                        .all(|&c| (c as usize) < part.uvs.len())
+                );
+                for uv in &part.uvs {
+                    assert!(uv.iter().all(|x| (0.19..0.81).contains(x)), "{uv:?}");
+                }
+            }
+            // A power of two loses no bit.
+            assert_eq!(sheets.on_atlas(local.clone().into_owned()), after);
+            let tiles = sheets.on_tiles(&local);
+            let last = tiles.uvs.last().expect("some");
+            assert!(
+                (1.0..2.0).contains(&last[0]) && (1.0..2.0).contains(&last[1]),
+                "{last:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn texels_are_cut_out_and_put_back() {
+        let (_, _, sheets) = arrange(mesh(), four(), Compress::None);
+        let texels: Vec<[u8; 4]> = (0..64_u8).map(|k| [k, 0, 0, 255]).collect();
+        let mut pages = Vec::new();
+        let invert = |edge: u32, page: &[[u8; 4]]| {
+            assert_eq!((edge, page.len()), (4, 16));
+            pages.push(page[0][0]);
+            let held = page.iter().map(|[r, ..]| [255 - r, 0, 0, 255]).collect();
+            Ok::<Encoded, ()>((vec![page[5][0]], Some(held)))
+        };
+        let (files, held) = sheets.encode(8, &texels, invert).expect("encodes");
+        assert_eq!(
+            (pages, files),
+            (vec![0, 4, 36], vec![vec![9], vec![13], vec![45]])
+        );
+        for (number, (held, given)) in held.expect("others").iter().zip(&texels).enumerate() {
+            // The page without triangles is as it was: rows from the fourth on, left half.
+            let left = number / 8 >= 4 && number % 8 < 4;
+            let wanted = if left { given[0] } else { 255 - given[0] };
+            assert_eq!(held[0], wanted, "{number}");
+        }
+    }
+
+    #[test]
+    fn one_page_is_the_mesh_as_it_came() {
+        let (after, from, sheets) = arrange(mesh(), Pages::ONE, Compress::None);
+        assert_eq!((&after, from), (&mesh(), None));
+        let local = sheets.on_pages(&after);
+        assert!(matches!(local, Cow::Borrowed(_)));
+        assert!(sheets.of_triangle().is_empty() && sheets.tile(&sheets.leaves()[0]).is_none());
+    }
+}
