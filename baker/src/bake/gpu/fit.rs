@@ -304,7 +304,7 @@ impl Fit {
             &self.device,
             &self.budget,
             "scales",
-            &vec![0.0f32; views],
+            &vec![[0.0f32; 2]; views],
             STORAGE,
         )?;
         let sums = buffer(
