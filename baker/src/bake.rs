@@ -311,6 +311,9 @@ fn bake_on(
         drawn,
         ..
     } = bench.explain(&mut **backend, blend.into(), doubts, &mut clock)?;
+    if let Some(doubted) = explain::doubted(&fitted) {
+        progress.warning(&doubted);
+    }
     let mut texture = clock.time(Phase::Gutter, || {
         gutter::finish(&texels, &observed, &atlas, size, blend)
     });

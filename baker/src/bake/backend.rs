@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   minimise  Σ_p  ρ_p d_p² (A_p x − y_p)²  +  Σ_(i,j) λ_ij (x_i − x_j)²  +  Σ_seam σ_s (B_s x)²
-//!   ρ_p  = α_p⁴ · m_p⁴ / (1 + (e_p / c)²)²  alpha, company (below), and Geman-McClure weight of the sRGB residual e_p
+//!   ρ_p  = s · α_p⁴ · m_p⁴ / (1 + (e_p / c)²)²  the view's share, alpha, company (below), and Geman-McClure weight of the
+//!                                               sRGB residual e_p
 //!   d_p  = d sRGB / d linear at y_p         judges the error where it is seen
 //!   λ_ij = mean over the two linked texels of λ d², d at the texel's own colour; σ_s likewise over the row's texels
 //! ```
@@ -116,6 +117,21 @@ pub struct Strength {
     pub seam: f32,
 }
 
+/// How the rows of a view are weighed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trust {
+    /// Scale of the robust loss, see [`robust_weight`]; 0 takes the view out.
+    pub scale: f32,
+    /// A factor of its rows' weights, 0-1: below 1, the view counts where it is alone, and hardly where others are.
+    pub share: f32,
+}
+
+impl From<f32> for Trust {
+    fn from(scale: f32) -> Self {
+        Self { scale, share: 1.0 }
+    }
+}
+
 /// An adapter with one job's views. Texels are in the space of the fit, alpha is the observed weight.
 pub trait Backend {
     /// Who does the work.
@@ -151,13 +167,13 @@ pub trait Backend {
     /// The adapter's.
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError>;
 
-    /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]) and the company it is in
-    /// ([`CONSENSUS_POWER`]), with one scale for each view in the order in which they were added, and builds the diagonal
-    /// and the ties' strength. A scale of 0 takes a view out.
+    /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]), the company it is in
+    /// ([`CONSENSUS_POWER`]) and its view's share, with one [`Trust`] for each view in the order in which they were added,
+    /// and builds the diagonal and the ties' strength.
     ///
     /// # Errors
     /// The adapter's.
-    fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError>;
+    fn reweight(&mut self, trust: &[Trust], strength: Strength) -> Result<(), BackendError>;
 
     /// Runs this many conjugate gradient iterations from the texels as they are.
     ///

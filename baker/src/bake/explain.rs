@@ -150,6 +150,19 @@ impl Bench<'_> {
     }
 }
 
+/// What the user is told of views that contradict the others all over; by number, as the report has them.
+pub(super) fn doubted(fitted: &Fitted) -> Option<String> {
+    let numbers: Vec<String> = fitted.doubted.iter().map(u32::to_string).collect();
+    let (count, all) = (numbers.len(), fitted.residuals.len());
+    (count > 0).then(|| {
+        format!(
+            "{count} of {all} views contradict the others all over, as blurred ones do or such with a camera far off, and \
+             hardly count where others see the same: {} (numbers as in the report)",
+            numbers.join(", ")
+        )
+    })
+}
+
 /// What holds a texture of this atlas together.
 pub(super) fn ties(atlas: &Atlas) -> Ties {
     Ties {

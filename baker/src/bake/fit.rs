@@ -6,9 +6,16 @@
 //!   since where views and mesh disagree a small scale throws good data away.
 //! - The smoothness λ: views that see every texel often want hardly any, sparse or contradicting views want a thousand times
 //!   as much. Every sixth view is left out while λ goes down from strong to weak; the λ that explains them best is taken.
+//!
+//! Views that contradict the others all over are found after the first round ([`doubted`]); then λ is found once more
+//! without them, and all rounds run again.
 
-use super::backend::{BINS, Backend, BackendError, Strength, ViewResiduals, bin_middle};
-use super::plan::{Plan, Smoothness};
+use super::backend::{BINS, Backend, BackendError, Strength, Trust, ViewResiduals, bin_middle};
+use super::plan::{Plan, Round, Smoothness};
+
+mod doubted;
+
+use doubted::Doubted;
 
 /// The scale is at least this many standard deviations of the residuals: 3 and 6 cost 0.25 and 0.1 dB where views and mesh
 /// disagree, and gained nothing elsewhere.
@@ -21,6 +28,8 @@ const WEAKEST: f32 = 1e-5;
 const FOLD: usize = 6;
 /// A step that explains the left-out views better by less than this share is the last.
 const LEAST_GAIN: f64 = 0.015;
+/// So often the views are judged: where the worst no longer pull the texture their way, others stand out.
+const DOUBTS: usize = 3;
 /// λ where there are too few views to leave one out.
 const FEW_VIEWS: f32 = 0.02;
 /// Seams are tied at least this firmly, and never less than neighbours.
@@ -37,6 +46,8 @@ pub struct Fitted {
     pub iterations: u32,
     /// Residuals of each view at the end.
     pub residuals: Vec<ViewResiduals>,
+    /// Indices of the views that contradict the others all over.
+    pub doubted: Vec<u32>,
 }
 
 /// The residual that this share of the pixels of all `views` stays below.
@@ -60,7 +71,7 @@ pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f
 }
 
 /// 1.4826 · median: the standard deviation, if the residuals were normal.
-fn spread(views: &[ViewResiduals]) -> f32 {
+fn spread<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>) -> f32 {
     1.4826 * quantile(views, 0.5)
 }
 
@@ -80,42 +91,145 @@ pub fn fit(
     plan: &Plan,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Fitted, BackendError> {
-    let to_come: u32 = plan.rounds.iter().map(|round| round.iterations).sum();
-    let mut done = 0;
-    let mut residuals = backend.residuals()?;
-    let smoothness = match plan.smoothness {
-        Smoothness::FromSpread => from_spread(&residuals),
-        Smoothness::CrossValidated { .. } if residuals.len() < 4 => FEW_VIEWS,
-        Smoothness::CrossValidated { iterations } => {
-            cross_validate(backend, iterations, |so_far| {
-                done = so_far;
-                progress(done, to_come + done + iterations);
-            })?
-        }
+    let residuals = backend.residuals()?;
+    let mut fit = Fit {
+        backend,
+        doubted: Doubted::none(residuals.len()),
+        residuals,
+        smoothness: FEW_VIEWS,
+        scale: f32::INFINITY,
+        done: 0,
+        progress: &mut progress,
     };
-    let total = done + to_come;
-    let mut scale = f32::INFINITY;
-    for round in &plan.rounds {
-        residuals = backend.residuals()?;
-        scale = round.scale.max(SPREADS * spread(&residuals));
-        backend.reweight(&vec![scale; residuals.len()], strength(smoothness))?;
-        backend.solve(round.iterations)?;
-        done += round.iterations;
-        progress(done, total);
-        tracing::debug!(scale, smoothness, spread = spread(&residuals), "round");
+    fit.find_smoothness(plan)?;
+    if let Some((first, rest)) = plan.rounds.split_first() {
+        fit.round(first, &plan.rounds)?;
+        // There is time for doubt only where another round follows.
+        let doubts = if rest.is_empty() { 0 } else { DOUBTS };
+        for _ in 0..doubts {
+            if !fit.doubt(plan)? {
+                break;
+            }
+            fit.round(first, &plan.rounds)?;
+        }
+        for (nth, round) in rest.iter().enumerate() {
+            fit.round(round, &rest[nth..])?;
+        }
     }
     Ok(Fitted {
-        smoothness,
-        scale,
-        iterations: done,
-        residuals: backend.residuals()?,
+        smoothness: fit.smoothness,
+        scale: fit.scale,
+        iterations: fit.done,
+        doubted: fit.doubted.indices(&fit.residuals),
+        residuals: fit.residuals,
     })
+}
+
+/// A fit under way.
+struct Fit<'a> {
+    backend: &'a mut dyn Backend,
+    /// Of the texels as they are, but while λ is sought.
+    residuals: Vec<ViewResiduals>,
+    doubted: Doubted,
+    smoothness: f32,
+    scale: f32,
+    /// Iterations.
+    done: u32,
+    progress: &'a mut dyn FnMut(u32, u32),
+}
+
+impl Fit<'_> {
+    /// Iterations are done, and so many may follow.
+    fn did(&mut self, iterations: u32, to_come: u32) {
+        self.done += iterations;
+        (self.progress)(self.done, self.done + to_come);
+    }
+
+    fn find_smoothness(&mut self, plan: &Plan) -> Result<(), BackendError> {
+        self.smoothness = match plan.smoothness {
+            Smoothness::FromSpread => from_spread(self.spread()),
+            Smoothness::CrossValidated { .. } if self.residuals.len() < 4 => FEW_VIEWS,
+            Smoothness::CrossValidated { iterations } => {
+                self.cross_validate(iterations, iterations_of(&plan.rounds))?
+            }
+        };
+        Ok(())
+    }
+
+    /// Finds the views that contradict the others after a first round, and if there are more than before, λ without them.
+    fn doubt(&mut self, plan: &Plan) -> Result<bool, BackendError> {
+        let found = Doubted::of(&self.residuals);
+        if found.count() <= self.doubted.count() {
+            return Ok(false);
+        }
+        self.doubted = found;
+        // While λ is sought, what only doubted views show is left to its neighbours.
+        let texels = self.backend.read_texels()?;
+        self.find_smoothness(plan)?;
+        self.backend.write_texels(&texels)?;
+        self.residuals = self.backend.residuals()?;
+        Ok(true)
+    }
+
+    /// One round of all views; it and those after it are `to_come`.
+    fn round(&mut self, round: &Round, to_come: &[Round]) -> Result<(), BackendError> {
+        self.scale = round.scale.max(SPREADS * self.spread());
+        let trust = self.doubted.trust(self.scale);
+        self.backend.reweight(&trust, strength(self.smoothness))?;
+        self.backend.solve(round.iterations)?;
+        self.residuals = self.backend.residuals()?;
+        self.did(round.iterations, iterations_of(&to_come[1..]));
+        let (scale, smoothness, spread) = (self.scale, self.smoothness, self.spread());
+        tracing::debug!(scale, smoothness, spread, "round");
+        Ok(())
+    }
+
+    /// Of the views that are believed.
+    fn spread(&self) -> f32 {
+        spread(self.doubted.rest(&self.residuals))
+    }
+
+    /// λ by cross-validation; the texels stay at the last one tried.
+    fn cross_validate(&mut self, iterations: u32, to_come: u32) -> Result<f32, BackendError> {
+        let left_out = |nth: usize| nth % FOLD == FOLD / 2;
+        let (mut best, mut least) = (FEW_VIEWS, f64::INFINITY);
+        let mut smoothness = STRONGEST;
+        while smoothness >= WEAKEST {
+            let scale = (SPREADS * self.spread()).max(0.1);
+            let taken = |number: Option<usize>| number.is_some_and(|nth| !left_out(nth));
+            let trust: Vec<Trust> = (self.doubted.numbers())
+                .map(|number| if taken(number) { scale } else { 0.0 })
+                .map(Trust::from)
+                .collect();
+            self.backend.reweight(&trust, strength(smoothness))?;
+            self.backend.solve(iterations)?;
+            self.residuals = self.backend.residuals()?;
+            self.did(iterations, to_come + iterations);
+            let judges = self.doubted.rest(&self.residuals).enumerate();
+            let judges = judges.filter(|(nth, _)| left_out(*nth));
+            let error = robust_error(judges.map(|(_, view)| view));
+            tracing::debug!(smoothness, error, "cross-validation");
+            let gained = error < (1.0 - LEAST_GAIN) * least;
+            if error < least {
+                (best, least) = (smoothness, error);
+            }
+            if !gained {
+                break;
+            }
+            smoothness /= STEP;
+        }
+        Ok(best)
+    }
+}
+
+fn iterations_of(rounds: &[Round]) -> u32 {
+    rounds.iter().map(|round| round.iterations).sum()
 }
 
 /// Noise of one standard deviation 0.004 (one step of 8 bits) wants about 2e-3 on ordinary views, and the noise counts
 /// squared, as it does in the data term.
-fn from_spread(residuals: &[ViewResiduals]) -> f32 {
-    (2e-3 * (1.0 + (spread(residuals) / 0.01).powi(2))).min(STRONGEST)
+fn from_spread(spread: f32) -> f32 {
+    (2e-3 * (1.0 + (spread / 0.01).powi(2))).min(STRONGEST)
 }
 
 /// Passes over all rows.
@@ -137,56 +251,15 @@ pub fn passes(plan: &Plan) -> Passes {
     let round = |iterations: u32| 1 + 3 + 1 + iterations;
     let tried = match plan.smoothness {
         Smoothness::FromSpread => 0,
-        Smoothness::CrossValidated { iterations } => USUALLY_TRIED * (round(iterations) + 1),
+        Smoothness::CrossValidated { iterations } => USUALLY_TRIED * round(iterations),
     };
     let rounds: u32 = (plan.rounds.iter())
         .map(|plan| round(plan.iterations))
         .sum();
     Passes {
         average: 2,
-        fit: 1 + tried + rounds + 1,
+        fit: 1 + tried + rounds,
     }
-}
-
-/// λ by cross-validation; the texels stay at the last one tried.
-fn cross_validate(
-    backend: &mut dyn Backend,
-    iterations: u32,
-    mut progress: impl FnMut(u32),
-) -> Result<f32, BackendError> {
-    let left_out = |view: usize| view % FOLD == FOLD / 2;
-    let (mut best, mut least) = (FEW_VIEWS, f64::INFINITY);
-    let mut smoothness = STRONGEST;
-    let mut done = 0;
-    while smoothness >= WEAKEST {
-        let residuals = backend.residuals()?;
-        let scale = SPREADS * spread(&residuals);
-        let scales: Vec<f32> = (0..residuals.len())
-            .map(|view| if left_out(view) { 0.0 } else { scale.max(0.1) })
-            .collect();
-        backend.reweight(&scales, strength(smoothness))?;
-        backend.solve(iterations)?;
-        done += iterations;
-        progress(done);
-        let residuals = backend.residuals()?;
-        let error = robust_error(
-            residuals
-                .iter()
-                .enumerate()
-                .filter(|(view, _)| left_out(*view))
-                .map(|(_, r)| r),
-        );
-        tracing::debug!(smoothness, error, "cross-validation");
-        let gained = error < (1.0 - LEAST_GAIN) * least;
-        if error < least {
-            (best, least) = (smoothness, error);
-        }
-        if !gained {
-            break;
-        }
-        smoothness /= STEP;
-    }
-    Ok(best)
 }
 
 /// Mean of the Geman-McClure loss of scale 0.1: occluders in the left-out views count no more than large errors.

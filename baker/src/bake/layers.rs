@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::backend::Backend;
 use super::colour::{Space, to_byte};
-use super::explain::{Bench, Explained, ties};
+use super::explain::{Bench, Explained, doubted, ties};
 use super::refine::Refiner;
 use super::supply::Supply;
 use super::{failure, psnr};
@@ -72,6 +72,9 @@ pub(super) fn bake(
         }
         let explained = bench.explain(backend, space, None, clock);
         let explained = explained.map_err(|failure| name(failure, set))?;
+        if let Some(doubted) = doubted(&explained.fitted) {
+            bench.progress.warning(&named(&doubted, set));
+        }
         for layer in set.iter() {
             supply.put(&LayerTexture {
                 layer,
@@ -106,14 +109,18 @@ pub(super) fn no_layers() -> Failure {
 
 /// A channel that nothing shows is the user's to find.
 fn name(mut failure: Failure, set: LayerSet) -> Failure {
-    let names: Vec<&str> = set.iter().map(Layer::name).collect();
-    failure.message = format!("channel {}: {}", names.join(", "), failure.message);
+    failure.message = named(&failure.message, set);
     failure
 }
 
 /// How many textures beside the base colour are fitted, one after the other.
 pub(super) fn sets(views: &[LayerSet]) -> usize {
     together(views).len()
+}
+
+fn named(message: &str, set: LayerSet) -> String {
+    let names: Vec<&str> = set.iter().map(Layer::name).collect();
+    format!("channel {}: {message}", names.join(", "))
 }
 
 /// Sets of layers that are fitted at once; colours first, since the adapter is at theirs.
@@ -310,6 +317,7 @@ mod tests {
                         scale: 0.0,
                         iterations: 0,
                         residuals: Vec::new(),
+                        doubted: Vec::new(),
                     },
                     seam_residual: 0.0,
                     drawn: Vec::new(),

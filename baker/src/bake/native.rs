@@ -12,7 +12,7 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::backend::{
-    BINS, BLOCK, Backend, BackendError, CONSENSUS_POWER, Strength, Ties, ViewResiduals,
+    BINS, BLOCK, Backend, BackendError, CONSENSUS_POWER, Strength, Ties, Trust, ViewResiduals,
     alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{Observed, observed, to_display};
@@ -240,16 +240,16 @@ impl Backend for Native {
         Ok(residuals)
     }
 
-    fn reweight(&mut self, scales: &[f32], strength: Strength) -> Result<(), BackendError> {
+    fn reweight(&mut self, trust: &[Trust], strength: Strength) -> Result<(), BackendError> {
         let (texels, blend, held) = (&self.texels, self.blend, &self.held);
         for group in held.groups() {
             let views = group.views.clone();
             self.weights[views.clone()]
                 .par_iter_mut()
-                .zip(&scales[views.clone()])
+                .zip(&trust[views.clone()])
                 .zip(&group.rows)
                 .zip(views)
-                .for_each(|(((weights, &scale), chunks), view)| {
+                .for_each(|(((weights, &Trust { scale, share }), chunks), view)| {
                     let mut rest = weights.as_mut_slice();
                     for (place, rows) in chunks.iter().enumerate() {
                         if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {
@@ -268,6 +268,7 @@ impl Backend for Native {
                             });
                     }
                     apply_consensus(held.size(view), chunks, weights);
+                    weights.iter_mut().for_each(|weight| *weight *= share);
                 });
         }
         let rows = WeighedRows {

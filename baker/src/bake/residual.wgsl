@@ -5,8 +5,8 @@
 @group(1) @binding(0) var<storage, read> x_r: array<f32>;
 @group(1) @binding(1) var<storage, read> x_g: array<f32>;
 @group(1) @binding(2) var<storage, read> x_b: array<f32>;
-// For each view 1/c² of the robust loss.
-@group(1) @binding(3) var<storage, read> scales: array<f32>;
+// For each view 1/c² of the robust loss, and its share.
+@group(1) @binding(3) var<storage, read> scales: array<vec2<f32>>;
 // For each view: histogram, sum of squares (low, high), rows.
 @group(1) @binding(4) var<storage, read_write> sums: array<atomic<u32>>;
 
@@ -71,7 +71,7 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 // Geman-McClure, 1 / (1 + (e/c)²)², times alpha⁴.
 fn own_weight(row: u32) -> f32 {
     // The scale's reciprocal, squared: 0 for an infinite scale, negative for a view that is out.
-    let scale = scales[own.view];
+    let scale = scales[own.view].x;
     if scale < 0.0 {
         return 0.0;
     }
@@ -79,7 +79,7 @@ fn own_weight(row: u32) -> f32 {
     return root * root * alpha_weight(rows[own.first_row + row].colour);
 }
 
-// Mean weight of the rows in the 3×3 blocks around the patch's, to the fourth.
+// Mean weight of the rows in the 3×3 blocks around the patch's, to the fourth, and the share of the view.
 fn company() -> f32 {
     let at = vec2(own.block & 0xffffu, own.block >> 16u);
     let size = vec2(own.blocks & 0xffffu, own.blocks >> 16u);
@@ -95,7 +95,7 @@ fn company() -> f32 {
         }
     }
     let mean = sum / (16777216.0 * max(count, 1.0));
-    return (mean * mean) * (mean * mean);
+    return (mean * mean) * (mean * mean) * scales[own.view].y;
 }
 
 // Before `reweigh`: each block's sum, at most 64 rows of weight 1. Rows keep their own weight meanwhile.

@@ -55,10 +55,10 @@ impl Backend for Spoilt {
 
     fn reweight(
         &mut self,
-        scales: &[f32],
+        trust: &[backend::Trust],
         strength: backend::Strength,
     ) -> Result<(), BackendError> {
-        self.native.reweight(scales, strength)
+        self.native.reweight(trust, strength)
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {

@@ -134,7 +134,7 @@ pub(super) fn view_buffers<M: Maker>(
     views: usize,
 ) -> Result<[Held<M::Buffer>; 2], GpuError> {
     Ok([
-        make.buffer("scales", (views * 4) as u64, STORAGE)?,
+        make.buffer("scales", (views * 8) as u64, STORAGE)?,
         make.buffer("sums", (views * SUMS * 4) as u64, STORAGE)?,
     ])
 }
@@ -353,7 +353,7 @@ impl Fit {
             budget: &self.budget,
         };
         let [scales, sums] = view_buffers(&make, views)?;
-        write(&self.device, &scales, &vec![0.0f32; views]);
+        write(&self.device, &scales, &vec![[0.0f32; 2]; views]);
         let group = |x: &Colour| {
             let buffers = [&x[0], &x[1], &x[2], &scales, &sums];
             let resources = buffers.map(|buffer| buffer.item.as_entire_binding());

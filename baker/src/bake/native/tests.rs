@@ -37,8 +37,8 @@ fn native(views: &[View], budget: usize) -> Native {
 fn work(mut native: Native) -> (Vec<[f32; 4]>, Vec<ViewResiduals>) {
     native.average().expect("the processor does not fail");
     for scale in [0.2, 0.05] {
-        let scales = vec![scale; native.weights.len()];
-        native.reweight(&scales, STRENGTH).expect("likewise");
+        let trust = vec![Trust::from(scale); native.weights.len()];
+        native.reweight(&trust, STRENGTH).expect("likewise");
         native.solve(4).expect("likewise");
     }
     let residuals = native.residuals().expect("likewise");
@@ -133,11 +133,12 @@ fn a_scale_of_zero_takes_a_view_out() {
         // One lane, so that weights of 0 are the only difference between the sums.
         with_threads(1, || {
             let mut native = native(views, BUDGET);
+            let trust: Vec<Trust> = scales.iter().copied().map(Trust::from).collect();
             let grey = vec![[0.3; 4]; native.texels.len()];
             native
                 .write_texels(&grey)
                 .expect("the processor does not fail");
-            native.reweight(scales, STRENGTH).expect("likewise");
+            native.reweight(&trust, STRENGTH).expect("likewise");
             native.solve(5).expect("likewise");
             native.read_texels().expect("likewise")
         })
@@ -210,7 +211,9 @@ fn deviations_are_means_by_footprint_and_alpha() {
     native
         .write_texels(&grey)
         .expect("the processor does not fail");
-    native.reweight(&[0.05; 4], STRENGTH).expect("likewise");
+    native
+        .reweight(&[Trust::from(0.05); 4], STRENGTH)
+        .expect("likewise");
     let found = native.deviations().expect("likewise");
     let shown = 1.055 * 0.1f64.powf(1.0 / 2.4) - 0.055;
     let scene = Scene::new(&cube(), SIZE);

@@ -1,7 +1,7 @@
 //! Average, residuals, reweighting and solution as sequences of passes over rows and texels.
 
 use super::{Fit, SUMS};
-use crate::bake::backend::{BINS, Strength, ViewResiduals};
+use crate::bake::backend::{BINS, Strength, Trust, ViewResiduals};
 use crate::bake::gpu::batch::Batch;
 
 use crate::bake::gpu::device::GpuError;
@@ -135,7 +135,7 @@ impl Fit {
 
     pub(in crate::bake::gpu) fn reweight(
         &mut self,
-        scales: &[f32],
+        trust: &[Trust],
         strength: Strength,
     ) -> Result<(), GpuError> {
         self.view_sums()?;
@@ -143,15 +143,12 @@ impl Fit {
             return Ok(());
         };
         // The shader multiplies: 1/c², 0 for an infinite scale, and −1 takes a view out.
-        let factor = |scale: &f32| {
-            if *scale > 0.0 {
-                (scale * scale).recip()
-            } else {
-                -1.0
-            }
+        let factors = |trust: &Trust| match trust.scale {
+            scale if scale > 0.0 => [(scale * scale).recip(), trust.share],
+            _ => [-1.0, 0.0],
         };
-        let factors: Vec<f32> = (0..self.views.len())
-            .map(|view| scales.get(view).map_or(-1.0, factor))
+        let factors: Vec<[f32; 2]> = (0..self.views.len())
+            .map(|view| trust.get(view).map_or([-1.0, 0.0], factors))
             .collect();
         write(&self.device, &views.scales, &factors);
         let smoothness = strength.smoothness.max(f32::MIN_POSITIVE);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proto::job::Blend;
 
 use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::backend::{BLOCK, CONSENSUS_POWER, Strength, Ties};
+use crate::bake::backend::{BLOCK, CONSENSUS_POWER, Strength, Ties, Trust};
 use crate::bake::colour::{observed, slope_squared, to_display};
 use crate::bake::rows::Rows;
 
@@ -98,8 +98,9 @@ pub(super) fn deviations(
     sums.into_iter().map(mean).collect()
 }
 
-/// Weights of a view's rows: Geman-McClure, alpha to the fourth, and the mean of both over the 3×3 blocks around.
-fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, scale: f32) -> Vec<f64> {
+/// Weights of a view's rows: Geman-McClure, alpha to the fourth, the mean of both over the 3×3 blocks around, and the share.
+fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Trust) -> Vec<f64> {
+    let Trust { scale, share } = of;
     let block = |row: usize| {
         [
             rows.pixels[row] % width / BLOCK,
@@ -129,7 +130,7 @@ fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, scale: f32) -> V
             let (sum, count) = around
                 .filter_map(|at| blocks.get(&at))
                 .fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
-            own[row] * f64::powi(sum / count, CONSENSUS_POWER)
+            own[row] * f64::powi(sum / count, CONSENSUS_POWER) * f64::from(share)
         })
         .collect()
 }
@@ -143,11 +144,11 @@ impl<'a> System<'a> {
         size: usize,
         blend: Blend,
         x: &[[f64; 3]],
-        scales: &[f32],
+        believed: &[Trust],
         strength: Strength,
     ) -> Self {
         let trust = (0..views.len())
-            .map(|v| trust(&views[v], widths[v], x, blend, scales[v]))
+            .map(|v| trust(&views[v], widths[v], x, blend, believed[v]))
             .collect();
         let nothing = vec![[0.0; 3]; size * size];
         let mut system = Self {
