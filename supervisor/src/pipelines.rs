@@ -7,7 +7,7 @@
 //!
 //! Workers cannot reach the files. What they hand over is taken only before they are sent any data, so nothing that a mesh or a
 //! picture does to a worker reaches the next job's driver. A job never fails for its pipelines: whatever is wrong with a file is
-//! one line of the log, and the file is replaced. See [`file`] for what is checked.
+//! one line of the log, and the file is replaced. See [`mod@file`] for what is checked.
 
 pub mod file;
 

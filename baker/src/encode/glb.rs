@@ -124,7 +124,7 @@ pub struct Leaf<'a> {
 /// Writes a GLB whose material has more than a base colour.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_with(
     mesh: &Mesh,
     dress: Dress<'_>,
@@ -170,7 +170,7 @@ fn check(leaf: &Leaf<'_>) -> Result<(), GlbError> {
 /// Writes a GLB of several pages: `material` has a file for each of them in each of its pictures.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_leaves(
     leaves: &[Leaf<'_>],
     material: &Material,

@@ -2,8 +2,9 @@
 //!
 //! A few rates, fitted by hand to measured bakes. Those of the processor were measured on two threads (`spot_small` at 512² to
 //! 2048², `avocado`), and are scaled by how long this machine takes to draw the sample; those of software adapters are
-//! llvmpipe's on the same two threads, and those of GPUs come from the README's table of an NVIDIA H200. They were within a third
-//! of what they were fitted to, and another GPU may be several times slower.
+//! llvmpipe's on the same two threads, and those of GPUs come from the README's table of an NVIDIA H200. On that, jobs
+//! came within a fifth; rows that are drawn again took half as long again as is said here. Another GPU may be several times
+//! slower.
 
 use proto::job::{Refine, TextureFormat};
 use proto::message::Phase;

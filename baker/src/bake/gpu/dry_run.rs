@@ -1,6 +1,6 @@
 //! A job that is not carried out → the buffers that it would make, and what it would keep of its rows.
 //!
-//! Buffers come from the code that makes those of a bake, with a [`Maker`] that counts in place of making. Views are cut into
+//! Buffers come from the code that makes those of a bake, with a [`super::memory::Maker`] that counts in place of making. Views are cut into
 //! the same tiles; what a tile comes to is told by rates, since only drawing it would tell.
 
 use std::sync::Arc;
