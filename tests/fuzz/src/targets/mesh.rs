@@ -1,4 +1,4 @@
-//! A mesh file of each kind: refused in words, or triangles that hold what [`load`] promises and that cleaning takes.
+//! A mesh file of each kind: refused in words, or triangles that hold what [`mod@load`] promises and that cleaning takes.
 
 use baker::prepare::clean::{self, CleanMesh};
 use baker::prepare::folder::Folder;
