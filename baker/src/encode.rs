@@ -12,6 +12,7 @@ pub mod material;
 pub mod measure;
 mod obj;
 pub mod pages;
+mod part;
 pub mod picture;
 mod ply;
 pub mod png;

@@ -119,14 +119,14 @@ pub struct Strength {
 
 /// How the rows of a view are weighed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trust {
+pub struct Belief {
     /// Scale of the robust loss, see [`robust_weight`]; 0 takes the view out.
     pub scale: f32,
     /// A factor of its rows' weights, 0-1: below 1, the view counts where it is alone, and hardly where others are.
     pub share: f32,
 }
 
-impl From<f32> for Trust {
+impl From<f32> for Belief {
     fn from(scale: f32) -> Self {
         Self { scale, share: 1.0 }
     }
@@ -168,12 +168,12 @@ pub trait Backend {
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError>;
 
     /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]), the company it is in
-    /// ([`CONSENSUS_POWER`]) and its view's share, with one [`Trust`] for each view in the order in which they were added,
+    /// ([`CONSENSUS_POWER`]) and its view's share, with one [`Belief`] for each view in the order in which they were added,
     /// and builds the diagonal and the ties' strength.
     ///
     /// # Errors
     /// The adapter's.
-    fn reweight(&mut self, trust: &[Trust], strength: Strength) -> Result<(), BackendError>;
+    fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError>;
 
     /// Runs this many conjugate gradient iterations from the texels as they are.
     ///

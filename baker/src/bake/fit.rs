@@ -10,7 +10,7 @@
 //! Views that contradict the others all over are found after the first round ([`doubted`]); then λ is found once more
 //! without them, and all rounds run again.
 
-use super::backend::{BINS, Backend, BackendError, Strength, Trust, ViewResiduals, bin_middle};
+use super::backend::{BINS, Backend, BackendError, Belief, Strength, ViewResiduals, bin_middle};
 use super::plan::{Plan, Round, Smoothness};
 
 mod doubted;
@@ -174,8 +174,8 @@ impl Fit<'_> {
     /// One round of all views; it and those after it are `to_come`.
     fn round(&mut self, round: &Round, to_come: &[Round]) -> Result<(), BackendError> {
         self.scale = round.scale.max(SPREADS * self.spread());
-        let trust = self.doubted.trust(self.scale);
-        self.backend.reweight(&trust, strength(self.smoothness))?;
+        let beliefs = self.doubted.beliefs(self.scale);
+        self.backend.reweight(&beliefs, strength(self.smoothness))?;
         self.backend.solve(round.iterations)?;
         self.residuals = self.backend.residuals()?;
         self.did(round.iterations, iterations_of(&to_come[1..]));
@@ -197,11 +197,11 @@ impl Fit<'_> {
         while smoothness >= WEAKEST {
             let scale = (SPREADS * self.spread()).max(0.1);
             let taken = |number: Option<usize>| number.is_some_and(|nth| !left_out(nth));
-            let trust: Vec<Trust> = (self.doubted.numbers())
+            let beliefs: Vec<Belief> = (self.doubted.numbers())
                 .map(|number| if taken(number) { scale } else { 0.0 })
-                .map(Trust::from)
+                .map(Belief::from)
                 .collect();
-            self.backend.reweight(&trust, strength(smoothness))?;
+            self.backend.reweight(&beliefs, strength(smoothness))?;
             self.backend.solve(iterations)?;
             self.residuals = self.backend.residuals()?;
             self.did(iterations, to_come + iterations);

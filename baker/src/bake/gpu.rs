@@ -52,7 +52,7 @@ use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, options};
 use self::kit::Kit;
-use super::backend::{Backend, BackendError, Strength, Ties, Trust, ViewResiduals};
+use super::backend::{Backend, BackendError, Belief, Strength, Ties, ViewResiduals};
 use super::scene::Scene;
 
 /// One job on one GPU.
@@ -131,8 +131,8 @@ impl Backend for Gpu {
         self.run(Fit::residuals)
     }
 
-    fn reweight(&mut self, trust: &[Trust], strength: Strength) -> Result<(), BackendError> {
-        self.run(|fit| fit.reweight(trust, strength))
+    fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
+        self.run(|fit| fit.reweight(beliefs, strength))
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {

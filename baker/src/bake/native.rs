@@ -12,7 +12,7 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::backend::{
-    BINS, BLOCK, Backend, BackendError, CONSENSUS_POWER, Strength, Ties, Trust, ViewResiduals,
+    BINS, BLOCK, Backend, BackendError, Belief, CONSENSUS_POWER, Strength, Ties, ViewResiduals,
     alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{Observed, observed, to_display};
@@ -240,16 +240,16 @@ impl Backend for Native {
         Ok(residuals)
     }
 
-    fn reweight(&mut self, trust: &[Trust], strength: Strength) -> Result<(), BackendError> {
+    fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
         let (texels, blend, held) = (&self.texels, self.blend, &self.held);
         for group in held.groups() {
             let views = group.views.clone();
             self.weights[views.clone()]
                 .par_iter_mut()
-                .zip(&trust[views.clone()])
+                .zip(&beliefs[views.clone()])
                 .zip(&group.rows)
                 .zip(views)
-                .for_each(|(((weights, &Trust { scale, share }), chunks), view)| {
+                .for_each(|(((weights, &Belief { scale, share }), chunks), view)| {
                     let mut rest = weights.as_mut_slice();
                     for (place, rows) in chunks.iter().enumerate() {
                         if place % TOLD_CHUNKS == TOLD_CHUNKS - 1 {

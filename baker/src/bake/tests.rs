@@ -55,10 +55,10 @@ impl Backend for Spoilt {
 
     fn reweight(
         &mut self,
-        trust: &[backend::Trust],
+        beliefs: &[backend::Belief],
         strength: backend::Strength,
     ) -> Result<(), BackendError> {
-        self.native.reweight(trust, strength)
+        self.native.reweight(beliefs, strength)
     }
 
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {

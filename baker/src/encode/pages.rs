@@ -12,6 +12,7 @@ use proto::pages::Pages;
 use proto::table::Mesh;
 
 use super::glb::quantised;
+use super::part::part;
 use super::picture::Encoded;
 
 /// Texels as files hold them.
@@ -94,32 +95,6 @@ pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
     // A point of the surface may have fewer vertices than before, and its number must be below theirs.
     renumber(&mut arranged.surface_vertices);
     (arranged, Some(all), Sheets { pages, leaves })
-}
-
-/// A mesh of these triangles alone, and the number that each of its vertices had.
-fn part(mesh: &Mesh, triangles: Vec<[u32; 3]>) -> (Mesh, Vec<u32>) {
-    let mut places = vec![u32::MAX; mesh.positions.len()];
-    let mut from: Vec<u32> = Vec::new();
-    let mut place = |vertex: u32| {
-        let place = &mut places[vertex as usize];
-        if *place == u32::MAX {
-            *place = from.len() as u32;
-            from.push(vertex);
-        }
-        *place
-    };
-    let triangles = triangles.into_iter().map(|corners| corners.map(&mut place));
-    let triangles = triangles.collect();
-    let of = |vertex: &u32| *vertex as usize;
-    let part = Mesh {
-        positions: from.iter().map(|v| mesh.positions[of(v)]).collect(),
-        normals: from.iter().map(|v| mesh.normals[of(v)]).collect(),
-        uvs: from.iter().map(|v| mesh.uvs[of(v)]).collect(),
-        surface_vertices: from.iter().map(|v| mesh.surface_vertices[of(v)]).collect(),
-        triangles,
-        charts: mesh.charts,
-    };
-    (part, from)
 }
 
 /// Numbers the points in the order in which they come.

@@ -45,6 +45,19 @@ fn put(stock: &mut Stock, number: u32, view: &View) -> Result<(), StockError> {
     stock.fill(Role::Prepare, table)
 }
 
+/// Encode is done, with a GLB of 12 bytes.
+fn encoded() -> Done {
+    Done::Encode(proto::message::EncodeSummary {
+        glb_bytes: 12,
+        png_bytes: 0,
+        atlas: None,
+        holdout: Vec::new(),
+        holdout_psnr_db: None,
+        times: Vec::new(),
+        peak_rss_kib: 1,
+    })
+}
+
 #[test]
 fn a_view_is_sorted_by_its_own_header() {
     let mut stock = Stock::new(256);
@@ -156,15 +169,7 @@ fn a_texture_with_maps_is_larger_and_all_pictures_come() {
         let refused = stock.allocate(Role::Bake, Table::Texture, bytes);
         assert!(matches!(refused, Err(StockError::Size { .. })));
     }
-    let done = Done::Encode(proto::message::EncodeSummary {
-        glb_bytes: 12,
-        png_bytes: 0,
-        atlas: None,
-        holdout: Vec::new(),
-        holdout_psnr_db: None,
-        times: Vec::new(),
-        peak_rss_kib: 1,
-    });
+    let done = encoded();
     let fill = |stock: &mut Stock, role, table, bytes| {
         stock.allocate(role, table, bytes).expect("right");
         stock.fill(role, table).expect("right");
@@ -188,15 +193,7 @@ fn pictures_beside_a_mesh_are_those_of_its_pages() {
     let mut stock = Stock::new(512).with_container(Container::Obj, four);
     let beyond = stock.allocate(Role::Encode, Table::Picture(4), 12);
     assert!(matches!(beyond, Err(StockError::Foreign(..))));
-    let done = Done::Encode(proto::message::EncodeSummary {
-        glb_bytes: 12,
-        png_bytes: 0,
-        atlas: None,
-        holdout: Vec::new(),
-        holdout_psnr_db: None,
-        times: Vec::new(),
-        peak_rss_kib: 1,
-    });
+    let done = encoded();
     let texture = Texture::bytes_for(512, false);
     for (role, table, bytes) in [
         (Role::Bake, Table::Texture, texture),

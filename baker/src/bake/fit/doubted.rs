@@ -6,7 +6,7 @@
 //! what no other view shows keeps its colour.
 
 use super::quantile;
-use crate::bake::backend::{Trust, ViewResiduals};
+use crate::bake::backend::{Belief, ViewResiduals};
 
 /// What this share of a view's pixels stays below tells of the view: highlights and occluders may hide more than half of it.
 const SHARE: f64 = 0.2;
@@ -17,7 +17,7 @@ const TIMES: f32 = 3.0;
 const LEAST_RESIDUAL: f32 = 0.5 / 255.0;
 /// Of fewer views nobody can say which are the odd ones.
 const LEAST_VIEWS: usize = 6;
-/// Share of a doubted view ([`Trust::share`]). Ten blurred views of forty pull the texture their way by 0.3 dB at 0.001, and by
+/// Share of a doubted view ([`Belief::share`]). Ten blurred views of forty pull the texture their way by 0.3 dB at 0.001, and by
 /// 9.6 at 0.01, since they see from the front what some sharp ones see aslant; below, ties would hide what they alone show.
 const LEAST_SHARE: f32 = 0.001;
 
@@ -70,9 +70,9 @@ impl Doubted {
     }
 
     /// With this scale of the robust loss; not in doubted views, whose pixels nobody contradicts where they count.
-    pub(super) fn trust(&self, scale: f32) -> Vec<Trust> {
+    pub(super) fn beliefs(&self, scale: f32) -> Vec<Belief> {
         let of = |&doubted: &bool| match doubted {
-            true => Trust {
+            true => Belief {
                 scale: f32::INFINITY,
                 share: LEAST_SHARE,
             },

@@ -37,7 +37,7 @@ fn native(views: &[View], budget: usize) -> Native {
 fn work(mut native: Native) -> (Vec<[f32; 4]>, Vec<ViewResiduals>) {
     native.average().expect("the processor does not fail");
     for scale in [0.2, 0.05] {
-        let trust = vec![Trust::from(scale); native.weights.len()];
+        let trust = vec![Belief::from(scale); native.weights.len()];
         native.reweight(&trust, STRENGTH).expect("likewise");
         native.solve(4).expect("likewise");
     }
@@ -133,7 +133,7 @@ fn a_scale_of_zero_takes_a_view_out() {
         // One lane, so that weights of 0 are the only difference between the sums.
         with_threads(1, || {
             let mut native = native(views, BUDGET);
-            let trust: Vec<Trust> = scales.iter().copied().map(Trust::from).collect();
+            let trust: Vec<Belief> = scales.iter().copied().map(Belief::from).collect();
             let grey = vec![[0.3; 4]; native.texels.len()];
             native
                 .write_texels(&grey)
@@ -212,7 +212,7 @@ fn deviations_are_means_by_footprint_and_alpha() {
         .write_texels(&grey)
         .expect("the processor does not fail");
     native
-        .reweight(&[Trust::from(0.05); 4], STRENGTH)
+        .reweight(&[Belief::from(0.05); 4], STRENGTH)
         .expect("likewise");
     let found = native.deviations().expect("likewise");
     let shown = 1.055 * 0.1f64.powf(1.0 / 2.4) - 0.055;

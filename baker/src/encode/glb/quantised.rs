@@ -19,6 +19,7 @@ use super::{
     ARRAY_BUFFER, Binary, Dress, ELEMENT_ARRAY_BUFFER, GlbError, Leaf, Parts, UNSIGNED_BYTE,
     UNSIGNED_INT, UNSIGNED_SHORT, unit,
 };
+use crate::encode::part::part;
 
 const BYTE: u32 = 5120;
 /// Of the vertex codec: the extension knows no other.
@@ -33,29 +34,7 @@ const FALLBACK: usize = 1;
 pub fn order(mesh: &Mesh) -> (Mesh, Vec<u32>) {
     let vertices = mesh.positions.len();
     let indices = optimize_vertex_cache(mesh.triangles.as_flattened(), vertices);
-    let mut places = vec![u32::MAX; vertices];
-    let mut from: Vec<u32> = Vec::with_capacity(vertices);
-    let mut place = |vertex: u32| {
-        let place = &mut places[vertex as usize];
-        if *place == u32::MAX {
-            *place = from.len() as u32;
-            from.push(vertex);
-        }
-        *place
-    };
-    let triangles = indices.as_chunks::<3>().0.iter();
-    let triangles = triangles.map(|corners| corners.map(&mut place)).collect();
-    // A vertex that no triangle uses is left behind.
-    let of = |vertex: &u32| *vertex as usize;
-    let mesh = Mesh {
-        positions: from.iter().map(|v| mesh.positions[of(v)]).collect(),
-        normals: from.iter().map(|v| mesh.normals[of(v)]).collect(),
-        uvs: from.iter().map(|v| mesh.uvs[of(v)]).collect(),
-        surface_vertices: from.iter().map(|v| mesh.surface_vertices[of(v)]).collect(),
-        triangles,
-        charts: mesh.charts,
-    };
-    (mesh, from)
+    part(mesh, indices.as_chunks::<3>().0.iter().copied())
 }
 
 /// The most by which a coordinate of a position is moved.

@@ -1,7 +1,7 @@
 //! Average, residuals, reweighting and solution as sequences of passes over rows and texels.
 
 use super::{Fit, SUMS};
-use crate::bake::backend::{BINS, Strength, Trust, ViewResiduals};
+use crate::bake::backend::{BINS, Belief, Strength, ViewResiduals};
 use crate::bake::gpu::batch::Batch;
 
 use crate::bake::gpu::device::GpuError;
@@ -135,7 +135,7 @@ impl Fit {
 
     pub(in crate::bake::gpu) fn reweight(
         &mut self,
-        trust: &[Trust],
+        beliefs: &[Belief],
         strength: Strength,
     ) -> Result<(), GpuError> {
         self.view_sums()?;
@@ -143,12 +143,12 @@ impl Fit {
             return Ok(());
         };
         // The shader multiplies: 1/c², 0 for an infinite scale, and −1 takes a view out.
-        let factors = |trust: &Trust| match trust.scale {
-            scale if scale > 0.0 => [(scale * scale).recip(), trust.share],
+        let factors = |belief: &Belief| match belief.scale {
+            scale if scale > 0.0 => [(scale * scale).recip(), belief.share],
             _ => [-1.0, 0.0],
         };
         let factors: Vec<[f32; 2]> = (0..self.views.len())
-            .map(|view| trust.get(view).map_or([-1.0, 0.0], factors))
+            .map(|view| beliefs.get(view).map_or([-1.0, 0.0], factors))
             .collect();
         write(&self.device, &views.scales, &factors);
         let smoothness = strength.smoothness.max(f32::MIN_POSITIVE);

@@ -7,7 +7,7 @@ use super::Options;
 use super::reference;
 use super::solve::{SIZE, double, job, random_texels, ties, views};
 use super::{ball, options};
-use crate::bake::backend::{Backend, Strength, Trust};
+use crate::bake::backend::{Backend, Belief, Strength};
 use crate::bake::native::Native;
 
 fn mapped() -> Options {
@@ -31,7 +31,7 @@ fn deviations_are_the_weighted_means() {
             smoothness: 1e-2,
             seam: 0.05,
         };
-        gpu.reweight(&[0.1, 0.0, 0.3].map(Trust::from), strength)
+        gpu.reweight(&[0.1, 0.0, 0.3].map(Belief::from), strength)
             .expect("weighed");
         gpu.solve(1).expect("solved");
         gpu.write_texels(&texels).expect("written");

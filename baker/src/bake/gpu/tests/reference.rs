@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proto::job::Blend;
 
 use crate::bake::atlas::{LINK_DOWN, LINK_RIGHT};
-use crate::bake::backend::{BLOCK, CONSENSUS_POWER, Strength, Ties, Trust};
+use crate::bake::backend::{BLOCK, Belief, CONSENSUS_POWER, Strength, Ties};
 use crate::bake::colour::{observed, slope_squared, to_display};
 use crate::bake::rows::Rows;
 
@@ -99,8 +99,8 @@ pub(super) fn deviations(
 }
 
 /// Weights of a view's rows: Geman-McClure, alpha to the fourth, the mean of both over the 3×3 blocks around, and the share.
-fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Trust) -> Vec<f64> {
-    let Trust { scale, share } = of;
+fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> Vec<f64> {
+    let Belief { scale, share } = of;
     let block = |row: usize| {
         [
             rows.pixels[row] % width / BLOCK,
@@ -144,7 +144,7 @@ impl<'a> System<'a> {
         size: usize,
         blend: Blend,
         x: &[[f64; 3]],
-        believed: &[Trust],
+        believed: &[Belief],
         strength: Strength,
     ) -> Self {
         let trust = (0..views.len())

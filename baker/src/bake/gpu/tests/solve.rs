@@ -7,7 +7,7 @@ use super::Options;
 use super::reference::{self, System, Texels};
 use super::{Random, ball, begin, device, gpu, options, view};
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::{BINS, Backend, BackendError, Strength, Ties, Trust, bin_of};
+use crate::bake::backend::{BINS, Backend, BackendError, Belief, Strength, Ties, bin_of};
 use crate::bake::colour::to_display;
 use crate::bake::gpu::Gpu;
 use crate::bake::native::Native;
@@ -168,7 +168,7 @@ fn reference_gradient_is_the_derivative_of_its_objective() {
         SIZE as usize,
         Blend::Linear,
         &x,
-        &[0.1, 0.2, 0.3].map(Trust::from),
+        &[0.1, 0.2, 0.3].map(Belief::from),
         STRENGTH,
     );
     let gradient = system.gradient(&x);
@@ -203,7 +203,7 @@ fn solved(blend: Blend, iterations: u32, scale_error: f32) -> Option<(Vec<[f32; 
     let shares = [1.0, 0.25, 1.0];
     let trust = |error: f32| {
         let scales = [0.4 * error, 0.6 * error, f32::INFINITY];
-        std::array::from_fn::<_, 3, _>(|view| Trust {
+        std::array::from_fn::<_, 3, _>(|view| Belief {
             scale: scales[view],
             share: shares[view],
         })
@@ -265,7 +265,7 @@ fn a_view_with_scale_0_is_out() {
     let texels = random_texels(21);
     let solve = |gpu: &mut Gpu, scales: &[f32]| {
         gpu.write_texels(&texels).expect("written");
-        let trust: Vec<Trust> = scales.iter().copied().map(Trust::from).collect();
+        let trust: Vec<Belief> = scales.iter().copied().map(Belief::from).collect();
         gpu.reweight(&trust, STRENGTH).expect("weighed");
         gpu.solve(3).expect("solved");
         gpu.read_texels().expect("texels")
@@ -293,7 +293,7 @@ fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
     let streamed = gpu.fit.as_ref().is_some_and(|fit| fit.pools.streamed());
     gpu.average().expect("average");
     for _ in 0..2 {
-        gpu.reweight(&[Trust::from(0.2); 3], STRENGTH)
+        gpu.reweight(&[Belief::from(0.2); 3], STRENGTH)
             .expect("weights");
         gpu.solve(3).expect("solved");
     }
@@ -403,11 +403,11 @@ fn both_adapters_come_to_the_same_texture() {
     let fitted = |mut backend: Box<dyn Backend>| {
         backend.average().expect("average");
         for _ in 0..3 {
-            let trust: Vec<Trust> = backend
+            let trust: Vec<Belief> = backend
                 .residuals()
                 .expect("residuals")
                 .iter()
-                .map(|_| Trust::from(0.4))
+                .map(|_| Belief::from(0.4))
                 .collect();
             backend.reweight(&trust, STRENGTH).expect("weights");
             backend.solve(5).expect("solved");
