@@ -224,7 +224,8 @@ fn make_atlas(
             .map_err(|error| error.failure(&job.mesh_file));
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
-    let unwrapped = unwrap::unwrap(surface, (texture_size, job.pages), deadline, progress);
+    let unwrapped = unwrap::unwrap(surface, (texture_size, job.pages), deadline, progress)
+        .map_err(|error| internal(&error))?;
     let texels = f64::from(texture_size).powi(2) * f64::from(unwrapped.utilisation);
     if texels < surface.triangles.len() as f64 {
         progress.warning(&format!(

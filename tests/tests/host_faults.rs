@@ -259,6 +259,51 @@ fn a_full_process_table_is_tried_again_and_then_a_clear_error() {
 }
 
 #[test]
+fn a_thread_that_the_system_refuses_never_changes_the_file() {
+    if !geteuid().is_root() {
+        said("who is not root has no group of processes to run in");
+        return;
+    }
+    let bench = Bench::real(SABOTEUR);
+    let spot = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot");
+    let small = ["--quality", "draft", "--texture-size", "256"];
+    let group = OldGroup::new("pids", "few").expect("a group");
+    let bake = |room: &str| {
+        group.set("pids.max", room);
+        let (mesh, views) = (spot.join("mesh_nouv.glb"), spot.join("transforms.json"));
+        let enter = format!("echo $$ > {}", group.door().display());
+        let outcome = Run::start(after(&enter, &bench.bake_for_real(&mesh, &views, &small)));
+        let outcome = outcome.finish();
+        let made = fs::read(bench.path("out/out.glb")).ok();
+        drop(fs::remove_file(bench.path("out/out.glb")));
+        (outcome, made)
+    };
+    let (outcome, whole) = bake("max");
+    assert_eq!(outcome.code, Some(0), "{:#?}", outcome.stdout);
+    // Of processes and threads any may be the one too many, from kiln's own to the search for an atlas.
+    let (mut refused, mut made) = (0, 0);
+    for room in 2.. {
+        let (outcome, file) = bake(&room.to_string());
+        let told = format!("{room}: {}", outcome.stderr);
+        if outcome.code == Some(0) {
+            assert!(
+                file == whole,
+                "another file, as if the mesh were to blame: {told}"
+            );
+            made += 1;
+        } else {
+            assert!(matches!(outcome.code, Some(70 | 71)), "{told}");
+            assert_eq!(file, None, "{told}");
+            refused += 1;
+        }
+        if made == 12 {
+            break;
+        }
+    }
+    assert!(refused > 0, "nothing was refused");
+}
+
+#[test]
 fn a_client_that_reads_nothing_any_more_gets_its_file() {
     // Both pipes without a reader, and both descriptors closed from the start.
     let bench = bench();

@@ -6,6 +6,7 @@
 //! the number of triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border
 //! of their page.
 
+use std::io;
 use std::time::Duration;
 
 use proto::message::{Phase, UnwrapMethod};
@@ -72,12 +73,16 @@ pub struct Unwrapped {
 }
 
 /// Makes an atlas of `texture_size` texels, cut into pages. `deadline` bounds the better of the two ways to cut.
+///
+/// # Errors
+///
+/// The system gives no thread: the mesh may well be cut the better way, which another process can try.
 pub fn unwrap(
     mesh: &CleanMesh,
     (texture_size, pages): (u32, Pages),
     deadline: Duration,
     progress: &dyn Progress,
-) -> Unwrapped {
+) -> io::Result<Unwrapped> {
     unwrap_with(
         mesh,
         (texture_size, pages),
@@ -89,13 +94,17 @@ pub fn unwrap(
 
 /// [`unwrap`] with more effort for the `improved` densest cuts only: that effort is a fixed tenth of a second. Without any time
 /// the projections make the charts.
+///
+/// # Errors
+///
+/// As [`unwrap`].
 pub fn unwrap_with(
     mesh: &CleanMesh,
     (texture_size, pages): (u32, Pages),
     deadline: Duration,
     improved: usize,
     progress: &dyn Progress,
-) -> Unwrapped {
+) -> io::Result<Unwrapped> {
     let limit = deadline.min(flatten::patience(mesh.triangles.len()));
     let effort = Effort::begin();
     progress.progress(Phase::Unwrap, 0, 0);
@@ -110,7 +119,7 @@ pub fn unwrap_with(
             &flatten::WAYS[..1]
         };
         for way in ways {
-            let Some(pieces) = flatten::flatten(mesh, way, (effort, limit), progress) else {
+            let Some(pieces) = flatten::flatten(mesh, way, (effort, limit), progress)? else {
                 break;
             };
             // Among many charts every cut packs alike.
@@ -141,11 +150,11 @@ pub fn unwrap_with(
     let (pieces, atlas) = densest(cuts, (texture_size, pages), improved);
     unit();
     let utilisation = atlas.utilisation as f32;
-    Unwrapped {
+    Ok(Unwrapped {
         mesh: assemble::assemble(mesh, &pieces, &atlas),
         method,
         utilisation,
-    }
+    })
 }
 
 /// The cut that packs densest, with its atlas.

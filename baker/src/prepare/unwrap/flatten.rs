@@ -4,6 +4,7 @@
 //! thrown away. It runs on threads of its own, since it can be told to stop only between charts: if it does not listen it is
 //! left behind, and ends with the process.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -61,13 +62,14 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
     open as f64 <= MAX_OPEN_EDGES * all as f64 || mesh.triangles.len() < 1000
 }
 
-/// Cuts and flattens until the effort is as large as its limit. None if it was not done by then, or could not be done.
+/// Cuts and flattens until the effort is as large as its limit. None if it was not done by then, or could not be done: the mesh
+/// is too hard. A system that gives no thread says nothing of the mesh, and is an error: another try may find one.
 pub(super) fn flatten(
     mesh: &CleanMesh,
     way: &Way,
     (effort, limit): (Effort, Duration),
     progress: &dyn Progress,
-) -> Option<Vec<Piece>> {
+) -> io::Result<Option<Vec<Piece>>> {
     let area = surface_area(&mesh.positions, &mesh.triangles);
     let options = Options {
         max_chart_angle: way.angle,
@@ -117,8 +119,7 @@ pub(super) fn flatten(
     };
     std::thread::Builder::new()
         .name("unwrap".to_owned())
-        .spawn(worker)
-        .ok()?;
+        .spawn(worker)?;
     let total = mesh.triangles.len() as u64;
     // One chart may be the whole mesh. What takes longer is given up here, before the supervisor gives up this process.
     let longest = patience(mesh.triangles.len()).min(LONGEST_CHART);
@@ -128,7 +129,7 @@ pub(super) fn flatten(
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
             Ok(result) => break result,
-            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let steps = steps.load(Ordering::Relaxed);
@@ -139,7 +140,10 @@ pub(super) fn flatten(
         }
         if effort.spent() >= limit || since.spent() >= longest {
             stop.store(true, Ordering::Relaxed);
-            break receiver.recv_timeout(STOP_GRACE).ok()?;
+            match receiver.recv_timeout(STOP_GRACE) {
+                Ok(result) => break result,
+                Err(_deaf) => return Ok(None),
+            }
         }
     };
     unit();
@@ -147,15 +151,17 @@ pub(super) fn flatten(
         Ok(atlas) => atlas,
         Err(error) => {
             tracing::info!(%error, "uvunwrap gave up");
-            return None;
+            return Ok(None);
         }
     };
-    let output = atlas.meshes.pop()?;
+    let Some(output) = atlas.meshes.pop() else {
+        return Ok(None);
+    };
     let square = [f64::from(atlas.width), f64::from(atlas.height)]
         .map(|edge| edge / f64::from(atlas.texels_per_unit));
     let pieces = pieces(mesh, &output, square, atlas.chart_count as usize);
     unit();
-    Some(pieces)
+    Ok(Some(pieces))
 }
 
 /// Sorts the output by charts. Triangles that `uvunwrap` found too thin hang on a vertex of a chart, without area there; those

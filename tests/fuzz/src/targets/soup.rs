@@ -56,7 +56,8 @@ pub fn soup(bytes: &[u8]) -> bool {
         soup.deadline,
         soup.improved,
         &Silent,
-    );
+    )
+    .expect("threads");
     if unwrapped.utilisation <= 0.0 {
         // Too many charts for so small a texture, which prepare refuses.
         return false;
