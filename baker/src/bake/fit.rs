@@ -189,11 +189,11 @@ impl Fit<'_> {
         spread(self.doubted.rest(&self.residuals))
     }
 
-    /// λ by cross-validation; the texels stay at the last one tried.
+    /// λ by cross-validation: between the steps tried, where a parabola through the least error and those beside it has its
+    /// minimum. The texels stay at the last one tried.
     fn cross_validate(&mut self, iterations: u32, to_come: u32) -> Result<f32, BackendError> {
         let left_out = |nth: usize| nth % FOLD == FOLD / 2;
-        let (mut best, mut least) = (FEW_VIEWS, f64::INFINITY);
-        let mut smoothness = STRONGEST;
+        let (mut smoothness, mut errors) = (STRONGEST, Vec::new());
         while smoothness >= WEAKEST {
             let scale = (SPREADS * self.spread()).max(0.1);
             let taken = |number: Option<usize>| number.is_some_and(|nth| !left_out(nth));
@@ -209,16 +209,35 @@ impl Fit<'_> {
             let judges = judges.filter(|(nth, _)| left_out(*nth));
             let error = robust_error(judges.map(|(_, view)| view));
             tracing::debug!(smoothness, error, "cross-validation");
-            let gained = error < (1.0 - LEAST_GAIN) * least;
-            if error < least {
-                (best, least) = (smoothness, error);
-            }
-            if !gained {
+            let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
+            errors.push(error);
+            if error >= (1.0 - LEAST_GAIN) * least {
                 break;
             }
             smoothness /= STEP;
         }
-        Ok(best)
+        Ok(STRONGEST * STEP.powf(-least_at(&errors) as f32))
+    }
+}
+
+/// Where errors at 0, 1, 2, … are least: at the minimum of a parabola through the logarithms of the least one and those on
+/// either side; at the least one itself where it is the first or the last.
+fn least_at(errors: &[f64]) -> f64 {
+    let numbered = errors.iter().enumerate();
+    let least = numbered.min_by(|(_, a), (_, b)| a.total_cmp(b));
+    let at = least.map_or(0, |(at, _)| at);
+    let [Some(&before), Some(&there), Some(&after)] =
+        [at.wrapping_sub(1), at, at + 1].map(|k| errors.get(k))
+    else {
+        return at as f64;
+    };
+    let [before, after] = [before, after].map(|error| (error / there).ln());
+    let bend = before + after;
+    // Where all three are alike there is nothing to choose by.
+    if bend > 1e-9 && bend.is_finite() {
+        at as f64 + 0.5 * (before - after) / bend
+    } else {
+        at as f64
     }
 }
 

@@ -1,8 +1,8 @@
 //! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
 //! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
-//! a few directions ([`planar`]); what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from
-//! [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with
+//! a few directions ([`planar`]); crumbs are laid beside their neighbours ([`merge`]), what is larger than a page is cut
+//! ([`divide`]); their places come from [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with
 //! the number of triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border
 //! of their page.
 
@@ -15,6 +15,7 @@ use proto::table::Mesh;
 
 use crate::pace;
 use crate::prepare::clean::CleanMesh;
+use crate::prepare::normals::surface_area;
 use crate::progress::{Progress, each, unit};
 
 mod effort;
@@ -22,6 +23,8 @@ mod effort;
 mod flatten;
 
 mod planar;
+
+mod merge;
 
 mod divide;
 
@@ -110,6 +113,8 @@ pub fn unwrap_with(
     progress.progress(Phase::Unwrap, 0, 0);
     let predicted = each(mesh.triangles.len(), pace::ATLAS_TRIANGLE);
     progress.expect("edges", predicted);
+    let area = surface_area(&mesh.positions, &mesh.triangles);
+    let cell = pack::cell(area, texture_size, pages);
     let mut cuts = Vec::new();
     if !deadline.is_zero() && flatten::is_sane(mesh) {
         let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
@@ -122,6 +127,7 @@ pub fn unwrap_with(
             let Some(pieces) = flatten::flatten(mesh, way, (effort, limit), progress)? else {
                 break;
             };
+            let pieces = merge::merge(mesh, pieces, cell);
             // Among many charts every cut packs alike.
             let last = pieces.len() > pack::SEARCHED_CHARTS;
             cuts.push(pieces);

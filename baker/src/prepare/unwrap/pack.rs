@@ -88,10 +88,16 @@ impl Grid {
     }
 }
 
+/// Edge of a cell of the atlas, where charts of this `area` cover about as much of it as they do.
+pub(super) fn cell(area: f64, texture_size: u32, pages: Pages) -> f64 {
+    (area / FIRST_BRACKET.0.midpoint(FIRST_BRACKET.1)).sqrt()
+        / Grid::new(texture_size, pages).edge()
+}
+
 /// Cells of the atlas along an edge. Above 1024² a cell is a block of texels: padding grows with the texture, as mips want.
 const MAX_GRID: u32 = 1024;
 /// Cells between charts.
-const GAP: usize = 2;
+pub(super) const GAP: usize = 2;
 /// Cells between charts and the border.
 const MARGIN: usize = 1;
 /// Between these the utilisation is looked for first.

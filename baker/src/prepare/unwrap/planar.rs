@@ -145,7 +145,8 @@ impl<'a> Surface<'a> {
     }
 }
 
-fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
+/// Across each side of each triangle; `u32::MAX` at borders, crowded edges and where the winding turns.
+pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
     // Undirected edge, then whether it runs downwards, then where.
     let mut sides: Vec<(u64, bool, u32, u8)> = Vec::with_capacity(triangles.len() * 3);
     for (face, corners) in triangles.iter().enumerate() {

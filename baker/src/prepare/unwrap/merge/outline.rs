@@ -1,0 +1,223 @@
+//! Two charts that were laid side by side → whether their outlines keep apart.
+
+use std::collections::HashSet;
+
+use super::super::pack::{Chart, GAP};
+use super::border::Border;
+
+/// Around the ends of what two charts share their outlines meet, however they lie: there the gap opens within so many cells.
+const OPENS: f64 = 6.0;
+/// Smallest angle between outlines that meet, as its sine.
+const SHARPEST: f64 = 0.1;
+
+/// Edges of a chart that are a triangle's only, in the triangles' direction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outline {
+    pub(super) edges: Vec<[u32; 2]>,
+    length: f64,
+}
+
+impl Outline {
+    pub(super) fn of(chart: &Chart) -> Self {
+        let sides = |&[a, b, c]: &[u32; 3]| [[a, b], [b, c], [c, a]];
+        let all: HashSet<[u32; 2]> = chart.triangles.iter().flat_map(sides).collect();
+        let edges = chart.triangles.iter().flat_map(sides);
+        let mut outline = Self {
+            edges: edges.filter(|&[a, b]| !all.contains(&[b, a])).collect(),
+            length: 0.0,
+        };
+        outline.measure(chart);
+        outline
+    }
+
+    fn measure(&mut self, chart: &Chart) {
+        let length = |edge: &[u32; 2]| {
+            let [a, b] = edge.map(|vertex| chart.uvs[vertex as usize]);
+            distance(a, b)
+        };
+        self.length = self.edges.iter().map(length).sum();
+    }
+
+    /// In units of the mesh.
+    pub(super) fn length(&self) -> f64 {
+        self.length
+    }
+
+    /// Becomes the outline of both: `other`'s vertices have new `numbers`, and the border is within.
+    pub(super) fn take(&mut self, other: Self, numbers: &[u32], border: &Border, whole: &Chart) {
+        let within: HashSet<[u32; 2]> = border
+            .edges
+            .iter()
+            .map(|edge| edge.map(|pair| pair.other))
+            .collect();
+        // The neighbour's triangles run along it the other way.
+        self.edges.retain(|&[a, b]| !within.contains(&[b, a]));
+        let added = other
+            .edges
+            .into_iter()
+            .map(|edge| edge.map(|vertex| numbers[vertex as usize]))
+            .filter(|edge| !within.contains(edge));
+        self.edges.extend(added);
+        self.measure(whole);
+    }
+}
+
+fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
+    (a[0] - b[0]).hypot(a[1] - b[1])
+}
+
+/// Twice the area of a triangle, by its sign of the one or the other turn.
+fn turn(a: [f64; 2], b: [f64; 2], c: [f64; 2]) -> f64 {
+    (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+}
+
+/// An edge with what tells which other edges it meets.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    ends: [[f64; 2]; 2],
+    /// Numbers of the outer chart where they are its own too, others above them.
+    vertices: [u32; 2],
+}
+
+impl Edge {
+    fn low(&self, axis: usize) -> f64 {
+        self.ends[0][axis].min(self.ends[1][axis])
+    }
+
+    fn high(&self, axis: usize) -> f64 {
+        self.ends[0][axis].max(self.ends[1][axis])
+    }
+
+    fn is_near(&self, other: &Self, gap: f64) -> bool {
+        (0..2).all(|axis| {
+            self.low(axis) <= other.high(axis) + gap && other.low(axis) <= self.high(axis) + gap
+        })
+    }
+
+    fn crosses(&self, other: &Self) -> bool {
+        let ([a, b], [c, d]) = (self.ends, other.ends);
+        turn(a, b, c) * turn(a, b, d) <= 0.0 && turn(c, d, a) * turn(c, d, b) <= 0.0
+    }
+
+    /// Whether the ends of both keep a gap from the other, but for those that lie where it `opens`; of edges that do not cross.
+    fn keeps(&self, other: &Self, gap: f64, opens: impl Fn([f64; 2]) -> bool) -> bool {
+        let from = |point: [f64; 2], [a, b]: [[f64; 2]; 2]| {
+            let along = [b[0] - a[0], b[1] - a[1]];
+            let square = along[0] * along[0] + along[1] * along[1];
+            let share = (point[0] - a[0]) * along[0] + (point[1] - a[1]) * along[1];
+            let share = if square > 0.0 {
+                (share / square).clamp(0.0, 1.0)
+            } else {
+                0.0
+            };
+            distance(point, [a[0] + share * along[0], a[1] + share * along[1]])
+        };
+        let far = |one: &Self, other: &Self| {
+            one.ends
+                .iter()
+                .all(|&point| from(point, other.ends) >= gap || opens(point))
+        };
+        far(self, other) && far(other, self)
+    }
+
+    /// The vertex that both have, seen from which they run to their other ends.
+    fn meets(&self, other: &Self) -> Option<([f64; 2], [f64; 2], [f64; 2])> {
+        for k in 0..2 {
+            for l in 0..2 {
+                if self.vertices[k] == other.vertices[l] {
+                    return Some((self.ends[k], self.ends[1 - k], other.ends[1 - l]));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether the outline of the inner chart, laid at `border` of the outer one, keeps apart from it and from itself.
+pub(super) fn is_free(
+    (outer, outer_uvs): (&Outline, &[[f64; 2]]),
+    (inner, inner_uvs): (&Outline, &[[f64; 2]]),
+    border: &Border,
+    cell: f64,
+) -> bool {
+    let mut numbers: Vec<u32> = (0..inner_uvs.len() as u32)
+        .map(|vertex| outer_uvs.len() as u32 + vertex)
+        .collect();
+    for pair in &border.pairs {
+        numbers[pair.own as usize] = pair.other;
+    }
+    let edge = |[a, b]: [u32; 2], uvs: &[[f64; 2]]| [uvs[a as usize], uvs[b as usize]];
+    let shared: HashSet<[u32; 2]> = border
+        .edges
+        .iter()
+        .map(|e| e.map(|pair| pair.other))
+        .collect();
+    let new: Vec<Edge> = inner
+        .edges
+        .iter()
+        .map(|&ends| Edge {
+            ends: edge(ends, inner_uvs),
+            vertices: ends.map(|vertex| numbers[vertex as usize]),
+        })
+        .filter(|edge| !shared.contains(&edge.vertices))
+        .collect();
+    let gap = GAP as f64 * cell;
+    let all = |axis: usize| {
+        let low = new
+            .iter()
+            .map(|edge| edge.low(axis))
+            .fold(f64::INFINITY, f64::min);
+        let high = new
+            .iter()
+            .map(|edge| edge.high(axis))
+            .fold(f64::NEG_INFINITY, f64::max);
+        [low, high]
+    };
+    let [[left, right], [top, bottom]] = [all(0), all(1)];
+    let bounds = Edge {
+        ends: [[left, top], [right, bottom]],
+        vertices: [u32::MAX; 2],
+    };
+    let old: Vec<Edge> = outer
+        .edges
+        .iter()
+        .map(|&ends| Edge {
+            ends: edge(ends, outer_uvs),
+            vertices: ends,
+        })
+        .filter(|edge| edge.is_near(&bounds, gap))
+        .collect();
+    let ends = loose_ends(border, outer_uvs);
+    let opens = |point: [f64; 2]| {
+        let near = |&end: &[f64; 2]| distance(point, end) < OPENS * cell;
+        ends.iter().any(near)
+    };
+    let apart = |one: &Edge, other: &Edge, gap: f64| {
+        if !one.is_near(other, gap) {
+            return true;
+        }
+        if let Some((at, a, b)) = one.meets(other) {
+            let lengths = distance(at, a) * distance(at, b);
+            let along = (a[0] - at[0]) * (b[0] - at[0]) + (a[1] - at[1]) * (b[1] - at[1]);
+            return along <= 0.0 || turn(at, a, b).abs() > SHARPEST * lengths;
+        }
+        !one.crosses(other) && (gap == 0.0 || one.keeps(other, gap, opens))
+    };
+    new.iter().enumerate().all(|(nth, one)| {
+        let from_old = old.iter().all(|other| {
+            let within = shared.contains(&[other.vertices[1], other.vertices[0]]);
+            apart(one, other, if within { 0.0 } else { gap })
+        });
+        // Of itself a chart keeps what gaps it had.
+        let itself = |other: &Edge| one.meets(other).is_some() || apart(one, other, 0.0);
+        from_old && new[nth + 1..].iter().all(itself)
+    })
+}
+
+/// Where a border ends, in the outer chart; nowhere where it runs round.
+fn loose_ends(border: &Border, uvs: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let vertices = border.edges.as_flattened();
+    let times = |vertex: u32| vertices.iter().filter(|pair| pair.other == vertex).count();
+    let ends = border.pairs.iter().filter(|pair| times(pair.other) == 1);
+    ends.map(|pair| uvs[pair.other as usize]).collect()
+}
