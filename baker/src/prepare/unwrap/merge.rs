@@ -29,10 +29,15 @@ const WORK: u64 = 1_500_000_000;
 /// and 0.1 cost 0.4 dB on spot, 0.003 nothing.
 const LARGEST: f64 = 0.003;
 /// A border holds at least this share of the smaller chart's outline, or what is made is long and loose.
-const LEAST_SHARE: f64 = 0.05;
+const LEAST_SHARE: f64 = 0.15;
+/// So few charts have little border, and density is worth more: spot's 38 became 29, a fiftieth of its texels were lost, and 0.1 dB.
+const FEW: usize = 64;
 
 /// Merges charts of `mesh`; `cell` is the edge of a cell of the atlas in its units, about.
 pub(super) fn merge(mesh: &CleanMesh, pieces: Vec<Piece>, cell: f64) -> Vec<Piece> {
+    if pieces.len() <= FEW {
+        return pieces;
+    }
     let mut merger = Merger::new(mesh, pieces, cell);
     for _ in 0..ROUNDS {
         if merger.round() == 0 || merger.work >= WORK {
