@@ -96,7 +96,7 @@ use proto::message::{
     ViewFit,
 };
 use proto::plan::RowsHeld;
-use proto::table::{LayerSet, Mesh, Surface, Texture};
+use proto::table::{LayerSet, Mesh, Refined, Surface, Texture};
 use rayon::prelude::*;
 
 use crate::laps::{self, timed};
@@ -138,8 +138,10 @@ pub fn run(
             let Baked {
                 texture,
                 rejected,
+                refined,
                 summary,
             } = baked;
+            put_refined(session, refined.as_ref())?;
             for (view, picture) in &rejected {
                 let put = session.put(Table::Rejected(*view), picture.len() as u64, |out| {
                     Ok(out.write_all(picture)?)
@@ -167,8 +169,12 @@ pub fn run(
                     layered.view
                 }))
             };
-            let Coloured { colours, summary } =
-                vertices::bake(&mesh, surface, blend, job.refine, session, next_view)?;
+            let Coloured {
+                colours,
+                refined,
+                summary,
+            } = vertices::bake(&mesh, surface, blend, job.refine, session, next_view)?;
+            put_refined(session, refined.as_ref())?;
             if !layers.is_empty() {
                 session.warning("no channels beside the base colour: colours of vertices have no texture for them");
             }
@@ -187,6 +193,16 @@ pub fn run(
         (summary.host_times).insert(0, StageTime { stage, ms, count });
     }
     Ok(summary)
+}
+
+/// Hands over by which cameras and exposures the views were fitted, where that is not as they were given.
+fn put_refined(session: &Session, refined: Option<&Refined>) -> Result<(), Failure> {
+    let Some(refined) = refined else {
+        return Ok(());
+    };
+    session
+        .put(Table::Refined, refined.byte_len(), |out| refined.write(out))
+        .map_err(|error| internal(&error))
 }
 
 /// Reads the tables of a job: the mesh, and the surface before simplification, if there was any.
@@ -226,6 +242,8 @@ pub struct Baked {
     pub texture: Texture,
     /// What was not believed of each view, by its index, as PNG; where that was asked for.
     pub rejected: Vec<(u32, Vec<u8>)>,
+    /// The views' cameras and exposures at the end; none where all were taken as given.
+    pub refined: Option<Refined>,
     /// The report.
     pub summary: BakeSummary,
 }
@@ -360,6 +378,7 @@ fn bake_on(
     Ok(Baked {
         texture,
         rejected,
+        refined: refiner.refined(),
         summary,
     })
 }

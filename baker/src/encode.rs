@@ -18,6 +18,7 @@ mod ply;
 pub mod png;
 pub mod preview;
 pub mod read_back;
+mod refined;
 pub mod relief;
 pub mod tangents;
 
@@ -42,6 +43,7 @@ use glb::GlbError;
 use material::Layers;
 use pages::Sheets;
 use preview::Row;
+use refined::AsFitted;
 
 /// A band of a view, whatever the mesh: its pixels are bounded.
 const BAND: Duration = Duration::from_secs(1);
@@ -99,7 +101,8 @@ pub fn run(
     job: &EncodeJob,
     mut fds: Vec<OwnedFd>,
 ) -> Result<EncodeSummary, Failure> {
-    let of_layers = fds.split_off(fds.len().min(2));
+    let mut of_views = fds.split_off(fds.len().min(2));
+    let of_layers = of_views.split_off(of_views.len().min(usize::from(job.has_refined)));
     let [mesh, product] = take_fds(fds)?;
     let open = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
     let (mesh, product) = (open(mesh)?, open(product)?);
@@ -109,6 +112,13 @@ pub fn run(
     unit();
     let skin = Skin::read(job.product, &product, &mesh)?;
     unit();
+    let as_fitted = match job.has_refined {
+        true => {
+            let [refined] = take_fds(of_views)?;
+            AsFitted::read(&open(refined)?)?
+        }
+        false => AsFitted::default(),
+    };
     let blobs = of_layers
         .into_iter()
         .map(open)
@@ -129,7 +139,11 @@ pub fn run(
         material,
     } = write_files(session, &job.form, mesh, skin, layers, &mut clock)?;
     let atlas = figures(session, (&mesh, &sheets), &skin, &mut clock);
-    let (holdout, rows) = receive_views(session, job, &mesh, skin.paint(), &mut clock)?;
+    let Compared {
+        holdout,
+        shown,
+        rows,
+    } = receive_views(session, job, &as_fitted, &mesh, skin.paint(), &mut clock)?;
     if job.maps {
         put_maps(session, &skin, &mut clock)?;
     }
@@ -151,6 +165,7 @@ pub fn run(
         atlas,
         holdout_psnr_db: measure::mean_psnr(&holdout),
         holdout,
+        shown,
         times: clock.into_times(),
         peak_rss_kib: peak_rss_kib(),
     })
@@ -220,32 +235,46 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
     Ok(())
 }
 
-/// Scores the held-out views, in the order of their indices, and prepares the rows of the sheet.
+/// What came of the views.
+struct Compared {
+    /// Scores of the held-out views, in the order of their indices.
+    holdout: Vec<ViewScore>,
+    /// The same of the fit's views among the rows.
+    shown: Vec<ViewScore>,
+    /// Of the sheet.
+    rows: Vec<Row>,
+}
+
+/// Scores the held-out views and prepares the rows of the sheet, those of the fit's views as it ended with them. The mesh holds
+/// the frame that cameras were moved in, so held-out views are as they were given.
 fn receive_views(
     session: &Session,
     job: &EncodeJob,
+    as_fitted: &AsFitted,
     mesh: &Mesh,
     paint: Paint<'_>,
     clock: &mut PhaseClock,
-) -> Result<(Vec<ViewScore>, Vec<Row>), Failure> {
+) -> Result<Compared, Failure> {
     let mut holdout = Vec::new();
     let mut rows = Vec::new();
     let mut pixels = 0;
     let band = each(mesh.triangles.len(), pace::BAND_TRIANGLE) + BAND;
-    while let Some(view) = session.receive_view().map_err(|error| internal(&error))? {
+    while let Some(mut view) = session.receive_view().map_err(|error| internal(&error))? {
         let draw = job.preview && preview::wants(&rows, &view);
         if !view.holdout && !draw {
             continue;
         }
         session.progress(Phase::Measure, pixels, 0);
         session.expect("a band of a view", band);
-        let mut row = draw.then(|| Row::new(&view));
+        let taken = as_fitted.apply(&mut view)?;
+        let mut row = draw.then(|| Row::new(&view, taken));
         let score = clock.time(Phase::Measure, || {
             measure::compare(
                 mesh,
                 paint,
                 &view,
                 job.blend,
+                taken.gain,
                 |pixel| row.iter_mut().for_each(|row| row.add(pixel)),
                 |more| {
                     pixels += more;
@@ -262,7 +291,11 @@ fn receive_views(
         }
     }
     holdout.sort_by_key(|score| score.view);
-    Ok((holdout, rows))
+    Ok(Compared {
+        holdout,
+        shown: rows.iter().filter_map(Row::of_the_fit).collect(),
+        rows,
+    })
 }
 
 fn put(session: &Session, table: Table, bytes: &[u8]) -> Result<(), Failure> {

@@ -142,6 +142,7 @@ fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, T
         blend: Blend::Linear,
         preview: true,
         maps: true,
+        has_refined: false,
         form: proto::job::Form::default(),
         layers: Vec::new(),
     };

@@ -353,7 +353,8 @@ pub struct BakeJob {
     pub dry_run: Option<TextureFormat>,
 }
 
-/// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, layers, in this order.
+/// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, [`crate::table::Refined`] if
+/// `has_refined`, layers, in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeJob {
     /// What the second fd holds.
@@ -364,6 +365,8 @@ pub struct EncodeJob {
     pub preview: bool,
     /// Paint the texture's maps; there are none of vertex colours.
     pub maps: bool,
+    /// A third fd holds the cameras and exposures that the fit ended with; otherwise it took them as given.
+    pub has_refined: bool,
     /// The form of the result.
     pub form: Form,
     /// What the further fds hold.

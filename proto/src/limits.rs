@@ -3,8 +3,8 @@
 
 /// A SEQPACKET packet. The default socket buffer takes about 212,000 bytes, so this always fits.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
-/// File descriptors in one packet. `Start` of encode needs the mesh, the texture and its five layers; nothing needs more.
-pub const MAX_PACKET_FDS: usize = 7;
+/// File descriptors in one packet. `Start` of encode needs the mesh, the texture, its views' cameras and its five layers; nothing needs more.
+pub const MAX_PACKET_FDS: usize = 8;
 /// Name of a file that prepare asks for: the kernel's own bound of a path (`PATH_MAX`).
 pub const MAX_NAME_BYTES: usize = 4096;
 /// Files that one prepare may ask for: picture, mask and five channels of each view under five endings each, and the buffers

@@ -172,6 +172,8 @@ pub enum Table {
     Rejected(u32),
     /// Pipelines as a driver compiled them, for later processes: written before there is data, or not at all.
     Pipelines,
+    /// [`crate::table::Refined`]: only where some camera or exposure was not taken as given.
+    Refined,
 }
 
 /// Supervisor to child.
@@ -770,7 +772,7 @@ pub struct BakeSummary {
     pub peak_rss_kib: u64,
 }
 
-/// How well the finished texture explains a view that the fit did not use.
+/// How well the finished texture explains a view.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ViewScore {
     /// Index of the view.
@@ -811,6 +813,10 @@ pub struct EncodeSummary {
     pub holdout: Vec<ViewScore>,
     /// Mean of the held-out views' PSNR in dB; none without such views.
     pub holdout_psnr_db: Option<f32>,
+    /// One entry for each view of the fit on the contact sheet: the same measure, by the cameras and exposures that the fit ended
+    /// with.
+    #[serde(default, deserialize_with = "list")]
+    pub shown: Vec<ViewScore>,
     /// Wall time by phase.
     #[serde(deserialize_with = "list")]
     pub times: Vec<PhaseTime>,

@@ -8,6 +8,7 @@
 //!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
 //!                                                                            | coverage u8 | residual u8 (if maps is 1)
 //!  Colours  magic "KILNCOL1" | vertices u32 | 0…                             colours RGBA8
+//!  Refined  magic "KILNREF1" | views u32 | 0…                                indices u32 | gains f32 | cameras (f64×16)
 //!  Layer    magic "KILNLAY1" | size u32 | layer u32 | 0…                     texels RGBA8
 //! ```
 //!
@@ -27,6 +28,8 @@ pub mod maps;
 
 mod mesh;
 
+mod refined;
+
 mod texture;
 
 use std::io::{self, Read, Write};
@@ -38,6 +41,7 @@ use crate::limits::{MAX_COORDINATE, MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 pub use colours::Colours;
 pub use layers::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal, unpack_normal};
 pub use mesh::{Mesh, Surface};
+pub use refined::{Refined, RefinedView};
 pub use texture::{Provenance, Texture};
 
 /// Why a table is refused.

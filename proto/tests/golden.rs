@@ -123,6 +123,7 @@ fn messages_to_a_child() {
                 blend: Blend::Linear,
                 preview: true,
                 maps: false,
+                has_refined: true,
                 form: Form {
                     container: Container::Obj,
                     texture: TextureFormat::Jpeg,
@@ -136,7 +137,7 @@ fn messages_to_a_child() {
                 },
                 layers: vec![Layer::Normal, Layer::Opacity],
             })),
-            "00020000010002015a0101090161020000003f020104",
+            "0002000001000102015a0101090161020000003f020104",
         ),
         (
             ToChild::Start(Start::Compare(CompareJob {
@@ -363,6 +364,11 @@ fn messages_from_a_child() {
             psnr_db: 3.0,
         }],
         holdout_psnr_db: None,
+        shown: vec![ViewScore {
+            view: 4,
+            pixels: 5,
+            psnr_db: 6.0,
+        }],
         times: times(),
         peak_rss_kib: 7,
     };
@@ -458,7 +464,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Encode(encode)),
-            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f000000400101020000404000010b000000000000f83f07",
+            "0502fb2c01c8010000803f0000004000004040000080400000003f280000003f0000004001010200004040000104050000c040010b000000000000f83f07",
         ),
         (
             FromChild::Done(Done::Compare(compare)),
@@ -484,6 +490,12 @@ fn messages_from_a_child() {
                 table: Table::Pipelines,
             },
             "040e",
+        ),
+        (
+            FromChild::Filled {
+                table: Table::Refined,
+            },
+            "040f",
         ),
         (FromChild::Compiled, "0b"),
         (

@@ -181,6 +181,7 @@ fn descriptors_beyond_the_limit_are_refused() {
         blend: Blend::Linear,
         preview: false,
         maps: false,
+        has_refined: false,
         form: proto::job::Form::default(),
         layers: Vec::new(),
     })));

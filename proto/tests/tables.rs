@@ -2,8 +2,8 @@
 
 use proto::table::maps::Maps;
 use proto::table::{
-    Camera, Layer, LayerSet, LayerTexture, LayeredView, Mesh, Surface, TableError, Texture, View,
-    ViewHeader,
+    Camera, Layer, LayerSet, LayerTexture, LayeredView, Mesh, Refined, RefinedView, Surface,
+    TableError, Texture, View, ViewHeader,
 };
 
 fn mesh() -> Mesh {
@@ -110,6 +110,50 @@ const INFINITE: [u8; 4] = f32::INFINITY.to_le_bytes();
 const HUGE: [u8; 4] = 1e13_f32.to_le_bytes();
 const MAX: [u8; 4] = u32::MAX.to_le_bytes();
 const ZERO: [u8; 4] = [0; 4];
+
+#[test]
+fn every_field_of_refined_views_is_bounded() {
+    let of_view = |index, gain| RefinedView {
+        index,
+        gain,
+        camera: view().camera,
+    };
+    let table = Refined {
+        views: vec![of_view(1, 0.75), of_view(3, 1.5)],
+    };
+    let mut good = Vec::new();
+    table.write(&mut good).expect("memory takes all");
+    assert_eq!(good.len() as u64, table.byte_len());
+    assert_eq!(Refined::read(&mut &good[..]).expect("its own"), table);
+    assert_eq!(table.view(3), Some(&table.views[1]));
+    assert_eq!(table.view(2), None);
+    let (gains, cameras) = (64 + 8, 64 + 16);
+    let nan = f64::NAN.to_le_bytes();
+    refused(
+        &good,
+        |bytes| Refined::read(bytes),
+        &[
+            ("magic", 0, b"KILNREF2"),
+            ("unused word", 12, &[1, 0, 0, 0]),
+            ("no views", 8, &ZERO),
+            ("one view more than is there", 8, &3_u32.to_le_bytes()),
+            ("views beyond the limit", 8, &4097_u32.to_le_bytes()),
+            ("most views", 8, &MAX),
+            ("an index twice", 64, &3_u32.to_le_bytes()),
+            ("falling indices", 64, &4_u32.to_le_bytes()),
+            ("an index beyond the limit", 68, &4096_u32.to_le_bytes()),
+            ("gain NaN", gains, &NAN),
+            ("gain infinite", gains + 4, &INFINITE),
+            ("gain huge", gains + 4, &HUGE),
+            ("no gain", gains, &ZERO),
+            ("gain below 0", gains, &(-1.0_f32).to_le_bytes()),
+            ("camera NaN", cameras, &nan),
+            ("no rotation", cameras + 128, &2.0_f64.to_le_bytes()),
+            ("focal length 0", cameras + 128 + 96, &0.0_f64.to_le_bytes()),
+            ("last centre NaN", cameras + 256 - 8, &nan),
+        ],
+    );
+}
 
 #[test]
 fn every_field_of_a_mesh_is_bounded() {

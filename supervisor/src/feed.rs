@@ -224,11 +224,13 @@ impl Feed {
             return parcels;
         }
         self.started = true;
+        let refined = stock.filled(Table::Refined);
         let job = EncodeJob {
             product,
             blend: spec.blend,
             preview: spec.preview.is_some(),
             maps: spec.maps.is_some(),
+            has_refined: refined.is_some(),
             form: spec.form.clone(),
             layers: stock.baked_layers().collect(),
         };
@@ -236,6 +238,7 @@ impl Feed {
         let layers = layers.filter_map(|layer| stock.filled(Table::Layer(layer)));
         let fds = [mesh, baked]
             .into_iter()
+            .chain(refined)
             .chain(layers)
             .map(|blob| Handed::Blob(Arc::clone(blob)))
             .collect();

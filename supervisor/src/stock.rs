@@ -15,7 +15,7 @@ use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
 use proto::message::{Done, Role, Table};
 use proto::pages::Pages;
-use proto::table::{Layer, LayerSet, Texture, ViewHeader};
+use proto::table::{Layer, LayerSet, Refined, Texture, ViewHeader};
 
 use self::rules::rules;
 use crate::reserve::{self, lend};
@@ -164,6 +164,7 @@ impl Stock {
             | Table::Glb
             | Table::Preview
             | Table::Colours
+            | Table::Refined
             | Table::Coverage
             | Table::Residual
             | Table::Provenance
@@ -296,8 +297,15 @@ impl Stock {
                         "its layers are not those of the views",
                     ));
                 }
-                let drawn = |index: u32| self.filled(Table::Rejected(index)).is_some();
                 let mut fitted = self.views.iter().filter(|(_, holdout)| !holdout);
+                let all = Refined::byte_len_of(fitted.clone().count());
+                let refined = self.filled(Table::Refined);
+                if refined.is_some_and(|refined| refined.len() != all) {
+                    return Err(StockError::Incomplete(
+                        "its cameras are not those of the views",
+                    ));
+                }
+                let drawn = |index: u32| self.filled(Table::Rejected(index)).is_some();
                 let wanted = self.rejected && product == Product::Texture;
                 if wanted && !fitted.all(|(index, _)| drawn(*index)) {
                     return Err(StockError::Incomplete(
@@ -361,6 +369,7 @@ impl Stock {
             | Table::Glb
             | Table::Preview
             | Table::Colours
+            | Table::Refined
             | Table::Coverage
             | Table::Residual
             | Table::Provenance

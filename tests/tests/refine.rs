@@ -86,7 +86,11 @@ fn set(
 
 /// Held-out PSNR, the report, and the GLB.
 fn bake(bench: &Bench, views: &Path, more: &[&str]) -> (f64, Value, Vec<u8>) {
-    let options = ["--quality", "draft", "--texture-size", "512"];
+    let quality = match more.contains(&"--quality") {
+        true => &[][..],
+        false => &["--quality", "draft"],
+    };
+    let options = [quality, &["--texture-size", "512"]].concat();
     let command = bench.bake_for_real(
         &data("mesh_nouv.glb"),
         views,
@@ -180,6 +184,72 @@ fn noisy_cameras_and_exposures_are_mended() {
     assert!(first_moved["gain"].as_f64().is_some_and(|gain| gain != 1.0));
     let (_, _, again) = bake(&bench, &noisy, &[]);
     assert!(first == again, "the same bytes each time");
+}
+
+/// Each view of the fit that the contact sheet shows: its PSNR by the sheet, and by the fit, which has none of vertex colours.
+fn shown(bench: &Bench, views: &Path, more: &[&str]) -> (Vec<[f64; 2]>, Value) {
+    let sheet = bench.path("out/sheet.png");
+    let options = ["--preview", sheet.to_str().expect("text")];
+    let (_, report, _) = bake(bench, views, &[&options[..], more].concat());
+    assert!(fs::read(sheet).is_ok_and(|file| file.starts_with(b"\x89PNG")));
+    let fits = report["bake"]["views"].as_array().expect("a list");
+    let rows = report["encode"]["shown"].as_array().expect("a list");
+    let both = rows.iter().map(|row| {
+        let fit = fits.iter().find(|fit| fit["view"] == row["view"]);
+        let fit = fit.expect("a view of the fit");
+        // The sheet leaves the pixels at the outline out.
+        let pixels = [row, fit].map(|of| of["pixels"].as_f64().expect("a count"));
+        assert!(pixels[0] > 0.8 * pixels[1], "{row} {fit}");
+        [row, fit].map(|of| of["psnr_db"].as_f64().expect("a number"))
+    });
+    let both: Vec<[f64; 2]> = both.collect();
+    assert_eq!(both.len(), 3, "three rows of the fit");
+    (both, report)
+}
+
+#[test]
+fn the_sheet_shows_views_by_the_cameras_and_exposures_that_the_fit_ended_with() {
+    let bench = Bench::real(SABOTEUR);
+    let noisy = set(&bench, "noisy", |number, frame, pixels| {
+        nudge(number, frame);
+        // Nothing is saturated, which the fit counts otherwise than the sheet.
+        expose(
+            pixels,
+            0.8 * (0.14 * (2.6 * number as f64 + 0.4).sin()).exp(),
+        );
+    });
+    // Draft is worse at the outline, which the sheet leaves out: 48 dB of the fit are 54 there.
+    let standard = ["--quality", "standard"];
+    let agree = |rows: &[[f64; 2]]| {
+        let near = |[sheet, fit]: &[f64; 2]| (sheet - fit).abs() < 2.5;
+        assert!(rows.iter().all(near), "{rows:?}");
+    };
+    let (mended, report) = shown(&bench, &noisy, &standard);
+    assert_eq!(report["bake"]["refinement"]["exposure"], "evened");
+    // 55.7-57.8 dB by the sheet, 55.4-56.8 by the fit; 17-20 by the cameras as given.
+    agree(&mended);
+    assert!(mended.iter().all(|[sheet, _]| *sheet > 50.0), "{mended:?}");
+    // Where nothing is moved, it is drawn as given.
+    let (given, _) = shown(
+        &bench,
+        &noisy,
+        &[&standard[..], &["--refine", "off"]].concat(),
+    );
+    agree(&given);
+    assert!(given.iter().all(|[sheet, _]| *sheet < 30.0), "{given:?}");
+    let clean = set(&bench, "clean", |_, _, _| ());
+    let (clean, report) = shown(&bench, &clean, &standard);
+    assert_eq!(report["bake"]["refinement"]["cameras_moved"], 0);
+    assert!(clean.iter().all(|[sheet, _]| *sheet > 50.0), "{clean:?}");
+    // Colours of vertices are too coarse to gain more than 2.4-2.9 dB.
+    let coloured = "--vertex-colours";
+    let (mended, _) = shown(&bench, &noisy, &[coloured]);
+    let (given, _) = shown(&bench, &noisy, &[coloured, "--refine", "off"]);
+    let gained = |(a, b): (&[f64; 2], &[f64; 2])| a[0] > b[0] + 1.5;
+    assert!(
+        mended.iter().zip(&given).all(gained),
+        "{mended:?} {given:?}"
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use proto::job::{Memory, Refine};
 use proto::message::{BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refinement};
-use proto::table::{Camera, View};
+use proto::table::{Camera, Refined, RefinedView, View};
 use rayon::prelude::*;
 
 use super::scene::Scene;
@@ -241,6 +241,23 @@ impl<'a> Refiner<'a> {
     /// Where the camera of a view is by now, if it was looked at.
     pub(super) fn camera(&self, view: u32) -> Option<Camera> {
         self.done.get(&view).map(|done| done.verdict.camera)
+    }
+
+    /// Every view of the fit as it is by now; none where all were taken as given.
+    pub(super) fn refined(&self) -> Option<Refined> {
+        let touched = |done: &Done| done.verdict.fate == CameraFate::Moved || done.gain != 1.0;
+        if !self.done.values().any(touched) {
+            return None;
+        }
+        let mut views: Vec<RefinedView> = (self.done.iter())
+            .map(|(&index, done)| RefinedView {
+                index,
+                gain: done.gain as f32,
+                camera: done.verdict.camera,
+            })
+            .collect();
+        views.sort_by_key(|view| view.index);
+        Some(Refined { views })
     }
 
     /// Enters what was done into the summary of the bake.

@@ -15,7 +15,7 @@ mod view;
 use proto::job::{Blend, Memory, Refine};
 use proto::message::{BakeSummary, CameraFate, Failure, Phase, ViewFit};
 use proto::plan::RowsHeld;
-use proto::table::{Colours, Mesh, Surface, View};
+use proto::table::{Colours, Mesh, Refined, Surface, View};
 use rayon::prelude::*;
 
 use super::colour::to_byte;
@@ -36,6 +36,8 @@ use view::Look;
 pub struct Coloured {
     /// The colours.
     pub colours: Colours,
+    /// The views' cameras and exposures at the end; none where all were taken as given.
+    pub refined: Option<Refined>,
     /// The report. It counts points of the surface where a texture's counts texels. How well the colours explain a view is for
     /// encode to measure: no view is seen twice here, so the PSNRs are 0.
     pub summary: BakeSummary,
@@ -171,6 +173,7 @@ pub fn bake(
     refiner.enter(&mut summary);
     Ok(Coloured {
         colours: Colours { colours },
+        refined: refiner.refined(),
         summary,
     })
 }

@@ -40,6 +40,7 @@ pub(super) fn score(
         crate::render::Paint::Textures(model.textures(&images)),
         view,
         blend,
+        1.0,
         |pixel| {
             let index = pixel.row * view.width as usize + pixel.column;
             on_object += u64::from(pixel.on_object);

@@ -9,7 +9,7 @@ use proto::job::Blend;
 use proto::message::ViewScore;
 use proto::table::{Camera, Mesh, View};
 
-use crate::render::{self, Paint, Render};
+use crate::render::{self, Paint, Render, srgb};
 
 /// Samples of a pixel along each axis. With 4 the sampling's own error is 53 dB on a texture as busy as catstatue's, close
 /// enough to a good bake to take 2 dB off its score; with 8 it is below the rounding of the pictures, 59 dB.
@@ -38,13 +38,14 @@ pub struct Pixel {
     pub error: Option<f32>,
 }
 
-/// Compares `view` with the render of the mesh, tells `each` of every pixel, in rows from the top, and `band_done` of each
+/// Compares `view`, whose exposure is `gain` in linear light, with the render of the mesh as the view would show it; tells `each` of every pixel, in rows from the top, and `band_done` of each
 /// band's pixels.
 pub fn compare(
     mesh: &Mesh,
     paint: Paint<'_>,
     view: &View,
     blend: Blend,
+    gain: f32,
     mut each: impl FnMut(Pixel),
     mut band_done: impl FnMut(u64),
 ) -> ViewScore {
@@ -65,7 +66,7 @@ pub fn compare(
         for row in first..last {
             for column in 0..width {
                 let index = (row - top) * width + column;
-                let colour = render.colours[index];
+                let colour = exposed(render.colours[index], gain);
                 let seen = view.pixels[row * width + column];
                 let coverage = render.coverage[index];
                 let error = (on_object[index] && coverage >= 1.0).then(|| {
@@ -99,6 +100,14 @@ pub fn compare(
         pixels: count,
         psnr_db,
     }
+}
+
+/// A colour in sRGB as a view of this exposure shows it: what is too bright is white.
+fn exposed(colour: [f32; 3], gain: f32) -> [f32; 3] {
+    if gain == 1.0 {
+        return colour;
+    }
+    colour.map(|x| srgb::encode(gain * srgb::decode(x)).min(1.0))
 }
 
 /// Mean over the views that have anything to compare.
@@ -203,6 +212,10 @@ pub(crate) mod tests {
     }
 
     fn score(view: &View) -> (ViewScore, Vec<Pixel>) {
+        score_exposed(view, 1.0)
+    }
+
+    fn score_exposed(view: &View, gain: f32) -> (ViewScore, Vec<Pixel>) {
         let (mesh, texture, _) = scene();
         let mut pixels = Vec::new();
         let mut done = 0;
@@ -211,6 +224,7 @@ pub(crate) mod tests {
             (&texture).into(),
             view,
             Blend::Linear,
+            gain,
             |pixel| pixels.push(pixel),
             |band| done += band,
         );
@@ -228,6 +242,24 @@ pub(crate) mod tests {
         for pixel in pixels {
             let inside = (6..42).contains(&pixel.column) && (7..33).contains(&pixel.row);
             assert_eq!(pixel.error.is_some(), inside, "{pixel:?}");
+        }
+    }
+
+    #[test]
+    fn a_view_that_was_exposed_otherwise_is_met_by_its_gain_alone() {
+        for gain in [0.7_f32, 1.4] {
+            let mut view = scene().2;
+            for channel in view.pixels.iter_mut().flat_map(|pixel| &mut pixel[..3]) {
+                let light = gain * srgb::decode(f32::from(*channel) / 255.0);
+                *channel = (srgb::encode(light).min(1.0) * 255.0).round() as u8;
+            }
+            let (met, pixels) = score_exposed(&view, gain);
+            // The exposed picture was rounded twice, before and after.
+            assert!(met.psnr_db > 55.0, "{gain}: {} dB", met.psnr_db);
+            let brightest = pixels.iter().flat_map(|pixel| pixel.colour);
+            assert!(brightest.fold(0.0, f32::max) <= 1.0);
+            let missed = score(&view).0;
+            assert!(missed.psnr_db < 30.0, "{gain}: {} dB", missed.psnr_db);
         }
     }
 
@@ -315,6 +347,7 @@ pub(crate) mod tests {
             (&texture).into(),
             &view,
             Blend::Linear,
+            1.0,
             |pixel| rows.extend(pixel.error.map(|_| pixel.row)),
             |pixels| bands.push(pixels),
         );

@@ -22,6 +22,7 @@ use super::Skin;
 use super::material::Material;
 use super::measure::{self, Pixel};
 use super::png::{self, PngError};
+use super::refined::Taken;
 use canvas::Canvas;
 pub(crate) use tile::heat;
 use tile::{Shrink, Tile};
@@ -54,6 +55,7 @@ pub(super) const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
 pub struct Row {
     view: u32,
     holdout: bool,
+    taken: Taken,
     input: Tile,
     result: Shrink,
     error: Shrink,
@@ -61,9 +63,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Starts a row with the view's own picture.
+    /// Starts a row with the view's own picture; it is rendered as `taken`.
     #[must_use]
-    pub fn new(view: &View) -> Self {
+    pub fn new(view: &View, taken: Taken) -> Self {
         let size = [view.width as usize, view.height as usize];
         let mut input = Shrink::new(size, CELL);
         for (index, pixel) in view.pixels.iter().enumerate() {
@@ -72,6 +74,7 @@ impl Row {
         Self {
             view: view.index,
             holdout: view.holdout,
+            taken,
             input: input.picture(),
             result: Shrink::new(size, CELL),
             error: Shrink::new(size, CELL),
@@ -98,11 +101,16 @@ impl Row {
     }
 
     fn caption(&self) -> String {
-        let kind = if self.holdout {
-            "held out"
-        } else {
-            "used in the fit"
+        let mut kind = match self.holdout {
+            true => "held out".to_owned(),
+            false => "used in the fit".to_owned(),
         };
+        if self.taken.moved {
+            kind += ", camera refined";
+        }
+        if self.taken.gain != 1.0 {
+            kind += &format!(", exposure x{:.3}", self.taken.gain);
+        }
         match self.score {
             Some(score) if score.pixels > 0 => {
                 format!(
@@ -112,6 +120,12 @@ impl Row {
             }
             _ => format!("view {} ({kind}): nothing to compare", self.view),
         }
+    }
+
+    /// Its score, if it is a view of the fit and complete.
+    #[must_use]
+    pub fn of_the_fit(&self) -> Option<ViewScore> {
+        self.score.filter(|_| !self.holdout)
     }
 
     /// Views of the fit come first, then by number.
@@ -356,12 +370,13 @@ mod tests {
         for pixel in &mut view.pixels[48 * 15..48 * 25] {
             pixel[0] = pixel[0].saturating_add(damage);
         }
-        let mut row = Row::new(&view);
+        let mut row = Row::new(&view, Taken::AS_GIVEN);
         let score = measure::compare(
             &mesh,
             (&texture).into(),
             &view,
             Blend::Linear,
+            1.0,
             |pixel| row.add(pixel),
             |_| {},
         );
@@ -425,6 +440,33 @@ mod tests {
     }
 
     #[test]
+    fn a_row_says_what_was_refined() {
+        let (_, _, view) = scene();
+        let score = ViewScore {
+            view: 5,
+            pixels: 9,
+            psnr_db: 48.5,
+        };
+        let says = |holdout, moved, gain| {
+            let view = View {
+                holdout,
+                ..view.clone()
+            };
+            Row::new(&view, Taken { moved, gain })
+                .finish(score)
+                .caption()
+        };
+        assert_eq!(
+            says(true, false, 1.0),
+            "view 5 (held out): 48.50 dB over 9 pixels"
+        );
+        assert_eq!(
+            says(false, true, 1.0625),
+            "view 5 (used in the fit, camera refined, exposure x1.062): 48.50 dB over 9 pixels"
+        );
+    }
+
+    #[test]
     fn views_of_the_fit_come_first() {
         let (_, _, view) = scene();
         let mut rows = Vec::new();
@@ -443,7 +485,7 @@ mod tests {
                 ..view.clone()
             };
             if wants(&rows, &view) {
-                keep(&mut rows, Row::new(&view));
+                keep(&mut rows, Row::new(&view, Taken::AS_GIVEN));
             }
         }
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Table → who writes it, and within which bounds of size.
 
-use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS};
+use proto::limits::{MAX_BLOB_BYTES, MAX_TRIANGLES, MAX_VERTICES, MAX_VIEW_PIXELS, MAX_VIEWS};
 use proto::message::{Role, Table};
-use proto::table::{Layer, LayerTexture};
+use proto::table::{Layer, LayerTexture, Refined};
 
 /// Header of every table.
 const HEADER: u64 = 64;
@@ -32,6 +32,11 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         Table::Layer(_) => (Role::Bake, layer_bytes, layer_bytes),
         Table::Texture => (Role::Bake, texture_bytes, texture_bytes),
         Table::Colours => (Role::Bake, HEADER + 3 * 4, HEADER + vertices * 4),
+        Table::Refined => (
+            Role::Bake,
+            Refined::byte_len_of(1),
+            Refined::byte_len_of(MAX_VIEWS),
+        ),
         // A line of text; the header of a JPEG.
         Table::Material | Table::Picture(_) => (Role::Encode, 12, MAX_BLOB_BYTES),
         // The header of a GLB; a PNG signature with an IHDR chunk.

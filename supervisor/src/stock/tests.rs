@@ -45,6 +45,39 @@ fn put(stock: &mut Stock, number: u32, view: &View) -> Result<(), StockError> {
     stock.fill(Role::Prepare, table)
 }
 
+/// Bake is done.
+fn bake_done() -> Done {
+    Done::Bake(proto::message::BakeSummary {
+        adapter: AdapterInfo {
+            name: String::new(),
+            backend: String::new(),
+            kind: String::new(),
+            driver: String::new(),
+        },
+        covered_pixels: 1,
+        chart_texels: 1,
+        observed_texels: 1,
+        filled_texels: 0,
+        provenance: proto::message::ProvenanceShares::default(),
+        iterations: 1,
+        rows: RowsHeld::default(),
+        train_psnr_db: 30.0,
+        seam_residual: 0.0,
+        views: Vec::new(),
+        refinement: None,
+        channels: Vec::new(),
+        times: Vec::new(),
+        gpu_times: Vec::new(),
+        host_times: Vec::new(),
+        pipeline_cache: None,
+        peak_vram_kib: 0,
+        driver_vram_kib: None,
+        uploaded_kib: 0,
+        read_back_kib: 0,
+        peak_rss_kib: 1,
+    })
+}
+
 /// Encode is done, with a GLB of 12 bytes.
 fn encoded() -> Done {
     Done::Encode(proto::message::EncodeSummary {
@@ -53,6 +86,7 @@ fn encoded() -> Done {
         atlas: None,
         holdout: Vec::new(),
         holdout_psnr_db: None,
+        shown: Vec::new(),
         times: Vec::new(),
         peak_rss_kib: 1,
     })
@@ -255,6 +289,46 @@ fn bake_makes_the_layers_that_views_of_the_fit_have_and_no_others() {
     assert_eq!(stock.baked_layers().count(), 0);
     stock.discard(Role::Prepare);
     assert!(stock.layers.is_empty());
+}
+
+#[test]
+fn the_cameras_of_the_fit_are_those_of_its_views_and_stay_for_encode() {
+    let baked = |cameras: usize| {
+        let mut stock = Stock::new(256);
+        for (index, holdout) in [(0, false), (1, true), (2, false)] {
+            put(&mut stock, index, &view(index, holdout)).expect("right");
+        }
+        stock.prepared = true;
+        let texture = Texture::bytes_for(256, false);
+        let cameras = Refined::byte_len_of(cameras);
+        for (table, bytes) in [(Table::Refined, cameras), (Table::Texture, texture)] {
+            stock.allocate(Role::Bake, table, bytes)?;
+            stock.fill(Role::Bake, table)?;
+        }
+        let complete = stock.complete(Role::Bake, &bake_done(), false, Product::Texture);
+        complete.map(|()| stock)
+    };
+    let refused = [0, 1, 3, MAX_VIEWS + 1].map(|cameras| baked(cameras).map(drop));
+    assert!(
+        matches!(
+            refused,
+            [
+                Err(StockError::Size { .. }),
+                Err(StockError::Incomplete(_)),
+                Err(StockError::Incomplete(_)),
+                Err(StockError::Size { .. }),
+            ]
+        ),
+        "{refused:?}"
+    );
+    let mut stock = baked(2).expect("one for each view of the fit");
+    stock.release_bake_inputs(&[1]);
+    assert!(stock.filled(Table::Refined).is_some(), "encode reads it");
+    stock.discard(Role::Bake);
+    assert!(
+        stock.filled(Table::Refined).is_none(),
+        "the next bake's own"
+    );
 }
 
 #[test]

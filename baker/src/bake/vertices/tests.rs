@@ -50,7 +50,9 @@ fn errors(mesh: &Mesh, colours: &Colours, colour: impl Fn([f32; 3]) -> [f32; 3])
 fn a_coloured_sphere_comes_back() {
     let mesh = sphere(80, 60);
     let views = views(&mesh, waves, 12, 160);
-    let Coloured { colours, summary } = bake_all(&mesh, &views).expect("colours");
+    let Coloured {
+        colours, summary, ..
+    } = bake_all(&mesh, &views).expect("colours");
     let (mean, largest) = errors(&mesh, &colours, waves);
     // A vertex stands for a patch of 0.08 of waves of length 0.7 and height 0.15. A view that is taken for its mirror image, or
     // a colour that is averaged where it is encoded twice, is off by 0.1.
@@ -83,7 +85,9 @@ fn a_coloured_sphere_comes_back() {
 fn triangles_smaller_than_pixels_are_looked_up() {
     let mesh = sphere(300, 200);
     let views = views(&mesh, waves, 16, 48);
-    let Coloured { colours, summary } = bake_all(&mesh, &views).expect("colours");
+    let Coloured {
+        colours, summary, ..
+    } = bake_all(&mesh, &views).expect("colours");
     let triangles_a_pixel = mesh.triangles.len() as f64 * 16.0 / summary.covered_pixels as f64;
     assert!(triangles_a_pixel > 50.0, "{triangles_a_pixel}");
     assert!(
@@ -140,7 +144,9 @@ fn what_is_hidden_does_not_take_the_colour_of_what_hides_it() {
             view(k, &mesh, &texture, camera, [200; 2])
         })
         .collect();
-    let Coloured { colours, summary } = bake_all(&mesh, &views).expect("colours");
+    let Coloured {
+        colours, summary, ..
+    } = bake_all(&mesh, &views).expect("colours");
     assert!(
         (5..60).contains(&summary.filled_texels),
         "{}",
@@ -160,7 +166,9 @@ fn what_nobody_sees_takes_its_neighbours_colours() {
         .filter(|view| view.camera.rotation[2][0] < -0.5)
         .collect();
     assert!(front.len() > 3);
-    let Coloured { colours, summary } = bake_all(&mesh, &front).expect("colours");
+    let Coloured {
+        colours, summary, ..
+    } = bake_all(&mesh, &front).expect("colours");
     assert!(
         summary.filled_texels * 5 > summary.chart_texels,
         "{summary:?}"
@@ -182,7 +190,9 @@ fn what_nobody_sees_takes_its_neighbours_colours() {
 fn vertices_of_one_point_have_one_colour() {
     let mesh = cube();
     let views = views(&mesh, waves, 8, 64);
-    let Coloured { colours, summary } = bake_all(&mesh, &views).expect("colours");
+    let Coloured {
+        colours, summary, ..
+    } = bake_all(&mesh, &views).expect("colours");
     assert_eq!((mesh.positions.len(), summary.chart_texels), (24, 8));
     for (vertex, &point) in mesh.surface_vertices.iter().enumerate() {
         assert_eq!(colours.colours[vertex], colours.colours[point as usize]);

@@ -100,6 +100,7 @@ fn prepare() -> Vec<Op> {
 fn bake() -> Vec<Op> {
     let mut ops = vec![Op::Ready(Role::Bake)];
     put(&mut ops, Role::Bake, Table::Texture);
+    put(&mut ops, Role::Bake, Table::Refined);
     ops.push(Op::Done(Role::Bake, 0, 0));
     ops
 }

@@ -1,7 +1,7 @@
 //! The smallest good table of each kind.
 
 use proto::table::maps::Maps;
-use proto::table::{Camera, Colours, Mesh, Surface, Texture, View};
+use proto::table::{Camera, Colours, Mesh, Refined, RefinedView, Surface, Texture, View};
 
 use super::Seed;
 
@@ -51,6 +51,14 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     let colours = Colours {
         colours: vec![[7, 8, 9, 255]; 3],
     };
+    let of_view = |index| RefinedView {
+        index,
+        gain: 1.25,
+        camera: view.camera,
+    };
+    let refined = Refined {
+        views: vec![of_view(0), of_view(2)],
+    };
     let mut add = |name: &str, write: &dyn Fn(&mut Vec<u8>) -> Result<(), _>| {
         let mut bytes = Vec::new();
         write(&mut bytes).expect("memory takes all");
@@ -62,4 +70,5 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     add("texture", &|out| texture.write(out));
     add("texture-with-maps", &|out| mapped.write(out));
     add("colours", &|out| colours.write(out));
+    add("refined", &|out| refined.write(out));
 }

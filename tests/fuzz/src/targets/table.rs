@@ -3,7 +3,9 @@
 use std::io::Read;
 
 use proto::limits::MAX_COORDINATE;
-use proto::table::{Camera, Colours, Mesh, Surface, TableError, Texture, View, ViewHeader};
+use proto::table::{
+    Camera, Colours, Mesh, Refined, Surface, TableError, Texture, View, ViewHeader,
+};
 
 use crate::heap;
 
@@ -20,16 +22,7 @@ pub fn table(bytes: &[u8]) -> bool {
         assert_eq!(header.table_bytes(), view.byte_len(), "its header tells");
         let count = view.width as usize * view.height as usize;
         assert_eq!(view.pixels.len(), count, "all of its pixels");
-        let Camera {
-            rotation,
-            translation,
-            focal,
-            centre,
-        } = view.camera;
-        let numbers = rotation.as_flattened().iter().chain(&translation);
-        let numbers = numbers.chain(&focal).chain(&centre);
-        assert!(numbers.copied().all(f64::is_finite), "{:?}", view.camera);
-        assert!(focal.iter().all(|f| *f > 0.0), "{focal:?}");
+        camera(&view.camera);
     }
     let mesh = read(bytes, Mesh::read, Mesh::write, Mesh::byte_len);
     if let Some(mesh) = &mesh {
@@ -54,7 +47,37 @@ pub fn table(bytes: &[u8]) -> bool {
         assert!(known, "no other provenance is known");
     }
     let colours = read(bytes, Colours::read, Colours::write, Colours::byte_len);
-    view.is_some() || mesh.is_some() || surface.is_some() || texture.is_some() || colours.is_some()
+    let refined = read(bytes, Refined::read, Refined::write, Refined::byte_len);
+    if let Some(refined) = &refined {
+        for of_view in &refined.views {
+            camera(&of_view.camera);
+            assert!(of_view.gain.is_finite() && of_view.gain > 0.0);
+            let found = refined.view(of_view.index);
+            assert_eq!(found, Some(of_view), "each is found by its index");
+        }
+    }
+    let all_but_views = [
+        mesh.is_some(),
+        surface.is_some(),
+        texture.is_some(),
+        colours.is_some(),
+        refined.is_some(),
+    ];
+    view.is_some() || all_but_views.contains(&true)
+}
+
+/// Whoever holds a camera may project with it.
+fn camera(camera: &Camera) {
+    let Camera {
+        rotation,
+        translation,
+        focal,
+        centre,
+    } = camera;
+    let numbers = rotation.as_flattened().iter().chain(translation);
+    let numbers = numbers.chain(focal).chain(centre);
+    assert!(numbers.copied().all(f64::is_finite), "{camera:?}");
+    assert!(focal.iter().all(|f| *f > 0.0), "{focal:?}");
 }
 
 /// Whoever holds a table may index with it.

@@ -435,6 +435,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
                 })
                 .collect(),
             holdout_psnr_db: (holdout > 0).then_some(40.0),
+            shown: Vec::new(),
             times,
             peak_rss_kib: 1500,
         }),

@@ -12,7 +12,7 @@ use proto::job::Product;
 use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_FDS, MAX_TEXT_BYTES, MAX_VIEWS};
 use proto::message::{AdapterInfo, Done, FromChild, Role, Root, Start, Table, ToChild};
 use proto::sandbox::Sandbox;
-use proto::table::ViewHeader;
+use proto::table::{Refined, ViewHeader};
 use proto::wire;
 use serde_json::Value;
 use supervisor::feed::{Feed, Handed, Parcel, encode_views};
@@ -323,6 +323,10 @@ impl Children {
                 assert_eq!(filled(Table::Texture), texture, "what was asked for");
                 assert_eq!(filled(Table::Colours), !texture, "and nothing else");
                 assert!(self.stock.prepared());
+                if let Some(refined) = self.stock.filled(Table::Refined) {
+                    let fitted = self.views.iter().filter(|view| !view.1).count();
+                    assert_eq!(refined.len(), Refined::byte_len_of(fitted), "of each view");
+                }
             }
             (Role::Encode, Done::Encode(_)) => {
                 assert!(filled(Table::Glb) && (!preview || filled(Table::Preview)));
@@ -485,7 +489,7 @@ impl Child {
                         assert_eq!(job.product, self.product, "what it is asked to make");
                         1 + usize::from(job.has_surface)
                     }
-                    Start::Encode(_) => 2,
+                    Start::Encode(job) => 2 + usize::from(job.has_refined),
                     Start::Compare(_) => panic!("no part of a job"),
                 };
                 assert_eq!(parcel.fds.len(), fds, "a table for each fd, and none more");

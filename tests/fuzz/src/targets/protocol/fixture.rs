@@ -7,7 +7,7 @@ use proto::message::{
     UnwrapMethod,
 };
 use proto::plan::RowsHeld;
-use proto::table::{Camera, View};
+use proto::table::{Camera, Refined, View};
 use supervisor::cli::{self, Command};
 use supervisor::job::Spec;
 
@@ -21,6 +21,7 @@ pub(super) fn owner(table: Table) -> Role {
         | Table::Colours
         | Table::Layer(_)
         | Table::Rejected(_)
+        | Table::Refined
         | Table::Pipelines => Role::Bake,
         Table::Glb
         | Table::Preview
@@ -41,6 +42,7 @@ pub(super) fn least(table: Table) -> u64 {
         Table::Texture => 64 + u64::from(TEXTURE_SIZE).pow(2) * 5,
         Table::Layer(_) => 64 + u64::from(TEXTURE_SIZE).pow(2) * 4,
         Table::Colours => 64 + 3 * 4,
+        Table::Refined => Refined::byte_len_of(1),
         Table::Pipelines => 1,
         Table::Glb => 12,
         Table::Picture(_) | Table::Material => 12,
@@ -126,6 +128,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             atlas: None,
             holdout: Vec::new(),
             holdout_psnr_db: None,
+            shown: Vec::new(),
             times: Vec::new(),
             peak_rss_kib: 1,
         }),

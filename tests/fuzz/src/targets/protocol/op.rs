@@ -121,7 +121,7 @@ fn role(bytes: &mut Unstructured<'_>) -> Result<Role> {
 }
 
 fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
-    Ok(match bytes.arbitrary::<u8>()? % 15 {
+    Ok(match bytes.arbitrary::<u8>()? % 16 {
         0 => Table::Mesh,
         1 => Table::Surface,
         2 => Table::View(u32::from(bytes.arbitrary::<u8>()?)),
@@ -136,6 +136,7 @@ fn table(bytes: &mut Unstructured<'_>) -> Result<Table> {
         11 => Table::Provenance,
         12 => Table::Rejected(u32::from(bytes.arbitrary::<u8>()?)),
         14 => Table::Pipelines,
+        15 => Table::Refined,
         _ => Table::Layer(Layer::ALL[usize::from(bytes.arbitrary::<u8>()?) % Layer::ALL.len()]),
     })
 }
@@ -157,6 +158,7 @@ fn put_table(table: Table, out: &mut Vec<u8>) {
         Table::Rejected(index) => out.extend([12, index as u8]),
         Table::Layer(layer) => out.extend([13, layer as u8]),
         Table::Pipelines => out.push(14),
+        Table::Refined => out.push(15),
     }
 }
 
@@ -217,6 +219,7 @@ mod tests {
             Op::Filled(Role::Encode, Table::Picture(3)),
             Op::Filled(Role::Encode, Table::Provenance),
             Op::Filled(Role::Bake, Table::Rejected(7)),
+            Op::Filled(Role::Bake, Table::Refined),
             Op::Dies(Role::Encode),
         ];
         let mut bytes = Vec::new();

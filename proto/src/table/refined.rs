@@ -1,0 +1,108 @@
+//! What a fit made of its views' cameras and exposures, where it took them otherwise than as given.
+
+use std::io::{Read, Write};
+
+use super::{
+    Camera, HEADER_BYTES, TableError, bound, check_camera, header, read_array, read_header,
+};
+use crate::limits::{MAX_COORDINATE, MAX_VIEWS};
+
+/// One view of the fit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RefinedView {
+    /// See [`super::View::index`].
+    pub index: u32,
+    /// Its exposure, in linear light: the view shows the texture times this. 1 where it was left alone.
+    pub gain: f32,
+    /// Its camera, in pixels of the view's crop; as given where it was left alone.
+    pub camera: Camera,
+}
+
+/// Every view of the fit, as the fit ended with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refined {
+    /// By rising index.
+    pub views: Vec<RefinedView>,
+}
+
+impl Refined {
+    const MAGIC: &'static [u8; 8] = b"KILNREF1";
+
+    /// Size of a table of so many views.
+    #[must_use]
+    pub fn byte_len_of(views: usize) -> u64 {
+        (HEADER_BYTES + views * (4 + 4 + size_of::<Camera>())) as u64
+    }
+
+    /// Size of the table.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        Self::byte_len_of(self.views.len())
+    }
+
+    /// The view with this index.
+    #[must_use]
+    pub fn view(&self, index: u32) -> Option<&RefinedView> {
+        let place = self.views.binary_search_by_key(&index, |view| view.index);
+        self.views.get(place.ok()?)
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    /// [`TableError::Io`].
+    pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
+        let count = u32::try_from(self.views.len()).unwrap_or(u32::MAX);
+        out.write_all(&header(Self::MAGIC, &[count]))?;
+        for view in &self.views {
+            out.write_all(&view.index.to_le_bytes())?;
+        }
+        for view in &self.views {
+            out.write_all(&view.gain.to_le_bytes())?;
+        }
+        for view in &self.views {
+            out.write_all(bytemuck::bytes_of(&view.camera))?;
+        }
+        Ok(())
+    }
+
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
+        let [count] = read_header(input, Self::MAGIC, "refined")?;
+        let count = bound("refined views", count, 1, MAX_VIEWS)?;
+        let indices: Vec<u32> = read_array(input, count)?;
+        let falls = |pair: &[u32]| pair[0] >= pair[1];
+        let beyond = |&index: &u32| index as usize >= MAX_VIEWS;
+        let wrong = indices.iter().copied().find(beyond);
+        let wrong = wrong.or(indices.windows(2).find(|pair| falls(pair)).map(|p| p[1]));
+        if let Some(index) = wrong {
+            return Err(TableError::Bound {
+                what: "index of a refined view",
+                value: u64::from(index),
+            });
+        }
+        let gains: Vec<f32> = read_array(input, count)?;
+        // A NaN is within no range.
+        let good = |gain: &f32| (1.0 / MAX_COORDINATE..=MAX_COORDINATE).contains(gain);
+        if let Some(index) = gains.iter().position(|gain| !good(gain)) {
+            return Err(TableError::Number {
+                what: "gain",
+                index,
+            });
+        }
+        let cameras: Vec<Camera> = read_array(input, count)?;
+        cameras.iter().try_for_each(check_camera)?;
+        let views = indices.into_iter().zip(gains).zip(cameras);
+        let views = views.map(|((index, gain), camera)| RefinedView {
+            index,
+            gain,
+            camera,
+        });
+        Ok(Self {
+            views: views.collect(),
+        })
+    }
+}
