@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::pack::{Chart, GAP};
-use super::border::Border;
+use super::border::{Border, Pair};
 
 /// Around the ends of what two charts share their outlines meet, however they lie: there the gap opens within so many cells.
 const OPENS: f64 = 6.0;
@@ -140,6 +140,9 @@ pub(super) fn is_free(
     border: &Border,
     cell: f64,
 ) -> bool {
+    if !room_at_ends((outer, outer_uvs), (inner, inner_uvs), border) {
+        return false;
+    }
     let mut numbers: Vec<u32> = (0..inner_uvs.len() as u32)
         .map(|vertex| outer_uvs.len() as u32 + vertex)
         .collect();
@@ -211,6 +214,70 @@ pub(super) fn is_free(
         // Of itself a chart keeps what gaps it had.
         let itself = |other: &Edge| one.meets(other).is_some() || apart(one, other, 0.0);
         from_old && new[nth + 1..].iter().all(itself)
+    })
+}
+
+/// Whether at each end of the border the inner chart's corner lies between the border and the outer chart's next edge: all of
+/// the inner chart may lie within the outer one and cross none of its edges, where it enters by a vertex that both have.
+fn room_at_ends(
+    (outer, outer_uvs): (&Outline, &[[f64; 2]]),
+    (inner, inner_uvs): (&Outline, &[[f64; 2]]),
+    border: &Border,
+) -> bool {
+    let across = |&[a, b]: &[u32; 2]| {
+        let [a, b] = [a, b].map(|vertex| inner_uvs[vertex as usize]);
+        a[0] * b[1] - a[1] * b[0]
+    };
+    let sign = inner.edges.iter().map(across).sum::<f64>().signum();
+    let (own, other): (HashSet<[u32; 2]>, HashSet<[u32; 2]>) = border
+        .edges
+        .iter()
+        .map(|&[a, b]| ([a.own, b.own], [b.other, a.other]))
+        .unzip();
+    let ends = |edges: &[[u32; 2]], within: &HashSet<[u32; 2]>| {
+        let mut found: Vec<[u32; 2]> = Vec::new();
+        for edge in edges.iter().filter(|edge| !within.contains(*edge)) {
+            found.extend([*edge, [edge[1], edge[0]]]);
+        }
+        found.sort_unstable();
+        found
+    };
+    let (own, other) = (ends(&inner.edges, &own), ends(&outer.edges, &other));
+    let from = |edges: &[[u32; 2]], vertex: u32| -> Vec<u32> {
+        let first = edges.partition_point(|edge| edge[0] < vertex);
+        let there = edges[first..].iter().take_while(|edge| edge[0] == vertex);
+        there.map(|edge| edge[1]).collect()
+    };
+    border.pairs.iter().all(|pair| {
+        let along: Vec<&[Pair; 2]> = border
+            .edges
+            .iter()
+            .filter(|edge| edge.contains(pair))
+            .collect();
+        match (
+            &along[..],
+            &from(&own, pair.own)[..],
+            &from(&other, pair.other)[..],
+        ) {
+            ([_, _], [], []) => true,
+            ([edge], &[inwards], &[outwards]) => {
+                let at = outer_uvs[pair.other as usize];
+                let [start, end] = **edge;
+                let (far, turned) = if start == *pair {
+                    (end, sign)
+                } else {
+                    (start, -sign)
+                };
+                let angle = |to: [f64; 2]| (to[1] - at[1]).atan2(to[0] - at[0]);
+                // From the border through the inner chart's corner.
+                let border = angle(outer_uvs[far.other as usize]);
+                let through =
+                    |to| (turned * (angle(to) - border)).rem_euclid(std::f64::consts::TAU);
+                through(inner_uvs[inwards as usize]) < through(outer_uvs[outwards as usize])
+            }
+            // A chart that meets itself in a point there.
+            _ => false,
+        }
     })
 }
 

@@ -164,6 +164,46 @@ fn bounds(rest: &[relax::Rest], chart: &Chart) -> [f64; 2] {
     })
 }
 
+#[test]
+fn a_corner_that_its_neighbour_reaches_into_is_not_filled() {
+    // The outer chart is all round the corner (0, 0), from (1, 0) to (0, -1), but for a quarter, and has a spike in it.
+    let uvs = |spike: [f64; 2]| {
+        vec![
+            [0.0, 0.0],
+            [1.0, 0.0],
+            [1.0, 1.0],
+            [-1.0, 1.0],
+            [-1.0, -1.0],
+            [0.0, -1.0],
+            spike,
+        ]
+    };
+    let outer = |spike| Chart {
+        uvs: uvs(spike),
+        triangles: vec![[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 5], [1, 6, 2]],
+    };
+    // The inner one is the rest of the square, as a triangle on both of the corner's edges.
+    let inner = Chart {
+        uvs: vec![[0.0, 0.0], [0.0, -1.0], [1.0, 0.0]],
+        triangles: vec![[0, 1, 2]],
+    };
+    let pair = |own, other| Pair { own, other };
+    let border = Border {
+        other: 0,
+        edges: vec![[pair(0, 0), pair(1, 5)], [pair(2, 1), pair(0, 0)]],
+        pairs: vec![pair(0, 0), pair(1, 5), pair(2, 1)],
+        length: 2.0,
+    };
+    let fits = |spike| {
+        let outer = outer(spike);
+        let (outside, inside) = (Outline::of(&outer), Outline::of(&inner));
+        outline::is_free((&outside, &outer.uvs), (&inside, &inner.uvs), &border, 1e-4)
+    };
+    assert!(fits([1.5, 0.0]));
+    // Turned over, the spike would be: its place is what counts.
+    assert!(!fits([0.4, -0.2]));
+}
+
 /// Two triangles of one edge, from (0, 0) to (1, 0): the outer one above, the inner one with its tip at `tip`.
 fn beside(tip: [f64; 2], more: &[[f64; 2]]) -> bool {
     let mut outer = Chart {
