@@ -148,7 +148,7 @@ impl System<'_> {
             })
     }
 
-    /// What the rotated triangles want: Σ w R (x_i − x_j) of each vertex.
+    /// What the rotated triangles want: `Σ w R (x_i − x_j)` of each vertex.
     fn wanted(&self, rest: &[Rest], uvs: &[[f64; 2]]) -> Vec<[f64; 2]> {
         let mut wanted = vec![[0.0; 2]; uvs.len()];
         for ((corners, weights), rest) in self.triangles.iter().zip(self.weights).zip(rest) {
