@@ -54,7 +54,7 @@ use self::clean::{CleanMesh, Counts};
 use self::folder::{Folder, FolderError};
 use self::repair::Eye;
 use self::texels::Lookout;
-use self::unwrap::{Unwrapped, kept};
+use self::unwrap::{Unwrapped, Wanted, kept};
 
 /// The mesh half of the role's result.
 struct Prepared {
@@ -88,9 +88,11 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         true => views::eyes(&views_folder, job)?,
         false => Vec::new(),
     };
-    let lookouts = match job.texture_auto {
-        true => views::lookouts(&views_folder, job)?,
-        false => Vec::new(),
+    let lookouts = match (job.texture_auto, job.keep_uvs) {
+        (true, _) => views::lookouts(&views_folder, job)?,
+        // What is wrong with the views is told when they are read.
+        (false, false) => views::lookouts(&views_folder, job).unwrap_or_default(),
+        (false, true) => Vec::new(),
     };
     let seen = (&eyes[..], &lookouts[..]);
     let prepared = prepare_mesh(&mesh_folder, job, seen, session, &mut clock)?;
@@ -194,14 +196,23 @@ fn prepare_mesh(
             (simplified.mesh, Some(cleaned), Some(simplified.error))
         }
     };
-    let texture = job.texture_auto.then(|| {
-        clock.time(Phase::Unwrap, || {
-            let most = job.pages.page(job.texture_size);
-            texels::choose(&surface, lookouts, (most, job.pages), progress)
-        })
+    let asked = job.texture_auto || surface.triangles.len() <= texels::MANY;
+    let lookouts = if asked { lookouts } else { &[] };
+    let resolved = clock.time(Phase::Unwrap, || {
+        texels::resolved(&surface, lookouts, progress)
     });
-    let size = texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size));
-    let unwrapped = clock.time(Phase::Unwrap, || make_atlas(&surface, job, size, progress))?;
+    let texture = job.texture_auto.then(|| {
+        let most = job.pages.page(job.texture_size);
+        texels::choose(&surface, &resolved, (most, job.pages), progress)
+    });
+    let wanted = Wanted {
+        texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
+        pages: job.pages,
+        resolved: &resolved.pixels,
+    };
+    let unwrapped = clock.time(Phase::Unwrap, || {
+        make_atlas(&surface, job, wanted, progress)
+    })?;
     Ok(Prepared {
         unwrapped,
         original,
@@ -216,16 +227,17 @@ fn prepare_mesh(
 fn make_atlas(
     surface: &CleanMesh,
     job: &PrepareJob,
-    texture_size: u32,
+    wanted: Wanted<'_>,
     progress: &dyn Progress,
 ) -> Result<Unwrapped, Failure> {
+    let texture_size = wanted.texture_size;
     if job.keep_uvs {
         return kept::keep(surface, (texture_size, job.pages), progress)
             .map_err(|error| error.failure(&job.mesh_file));
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
-    let unwrapped = unwrap::unwrap(surface, (texture_size, job.pages), deadline, progress)
-        .map_err(|error| internal(&error))?;
+    let unwrapped =
+        unwrap::unwrap(surface, wanted, deadline, progress).map_err(|error| internal(&error))?;
     let texels = f64::from(texture_size).powi(2) * f64::from(unwrapped.utilisation);
     if texels < surface.triangles.len() as f64 {
         progress.warning(&format!(

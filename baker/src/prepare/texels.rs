@@ -35,24 +35,46 @@ const UNKNOWN: u32 = 1024;
 /// Views that are asked at most, spread evenly over all.
 const VIEWS: usize = 128;
 /// Beyond so many triangles views are asked one after another: each holds a hundred bytes for each of them.
-const MANY: usize = 400_000;
+pub(crate) const MANY: usize = 400_000;
+
+/// What views resolve of a surface.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resolved {
+    /// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does.
+    pub(crate) pixels: Vec<f64>,
+    /// Views that there are.
+    views: u32,
+}
+
+fn areas(surface: &CleanMesh) -> Vec<f64> {
+    let of = |t: &[u32; 3]| area(surface, *t);
+    surface.triangles.iter().map(of).collect()
+}
+
+/// Finds what the views resolve.
+pub(crate) fn resolved(
+    surface: &CleanMesh,
+    lookouts: &[Lookout],
+    progress: &dyn Progress,
+) -> Resolved {
+    let step = lookouts.len().div_ceil(VIEWS).max(1);
+    let asked: Vec<Lookout> = lookouts.iter().step_by(step).copied().collect();
+    Resolved {
+        pixels: best(surface, &areas(surface), &asked, progress),
+        views: lookouts.len() as u32,
+    }
+}
 
 /// Chooses an edge for each page, of `most` texels at most.
 pub(crate) fn choose(
     surface: &CleanMesh,
-    lookouts: &[Lookout],
+    resolved: &Resolved,
     (most, pages): (u32, Pages),
     progress: &dyn Progress,
 ) -> TextureChoice {
-    let step = lookouts.len().div_ceil(VIEWS).max(1);
-    let asked: Vec<Lookout> = lookouts.iter().step_by(step).copied().collect();
-    let areas: Vec<f64> = surface
-        .triangles
-        .iter()
-        .map(|t| area(surface, *t))
-        .collect();
+    let areas = areas(surface);
     let all: f64 = areas.iter().sum();
-    let best = best(surface, &areas, &asked, progress);
+    let best = &resolved.pixels;
 
     // Edge at which a triangle has as many texels as pixels, its density of pixels, and its area.
     let mut seen: Vec<(f64, f64, f64)> = Vec::new();
@@ -88,7 +110,7 @@ pub(crate) fn choose(
         } else {
             0.0
         },
-        views: lookouts.len() as u32,
+        views: resolved.views,
     }
 }
 
@@ -232,7 +254,8 @@ mod tests {
     }
 
     fn chosen(surface: &CleanMesh, lookouts: &[Lookout], most: u32) -> TextureChoice {
-        choose(surface, lookouts, (most, Pages::ONE), &Silent)
+        let resolved = resolved(surface, lookouts, &Silent);
+        choose(surface, &resolved, (most, Pages::ONE), &Silent)
     }
 
     #[test]
@@ -249,7 +272,8 @@ mod tests {
         assert_eq!((choice.size, choice.views), (1408, 2));
         // Four pages have as many texels, each half the edge.
         let four = Pages::try_from(4).unwrap();
-        let paged = choose(&squares(false), &seen, (4096, four), &Silent);
+        let found = resolved(&squares(false), &seen, &Silent);
+        let paged = choose(&squares(false), &found, (4096, four), &Silent);
         assert!((paged.wanted * 2.0 - choice.wanted).abs() < 0.01);
         assert_eq!(paged.size, 704);
         assert!((choice.seen - 0.8).abs() < 1e-6);
@@ -269,7 +293,8 @@ mod tests {
         assert_eq!(choice.size, 1984);
         // The same of each tile, however many there are.
         let four = Pages::try_from(4).unwrap();
-        let paged = choose(&squares(true), &[lookout(4.0, 10.0)], (4096, four), &Silent);
+        let seen = resolved(&squares(true), &[lookout(4.0, 10.0)], &Silent);
+        let paged = choose(&squares(true), &seen, (4096, four), &Silent);
         assert_eq!(paged.size, 1984);
     }
 

@@ -1,8 +1,8 @@
 //! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
 //! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
-//! a few directions ([`planar`]); crumbs are laid beside their neighbours ([`merge`]), what is larger than a page is cut
-//! ([`divide`]); their places come from [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with
+//! a few directions ([`planar`]); crumbs are laid beside their neighbours ([`merge`]), what nobody sees is made smaller
+//! ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with
 //! the number of triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border
 //! of their page.
 
@@ -25,6 +25,8 @@ mod flatten;
 mod planar;
 
 mod merge;
+
+mod budget;
 
 mod divide;
 
@@ -75,24 +77,40 @@ pub struct Unwrapped {
     pub utilisation: f32,
 }
 
-/// Makes an atlas of `texture_size` texels, cut into pages. `deadline` bounds the better of the two ways to cut.
+/// What an atlas is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Texels along an edge of the atlas, all pages together.
+    pub texture_size: u32,
+    /// Pages that it is cut into.
+    pub pages: Pages,
+    /// Of each triangle the most pixels for each unit of area in any view, 0 where none sees it; empty where nobody knows.
+    pub resolved: &'a [f64],
+}
+
+impl From<(u32, Pages)> for Wanted<'_> {
+    /// Nothing is known of the views.
+    fn from((texture_size, pages): (u32, Pages)) -> Self {
+        Self {
+            texture_size,
+            pages,
+            resolved: &[],
+        }
+    }
+}
+
+/// Makes an atlas. `deadline` bounds the better of the two ways to cut.
 ///
 /// # Errors
 ///
 /// The system gives no thread: the mesh may well be cut the better way, which another process can try.
-pub fn unwrap(
+pub fn unwrap<'a>(
     mesh: &CleanMesh,
-    (texture_size, pages): (u32, Pages),
+    wanted: impl Into<Wanted<'a>>,
     deadline: Duration,
     progress: &dyn Progress,
 ) -> io::Result<Unwrapped> {
-    unwrap_with(
-        mesh,
-        (texture_size, pages),
-        deadline,
-        IMPROVED_CUTS,
-        progress,
-    )
+    unwrap_with(mesh, wanted, deadline, IMPROVED_CUTS, progress)
 }
 
 /// [`unwrap`] with more effort for the `improved` densest cuts only: that effort is a fixed tenth of a second. Without any time
@@ -101,13 +119,18 @@ pub fn unwrap(
 /// # Errors
 ///
 /// As [`unwrap`].
-pub fn unwrap_with(
+pub fn unwrap_with<'a>(
     mesh: &CleanMesh,
-    (texture_size, pages): (u32, Pages),
+    wanted: impl Into<Wanted<'a>>,
     deadline: Duration,
     improved: usize,
     progress: &dyn Progress,
 ) -> io::Result<Unwrapped> {
+    let Wanted {
+        texture_size,
+        pages,
+        resolved,
+    } = wanted.into();
     let limit = deadline.min(flatten::patience(mesh.triangles.len()));
     let effort = Effort::begin();
     progress.progress(Phase::Unwrap, 0, 0);
@@ -145,6 +168,9 @@ pub fn unwrap_with(
         progress.expect("cutting by directions", predicted);
         cuts.push(planar::cut(mesh));
         unit();
+    }
+    for pieces in &mut cuts {
+        budget::shrink(mesh, pieces, resolved);
     }
     if pages != Pages::ONE {
         progress.expect("dividing charts", predicted);

@@ -216,6 +216,43 @@ fn loose_triangles_get_the_fallback_with_all_the_time_in_the_world() {
 }
 
 #[test]
+fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
+    let sphere = icosphere(4);
+    // From above: of the charts, those that lie wholly below are not seen.
+    let above = |corners: &[u32; 3]| {
+        corners
+            .iter()
+            .any(|&k| sphere.positions[k as usize][1] > 0.0)
+    };
+    let resolved: Vec<f64> = (sphere.triangles.iter())
+        .map(|corners| f64::from(u8::from(above(corners))))
+        .collect();
+    let unwrapped = |resolved: &[f64]| {
+        let wanted = Wanted {
+            texture_size: 512,
+            pages: Pages::ONE,
+            resolved,
+        };
+        let unwrapped = unwrap(&sphere, wanted, Duration::ZERO, &Silent).unwrap();
+        check(&sphere, &unwrapped, 512, 2);
+        unwrapped
+    };
+    // Texels of the triangles that are seen, and of the others.
+    let texels = |unwrapped: &Unwrapped| {
+        let mut sums = [0.0; 2];
+        for (corners, &seen) in unwrapped.mesh.triangles.iter().zip(&resolved) {
+            let [a, b, c] = corners.map(|k| unwrapped.mesh.uvs[k as usize].map(f64::from));
+            let double = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
+            sums[usize::from(seen > 0.0)] += double.abs();
+        }
+        sums
+    };
+    let (blind, looked_at) = (texels(&unwrapped(&[])), texels(&unwrapped(&resolved)));
+    assert!(looked_at[1] > 1.15 * blind[1], "{looked_at:?} {blind:?}");
+    assert!(looked_at[0] < 0.8 * blind[0], "{looked_at:?} {blind:?}");
+}
+
+#[test]
 fn one_triangle_fills_its_half() {
     let one = surface(
         vec![[0.0; 3], [2.0, 0.0, 0.0], [0.0, 2.0, 0.0]],
