@@ -12,6 +12,8 @@ mod border;
 mod outline;
 mod relax;
 
+use std::collections::HashSet;
+
 use self::border::{Border, Pair};
 use self::outline::Outline;
 use super::Piece;
@@ -48,6 +50,9 @@ pub(super) fn merge(mesh: &CleanMesh, pieces: Vec<Piece>, cell: f64) -> Vec<Piec
     merger.pieces
 }
 
+/// A chart and its number of triangles, a neighbour, and a border by its first vertices and how many it has.
+type Try = (u32, usize, u32, Pair, usize);
+
 /// Of which piece a face is, and which of its triangles.
 type Place = (u32, u32);
 
@@ -63,6 +68,8 @@ struct Merger<'a> {
     places: Vec<Place>,
     cell: f64,
     work: u64,
+    /// Where a chart did not fit: it will not unless it, or the border, is another.
+    refused: HashSet<Try>,
 }
 
 impl<'a> Merger<'a> {
@@ -85,6 +92,7 @@ impl<'a> Merger<'a> {
             places,
             cell,
             work: 0,
+            refused: HashSet::new(),
         }
     }
 
@@ -116,6 +124,12 @@ impl<'a> Merger<'a> {
         };
         let tried: Vec<&Border> = borders.iter().filter(worth).take(TRIED).collect();
         for border in tried {
+            let number = self.pieces[own as usize].faces.len();
+            let first = border.pairs[0];
+            let this = (own, number, border.other, first, border.pairs.len());
+            if !self.refused.insert(this) {
+                continue;
+            }
             if let Some(uvs) = self.fit(own, border) {
                 self.join(own, border, &uvs);
                 return true;

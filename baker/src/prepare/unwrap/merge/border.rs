@@ -6,7 +6,7 @@ use super::super::Piece;
 use super::Place;
 
 /// A vertex of a chart, and the one of its neighbour that shows the same point of the surface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pair {
     pub(super) own: u32,
     pub(super) other: u32,

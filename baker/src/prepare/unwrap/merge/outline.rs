@@ -1,6 +1,6 @@
 //! Two charts that were laid side by side → whether their outlines keep apart.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::super::pack::{Chart, GAP};
 use super::border::{Border, Pair};
@@ -140,9 +140,6 @@ pub(super) fn is_free(
     border: &Border,
     cell: f64,
 ) -> bool {
-    if !room_at_ends((outer, outer_uvs), (inner, inner_uvs), border) {
-        return false;
-    }
     let mut numbers: Vec<u32> = (0..inner_uvs.len() as u32)
         .map(|vertex| outer_uvs.len() as u32 + vertex)
         .collect();
@@ -166,15 +163,10 @@ pub(super) fn is_free(
         .collect();
     let gap = GAP as f64 * cell;
     let all = |axis: usize| {
-        let low = new
-            .iter()
-            .map(|edge| edge.low(axis))
-            .fold(f64::INFINITY, f64::min);
-        let high = new
-            .iter()
-            .map(|edge| edge.high(axis))
-            .fold(f64::NEG_INFINITY, f64::max);
-        [low, high]
+        let along = inner_uvs.iter().map(|uv| uv[axis]);
+        along.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], x| {
+            [low.min(x), high.max(x)]
+        })
     };
     let [[left, right], [top, bottom]] = [all(0), all(1)];
     let bounds = Edge {
@@ -190,6 +182,9 @@ pub(super) fn is_free(
         })
         .filter(|edge| edge.is_near(&bounds, gap))
         .collect();
+    if !room_at_ends(&old, &new, border, (inner, inner_uvs)) {
+        return false;
+    }
     let ends = loose_ends(border, outer_uvs);
     let opens = |point: [f64; 2]| {
         let near = |&end: &[f64; 2]| distance(point, end) < OPENS * cell;
@@ -219,34 +214,40 @@ pub(super) fn is_free(
 
 /// Whether at each end of the border the inner chart's corner lies between the border and the outer chart's next edge: all of
 /// the inner chart may lie within the outer one and cross none of its edges, where it enters by a vertex that both have.
+///
+/// `old` are the edges of the outer chart around, `new` those of the inner one that are not on the border.
 fn room_at_ends(
-    (outer, outer_uvs): (&Outline, &[[f64; 2]]),
-    (inner, inner_uvs): (&Outline, &[[f64; 2]]),
+    old: &[Edge],
+    new: &[Edge],
     border: &Border,
+    (inner, inner_uvs): (&Outline, &[[f64; 2]]),
 ) -> bool {
     let across = |&[a, b]: &[u32; 2]| {
         let [a, b] = [a, b].map(|vertex| inner_uvs[vertex as usize]);
         a[0] * b[1] - a[1] * b[0]
     };
     let sign = inner.edges.iter().map(across).sum::<f64>().signum();
-    let (own, other): (HashSet<[u32; 2]>, HashSet<[u32; 2]>) = border
+    let within: HashSet<[u32; 2]> = border
         .edges
         .iter()
-        .map(|&[a, b]| ([a.own, b.own], [b.other, a.other]))
-        .unzip();
-    let ends = |edges: &[[u32; 2]], within: &HashSet<[u32; 2]>| {
-        let mut found: Vec<[u32; 2]> = Vec::new();
-        for edge in edges.iter().filter(|edge| !within.contains(*edge)) {
-            found.extend([*edge, [edge[1], edge[0]]]);
+        .map(|&[a, b]| [b.other, a.other])
+        .collect();
+    let held: HashSet<u32> = border.pairs.iter().map(|pair| pair.other).collect();
+    // Of vertices on the border: where further edges lead.
+    let mut leads: [HashMap<u32, Vec<[f64; 2]>>; 2] = Default::default();
+    for (edges, leads) in [new, old].into_iter().zip(&mut leads) {
+        for edge in edges.iter().filter(|edge| !within.contains(&edge.vertices)) {
+            for end in 0..2 {
+                if held.contains(&edge.vertices[end]) {
+                    let to = leads.entry(edge.vertices[end]).or_default();
+                    to.push(edge.ends[1 - end]);
+                }
+            }
         }
-        found.sort_unstable();
-        found
-    };
-    let (own, other) = (ends(&inner.edges, &own), ends(&outer.edges, &other));
-    let from = |edges: &[[u32; 2]], vertex: u32| -> Vec<u32> {
-        let first = edges.partition_point(|edge| edge[0] < vertex);
-        let there = edges[first..].iter().take_while(|edge| edge[0] == vertex);
-        there.map(|edge| edge[1]).collect()
+    }
+    let [inwards, outwards] = leads;
+    let to = |leads: &HashMap<u32, Vec<[f64; 2]>>, pair: &Pair| {
+        leads.get(&pair.other).cloned().unwrap_or_default()
     };
     border.pairs.iter().all(|pair| {
         let along: Vec<&[Pair; 2]> = border
@@ -256,24 +257,23 @@ fn room_at_ends(
             .collect();
         match (
             &along[..],
-            &from(&own, pair.own)[..],
-            &from(&other, pair.other)[..],
+            &to(&inwards, pair)[..],
+            &to(&outwards, pair)[..],
         ) {
             ([_, _], [], []) => true,
             ([edge], &[inwards], &[outwards]) => {
-                let at = outer_uvs[pair.other as usize];
                 let [start, end] = **edge;
                 let (far, turned) = if start == *pair {
                     (end, sign)
                 } else {
                     (start, -sign)
                 };
+                let [at, far] = [*pair, far].map(|pair| inner_uvs[pair.own as usize]);
                 let angle = |to: [f64; 2]| (to[1] - at[1]).atan2(to[0] - at[0]);
                 // From the border through the inner chart's corner.
-                let border = angle(outer_uvs[far.other as usize]);
                 let through =
-                    |to| (turned * (angle(to) - border)).rem_euclid(std::f64::consts::TAU);
-                through(inner_uvs[inwards as usize]) < through(outer_uvs[outwards as usize])
+                    |to| (turned * (angle(to) - angle(far))).rem_euclid(std::f64::consts::TAU);
+                through(inwards) < through(outwards)
             }
             // A chart that meets itself in a point there.
             _ => false,
