@@ -237,7 +237,12 @@ fn make_atlas(
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
     let unwrapped =
-        unwrap::unwrap(surface, wanted, deadline, progress).map_err(|error| internal(&error))?;
+        unwrap::unwrap(surface, wanted, deadline, progress).map_err(|error| Failure {
+            code: Code::SpawnFailed,
+            message: format!("the system gave no thread to unwrap the mesh with: {error}"),
+            hint: "this host is short of processes or memory (ulimit -a): fewer jobs at once need less"
+                .to_owned(),
+        })?;
     let texels = f64::from(texture_size).powi(2) * f64::from(unwrapped.utilisation);
     if texels < surface.triangles.len() as f64 {
         progress.warning(&format!(

@@ -1,4 +1,5 @@
-//! Cameras and the surface that will be baked → the edge of a texture that holds what the views show, and no more.
+//! Cameras and the surface that will be baked → what the views resolve of each triangle, and the edge of a texture that holds
+//! it, and no more.
 //!
 //! Each place of the surface is shown largest by one view; that view's pixels there, for each unit of area, are what a
 //! texture can hold. An edge is wanted at which half of the seen surface, by area, has no more texels than such pixels. An

@@ -2,9 +2,9 @@
 //!
 //! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
 //! a few directions ([`planar`]); crumbs are laid beside their neighbours ([`merge`]), what nobody sees is made smaller
-//! ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with
-//! the number of triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border
-//! of their page.
+//! ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where
+//! there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
+//! triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border of their page.
 
 use std::io;
 use std::time::Duration;
@@ -53,6 +53,8 @@ const PACKED_CHARTS: usize = 4_000;
 
 /// The page packer, whatever the mesh: bounded by the charts that it takes.
 const PACKING: Duration = Duration::from_secs(3);
+/// Putting charts together, whatever the mesh: bounded by a count of its work.
+const MERGING: Duration = Duration::from_secs(3);
 /// Of the ways to cut, so many that pack densest at first are packed with more effort.
 const IMPROVED_CUTS: usize = 2;
 
@@ -150,6 +152,7 @@ pub fn unwrap_with<'a>(
             let Some(pieces) = flatten::flatten(mesh, way, (effort, limit), progress)? else {
                 break;
             };
+            progress.expect("merging charts", predicted + MERGING);
             let pieces = merge::merge(mesh, pieces, cell);
             // Among many charts every cut packs alike.
             let last = pieces.len() > pack::SEARCHED_CHARTS;

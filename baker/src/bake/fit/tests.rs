@@ -339,3 +339,17 @@ fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
         .collect();
     assert!(bin_middle(60) < 0.5 / 255.0 * 3.0 && Doubted::of(&tiny).count() == 0);
 }
+
+#[test]
+fn the_least_error_lies_between_those_tried() {
+    let errors = |at: f64| [0.0_f64, 1.0, 2.0, 3.0].map(|k| 0.01 * (0.2 * (k - at).powi(2)).exp());
+    for at in [0.6, 1.0, 1.9, 2.4] {
+        assert!((least_at(&errors(at)) - at).abs() < 1e-9, "{at}");
+    }
+    // At either end nobody knows what is beyond.
+    assert_eq!(least_at(&[1.0, 2.0, 3.0]), 0.0);
+    assert_eq!(least_at(&[3.0, 2.0, 1.0]), 2.0);
+    // Nothing to choose by: the strongest.
+    assert_eq!(least_at(&[2.0, 2.0, 2.0]), 0.0);
+    assert_eq!(least_at(&[1.0, 0.0, 1.0]), 1.0);
+}

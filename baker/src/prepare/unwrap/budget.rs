@@ -1,7 +1,7 @@
 //! Charts and what the views resolve of each triangle → charts whose texels lie where somebody looks.
 //!
-//! Of a chart that no view sees nothing is known but what its neighbours on the surface have: it is filled with colours that hardly
-//! change from texel to texel, and a quarter of the texels hold them. The others share what that leaves.
+//! Of a chart that no view sees nothing is known but what its neighbours on the surface have: it is filled with colours
+//! that hardly change from texel to texel, and a quarter of the texels hold them. The others share what that leaves.
 
 use super::Piece;
 use crate::prepare::clean::CleanMesh;

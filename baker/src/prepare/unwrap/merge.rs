@@ -1,10 +1,10 @@
 //! Charts → fewer charts: each is laid beside a neighbour on the surface, where it fits there without much stretch.
 //!
-//! Whoever cuts by normals makes a chart of each rim and bevel, most of them a few texels small, and every border of a chart
-//! costs gutter, and its mips blend charts that have nothing to do with each other. The smallest chart is tried first, at the neighbours with which it
-//! shares the longest borders: turned so that it meets the border ([`relax::align`]), relaxed with the border held
-//! ([`relax::relax`]), and kept there if nothing is turned over, little is stretched ([`relax::Stretch`]) and the outlines
-//! neither cross nor come nearer to each other than charts may ([`outline`]).
+//! Whoever cuts by normals makes a chart of each rim and bevel, most of them a few texels small; every border of a chart costs
+//! gutter, and its mips blend charts that have nothing to do with each other. The smallest chart is tried first, at the
+//! neighbours with which it shares the longest borders: turned so that it meets the border ([`relax::align`]), relaxed with
+//! the border held ([`relax::relax`]), and kept there if nothing is turned over, little is stretched ([`relax::Stretch`])
+//! and the outlines neither cross nor come nearer to each other than charts may ([`outline`]).
 //!
 //! The work is bounded by a count, never by time: the same charts give the same charts on any machine.
 
@@ -25,14 +25,15 @@ use crate::progress::unit;
 const ROUNDS: usize = 6;
 /// Neighbours at which a chart is tried in a round.
 const TRIED: usize = 3;
-/// Work in all: products of a relaxation, and pairs of edges that are compared. About two seconds.
+/// Work in all, whatever the mesh: products of a relaxation, and pairs of edges that are compared.
 const WORK: u64 = 1_500_000_000;
-/// A chart with more of the surface than this stays what it is: what is made of larger ones packs worse, and the fit lives on density. 0.01
-/// and 0.1 cost 0.4 dB on spot, 0.003 nothing.
+/// A chart with more of the surface than this stays what it is: what is made of larger ones packs worse, and the fit lives
+/// on density. 0.01 and 0.1 cost 0.4 dB on spot, 0.003 nothing.
 const LARGEST: f64 = 0.003;
 /// A border holds at least this share of the smaller chart's outline, or what is made is long and loose.
 const LEAST_SHARE: f64 = 0.15;
-/// So few charts have little border, and density is worth more: spot's 38 became 29, a fiftieth of its texels were lost, and 0.1 dB.
+/// So few charts have little border, and density is worth more: spot's 38 became 29, a fiftieth of its texels were lost, and
+/// 0.1 dB.
 const FEW: usize = 64;
 
 /// Merges charts of `mesh`; `cell` is the edge of a cell of the atlas in its units, about.

@@ -1,9 +1,9 @@
 //! Charts → their places in a square atlas, as large as they go; where it is cut into pages, each chart within one of them.
 //!
-//! All charts have one scale. Charts are placed one by one, largest first, in the
-//! first page with room and there at the lowest place that any of their turns finds ([`super::page`]); the scale at which the
-//! last of them just stays within the last page is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried
-//! at a scale a little larger, and whichever fits raises it again.
+//! All charts have one scale. They are placed one by one, largest first, in the first page with room and there at the lowest
+//! place that any of their turns finds ([`super::page`]); the scale at which the last of them just stays within the last
+//! page is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried at a
+//! scale a little larger, and whichever fits raises it again.
 //!
 //! All searches are bounded by counts of work, never by time: the same charts give the same atlas on any machine.
 

@@ -17,8 +17,8 @@ const TOLERANCE: f64 = 1e-4;
 /// Cotangents are kept between these: slivers would outweigh all else, and obtuse corners push apart.
 const COTANGENTS: [f64; 2] = [0.02, 20.0];
 
-/// Stretch along an axis that does little harm, and the share of the area that may have more. 1.5 leaves a quarter fewer charts of
-/// flighthelmet's, and costs 0.3 dB there.
+/// Stretch along an axis that does little harm, and the share of the area that may have more. 1.5 leaves a quarter fewer
+/// charts of flighthelmet's, and costs 0.3 dB there.
 const LONGEST: f64 = 1.25;
 const BEYOND: f64 = 0.03;
 /// Share of a chart's area below which a triangle has no side to be turned to.

@@ -75,6 +75,12 @@ fn check(mesh: &CleanMesh, merger: &Merger<'_>) {
     assert!(seen.iter().all(|&times| times == 1));
 }
 
+/// The pieces that were not merged into others.
+fn left<'a>(merger: &'a Merger<'_>) -> Vec<&'a Piece> {
+    let pieces = merger.pieces.iter();
+    pieces.filter(|piece| !piece.faces.is_empty()).collect()
+}
+
 #[test]
 fn a_plane_cut_into_squares_becomes_few_charts_and_stays_flat() {
     let mesh = squares(40, 40, |x, y| [x, y, 0.0]);
@@ -82,11 +88,7 @@ fn a_plane_cut_into_squares_becomes_few_charts_and_stays_flat() {
     let before = merger.pieces.len();
     while merger.round() > 0 {}
     check(&mesh, &merger);
-    let left: Vec<&Piece> = merger
-        .pieces
-        .iter()
-        .filter(|piece| !piece.faces.is_empty())
-        .collect();
+    let left = left(&merger);
     // None smaller than LARGEST is left over beside another.
     assert!(left.len() <= 340 && before == 1600, "{}", left.len());
     for piece in left {
@@ -120,11 +122,7 @@ fn a_roll_is_laid_out_and_meets_itself_nowhere() {
         merger.place(own);
     }
     check(&mesh, &merger);
-    let left = merger
-        .pieces
-        .iter()
-        .filter(|piece| !piece.faces.is_empty())
-        .count();
+    let left = left(&merger).len();
     assert!(left < 12, "{left}");
 }
 
@@ -139,11 +137,7 @@ fn a_sphere_is_not_pressed_flat() {
         merger.place(own);
     }
     check(&mesh, &merger);
-    let left: Vec<&Piece> = merger
-        .pieces
-        .iter()
-        .filter(|piece| !piece.faces.is_empty())
-        .collect();
+    let left = left(&merger);
     assert!(left.len() > 1 && left.len() < 400, "{}", left.len());
     for piece in left {
         let rest = relax::rest(&mesh, piece);
