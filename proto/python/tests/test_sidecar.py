@@ -118,8 +118,9 @@ class Private(unittest.TestCase):
         # As in a terminal, also where these tests run in the background of a shell, which ignores the signal there.
         program = run(self, """
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            sidecar.find(); say(pid())
-            try: threading.Event().wait()
+            sidecar.find()
+            # The signal may come as soon as the line is out, which is before the call that wrote it returns.
+            try: say(pid()); threading.Event().wait()
             except KeyboardInterrupt: say(sidecar.find().client().is_ready()[0], pid())
         """, start_new_session=True)
         (pid,) = heard(program)
