@@ -45,12 +45,12 @@ impl Normal {
         }
     }
 
-    /// `Σ_p a · value(p)` for each texel, with `a` or its square per `square`.
+    /// `Σ_p a · value(p)` for each texel, with `a` or its square per `square`; a row without a value adds nothing.
     fn sum(
         &mut self,
         rows: WeighedRows<'_>,
         square: bool,
-        value: impl Fn(Chunk<'_>, usize) -> [f32; 4] + Sync,
+        value: impl Fn(Chunk<'_>, usize) -> Option<[f32; 4]> + Sync,
     ) -> Sums {
         let count = self.lanes.len();
         self.lanes
@@ -71,7 +71,9 @@ impl Normal {
                             unit();
                         }
                         for row in 0..chunk.rows.len() {
-                            let value = value(chunk, row);
+                            let Some(value) = value(chunk, row) else {
+                                continue;
+                            };
                             for entry in chunk.rows.row(row) {
                                 let share = if square {
                                     entry.weight * entry.weight
@@ -113,7 +115,7 @@ impl Normal {
         rows: WeighedRows<'_>,
         value: impl Fn(Chunk<'_>, usize) -> [f32; 4] + Sync,
     ) -> Sums {
-        self.sum(rows, false, value)
+        self.sum(rows, false, |chunk, row| Some(value(chunk, row)))
     }
 
     /// Takes over new row weights: diagonal, and the ties' strength relative to it. λ and σ are judged where they are
@@ -129,7 +131,7 @@ impl Normal {
         let table = observed(blend);
         let mut diagonal = self.sum(rows, true, |chunk, row| {
             let [r, g, b] = channel_weights(chunk, row, table);
-            [r, g, b, chunk.weights[row]]
+            counts(chunk, row).then_some([r, g, b, chunk.weights[row]])
         });
         let (sum, count) = diagonal
             .par_iter()
@@ -222,12 +224,15 @@ impl Normal {
         b: impl Fn(u8) -> f32 + Sync,
     ) -> Sums {
         let mut out = self.sum(rows, false, |chunk, row| {
+            if !counts(chunk, row) {
+                return None;
+            }
             let weights = channel_weights(chunk, row, table);
             let predicted = predict(chunk.rows, row, x);
             let colour = chunk.rows.colours[row];
             let value =
                 |channel: usize| weights[channel] * (predicted[channel] - b(colour[channel]));
-            [value(0), value(1), value(2), 0.0]
+            Some([value(0), value(1), value(2), 0.0])
         });
         self.add_ties(ties, x, &mut out);
         out
@@ -257,6 +262,11 @@ impl Normal {
             .for_each(|sum| *sum = sum.map(|value| -value));
         out
     }
+}
+
+/// Whether a row has any weight: whole views have none while others judge λ, and all that a sample leaves out.
+fn counts(chunk: Chunk<'_>, row: usize) -> bool {
+    chunk.weights[row] != 0.0
 }
 
 /// Linked neighbours: right, left, below, above.
