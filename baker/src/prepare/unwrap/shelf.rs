@@ -193,6 +193,8 @@ fn rows(
     // The end of the row, and the slope it ends in: the last triangle, for the next to lean on.
     let mut end = margin;
     let mut lean: Option<(usize, f64, bool)> = None;
+    // Where triangles that stand upright end, and those upside down: the one before the last may reach past the last.
+    let mut ends = [margin; 2];
     for &index in order {
         let shape = &shapes[index as usize];
         let [width, height] = shape.size.map(|x| x * scale);
@@ -207,13 +209,14 @@ fn rows(
                 scale,
                 gap,
                 row_height,
-            ),
+            )
+            .max(ends[usize::from(upside_down)]),
             None => end,
         };
         if x + width > edge - margin && x > margin {
             y += row_height + gap;
             (row_height, x) = (0.0, margin);
-            end = margin;
+            (end, ends) = (margin, [margin; 2]);
             lean = None;
         }
         let upside_down = upside_down && lean.is_some();
@@ -235,6 +238,7 @@ fn rows(
         };
         places[index as usize] = (page, [x, bottom], upside_down);
         end = (x + width + gap).max(end);
+        ends[usize::from(upside_down)] = x + width + gap;
         lean = shape.tip.map(|_| (index as usize, x, upside_down));
     }
     Some(places)
@@ -286,7 +290,7 @@ fn push_against(
         let [width, height] = shape.size;
         (width / height.max(1e-9 * width)).hypot(1.0)
     };
-    let level = gap * slope(last).max(slope(next)).min(4.0);
+    let level = gap * slope(last).max(slope(next));
     let mut begin = left
         + if last.size[1] == next.size[1] {
             0.0
@@ -301,5 +305,6 @@ fn push_against(
             begin = f64::max(begin, left + right - start + level);
         }
     }
-    begin
+    // Past all of the last one, however flat the slopes.
+    begin.min(left + last.size[0] * scale + gap)
 }

@@ -345,6 +345,25 @@ fn no_chart_crosses_the_border_of_a_page() {
 }
 
 #[test]
+fn slivers_in_rows_keep_apart() {
+    let mut slivers = soup(5000, 0.05);
+    for corners in &slivers.triangles {
+        let [a, b, c] = corners.map(|corner| corner as usize);
+        let [from, to] = [slivers.positions[a], slivers.positions[b]];
+        for axis in 0..3 {
+            // Up to a fiftieth of the way from the middle of a side to where the corner was.
+            let middle = f32::midpoint(from[axis], to[axis]);
+            let share = 0.02 * (c % 7) as f32 / 6.0 + 0.002;
+            let corner = &mut slivers.positions[c][axis];
+            *corner = middle + share * (*corner - middle);
+        }
+    }
+    let unwrapped = unwrap(&slivers, (1024, Pages::ONE), Duration::ZERO, &Silent).unwrap();
+    assert!(unwrapped.mesh.charts as usize > PACKED_CHARTS);
+    check(&slivers, &unwrapped, 1024, 1);
+}
+
+#[test]
 fn shelves_fill_one_page_after_another() {
     let soup = soup(6000, 0.05);
     let pages = Pages::try_from(4).unwrap();
@@ -355,9 +374,7 @@ fn shelves_fill_one_page_after_another() {
         "{}",
         unwrapped.mesh.charts
     );
-    // Triangles pushed into each other along flat slopes may share a texel, on one page as on several.
-    let covered = coverage::measure(&unwrapped.mesh.uvs, &unwrapped.mesh.triangles, 2048);
-    assert!(covered.doubly < 100, "{}", covered.doubly);
+    check(&soup, &unwrapped, 2048, 1);
     assert_eq!(check_pages(&unwrapped.mesh, 2048, pages), 4);
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
 }
