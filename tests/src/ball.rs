@@ -118,6 +118,8 @@ pub struct Views {
     pub z_up: bool,
     /// The channels that they have.
     pub channels: Vec<Channel>,
+    /// Factors of the base colour's light, of the views in turn.
+    pub exposures: Vec<f64>,
 }
 
 impl Default for Views {
@@ -128,6 +130,7 @@ impl Default for Views {
             space: Space::Camera,
             z_up: false,
             channels: Channel::LAYERS.into(),
+            exposures: vec![1.0],
         }
     }
 }
@@ -169,7 +172,11 @@ impl Views {
         let axes = axes(view, self.count);
         let name = |channel: Channel| format!("{}/{view}.png", channel.name());
         for &channel in self.channels.iter().chain(&[Channel::Base]) {
-            self.picture(channel, axes, &folder.join(name(channel)));
+            let gain = match channel {
+                Channel::Base => self.exposures[view % self.exposures.len()],
+                _ => 1.0,
+            };
+            self.picture(channel, (axes, gain), &folder.join(name(channel)));
         }
         let channels: serde_json::Map<String, Value> = self
             .channels
@@ -229,7 +236,7 @@ impl Views {
         text
     }
 
-    fn picture(&self, channel: Channel, axes: [Vector; 3], path: &Path) {
+    fn picture(&self, channel: Channel, (axes, gain): ([Vector; 3], f64), path: &Path) {
         let width = if channel == Channel::Base { 4 } else { 3 };
         let mut bytes = Vec::with_capacity(self.edge * self.edge * width);
         for pixel in 0..self.edge * self.edge {
@@ -264,7 +271,7 @@ impl Views {
             let mean = sum.map(|sum| {
                 let mean: f64 = if hits > 0.0 { sum / hits } else { 0.0 };
                 if channel.is_colour() {
-                    display(mean)
+                    display((gain * mean).min(1.0))
                 } else {
                     mean
                 }

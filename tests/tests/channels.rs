@@ -351,6 +351,29 @@ fn every_channel_is_what_the_views_show() {
     bench.assert_clean(&["a.glb", "sheet.png"]);
 }
 
+/// Encode is sent all that a job may have at once: mesh, base colour, every channel, and the exposures of the fit.
+#[test]
+fn every_channel_and_the_exposures_of_the_fit_arrive() {
+    let bench = with_ball(&Views {
+        exposures: vec![0.9, 0.75],
+        ..Views::default()
+    });
+    let report = report(&bench, "out/a.glb", &["--preview", "out/sheet.png"]);
+    assert_eq!(report["bake"]["refinement"]["exposure"], "evened");
+    let layers = report["bake"]["channels"].as_array().map(Vec::len);
+    assert_eq!(layers, Some(Channel::LAYERS.len()));
+    // The sheet's rows are as the fit sees them, and not 17 dB off.
+    let shown = report["encode"]["shown"].as_array().expect("rows");
+    assert!(!shown.is_empty());
+    for row in shown {
+        assert!(row["psnr_db"].as_f64() > Some(36.0), "{shown:?}");
+    }
+    let model = Model::read(&bench.path("out/a.glb"));
+    let metal = "pbrMetallicRoughness/metallicRoughnessTexture";
+    let metallic = psnr(&model, metal, Channel::MetallicRoughness, &[2]);
+    assert!(metallic > 36.0 && relief(&model) > 36.0, "{metallic}");
+}
+
 #[test]
 fn the_base_colour_is_that_of_a_job_without_channels() {
     let bench = with_ball(&few());
@@ -408,6 +431,7 @@ fn normals_of_a_world_with_z_up_are_turned_with_it() {
         space: Space::World,
         z_up: true,
         channels: vec![Channel::Normal],
+        ..Views::default()
     });
     let made = report(&bench, "out/a.glb", &["--up", "z"]);
     let right = relief(&Model::read(&bench.path("out/a.glb")));
