@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import os
 import re
 import secrets
@@ -20,7 +21,7 @@ from typing import Dict, List, Optional
 from urllib.parse import quote, urlsplit
 
 import support
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, Route, expect, sync_playwright
 
 SPOT = support.ROOT / "tests/data/spot"
 #: For a small bake on a busy machine.
@@ -292,6 +293,52 @@ class Bakes(PageTest):
         self.assertEqual([name for name, size in sent if size > 0], [], "not from the cache")
         picture = self.pick(3)
         self.assertGreater(self.psnr(picture, self.drawn()), LEAST_PSNR)
+
+
+    def test_further_options_are_those_of_the_job(self) -> None:
+        self.open()
+        page = self.page
+        page.set_input_files("#files", spot_files())
+        page.get_by_text("More options").click()
+        self.shot("options")
+        wanted = {"refine": "off", "up": "z", "alpha_mode": "opaque", "texture_format": "jpeg"}
+        for key, value in wanted.items():
+            page.select_option(f"#opt-{key}", value)
+        for key in ("texture_auto", "remove_unseen", "orient"):
+            page.check(f"#opt-{key}")
+        page.fill("#opt-fill_holes", "0.04")
+        page.fill("#opt-weld", "5")
+        # What is wrong with a field is shown though the group was folded again.
+        page.get_by_text("More options").click()
+        page.get_by_role("button", name="Bake", exact=True).click()
+        expect(page.locator("#opt-weld-error")).to_have_text(re.compile("0.01"))
+        expect(page.locator("#opt-weld")).to_be_focused()
+        self.submit(weld="0.0001")
+        expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+        spec = json.loads(page.locator("pre[aria-label=Options]").text_content() or "")
+        flags = {"texture_auto": True, "remove_unseen": True, "orient": True, "fill_holes": 0.04, "weld": 0.0001}
+        self.assertEqual({key: spec[key] for key in (*wanted, *flags)}, {**wanted, **flags})
+        # The cameras are turned with the model.
+        self.check_cameras()
+        self.check_quiet(allowed=r"status of 422 .*/v1/jobs")
+
+    def test_a_model_that_the_page_cannot_read_is_there_all_the_same(self) -> None:
+        self.open()
+        page = self.page
+
+        def asked(route: Route) -> None:
+            spec = json.loads(route.request.post_data or "{}")
+            route.continue_(post_data=json.dumps({**spec, "compress": "meshopt"}))
+
+        page.route("**/v1/jobs", asked)
+        page.set_input_files("#files", spot_files())
+        self.submit()
+        expect(page.locator(".badge")).to_have_text("succeeded", timeout=BAKED_MS)
+        expect(page.locator(".note")).to_have_text("This page does not show meshes compressed with meshopt; the file is below.")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="model.glb").click()
+        self.assertIn(b"EXT_meshopt_compression", Path(download.value.path()).read_bytes())
+        self.check_quiet()
 
 
 class Trouble(PageTest):

@@ -82,6 +82,11 @@ export function place(picture, canvas, look = { zoom: 1, x: 0, y: 0 }) {
     };
 }
 
+/** A pose in a world whose z points up → the same in that world turned to y up, as a job with `up: "z"` turns it. @param {number[]} pose */
+export function yUp(pose) {
+    return [0, 4, 8, 12].flatMap((k) => [pose[k], pose[k + 2], -pose[k + 1], pose[k + 3]]);
+}
+
 /**
  * Which way is up for most cameras: along an axis where that is close.
  * @param {number[][]} poses @returns {[number, number, number]}

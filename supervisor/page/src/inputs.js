@@ -3,6 +3,7 @@
 
 import { cameraOf, pixelsOf, readHeader, viewsIn } from "./arrays.js";
 import { call } from "./api.js";
+import { yUp } from "./camera.js";
 import { ENDINGS, parseTransforms, plain } from "./transforms.js";
 
 /** @typedef {import("./camera.js").Lens} Lens */
@@ -31,10 +32,25 @@ export function remember(id, found) {
     }
 }
 
-/** @param {any} job @returns {Promise<View[] | null>} none where they cannot be had here */
+/** In the axes of the job's result. @param {any} job @returns {Promise<View[] | null>} none where they cannot be had here */
 export async function viewsOf(job) {
-    const known = dropped.get(job.id);
-    if (known) return known;
+    const views = dropped.get(job.id) ?? (await keptOf(job));
+    return job.spec?.up === "z" && views ? views.map(turned) : views;
+}
+
+/** With the world's z up turned to y. @param {View} view @returns {View} */
+function turned(view) {
+    return {
+        ...view,
+        camera: async (size) => {
+            const camera = await view.camera(size);
+            return camera && { ...camera, pose: yUp(camera.pose) };
+        },
+    };
+}
+
+/** @param {any} job @returns {Promise<View[] | null>} from the sidecar */
+async function keptOf(job) {
     const source = job.spec?.views;
     if (job.spec?.arrays) return arraysOf(job.spec.arrays);
     if (!source?.files) return null;

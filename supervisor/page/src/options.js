@@ -34,7 +34,19 @@ export class Options {
             input("keep_uvs", "Keep the mesh’s UVs", { type: "checkbox" }),
             input("preview", "Contact sheet", { type: "checkbox", checked: true }),
         ]; // prettier-ignore
-        const rows = this.fields.map(({ key, label, control, hint }) => {
+        // What most jobs leave as it is.
+        const further = [
+            choice("refine", "Cameras and exposures", [["auto", "Mend where clearly off"], ["on", "Mend wherever it helps"], ["off", "Take as they are"]], "auto"),
+            choice("up", "Up in mesh and views", [["y", "y, as in glTF"], ["z", "z, turned to y"]], "y"),
+            choice("alpha_mode", "Opacity", [["auto", "By what it holds"], ["opaque", "Opaque"], ["mask", "Mask"], ["blend", "Blend"]], "auto", "Where the views bring it as a channel"),
+            choice("texture_format", "Texture format", [["png", "PNG"], ["jpeg", "JPEG"], ["webp", "WebP"]], "png", "Not every viewer reads WebP"),
+            input("fill_holes", "Fill holes up to", { type: "number", min: 0.0001, max: 100, step: "any", placeholder: "none" }, "Area, as a share of the square of the longest side; TRELLIS has 0.04"),
+            input("weld", "Weld within", { type: "number", min: 0.000001, max: 0.01, step: "any", placeholder: "nothing" }, "Share of the mesh’s diagonal"),
+            input("texture_auto", "Smaller texture where views resolve less", { type: "checkbox" }),
+            input("remove_unseen", "Remove what nobody can see", { type: "checkbox" }),
+            input("orient", "Wind triangles one way", { type: "checkbox" }),
+        ]; // prettier-ignore
+        const row = (/** @type {Field} */ { key, label, control, hint }) => {
             const [note, error] = [`opt-${key}-hint`, `opt-${key}-error`];
             control.setAttribute("aria-describedby", `${hint ? `${note} ` : ""}${error}`);
             control.addEventListener("input", () => this.complain(key, ""));
@@ -42,8 +54,10 @@ export class Options {
             const parts = control.type === "checkbox" ? [control, text] : [text, control];
             return h("div", { class: control.type === "checkbox" ? "field check" : "field" }, parts,
                 hint && h("p", { class: "hint", id: note }, hint), h("p", { class: "error", id: error })); // prettier-ignore
-        });
-        this.element = h("fieldset", { class: "options" }, h("legend", null, "Options"), rows);
+        };
+        const more = h("details", null, h("summary", null, "More options"), h("div", { class: "options" }, further.map(row)));
+        this.element = h("fieldset", { class: "options" }, h("legend", null, "Options"), this.fields.map(row), more);
+        this.fields.push(...further);
     }
 
     /** The default name. @param {string} text */
@@ -79,6 +93,9 @@ export class Options {
         fill(place, why);
         if (why) {
             control.setAttribute("aria-invalid", "true");
+            // What is folded away cannot be focused.
+            const folded = control.closest("details");
+            if (folded) folded.open = true;
             control.focus();
         } else control.removeAttribute("aria-invalid");
         return true;

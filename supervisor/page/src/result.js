@@ -19,6 +19,15 @@ const SURFACES = /** @type {[Surface, string, string][]} */ ([
     ["coverage", "Coverage", "How well the views saw each texel"],
     ["residual", "Residual", "How far texture and views are apart"],
 ]);
+/** Why the page's viewer does not read a model, or nothing: a job of the API may ask for more than the form does. @param {any} spec */
+function unreadable(spec) {
+    const what = [
+        ...(spec?.compress === "meshopt" ? ["meshes compressed with meshopt"] : []),
+        ...(spec?.texture_format?.startsWith("ktx2") ? ["KTX2 textures"] : []),
+    ];
+    return what.length > 0 ? `This page does not show ${what.join(" and ")}` : "";
+}
+
 /** @param {any} job @param {string} name @param {AbortSignal} signal */
 async function artifact(job, name, signal) {
     const known = job.artifacts.find((/** @type {any} */ entry) => entry.name === name);
@@ -44,13 +53,16 @@ export async function showResult(place, job, report, signal) {
         viewsOf(job).catch(() => null),
     ]);
     if (!glb || signal.aborted) return;
+    const unread = unreadable(job.spec);
     const cameras = views ? await Promise.all(views.map((view) => view.camera([1, 1]).catch(() => null))) : [];
     const up = upOf(cameras.flatMap((camera) => (camera ? [camera.pose] : [])));
     let view;
     try {
+        if (unread) throw new Error(unread);
         view = await View3D.open(compare.canvas, await glb.arrayBuffer(), up);
     } catch (error) {
-        fill(note, `This browser cannot show it in 3D (${error instanceof Error ? error.message : error}); the file is below.`);
+        const why = error instanceof Error ? error.message : error;
+        fill(note, unread ? `${why}; the file is below.` : `This browser cannot show it in 3D (${why}); the file is below.`);
         compare.stage.hidden = true;
         await sheet(flat, job, signal);
         return;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fromOpenCv, place, poseOf, projection, upOf } from "../src/camera.js";
+import { fromOpenCv, place, poseOf, projection, upOf, yUp } from "../src/camera.js";
 import { parseTransforms } from "../src/transforms.js";
 
 const IDENTITY = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 4]]; // prettier-ignore
@@ -30,6 +30,17 @@ test("a point falls on the pixel that the pinhole says", () => {
     // The same picture twice as large, away from the canvas's corner.
     const moved = projection(lens, [160, 120], { x: 30, y: -10, width: 320, height: 240 }, [500, 300], 1, 10);
     near(pixel([0.5, 0.25, 0], pose, moved, [500, 300]).slice(0, 2), [30 + 215, -10 + 55]);
+});
+
+test("a camera that is turned with its world sees the same", () => {
+    const lens = { fx: 300, fy: 200, cx: 70, cy: 40 };
+    const matrix = projection(lens, [160, 120], { x: 0, y: 0, width: 160, height: 120 }, [160, 120], 1, 10);
+    const { pose } = poseOf([[0, 0, 1, 5], [1, 0, 0, 0.5], [0, 1, 0, -0.25]]); // prettier-ignore
+    // What is 2 above the middle, along z, is so along y; what is 3 along y is 3 against z.
+    const [[x, y, z], turned] = [[0.5, 3, 2], [0.5, 2, -3]]; // prettier-ignore
+    near(pixel(turned, yUp(pose), matrix, [160, 120]), pixel([x, y, z], pose, matrix, [160, 120]));
+    assert.deepEqual(upOf([pose]), [0, 0, 1]);
+    assert.deepEqual(upOf([yUp(pose)]), [0, 1, 0]);
 });
 
 test("a picture lies in the middle, as large as it fits", () => {
