@@ -294,7 +294,6 @@ class Bakes(PageTest):
         picture = self.pick(3)
         self.assertGreater(self.psnr(picture, self.drawn()), LEAST_PSNR)
 
-
     def test_further_options_are_those_of_the_job(self) -> None:
         self.open()
         page = self.page

@@ -5,7 +5,8 @@
 //! - The scale c of the robust loss: annealed as the plan says, but never below a multiple of the residuals' own spread,
 //!   since where views and mesh disagree a small scale throws good data away.
 //! - The smoothness λ: views that see every texel often want hardly any, sparse or contradicting views want a thousand times
-//!   as much. Every sixth view is left out while λ goes down from strong to weak; the λ that explains them best is taken, between steps.
+//!   as much. Every sixth view is left out while λ goes down from strong to weak; the λ that explains them best is taken,
+//!   between the steps.
 //!
 //! Views that contradict the others all over are found after the first round ([`doubted`]); then λ is found once more
 //! without them, and all rounds run again.

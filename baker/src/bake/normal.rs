@@ -264,7 +264,7 @@ impl Normal {
     }
 }
 
-/// Whether a row has any weight: whole views have none while others judge λ, and all that a sample leaves out.
+/// Whether a row has any weight: whole views have none while they judge λ.
 fn counts(chunk: Chunk<'_>, row: usize) -> bool {
     chunk.weights[row] != 0.0
 }

@@ -19,6 +19,7 @@ const SURFACES = /** @type {[Surface, string, string][]} */ ([
     ["coverage", "Coverage", "How well the views saw each texel"],
     ["residual", "Residual", "How far texture and views are apart"],
 ]);
+
 /** Why the page's viewer does not read a model, or nothing: a job of the API may ask for more than the form does. @param {any} spec */
 function unreadable(spec) {
     const what = [
