@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import html
 import itertools
 import os
@@ -104,6 +105,9 @@ process, loop = Heartbeat(), Heartbeat()
 
 @contextlib.asynccontextmanager
 async def living(_: FastAPI) -> AsyncIterator[None]:
+    # What was imported stays: looking whether it is garbage would stop all threads for a tenth of a second, again and again.
+    gc.collect()
+    gc.freeze()
     process.in_thread()
     beating = asyncio.create_task(loop.in_loop())
     yield

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import support
 from faults import Injector
 from glb import read_glb
-from heartbeat import Gap, longest
+from heartbeat import Machine, Waits, longest
 from playwright.async_api import Page, async_playwright
 from playwright.async_api import TimeoutError as Timeout
 
@@ -77,17 +77,18 @@ class App(support.Program):
 
     def __init__(self, folder: support.Isolated, program: str = "app.py") -> None:
         environment = folder.environment(PORT="0", KILN_DEVICE="cpu", PYTHONDONTWRITEBYTECODE="1", GRADIO_ANALYTICS_ENABLED="False")
+        super().__init__([sys.executable, "-B", str(support.HERE / program)], environment)
         self._control = subprocess.Popen(
-            [sys.executable, "-B", str(support.HERE / "heartbeat.py")],
+            [sys.executable, "-B", str(support.HERE / "heartbeat.py"), str(self.process.pid)],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
-        super().__init__([sys.executable, "-B", str(support.HERE / program)], environment)
         self.url = self.wait_for("Uvicorn running on").split("running on ")[1].split()[0]
 
-    def machine(self) -> List[Gap]:
+    def machine(self) -> Machine:
         """When this machine let nobody run, as the process saw it that only beats. To be asked once."""
-        told, _ = self._control.communicate(timeout=support.SOON)
-        return json.loads(told)["gaps"]
+        told, _ = self._control.communicate("enough\n", timeout=support.SOON)
+        told = json.loads(told)
+        return Machine(told["gaps"], told["waits"])
 
     def __exit__(self, *error: object) -> None:
         self._control.kill()
@@ -257,7 +258,7 @@ class Gradio(unittest.TestCase):
             for name, heart in figures.heart.items():
                 self.assertLessEqual(longest(heart["gaps"], machine), LONGEST_GAP, f"the {name} stood still")
             for page in figures.pages:
-                self.assertLessEqual(longest(page["gaps"], figures.blank["gaps"]), LONGEST_GAP_OF_PAGE, "a page stood still")
+                self.assertLessEqual(longest(page["gaps"], Machine(figures.blank["gaps"])), LONGEST_GAP_OF_PAGE, "a page stood still")
             self.assertEqual(app.process.returncode, 0, app.said())
             self.assertEqual(folder.left(), [])
             # What Gradio keeps on purpose, and the list of the faults.
@@ -289,6 +290,31 @@ class Oracles(unittest.TestCase):
                 self.assertGreater(longest(beats["gaps"], machine), LONGEST_GAP, f"the {name} stood still, and it passed")
             self.assertEqual(app.process.wait(support.SOON), -signal.SIGABRT)
 
+    def test_what_of_a_gap_is_the_machines(self) -> None:
+        gap = (10.0, 10.6, 0.0)
+        waits = [(9.98, 1.0), (10.3, 1.1), (10.61, 1.4), (10.9, 9.0)]
+        for machine, expected in [
+            (Machine([]), 0.6),
+            (Machine([], waits), 0.2),
+            (Machine([], waits[:1]), 0.6),
+            (Machine([], [(at, 2.0) for at, _ in waits]), 0.6),
+            (Machine([(9.0, 9.9, 0.0), (10.5, 10.59, 0.0)]), 0.51),
+            (Machine([(10.0, 10.2, 0.0)]), 0.2),
+        ]:
+            self.assertAlmostEqual(longest([gap], machine), expected)
+        # Two that want the same processor wait for each other.
+        spin = [sys.executable, "-c", "import os\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\nwhile True: pass"]
+        both = [subprocess.Popen(spin) for _ in range(2)]
+        try:
+            waits, end = Waits(both[0].pid), time.monotonic() + support.SOON
+            while not waits.told or (waits.told[-1][1] < 0.1 and time.monotonic() < end):
+                waits.look()
+            self.assertGreaterEqual(waits.told[-1][1], 0.1)
+        finally:
+            for each in both:
+                each.kill()
+                each.wait()
+
     def test_what_is_no_model_and_what_is_no_clear_error(self) -> None:
         with support.isolated() as folder:
             left = subprocess.Popen(["sleep", "60"], env=folder.environment())
@@ -317,7 +343,7 @@ def alive(pids: List[int]) -> List[int]:
     return left
 
 
-def report(figures: Figures, injector: Injector, machine: List[Gap], seconds: float) -> None:
+def report(figures: Figures, injector: Injector, machine: Machine, seconds: float) -> None:
     """The figures, for people."""
     ended = Counter(each.kind for each in figures.ended)
     codes = Counter(each.text.split(" ")[0] for each in figures.ended if each.kind == "error")
@@ -331,9 +357,9 @@ def report(figures: Figures, injector: Injector, machine: List[Gap], seconds: fl
             for name, heart in figures.heart.items()
         ),
         *(f"          {text[:400]}" for text in sorted({each.text for each in figures.ended if each.kind == "error" and not each.text.startswith("worker_crashed")})),
-        f"pages     largest gap {ms(pages)}, of their own {ms(pages, figures.blank['gaps'])}; "
+        f"pages     largest gap {ms(pages)}, of their own {ms(pages, Machine(figures.blank['gaps']))}; "
         f"{sum(page['answers'] for page in figures.pages)} answers, the slowest after {1e3 * max(page['slowest'] for page in figures.pages):.0f} ms",
-        f"machine   largest gap {ms(machine)} of a process that only beats, {ms(figures.blank['gaps'])} of an empty page",
+        f"machine   largest gap {ms(machine.gaps)} of a process that only beats, {ms(figures.blank['gaps'])} of an empty page",
     ]
     print("\n".join(lines), file=sys.stderr)
 
