@@ -9,6 +9,7 @@
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | what a pixel is: a weighted sum of texels |
+//! | `subset` | rows → the few by which λ is found where there are very many |
 //! | `footprint` | samples, picture → rows |
 //! | `held` | views → their rows, kept or made again |
 //! | `backend` | what the fit asks of an adapter: average, residuals, weights, solve |
@@ -43,6 +44,8 @@ mod refine;
 pub mod raster;
 
 pub mod rows;
+
+pub mod subset;
 
 pub mod footprint;
 

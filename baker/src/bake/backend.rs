@@ -175,6 +175,13 @@ pub trait Backend {
     /// The adapter's.
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError>;
 
+    /// From now on only the rows of the [`super::subset`] exist, or all of them again: for residuals, weights and solutions.
+    /// Texels that none of them sees stay as they are, and hold no other. Rows have no weight until they are weighed anew.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn narrow(&mut self, subset: bool) -> Result<(), BackendError>;
+
     /// Runs this many conjugate gradient iterations from the texels as they are.
     ///
     /// # Errors

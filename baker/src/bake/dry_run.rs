@@ -146,6 +146,7 @@ fn plan(
     let load = Load {
         views: f64::from(sample.views),
         pixels: sample.pixels as f64,
+        rows: rows.rows,
         entries: sample.all_entries(),
         texels: texels as f64,
         redrawn: 1.0 - rows.kept as f64 / rows.rows.max(1) as f64,
@@ -155,7 +156,7 @@ fn plan(
         slower: sample.slower(scene.triangles.len(), numbers.taps),
     };
     tracing::debug!(?load, rates = ?sample.rates(), "dry run");
-    let passes = passes(&numbers);
+    let passes = passes(&numbers, rows.rows);
     Ok(BakePlan {
         seconds: seconds::seconds(&adapter.kind, &numbers, job.refine, format, &load),
         adapter,

@@ -1,5 +1,7 @@
 // Triangle of each sample → the texels that make a pixel, merged: native twin footprint.rs.
 //
+// Rows of the subset (subset.rs) and others make patches of their own, from either end of the room for them.
+//
 // Patches are appended in whatever order workgroups get there, and their texels are numbered in whatever order invocations do:
 // whoever reads them sums integers or keeps to one row, so the order shows in no result. One workgroup is 8×8 pixels, which
 // make one patch, or several where they touch too many texels.
@@ -9,8 +11,8 @@
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
-// Patches, rows, entries, texels; and 1 where something did not fit.
-@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 5>;
+// Patches, rows, entries, texels; 1 where something did not fit; and patches of the subset, their rows, and other patches.
+@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 8>;
 // How many of each there is room for.
 @group(1) @binding(7) var<uniform> room: Pool;
 @group(1) @binding(8) var<storage, read_write> new_patches: array<Patch>;
@@ -27,7 +29,7 @@ const FEW_ROWS: u32 = max(1u, PATCH_TEXELS / (4u * TAPS * TAPS));
 // Rows in the upper half, entries in the lower: 64 rows of 4·TAPS² entries fit.
 var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
-// 1 if any pixel has a row.
+// Bit 0 if any pixel has a row that is not of the subset, bit 1 if any has one that is.
 var<workgroup> wanted: atomic<u32>;
 // Texel + 1, or 0; and its number.
 var<workgroup> table: array<atomic<u32>, TABLE>;
@@ -60,35 +62,51 @@ fn footprint(
         let sample = vec2(tap % TAPS, tap / TAPS);
         valid = add_sample(pixel, sample);
     }
+    let own_kind = u32(valid && in_subset());
     if valid {
-        atomicOr(&wanted, 1u);
+        atomicOr(&wanted, 1u << own_kind);
     }
     workgroupBarrier();
     if lane == 0u {
         atomicAdd(&tally, atomicLoad(&drawn));
         crowded = atomicLoad(&wanted);
     }
-    if workgroupUniformLoad(&crowded) == 0u {
-        return;
-    }
-    // All rows at once where their texels fit a patch, else half as many, down to what fits anyway.
-    var start = 0u;
-    var at_once = PIXEL_LANES * PIXEL_LANES;
-    while start < PIXEL_LANES * PIXEL_LANES {
-        let mine = valid && lane >= start && lane < start + at_once;
-        let local = gather(lane, mine);
-        if workgroupUniformLoad(&crowded) != 0u {
-            at_once = max(at_once / 2u, FEW_ROWS);
+    let kinds = workgroupUniformLoad(&crowded);
+    for (var kind = 0u; kind < 2u; kind++) {
+        if (kinds & (1u << kind)) == 0u {
             continue;
         }
-        reserve(lane);
-        if workgroupUniformLoad(&first).patches != NOWHERE {
-            keep(pixel, lane, mine, local, colour);
+        // All rows at once where their texels fit a patch, else half as many, down to what fits anyway.
+        var start = 0u;
+        var at_once = PIXEL_LANES * PIXEL_LANES;
+        while start < PIXEL_LANES * PIXEL_LANES {
+            let mine = valid && own_kind == kind && lane >= start && lane < start + at_once;
+            let local = gather(lane, mine);
+            if workgroupUniformLoad(&crowded) != 0u {
+                at_once = max(at_once / 2u, FEW_ROWS);
+                continue;
+            }
+            reserve(lane, kind == 1u);
+            if workgroupUniformLoad(&first).patches != NOWHERE {
+                keep(pixel, lane, mine, local, colour);
+            }
+            // The table is emptied next.
+            workgroupBarrier();
+            start += at_once;
         }
-        // The table is emptied next.
-        workgroupBarrier();
-        start += at_once;
     }
+}
+
+// As subset.rs has it, by the first of the row's texels.
+fn in_subset() -> bool {
+    var texel = merged_texels[0];
+    for (var k = 1u; k < merged; k++) {
+        texel = min(texel, merged_texels[k]);
+    }
+    let edge = (tile.texture_size + SQUARES - 1u) / SQUARES;
+    let column = texel % tile.texture_size / edge;
+    let row = texel / tile.texture_size / edge;
+    return (column + 3u * row) % ONE_IN == 0u;
 }
 
 // Numbers the texels of some rows, each once, and counts rows and entries. Returns what came before in both counts.
@@ -149,7 +167,7 @@ fn number_of(texel: u32) -> u32 {
 }
 
 // Room for what was counted, or NOWHERE: then the host takes back the whole tile.
-fn reserve(lane: u32) {
+fn reserve(lane: u32, subset: bool) {
     if lane == 0u {
         let counted = atomicLoad(&reserved);
         first = Pool(NOWHERE, 0u, 0u, 0u);
@@ -164,6 +182,12 @@ fn reserve(lane: u32) {
             if at.patches < room.patches && at.rows + (counted >> 16u) <= room.rows
                 && at.entries + (counted & 0xffffu) <= room.entries && at.texels + texels <= room.texels {
                 first = at;
+                if subset {
+                    first.patches = atomicAdd(&counters[5], 1u);
+                    atomicAdd(&counters[6], counted >> 16u);
+                } else {
+                    first.patches = room.patches - 1u - atomicAdd(&counters[7], 1u);
+                }
             } else {
                 atomicStore(&counters[4], 1u);
             }

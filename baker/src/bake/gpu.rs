@@ -135,6 +135,10 @@ impl Backend for Gpu {
         self.run(|fit| fit.reweight(beliefs, strength))
     }
 
+    fn narrow(&mut self, subset: bool) -> Result<(), BackendError> {
+        self.run(|fit| fit.narrow(subset))
+    }
+
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
         self.run(|fit| fit.solve(iterations))
     }

@@ -52,6 +52,8 @@ pub struct Native {
     texels: Vec<[f32; 4]>,
     ties: Ties,
     normal: Normal,
+    /// Only the rows of the subset exist.
+    narrowed: bool,
 }
 
 impl Native {
@@ -72,13 +74,24 @@ impl Native {
             ties,
             normal: Normal::new(texels, scene.size as usize, lanes),
             held: Held::new(scene, taps, room),
+            narrowed: false,
         }
+    }
+
+    /// Size of the texture, where only the rows of the subset exist.
+    fn subset(&self) -> Option<u32> {
+        self.narrowed.then(|| self.texels.len().isqrt() as u32)
     }
 }
 
 /// Multiplies the weights of a view's rows by a power of the mean weight around each: see [`BLOCK`] and
-/// [`CONSENSUS_POWER`].
-pub(super) fn apply_consensus([width, height]: [u32; 2], chunks: &[Rows], weights: &mut [f32]) {
+/// [`CONSENSUS_POWER`]. With the `subset` of a texture of this size, only its rows keep each other company.
+pub(super) fn apply_consensus(
+    [width, height]: [u32; 2],
+    chunks: &[Rows],
+    subset: Option<u32>,
+    weights: &mut [f32],
+) {
     let (across, down) = (
         width.div_ceil(BLOCK) as usize,
         height.div_ceil(BLOCK) as usize,
@@ -89,7 +102,13 @@ pub(super) fn apply_consensus([width, height]: [u32; 2], chunks: &[Rows], weight
     };
     let pixels = || chunks.iter().flat_map(|rows| &rows.pixels);
     let mut blocks = vec![[0.0f32; 2]; across * down];
-    for (&pixel, &weight) in pixels().zip(&*weights) {
+    let exist = chunks.iter().flat_map(|rows| {
+        (0..rows.len()).map(move |row| subset.is_none_or(|size| rows.in_subset(row, size)))
+    });
+    for ((&pixel, &weight), exists) in pixels().zip(&*weights).zip(exist) {
+        if !exists {
+            continue;
+        }
         let sum = &mut blocks[block(pixel)];
         sum[0] += weight;
         sum[1] += 1.0;
@@ -211,7 +230,7 @@ impl Backend for Native {
     }
 
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError> {
-        let (texels, blend) = (&self.texels, self.blend);
+        let (texels, blend, subset) = (&self.texels, self.blend, self.subset());
         let mut residuals = Vec::new();
         for group in self.held.groups() {
             let of_view = |(view, chunks): (usize, &Cow<'_, [Rows]>)| {
@@ -226,12 +245,15 @@ impl Backend for Native {
                         unit();
                     }
                     for row in 0..rows.len() {
+                        if subset.is_some_and(|size| !rows.in_subset(row, size)) {
+                            continue;
+                        }
+                        sum.rows += 1;
                         let residual =
                             residual(predict(rows, row, texels), rows.colours[row], blend);
                         sum.histogram[bin_of(residual)] += 1;
                         sum.sum_squares += f64::from(residual) * f64::from(residual);
                     }
-                    sum.rows += rows.len() as u64;
                 }
                 sum
             };
@@ -241,7 +263,8 @@ impl Backend for Native {
     }
 
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
-        let (texels, blend, held) = (&self.texels, self.blend, &self.held);
+        let (texels, blend, subset) = (&self.texels, self.blend, self.subset());
+        let held = &self.held;
         for group in held.groups() {
             let views = group.views.clone();
             self.weights[views.clone()]
@@ -262,12 +285,16 @@ impl Backend for Native {
                             .enumerate()
                             .with_min_len(1 << 10)
                             .for_each(|(row, weight)| {
+                                if subset.is_some_and(|size| !rows.in_subset(row, size)) {
+                                    *weight = 0.0;
+                                    return;
+                                }
                                 let colour = rows.colours[row];
                                 let residual = residual(predict(rows, row, texels), colour, blend);
                                 *weight = robust_weight(residual, scale) * alpha_weight(colour[3]);
                             });
                     }
-                    apply_consensus(held.size(view), chunks, weights);
+                    apply_consensus(held.size(view), chunks, subset, weights);
                     weights.iter_mut().for_each(|weight| *weight *= share);
                 });
         }
@@ -277,6 +304,12 @@ impl Backend for Native {
         };
         self.normal
             .weigh(rows, blend, &self.ties, strength, &self.texels);
+        Ok(())
+    }
+
+    fn narrow(&mut self, subset: bool) -> Result<(), BackendError> {
+        self.narrowed = subset;
+        self.normal.narrowed = subset;
         Ok(())
     }
 

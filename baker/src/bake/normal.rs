@@ -31,6 +31,8 @@ pub(super) struct Normal {
     lambda: Sums,
     /// σ over λ.
     seam_ratio: f32,
+    /// Texels without a row of any weight have no λ, see [`super::backend::Backend::narrow`].
+    pub(super) narrowed: bool,
 }
 
 impl Normal {
@@ -42,6 +44,7 @@ impl Normal {
             diagonal: vec![[0.0; 4]; texels],
             lambda: vec![[0.0; 4]; texels],
             seam_ratio: 0.0,
+            narrowed: false,
         }
     }
 
@@ -145,17 +148,24 @@ impl Normal {
         };
         let smoothness = strength.smoothness * mean;
         self.seam_ratio = strength.seam / strength.smoothness;
+        let narrowed = self.narrowed;
         self.lambda
             .par_iter_mut()
             .zip(texels)
-            .for_each(|(lambda, texel)| {
-                *lambda = texel.map(|value| smoothness * slope_squared(value, blend));
+            .zip(&diagonal)
+            .for_each(|((lambda, texel), d)| {
+                let strength = if narrowed && d[3] == 0.0 {
+                    0.0
+                } else {
+                    smoothness
+                };
+                *lambda = texel.map(|value| strength * slope_squared(value, blend));
             });
         let (size, lambda) = (self.size, &self.lambda);
         diagonal.par_iter_mut().enumerate().for_each(|(texel, d)| {
             for other in neighbours(&ties.links, size, texel).into_iter().flatten() {
                 for channel in 0..3 {
-                    d[channel] += 0.5 * (lambda[texel][channel] + lambda[other][channel]);
+                    d[channel] += link(lambda[texel][channel], lambda[other][channel]);
                 }
             }
         });
@@ -172,13 +182,16 @@ impl Normal {
         self.diagonal = diagonal;
     }
 
-    /// σ of a seam's row: the mean over its texels.
+    /// σ of a seam's row: the mean over its texels; 0 where one of them has no λ.
     fn seam_weights(&self, seams: &Rows, row: usize) -> [f32; 3] {
         let mut weights = [0.0; 3];
         for entry in seams.row(row) {
+            let lambda = self.lambda[entry.texel as usize];
+            if lambda[0] == 0.0 {
+                return [0.0; 3];
+            }
             for channel in 0..3 {
-                weights[channel] +=
-                    0.5 * entry.weight.abs() * self.lambda[entry.texel as usize][channel];
+                weights[channel] += 0.5 * entry.weight.abs() * lambda[channel];
             }
         }
         weights.map(|weight| weight * self.seam_ratio)
@@ -195,8 +208,7 @@ impl Normal {
                     .flatten()
                 {
                     for channel in 0..3 {
-                        let lambda =
-                            0.5 * (self.lambda[texel][channel] + self.lambda[other][channel]);
+                        let lambda = link(self.lambda[texel][channel], self.lambda[other][channel]);
                         sum[channel] += lambda * (x[texel][channel] - x[other][channel]);
                     }
                 }
@@ -262,6 +274,14 @@ impl Normal {
             .for_each(|sum| *sum = sum.map(|value| -value));
         out
     }
+}
+
+/// λ of a link between texels of these: their mean, and none where one has none.
+fn link(one: f32, other: f32) -> f32 {
+    if one.min(other) == 0.0 {
+        return 0.0;
+    }
+    0.5 * (one + other)
 }
 
 /// Whether a row has any weight: whole views have none while they judge λ.

@@ -83,7 +83,7 @@ fn scatter(span: vec2<u32>, value: vec3<f32>) {
 }
 
 // The weight of a seam's row for each channel: its ratio times the mean λ over its texels, whose weights sum to 1 on either
-// side. v is λ.
+// side; 0 where one of them has no λ. v is λ.
 @compute @workgroup_size(ROW_LANES)
 fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
@@ -93,7 +93,12 @@ fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
         var sum = vec3(0.0);
         for (var k = span.x; k < span.y; k++) {
             let entry = entries[k];
-            sum += 0.5 * abs(weight_of(entry)) * near_value(place_of(entry));
+            let lambda = near_value(place_of(entry));
+            if lambda.r == 0.0 {
+                sum = vec3(0.0);
+                break;
+            }
+            sum += 0.5 * abs(weight_of(entry)) * lambda;
         }
         let at = 3u * (own.first_row + lane);
         trust[at] = texels.seam_ratio * sum.r;

@@ -2,6 +2,8 @@
 
 use proto::job::Quality;
 
+use super::subset;
+
 /// One reweighting and the iterations that follow it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
@@ -20,8 +22,13 @@ pub enum Smoothness {
     CrossValidated {
         /// Iterations at each strength.
         iterations: u32,
+        /// Rows from which on the [`subset`] of them does.
+        enough: u64,
     },
 }
+
+/// λ is found by the subset of the rows from so many on: a million are left.
+const ENOUGH: u64 = (subset::ONE_IN as u64) << 20;
 
 /// The numbers of one job.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +58,18 @@ impl Plan {
             Quality::Draft => plan(2, Smoothness::FromSpread, &[(0.15, 5), (0.05, 7)]),
             Quality::Standard => plan(
                 4,
-                Smoothness::CrossValidated { iterations: 6 },
+                Smoothness::CrossValidated {
+                    iterations: 6,
+                    enough: ENOUGH,
+                },
                 &[(0.06, 8), (0.04, 12), (0.03, 14)],
             ),
             Quality::Best => plan(
                 6,
-                Smoothness::CrossValidated { iterations: 10 },
+                Smoothness::CrossValidated {
+                    iterations: 10,
+                    enough: ENOUGH,
+                },
                 &[(0.1, 10), (0.06, 16), (0.04, 20), (0.03, 40)],
             ),
         }

@@ -62,6 +62,11 @@ fn link_bits(texel: u32) -> u32 {
     return (links[texel / 4u] >> (8u * (texel % 4u))) & 3u;
 }
 
+// λ of a link between texels of these: their mean, and none where one has none.
+fn link(one: f32, other: f32) -> f32 {
+    return select(0.5 * (one + other), 0.0, min(one, other) == 0.0);
+}
+
 // The neighbour that bit `side` of `linked` stands for.
 fn neighbour(texel: u32, side: u32) -> u32 {
     let offset = select(texels.size, 1u, side % 2u == 0u);

@@ -32,13 +32,14 @@ fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
 }
 
-// λ, judged in sRGB at the texel's colour.
+// λ, judged in sRGB at the texel's colour; none for a texel that no row of the subset sees, where there are no others.
 @compute @workgroup_size(TEXEL_LANES)
 fn soften(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let strength = scalars[texels.channel].smoothness;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        lambda[texel] = strength * slope_squared_at(x[texel]);
+        let tied = texels.narrowed == 0u || q[texel] != 0u;
+        lambda[texel] = select(0.0, strength * slope_squared_at(x[texel]), tied);
     }
 }
 
@@ -65,7 +66,7 @@ fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
         let bits = linked(texel);
         for (var side = 0u; side < 4u; side++) {
             if (bits & (1u << side)) != 0u {
-                sum += 0.5 * (lambda[texel] + lambda[neighbour(texel, side)]);
+                sum += link(lambda[texel], lambda[neighbour(texel, side)]);
             }
         }
         diagonal[texel] = bitcast<u32>(sum);

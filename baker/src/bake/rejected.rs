@@ -153,7 +153,7 @@ fn codes(
             })
         })
         .collect();
-    apply_consensus([view.width, view.height], &chunks, &mut weights);
+    apply_consensus([view.width, view.height], &chunks, None, &mut weights);
     let pixels = chunks.iter().flat_map(|rows| &rows.pixels);
     for (&pixel, weight) in pixels.zip(weights) {
         let steps = f32::from(u8::MAX - BELIEVED);

@@ -5,6 +5,8 @@
 //! least [`MIN_ALPHA`](super::footprint::MIN_ALPHA); how much a row counts goes with
 //! [`alpha_weight`](super::backend::alpha_weight), the fourth power of its alpha.
 
+use super::subset;
+
 /// One texel of a footprint.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -41,6 +43,13 @@ impl Rows {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.colours.is_empty()
+    }
+
+    /// Row `row` is one of those by which λ is found, in a texture of `size`² texels: by the first of its texels.
+    #[must_use]
+    pub fn in_subset(&self, row: usize, size: u32) -> bool {
+        let first = self.row(row).iter().map(|entry| entry.texel).min();
+        first.is_some_and(|texel| subset::holds(texel, size))
     }
 
     /// Entries of row `row`.

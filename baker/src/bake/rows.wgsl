@@ -4,7 +4,7 @@
 // Entries name texels by their place in that list, so a workgroup reads and sums its few hundred texels in its own memory and
 // meets the others' only once for each texel: pixels that lie together share most of what they touch.
 
-@group(2) @binding(0) var<uniform> pool: Pool;
+@group(2) @binding(0) var<uniform> visited: Visited;
 @group(2) @binding(1) var<storage, read> patches: array<Patch>;
 @group(2) @binding(2) var<storage, read> rows: array<Row>;
 // Weight in the upper 22 bits, signed, in steps of WEIGHT_STEP; place in the patch's list in the lower 10.
@@ -19,6 +19,15 @@
 // For each block of pixels: sum of the rows' weights in steps of 2⁻²⁴, and their number.
 @group(2) @binding(7) var<storage, read_write> blocks: array<atomic<u32>>;
 
+// Which patches are visited. Same as `layout::Visited`.
+struct Visited {
+    patches: u32,
+    // So many at the beginning, the others after a gap.
+    first: u32,
+    gap: u32,
+    unused: u32,
+}
+
 // The workgroup's patch.
 var<private> own: Patch;
 
@@ -26,8 +35,8 @@ var<private> own: Patch;
 fn open(group: vec3<u32>, lane: u32) {
     let index = group.y * GROUPS_ACROSS + group.x;
     own = Patch(0u, 0u, 0u, 0u, 0u, 0u, 0u, 0u);
-    if index < pool.patches {
-        own = patches[index];
+    if index < visited.patches {
+        own = patches[index + select(visited.gap, 0u, index < visited.first)];
         if lane == 0u {
             atomicAdd(&tally, rows_here());
         }

@@ -14,7 +14,7 @@ fn smooth_x(texel: u32) -> f32 {
     for (var side = 0u; side < 4u; side++) {
         if (bits & (1u << side)) != 0u {
             let other = neighbour(texel, side);
-            sum += 0.5 * (strength + lambda[other]) * (own - x[other]);
+            sum += link(strength, lambda[other]) * (own - x[other]);
         }
     }
     return sum;
@@ -28,7 +28,7 @@ fn smooth_p(texel: u32) -> f32 {
     for (var side = 0u; side < 4u; side++) {
         if (bits & (1u << side)) != 0u {
             let other = neighbour(texel, side);
-            sum += 0.5 * (strength + lambda[other]) * (own - p[other]);
+            sum += link(strength, lambda[other]) * (own - p[other]);
         }
     }
     return sum;

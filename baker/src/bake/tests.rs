@@ -61,6 +61,10 @@ impl Backend for Spoilt {
         self.native.reweight(beliefs, strength)
     }
 
+    fn narrow(&mut self, subset: bool) -> Result<(), BackendError> {
+        self.native.narrow(subset)
+    }
+
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError> {
         self.native.solve(iterations)
     }

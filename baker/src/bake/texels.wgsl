@@ -10,7 +10,8 @@ struct Texels {
     // Strength of links as a share of the mean diagonal, and of seams as a multiple of it.
     smoothness: f32,
     seam_ratio: f32,
-    unused: u32,
+    // 1 where only the rows of the subset exist.
+    narrowed: u32,
 }
 
 // Numbers of one channel that stay on the adapter. Same as `layout::Scalars`.

@@ -67,7 +67,7 @@ impl Sample {
             self.drawn_pixels += pixels;
             self.drawn_counting += counting;
             for rows in &chunks {
-                self.enter(rows, view.width, taps);
+                self.enter(rows, view.width, scene.size, taps);
             }
             let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
             own = Some((rows, chunks.iter().map(held::bytes).sum()));
@@ -78,8 +78,8 @@ impl Sample {
         self.by_view.push((counting, own));
     }
 
-    fn enter(&mut self, rows: &Rows, width: u32, taps: u32) {
-        let [patches, touched] = patches(rows, width, taps);
+    fn enter(&mut self, rows: &Rows, width: u32, size: u32, taps: u32) {
+        let [patches, touched] = patches(rows, width, size, taps);
         self.rows += rows.len() as u64;
         self.entries += rows.entries.len() as u64;
         self.patches += patches;

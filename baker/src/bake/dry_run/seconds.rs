@@ -71,6 +71,7 @@ pub(super) struct Load {
     pub(super) views: f64,
     /// Of all views.
     pub(super) pixels: f64,
+    pub(super) rows: u64,
     pub(super) entries: f64,
     pub(super) texels: f64,
     /// Share of the rows that are drawn again for every pass.
@@ -105,7 +106,7 @@ pub(super) fn seconds(
         "native" => load.drawn,
         _ => scale * (samples * speed.sample + load.views * speed.view),
     };
-    let passes = passes(plan);
+    let passes = passes(plan, load.rows);
     let pass =
         scale * (load.entries * speed.entry + load.texels * speed.texel) + load.redrawn * raster;
     let host = |fixed: f64, texel: f64| slower * (fixed + load.texels * texel);
@@ -151,6 +152,7 @@ mod tests {
     const LOAD: Load = Load {
         views: 16.0,
         pixels: 5e5,
+        rows: 450_000,
         entries: 6e6,
         texels: 1e6,
         redrawn: 0.0,

@@ -144,6 +144,28 @@ fn noisy_views_want_a_smoother_texture_than_clean_ones() {
 }
 
 #[test]
+fn a_subset_of_the_rows_finds_about_the_same_smoothness_and_the_texture_is_as_good() {
+    let by = |enough: u64| {
+        let mut plan = Plan::new(Quality::Standard);
+        plan.smoothness = Smoothness::CrossValidated {
+            iterations: 6,
+            enough,
+        };
+        plan
+    };
+    let views = noisy(views(VIEWS), 12.0);
+    let ((all, by_all), (few, by_few)) = (baked(&views, &by(u64::MAX)), baked(&views, &by(0)));
+    assert!(by_all.smoothness != by_few.smoothness, "other rows");
+    let ratio = by_few.smoothness / by_all.smoothness;
+    assert!((0.25..4.0).contains(&ratio), "{ratio}");
+    let opened: u32 = OPENING.iter().map(|round| round.iterations).sum();
+    let rounds = iterations_of(&by(0).rounds);
+    assert_eq!((by_few.iterations - rounds - opened) % 6, 0);
+    let (all, few) = (score(&all), score(&few));
+    assert!((all - few).abs() < 0.5, "{all} and {few} dB");
+}
+
+#[test]
 fn too_few_views_to_leave_one_out_take_a_fixed_smoothness() {
     let plan = Plan::new(Quality::Standard);
     let (_, fitted) = baked(&views(VIEWS)[..3], &plan);

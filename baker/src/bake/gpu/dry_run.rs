@@ -178,11 +178,11 @@ impl DryRun {
             BufferGroup::RowsRedrawn,
             scratch.into_iter().flatten().collect(),
         );
-        let (blocks, bound) = (self.blocks, pools + self.seams);
+        let (blocks, bound) = (self.blocks, 2 * pools + self.seams);
         self.made(BufferGroup::Views, |make| {
             let mut held = vec![pools::blocks(make, blocks)?];
             for _ in 0..bound {
-                held.push(pools::counts(make)?);
+                held.push(pools::visited(make)?);
             }
             Ok(held)
         })?;
@@ -247,15 +247,17 @@ pub fn account(device: &Device) -> Option<DriverAccount> {
 }
 
 /// Patches that the device makes of some rows of a view of this width, and the texels that they touch: the rows of a block
-/// at once where their texels fit a patch, else half as many, down to what fits anyway.
+/// at once where their texels fit a patch, else half as many, down to what fits anyway; those of the subset in a texture of
+/// `size`² texels by themselves.
 #[must_use]
-pub fn patches(rows: &Rows, width: u32, taps: u32) -> [u64; 2] {
+pub fn patches(rows: &Rows, width: u32, size: u32, taps: u32) -> [u64; 2] {
     let few = (PATCH_TEXELS / (4 * taps * taps)).max(1);
-    let mut order: Vec<(u32, u32, usize)> = (0..rows.len())
+    let mut order: Vec<((u32, bool), u32, usize)> = (0..rows.len())
         .map(|row| {
             let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
             let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
-            (block, y % BLOCK * BLOCK + x % BLOCK, row)
+            let kind = (block, rows.in_subset(row, size));
+            (kind, y % BLOCK * BLOCK + x % BLOCK, row)
         })
         .collect();
     order.sort_unstable();

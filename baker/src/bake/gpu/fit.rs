@@ -385,6 +385,7 @@ impl Fit {
     pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
         use super::layout::{Patch, Row, entry_parts};
         use super::memory::read_as;
+        use super::pools::COUNTERS;
         use crate::bake::rows::{Entry, Rows};
         let camera = self.scene.camera(&view.camera);
         let size = [view.width, view.height].map(|edge| edge.div_ceil(crate::bake::backend::BLOCK));
@@ -397,24 +398,24 @@ impl Fit {
             .pools
             .buffers(&self.device, &self.budget, &self.tiles)?;
         for work in self.tiles.cut(view, &camera, (0, 0, size)) {
-            write(&self.device, &pool.counters, &[0u32; 5]);
+            write(&self.device, &pool.counters, &[0u32; COUNTERS]);
             self.tiles.build(&self.device, &work, &pool.drawn)?;
-            let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, 5)?;
+            let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, COUNTERS)?;
             assert_eq!(counts[4], 0, "a tile fits a pool");
             let read = |from: &Buffer, count: u32| {
                 read_as::<u32>(&self.device, &self.budget, from, count as usize)
             };
-            let patches: Vec<Patch> = read_as(
-                &self.device,
-                &self.budget,
-                &pool.patches,
-                counts[0] as usize,
-            )?;
+            let room = self.pools.room().patches as usize;
+            let patches: Vec<Patch> = read_as(&self.device, &self.budget, &pool.patches, room)?;
+            let (few, rest) = (counts[5] as usize, counts[7] as usize);
+            assert_eq!(few + rest, counts[0] as usize);
+            let subset = (patches[..few].iter()).zip(std::iter::repeat(true));
+            let others = patches[room - rest..].iter().zip(std::iter::repeat(false));
             let found: Vec<Row> =
                 read_as(&self.device, &self.budget, &pool.rows, counts[1] as usize)?;
             let entries = read(&pool.entries, counts[2])?;
             let touched = read(&pool.touched, counts[3])?;
-            for patch in &patches {
+            for (patch, in_subset) in subset.chain(others) {
                 assert!(patch.counts >> 16 <= super::layout::PATCH_TEXELS);
                 for row in &found[patch.first_row as usize..][..(patch.counts & 0xffff) as usize] {
                     let start = (patch.first_entry + (row.span >> 14)) as usize;
@@ -429,6 +430,8 @@ impl Fit {
                     let own = &entries[start..start + (row.span & 255) as usize];
                     rows.entries.extend(own.iter().map(entry));
                     rows.starts.push(rows.entries.len() as u32);
+                    let last = rows.starts.len() - 2;
+                    assert_eq!(rows.in_subset(last, self.scene.size), in_subset);
                     rows.colours.push(row.colour.to_le_bytes());
                     let (block, within) = (patch.block, row.span >> 8 & 63);
                     let x = (block & 0xffff) * 8 + within % 8;

@@ -7,6 +7,7 @@ use proto::job::Blend;
 use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
 use crate::bake::colour::SLOPE_FLOOR;
 use crate::bake::footprint::MIN_ALPHA;
+use crate::bake::subset::{ONE_IN, SQUARES};
 
 /// Invocations of a workgroup over rows: two waves of the widest adapters, and small enough for the register need of the
 /// footprints.
@@ -52,6 +53,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const MIN_ALPHA: u32 = {MIN_ALPHA}u; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
          const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
          const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; const WEIGHT_STEP: f32 = {WEIGHT_STEP:?}f; \
+         const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
@@ -86,6 +88,20 @@ pub(super) struct Pool {
     pub(super) rows: u32,
     pub(super) entries: u32,
     pub(super) texels: u32,
+}
+
+/// Which patches of a pool are visited: the first of them, or all. Those of the subset lie at the beginning of its room and the
+/// others at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Visited {
+    /// In all.
+    pub(super) patches: u32,
+    /// At the beginning.
+    pub(super) first: u32,
+    /// Unused places between those and the others.
+    pub(super) gap: u32,
+    pub(super) unused: u32,
 }
 
 /// Rows that lie together, at most [`ROW_LANES`], and the texels that they touch, at most [`PATCH_TEXELS`].
@@ -136,7 +152,8 @@ pub(super) struct Texels {
     pub(super) stride: u32,
     pub(super) smoothness: f32,
     pub(super) seam_ratio: f32,
-    pub(super) unused: u32,
+    /// 1 where only the rows of the subset exist.
+    pub(super) narrowed: u32,
 }
 
 /// Numbers of one channel that stay on the adapter: never read by the host, here for their layout.

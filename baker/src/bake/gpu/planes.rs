@@ -128,12 +128,19 @@ impl Planes<()> {
 impl Planes {
     pub(super) fn new(device: &Device, budget: &Arc<Budget>, size: u32) -> Result<Self, GpuError> {
         let planes = Self::made(&OnDevice { device, budget }, size)?;
-        planes.set_strength(device, 0.0, 0.0);
+        planes.set_strength(device, 0.0, 0.0, false);
         Ok(planes)
     }
 
     /// Sets the ties' strength: of links relative to the mean diagonal, of seams relative to links.
-    pub(super) fn set_strength(&self, device: &Device, smoothness: f32, seam_ratio: f32) {
+    /// `narrowed` is whether only the rows of the subset exist.
+    pub(super) fn set_strength(
+        &self,
+        device: &Device,
+        smoothness: f32,
+        seam_ratio: f32,
+        narrowed: bool,
+    ) {
         let groups = texel_groups(self.count);
         for (channel, to) in (0..).zip(&self.texels) {
             let texels = Texels {
@@ -144,7 +151,7 @@ impl Planes {
                 stride: groups * TEXEL_LANES,
                 smoothness,
                 seam_ratio,
-                unused: 0,
+                narrowed: narrowed.into(),
             };
             write(device, to, &[texels]);
         }

@@ -36,8 +36,10 @@ const BATCH_ENTRIES: u64 = 64 << 20;
 /// For each byte of a colour, its value and its squared slope.
 pub(super) type Tones = [[f32; 2]; 256];
 
-/// A pool's counters at its start.
-const NOTHING: [u32; 5] = [0; 5];
+/// What the device counts of a pool, see footprint.wgsl.
+pub(super) const COUNTERS: usize = 8;
+/// At its start.
+const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 
 /// Where rows are written and read.
 #[derive(Debug)]
@@ -47,7 +49,6 @@ pub(super) struct Buffers {
     pub(super) entries: Buffer,
     pub(super) touched: Buffer,
     trust: Buffer,
-    /// Patches, rows, entries, texels; and whether something did not fit.
     pub(super) counters: Buffer,
     /// What the footprints' stage binds to write here.
     pub(super) drawn: wgpu::BindGroup,
@@ -57,19 +58,30 @@ pub(super) struct Buffers {
 #[derive(Debug)]
 struct Filled {
     counts: layout::Pool,
+    subset: Subset,
     buffers: Arc<Buffers>,
     /// Tiles to draw again for every pass; none where the rows stay.
     works: Vec<Work>,
     /// Rows that touch each texel were counted.
     counted: bool,
-    bound: Option<Bound>,
+    /// All, and those of the subset.
+    bound: Option<[Bound; 2]>,
 }
 
-/// What passes bind.
+/// What of a pool is of the subset.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Subset {
+    patches: u32,
+    rows: u32,
+}
+
+/// What passes bind, and what they visit.
 #[derive(Debug)]
 struct Bound {
     group: wgpu::BindGroup,
-    _counts: Buffer,
+    visited: layout::Visited,
+    rows: u32,
+    _buffer: Buffer,
 }
 
 /// All rows of a job.
@@ -89,6 +101,8 @@ pub(super) struct Pools {
     /// Of all views; made when all are in.
     blocks: Option<Buffer>,
     view_blocks: Vec<[u32; 2]>,
+    /// Of the rows of pixels, only those of the subset are visited.
+    pub(super) narrowed: bool,
 }
 
 /// Which rows a pass visits.
@@ -136,9 +150,9 @@ pub(super) fn shared<M: Maker>(make: &M) -> Result<[Held<M::Buffer>; 2], GpuErro
     ])
 }
 
-/// What a pool holds, for those that read it.
-pub(super) fn counts<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
-    make.buffer("pool", size_of::<layout::Pool>() as u64, UNIFORM)
+/// What passes visit of a pool.
+pub(super) fn visited<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("visited", size_of::<layout::Visited>() as u64, UNIFORM)
 }
 
 /// Sums of the blocks of all views, of which there are so many.
@@ -180,7 +194,14 @@ impl Pools {
             scratch: None,
             blocks: None,
             view_blocks: Vec::new(),
+            narrowed: false,
         })
+    }
+
+    /// What a pool has room for: for tests.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> layout::Pool {
+        self.room
     }
 
     /// Bytes of device memory for one pool.
@@ -276,12 +297,12 @@ impl Pools {
         let Some(blocks) = &self.blocks else {
             return Ok(());
         };
-        let bound = |held: layout::Pool, parts: [&Buffer; 5]| -> Result<Bound, GpuError> {
-            let counts = counts(&OnDevice { device, budget })?;
-            write(device, &counts, &[held]);
+        let bound = |visited: layout::Visited, of_rows, parts: [&Buffer; 5]| {
+            let buffer = self::visited(&OnDevice { device, budget })?;
+            write(device, &buffer, &[visited]);
             let [patches, rows, entries, touched, trust] = parts;
             let all = [
-                &counts,
+                &buffer,
                 patches,
                 rows,
                 entries,
@@ -296,21 +317,42 @@ impl Pools {
                 &self.layout,
                 &all.map(|buffer| buffer.item.as_entire_binding()),
             );
-            Ok(Bound {
+            Ok::<_, GpuError>(Bound {
                 group,
-                _counts: counts,
+                visited,
+                rows: of_rows,
+                _buffer: buffer,
             })
         };
         for pool in &mut self.pixels {
             if pool.bound.is_none() {
                 let b = &pool.buffers;
                 let parts = [&b.patches, &b.rows, &b.entries, &b.touched, &b.trust];
-                pool.bound = Some(bound(pool.counts, parts)?);
+                let (counts, subset) = (pool.counts, pool.subset);
+                let all = layout::Visited {
+                    patches: counts.patches,
+                    first: subset.patches,
+                    gap: self.room.patches - counts.patches,
+                    unused: 0,
+                };
+                let few = layout::Visited {
+                    patches: subset.patches,
+                    ..all
+                };
+                pool.bound = Some([
+                    bound(all, counts.rows, parts)?,
+                    bound(few, subset.rows, parts)?,
+                ]);
             }
         }
         for seams in &mut self.seams {
             if seams.bound.is_none() {
-                seams.bound = Some(bound(seams.counts, seams.parts())?);
+                let all = layout::Visited {
+                    patches: seams.counts.patches,
+                    first: seams.counts.patches,
+                    ..layout::Visited::default()
+                };
+                seams.bound = Some(bound(all, seams.counts.rows, seams.parts())?);
             }
         }
         let mut batch = Batch::new(device, first.entry);
@@ -382,8 +424,9 @@ impl Pools {
         visits: &[Visit<'_>],
         again: Option<Visit<'_>>,
     ) -> Result<(), GpuError> {
+        let bound = (pool.bound.as_ref()).map(|[all, few]| if self.narrowed { few } else { all });
         if pool.works.is_empty() {
-            return dispatch(batch, pool.counts, pool.bound.as_ref(), visits);
+            return dispatch(batch, pool.counts, bound, visits);
         }
         batch.send()?;
         write(batch.device, &pool.buffers.counters, &NOTHING);
@@ -391,16 +434,16 @@ impl Pools {
             tiles.build(batch.device, work, &pool.buffers.drawn)?;
         }
         if let Some(again) = again {
-            dispatch(batch, pool.counts, pool.bound.as_ref(), &[again])?;
+            dispatch(batch, pool.counts, bound, &[again])?;
         }
-        dispatch(batch, pool.counts, pool.bound.as_ref(), visits)?;
+        dispatch(batch, pool.counts, bound, visits)?;
         batch.send()?;
         // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
         batch.device.wait()
     }
 }
 
-/// Records visits of all patches of a pool.
+/// Records visits of those patches of a pool that `bound` says; `counts` is all of it.
 fn dispatch(
     batch: &mut Batch<'_>,
     counts: layout::Pool,
@@ -410,10 +453,12 @@ fn dispatch(
     let Some(bound) = bound else {
         return Ok(());
     };
-    let groups = [
-        counts.patches.min(GROUPS_ACROSS),
-        counts.patches.div_ceil(GROUPS_ACROSS),
-    ];
+    let patches = bound.visited.patches;
+    if patches == 0 {
+        return Ok(());
+    }
+    let groups = [patches.min(GROUPS_ACROSS), patches.div_ceil(GROUPS_ACROSS)];
+    let entries = u64::from(counts.entries) * u64::from(bound.rows) / u64::from(counts.rows.max(1));
     for visit in visits {
         visit.stage.dispatch(
             batch,
@@ -421,9 +466,9 @@ fn dispatch(
             visit.own,
             Some(&bound.group),
             groups,
-            counts.rows,
+            bound.rows,
         )?;
-        batch.entries += u64::from(counts.entries);
+        batch.entries += entries;
         if batch.entries >= BATCH_ENTRIES {
             batch.send()?;
         }

@@ -71,7 +71,7 @@ pub(super) const TALLY: &[(&str, Kind)] = &[("tally", Kind::Write)];
 
 /// Group 2 of every entry point over rows.
 pub(super) const ROWS: &[(&str, Kind)] = &[
-    ("pool", Kind::Uniform),
+    ("visited", Kind::Uniform),
     ("patches", Kind::Read),
     ("rows", Kind::Read),
     ("entries", Kind::Read),

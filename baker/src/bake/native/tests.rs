@@ -253,7 +253,7 @@ fn consensus(weight: impl Fn(u32, u32) -> f32) -> Vec<f32> {
             ..Rows::default()
         })
         .collect();
-    apply_consensus([40, 25], &chunks, &mut weights);
+    apply_consensus([40, 25], &chunks, None, &mut weights);
     weights
 }
 

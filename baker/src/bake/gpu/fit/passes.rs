@@ -152,8 +152,12 @@ impl Fit {
             .collect();
         write(&self.device, &views.scales, &factors);
         let smoothness = strength.smoothness.max(f32::MIN_POSITIVE);
-        self.planes
-            .set_strength(&self.device, smoothness, strength.seam / smoothness);
+        self.planes.set_strength(
+            &self.device,
+            smoothness,
+            strength.seam / smoothness,
+            self.pools.narrowed,
+        );
         let planes = &self.planes;
         let mut batch = Batch::new(&self.device, "reweigh");
         clear(batch.encoder(), &planes.q);
@@ -228,6 +232,13 @@ impl Fit {
             entry: "reweigh_again",
             own,
         })
+    }
+
+    pub(in crate::bake::gpu) fn narrow(&mut self, subset: bool) -> Result<(), GpuError> {
+        self.complete()?;
+        self.pools.narrowed = subset;
+        self.weighed = false;
+        Ok(())
     }
 
     pub(in crate::bake::gpu) fn solve(&mut self, iterations: u32) -> Result<(), GpuError> {

@@ -10,7 +10,7 @@ use super::super::device::{Device, GpuError};
 use super::super::layout;
 use super::super::memory::{Budget, read_as, write};
 use super::super::tiles::{Tiles, Work};
-use super::{Buffers, Filled, Pools};
+use super::{Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
 
 /// Entries of a pixel that counts before any were: nine where a texel is about a pixel, twelve where its box is larger.
 pub(super) const AT_FIRST: f32 = 14.0;
@@ -44,6 +44,7 @@ pub(super) struct Open {
     works: Vec<Work>,
     /// What is in it, as the device said, and of how many pixels.
     certain: layout::Pool,
+    subset: Subset,
     pixels: u64,
     /// Tiles since, and what they may have come to.
     since: Vec<Work>,
@@ -100,7 +101,7 @@ impl Pools {
         let stays = self.scratch.is_none() && stays(budget, self.pool_bytes(), reserve);
         let buffers = match &self.scratch {
             Some(scratch) => {
-                write(device, &scratch.counters, &[0u32; 5]);
+                write(device, &scratch.counters, &NOTHING);
                 Arc::clone(scratch)
             }
             None => Arc::new(self.buffers(device, budget, tiles)?),
@@ -113,6 +114,7 @@ impl Pools {
             streamed: !stays,
             works: Vec::new(),
             certain: layout::Pool::default(),
+            subset: Subset::default(),
             pixels: 0,
             since: Vec::new(),
             guessed: layout::Pool::default(),
@@ -123,6 +125,7 @@ impl Pools {
         if open.certain.rows > 0 {
             self.pixels.push(Filled {
                 counts: open.certain,
+                subset: open.subset,
                 buffers: open.buffers,
                 works: open.works,
                 counted: false,
@@ -176,7 +179,7 @@ impl Open {
     fn ask(&mut self, device: &Device, budget: &Arc<Budget>) -> Result<Vec<Work>, GpuError> {
         self.guessed = layout::Pool::default();
         let counters = &self.buffers.counters;
-        let counted: Vec<u32> = read_as(device, budget, counters, 5)?;
+        let counted: Vec<u32> = read_as(device, budget, counters, COUNTERS)?;
         let since = std::mem::take(&mut self.since);
         if counted[4] != 0 {
             let layout::Pool {
@@ -185,7 +188,21 @@ impl Open {
                 entries,
                 texels,
             } = self.certain;
-            write(device, counters, &[patches, rows, entries, texels, 0]);
+            let Subset {
+                patches: few,
+                rows: of_few,
+            } = self.subset;
+            let counted = [
+                patches,
+                rows,
+                entries,
+                texels,
+                0,
+                few,
+                of_few,
+                patches - few,
+            ];
+            write(device, counters, &counted);
             return Ok(since);
         }
         self.certain = layout::Pool {
@@ -193,6 +210,10 @@ impl Open {
             rows: counted[1],
             entries: counted[2],
             texels: counted[3],
+        };
+        self.subset = Subset {
+            patches: counted[5],
+            rows: counted[6],
         };
         self.pixels += since
             .iter()

@@ -65,7 +65,7 @@ impl layout::Pool {
     }
 
     /// What `pixels` of a tile of `size` come to at most, each of `taps`² samples: each sample on texels of its own, each pixel
-    /// in a block of its own as long as there are so many.
+    /// in a block of its own as long as there are so many, and some of each block in the subset.
     #[cfg(test)]
     pub(super) fn most(pixels: u32, size: [u32; 2], taps: u32) -> Self {
         let row = 4 * taps * taps;
@@ -73,7 +73,7 @@ impl layout::Pool {
         let [across, down] = size.map(|edge| edge.div_ceil(BLOCK));
         let few = (PATCH_TEXELS / row).clamp(1, ROW_LANES);
         Self {
-            patches: pixels.min(across * down * ROW_LANES.div_ceil(few)),
+            patches: pixels.min(2 * across * down * ROW_LANES.div_ceil(few)),
             rows: pixels,
             entries,
             texels: entries,

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
 use proto::job::Blend;
 
-use crate::bake::gpu::layout::{Patch, Pool, Row, Scalars, Texels, Tile};
+use crate::bake::gpu::layout::{Patch, Pool, Row, Scalars, Texels, Tile, Visited};
 use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
 
 fn parse(shader: &Shader) -> Module {
@@ -173,7 +173,7 @@ macro_rules! shape {
 
 #[test]
 fn structures_have_the_same_fields_on_both_sides() {
-    let shapes: [(&str, Shape); 6] = [
+    let shapes: [(&str, Shape); 7] = [
         (
             "Tile",
             shape!(Tile {
@@ -188,6 +188,15 @@ fn structures_have_the_same_fields_on_both_sides() {
                 view,
                 first_block,
                 blocks
+            }),
+        ),
+        (
+            "Visited",
+            shape!(Visited {
+                patches,
+                first,
+                gap,
+                unused
             }),
         ),
         (
@@ -223,7 +232,7 @@ fn structures_have_the_same_fields_on_both_sides() {
                 stride,
                 smoothness,
                 seam_ratio,
-                unused
+                narrowed
             }),
         ),
         (
