@@ -26,11 +26,8 @@ fn count(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
         atomicStore(&sums[place], 0u);
     }
     workgroupBarrier();
-    if lane < rows_here() {
-        let span = span_of(lane);
-        for (var k = span.x; k < span.y; k++) {
-            atomicAdd(&sums[place_of(entries[k])], 1u);
-        }
+    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
+        atomicAdd(&sums[place_of(entries[k])], 1u);
     }
     workgroupBarrier();
     for (var place = lane; place < texels_here(); place += ROW_LANES) {
@@ -48,10 +45,9 @@ fn scatter(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
         }
     }
     workgroupBarrier();
-    if lane < rows_here() {
-        let y = observed(rows[own.first_row + lane].colour);
-        let span = span_of(lane);
-        for (var k = span.x; k < span.y; k++) {
+    if has_row() {
+        let y = observed(own_colour);
+            for (var k = own_entries.x; k < own_entries.y; k += sharers) {
             let entry = entries[k];
             let place = place_of(entry);
             let share = weight_of(entry) * near_steps[place];

@@ -22,11 +22,11 @@ fn deviate(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
         set_near(place, vec3(x_r[texel], x_g[texel], x_b[texel]));
     }
     workgroupBarrier();
-    if lane < rows_here() {
-        let span = span_of(lane);
-        let colour = rows[own.first_row + lane].colour;
-        let e = dot(abs(to_display(predicted(span)) - seen(colour)), vec3(1.0 / 3.0));
-        for (var k = span.x; k < span.y; k++) {
+    let sum = predicted(lane);
+    if has_row() {
+            let colour = own_colour;
+        let e = dot(abs(to_display(sum) - seen(colour)), vec3(1.0 / 3.0));
+        for (var k = own_entries.x; k < own_entries.y; k += sharers) {
             let entry = entries[k];
             let texel = touched[own.first_texel + place_of(entry)];
             let share = alpha_weight(colour) * weight_of(entry) * steps(counts[texel]);

@@ -18,26 +18,43 @@
 // Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
 @group(1) @binding(9) var<storage, read_write> trusted: array<atomic<u32>, 2>;
 
-// Of the patch's texels.
-var<workgroup> near_exponents: array<u32, PATCH_TEXELS>;
 var<workgroup> trusted_low: atomic<u32>;
 var<workgroup> trusted_high: atomic<u32>;
 
-// Fetches what a stage reads of the patch's texels.
-fn fetch(lane: u32) {
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        set_near(place, vec3(v_r[texel], v_g[texel], v_b[texel]));
+// Texels of the patch for each invocation.
+const TEXELS_EACH: u32 = PATCH_TEXELS / ROW_LANES;
+// Those of this one, and their exponents: fetched once, before the first barrier, as each of them is a long way from here.
+var<private> own_texels: array<u32, TEXELS_EACH>;
+var<private> own_exponents: array<u32, TEXELS_EACH>;
+// Weight of the row.
+var<private> own_weight: vec3<f32>;
+
+// Fetches what a stage reads of the patch's texels, with values of theirs or without.
+fn fetch(lane: u32, values: bool) {
+    own_weight = row_weight();
+    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
+        let place = nth * ROW_LANES + lane;
+        if place < texels_here() {
+            let texel = touched[own.first_texel + place];
+            own_texels[nth] = texel;
+            own_exponents[nth] = exponents[texel];
+            if values {
+                set_near(place, vec3(v_r[texel], v_g[texel], v_b[texel]));
+            }
+        }
     }
     workgroupBarrier();
 }
 
-// Makes the patch's sums empty, once nobody reads what is in their place, and fetches their exponents.
+// Makes the patch's sums empty, once nobody reads what is in their place.
 fn begin_sums(lane: u32) {
     workgroupBarrier();
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        near_exponents[place] = exponents[touched[own.first_texel + place]];
-        set_near(place, vec3(0.0));
+    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
+        let place = nth * ROW_LANES + lane;
+        if place < texels_here() {
+            spare[place] = own_exponents[nth];
+            set_near(place, vec3(0.0));
+        }
     }
     workgroupBarrier();
 }
@@ -45,24 +62,30 @@ fn begin_sums(lane: u32) {
 // Adds the patch's sums to the planes.
 fn end_sums(lane: u32) {
     workgroupBarrier();
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        atomicAdd(&out_r[texel], atomicLoad(&near[place]));
-        atomicAdd(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
-        atomicAdd(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
+        let place = nth * ROW_LANES + lane;
+        if place < texels_here() {
+            let texel = own_texels[nth];
+            atomicAdd(&out_r[texel], atomicLoad(&near[place]));
+            atomicAdd(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
+            atomicAdd(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+        }
     }
 }
 
-fn row_weight(row: u32) -> vec3<f32> {
-    let at = own.first_row + row;
+fn row_weight() -> vec3<f32> {
+    if !has_row() {
+        return vec3(0.0);
+    }
+    let at = own.first_row + own_row;
     if is_seam() {
         return vec3(trust[3u * at], trust[3u * at + 1u], trust[3u * at + 2u]);
     }
-    return trust[at] * slope_squared(rows[at].colour);
+    return trust[at] * slope_squared(own_colour);
 }
 
 fn scales_of(place: u32) -> vec3<f32> {
-    let packed = near_exponents[place];
+    let packed = spare[place];
     return vec3(exp2i(exponent_of(packed, 0u)), exp2i(exponent_of(packed, 1u)), exp2i(exponent_of(packed, 2u)));
 }
 
@@ -74,8 +97,8 @@ fn add(place: u32, value: vec3<f32>) {
     atomicAdd(&near[2u * PATCH_TEXELS + place], whole.b);
 }
 
-fn scatter(span: vec2<u32>, value: vec3<f32>) {
-    for (var k = span.x; k < span.y; k++) {
+fn scatter(value: vec3<f32>) {
+    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
         let entry = entries[k];
         let place = place_of(entry);
         add(place, weight_of(entry) * scales_of(place) * value);
@@ -87,20 +110,17 @@ fn scatter(span: vec2<u32>, value: vec3<f32>) {
 @compute @workgroup_size(ROW_LANES)
 fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
-    fetch(lane);
-    if lane < rows_here() {
-        let span = span_of(lane);
-        var sum = vec3(0.0);
-        for (var k = span.x; k < span.y; k++) {
-            let entry = entries[k];
-            let lambda = near_value(place_of(entry));
-            if lambda.r == 0.0 {
-                sum = vec3(0.0);
-                break;
-            }
-            sum += 0.5 * abs(weight_of(entry)) * lambda;
-        }
-        let at = 3u * (own.first_row + lane);
+    fetch(lane, true);
+    var sum = vec3(0.0);
+    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
+        let entry = entries[k];
+        let lambda = near_value(place_of(entry));
+        // Infinitely little: no sum with it is above 0.
+        sum += select(0.5 * abs(weight_of(entry)) * lambda, vec3(-1e30), lambda.r == 0.0);
+    }
+    sum = max(add_up(lane, sum), vec3(0.0));
+    if leads_row() {
+        let at = 3u * (own.first_row + own_row);
         trust[at] = texels.seam_ratio * sum.r;
         trust[at + 1u] = texels.seam_ratio * sum.g;
         trust[at + 2u] = texels.seam_ratio * sum.b;
@@ -116,18 +136,17 @@ fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
         atomicStore(&trusted_low, 0u);
         atomicStore(&trusted_high, 0u);
     }
+    var part = vec3(0.0);
+    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
+        let a = weight_of(entries[k]);
+        part += vec3(abs(a), a * a, 0.0);
+    }
+    let sum = add_up(lane, part);
+    fetch(lane, false);
     begin_sums(lane);
-    if lane < rows_here() {
-        let span = span_of(lane);
-        var whole = 0.0;
-        var squares = 0.0;
-        for (var k = span.x; k < span.y; k++) {
-            let a = weight_of(entries[k]);
-            whole += abs(a);
-            squares += a * a;
-        }
-        let weight = row_weight(lane) * whole;
-        for (var k = span.x; k < span.y; k++) {
+    if has_row() {
+        let weight = own_weight * sum.x;
+        for (var k = own_entries.x; k < own_entries.y; k += sharers) {
             let entry = entries[k];
             let place = place_of(entry);
             let bits = bitcast<vec3<u32>>(abs(weight_of(entry)) * weight);
@@ -135,18 +154,21 @@ fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
             atomicMax(&near[PATCH_TEXELS + place], bits.g);
             atomicMax(&near[2u * PATCH_TEXELS + place], bits.b);
         }
-        if !is_seam() {
-            let added = u32(min(trust[own.first_row + lane] * squares, 1.0) * 1073741824.0 + 0.5);
-            atomicAdd(&trusted_low, added & 0xffffu);
-            atomicAdd(&trusted_high, added >> 16u);
-        }
+    }
+    if leads_row() && !is_seam() {
+        let added = u32(min(trust[own.first_row + own_row] * sum.y, 1.0) * 1073741824.0 + 0.5);
+        atomicAdd(&trusted_low, added & 0xffffu);
+        atomicAdd(&trusted_high, added >> 16u);
     }
     workgroupBarrier();
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        atomicMax(&out_r[texel], atomicLoad(&near[place]));
-        atomicMax(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
-        atomicMax(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
+        let place = nth * ROW_LANES + lane;
+        if place < texels_here() {
+            let texel = own_texels[nth];
+            atomicMax(&out_r[texel], atomicLoad(&near[place]));
+            atomicMax(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
+            atomicMax(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+        }
     }
     if lane == 0u && rows_here() > 0u && !is_seam() {
         let low = atomicLoad(&trusted_low);
@@ -161,11 +183,11 @@ fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
 @compute @workgroup_size(ROW_LANES)
 fn diagonal(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
+    fetch(lane, false);
     begin_sums(lane);
-    if lane < rows_here() {
-        let span = span_of(lane);
-        let weight = row_weight(lane);
-        for (var k = span.x; k < span.y; k++) {
+    if has_row() {
+        let weight = own_weight;
+        for (var k = own_entries.x; k < own_entries.y; k += sharers) {
             let entry = entries[k];
             let a = weight_of(entry);
             add(place_of(entry), a * a * weight * scales_of(place_of(entry)));
@@ -178,18 +200,17 @@ fn diagonal(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 @compute @workgroup_size(ROW_LANES)
 fn defect(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
-    fetch(lane);
-    var span = vec2(0u);
+    fetch(lane, true);
+    let sum = predicted(lane);
     var value = vec3(0.0);
-    if lane < rows_here() {
-        span = span_of(lane);
+    if has_row() {
         // Seams carry black, which is 0 in either space.
-        let off = predicted(span) - observed(rows[own.first_row + lane].colour);
+        let off = sum - observed(own_colour);
         let units = vec3(exp2i(-scalars[0].reach_x), exp2i(-scalars[1].reach_x), exp2i(-scalars[2].reach_x));
-        value = row_weight(lane) * off * units;
+        value = own_weight * off * units;
     }
     begin_sums(lane);
-    scatter(span, value);
+    scatter(value);
     end_sums(lane);
 }
 
@@ -197,15 +218,14 @@ fn defect(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
 @compute @workgroup_size(ROW_LANES)
 fn apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
-    fetch(lane);
-    var span = vec2(0u);
+    fetch(lane, true);
+    let sum = predicted(lane);
     var value = vec3(0.0);
-    if lane < rows_here() {
-        span = span_of(lane);
+    if has_row() {
         let units = vec3(exp2i(-scalars[0].reach_p), exp2i(-scalars[1].reach_p), exp2i(-scalars[2].reach_p));
-        value = row_weight(lane) * predicted(span) * units;
+        value = own_weight * sum * units;
     }
     begin_sums(lane);
-    scatter(span, value);
+    scatter(value);
     end_sums(lane);
 }

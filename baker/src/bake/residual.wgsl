@@ -23,9 +23,13 @@ fn load_near(lane: u32) {
     workgroupBarrier();
 }
 
-// Mean over the channels of the squared residual.
-fn squared_residual(row: u32) -> f32 {
-    let e = to_display(predicted(span_of(row))) - seen(rows[own.first_row + row].colour);
+// Mean over the channels of the squared residual of the invocation's row, 0 without one; all of a workgroup call it.
+fn squared_residual(lane: u32) -> f32 {
+    let sum = predicted(lane);
+    if !has_row() {
+        return 0.0;
+    }
+    let e = to_display(sum) - seen(own_colour);
     return dot(e, e) / 3.0;
 }
 
@@ -40,8 +44,8 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
         atomicStore(&squares_high, 0u);
     }
     load_near(lane);
-    if lane < rows_here() {
-        let square = squared_residual(lane);
+    let square = squared_residual(lane);
+    if leads_row() {
         let below = max(-0.5 * BINS_PER_OCTAVE * log2(max(square, 1e-18)), 0.0);
         atomicAdd(&bins[BINS - 1u - min(u32(below), BINS - 1u)], 1u);
         // Residuals are at most 1: in steps of 2⁻³⁰ one fits a word, and the halves of 64 of them do too.
@@ -69,14 +73,14 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
 }
 
 // Geman-McClure, 1 / (1 + (e/c)²)², times alpha⁴.
-fn own_weight(row: u32) -> f32 {
+fn own_weight(square: f32) -> f32 {
     // The scale's reciprocal, squared: 0 for an infinite scale, negative for a view that is out.
     let scale = scales[own.view].x;
     if scale < 0.0 {
         return 0.0;
     }
-    let root = 1.0 / (1.0 + squared_residual(row) * scale);
-    return root * root * alpha_weight(rows[own.first_row + row].colour);
+    let root = 1.0 / (1.0 + square * scale);
+    return root * root * alpha_weight(own_colour);
 }
 
 // Mean weight of the rows in the 3×3 blocks around the patch's, to the fourth, and the share of the view.
@@ -106,9 +110,10 @@ fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         atomicStore(&weights, 0u);
     }
     load_near(lane);
-    if lane < rows_here() {
-        let weight = own_weight(lane);
-        trust[own.first_row + lane] = weight;
+    let square = squared_residual(lane);
+    if leads_row() {
+        let weight = own_weight(square);
+        trust[own.first_row + own_row] = weight;
         atomicAdd(&weights, u32(weight * 16777216.0 + 0.5));
     }
     workgroupBarrier();
@@ -124,8 +129,8 @@ fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
 @compute @workgroup_size(ROW_LANES)
 fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
-    if lane < rows_here() {
-        trust[own.first_row + lane] *= company();
+    if leads_row() {
+        trust[own.first_row + own_row] *= company();
     }
 }
 
@@ -134,7 +139,8 @@ fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
 fn reweigh_again(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
     load_near(lane);
-    if lane < rows_here() {
-        trust[own.first_row + lane] = own_weight(lane) * company();
+    let square = squared_residual(lane);
+    if leads_row() {
+        trust[own.first_row + own_row] = own_weight(square) * company();
     }
 }

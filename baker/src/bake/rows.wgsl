@@ -1,5 +1,6 @@
 // A pool of rows as every stage over rows sees it: patches of up to ROW_LANES rows, which are pixels that lie together, each
-// with the list of texels that it touches. One workgroup is one patch, one invocation is one row.
+// with the list of texels that it touches. One workgroup is one patch. An invocation is a row, or where a patch has few rows,
+// since they touch many texels, two or more invocations share each and take its entries in turn.
 //
 // Entries name texels by their place in that list, so a workgroup reads and sums its few hundred texels in its own memory and
 // meets the others' only once for each texel: pixels that lie together share most of what they touch.
@@ -30,6 +31,13 @@ struct Visited {
 
 // The workgroup's patch.
 var<private> own: Patch;
+// The invocation's row in it, how many share that, and which of them it is.
+var<private> own_row: u32;
+var<private> sharers: u32;
+var<private> share: u32;
+// The first entry that it takes, every `sharers`-th, and the one past the row's last: none without a row. The row's colour.
+var<private> own_entries: vec2<u32>;
+var<private> own_colour: u32;
 
 // The patch of a workgroup, of no rows past the last, and the tally of its rows.
 fn open(group: vec3<u32>, lane: u32) {
@@ -41,6 +49,28 @@ fn open(group: vec3<u32>, lane: u32) {
             atomicAdd(&tally, rows_here());
         }
     }
+    // A power of two above the rows, but no more invocations for each than are worth the adding up.
+    let bits = max(32u - countLeadingZeros(max(rows_here(), 1u) - 1u), 3u);
+    sharers = ROW_LANES >> bits;
+    own_row = lane / sharers;
+    share = lane % sharers;
+    own_entries = vec2(0u);
+    if has_row() {
+        let row = rows[own.first_row + own_row];
+        let start = own.first_entry + (row.span >> 14u);
+        own_entries = vec2(start + share, start + (row.span & 255u));
+        own_colour = row.colour;
+    }
+}
+
+// Whether the invocation has a row.
+fn has_row() -> bool {
+    return own_row < rows_here();
+}
+
+// Whether it speaks for it.
+fn leads_row() -> bool {
+    return has_row() && share == 0u;
 }
 
 fn rows_here() -> u32 {
@@ -55,12 +85,6 @@ fn is_seam() -> bool {
     return own.view == SEAM;
 }
 
-// First entry and the one past the last.
-fn span_of(row: u32) -> vec2<u32> {
-    let span = rows[own.first_row + row].span;
-    let start = own.first_entry + (span >> 14u);
-    return vec2(start, start + (span & 255u));
-}
 
 fn place_of(entry: u32) -> u32 {
     return entry & 1023u;
