@@ -171,18 +171,36 @@ impl Fit<'_> {
             return Ok(false);
         }
         let to_come = iterations_of(&plan.rounds);
-        let rows: u64 = self.residuals.iter().map(|view| view.rows).sum();
-        if rows < enough {
-            self.smoothness = self.cross_validate(iterations, to_come)?;
-            return Ok(false);
-        }
-        let texels = self.backend.read_texels()?;
-        self.backend.narrow(true)?;
+        let rows = self.rows();
+        let texels = match rows < enough {
+            true => None,
+            false => self.narrow(rows)?,
+        };
         self.smoothness = self.cross_validate(iterations, to_come)?;
-        self.backend.narrow(false)?;
-        self.backend.write_texels(&texels)?;
+        if let Some(texels) = &texels {
+            self.backend.narrow(false)?;
+            self.backend.write_texels(texels)?;
+            self.residuals = self.backend.residuals()?;
+        }
+        Ok(texels.is_some())
+    }
+
+    /// Narrows to the subset of so many rows, and returns the texels as they are; or does not, where much less than its share of
+    /// the texture shows there: charts need not lie all over it.
+    fn narrow(&mut self, rows: u64) -> Result<Option<Vec<[f32; 4]>>, BackendError> {
+        self.backend.narrow(true)?;
         self.residuals = self.backend.residuals()?;
-        Ok(true)
+        if self.rows() < rows / u64::from(2 * ONE_IN) {
+            self.backend.narrow(false)?;
+            self.residuals = self.backend.residuals()?;
+            return Ok(None);
+        }
+        self.backend.read_texels().map(Some)
+    }
+
+    /// Of the views, as far as they exist.
+    fn rows(&self) -> u64 {
+        self.residuals.iter().map(|view| view.rows).sum()
     }
 
     /// Finds the views that contradict the others after a first round, and if there are more than before, λ without them.

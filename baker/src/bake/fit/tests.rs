@@ -166,6 +166,32 @@ fn a_subset_of_the_rows_finds_about_the_same_smoothness_and_the_texture_is_as_go
 }
 
 #[test]
+fn where_the_subset_shows_next_to_nothing_all_rows_find_the_smoothness() {
+    // In one square of the texture, which is not of the subset.
+    let mut mesh = cube();
+    for uv in &mut mesh.uvs {
+        *uv = uv.map(|at| (1.05 + 0.9 * at) / 32.0);
+    }
+    let scene = Scene::new(&mesh, 32 * 48);
+    let atlas = Atlas::new(&scene);
+    let by = |enough: u64| {
+        let mut native = Native::new(scene.clone(), ties(&atlas), 2, Blend::Linear, Memory::Full);
+        for view in views(VIEWS) {
+            native.add_view(&view).expect("the processor does not fail");
+        }
+        start(&mut native, &scene, &atlas).expect("likewise");
+        let mut plan = Plan::new(Quality::Draft);
+        plan.smoothness = Smoothness::CrossValidated {
+            iterations: 6,
+            enough,
+        };
+        let fitted = fit(&mut native, &plan, |_, _| ()).expect("likewise");
+        (fitted.smoothness, fitted.iterations)
+    };
+    assert_eq!(by(0), by(u64::MAX));
+}
+
+#[test]
 fn too_few_views_to_leave_one_out_take_a_fixed_smoothness() {
     let plan = Plan::new(Quality::Standard);
     let (_, fitted) = baked(&views(VIEWS)[..3], &plan);
