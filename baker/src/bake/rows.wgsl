@@ -85,7 +85,6 @@ fn is_seam() -> bool {
     return own.view == SEAM;
 }
 
-
 fn place_of(entry: u32) -> u32 {
     return entry & 1023u;
 }
