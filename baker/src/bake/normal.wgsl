@@ -23,7 +23,7 @@ var<workgroup> trusted_high: atomic<u32>;
 
 // Texels of the patch for each invocation.
 const TEXELS_EACH: u32 = PATCH_TEXELS / ROW_LANES;
-// Those of this one, and their exponents: fetched once, before the first barrier, as each of them is a long way from here.
+// Those of this one, and their exponents: fetched once and together, as each of them is a long way from here.
 var<private> own_texels: array<u32, TEXELS_EACH>;
 var<private> own_exponents: array<u32, TEXELS_EACH>;
 // Weight of the row.
