@@ -22,11 +22,19 @@ struct Incident {
     turn: Option<JobName>,
 }
 
+#[derive(Debug)]
+struct Loss {
+    adapter: String,
+    job: JobName,
+    time: Instant,
+    /// The job has baked there since, or is over.
+    settled: bool,
+}
+
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub struct Incidents {
-    /// Adapter, job, time.
-    recent: Vec<(String, JobName, Instant)>,
+    recent: Vec<Loss>,
     by_adapter: HashMap<String, Incident>,
 }
 
@@ -34,37 +42,38 @@ impl Incidents {
     /// A job lost an adapter. Tells whether it is a victim, as far as anyone can say.
     pub fn lost(&mut self, adapter: &str, job: &JobName, now: Instant) -> bool {
         self.recent
-            .retain(|(_, _, time)| now.saturating_duration_since(*time) < WINDOW);
-        let mut others: HashSet<JobName> = self
-            .recent
-            .iter()
-            .filter(|(other, name, _)| other == adapter && name != job)
-            .map(|(_, name, _)| Arc::clone(name))
+            .retain(|loss| now.saturating_duration_since(loss.time) < WINDOW);
+        let others =
+            (self.recent.iter()).filter(|loss| loss.adapter == adapter && loss.job != *job);
+        let alone = others.clone().count() == 0;
+        let mut suspects: HashSet<JobName> = others
+            .filter(|loss| !loss.settled)
+            .map(|loss| Arc::clone(&loss.job))
             .collect();
-        self.recent.push((adapter.to_owned(), Arc::clone(job), now));
+        self.recent.push(Loss {
+            adapter: adapter.to_owned(),
+            job: Arc::clone(job),
+            time: now,
+            settled: false,
+        });
         if let Some(incident) = self.by_adapter.get_mut(adapter) {
             if incident.turn.as_ref() == Some(job) {
                 incident.turn = None;
                 incident.suspects.remove(job);
                 // Losses before this one are explained.
-                self.recent.retain(|(other, _, _)| other != adapter);
+                self.recent.retain(|loss| loss.adapter != adapter);
                 self.settle(adapter);
                 return false;
             }
             incident.suspects.insert(Arc::clone(job));
             return true;
         }
-        if others.is_empty() {
+        if alone {
             return false;
         }
-        others.insert(Arc::clone(job));
-        self.by_adapter.insert(
-            adapter.to_owned(),
-            Incident {
-                suspects: others,
-                turn: None,
-            },
-        );
+        suspects.insert(Arc::clone(job));
+        let turn = None;
+        (self.by_adapter).insert(adapter.to_owned(), Incident { suspects, turn });
         true
     }
 
@@ -97,6 +106,9 @@ impl Incidents {
                 incident.suspects.remove(job);
             }
         }
+        for loss in &mut self.recent {
+            loss.settled |= loss.job == *job && done == Some(&loss.adapter);
+        }
         self.settle_all();
     }
 
@@ -107,6 +119,9 @@ impl Incidents {
             if incident.turn.as_ref() == Some(job) {
                 incident.turn = None;
             }
+        }
+        for loss in &mut self.recent {
+            loss.settled |= loss.job == *job;
         }
         self.settle_all();
     }
@@ -125,6 +140,8 @@ impl Incidents {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn jobs() -> [JobName; 3] {
@@ -181,5 +198,77 @@ mod tests {
         incidents.ended(&c, Some("gpu"));
         incidents.over(&b);
         assert!(incidents.by_adapter.is_empty());
+    }
+
+    #[test]
+    fn who_has_baked_since_or_is_over_is_no_suspect_and_still_a_witness() {
+        let [a, b, c] = jobs();
+        let now = Instant::now();
+        for over in [false, true] {
+            let mut incidents = Incidents::default();
+            incidents.lost("gpu", &a, now);
+            match over {
+                true => incidents.over(&a),
+                false => incidents.ended(&a, Some("gpu")),
+            }
+            assert!(incidents.lost("gpu", &b, now), "two jobs lost it");
+            assert!(incidents.turn(&b, HERE) && !incidents.turn(&c, HERE));
+            incidents.ended(&b, Some("gpu"));
+            assert!(incidents.by_adapter.is_empty(), "over: {over}");
+        }
+    }
+
+    /// Where a job stands, of those that lose the adapter once each and bake then.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Stand {
+        First,
+        Waits,
+        Again,
+        Baked,
+        Over,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn whatever_the_order_one_waits_for_the_other_and_nothing_is_left(
+            order in prop::collection::vec((0..4_usize, 0..8), 40),
+        ) {
+            let jobs: Vec<JobName> = ["a", "b", "c", "d"].map(Arc::from).into();
+            let mut stands = vec![Stand::First; jobs.len()];
+            let mut incidents = Incidents::default();
+            let now = Instant::now();
+            // However the order goes on, everybody comes to an end.
+            for (k, chance) in order.into_iter().chain((0..4).cycle().map(|k| (k, 1)).take(64)) {
+                let job = &jobs[k];
+                stands[k] = match stands[k] {
+                    // Cancelled.
+                    Stand::Waits | Stand::Again if chance == 0 => {
+                        incidents.over(job);
+                        Stand::Over
+                    }
+                    Stand::First => {
+                        incidents.lost("gpu", job, now);
+                        incidents.ended(job, None);
+                        Stand::Waits
+                    }
+                    Stand::Waits if incidents.turn(job, HERE) => Stand::Again,
+                    Stand::Again => {
+                        incidents.ended(job, Some("gpu"));
+                        Stand::Baked
+                    }
+                    Stand::Baked => {
+                        incidents.over(job);
+                        Stand::Over
+                    }
+                    stand @ (Stand::Waits | Stand::Over) => stand,
+                };
+                let again = stands.iter().filter(|&&stand| stand == Stand::Again);
+                // The first one's repetition may have begun before anyone knew better.
+                prop_assert!(again.count() <= 2);
+            }
+            prop_assert_eq!(stands, [Stand::Over; 4]);
+            prop_assert!(incidents.by_adapter.is_empty());
+        }
     }
 }
