@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
+use rustix::process::PidfdFlags;
 use tempfile::TempDir;
 
 use crate::fault::Plan;
@@ -277,13 +279,40 @@ impl Bench {
     /// If there is no `/proc`.
     #[must_use]
     pub fn workers(&self) -> Vec<String> {
+        self.processes().into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// The numbers of those processes, and their command lines.
+    fn processes(&self) -> Vec<(i32, String)> {
         let needle = self.baker.to_string_lossy().into_owned();
         let entries = fs::read_dir("/proc").expect("/proc");
         entries
-            .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
-            .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
-            .filter(|line| line.starts_with(&needle))
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let number = entry.file_name().to_str()?.parse().ok()?;
+                let bytes = fs::read(entry.path().join("cmdline")).ok()?;
+                let line = String::from_utf8_lossy(&bytes).replace('\0', " ");
+                line.starts_with(&needle).then_some((number, line))
+            })
             .collect()
+    }
+
+    /// Waits until none of [`Bench::workers`] is there: after the supervisor's death also for those which had not come so far
+    /// that they hold the pipe of [`wait_all_gone`], and end once they find nobody at the other end of their socket.
+    ///
+    /// # Panics
+    /// After the deadline.
+    pub fn wait_workers_gone(&self) {
+        for (number, line) in self.processes() {
+            let pid = rustix::process::Pid::from_raw(number).expect("a process");
+            let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+                // It is gone.
+                continue;
+            };
+            let mut polled = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(DEADLINE).expect("two minutes fit");
+            assert_eq!(poll(&mut polled, timeout), Ok(1), "{line} is still there");
+        }
     }
 
     /// Asserts that the run left nothing: no worker, and in the output folder exactly `outputs`.
@@ -329,10 +358,7 @@ pub fn wait_all_gone(alive: &fs::File) {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         assert!(!left.is_zero(), "a worker is still there");
-        let mut polled = [PollFd::new(
-            std::os::fd::AsFd::as_fd(alive),
-            PollFlags::POLLIN,
-        )];
+        let mut polled = [PollFd::new(alive.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(left).expect("two minutes fit");
         poll(&mut polled, timeout).expect("poll");
         if polled[0]

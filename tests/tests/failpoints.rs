@@ -5,10 +5,9 @@
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use kiln_tests::sphere::{ARGUMENTS, PHASES};
-use kiln_tests::{Bench, DEADLINE, Outcome, Run, program, with_failpoints};
+use kiln_tests::{Bench, Outcome, Run, program, with_failpoints};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
@@ -244,11 +243,7 @@ fn a_supervisor_that_dies_leaves_no_worker_and_no_half_file() {
             }
             whole_or_absent(&bench, &context);
             // The kernel kills them with their parent, and may take a moment to.
-            let until = Instant::now() + DEADLINE;
-            while !bench.workers().is_empty() {
-                assert!(Instant::now() < until, "{context}: {:?}", bench.workers());
-                std::thread::yield_now();
-            }
+            bench.wait_workers_gone();
         }
     }
 }

@@ -387,13 +387,7 @@ fn kill_9_of_the_supervisor_at_any_time_of_a_real_bake_leaves_nothing_that_stays
         run.send(Signal::SIGKILL);
         let outcome = run.finish();
         let dead = Instant::now();
-        while !bench.workers().is_empty() {
-            assert!(
-                dead.elapsed() < Duration::from_secs(1),
-                "workers outlive kiln: {:?}",
-                bench.workers()
-            );
-        }
+        bench.wait_workers_gone();
         slowest = slowest.max(dead.elapsed());
         let found = fs::read(bench.path("out/out.glb")).expect("a model");
         assert!(

@@ -292,11 +292,7 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
             return check(stage, &outcome, Some(cell), &read_log(&stage.log()));
         }
         let dead = Instant::now();
-        while !stage.bench.workers().is_empty() {
-            demand(dead.elapsed() < Duration::from_secs(1), || {
-                "workers outlive kiln by 1 s".to_owned()
-            })?;
-        }
+        stage.bench.wait_workers_gone();
         let mut longest = slowest.lock().expect("unbroken");
         *longest = longest.max(dead.elapsed());
         drop(longest);

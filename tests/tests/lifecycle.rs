@@ -128,6 +128,7 @@ fn the_death_of_the_supervisor_is_the_death_of_its_workers() {
         let outcome = run.finish();
         assert_eq!(outcome.signal, Some(9));
         wait_all_gone(&alive);
+        bench.wait_workers_gone();
         bench.assert_clean(&[]);
     }
 }
