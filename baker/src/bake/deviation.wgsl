@@ -1,8 +1,8 @@
-// Rows and texels → how far the pixels that see a texel are from the result there: Σ a α⁴ e / Σ a α⁴, e the mean over the
+// Rows and texels → how far the pixels that see a texel are from the result there: Σ a w e / Σ a w, w what the alpha of a pixel is worth, e the mean over the
 // channels of the absolute difference in sRGB. −1 where nothing counts. Without the robust weights: what they put aside is
 // to show.
 //
-// Sums are integers as in average.wgsl: e and α⁴ are at most 1.
+// Sums are integers as in average.wgsl: e and w are at most 1.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 @group(1) @binding(1) var<storage, read> x_r: array<f32>;

@@ -289,13 +289,16 @@ impl Backend for Native {
                                     *weight = 0.0;
                                     return;
                                 }
-                                let colour = rows.colours[row];
-                                let residual = residual(predict(rows, row, texels), colour, blend);
-                                *weight = robust_weight(residual, scale) * alpha_weight(colour[3]);
+                                let sum = predict(rows, row, texels);
+                                let residual = residual(sum, rows.colours[row], blend);
+                                *weight = robust_weight(residual, scale);
                             });
                     }
                     apply_consensus(held.size(view), chunks, subset, weights);
-                    weights.iter_mut().for_each(|weight| *weight *= share);
+                    let colours = chunks.iter().flat_map(|rows| &rows.colours);
+                    for (weight, colour) in weights.iter_mut().zip(colours) {
+                        *weight *= share * alpha_weight(colour[3]);
+                    }
                 });
         }
         let rows = WeighedRows {

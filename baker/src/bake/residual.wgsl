@@ -72,15 +72,15 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     }
 }
 
-// Geman-McClure, 1 / (1 + (e/c)²)², times alpha⁴.
-fn own_weight(square: f32) -> f32 {
+// Geman-McClure, 1 / (1 + (e/c)²)².
+fn robust_weight(square: f32) -> f32 {
     // The scale's reciprocal, squared: 0 for an infinite scale, negative for a view that is out.
     let scale = scales[own.view].x;
     if scale < 0.0 {
         return 0.0;
     }
     let root = 1.0 / (1.0 + square * scale);
-    return root * root * alpha_weight(own_colour);
+    return root * root;
 }
 
 // Mean weight of the rows in the 3×3 blocks around the patch's, to the fourth, and the share of the view.
@@ -112,8 +112,8 @@ fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     load_near(lane);
     let square = squared_residual(lane);
     if leads_row() {
-        let weight = own_weight(square);
-        trust[own.first_row + own_row] = weight;
+        let weight = robust_weight(square);
+        trust[own.first_row + own_row] = weight * alpha_weight(own_colour);
         atomicAdd(&weights, u32(weight * 16777216.0 + 0.5));
     }
     workgroupBarrier();
@@ -141,6 +141,6 @@ fn reweigh_again(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocat
     load_near(lane);
     let square = squared_residual(lane);
     if leads_row() {
-        trust[own.first_row + own_row] = own_weight(square) * company();
+        trust[own.first_row + own_row] = robust_weight(square) * alpha_weight(own_colour) * company();
     }
 }

@@ -3,7 +3,7 @@
 //! A pixel is the mean of s×s bilinear taps, each on the surface that it really hits; taps that share texels are merged, so
 //! a row holds each texel once and its weights sum to 1. A pixel has a row only if every tap hits the mesh and its alpha is at
 //! least [`MIN_ALPHA`](super::footprint::MIN_ALPHA); how much a row counts goes with
-//! [`alpha_weight`](super::backend::alpha_weight), the fourth power of its alpha.
+//! [`alpha_weight`](super::backend::alpha_weight).
 
 use super::subset;
 

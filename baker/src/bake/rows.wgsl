@@ -114,6 +114,6 @@ fn seen(colour: u32) -> vec3<f32> {
 }
 
 fn alpha_weight(colour: u32) -> f32 {
-    let alpha = f32(colour >> 24u) / 255.0;
-    return (alpha * alpha) * (alpha * alpha);
+    let above = f32((colour >> 24u) - MIN_ALPHA + 1u) / f32(256u - MIN_ALPHA);
+    return above * sqrt(above);
 }

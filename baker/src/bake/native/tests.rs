@@ -200,11 +200,29 @@ fn residuals_are_zero_for_the_truth_and_plain_numbers_for_black() {
 }
 
 #[test]
+fn pixels_that_show_little_are_no_bad_company() {
+    let mut views = views(1);
+    for pixel in views[0].pixels.iter_mut().step_by(2) {
+        pixel[3] = pixel[3].min(128);
+    }
+    let mut native = native(&views, 0);
+    // Everybody is explained well enough.
+    (native.reweight(&[Belief::from(f32::INFINITY)], STRENGTH))
+        .expect("the processor does not fail");
+    let chunks = footprints(&Scene::new(&cube(), SIZE), &views[0], 2);
+    let colours = chunks.iter().flat_map(|rows| &rows.colours);
+    assert!(native.weights[0].len() > 100);
+    for (&weight, colour) in native.weights[0].iter().zip(colours) {
+        assert_eq!(weight, alpha_weight(colour[3]), "alpha {}", colour[3]);
+    }
+}
+
+#[test]
 fn deviations_are_means_by_footprint_and_alpha() {
     let mut views = views(4);
-    // Half-transparent pixels, which count a sixteenth, and no weights of a fit.
+    // Pixels that are not quite opaque, which count an eighth, and no weights of a fit.
     for pixel in views[1].pixels.iter_mut().step_by(3) {
-        pixel[3] = pixel[3].min(128);
+        pixel[3] = pixel[3].min(159);
     }
     let mut native = native(&views, 0);
     let grey = vec![[0.1; 4]; (SIZE * SIZE) as usize];
@@ -220,10 +238,11 @@ fn deviations_are_means_by_footprint_and_alpha() {
     let mut sums = vec![[0.0f64; 2]; scene.texels()];
     for rows in views.iter().flat_map(|view| footprints(&scene, view, 2)) {
         for row in 0..rows.len() {
-            let [r, g, b, alpha] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
+            let [r, g, b, _] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
+            let worth = ((f64::from(rows.colours[row][3]) - 127.0) / 128.0).powf(1.5);
             let off = [r, g, b].map(|value| (value - shown).abs());
             for entry in rows.row(row) {
-                let weight = f64::from(entry.weight) * alpha.powi(4);
+                let weight = f64::from(entry.weight) * worth;
                 let sum = &mut sums[entry.texel as usize];
                 sum[0] += weight * off.iter().sum::<f64>() / 3.0;
                 sum[1] += weight;

@@ -83,11 +83,11 @@ pub(super) fn deviations(
     for rows in views {
         for row in 0..rows.len() {
             let predicted = predict(rows, row, x);
-            let [r, g, b, alpha] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
+            let [r, g, b, _] = rows.colours[row].map(|byte| f64::from(byte) / 255.0);
             let shown = predicted.map(|value| f64::from(to_display(value as f32, blend)));
             let off = ((shown[0] - r).abs() + (shown[1] - g).abs() + (shown[2] - b).abs()) / 3.0;
             for entry in rows.row(row) {
-                let weight = f64::from(entry.weight) * alpha.powi(4);
+                let weight = f64::from(entry.weight) * worth(rows.colours[row][3]);
                 let (sum, whole) = &mut sums[entry.texel as usize];
                 *sum += weight * off;
                 *whole += weight;
@@ -98,7 +98,12 @@ pub(super) fn deviations(
     sums.into_iter().map(mean).collect()
 }
 
-/// Weights of a view's rows: Geman-McClure, alpha to the fourth, the mean of both over the 3×3 blocks around, and the share.
+/// Of a pixel by its alpha.
+fn worth(alpha: u8) -> f64 {
+    ((f64::from(alpha) - 127.0) / 128.0).powf(1.5)
+}
+
+/// Weights of a view's rows: Geman-McClure, its mean over the 3×3 blocks around, what alpha is worth, and the share.
 fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> Vec<f64> {
     let Belief { scale, share } = of;
     let block = |row: usize| {
@@ -110,12 +115,10 @@ fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> V
     };
     let own: Vec<f64> = (0..rows.len())
         .map(|row| {
-            let alpha = f64::from(rows.colours[row][3]) / 255.0;
             if scale <= 0.0 {
                 return 0.0;
             }
             (1.0 + (residual(rows, row, x, blend) / f64::from(scale)).powi(2)).powi(-2)
-                * alpha.powi(4)
         })
         .collect();
     let mut blocks: BTreeMap<[i64; 2], (f64, f64)> = BTreeMap::new();
@@ -130,7 +133,8 @@ fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> V
             let (sum, count) = around
                 .filter_map(|at| blocks.get(&at))
                 .fold((0.0, 0.0), |sum, block| (sum.0 + block.0, sum.1 + block.1));
-            own[row] * f64::powi(sum / count, CONSENSUS_POWER) * f64::from(share)
+            let weight = own[row] * worth(rows.colours[row][3]);
+            weight * f64::powi(sum / count, CONSENSUS_POWER) * f64::from(share)
         })
         .collect()
 }
