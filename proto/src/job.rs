@@ -91,6 +91,9 @@ pub enum TextureFormat {
     Jpeg,
     /// Lossless (`EXT_texture_webp`).
     Webp,
+    /// The smallest of those without mips (`EXT_texture_webp`); colours alone, and numbers are as [`Self::Webp`] has them.
+    #[serde(rename = "webp-lossy")]
+    WebpLossy,
     /// Basis Universal, whatever the device's own format (`KHR_texture_basisu`): small, colours alone; numbers are as
     /// [`Self::Ktx2Uastc`] has them.
     #[serde(rename = "ktx2-etc1s")]
@@ -107,7 +110,7 @@ impl TextureFormat {
         match self {
             Self::Png => "png",
             Self::Jpeg => "jpg",
-            Self::Webp => "webp",
+            Self::Webp | Self::WebpLossy => "webp",
             Self::Ktx2Etc1s | Self::Ktx2Uastc => "ktx2",
         }
     }
@@ -115,7 +118,7 @@ impl TextureFormat {
     /// Whether its pictures have a quality of 1 to 100.
     #[must_use]
     pub fn has_quality(self) -> bool {
-        matches!(self, Self::Jpeg | Self::Ktx2Etc1s)
+        matches!(self, Self::Jpeg | Self::WebpLossy | Self::Ktx2Etc1s)
     }
 
     /// Whether only a GLB can hold it: what reads PLY and OBJ knows no such picture.
@@ -130,7 +133,7 @@ impl TextureFormat {
         match self {
             Self::Png => "image/png",
             Self::Jpeg => "image/jpeg",
-            Self::Webp => "image/webp",
+            Self::Webp | Self::WebpLossy => "image/webp",
             Self::Ktx2Etc1s | Self::Ktx2Uastc => "image/ktx2",
         }
     }

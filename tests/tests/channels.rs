@@ -144,8 +144,13 @@ impl Model {
     fn file(&self, slot: &str) -> Option<&[u8]> {
         let texture = self.json["materials"][self.page].pointer(&format!("/{slot}/index"))?;
         let texture = &self.json["textures"][index(texture)];
-        let basisu = texture.pointer("/extensions/KHR_texture_basisu/source");
-        let source = basisu.unwrap_or(&texture["source"]);
+        let named = ["KHR_texture_basisu", "EXT_texture_webp"]
+            .map(|name| texture.pointer(&format!("/extensions/{name}/source")));
+        let source = named
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or(&texture["source"]);
         Some(self.view(&self.json["images"][index(source)]["bufferView"]))
     }
 
@@ -481,6 +486,13 @@ fn every_form_of_a_glb_carries_them_and_others_say_that_they_do_not() {
             &["--texture-format", "ktx2-etc1s"],
         ),
         (
+            "lossy",
+            "image/webp",
+            "image/webp",
+            json!("MASK"),
+            &["--texture-format", "webp-lossy"],
+        ),
+        (
             "small",
             "image/webp",
             "image/webp",
@@ -531,6 +543,17 @@ fn every_form_of_a_glb_carries_them_and_others_say_that_they_do_not() {
             assert_eq!(format("emissiveTexture"), [163, 1, 2]);
             assert_eq!(format("pbrMetallicRoughness/baseColorTexture"), [163, 1, 2]);
             continue;
+        }
+        if name == "lossy" {
+            // Numbers are lossless; of colours only the opacity is.
+            let model = Model::read(&path);
+            let chunk = |slot: &str| {
+                let file = model.file(slot).expect("a picture");
+                String::from_utf8_lossy(&file[12..16]).into_owned()
+            };
+            assert_eq!(chunk("normalTexture"), "VP8L");
+            assert_eq!(chunk("emissiveTexture"), "VP8 ");
+            assert_eq!(chunk("pbrMetallicRoughness/baseColorTexture"), "VP8X");
         }
         files.push(path);
     }

@@ -73,6 +73,11 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         ("jpeg.glb", "image/jpeg", &["--texture-format", "jpeg"]),
         ("webp.glb", "image/webp", &["--texture-format", "webp"]),
         (
+            "lossy.glb",
+            "image/webp",
+            &["--texture-format", "webp-lossy", "--texture-quality", "80"],
+        ),
+        (
             "etc1s.glb",
             "image/ktx2",
             &["--texture-format", "ktx2-etc1s"],
@@ -99,7 +104,7 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         let path = bench.path("out").join(name);
         let report = report(&bench, &format!("out/{name}"), more);
         let json = glb::read(&path);
-        if name != "webp.glb" {
+        if mime != "image/webp" {
             // Without a source of its own, for those who do not know WebP, the texture has its extension's.
             let json = json.expect("a whole GLB");
             assert_eq!(json["images"][0]["mimeType"], mime, "{name}");
@@ -139,6 +144,11 @@ fn every_form_of_a_glb_is_valid_and_shows_the_same() {
         of("jpeg.glb").1 < plain
             && of("small.glb").1 < plain
             && of("both.glb").1 < of("jpeg.glb").1
+    );
+    let lossy = of("lossy.glb");
+    assert!(
+        lossy.1 < of("webp.glb").1 && (lossy.2 - best).abs() > 0.0001,
+        "{sizes:?}"
     );
     // Lossless is lossless, quantised is as good to the eye, and of a JPEG its own texels are measured, not those before it.
     assert!(

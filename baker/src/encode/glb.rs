@@ -284,7 +284,7 @@ impl Pictures {
         self.images.push(image);
         let extension = match format {
             TextureFormat::Png | TextureFormat::Jpeg => None,
-            TextureFormat::Webp => Some("EXT_texture_webp"),
+            TextureFormat::Webp | TextureFormat::WebpLossy => Some("EXT_texture_webp"),
             TextureFormat::Ktx2Etc1s | TextureFormat::Ktx2Uastc => Some("KHR_texture_basisu"),
         };
         self.extensions.extend(extension);

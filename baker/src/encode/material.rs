@@ -116,6 +116,7 @@ pub fn material(
         let colour = kind == Kind::Colour;
         let format = match form.texture {
             TextureFormat::Jpeg if !colour => TextureFormat::Png,
+            TextureFormat::WebpLossy if !colour => TextureFormat::Webp,
             TextureFormat::Ktx2Etc1s if !colour => TextureFormat::Ktx2Uastc,
             format => format,
         };

@@ -1,7 +1,7 @@
 //! Texels → a picture of the format that was asked for, decoded again before it counts.
 //!
-//! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution) and a KTX2
-//! ([`super::ktx2`]) come back as other texels: they take the place of the old ones, so that all that is measured and shown
+//! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution), a lossy WebP
+//! (colour at half the resolution, as the format has it) and a KTX2 ([`super::ktx2`]) come back as other texels: they take the place of the old ones, so that all that is measured and shown
 //! afterwards is what the file holds. Of a KTX2 every mip is read and held against what it was made of.
 //! The decoders are those of the views, strict about damage, and not the encoders' own.
 
@@ -9,6 +9,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{ExtendedColorType, ImageEncoder, ImageError};
 use proto::job::TextureFormat;
+use webp::{Encoder, PixelLayout, WebPConfig};
 
 use super::ktx2::{self, Coding, Ktx2Error, Made};
 use super::png::{self, Kind, PngError};
@@ -17,7 +18,7 @@ use crate::prepare::picture::ktx2::Texture;
 use crate::prepare::picture::{self, Picture};
 use crate::progress::unit;
 
-/// The worst that a JPEG or KTX2 may be, dB: what the lowest quality makes of noise is above it, channels or rows in a wrong order are not.
+/// The worst that a lossy picture may be, dB: what the lowest quality makes of noise is above it, channels or rows in a wrong order are not.
 const LEAST_DB: f64 = 8.0;
 
 /// Why there is no picture.
@@ -29,6 +30,9 @@ pub enum TextureError {
     /// An encoder of the `image` crate.
     #[error("the texture cannot be encoded")]
     Encode(#[from] ImageError),
+    /// The encoder of lossy WebPs, by its name of what is wrong.
+    #[error("the texture cannot be encoded: {0}")]
+    Webp(String),
     /// The KTX2.
     #[error(transparent)]
     Ktx2(#[from] Ktx2Error),
@@ -57,7 +61,7 @@ pub fn encode(
 }
 
 /// Encodes `size`² texels that are no colours, [`Kind::Data`] or [`Kind::Direction`]: neither [`TextureFormat::Jpeg`] nor
-/// [`TextureFormat::Ktx2Etc1s`] is for them. Without loss, but for [`TextureFormat::Ktx2Uastc`].
+/// [`TextureFormat::WebpLossy`] nor [`TextureFormat::Ktx2Etc1s`] is for them. Without loss, but for [`TextureFormat::Ktx2Uastc`].
 ///
 /// # Errors
 /// As [`encode`].
@@ -87,6 +91,7 @@ pub fn encode_translucent(
 pub(super) fn pace(format: TextureFormat) -> u64 {
     match format {
         TextureFormat::Png | TextureFormat::Jpeg | TextureFormat::Webp => pace::PNG_TEXEL,
+        TextureFormat::WebpLossy => pace::TEXEL,
         TextureFormat::Ktx2Etc1s | TextureFormat::Ktx2Uastc => pace::TEXEL,
     }
 }
@@ -115,6 +120,13 @@ fn encode_as(
             let encoder = WebPEncoder::new_lossless(&mut file);
             encoder.write_image(&bytes(), size, size, colours)?;
         }
+        TextureFormat::WebpLossy => {
+            let layout = match colours {
+                ExtendedColorType::Rgba8 => PixelLayout::Rgba,
+                _ => PixelLayout::Rgb,
+            };
+            file = webp_lossy(&bytes(), layout, quality, size)?;
+        }
         TextureFormat::Jpeg => {
             let encoder = JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100));
             encoder.write_image(&bytes(), size, size, colours)?;
@@ -132,8 +144,26 @@ fn encode_as(
     let held = decode(&file, size)?;
     unit();
     verify(kind, format, texels, &held)?;
-    let held = (format == TextureFormat::Jpeg).then_some(held);
-    Ok((file, held))
+    let lossless = matches!(format, TextureFormat::Png | TextureFormat::Webp);
+    Ok((file, (!lossless).then_some(held)))
+}
+
+/// By libwebp, with colours averaged in linear light (`use_sharp_yuv`): at the borders of charts they would bleed otherwise.
+fn webp_lossy(
+    bytes: &[u8],
+    layout: PixelLayout,
+    quality: u8,
+    size: u32,
+) -> Result<Vec<u8>, TextureError> {
+    let named = |error: &dyn std::fmt::Debug| TextureError::Webp(format!("{error:?}"));
+    let mut config = WebPConfig::new().map_err(|()| named(&"no configuration"))?;
+    config.quality = f32::from(quality.clamp(1, 100));
+    config.use_sharp_yuv = 1;
+    // Texels without opacity keep their colour: filters mix them in.
+    config.exact = 1;
+    let encoder = Encoder::new(bytes, layout, size, size);
+    let made = encoder.encode_advanced(&config);
+    Ok(made.map_err(|error| named(&error))?.to_vec())
 }
 
 /// Reads a KTX2 again: each level must be there, and they show what they were made of; the mips together, since a few texels of
@@ -194,7 +224,10 @@ fn verify(
         .sum();
     let same = match format {
         TextureFormat::Png | TextureFormat::Webp => squares == 0,
-        TextureFormat::Jpeg | TextureFormat::Ktx2Etc1s | TextureFormat::Ktx2Uastc => {
+        TextureFormat::Jpeg
+        | TextureFormat::WebpLossy
+        | TextureFormat::Ktx2Etc1s
+        | TextureFormat::Ktx2Uastc => {
             let mean = squares as f64 / (width * texels.len()) as f64 / (255.0 * 255.0);
             -10.0 * mean.log10() >= LEAST_DB
         }
@@ -260,7 +293,12 @@ mod tests {
     }
 
     #[test]
-    fn a_jpeg_gives_the_texels_that_it_holds_and_quality_is_quality() {
+    fn a_jpeg_and_a_lossy_webp_give_the_texels_that_they_hold_and_quality_is_quality() {
+        lossy(TextureFormat::Jpeg, b"\xff\xd8\xff");
+        lossy(TextureFormat::WebpLossy, b"RIFF");
+    }
+
+    fn lossy(format: TextureFormat, start: &[u8]) {
         let texels = texels(64);
         let squares = |held: &[[u8; 4]]| -> u64 {
             let pairs = texels.iter().zip(held);
@@ -269,8 +307,8 @@ mod tests {
                 .sum()
         };
         let made = [1, 50, 98].map(|quality| {
-            let (file, held) = encode(TextureFormat::Jpeg, quality, 64, &texels).unwrap();
-            assert!(file.starts_with(&[0xff, 0xd8, 0xff]));
+            let (file, held) = encode(format, quality, 64, &texels).unwrap();
+            assert!(file.starts_with(start));
             let held = held.unwrap();
             assert!(held == decode(&file, 64).unwrap());
             (file.len(), squares(&held))
@@ -280,6 +318,27 @@ mod tests {
             made[0].1 > made[1].1 && made[1].1 > made[2].1 && made[2].1 > 0,
             "{made:?}"
         );
+    }
+
+    #[test]
+    fn opacity_and_the_colour_beneath_it_outlast_a_lossy_webp() {
+        let mut texels = texels(64);
+        for (k, texel) in texels.iter_mut().enumerate() {
+            *texel = [
+                200,
+                120,
+                40,
+                if k % 64 < 32 { 0 } else { (k / 64) as u8 * 4 },
+            ];
+        }
+        let (_, held) = encode_translucent(TextureFormat::WebpLossy, 90, 64, &texels).unwrap();
+        for (one, other) in texels.iter().zip(held.unwrap()) {
+            assert_eq!(one[3], other[3]);
+            assert!(
+                (0..3).all(|k| one[k].abs_diff(other[k]) <= 4),
+                "{one:?} {other:?}"
+            );
+        }
     }
 
     #[test]

@@ -336,6 +336,7 @@ mod tests {
             TextureFormat::Png,
             TextureFormat::Jpeg,
             TextureFormat::Webp,
+            TextureFormat::WebpLossy,
             TextureFormat::Ktx2Etc1s,
             TextureFormat::Ktx2Uastc,
         ] {

@@ -146,6 +146,8 @@ pub(super) const REFUSED_AT_WORK: &[Call] = calls![
     SYS_faccessat,
     SYS_readlinkat,
     SYS_socket,
+    // glibc's qsort (libwebp's, of the palette of an opacity) asks how much memory there is, and sorts either way.
+    SYS_sysinfo,
 ];
 
 /// Answered with `EACCES` in a sealed bake: what drivers try and can do without.

@@ -185,12 +185,12 @@ pub(super) struct JobArgs {
     /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty.
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = remove_share, help_heading = "Result")]
     pub(super) simplify: Option<f32>,
-    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` smaller. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
     /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
     /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
     #[arg(long, value_enum, default_value = "png", help_heading = "Result")]
     pub(super) texture_format: TextureFormatArg,
-    /// Quality of a JPEG or of ETC1S, 1 to 100; by default 90 and 75.
+    /// Quality of a JPEG, a lossy WebP or of ETC1S, 1 to 100; by default 90, 90 and 75.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), help_heading = "Result")]
     pub(super) texture_quality: Option<u8>,
     /// How a GLB stores its mesh: `meshopt` quantises and compresses it (`KHR_mesh_quantization`, `EXT_meshopt_compression`).
@@ -405,6 +405,7 @@ pub(super) enum TextureFormatArg {
     Png,
     Jpeg,
     Webp,
+    WebpLossy,
     #[value(name = "ktx2-etc1s")]
     Ktx2Etc1s,
     #[value(name = "ktx2-uastc")]
@@ -448,6 +449,7 @@ impl From<TextureFormatArg> for TextureFormat {
             TextureFormatArg::Png => Self::Png,
             TextureFormatArg::Jpeg => Self::Jpeg,
             TextureFormatArg::Webp => Self::Webp,
+            TextureFormatArg::WebpLossy => Self::WebpLossy,
             TextureFormatArg::Ktx2Etc1s => Self::Ktx2Etc1s,
             TextureFormatArg::Ktx2Uastc => Self::Ktx2Uastc,
         }

@@ -40,8 +40,8 @@ pub(super) fn choose(
     let compress: Compress = compress.into();
     if quality.is_some() && !texture.has_quality() {
         return bad(
-            "--texture-quality is for a JPEG and for ETC1S: the other formats lose nothing, or always as little",
-            "add --texture-format jpeg or ktx2-etc1s",
+            "--texture-quality is for JPEG, lossy WebP and ETC1S: the other formats lose nothing, or always as little",
+            "add --texture-format jpeg, webp-lossy or ktx2-etc1s",
         );
     }
     // Where nothing is to be made, it would be a GLB.
@@ -61,7 +61,7 @@ pub(super) fn choose(
     if container != Container::Glb && texture.needs_gltf() {
         return bad(
             "--texture-format ktx2-etc1s and ktx2-uastc are for a GLB: nothing reads KTX2 beside a PLY or OBJ",
-            "give -o a name that ends in .glb, or choose png, jpeg or webp",
+            "give -o a name that ends in .glb, or choose png, jpeg, webp or webp-lossy",
         );
     }
     if container == Container::Ply && pages != Pages::ONE {
@@ -158,6 +158,8 @@ mod tests {
         let etc1s = ["--texture-format", "ktx2-etc1s", "--texture-quality", "1"];
         assert_eq!(made("a.glb", &etc1s), ["a.glb"]);
         assert_eq!(made("a.PLY", &[]), ["a.PLY", "a_texture.png"]);
+        let lossy = ["--texture-format", "webp-lossy", "--texture-quality", "75"];
+        assert_eq!(made("a.ply", &lossy), ["a.ply", "a_texture.webp"]);
         let jpeg = ["--texture-format", "jpeg", "--texture-quality", "80"];
         assert_eq!(
             made("a b.obj", &jpeg),

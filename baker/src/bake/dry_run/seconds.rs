@@ -138,6 +138,7 @@ fn stored(format: TextureFormat) -> f64 {
     match format {
         TextureFormat::Png => 4e-8,
         TextureFormat::Jpeg | TextureFormat::Webp => 1e-7,
+        TextureFormat::WebpLossy => 2e-7,
         TextureFormat::Ktx2Etc1s => 3.5e-6,
         TextureFormat::Ktx2Uastc => 2.1e-6,
     }
