@@ -30,7 +30,7 @@ pub enum TextureError {
     /// An encoder of the `image` crate.
     #[error("the texture cannot be encoded")]
     Encode(#[from] ImageError),
-    /// The encoder of lossy WebPs, by its name of what is wrong.
+    /// The encoder of lossy `WebP`, by its name of what is wrong.
     #[error("the texture cannot be encoded: {0}")]
     Webp(String),
     /// The KTX2.
