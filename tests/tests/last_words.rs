@@ -3,11 +3,12 @@
 
 #![expect(clippy::print_stdout, reason = "the time is what a report quotes")]
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kiln_tests::hand::{Death, Hand};
-use kiln_tests::{program, signal_to, with_failpoints};
+use kiln_tests::{DEADLINE, program, signal_to, with_failpoints};
 use nix::sys::signal::Signal;
 use proto::message::{FromChild, Role};
 use proto::recorder::Slot;
@@ -99,10 +100,31 @@ fn memory_that_was_not_there_leaves_its_size() {
     assert!(death.note(Slot::Signal).is_some());
 }
 
+/// Until so many threads of a process have nothing to do: who has only just said hello may still be on its way to wait for an
+/// answer, and a thread on its way to its first work.
+fn wait_until_all_sleep(pid: i32, threads: usize) {
+    let until = Instant::now() + DEADLINE;
+    let state = |task: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+        // Behind the name, which is in brackets and may hold any.
+        stat.rsplit_once(") ")?.1.chars().next()
+    };
+    loop {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+        let states: Vec<char> = tasks.filter_map(state).collect();
+        if states == vec!['S'; threads] {
+            return;
+        }
+        assert!(Instant::now() < until, "{states:?}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn sigabrt_from_outside_tells_the_stacks_of_all_threads_in_time() {
     let hand = Hand::start(&baker(), Role::Prepare, &[("RAYON_NUM_THREADS", "3")]);
     assert!(matches!(hand.hear(), FromChild::Hello { .. }));
+    wait_until_all_sleep(hand.pid(), 4);
     let asked = Instant::now();
     signal_to(hand.pid(), Signal::SIGABRT);
     let death = hand.bury();

@@ -6,6 +6,7 @@ mod footprint;
 mod layout;
 mod reference;
 mod solve;
+mod subset;
 
 use proto::job::{Blend, Device as Wanted, WarmJob};
 use proto::table::{Camera, Mesh, View};
