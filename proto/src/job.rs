@@ -91,7 +91,7 @@ pub enum TextureFormat {
     Jpeg,
     /// Lossless (`EXT_texture_webp`).
     Webp,
-    /// The smallest of those without mips (`EXT_texture_webp`); colours alone, and numbers are as [`Self::Webp`] has them.
+    /// Half a JPEG where the texture is smooth (`EXT_texture_webp`); colours alone, and numbers are as [`Self::Webp`] has them.
     #[serde(rename = "webp-lossy")]
     WebpLossy,
     /// Basis Universal, whatever the device's own format (`KHR_texture_basisu`): small, colours alone; numbers are as

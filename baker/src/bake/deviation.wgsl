@@ -1,6 +1,6 @@
-// Rows and texels → how far the pixels that see a texel are from the result there: Σ a w e / Σ a w, w what the alpha of a pixel is worth, e the mean over the
-// channels of the absolute difference in sRGB. −1 where nothing counts. Without the robust weights: what they put aside is
-// to show.
+// Rows and texels → how far the pixels that see a texel are from the result there: Σ a w e / Σ a w, w what the alpha of a
+// pixel is worth, e the mean over the channels of the absolute difference in sRGB. −1 where nothing counts. Without the
+// robust weights: what they put aside is to show.
 //
 // Sums are integers as in average.wgsl: e and w are at most 1.
 

@@ -185,7 +185,8 @@ pub(super) struct JobArgs {
     /// Share of the triangles to remove, 0 to 1: 0.95 keeps one in twenty.
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = remove_share, help_heading = "Result")]
     pub(super) simplify: Option<f32>,
-    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` smaller. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
+    /// The texture's picture: `png` and `webp` are lossless, `jpeg` is small, `webp-lossy` is smaller where the texture is
+    /// smooth. `ktx2-etc1s` and `ktx2-uastc` (Basis Universal,
     /// a GLB only) stay compressed on the device, with mips in the file: ETC1S is smallest, UASTC close to lossless; what is no
     /// colour is UASTC in both. Not every viewer reads WebP (`EXT_texture_webp`) or KTX2 (`KHR_texture_basisu`).
     #[arg(long, value_enum, default_value = "png", help_heading = "Result")]
