@@ -317,10 +317,12 @@ class Oracles(unittest.TestCase):
 
     def test_what_is_no_model_and_what_is_no_clear_error(self) -> None:
         with support.isolated() as folder:
-            left = subprocess.Popen(["sleep", "60"], env=folder.environment())
-            self.assertEqual(len(folder.left()), 1, "a process that is left passed")
-            left.kill()
-            left.wait()
+            with subprocess.Popen(["cat"], env=folder.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
+                # `Popen` is back while exec still makes the environment that /proc shows; what answers has it.
+                left.stdin.write(b"here\n")
+                left.stdin.flush()
+                self.assertEqual(left.stdout.readline(), b"here\n")
+                self.assertEqual(len(folder.left()), 1, "a process that is left passed")
         whole = b"glTF" + struct.pack("<II", 2, 20) + struct.pack("<I4s", 0, b"JSON")
         for kind, text, data in [
             ("done", "", b""),
