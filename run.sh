@@ -167,6 +167,9 @@ test)
     # The Khronos validator, for the GLBs.
     (cd tests/validator && npm ci --silent --no-audit --no-fund)
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
+    # Each test of a GPU stage has a device of its own, with threads and memory of its own.
+    threads=$(nproc)
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((threads < 16 ? threads : 16))}
     # Workers that go wrong on purpose; then the real ones, in the same folder: both builds keep their parts side by side.
     cargo build --release --locked -p kiln -p kiln-baker --bins --features kiln/failpoints,kiln-baker/failpoints
     mkdir -p target/failpoints

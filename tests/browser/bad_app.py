@@ -18,7 +18,7 @@ def model(*_: Any) -> str:
     if len(_calls) == 2:
         os.abort()
     # PyDLL, other than CDLL, keeps the GIL.
-    ctypes.PyDLL(None).usleep(600_000)
+    ctypes.PyDLL(None).usleep(3_000_000)
     raise JobFailed("", {"code": "worker_crashed", "message": "nobody will read this"})
 
 

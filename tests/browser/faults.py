@@ -103,7 +103,11 @@ class Injector(threading.Thread):
             if not self._is(target) or not _stop(descriptor, target.pid):
                 return False
             at = time.monotonic()
-            self._strike(kind, descriptor, target)
+            try:
+                self._strike(kind, descriptor, target)
+            except ProcessLookupError:
+                # Whoever watches over it was faster.
+                return False
         finally:
             os.close(descriptor)
         self.hits[kind] += 1

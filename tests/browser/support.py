@@ -104,7 +104,7 @@ class Isolated:
 
     def left(self) -> List[str]:
         """What should not be there once all is over: processes (which have a moment to be reaped), shared memory."""
-        end = time.monotonic() + 5.0
+        end = time.monotonic() + SOON
         while (processes := self.processes()) and time.monotonic() < end:
             time.sleep(0.02)
         return [f"process {pid}: {line}" for pid, line in processes] + sorted(shared_memory() - self._shared)
@@ -173,7 +173,7 @@ class Program:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(30.0)
+            self.process.wait(SOON)
         except subprocess.TimeoutExpired:
             self.process.kill()
         code = self.process.wait()

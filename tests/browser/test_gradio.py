@@ -25,7 +25,6 @@ from faults import Injector
 from glb import read_glb
 from heartbeat import Machine, Waits, longest
 from playwright.async_api import Page, async_playwright
-from playwright.async_api import TimeoutError as Timeout
 
 FAULTS = int(os.environ.get("FAULTS", 200))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
@@ -37,10 +36,12 @@ LONGEST_GAP = 0.250
 #: Of a page's. Its viewer makes its shaders anew for each model, on a processor that plays a GPU: half a second, where
 #: the browser has half a processor to itself.
 LONGEST_GAP_OF_PAGE = 2.0
+#: And no more than so many times what was seen before the first fault: five pages share one such processor.
+WORSE = 3.0
 #: For all of the faults: so many can be injected only while there is work.
-ENOUGH = 600.0
+ENOUGH = 1800.0
 #: For one press of the button. Two jobs are at work at once, and each may have to be done twice.
-PATIENCE = 60.0
+PATIENCE = 600.0
 #: A word of the closed list, or the name of an exception; then words for people.
 CLEAR = re.compile(r"^([a-z]+(_[a-z]+)*|[A-Z][A-Za-z]+) \S+ \S+")
 UNCLEAR = re.compile(r"Traceback|File \"|Errno|0x[0-9a-f]{6}|None")
@@ -109,6 +110,7 @@ class Tab:
     async def open(cls, browser: Any, url: str, random_: random.Random) -> "Tab":
         # Small, as Chromium draws the model by the processor, all the time.
         page = await browser.new_page(viewport={"width": 480, "height": 400})
+        page.set_default_timeout(PATIENCE * 1e3)
         tab = cls(page, random_)
         await page.goto(url)
         await page.locator("#texture-size input[type=number]").fill(str(SIZE))
@@ -173,6 +175,8 @@ class Figures(NamedTuple):
     blank: Dict[str, Any]
     #: Of the app, since the first fault.
     heart: Dict[str, Any]
+    #: The longest of a page's gaps before it.
+    calm_gap: float
 
 
 async def undisturbed(tab: Tab) -> Dict[str, bytes]:
@@ -191,6 +195,9 @@ async def drive(app: App, injector: Injector) -> Figures:
         references = await asyncio.gather(*(undisturbed(tab) for tab in tabs))
         for page in (blank, *(tab.page for tab in tabs)):
             await page.evaluate(BEAT)
+        references += await asyncio.gather(*(undisturbed(tab) for tab in tabs))
+        calm = [await tab.page.evaluate("beat.gaps.splice(0)") for tab in tabs]
+        calm_blank = await blank.evaluate("beat.gaps.splice(0)")
         began = time.monotonic()
         injector.start()
         over = lambda: not injector.is_alive() or time.monotonic() - began > ENOUGH  # noqa: E731
@@ -202,7 +209,8 @@ async def drive(app: App, injector: Injector) -> Figures:
         await browser.close()
     for beats in heart.values():
         beats["gaps"] = [gap for gap in beats["gaps"] if gap[1] > began]
-    return Figures(references, ended + list(last), pages, [error for tab in tabs for error in tab.errors], told, heart)
+    calm_gap = max(longest(gaps, Machine(calm_blank)) for gaps in calm)
+    return Figures(references, ended + list(last), pages, [error for tab in tabs for error in tab.errors], told, heart, calm_gap)
 
 
 def unclear(ended: Ended) -> Optional[str]:
@@ -257,8 +265,9 @@ class Gradio(unittest.TestCase):
             self.assertEqual(sum(page["failures"] for page in figures.pages), 0)
             for name, heart in figures.heart.items():
                 self.assertLessEqual(longest(heart["gaps"], machine), LONGEST_GAP, f"the {name} stood still")
+            bound = max(LONGEST_GAP_OF_PAGE, WORSE * figures.calm_gap)
             for page in figures.pages:
-                self.assertLessEqual(longest(page["gaps"], Machine(figures.blank["gaps"])), LONGEST_GAP_OF_PAGE, "a page stood still")
+                self.assertLessEqual(longest(page["gaps"], Machine(figures.blank["gaps"])), bound, "a page stood still")
             self.assertEqual(app.process.returncode, 0, app.said())
             self.assertEqual(folder.left(), [])
             # What Gradio keeps on purpose, and the list of the faults.
@@ -278,8 +287,10 @@ class Oracles(unittest.TestCase):
                     await tab.bake(SAMPLES[0])
                 heart = await tab.page.evaluate(HEART)
                 # The second press kills the app: nothing comes, and the page hears no answer.
-                with self.assertRaises(Timeout):
-                    await tab.bake(SAMPLES[0], patience=3.0)
+                press = asyncio.ensure_future(tab.bake(SAMPLES[0]))
+                await asyncio.to_thread(app.process.wait, support.SOON)
+                self.assertEqual((await asyncio.wait([press], timeout=3.0))[0], set())
+                press.cancel()
                 await browser.close()
             return heart
 

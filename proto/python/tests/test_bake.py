@@ -94,15 +94,15 @@ class BakeTexture(unittest.TestCase):
                 now = time.monotonic()
                 longest[0], last = max(longest[0], now - last), now
 
-        heart = threading.Thread(target=beat)
+        heart, began = threading.Thread(target=beat), time.monotonic()
         heart.start()
         try:
             kiln.bake_texture(*Scene.arguments, texture_size=1024)
         finally:
             over.set()
             heart.join()
-        # Of a bake of seconds; the bound is for a machine that is busy with it.
-        self.assertLess(longest[0], 0.25)
+        # A call that kept the GIL would keep it for all of the bake; a machine that is busy with that stops anybody for a while.
+        self.assertLess(longest[0], (time.monotonic() - began) / 2)
 
 
 def _idle() -> bool:

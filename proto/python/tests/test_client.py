@@ -158,7 +158,7 @@ class Requests(unittest.TestCase):
 
         _, client = self.fake(silent)
         with self.assertRaises(TimedOut) as raised:
-            client.wait("a", timeout=0.3)
+            client.wait("a", timeout=2.0)
         released.set()
         self.assertIsInstance(raised.exception, TimeoutError)
 

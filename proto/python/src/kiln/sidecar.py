@@ -296,9 +296,11 @@ def _listens(path: str) -> bool:
 def _sweep() -> None:
     """Removes the folders of processes that were killed."""
     for entry in os.scandir(tempfile.gettempdir()):
-        if not entry.name.startswith(_PREFIX) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
+        if not entry.name.startswith(_PREFIX):
             continue
         try:
+            if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                continue
             held = os.open(os.path.join(entry.path, "held"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             continue
