@@ -34,6 +34,8 @@ pub mod clean;
 
 mod normals;
 
+mod flow;
+
 mod repair;
 
 mod texels;
@@ -209,6 +211,7 @@ fn prepare_mesh(
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
         pages: job.pages,
         resolved: &resolved.pixels,
+        exposure: &resolved.exposure,
     };
     let unwrapped = clock.time(Phase::Unwrap, || {
         make_atlas(&surface, job, wanted, progress)

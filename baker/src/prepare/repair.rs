@@ -31,8 +31,6 @@ mod canvas;
 
 mod patches;
 
-mod flow;
-
 mod holes;
 
 mod span;

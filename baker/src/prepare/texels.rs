@@ -43,6 +43,8 @@ pub(crate) const MANY: usize = 400_000;
 pub(crate) struct Resolved {
     /// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does.
     pub(crate) pixels: Vec<f64>,
+    /// Of each triangle the pixels for each unit of area in all views together that were asked.
+    pub(crate) exposure: Vec<f64>,
     /// Views that there are.
     views: u32,
 }
@@ -60,8 +62,10 @@ pub(crate) fn resolved(
 ) -> Resolved {
     let step = lookouts.len().div_ceil(VIEWS).max(1);
     let asked: Vec<Lookout> = lookouts.iter().step_by(step).copied().collect();
+    let (pixels, exposure) = best(surface, &areas(surface), &asked, progress);
     Resolved {
-        pixels: best(surface, &areas(surface), &asked, progress),
+        pixels,
+        exposure,
         views: lookouts.len() as u32,
     }
 }
@@ -115,26 +119,19 @@ pub(crate) fn choose(
     }
 }
 
-/// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does.
+/// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does, and those in all.
 fn best(
     surface: &CleanMesh,
     areas: &[f64],
     asked: &[Lookout],
     progress: &dyn Progress,
-) -> Vec<f64> {
-    let none = || vec![0.0_f64; areas.len()];
-    let more = |mut best: Vec<f64>, other: Vec<f64>| {
-        best.iter_mut()
-            .zip(other)
-            .for_each(|(best, other)| *best = best.max(other));
-        best
-    };
+) -> (Vec<f64>, Vec<f64>) {
     let group = match surface.triangles.len() > MANY {
         true => 1,
         false => rayon::current_num_threads().max(1),
     };
     let triangles = each(surface.triangles.len(), pace::TRIANGLE);
-    let mut all = none();
+    let (mut best, mut sum) = (vec![0.0_f64; areas.len()], vec![0.0_f64; areas.len()]);
     for some in asked.chunks(group) {
         let count = u32::try_from(some.len()).unwrap_or(u32::MAX);
         progress.expect("what the views resolve", triangles * count * 2);
@@ -142,10 +139,15 @@ fn best(
             .par_iter()
             .map(|lookout| densities(surface, areas, lookout));
         let found: Vec<Vec<f64>> = found.collect();
-        all = found.into_iter().fold(all, more);
+        for densities in found {
+            for ((best, sum), density) in best.iter_mut().zip(&mut sum).zip(densities) {
+                *best = best.max(density);
+                *sum += density;
+            }
+        }
         unit();
     }
-    all
+    (best, sum)
 }
 
 fn densities(surface: &CleanMesh, areas: &[f64], lookout: &Lookout) -> Vec<f64> {
@@ -274,6 +276,10 @@ mod tests {
         // Four pages have as many texels, each half the edge.
         let four = Pages::try_from(4).unwrap();
         let found = resolved(&squares(false), &seen, &Silent);
+        // Both show the front, the farther one a quarter as many pixels.
+        for (triangle, (&best, &all)) in found.pixels.iter().zip(&found.exposure).enumerate() {
+            assert!((all - 1.25 * best).abs() < 1e-6 && (best > 0.0) == (triangle < 2));
+        }
         let paged = choose(&squares(false), &found, (4096, four), &Silent);
         assert!((paged.wanted * 2.0 - choice.wanted).abs() < 0.01);
         assert_eq!(paged.size, 704);

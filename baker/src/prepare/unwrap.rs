@@ -4,7 +4,7 @@
 //! a few directions ([`planar`]); crumbs are laid beside their neighbours ([`merge`]), what nobody sees is made smaller
 //! ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where
 //! there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
-//! triangles. No two triangles overlap in the atlas, charts stay two texels apart and one inside the border of their page.
+//! triangles. No two triangles overlap in the atlas, charts stay two or three texels apart and one inside the border of their page.
 
 use std::io;
 use std::time::Duration;
@@ -88,6 +88,8 @@ pub struct Wanted<'a> {
     pub pages: Pages,
     /// Of each triangle the most pixels for each unit of area in any view, 0 where none sees it; empty where nobody knows.
     pub resolved: &'a [f64],
+    /// Of each triangle the pixels for each unit of area in all views together; empty where nobody knows.
+    pub exposure: &'a [f64],
 }
 
 impl From<(u32, Pages)> for Wanted<'_> {
@@ -97,6 +99,7 @@ impl From<(u32, Pages)> for Wanted<'_> {
             texture_size,
             pages,
             resolved: &[],
+            exposure: &[],
         }
     }
 }
@@ -112,7 +115,8 @@ pub fn unwrap<'a>(
     deadline: Duration,
     progress: &dyn Progress,
 ) -> io::Result<Unwrapped> {
-    unwrap_with(mesh, wanted, deadline, IMPROVED_CUTS, progress)
+    let limit = deadline.min(flatten::patience(mesh.triangles.len()));
+    unwrap_with(mesh, wanted, limit, IMPROVED_CUTS, progress)
 }
 
 /// [`unwrap`] with more effort for the `improved` densest cuts only: that effort is a fixed tenth of a second. Without any time
@@ -124,7 +128,7 @@ pub fn unwrap<'a>(
 pub fn unwrap_with<'a>(
     mesh: &CleanMesh,
     wanted: impl Into<Wanted<'a>>,
-    deadline: Duration,
+    limit: Duration,
     improved: usize,
     progress: &dyn Progress,
 ) -> io::Result<Unwrapped> {
@@ -132,8 +136,8 @@ pub fn unwrap_with<'a>(
         texture_size,
         pages,
         resolved,
+        exposure,
     } = wanted.into();
-    let limit = deadline.min(flatten::patience(mesh.triangles.len()));
     let effort = Effort::begin();
     progress.progress(Phase::Unwrap, 0, 0);
     let predicted = each(mesh.triangles.len(), pace::ATLAS_TRIANGLE);
@@ -141,7 +145,7 @@ pub fn unwrap_with<'a>(
     let area = surface_area(&mesh.positions, &mesh.triangles);
     let cell = pack::cell(area, texture_size, pages);
     let mut cuts = Vec::new();
-    if !deadline.is_zero() && flatten::is_sane(mesh) {
+    if !limit.is_zero() && flatten::is_sane(mesh) {
         let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
         let ways = if few {
             &flatten::WAYS[..]
@@ -153,7 +157,7 @@ pub fn unwrap_with<'a>(
                 break;
             };
             progress.expect("merging charts", predicted + MERGING);
-            let pieces = merge::merge(mesh, pieces, cell);
+            let pieces = merge::merge(mesh, pieces, cell, exposure);
             // Among many charts every cut packs alike.
             let last = pieces.len() > pack::SEARCHED_CHARTS;
             cuts.push(pieces);

@@ -20,7 +20,7 @@ use crate::progress::unit;
 /// Anchor of a texel that is observed as well as the mean, for each texel's length of seam among the texels of charts: what
 /// is weighed is the mean difference along all seams against the mean error of all texels. On the statue's set half of it
 /// costs another 0.1 dB, and five times as much leaves mip 0 at 2.5 steps of 255.
-const FIRM: f32 = 660.0;
+const FIRM: f32 = 1000.0;
 /// Anchor of a chart's texels that no pixel observes: they are smooth, and should stay so.
 const UNSEEN: f32 = 0.05;
 /// Anchor of the gutter: 2e-5 gives 2.5 steps at mip 3 on the statue's set and 8e-5 3.0, but the less it is the more of the
@@ -28,7 +28,7 @@ const UNSEEN: f32 = 0.05;
 const GUTTER: f32 = 5e-5;
 /// What a lookup in a coarser mip counts beside one in the texture itself: the gutter is free to follow all the same, but
 /// charts of a few texels (2,000 of them on the helmet) are not spoilt for mips in which they cannot be told apart.
-const COARSE: f32 = 0.02;
+const COARSE: f32 = 0.06;
 /// τ: what being off the colour of the charts counts beside a difference of the sides.
 const PULL: f32 = 0.3;
 /// Iterations. Texels that reach black or full light stay there in the second round.

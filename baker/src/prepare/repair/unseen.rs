@@ -14,12 +14,12 @@ use std::time::Duration;
 use proto::message::StepFate;
 
 use super::edit;
-use super::flow::Graph;
 use super::patches::patches;
 use super::sight::{self, EDGE, Eye, Groups, Sight};
 use super::topology::{Topology, ends};
 use super::{Outcome, Ruler};
 use crate::prepare::clean::CleanMesh;
+use crate::prepare::flow::Graph;
 use crate::prepare::normals::{cross, sub};
 use crate::progress::{Progress, unit};
 

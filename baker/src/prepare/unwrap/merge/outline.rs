@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::pack::{Chart, GAP};
+use super::super::pack::{Chart, LEAST_GAP};
 use super::border::{Border, Pair};
 
 /// Around the ends of what two charts share their outlines meet, however they lie: there the gap opens within so many cells.
@@ -161,7 +161,7 @@ pub(super) fn is_free(
         })
         .filter(|edge| !shared.contains(&edge.vertices))
         .collect();
-    let gap = GAP as f64 * cell;
+    let gap = LEAST_GAP as f64 * cell;
     let all = |axis: usize| {
         let along = inner_uvs.iter().map(|uv| uv[axis]);
         along.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], x| {

@@ -17,10 +17,25 @@ const TOLERANCE: f64 = 1e-4;
 /// Cotangents are kept between these: slivers would outweigh all else, and obtuse corners push apart.
 const COTANGENTS: [f64; 2] = [0.02, 20.0];
 
-/// Stretch along an axis that does little harm, and the share of the area that may have more. 1.5 leaves a quarter fewer
-/// charts of flighthelmet's, and costs 0.3 dB there.
-const LONGEST: f64 = 1.25;
-const BEYOND: f64 = 0.03;
+/// What a flattening may do to its triangles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Stretch along an axis that does little harm.
+    longest: f64,
+    /// The share of the area that may be stretched or squeezed beyond that.
+    beyond: f64,
+}
+
+/// 1.5 leaves a quarter fewer charts of flighthelmet's, and costs 0.3 dB there.
+pub(super) const TIGHT: Limits = Limits {
+    longest: 1.25,
+    beyond: 0.03,
+};
+/// For what is small.
+pub(super) const LOOSE: Limits = Limits {
+    longest: 2.0,
+    beyond: 0.5,
+};
 /// Share of a chart's area below which a triangle has no side to be turned to.
 const SLIVER: f64 = 1e-4;
 
@@ -258,50 +273,40 @@ impl System<'_> {
     }
 }
 
-/// How a flattening treats its triangles.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stretch {
-    /// Share of the area that is stretched or squeezed beyond [`LONGEST`].
-    beyond: f64,
-    /// Triangles that are turned over, or have no area left.
-    flipped: usize,
-}
-
-impl Stretch {
-    pub(super) fn of(rest: &[Rest], triangles: &[[u32; 3]], uvs: &[[f64; 2]]) -> Self {
-        let (mut whole, mut beyond, mut flipped) = (0.0, 0.0, 0);
-        let area = |rest: &Rest| (rest[1][0] * rest[2][1]).abs();
-        let sliver = SLIVER * rest.iter().map(area).sum::<f64>();
-        for (rest, corners) in rest.iter().zip(triangles) {
-            let [a, b, c] = corners.map(|corner| uvs[corner as usize]);
-            let (u, v) = (less(b, a), less(c, a));
-            let (length, [along, height]) = (rest[1][0], rest[2]);
-            let area = length * height;
-            whole += area.abs();
-            let there = u[0] * v[1] - u[1] * v[0];
-            if there * height <= 0.0 {
-                flipped += usize::from(area.abs().max(there.abs()) > sliver);
-                continue;
+/// Whether a flattening turns no triangle over, and stretches no more than it may.
+pub(super) fn is_within(
+    limits: Limits,
+    rest: &[Rest],
+    triangles: &[[u32; 3]],
+    uvs: &[[f64; 2]],
+) -> bool {
+    let (mut whole, mut beyond) = (0.0, 0.0);
+    let area = |rest: &Rest| (rest[1][0] * rest[2][1]).abs();
+    let sliver = SLIVER * rest.iter().map(area).sum::<f64>();
+    for (rest, corners) in rest.iter().zip(triangles) {
+        let [a, b, c] = corners.map(|corner| uvs[corner as usize]);
+        let (u, v) = (less(b, a), less(c, a));
+        let (length, [along, height]) = (rest[1][0], rest[2]);
+        let area = length * height;
+        whole += area.abs();
+        let there = u[0] * v[1] - u[1] * v[0];
+        if there * height <= 0.0 {
+            if area.abs().max(there.abs()) > sliver {
+                return false;
             }
-            // The map's columns: of the side's direction, and across it.
-            let x = u.map(|u| u / length);
-            let y = [0, 1].map(|axis| (v[axis] - along * x[axis]) / height);
-            let sum = x[0] * x[0] + x[1] * x[1] + y[0] * y[0] + y[1] * y[1];
-            let det = (x[0] * y[1] - x[1] * y[0]).abs();
-            // Singular values s ≥ t: s² + t² and s t are known.
-            let (plus, minus) = ((sum + 2.0 * det).sqrt(), (sum - 2.0 * det).max(0.0).sqrt());
-            let (largest, smallest) = ((plus + minus) / 2.0, (plus - minus) / 2.0);
-            if largest > LONGEST || smallest < 1.0 / LONGEST {
-                beyond += area.abs();
-            }
+            continue;
         }
-        Self {
-            beyond: if whole > 0.0 { beyond / whole } else { 1.0 },
-            flipped,
+        // The map's columns: of the side's direction, and across it.
+        let x = u.map(|u| u / length);
+        let y = [0, 1].map(|axis| (v[axis] - along * x[axis]) / height);
+        let sum = x[0] * x[0] + x[1] * x[1] + y[0] * y[0] + y[1] * y[1];
+        let det = (x[0] * y[1] - x[1] * y[0]).abs();
+        // Singular values s ≥ t: s² + t² and s t are known.
+        let (plus, minus) = ((sum + 2.0 * det).sqrt(), (sum - 2.0 * det).max(0.0).sqrt());
+        let (largest, smallest) = ((plus + minus) / 2.0, (plus - minus) / 2.0);
+        if largest > limits.longest || smallest < 1.0 / limits.longest {
+            beyond += area.abs();
         }
     }
-
-    pub(super) fn is_little(self) -> bool {
-        self.flipped == 0 && self.beyond <= BEYOND
-    }
+    whole > 0.0 && beyond <= limits.beyond * whole
 }

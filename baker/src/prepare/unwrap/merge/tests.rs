@@ -7,7 +7,7 @@ use crate::prepare::clean;
 use crate::prepare::load::{NoUvs, RawMesh};
 
 /// Squares of edge 1, `columns` × `rows`, on the surface that `place` lays them on.
-fn squares(columns: u32, rows: u32, place: impl Fn(f32, f32) -> [f32; 3]) -> CleanMesh {
+pub(super) fn squares(columns: u32, rows: u32, place: impl Fn(f32, f32) -> [f32; 3]) -> CleanMesh {
     let corner = |k: u32| place((k % (columns + 1)) as f32, (k / (columns + 1)) as f32);
     let cell = |k: u32| {
         let at = k / columns * (columns + 1) + k % columns;
@@ -55,7 +55,7 @@ fn apart(mesh: &CleanMesh) -> Vec<Piece> {
 }
 
 /// Every face once, its corners at its points; nothing turned over; outlines as they are when made anew.
-fn check(mesh: &CleanMesh, merger: &Merger<'_>) {
+pub(super) fn check(mesh: &CleanMesh, merger: &Merger<'_>) {
     let mut seen = vec![0; mesh.triangles.len()];
     for (piece, outline) in merger.pieces.iter().zip(&merger.outlines) {
         for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
@@ -259,7 +259,12 @@ fn a_chart_is_turned_to_its_border_and_relaxed_into_it() {
     };
     let rest = relax::rest(&mesh, piece);
     let triangles = &piece.chart.triangles;
-    assert!(relax::Stretch::of(&rest, triangles, &piece.chart.uvs).is_little());
+    assert!(relax::is_within(
+        relax::TIGHT,
+        &rest,
+        triangles,
+        &piece.chart.uvs
+    ));
     // One end held where a turn by 1 brings it: the rest follows.
     let turned = |[x, y]: [f64; 2]| {
         let (sine, cosine) = 1f64.sin_cos();
@@ -281,8 +286,8 @@ fn a_chart_is_turned_to_its_border_and_relaxed_into_it() {
         .collect();
     let mut squeezed = relax::align(&uvs, &held);
     relax::relax(&rest, triangles, &held, &mut squeezed);
-    assert!(!relax::Stretch::of(&rest, triangles, &squeezed).is_little());
+    assert!(!relax::is_within(relax::TIGHT, &rest, triangles, &squeezed));
     // Mirrored: turned over.
     let mirrored: Vec<[f64; 2]> = uvs.iter().map(|&[x, y]| [-x, y]).collect();
-    assert!(!relax::Stretch::of(&rest, triangles, &mirrored).is_little());
+    assert!(!relax::is_within(relax::LOOSE, &rest, triangles, &mirrored));
 }

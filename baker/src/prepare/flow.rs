@@ -12,7 +12,7 @@ struct Arc {
 
 /// See the head of this file. Two nodes more than asked for stand at its end: source and sink.
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(crate) struct Graph {
     arcs: Vec<Arc>,
     /// From and arc, until they are sorted into `starts`.
     from: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self {
             arcs: Vec::new(),
             from: Vec::new(),
@@ -29,17 +29,17 @@ impl Graph {
     }
 
     /// `capacity` may flow either way.
-    pub(super) fn link(&mut self, a: u32, b: u32, capacity: u64) {
+    pub(crate) fn link(&mut self, a: u32, b: u32, capacity: u64) {
         self.arc(a, b, [capacity; 2]);
     }
 
     /// The source feeds a node.
-    pub(super) fn feed(&mut self, node: u32, capacity: u64) {
+    pub(crate) fn feed(&mut self, node: u32, capacity: u64) {
         self.arc(self.nodes as u32, node, [capacity, 0]);
     }
 
     /// The sink drains a node.
-    pub(super) fn drain(&mut self, node: u32, capacity: u64) {
+    pub(crate) fn drain(&mut self, node: u32, capacity: u64) {
         self.arc(node, self.nodes as u32 + 1, [capacity, 0]);
     }
 
@@ -59,7 +59,7 @@ impl Graph {
 
     /// The nodes on the source's side of the minimum cut; none where more than `steps` arcs would have to be looked at.
     /// `tell` hears of each round.
-    pub(super) fn cut(mut self, mut steps: u64, mut tell: impl FnMut()) -> Option<Vec<bool>> {
+    pub(crate) fn cut(mut self, mut steps: u64, mut tell: impl FnMut()) -> Option<Vec<bool>> {
         let (source, sink) = (self.nodes, self.nodes + 1);
         let leaving = self.leaving();
         let of = |node: usize| leaving.0[node] as usize..leaving.0[node + 1] as usize;
