@@ -82,7 +82,7 @@ fn a_second_stall_ends_the_job() {
 #[test]
 fn work_without_end_ends_at_the_deadline() {
     let plan = Plan::always(Role::Bake, Step::Work, Fault::EndlessProgress);
-    let (bench, outcome) = run(&plan, &["--stall-timeout", "60", "--timeout", "4"]);
+    let (bench, outcome) = run(&plan, &["--stall-timeout", "60", "--timeout", "10"]);
     assert_eq!(outcome.code, Some(124), "{:#?}", outcome.stdout);
     let error = outcome.one("error");
     assert_eq!(

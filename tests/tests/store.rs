@@ -221,21 +221,28 @@ fn sixty_kills_lose_nothing_double_nothing_and_leave_nothing_half() {
             .expect("a keeper");
         let out = keeper.stdout.take().expect("piped");
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // From before it has opened to well into its work.
-        let wait = Duration::from_micros((seed >> 33) % 120_000);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(wait);
-                keeper.kill().expect("it lives");
-                keeper.wait().expect("it is ours");
-            });
-            for line in BufReader::new(out).lines() {
-                told.line(&line.expect("text"));
+        // From before it has opened to well into its work, whatever the disk's speed; and somewhere within the next deed.
+        let lines = usize::try_from((seed >> 33) % 40).expect("small");
+        let wait = Duration::from_micros((seed >> 20) % 4_000);
+        let mut end = || {
+            std::thread::sleep(wait);
+            keeper.kill().expect("it lives");
+        };
+        let mut heard = 0;
+        if lines == 0 {
+            end();
+        }
+        for line in BufReader::new(out).lines() {
+            told.line(&line.expect("text"));
+            heard += 1;
+            if heard == lines {
+                end();
             }
-        });
+        }
+        keeper.wait().expect("it is ours");
         assert!(told.errors.is_empty(), "round {round}: {:?}", told.errors);
         if let Err(what) = check(&folder, &told) {
-            panic!("round {round}, killed after {wait:?}: {what}");
+            panic!("round {round}, killed {wait:?} after line {lines}: {what}");
         }
     }
     let (accepted, finished) = (told.accepted.len(), told.finished.len());

@@ -10,7 +10,7 @@ const MAX_STARTS: u64 = 4;
 /// A job that crashes is not given more chances than this.
 const MAX_CRASHES: usize = 2;
 /// After the supervisor's end.
-const WORKERS_GONE_US: u64 = 1_000_000;
+const WORKERS_GONE_US: u64 = 30_000_000;
 
 /// What is known of a job.
 #[derive(Default)]
