@@ -403,7 +403,7 @@ mod tests {
         for (line, words) in [
             (ended(1, 10, None, holds.clone()), "1 workers are left"),
             (
-                ended(0, 2_000_000, None, holds.clone()),
+                ended(0, WORKERS_GONE_US + 1, None, holds.clone()),
                 "the last worker went",
             ),
             (
