@@ -1,8 +1,8 @@
 //! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
 //! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
-//! a few directions ([`planar`]); crumbs are laid beside their neighbours ([`merge`]), what nobody sees is made smaller
-//! ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where
+//! a few directions ([`planar`]); crumbs are laid beside their neighbours and borders moved ([`merge`]), what nobody sees is cut
+//! off ([`detach`]) and made smaller ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where
 //! there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
 //! triangles. No two triangles overlap in the atlas, charts stay two or three texels apart and one inside the border of their page.
 
@@ -25,6 +25,8 @@ mod flatten;
 mod planar;
 
 mod merge;
+
+mod detach;
 
 mod budget;
 
@@ -66,6 +68,36 @@ pub(crate) struct Piece {
     pub(crate) faces: Vec<u32>,
     /// The point of the surface for each vertex of the chart.
     pub(crate) points: Vec<u32>,
+}
+
+impl Piece {
+    /// Some of its triangles, by their places in it, where they lie.
+    fn part(&self, wanted: impl Fn(usize) -> bool) -> Self {
+        let mut part = Self::default();
+        let mut numbers = vec![u32::MAX; self.points.len()];
+        for (row, (&face, corners)) in self.faces.iter().zip(&self.chart.triangles).enumerate() {
+            if !wanted(row) {
+                continue;
+            }
+            let corners = corners.map(|corner| {
+                let number = &mut numbers[corner as usize];
+                if *number == u32::MAX {
+                    *number = part.points.len() as u32;
+                    part.points.push(self.points[corner as usize]);
+                    part.chart.uvs.push(self.chart.uvs[corner as usize]);
+                }
+                *number
+            });
+            part.faces.push(face);
+            part.chart.triangles.push(corners);
+        }
+        part
+    }
+
+    /// Some of its triangles, by the surface's.
+    fn part_of(&self, wanted: impl Fn(u32) -> bool) -> Self {
+        self.part(|row| wanted(self.faces[row]))
+    }
 }
 
 /// The mesh with its atlas.
@@ -176,9 +208,12 @@ pub fn unwrap_with<'a>(
         cuts.push(planar::cut(mesh));
         unit();
     }
-    for pieces in &mut cuts {
-        budget::shrink(mesh, pieces, resolved);
-    }
+    let of_unseen = |pieces| {
+        let mut pieces = detach::detach(pieces, resolved, (area, cell));
+        budget::shrink(mesh, &mut pieces, resolved);
+        pieces
+    };
+    cuts = cuts.into_iter().map(of_unseen).collect();
     if pages != Pages::ONE {
         progress.expect("dividing charts", predicted);
         let divided = |pieces| divide::divide(pieces, pages.side());

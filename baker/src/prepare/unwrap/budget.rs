@@ -8,11 +8,11 @@ use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::surface_area;
 
 /// Edge of such a chart, beside what it would be.
-const EDGE: f64 = 0.5;
+pub(super) const EDGE: f64 = 0.5;
 /// A chart that shows less than this share of itself to any view counts as unseen.
-const SEEN: f64 = 0.02;
+pub(super) const SEEN: f64 = 0.02;
 /// Charts with less than this share of the surface keep their size: occlusion is found on small pictures, which may miss them.
-const SMALLEST: f64 = 5e-4;
+pub(super) const SMALLEST: f64 = 5e-4;
 
 /// Makes charts smaller that no view sees. `resolved` has a number above 0 for each triangle of the surface that one does, as
 /// `texels::resolved` finds it; where there are none, or none is above 0, nothing is known and nothing changes.

@@ -212,4 +212,4 @@ impl<'a> Merger<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -391,7 +391,7 @@ impl Merger<'_> {
         let before: Vec<Place> = (strip.iter())
             .map(|&face| self.places[face as usize])
             .collect();
-        let part = part_of(&self.pieces[from as usize], leaves);
+        let part = self.pieces[from as usize].part_of(leaves);
         let own = self.pieces.len() as u32;
         self.pieces.push(Piece::default());
         self.outlines.push(Outline::default());
@@ -399,7 +399,7 @@ impl Merger<'_> {
         self.put(own, part);
         let handed = self.lay(own, to, dearer, price);
         if handed {
-            let kept = part_of(&self.pieces[from as usize], |face| !leaves(face));
+            let kept = self.pieces[from as usize].part_of(|face| !leaves(face));
             self.put(from, kept);
         } else {
             for (&face, place) in strip.iter().zip(before) {
@@ -452,29 +452,6 @@ impl Merger<'_> {
         self.areas[number as usize] = piece.chart.area();
         self.pieces[number as usize] = piece;
     }
-}
-
-/// The triangles of a chart that are wanted, where they lie in it.
-fn part_of(whole: &Piece, wanted: impl Fn(u32) -> bool) -> Piece {
-    let mut part = Piece::default();
-    let mut numbers = vec![u32::MAX; whole.points.len()];
-    for (&face, corners) in whole.faces.iter().zip(&whole.chart.triangles) {
-        if !wanted(face) {
-            continue;
-        }
-        let corners = corners.map(|corner| {
-            let number = &mut numbers[corner as usize];
-            if *number == u32::MAX {
-                *number = part.points.len() as u32;
-                part.points.push(whole.points[corner as usize]);
-                part.chart.uvs.push(whole.chart.uvs[corner as usize]);
-            }
-            *number
-        });
-        part.faces.push(face);
-        part.chart.triangles.push(corners);
-    }
-    part
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ fn charts(
     let of_face: Vec<usize> = mesh.triangles.iter().map(|t| of(middle(t))).collect();
     let count = of_face.iter().max().map_or(0, |most| most + 1);
     (0..count)
-        .map(|chart| part_of(&whole, |face| of_face[face as usize] == chart))
+        .map(|chart| whole.part_of(|face| of_face[face as usize] == chart))
         .collect()
 }
 
