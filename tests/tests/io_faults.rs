@@ -118,7 +118,8 @@ fn walk(cells: &[Cell], work: impl Fn(&Stage, &Cell) -> Result<(), String> + Syn
         }
     });
     let complaints = complaints.into_inner().expect("unbroken");
-    said(cells.len(), started.elapsed());
+    let time = started.elapsed().as_secs_f64();
+    said(&format!("{} cells in {time:.1} s", cells.len()));
     assert!(
         complaints.is_empty(),
         "{} of {} cells:\n{}",
@@ -129,8 +130,8 @@ fn walk(cells: &[Cell], work: impl Fn(&Stage, &Cell) -> Result<(), String> + Syn
 }
 
 #[expect(clippy::print_stderr, reason = "the figures of a walk")]
-fn said(cells: usize, time: Duration) {
-    eprintln!("{cells} cells in {:.1} s", time.as_secs_f64());
+fn said(figures: &str) {
+    eprintln!("{figures}");
 }
 
 fn demand(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
@@ -325,7 +326,7 @@ fn kill_9_at_any_call_leaves_whole_files_no_process_and_nothing_that_the_next_ru
         parts > 0,
         "some kill leaves a part, or the sweep is not tested"
     );
-    println!("no worker lived longer than {slowest:?}");
+    said(&format!("no worker lived longer than {slowest:?}"));
 }
 
 #[test]

@@ -7,7 +7,11 @@ use crate::prepare::clean;
 use crate::prepare::load::{NoUvs, RawMesh};
 
 /// Squares of edge 1, `columns` × `rows`, on the surface that `place` lays them on.
-pub(in super::super) fn squares(columns: u32, rows: u32, place: impl Fn(f32, f32) -> [f32; 3]) -> CleanMesh {
+pub(in super::super) fn squares(
+    columns: u32,
+    rows: u32,
+    place: impl Fn(f32, f32) -> [f32; 3],
+) -> CleanMesh {
     let corner = |k: u32| place((k % (columns + 1)) as f32, (k / (columns + 1)) as f32);
     let cell = |k: u32| {
         let at = k / columns * (columns + 1) + k % columns;
