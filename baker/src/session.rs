@@ -285,7 +285,9 @@ impl Session {
         #[cfg(feature = "failpoints")]
         {
             crate::failpoints::at("put");
-            crate::failpoints::spoil(&blob);
+            if table == Table::Texture {
+                crate::failpoints::spoil(&blob);
+            }
         }
         drop(blob);
         progress::unit();
