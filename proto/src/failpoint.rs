@@ -54,7 +54,7 @@ pub enum Action {
     Oom,
     /// A system call, by its number.
     Syscall(i64),
-    /// One bit of the next table is wrong.
+    /// One bit of the next texture is wrong.
     Flip,
     /// Each passage from here on takes so much longer.
     Slow(Duration),

@@ -43,7 +43,7 @@ mod run;
 
 pub use run::{Outcome, Run};
 
-/// For anything that must happen: far beyond what a loaded machine of two cores needs.
+/// For anything that must happen: finds what hangs, and no more than that.
 pub const DEADLINE: Duration = Duration::from_secs(900);
 
 /// What the saboteur's mesh file holds, and looks for.

@@ -139,9 +139,8 @@ fn sigabrt_from_outside_tells_the_stacks_of_all_threads_in_time() {
         note
     };
     // A thread has 20 ms to answer, which is little on a machine with other work to do.
-    let notes = (0..20).map(|_| tell());
-    let note = notes
-        .into_iter()
+    let note = (0..20)
+        .map(|_| tell())
         .find(|note| !note.text.contains("no answer"))
         .expect("one with all stacks");
     let threads = note.text.lines().filter(|line| line.starts_with("thread "));

@@ -2,8 +2,8 @@
 //!
 //! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
 //! a few directions ([`planar`]); crumbs are laid beside their neighbours and borders moved ([`merge`]), what nobody sees is cut
-//! off ([`detach`]) and made smaller ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from [`pack`], or from [`shelf`] where
-//! there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
+//! off ([`detach`]) and made smaller ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from
+//! [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
 //! triangles. No two triangles overlap in the atlas, charts stay two or three texels apart and one inside the border of their page.
 
 use std::io;
