@@ -110,11 +110,11 @@ use crate::session::Session;
 
 use atlas::Atlas;
 use backend::{Backend, BackendError, ViewResiduals};
-use explain::{Bench, Explained, ties};
+use explain::{Bench, Early, Explained, ties};
 use fit::Fitted;
 use native::Native;
 use plan::Plan;
-use refine::Refiner;
+use refine::{Ahead, Refiner};
 use rejected::Doubts;
 use scene::Scene;
 pub use supply::Supply;
@@ -320,8 +320,20 @@ fn bake_on(
         }))
     };
     let mut views = 0;
-    while let Some(view) = refiner.next(progress, &mut clock, &mut next_view)? {
-        bench.take_in(&mut **backend, view, views, doubts.as_mut(), &mut clock)?;
+    loop {
+        // What was rejected is told of views that are kept, each as it was taken in.
+        let apart = backend.is_apart() && doubts.is_none();
+        let mut early = Early {
+            bench: &bench,
+            backend: &mut **backend,
+        };
+        let ahead = apart.then_some(&mut early as &mut dyn Ahead);
+        let Some((view, taken)) = refiner.next(progress, &mut clock, &mut next_view, ahead)? else {
+            break;
+        };
+        if !taken {
+            bench.take_in(&mut **backend, view, views, doubts.as_mut(), &mut clock)?;
+        }
         views += 1;
     }
     let Explained {

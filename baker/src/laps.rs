@@ -15,19 +15,29 @@ thread_local! {
 pub(crate) fn timed<T>(step: &str, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let done = work();
-    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    enter(step, begun.elapsed().as_secs_f64() * 1e3, 1);
+    done
+}
+
+fn enter(step: &str, ms: f64, count: u32) {
     LAPS.with_borrow_mut(|laps| match laps.iter_mut().find(|lap| lap.stage == step) {
         Some(lap) => {
             lap.ms += ms;
-            lap.count += 1;
+            lap.count += count;
         }
         None => laps.push(StageTime {
             stage: step.to_owned(),
             ms,
-            count: 1,
+            count,
         }),
     });
-    done
+}
+
+/// Adds what another thread has timed for this one.
+pub(crate) fn add(steps: Vec<StageTime>) {
+    for StageTime { stage, ms, count } in steps {
+        enter(&stage, ms, count);
+    }
 }
 
 /// [`timed`], on a thread of the pool: work of many short parallel steps need not wake the pool for each.
@@ -53,6 +63,10 @@ mod tests {
         let counts: Vec<(&str, u32)> = laps.iter().map(|l| (l.stage.as_str(), l.count)).collect();
         assert_eq!(counts, [("one", 2), ("two", 1)]);
         assert!(laps.iter().all(|lap| lap.ms >= 0.0));
+        add(laps);
+        timed("two", || ());
+        let counts: Vec<u32> = take().iter().map(|lap| lap.count).collect();
+        assert_eq!(counts, [2, 2]);
         assert!(take().is_empty());
     }
 }

@@ -136,7 +136,7 @@ impl From<f32> for Belief {
 }
 
 /// An adapter with one job's views. Texels are in the space of the fit, alpha is the observed weight.
-pub trait Backend {
+pub trait Backend: Send {
     /// Who does the work.
     fn adapter(&self) -> AdapterInfo;
 
@@ -145,6 +145,17 @@ pub trait Backend {
     /// # Errors
     /// The adapter's.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
+
+    /// Whether its work takes next to nothing of the processor's time.
+    fn is_apart(&self) -> bool {
+        false
+    }
+
+    /// Forgets the views that were added, before any pass over them.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn forget(&mut self) -> Result<(), BackendError>;
 
     /// Texels become the mean of their pixels by footprint weight, 0 where nothing is observed; the weight goes to alpha.
     ///

@@ -11,6 +11,7 @@ use super::backend::{Backend, Ties};
 use super::colour::Space;
 use super::fit::{self, Fitted};
 use super::plan::Plan;
+use super::refine::Ahead;
 use super::rejected::{self, Doubts, Drawn};
 use super::scene::Scene;
 use super::surface::Original;
@@ -58,14 +59,7 @@ impl Bench<'_> {
         let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
         clock
             .time(Phase::Raster, || {
-                if let Some(original) = self.original {
-                    let triangles = original.triangles() + self.scene.triangles.len();
-                    progress.expect(
-                        "the surface before simplification",
-                        each(triangles, pace::TRIANGLE),
-                    );
-                    timed("other surfaces", || original.mask(self.scene, &mut view));
-                }
+                self.mask(&mut view);
                 timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
@@ -74,6 +68,18 @@ impl Bench<'_> {
         }
         progress.progress(Phase::Raster, before + 1, 0);
         Ok(())
+    }
+
+    /// Takes out of a view what shows another surface.
+    fn mask(&self, view: &mut View) {
+        if let Some(original) = self.original {
+            let triangles = original.triangles() + self.scene.triangles.len();
+            self.progress.expect(
+                "the surface before simplification",
+                each(triangles, pace::TRIANGLE),
+            );
+            timed("other surfaces", || original.mask(self.scene, view));
+        }
     }
 
     /// Fits, from the views that the adapter has; of those in `doubts` it draws what was rejected.
@@ -147,6 +153,27 @@ impl Bench<'_> {
             drawn: drawn.unwrap_or_default(),
             space,
         })
+    }
+}
+
+/// The adapter, as it takes views in that are still being refined.
+pub(super) struct Early<'a> {
+    pub(super) bench: &'a Bench<'a>,
+    pub(super) backend: &'a mut dyn Backend,
+}
+
+impl Ahead for Early<'_> {
+    fn take(&mut self, view: &View) -> Result<(), Failure> {
+        let mut masked = self.bench.original.map(|_| view.clone());
+        if let Some(masked) = &mut masked {
+            self.bench.mask(masked);
+        }
+        let view = masked.as_ref().unwrap_or(view);
+        timed("rows", || self.backend.add_view(view)).map_err(failure)
+    }
+
+    fn forget(&mut self) -> Result<(), Failure> {
+        self.backend.forget().map_err(failure)
     }
 }
 

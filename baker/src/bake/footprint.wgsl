@@ -20,8 +20,10 @@
 @group(1) @binding(10) var<storage, read_write> new_entries: array<u32>;
 @group(1) @binding(11) var<storage, read_write> new_touched: array<u32>;
 
-// Places in the table of texels: four times as many as a patch may touch.
+// Places in the table of texels: four times as many as a patch may touch. Eight texels that lie together across share eight
+// places, as they share what a device reads at once.
 const TABLE: u32 = 4u * PATCH_TEXELS;
+const TOGETHER: u32 = 8u;
 const NOWHERE: u32 = 0xffffffffu;
 // Rows whose texels fit a patch, whatever they are.
 const FEW_ROWS: u32 = max(1u, PATCH_TEXELS / (4u * TAPS * TAPS));
@@ -31,9 +33,11 @@ var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
 // Bit 0 if any pixel has a row that is not of the subset, bit 1 if any has one that is.
 var<workgroup> wanted: atomic<u32>;
-// Texel + 1, or 0; and its number.
+// Texel + 1, or 0; and its number, once all are there.
 var<workgroup> table: array<atomic<u32>, TABLE>;
 var<workgroup> numbers: array<u32, TABLE>;
+// Texels in the table, and those that have a number.
+var<workgroup> gathered: atomic<u32>;
 var<workgroup> numbered: atomic<u32>;
 var<workgroup> crowded: u32;
 var<workgroup> first: Pool;
@@ -41,6 +45,19 @@ var<workgroup> first: Pool;
 var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
+
+// Of each tap, where it meets the texture: in texels from the middle of the first, clamped to the edge.
+var<private> met: array<vec2<f32>, TAPS * TAPS>;
+// Most texels of a rectangle around the taps for which their weights are summed texel by texel.
+const WINDOW: u32 = 64u;
+const TAP_SHARE: f32 = 1.0 / f32(TAPS * TAPS);
+
+// The triangle of the last tap, 1 more: a corner and the edges from it, in camera axes and in texels.
+var<private> stood_on: u32;
+var<private> corner_there: vec3<f32>;
+var<private> edges_there: array<vec3<f32>, 2>;
+var<private> coords_there: vec2<f32>;
+var<private> coord_edges_there: array<vec2<f32>, 2>;
 
 @compute @workgroup_size(PIXEL_LANES, PIXEL_LANES)
 fn footprint(
@@ -58,9 +75,12 @@ fn footprint(
         colour = pixels[pixel.y * tile.size.x + pixel.x];
         valid = (colour >> 24u) >= MIN_ALPHA;
     }
+    stood_on = 0u;
     for (var tap = 0u; valid && tap < TAPS * TAPS; tap++) {
-        let sample = vec2(tap % TAPS, tap / TAPS);
-        valid = add_sample(pixel, sample);
+        valid = meets(pixel, tap);
+    }
+    if valid {
+        merge();
     }
     let own_kind = u32(valid && in_subset());
     if valid {
@@ -68,7 +88,7 @@ fn footprint(
     }
     workgroupBarrier();
     if lane == 0u {
-        atomicAdd(&tally, atomicLoad(&drawn));
+        count_units(pixel.y * PIXEL_LANES + pixel.x / PIXEL_LANES, atomicLoad(&drawn));
         crowded = atomicLoad(&wanted);
     }
     let kinds = workgroupUniformLoad(&crowded);
@@ -115,6 +135,7 @@ fn gather(lane: u32, mine: bool) -> u32 {
         atomicStore(&table[at], 0u);
     }
     if lane == 0u {
+        atomicStore(&gathered, 0u);
         atomicStore(&numbered, 0u);
         atomicStore(&reserved, 0u);
     }
@@ -123,24 +144,26 @@ fn gather(lane: u32, mine: bool) -> u32 {
     if mine {
         local = atomicAdd(&reserved, (1u << 16u) | merged);
         for (var k = 0u; k < merged; k++) {
-            number(merged_texels[k]);
+            put(merged_texels[k]);
         }
     }
     workgroupBarrier();
     if lane == 0u {
-        crowded = select(0u, 1u, atomicLoad(&numbered) > PATCH_TEXELS);
+        crowded = select(0u, 1u, atomicLoad(&gathered) > PATCH_TEXELS);
     }
     return local;
 }
 
+// Where a texel is looked for first; after that, every TOGETHER places.
 fn hash(texel: u32) -> u32 {
-    return ((texel * 2654435769u) >> 16u) % TABLE;
+    let run = ((texel / TOGETHER) * 2654435769u) >> 16u;
+    return (run * TOGETHER + texel % TOGETHER) % TABLE;
 }
 
-fn number(texel: u32) {
+fn put(texel: u32) {
     var at = hash(texel);
     // Far fewer texels than places, or the rows are too many and the table is of no use.
-    while atomicLoad(&numbered) <= PATCH_TEXELS {
+    while atomicLoad(&gathered) <= PATCH_TEXELS {
         let found = atomicLoad(&table[at]);
         if found == texel + 1u {
             return;
@@ -148,20 +171,44 @@ fn number(texel: u32) {
         if found == 0u {
             let claimed = atomicCompareExchangeWeak(&table[at], 0u, texel + 1u);
             if claimed.exchanged {
-                numbers[at] = atomicAdd(&numbered, 1u);
+                atomicAdd(&gathered, 1u);
                 return;
             }
             // Another's texel, the same one, or nothing after all: look again.
             continue;
         }
-        at = (at + 1u) % TABLE;
+        at = (at + TOGETHER) % TABLE;
+    }
+}
+
+// Numbers the texels of the table, those that lie together one after the other, and lists them.
+fn number(lane: u32) {
+    for (var run = lane; run < TABLE / TOGETHER; run += PIXEL_LANES * PIXEL_LANES) {
+        var there = 0u;
+        for (var step = 0u; step < TOGETHER; step++) {
+            // Invocations begin at different places, in different banks of this memory.
+            let nth = (step + run / 4u) % TOGETHER;
+            there |= select(0u, 1u << nth, atomicLoad(&table[run * TOGETHER + nth]) != 0u);
+        }
+        if there == 0u {
+            continue;
+        }
+        let before = atomicAdd(&numbered, countOneBits(there));
+        for (var step = 0u; step < TOGETHER; step++) {
+            let nth = (step + run / 4u) % TOGETHER;
+            if (there & (1u << nth)) != 0u {
+                let own = before + countOneBits(there & ((1u << nth) - 1u));
+                numbers[run * TOGETHER + nth] = own;
+                new_touched[first.texels + own] = atomicLoad(&table[run * TOGETHER + nth]) - 1u;
+            }
+        }
     }
 }
 
 fn number_of(texel: u32) -> u32 {
     var at = hash(texel);
     while atomicLoad(&table[at]) != texel + 1u {
-        at = (at + 1u) % TABLE;
+        at = (at + TOGETHER) % TABLE;
     }
     return numbers[at];
 }
@@ -171,7 +218,7 @@ fn reserve(lane: u32, subset: bool) {
     if lane == 0u {
         let counted = atomicLoad(&reserved);
         first = Pool(NOWHERE, 0u, 0u, 0u);
-        let texels = atomicLoad(&numbered);
+        let texels = atomicLoad(&gathered);
         if counted != 0u {
             let at = Pool(
                 atomicAdd(&counters[0], 1u),
@@ -203,46 +250,104 @@ fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, colour: u32) {
             first.rows,
             first.entries,
             first.texels,
-            (atomicLoad(&reserved) >> 16u) | (atomicLoad(&numbered) << 16u),
+            (atomicLoad(&reserved) >> 16u) | (atomicLoad(&gathered) << 16u),
             tile.view,
             tile.first_block,
             tile.blocks,
             block.x | (block.y << 16u),
         );
     }
-    for (var at = lane; at < TABLE; at += PIXEL_LANES * PIXEL_LANES) {
-        let texel = atomicLoad(&table[at]);
-        if texel != 0u {
-            new_touched[first.texels + numbers[at]] = texel - 1u;
-        }
-    }
+    number(lane);
+    workgroupBarrier();
     if mine {
         let start = local & 0xffffu;
         let within = (pixel.y % BLOCK) * BLOCK + pixel.x % BLOCK;
         new_rows[first.rows + (local >> 16u)] = Row((start << 14u) | (within << 8u) | merged, colour);
         for (var k = 0u; k < merged; k++) {
-            let weight = i32(round(merged_weights[k] / WEIGHT_STEP));
-            new_entries[first.entries + start + k] = (bitcast<u32>(weight) << 10u) | number_of(merged_texels[k]);
+            new_entries[first.entries + start + k] = entry_of(merged_weights[k], number_of(merged_texels[k]));
         }
     }
 }
 
-// Adds one tap; false where it hits nothing.
-fn add_sample(pixel: vec2<u32>, sample: vec2<u32>) -> bool {
+// Where a tap meets the texture; false where it hits nothing.
+fn meets(pixel: vec2<u32>, tap: u32) -> bool {
+    let sample = vec2(tap % TAPS, tap / TAPS);
     let triangle = triangle_at(pixel * TAPS + sample);
     if triangle == 0u {
         return false;
     }
+    if triangle != stood_on {
+        stood_on = triangle;
+        stand(triangle - 1u);
+    }
     let point = vec2<f32>(pixel) + (vec2<f32>(sample) + 0.5) / f32(TAPS);
-    let texel = surface_point(triangle - 1u, (point - tile.centre) / tile.focal);
-    let corner = floor(texel - 0.5);
-    let share = texel - 0.5 - corner;
-    let scale = 1.0 / f32(TAPS * TAPS);
-    add(corner, (1.0 - share.x) * (1.0 - share.y) * scale);
-    add(corner + vec2(1.0, 0.0), share.x * (1.0 - share.y) * scale);
-    add(corner + vec2(0.0, 1.0), (1.0 - share.x) * share.y * scale);
-    add(corner + vec2(1.0, 1.0), share.x * share.y * scale);
+    let texel = surface_point((point - tile.centre) / tile.focal);
+    met[tap] = clamp(texel - 0.5, vec2(0.0), vec2(f32(tile.texture_size - 1u)));
     return true;
+}
+
+// Taps → texels and their weights: the bilinear lookups of all, merged.
+fn merge() {
+    merged = 0u;
+    var low = met[0];
+    var high = low;
+    for (var tap = 1u; tap < TAPS * TAPS; tap++) {
+        low = min(low, met[tap]);
+        high = max(high, met[tap]);
+    }
+    let corner = floor(low);
+    let span = floor(high) - corner + 2.0;
+    if span.x * span.y > f32(WINDOW) {
+        for (var tap = 0u; tap < TAPS * TAPS; tap++) {
+            scatter(met[tap]);
+        }
+        return;
+    }
+    // They lie together: each texel of the window sums what the taps give it.
+    for (var y = 0.0; y < span.y; y += 1.0) {
+        for (var x = 0.0; x < span.x; x += 1.0) {
+            let at = corner + vec2(x, y);
+            var weight = 0.0;
+            for (var tap = 0u; tap < TAPS * TAPS; tap++) {
+                let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
+                weight += share.x * share.y;
+            }
+            if weight > 0.0 {
+                append(at, weight * TAP_SHARE);
+            }
+        }
+    }
+}
+
+fn append(at: vec2<f32>, weight: f32) {
+    merged_texels[merged] = u32(at.y) * tile.texture_size + u32(at.x);
+    merged_weights[merged] = weight;
+    merged++;
+}
+
+// For taps far apart, as across a seam.
+fn scatter(at: vec2<f32>) {
+    let corner = floor(at);
+    let share = at - corner;
+    add(corner, (1.0 - share.x) * (1.0 - share.y) * TAP_SHARE);
+    add(corner + vec2(1.0, 0.0), share.x * (1.0 - share.y) * TAP_SHARE);
+    add(corner + vec2(0.0, 1.0), (1.0 - share.x) * share.y * TAP_SHARE);
+    add(corner + vec2(1.0, 1.0), share.x * share.y * TAP_SHARE);
+}
+
+// The latest texels are looked at first: the next tap most often shares them.
+fn add(corner: vec2<f32>, weight: f32) {
+    if weight == 0.0 {
+        return;
+    }
+    let texel = u32(corner.y) * tile.texture_size + u32(corner.x);
+    for (var k = merged; k > 0u; k--) {
+        if merged_texels[k - 1u] == texel {
+            merged_weights[k - 1u] += weight;
+            return;
+        }
+    }
+    append(corner, weight);
 }
 
 fn camera_point(vertex: u32) -> vec3<f32> {
@@ -260,20 +365,25 @@ fn camera_edge(start: u32, end: u32) -> vec3<f32> {
     return vec3(dot(tile.row_x.xyz, edge), dot(tile.row_y.xyz, edge), dot(tile.row_z.xyz, edge));
 }
 
-// Where the ray through `slope` (x/z, y/z) meets the triangle, in texels. With o_k = (x_k − slope_x z_k, y_k − slope_y z_k),
-// the offset of corner k from the ray across it, the barycentric coordinates b solve Σ b_k o_k = 0, Σ b_k = 1: a 2×2 system in
-// units of the triangle, exact under perspective. The homogeneous form divides differences of products of whole positions
-// and loses the digits that a small triangle needs.
-fn surface_point(triangle: u32, slope: vec2<f32>) -> vec2<f32> {
+// The triangle that the next taps meet.
+fn stand(triangle: u32) {
     let a = triangles[3u * triangle];
     let b = triangles[3u * triangle + 1u];
     let c = triangles[3u * triangle + 2u];
-    let corner = camera_point(a);
-    let to_b = camera_edge(a, b);
-    let to_c = camera_edge(a, c);
-    let o = corner.xy - slope * corner.z;
-    let f = to_b.xy - slope * to_b.z;
-    let g = to_c.xy - slope * to_c.z;
+    corner_there = camera_point(a);
+    edges_there = array(camera_edge(a, b), camera_edge(a, c));
+    coords_there = texel_coords[a];
+    coord_edges_there = array(texel_coords[b] - coords_there, texel_coords[c] - coords_there);
+}
+
+// Where the ray through `slope` (x/z, y/z) meets that triangle, in texels. With o_k = (x_k − slope_x z_k, y_k − slope_y z_k),
+// the offset of corner k from the ray across it, the barycentric coordinates b solve Σ b_k o_k = 0, Σ b_k = 1: a 2×2 system in
+// units of the triangle, exact under perspective. The homogeneous form divides differences of products of whole positions
+// and loses the digits that a small triangle needs.
+fn surface_point(slope: vec2<f32>) -> vec2<f32> {
+    let o = corner_there.xy - slope * corner_there.z;
+    let f = edges_there[0].xy - slope * edges_there[0].z;
+    let g = edges_there[1].xy - slope * edges_there[1].z;
     let area = f.x * g.y - f.y * g.x;
     var share = vec2(0.0);
     if abs(area) > 0.0 {
@@ -282,24 +392,5 @@ fn surface_point(triangle: u32, slope: vec2<f32>) -> vec2<f32> {
     // The rasteriser's corners lie on a grid of 1/256 pixel: a sample may fall just outside, and on a sliver that is far.
     share = clamp(share, vec2(0.0), vec2(1.0));
     share /= max(1.0, share.x + share.y);
-    let at = texel_coords[a];
-    return at + share.x * (texel_coords[b] - at) + share.y * (texel_coords[c] - at);
-}
-
-fn add(corner: vec2<f32>, weight: f32) {
-    if weight == 0.0 {
-        return;
-    }
-    let place = vec2<u32>(clamp(corner, vec2(0.0), vec2(f32(tile.texture_size - 1u))));
-    let texel = place.y * tile.texture_size + place.x;
-    // The latest texels first: the next tap most often shares them.
-    for (var k = merged; k > 0u; k--) {
-        if merged_texels[k - 1u] == texel {
-            merged_weights[k - 1u] += weight;
-            return;
-        }
-    }
-    merged_texels[merged] = texel;
-    merged_weights[merged] = weight;
-    merged++;
+    return coords_there + share.x * coord_edges_there[0] + share.y * coord_edges_there[1];
 }

@@ -115,6 +115,14 @@ impl Backend for Gpu {
         self.run(|fit| fit.add_view(view))
     }
 
+    fn is_apart(&self) -> bool {
+        true
+    }
+
+    fn forget(&mut self) -> Result<(), BackendError> {
+        self.run(Fit::forget)
+    }
+
     fn average(&mut self) -> Result<(), BackendError> {
         self.run(Fit::average)
     }

@@ -127,6 +127,12 @@ impl Held {
         Room::new(self.room.budget)
     }
 
+    /// Lets go of all views.
+    pub(super) fn forget(&mut self) {
+        self.room = self.room();
+        self.views.clear();
+    }
+
     /// Takes a view in; returns its number of rows.
     pub(super) fn add(&mut self, view: &View) -> usize {
         let band = (view.width * BAND * self.taps * self.taps) as usize;

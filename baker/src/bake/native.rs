@@ -191,6 +191,12 @@ impl Backend for Native {
         Ok(())
     }
 
+    fn forget(&mut self) -> Result<(), BackendError> {
+        self.held.forget();
+        self.weights.clear();
+        Ok(())
+    }
+
     fn average(&mut self) -> Result<(), BackendError> {
         let table = observed(self.blend);
         let rows = WeighedRows {

@@ -143,7 +143,7 @@ fn small(
     if size.x > SMALL || size.y > SMALL || size.x * size.y > SMALL {
         atomicStore(&listed[1u + atomicAdd(&listed[0], 1u)], triangle);
         // Until it has been drawn.
-        atomicSub(&tally, 1u);
+        count_units(triangle, ~0u);
         return;
     }
     for (var y = shape.low.y; y < shape.high.y; y++) {
@@ -155,7 +155,7 @@ fn small(
 
 @compute @workgroup_size(1)
 fn arrange() {
-    atomicAdd(&tally, 1u);
+    count_units(0u, 1u);
     let count = atomicLoad(&listed[0]);
     groups[0] = PARTS;
     groups[1] = min(count, GROUPS_ACROSS);

@@ -85,8 +85,7 @@ fn row_weight() -> vec3<f32> {
 }
 
 fn scales_of(place: u32) -> vec3<f32> {
-    let packed = spare[place];
-    return vec3(exp2i(exponent_of(packed, 0u)), exp2i(exponent_of(packed, 1u)), exp2i(exponent_of(packed, 2u)));
+    return scales_of_exponents(spare[place]);
 }
 
 fn add(place: u32, value: vec3<f32>) {

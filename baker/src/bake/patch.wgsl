@@ -31,3 +31,17 @@ struct Row {
     // Observed sRGB, and alpha.
     colour: u32,
 }
+
+// A weight in single precision but for its last eight bits, which are a place in the patch's list of texels. Same as
+// `layout::entry`.
+fn entry_of(weight: f32, place: u32) -> u32 {
+    return ((bitcast<u32>(weight) + 128u) & ~255u) | place;
+}
+
+fn place_of(entry: u32) -> u32 {
+    return entry & 255u;
+}
+
+fn weight_of(entry: u32) -> f32 {
+    return bitcast<f32>(entry & ~255u);
+}

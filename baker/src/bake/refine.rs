@@ -26,8 +26,9 @@ mod silhouette;
 mod solve;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use proto::job::{Memory, Refine};
@@ -35,13 +36,14 @@ use proto::message::{BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refi
 use proto::table::{Camera, Refined, RefinedView, View};
 use rayon::prelude::*;
 
+use super::atlas::charts;
 use super::scene::Scene;
 use super::surface::Original;
-use crate::laps::{timed, timed_in_pool};
+use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
 use camera::{Shape, Verdict};
-use gain::Grid;
+use gain::{Grid, Sums};
 
 /// Views may take this much memory while they wait for the last one: exposures are known only then.
 const HELD_BYTES: usize = 512 << 20;
@@ -50,6 +52,21 @@ const LEAST_SPREAD: f64 = 0.005;
 /// And only if views then deviate from each other by no more than this share of what they did.
 const LEFT: f64 = 0.95;
 
+/// An adapter of its own that takes views in while the processor refines them: most stay as they came.
+pub(super) trait Ahead: Send {
+    /// Takes a view in as it came.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn take(&mut self, view: &View) -> Result<(), Failure>;
+
+    /// Forgets all that it took: some do not stay as they were.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn forget(&mut self) -> Result<(), Failure>;
+}
+
 /// Stands between the views and the bake.
 pub(super) struct Refiner<'a> {
     mode: Refine,
@@ -57,6 +74,8 @@ pub(super) struct Refiner<'a> {
     shape: Shape<'a>,
     held_bytes: usize,
     ready: VecDeque<View>,
+    /// So many of the first that are ready were taken ahead.
+    taken: usize,
     /// No view follows but those that are ready.
     ended: bool,
     /// By the index of the view.
@@ -96,6 +115,7 @@ impl<'a> Refiner<'a> {
                 Memory::Small => HELD_BYTES / 4,
             },
             ready: VecDeque::new(),
+            taken: 0,
             ended: false,
             done: HashMap::new(),
             exposure: ExposureFate::default(),
@@ -111,102 +131,178 @@ impl<'a> Refiner<'a> {
         }
     }
 
-    /// The next view of the fit, of those that `next_view` yields.
+    /// The next view of the fit, of those that `next_view` yields, and whether `ahead` has it already.
     ///
     /// # Errors
-    /// Those of `next_view`.
+    /// Those of `next_view` and of `ahead`.
     pub(super) fn next(
         &mut self,
         progress: &dyn Progress,
         clock: &mut PhaseClock,
         mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
-    ) -> Result<Option<View>, Failure> {
+        ahead: Option<&mut dyn Ahead>,
+    ) -> Result<Option<(View, bool)>, Failure> {
         if self.mode == Refine::Off {
-            return fitted(&mut next_view);
+            return Ok(fitted(&mut next_view)?.map(|view| (view, false)));
         }
         if self.ready.is_empty() && !self.ended {
             let begun = Instant::now();
-            let waited = self.fill(progress, &mut next_view)?;
-            let worked = begun.elapsed().saturating_sub(waited);
+            let [elsewhere, took] = self.fill(progress, &mut next_view, ahead)?;
+            let worked = begun.elapsed().saturating_sub(elsewhere + took);
             clock.add(Phase::Refine, worked.as_secs_f64() * 1e3);
+            if took > Duration::ZERO {
+                clock.add(Phase::Raster, took.as_secs_f64() * 1e3);
+            }
         }
-        Ok(self.ready.pop_front())
+        let taken = self.taken > 0;
+        self.taken = self.taken.saturating_sub(1);
+        Ok(self.ready.pop_front().map(|view| (view, taken)))
     }
 
-    /// Takes views in, as many as may be held, and refines them; returns how long it waited for views.
+    /// Takes views in, as many as may be held, and refines them, while `ahead` takes the first ones as they came, on a thread of
+    /// its own; returns how long it waited for views, and at the end for `ahead`.
     fn fill(
         &mut self,
         progress: &dyn Progress,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
-    ) -> Result<Duration, Failure> {
+        ahead: Option<&mut dyn Ahead>,
+    ) -> Result<[Duration; 2], Failure> {
         let first = self.done.is_empty();
+        let mut ahead = ahead.filter(|_| first);
+        let moved = AtomicBool::new(false);
+        let (hand, handed) = mpsc::channel::<Arc<View>>();
+        let (views, verdicts, gains, mut taken, times) = thread::scope(|threads| {
+            let taker = ahead.as_deref_mut().and_then(|ahead| {
+                let moved = &moved;
+                let take = move || {
+                    let mut taken = 0;
+                    for view in handed {
+                        if moved.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        ahead.take(&view)?;
+                        taken += 1;
+                    }
+                    Ok::<_, Failure>((taken, laps::take()))
+                };
+                // Without a thread, nothing is taken ahead.
+                let builder = thread::Builder::new().name("ahead".to_owned());
+                builder.spawn_scoped(threads, take).ok()
+            });
+            let (views, mut verdicts, waited) = self.look(progress, next_view, hand, &moved)?;
+            if self.mode == Refine::Auto {
+                keep_if_most_agree(&mut verdicts, &views);
+            }
+            let gains = if first && self.ended {
+                self.expose(progress, &views, &verdicts)
+            } else {
+                self.exposure = ExposureFate::TooLarge;
+                vec![1.0; views.len()]
+            };
+            let begun = Instant::now();
+            let taken = match taker.map(ScopedJoinHandle::join) {
+                None => 0,
+                Some(Ok(took)) => {
+                    let (taken, steps) = took?;
+                    laps::add(steps);
+                    taken
+                }
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+            };
+            Ok::<_, Failure>((views, verdicts, gains, taken, [waited, begun.elapsed()]))
+        })?;
+        let stays =
+            |(verdict, gain): (&Verdict, &f64)| verdict.fate != CameraFate::Moved && *gain == 1.0;
+        if let Some(ahead) = ahead
+            && !verdicts.iter().zip(&gains).take(taken).all(stays)
+        {
+            ahead.forget()?;
+            taken = 0;
+        }
+        self.taken = taken;
+        for ((view, verdict), gain) in views.into_iter().zip(verdicts).zip(gains) {
+            let mut view = Arc::unwrap_or_clone(view);
+            view.camera = verdict.camera;
+            if gain != 1.0 {
+                exposure::divide(&mut view, gain);
+            }
+            self.done.insert(view.index, Done { verdict, gain });
+            self.ready.push_back(view);
+        }
+        Ok(times)
+    }
+
+    /// Takes views in and looks at their silhouettes, each as it comes; `hand` is given all of them, and `moved` tells whether the
+    /// camera of any was moved. Returns as well how long it waited for views.
+    fn look(
+        &mut self,
+        progress: &dyn Progress,
+        next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
+        hand: mpsc::Sender<Arc<View>>,
+        moved: &AtomicBool,
+    ) -> Result<(Vec<Arc<View>>, Vec<Verdict>, Duration), Failure> {
         let count = AtomicU64::new(self.done.len() as u64);
         progress.progress(Phase::Refine, self.done.len() as u64, 0);
         let (sender, results) = mpsc::channel();
         let (scene, shape, mode) = (self.scene, self.shape, self.mode);
         let mut waited = Duration::ZERO;
+        let mut views: Vec<Arc<View>> = Vec::new();
         rayon::in_place_scope(|scope| {
-            let (mut bytes, mut number) = (0, 0_u32);
+            let mut bytes = 0;
             while bytes < self.held_bytes {
                 let begun = Instant::now();
                 let view = fitted(next_view)?;
                 waited += begun.elapsed();
-                let Some(view) = view else {
+                let Some(view) = view.map(Arc::new) else {
                     self.ended = true;
                     break;
                 };
                 bytes += size_of_val(view.pixels.as_slice());
+                let number = views.len();
+                views.push(Arc::clone(&view));
+                // Nobody takes views ahead, or no longer does.
+                let _unheard = hand.send(Arc::clone(&view));
                 let (sender, count) = (sender.clone(), &count);
                 scope.spawn(move |_| {
                     progress.expect("the silhouette of a view", a_look(shape, &view));
                     let verdict = camera::refine(scene, shape, &view, mode);
+                    if verdict.fate == CameraFate::Moved {
+                        moved.store(true, Ordering::Relaxed);
+                    }
                     // Nobody listens any more when a later view has failed.
-                    drop(sender.send((number, view, verdict)));
+                    let _unheard = sender.send((number, verdict));
                     let done = count.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.progress(Phase::Refine, done, 0);
                 });
-                number += 1;
             }
             Ok::<(), Failure>(())
         })?;
         drop(sender);
-        let mut results: Vec<(u32, View, Verdict)> = results.into_iter().collect();
-        results.sort_by_key(|(number, ..)| *number);
-        let (mut views, mut verdicts): (Vec<View>, Vec<Verdict>) = results
-            .into_iter()
-            .map(|(_, view, verdict)| (view, verdict))
-            .unzip();
-        if mode == Refine::Auto {
-            keep_if_most_agree(&mut verdicts, &views);
-        }
-        for (view, verdict) in views.iter_mut().zip(&verdicts) {
-            view.camera = verdict.camera;
-        }
-        let gains = if first && self.ended {
-            self.expose(progress, &mut views)
-        } else {
-            self.exposure = ExposureFate::TooLarge;
-            vec![1.0; views.len()]
-        };
-        for ((view, verdict), gain) in views.iter().zip(verdicts).zip(gains) {
-            self.done.insert(view.index, Done { verdict, gain });
-        }
-        self.ready.extend(views);
-        Ok(waited)
+        let mut results: Vec<(usize, Verdict)> = results.into_iter().collect();
+        results.sort_by_key(|(number, _)| *number);
+        let verdicts = results.into_iter().map(|(_, verdict)| verdict).collect();
+        Ok((views, verdicts, waited))
     }
 
-    /// Evens out how all the views are exposed; returns what was divided out of each.
-    fn expose(&mut self, progress: &dyn Progress, views: &mut [View]) -> Vec<f64> {
+    /// How all the views are exposed; returns what is to be divided out of each.
+    fn expose(
+        &mut self,
+        progress: &dyn Progress,
+        views: &[Arc<View>],
+        verdicts: &[Verdict],
+    ) -> Vec<f64> {
         let mut gains = vec![1.0; views.len()];
         let grid = Grid::of(views);
         let (scene, shape, count) = (self.scene, self.shape, views.len() as u64);
-        let light = |view: &View| {
+        let charts = charts(scene);
+        let light = |sums: &mut Sums, (view, verdict): (&Arc<View>, &Verdict)| {
             progress.expect("the light of a view", a_look(shape, view));
-            let samples = gain::samples(scene, view, grid);
+            let samples = gain::samples(scene, &charts, view, &verdict.camera, grid, sums);
             progress.progress(Phase::Refine, count, count);
             samples
         };
-        let samples: Vec<Vec<_>> = timed("light", || views.par_iter().map(light).collect());
+        let both = views.par_iter().zip(verdicts);
+        let samples: Vec<Vec<_>> = timed("light", || both.map_init(Sums::default, light).collect());
         progress.expect(
             "how views are exposed",
             each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),
@@ -228,11 +324,8 @@ impl<'a> Refiner<'a> {
         };
         if better {
             self.exposure = ExposureFate::Evened;
-            for ((view, gain), log) in views.iter_mut().zip(&mut gains).zip(exposures.logs) {
-                if let Some(log) = log {
-                    *gain = log.exp();
-                    exposure::divide(view, *gain);
-                }
+            for (gain, log) in gains.iter_mut().zip(exposures.logs) {
+                *gain = log.map_or(1.0, f64::exp);
             }
         }
         gains
@@ -318,7 +411,7 @@ fn a_look(shape: Shape<'_>, view: &View) -> Duration {
 
 /// Where most silhouettes that are off stay off, the mesh has another outline than the pictures, and those that seem to
 /// fit do so by accident: none is moved.
-fn keep_if_most_agree(verdicts: &mut [Verdict], views: &[View]) {
+fn keep_if_most_agree(verdicts: &mut [Verdict], views: &[Arc<View>]) {
     let moved = |verdict: &&Verdict| verdict.fate == CameraFate::Moved;
     let refused = verdicts
         .iter()

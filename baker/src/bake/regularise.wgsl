@@ -50,7 +50,7 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         // bound < 2^reach ⇒ bound · 2^(30 − reach) < 2³⁰; nothing at all to sum takes any exponent.
         let bound = f32(counts[texel]) * bitcast<f32>(q[texel]);
-        let exponent = u32(clamp(30 - reach_of(bound), -100, 100) + 128);
+        let exponent = u32(clamp(30 - reach_of(bound), -100, 100) + 127);
         let shift = 8u * texels.channel;
         exponents[texel] = (exponents[texel] & ~(255u << shift)) | (exponent << shift);
         q[texel] = 0u;

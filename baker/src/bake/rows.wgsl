@@ -8,7 +8,7 @@
 @group(2) @binding(0) var<uniform> visited: Visited;
 @group(2) @binding(1) var<storage, read> patches: array<Patch>;
 @group(2) @binding(2) var<storage, read> rows: array<Row>;
-// Weight in the upper 22 bits, signed, in steps of WEIGHT_STEP; place in the patch's list in the lower 10.
+// Weights and places, see patch.wgsl.
 @group(2) @binding(3) var<storage, read> entries: array<u32>;
 // The patches' lists.
 @group(2) @binding(4) var<storage, read> touched: array<u32>;
@@ -46,7 +46,7 @@ fn open(group: vec3<u32>, lane: u32) {
     if index < visited.patches {
         own = patches[index + select(visited.gap, 0u, index < visited.first)];
         if lane == 0u {
-            atomicAdd(&tally, rows_here());
+            count_units(index, rows_here());
         }
     }
     // A power of two above the rows, but no more invocations for each than are worth the adding up.
@@ -83,14 +83,6 @@ fn texels_here() -> u32 {
 
 fn is_seam() -> bool {
     return own.view == SEAM;
-}
-
-fn place_of(entry: u32) -> u32 {
-    return entry & 1023u;
-}
-
-fn weight_of(entry: u32) -> f32 {
-    return f32(bitcast<i32>(entry) >> 10u) * WEIGHT_STEP;
 }
 
 fn tone(byte: u32) -> vec2<f32> {

@@ -28,6 +28,10 @@ impl Backend for Spoilt {
         self.native.add_view(view)
     }
 
+    fn forget(&mut self) -> Result<(), BackendError> {
+        self.native.forget()
+    }
+
     fn rows_held(&self) -> RowsHeld {
         self.native.rows_held()
     }

@@ -43,7 +43,12 @@ fn reach_of(v: f32) -> i32 {
     return i32((bitcast<u32>(v) >> 23u) & 255u) - 126;
 }
 
-// Byte `channel` of a texel's packed exponents.
+// Byte `channel` of a texel's packed exponents, which are those of single precision.
 fn exponent_of(packed: u32, channel: u32) -> i32 {
-    return i32((packed >> (8u * channel)) & 255u) - 128;
+    return i32((packed >> (8u * channel)) & 255u) - 127;
+}
+
+// Two to the power of all three.
+fn scales_of_exponents(packed: u32) -> vec3<f32> {
+    return bitcast<vec3<f32>>(vec3(packed << 23u, packed << 15u, packed << 7u) & vec3(0x7f800000u));
 }

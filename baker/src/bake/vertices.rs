@@ -94,7 +94,7 @@ pub fn bake(
     let mut views = Vec::new();
     // This rung is for where memory is short.
     let mut refiner = Refiner::new(refine, Memory::Small, &scene, original.as_ref());
-    while let Some(mut view) = refiner.next(progress, &mut clock, &mut next_view)? {
+    while let Some((mut view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
         progress.progress(Phase::Raster, views.len() as u64, 0);
         progress.expect(
             "a view's word on the vertices",

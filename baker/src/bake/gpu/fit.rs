@@ -22,6 +22,7 @@ use super::tiles::Tiles;
 use crate::bake::backend::{BINS, Ties};
 use crate::bake::colour::observed;
 use crate::bake::scene::Scene;
+use crate::laps::timed;
 use crate::pace;
 use crate::progress::{each, expect, unit};
 
@@ -284,7 +285,7 @@ impl Fit {
         let place = self.pools.add_view(view);
         let camera = self.scene.camera(&view.camera);
         let reserve = self.reserve();
-        let works = self.tiles.cut(view, &camera, place);
+        let works = timed("cut", || self.tiles.cut(view, &camera, place));
         unit();
         for work in works {
             self.pools
@@ -292,6 +293,17 @@ impl Fit {
             unit();
         }
         self.views.push(view.index);
+        self.view_sums = None;
+        self.weighed = false;
+        self.device.check()
+    }
+
+    /// Forgets the views, none of which any pass has visited.
+    pub(super) fn forget(&mut self) -> Result<(), GpuError> {
+        // Their buffers are the budget's again, so nothing may be drawn into them any more.
+        self.device.wait()?;
+        self.pools.forget();
+        self.views.clear();
         self.view_sums = None;
         self.weighed = false;
         self.device.check()

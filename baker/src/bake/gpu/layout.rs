@@ -28,10 +28,14 @@ pub(super) const GROUPS_ACROSS: u32 = 1 << 15;
 pub(super) const TRIANGLE_LANES: u32 = 64;
 /// Workgroups that draw a large triangle: one that fills 2048² samples makes 4096 steps in each.
 pub(super) const PARTS: u32 = 16;
+/// Words of the tally, and how far apart those are that are counted in: a sector of the caches of real GPUs.
+pub(super) const TALLY_WORDS: usize = 2048;
+const TALLY_STRIDE: usize = 8;
 /// [`Patch::view`] of seams.
 pub(super) const SEAM: u32 = u32::MAX;
-/// Steps of an entry's weight, in 22 bits with its sign: as fine as what single precision leaves of a sum near 1.
-pub(super) const WEIGHT_STEP: f32 = 1.0 / 2_097_151.0;
+/// Bits of an entry that are its place in its patch's list of texels.
+const PLACE: u32 = PATCH_TEXELS - 1;
+const _: () = assert!(PLACE == 255, "patch.wgsl counts on it");
 /// Near plane in scene units, whose ball has radius 1. Depth is `NEAR / z`.
 pub(super) const NEAR: f32 = 1e-4;
 /// Depth of what is drawn behind everything, above the 0 of a cleared target. A surface would be this far away at 10²⁶.
@@ -52,7 +56,8 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
          const MIN_ALPHA: u32 = {MIN_ALPHA}u; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
          const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
-         const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; const WEIGHT_STEP: f32 = {WEIGHT_STEP:?}f; \
+         const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; \
+         const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
          const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
@@ -130,15 +135,15 @@ pub(super) struct Row {
     pub(super) colour: u32,
 }
 
-/// An entry: its weight in 22 bits, its place in the patch's list in 10.
+/// An entry: its weight in single precision but for the last eight bits, which are its place in the patch's list.
 pub(super) fn entry(weight: f32, place: u32) -> u32 {
-    (((weight / WEIGHT_STEP).round() as i32) << 10) as u32 | place
+    (weight.to_bits() + PLACE.div_ceil(2)) & !PLACE | place
 }
 
 /// Weight and place of an entry.
 #[cfg(test)]
 pub(super) fn entry_parts(entry: u32) -> (f32, u32) {
-    ((entry as i32 >> 10) as f32 * WEIGHT_STEP, entry & 1023)
+    (f32::from_bits(entry & !PLACE), entry & PLACE)
 }
 
 /// What every stage over texels knows.

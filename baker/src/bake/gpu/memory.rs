@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
+use super::tally;
 
 /// Bytes in use and their bound.
 #[derive(Debug)]
@@ -47,8 +48,6 @@ pub(super) type Buffer = Held<wgpu::Buffer>;
 pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_DST)
     .union(wgpu::BufferUsages::COPY_SRC);
-/// The device's count of its work, at the end of everything that is read back.
-const TALLY_BYTES: u64 = size_of::<u32>() as u64;
 /// Parameters.
 pub(super) const UNIFORM: wgpu::BufferUsages =
     wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
@@ -329,14 +328,14 @@ fn piece_bytes(buffers: usize, bytes: usize) -> usize {
     (PIECE / buffers).min(bytes)
 }
 
-/// What the host reads from while it reads `bytes` bytes of each of so many buffers.
+/// What the host reads from while it reads `bytes` bytes of each of so many buffers: theirs, and the device's count of its work.
 pub(super) fn staging<M: Maker>(
     make: &M,
     buffers: usize,
     bytes: usize,
 ) -> Result<Held<M::Buffer>, GpuError> {
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let room = (piece_bytes(buffers, bytes) * buffers) as u64 + TALLY_BYTES;
+    let room = (piece_bytes(buffers, bytes) * buffers) as u64 + tally::BYTES;
     make.buffer("read-back", room, usage)
 }
 
@@ -361,10 +360,10 @@ fn read_pieces(
             encoder.copy_buffer_to_buffer(&from.item, start as u64, &staging.item, at * part, part);
         }
         let tally = &device.tally().buffer;
-        encoder.copy_buffer_to_buffer(tally, 0, &staging.item, size, TALLY_BYTES);
+        encoder.copy_buffer_to_buffer(tally, 0, &staging.item, size, tally::BYTES);
         batch.submit()?;
         let (sender, receiver) = mpsc::channel();
-        let whole = ..size + TALLY_BYTES;
+        let whole = ..size + tally::BYTES;
         staging
             .item
             .map_async(wgpu::MapMode::Read, whole, move |result| {
@@ -382,7 +381,7 @@ fn read_pieces(
             .get_mapped_range(whole)
             .map_err(|error| device.lost(error.to_string()))?;
         let (data, tally) = mapped.split_at(size as usize);
-        device.verify(bytemuck::pod_read_unaligned(tally))?;
+        device.verify(tally::counted(tally))?;
         take(start, data);
         device.read_back(data.len());
         drop(mapped);

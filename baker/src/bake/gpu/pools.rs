@@ -218,6 +218,15 @@ impl Pools {
         (self.view_blocks.len() as u32 - 1, first, size)
     }
 
+    /// Lets go of all views, none of which has been visited.
+    pub(super) fn forget(&mut self) {
+        self.open = None;
+        self.pixels.clear();
+        self.scratch = None;
+        self.blocks = None;
+        self.view_blocks.clear();
+    }
+
     /// Records that blocks are to be empty.
     pub(super) fn clear_blocks(&self, encoder: &mut wgpu::CommandEncoder) {
         if let Some(blocks) = &self.blocks {

@@ -7,8 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proto::job::Blend;
 
+use super::layout::TALLY_WORDS;
 use super::shaders::{TALLY, TICK};
 use super::stage::bind_layout;
+
+/// Bytes of the device's count.
+pub(super) const BYTES: u64 = (TALLY_WORDS * size_of::<u32>()) as u64;
+
+/// The device's count, from its bytes.
+pub(super) fn counted(bytes: &[u8]) -> u32 {
+    let words = bytes
+        .chunks_exact(4)
+        .map(bytemuck::pod_read_unaligned::<u32>);
+    words.fold(0, u32::wrapping_add)
+}
 
 /// Both counts, modulo 2³².
 #[derive(Debug)]
@@ -25,7 +37,7 @@ impl Tally {
     pub(super) fn new(device: &wgpu::Device) -> Self {
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("tally"),
-            size: 4,
+            size: BYTES,
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: false,
         });

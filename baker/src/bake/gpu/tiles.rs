@@ -223,21 +223,44 @@ pub(super) fn parts(view: &View, edge: u32) -> Vec<([u32; 2], [u32; 2], u32)> {
     parts
 }
 
+/// Pixels that are looked at together.
+const AT_ONCE: usize = 32;
+
+fn counts(pixel: &[u8; 4]) -> bool {
+    pixel[3] >= MIN_ALPHA
+}
+
+fn any_counts(pixels: &[[u8; 4]; AT_ONCE]) -> bool {
+    pixels.iter().fold(false, |any, pixel| any | counts(pixel))
+}
+
 /// The part of a tile that holds the pixels that count, from a block's corner, and their number; none without any.
 fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<([u32; 2], [u32; 2], u32)> {
     let (mut low, mut high, mut count) = ([u32::MAX; 2], [0; 2], 0);
     for y in corner[1]..corner[1] + size[1] {
         let row = &view.pixels[y as usize * view.width as usize + corner[0] as usize..];
-        let counts = |pixel: &[u8; 4]| pixel[3] >= MIN_ALPHA;
-        let row = &row[..size[0] as usize];
-        if let (Some(first), Some(last)) =
-            (row.iter().position(counts), row.iter().rposition(counts))
-        {
-            let (first, last) = (corner[0] + first as u32, corner[0] + last as u32);
-            low = [low[0].min(first), low[1].min(y)];
-            high = [high[0].max(last + 1), high[1].max(y + 1)];
-            count += row.iter().filter(|pixel| counts(pixel)).count() as u32;
+        let mut row = &row[..size[0] as usize];
+        let counting: u32 = row.iter().map(|pixel| u32::from(counts(pixel))).sum();
+        if counting == 0 {
+            continue;
         }
+        count += counting;
+        let mut first = corner[0];
+        // Many at once first, without a look at each.
+        while let Some((few, rest)) = row.split_first_chunk::<AT_ONCE>()
+            && !any_counts(few)
+        {
+            (row, first) = (rest, first + AT_ONCE as u32);
+        }
+        while let Some((few, rest)) = row.split_last_chunk::<AT_ONCE>().map(|(a, b)| (b, a))
+            && !any_counts(few)
+        {
+            row = rest;
+        }
+        let before = row.iter().position(counts).unwrap_or(0);
+        let last = row.iter().rposition(counts).unwrap_or(0);
+        low = [low[0].min(first + before as u32), low[1].min(y)];
+        high = [high[0].max(first + last as u32 + 1), high[1].max(y + 1)];
     }
     let low = low.map(|at| at / BLOCK * BLOCK);
     (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))

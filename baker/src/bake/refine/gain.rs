@@ -4,10 +4,15 @@
 //!   log y_i(t) = log g_i + log T(t)      y: mean of view i over cell t of a grid on the texture; T: what is there
 //! ```
 //!
+//! A cell is of one chart: where two charts meet, what lies in one square of the texture is in two places of the surface, and
+//! two views of opposite sides share no other squares.
+//!
 //! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a factor
 //! of all views open; the mean of log g is 0. One shot: alternating with the texture took four rounds for a worse result.
 
-use proto::table::View;
+use std::borrow::Borrow;
+
+use proto::table::{Camera, View};
 use rayon::prelude::*;
 
 use crate::bake::colour::decode;
@@ -19,6 +24,8 @@ use crate::progress::unit;
 /// Cells along an edge of the texture, at most and at least.
 const FINEST: f64 = 256.0;
 const COARSEST: f64 = 16.0;
+/// Charts that are told apart in one square of the grid.
+const CHARTS: usize = 8;
 /// Pixels of a view for each cell of the whole texture, of which it sees a part: about four in each that it does see.
 const PIXELS: f64 = 1.2;
 /// Share of that which will do where columns and rows of a large view can be left out for it.
@@ -32,6 +39,8 @@ const LEAST_COSINE: f64 = 0.35;
 /// Rows of pixels in one piece of work.
 const BAND: u32 = 32;
 const REWEIGHTINGS: u32 = 8;
+/// Logarithms of gains that change by less than this have settled: a tenth of what clean views seem to have.
+const SETTLED: f64 = 1e-4;
 /// Scales at which a residual has lost most of its weight.
 const SCALES: f64 = 3.0;
 /// Products of views, over all cells, that one assembly may take: beyond it, cells are left out evenly.
@@ -61,14 +70,18 @@ pub(super) struct Grid {
 
 impl Grid {
     /// As fine as the views can fill, and of large views no more pixels than that takes.
-    pub(super) fn of(views: &[View]) -> Self {
+    pub(super) fn of(views: &[impl Borrow<View> + Sync]) -> Self {
         let opaque = |view: &View| {
             view.pixels
                 .par_iter()
                 .filter(|pixel| pixel[3] == 255)
                 .count()
         };
-        let mean = views.iter().map(opaque).sum::<usize>() as f64 / views.len().max(1) as f64;
+        let mean = views
+            .iter()
+            .map(|view| opaque(view.borrow()))
+            .sum::<usize>() as f64
+            / views.len().max(1) as f64;
         let cells = (mean / PIXELS).sqrt().clamp(COARSEST, FINEST);
         Self {
             cells: cells as usize,
@@ -77,8 +90,15 @@ impl Grid {
     }
 }
 
-/// What a view says of the cells of a grid.
-pub(super) fn samples(scene: &Scene, view: &View, grid: Grid) -> Vec<Sample> {
+/// What a view, seen from `camera`, says of the cells of a grid. `charts` has the chart of each vertex.
+pub(super) fn samples(
+    scene: &Scene,
+    charts: &[u32],
+    view: &View,
+    camera: &Camera,
+    grid: Grid,
+    sums: &mut Sums,
+) -> Vec<Sample> {
     let Grid {
         cells: grid,
         stride,
@@ -87,7 +107,7 @@ pub(super) fn samples(scene: &Scene, view: &View, grid: Grid) -> Vec<Sample> {
     let [width, height] = [view.width, view.height].map(|edge| edge / stride);
     let middle = stride / 2;
     let off = f64::from(middle) + 0.5 - f64::from(stride) / 2.0;
-    let mut camera = scene.camera(&view.camera);
+    let mut camera = scene.camera(camera);
     for axis in 0..2 {
         camera.focal[axis] /= f64::from(stride);
         camera.centre[axis] = (camera.centre[axis] - off) / f64::from(stride);
@@ -123,25 +143,36 @@ pub(super) fn samples(scene: &Scene, view: &View, grid: Grid) -> Vec<Sample> {
                     let at = texel_coords(scene, &projected, triangle, x, y);
                     let cell = at
                         .map(|at| ((at / scene.size as f32 * grid as f32) as usize).min(grid - 1));
-                    found.push(((cell[1] * grid + cell[0]) as u32, light));
+                    let chart = charts[scene.triangles[triangle as usize][0] as usize] as usize;
+                    let cell = (cell[1] * grid + cell[0]) * CHARTS + chart % CHARTS;
+                    found.push((cell as u32, light));
                 }
             }
             unit();
             found
         })
         .collect();
-    let mut sums = vec![[0.0_f32; 2]; grid * grid];
+    sums.0.resize(grid * grid * CHARTS, [0.0; 2]);
+    let mut cells = Vec::new();
     for (cell, light) in found.into_iter().flatten() {
-        let sum = &mut sums[cell as usize];
+        let sum = &mut sums.0[cell as usize];
+        if sum[1] == 0.0 {
+            cells.push(cell);
+        }
         sum[0] += light;
         sum[1] += 1.0;
     }
-    (0..)
-        .zip(sums)
+    cells
+        .into_iter()
+        .map(|cell| (cell, std::mem::take(&mut sums.0[cell as usize])))
         .filter(|(_, [_, count])| *count >= LEAST_PIXELS)
         .map(|(cell, [sum, count])| (cell, sum / count))
         .collect()
 }
+
+/// Sum and number for each cell, all of them 0 between two views: megabytes that are not asked for again for each.
+#[derive(Debug, Default)]
+pub(super) struct Sums(Vec<[f32; 2]>);
 
 /// Mean log light of a pixel that is opaque, with all around it, and usable in all channels.
 fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<f32> {
@@ -291,7 +322,12 @@ pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
     let mut gains = vec![0.0; views.len()];
     let mut weights = vec![1.0; cells.words.len()];
     for _ in 0..REWEIGHTINGS {
+        let before = gains;
         gains = balanced(&cells, &mut weights, views.len());
+        let change = before.iter().zip(&gains).map(|(a, b)| (a - b).abs());
+        if change.fold(0.0, f64::max) < SETTLED {
+            break;
+        }
         weights = cells.residuals(weights, &gains);
         let scale = SCALES * 1.4826 * median(&weights).max(1e-4);
         let geman_mcclure = |number: &mut f64| *number = (1.0 + (*number / scale).powi(2)).powi(-2);

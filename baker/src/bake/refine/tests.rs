@@ -52,8 +52,8 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
     let mut refiner = Refiner::new(mode, memory, &scene, None);
     let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
     let mut out = Vec::new();
-    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()));
-    while let Some(view) = next().expect("views") {
+    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
+    while let Some((view, _)) = next().expect("views") {
         out.push(view);
     }
     let fit = |view: &View| proto::message::ViewFit {
@@ -179,8 +179,8 @@ fn views_that_cannot_all_be_held_are_moved_but_not_exposed() {
     refiner.held_bytes = 3 * came[0].pixels.len() * 4;
     let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
     let mut out = Vec::new();
-    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()));
-    while let Some(view) = next().expect("views") {
+    let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
+    while let Some((view, _)) = next().expect("views") {
         out.push(view);
     }
     assert_eq!(refiner.exposure, ExposureFate::TooLarge);
@@ -203,8 +203,70 @@ fn a_failure_of_the_views_is_passed_on() {
         hint: String::new(),
     };
     let mut clock = PhaseClock::default();
-    let found = refiner.next(&Silent, &mut clock, || {
-        source.next().unwrap_or_else(|| Err(failed.clone()))
-    });
+    let next = || source.next().unwrap_or_else(|| Err(failed.clone()));
+    let found = refiner.next(&Silent, &mut clock, next, None);
     assert_eq!(found, Err(failed));
+}
+
+/// An adapter that counts what it takes ahead; it has so many views by now.
+#[derive(Default)]
+struct Eager {
+    has: Vec<View>,
+    forgot: bool,
+}
+
+impl Ahead for Eager {
+    fn take(&mut self, view: &View) -> Result<(), Failure> {
+        self.has.push(view.clone());
+        Ok(())
+    }
+
+    fn forget(&mut self) -> Result<(), Failure> {
+        self.has.clear();
+        self.forgot = true;
+        Ok(())
+    }
+}
+
+/// What an adapter has in the end that takes views ahead, and those that it had to take later; whether it forgot any.
+fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool) {
+    let mesh = body();
+    let scene = Scene::new(&mesh, 256);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
+    refiner.held_bytes = held_bytes.unwrap_or(refiner.held_bytes);
+    let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
+    let (mut eager, mut later) = (Eager::default(), 0);
+    loop {
+        let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), Some(&mut eager));
+        let Some((view, taken)) = next.expect("views") else {
+            break;
+        };
+        if !taken {
+            eager.has.push(view);
+            later += 1;
+        }
+    }
+    (eager.has, later, eager.forgot)
+}
+
+#[test]
+fn views_that_stay_are_taken_while_they_are_looked_at() {
+    let (clean, _) = set(0.0, 0.0);
+    assert_eq!(eagerly(&clean, None), (clean.clone(), 0, false));
+    // Nobody knows how they are exposed before the last has come; the first lot is taken ahead.
+    let held = 3 * clean[0].pixels.len() * 4;
+    assert_eq!(eagerly(&clean, Some(held)), (clean, 5, false));
+}
+
+#[test]
+fn views_that_do_not_stay_are_taken_again() {
+    for (px, exposed) in [(2.0, 0.0), (0.0, 1.0), (2.0, 1.0)] {
+        let (_, came) = set(px, exposed);
+        let (out, _) = through(&came, Refine::Auto, Memory::Full);
+        assert!(apart(&out, &came) != (0.0, 0.0));
+        let (has, later, forgot) = eagerly(&came, None);
+        assert_eq!(has, out);
+        // With cameras that are off, perhaps none was taken before the first had been moved.
+        assert!(later == out.len() && (forgot || px > 0.0), "{later}");
+    }
 }

@@ -343,6 +343,33 @@ fn tiles_that_do_not_fit_after_all_come_to_the_same() {
 }
 
 #[test]
+fn views_that_were_forgotten_leave_no_trace() {
+    let scene = ball(24, SIZE);
+    let ties = ties(&scene);
+    let texels = |options: &Options, forgotten: bool| {
+        let mut gpu = begin(device()?, scene.clone(), &ties, options).expect("a job");
+        if forgotten {
+            for view in views().iter().rev() {
+                gpu.add_view(view).expect("rows");
+            }
+            gpu.forget().expect("nothing is drawn any more");
+            assert_eq!(gpu.rows_held(), proto::plan::RowsHeld::default());
+        }
+        for view in &views() {
+            gpu.add_view(view).expect("rows");
+        }
+        gpu.average().expect("average");
+        gpu.reweight(&[Belief::from(0.2); 3], STRENGTH)
+            .expect("weights");
+        gpu.solve(3).expect("solved");
+        Some((gpu.read_texels().expect("texels"), gpu.rows_held()))
+    };
+    for options in [options(), scarce(&scene, &options())] {
+        assert!(texels(&options, true) == texels(&options, false));
+    }
+}
+
+#[test]
 fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
     let scene = ball(24, SIZE);
     let Some(held) = fitted(&scene, &options()) else {
