@@ -154,7 +154,7 @@ fn gather(lane: u32, mine: bool) -> u32 {
     return local;
 }
 
-// Where a texel is looked for first; after that, every TOGETHER places.
+// Where a texel is looked for first; after that, step by step, everywhere: texels of one column all begin alike.
 fn hash(texel: u32) -> u32 {
     let run = ((texel / TOGETHER) * 2654435769u) >> 16u;
     return (run * TOGETHER + texel % TOGETHER) % TABLE;
@@ -177,7 +177,7 @@ fn put(texel: u32) {
             // Another's texel, the same one, or nothing after all: look again.
             continue;
         }
-        at = (at + TOGETHER) % TABLE;
+        at = (at + TOGETHER + 1u) % TABLE;
     }
 }
 
@@ -208,7 +208,7 @@ fn number(lane: u32) {
 fn number_of(texel: u32) -> u32 {
     var at = hash(texel);
     while atomicLoad(&table[at]) != texel + 1u {
-        at = (at + TOGETHER) % TABLE;
+        at = (at + TOGETHER + 1u) % TABLE;
     }
     return numbers[at];
 }
@@ -301,6 +301,7 @@ fn merge() {
         for (var tap = 0u; tap < TAPS * TAPS; tap++) {
             scatter(met[tap]);
         }
+        keep_weighty();
         return;
     }
     // They lie together: each texel of the window sums what the taps give it.
@@ -312,7 +313,7 @@ fn merge() {
                 let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
                 weight += share.x * share.y;
             }
-            if weight > 0.0 {
+            if weight * TAP_SHARE >= LEAST_WEIGHT {
                 append(at, weight * TAP_SHARE);
             }
         }
@@ -323,6 +324,18 @@ fn append(at: vec2<f32>, weight: f32) {
     merged_texels[merged] = u32(at.y) * tile.texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
+}
+
+fn keep_weighty() {
+    let all = merged;
+    merged = 0u;
+    for (var k = 0u; k < all; k++) {
+        if merged_weights[k] >= LEAST_WEIGHT {
+            merged_texels[merged] = merged_texels[k];
+            merged_weights[merged] = merged_weights[k];
+            merged++;
+        }
+    }
 }
 
 // For taps far apart, as across a seam.
