@@ -17,10 +17,6 @@ pub const BAND: u32 = 16;
 /// Pixels more transparent than this are mostly not of the object.
 pub const MIN_ALPHA: u8 = 128;
 
-/// A texel that makes less of a pixel is left out of it. One of which pixels show no more would be free to take any value, and
-/// the adapters' integers, whose steps go by the largest value, would have none left for all others.
-pub const LEAST_WEIGHT: f32 = 1.0 / 131_072.0;
-
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
 #[must_use]
 pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
@@ -85,7 +81,6 @@ fn band_footprints(
                 true
             });
             if covered {
-                footprint.retain(|entry| entry.weight >= LEAST_WEIGHT);
                 rows.entries.extend_from_slice(&footprint);
                 rows.starts.push(rows.entries.len() as u32);
                 rows.colours.push([red, green, blue, alpha]);

@@ -301,7 +301,6 @@ fn merge() {
         for (var tap = 0u; tap < TAPS * TAPS; tap++) {
             scatter(met[tap]);
         }
-        keep_weighty();
         return;
     }
     // They lie together: each texel of the window sums what the taps give it.
@@ -313,7 +312,7 @@ fn merge() {
                 let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
                 weight += share.x * share.y;
             }
-            if weight * TAP_SHARE >= LEAST_WEIGHT {
+            if weight > 0.0 {
                 append(at, weight * TAP_SHARE);
             }
         }
@@ -324,18 +323,6 @@ fn append(at: vec2<f32>, weight: f32) {
     merged_texels[merged] = u32(at.y) * tile.texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
-}
-
-fn keep_weighty() {
-    let all = merged;
-    merged = 0u;
-    for (var k = 0u; k < all; k++) {
-        if merged_weights[k] >= LEAST_WEIGHT {
-            merged_texels[merged] = merged_texels[k];
-            merged_weights[merged] = merged_weights[k];
-            merged++;
-        }
-    }
 }
 
 // For taps far apart, as across a seam.

@@ -57,12 +57,21 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
     }
 }
 
+// A smaller share of the mean diagonal is none: a texel that makes a hundred-thousandth of the pixels that show it, and that
+// nothing else holds, would be free to take any value, and the steps of all sums go by the largest value of any texel.
+const LEAST_SHARE: f32 = 1e-9;
+
 // diagonal: sums as integers → floats, with the links' part.
 @compute @workgroup_size(TEXEL_LANES)
 fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
+    // λ is a share of that mean.
+    let least = LEAST_SHARE * scalars[texels.channel].smoothness / texels.smoothness;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         var sum = value_of(diagonal[texel], texel, 0);
+        if sum < least {
+            sum = 0.0;
+        }
         let bits = linked(texel);
         for (var side = 0u; side < 4u; side++) {
             if (bits & (1u << side)) != 0u {

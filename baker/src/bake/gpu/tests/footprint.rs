@@ -27,7 +27,7 @@ fn by_pixel(chunks: &[Rows]) -> ByPixel {
                 .collect();
             assert_eq!(texels.len(), entries.len(), "a row holds each texel once");
             let sum: f32 = texels.values().sum();
-            assert!((sum - 1.0).abs() < 1e-4, "weights sum to {sum}");
+            assert!((sum - 1.0).abs() < 2e-5, "weights sum to {sum}");
             assert!(
                 found.insert(rows.pixels[row], texels).is_none(),
                 "a pixel has one row"
