@@ -84,6 +84,13 @@ pub(super) struct Refiner<'a> {
     spread: Option<f64>,
 }
 
+/// Views as they came, what their silhouettes say, and how long they were waited for.
+struct Looked {
+    views: Vec<Arc<View>>,
+    verdicts: Vec<Verdict>,
+    waited: Duration,
+}
+
 /// What was done to one view.
 #[derive(Clone, Copy, Debug)]
 struct Done {
@@ -189,7 +196,11 @@ impl<'a> Refiner<'a> {
                 let builder = thread::Builder::new().name("ahead".to_owned());
                 builder.spawn_scoped(threads, take).ok()
             });
-            let (views, mut verdicts, waited) = self.look(progress, next_view, hand, &moved)?;
+            let Looked {
+                views,
+                mut verdicts,
+                waited,
+            } = self.look(progress, next_view, hand, &moved)?;
             if self.mode == Refine::Auto {
                 keep_if_most_agree(&mut verdicts, &views);
             }
@@ -233,14 +244,14 @@ impl<'a> Refiner<'a> {
     }
 
     /// Takes views in and looks at their silhouettes, each as it comes; `hand` is given all of them, and `moved` tells whether the
-    /// camera of any was moved. Returns as well how long it waited for views.
+    /// camera of any was moved.
     fn look(
         &mut self,
         progress: &dyn Progress,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
         hand: mpsc::Sender<Arc<View>>,
         moved: &AtomicBool,
-    ) -> Result<(Vec<Arc<View>>, Vec<Verdict>, Duration), Failure> {
+    ) -> Result<Looked, Failure> {
         let count = AtomicU64::new(self.done.len() as u64);
         progress.progress(Phase::Refine, self.done.len() as u64, 0);
         let (sender, results) = mpsc::channel();
@@ -280,8 +291,11 @@ impl<'a> Refiner<'a> {
         drop(sender);
         let mut results: Vec<(usize, Verdict)> = results.into_iter().collect();
         results.sort_by_key(|(number, _)| *number);
-        let verdicts = results.into_iter().map(|(_, verdict)| verdict).collect();
-        Ok((views, verdicts, waited))
+        Ok(Looked {
+            views,
+            verdicts: results.into_iter().map(|(_, verdict)| verdict).collect(),
+            waited,
+        })
     }
 
     /// How all the views are exposed; returns what is to be divided out of each.

@@ -65,11 +65,11 @@ const LEAST_SHARE: f32 = 1e-9;
 @compute @workgroup_size(TEXEL_LANES)
 fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    // λ is a share of that mean.
+    // λ is a share of that mean, and both are judged in sRGB.
     let least = LEAST_SHARE * scalars[texels.channel].smoothness / texels.smoothness;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         var sum = value_of(diagonal[texel], texel, 0);
-        if sum < least {
+        if sum < least * slope_squared_at(x[texel]) {
             sum = 0.0;
         }
         let bits = linked(texel);

@@ -1,7 +1,7 @@
 //! Everything after the footprints against [`super::reference`], over the rows that the device itself made.
 
 use proto::job::{Blend, Memory};
-use proto::table::View;
+use proto::table::{Mesh, View};
 
 use super::Options;
 use super::reference::{self, System, Texels};
@@ -274,6 +274,73 @@ fn a_view_with_scale_0_is_out() {
     let never = solve(&mut without, &[0.4, 0.6]);
     // Scales of sums follow the number of rows, also of those that are out.
     assert!(largest_difference(&out, &double(&never)) < 1e-4);
+}
+
+#[test]
+fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
+    // A line of texture, a hundred-thousandth of a texel off the middle of a column: pixels show that much of the next one.
+    let column = 100;
+    let middle = column as f32 + 0.5;
+    let mut u = middle / SIZE as f32;
+    while u * (SIZE as f32) < middle + 1e-5 {
+        u = u.next_up();
+    }
+    let [far, near] = [9.0, -9.0];
+    let mesh = Mesh {
+        positions: vec![
+            [near, near, 0.0],
+            [far, near, 0.0],
+            [far, far, 0.0],
+            [near, far, 0.0],
+        ],
+        uvs: vec![[u, 0.0], [u, 0.3], [u, 1.0], [u, 0.7]],
+        triangles: vec![[0, 1, 2], [0, 2, 3]],
+        surface_vertices: vec![0, 1, 2, 3],
+        ..Mesh::default()
+    };
+    let scene = Scene::new(&mesh, SIZE);
+    let Some(device) = device() else {
+        return;
+    };
+    let mut gpu = begin(device, scene, &Ties::default(), &options()).expect("a job");
+    let mut few = view(0, 16, 16, 5.0, 0.0);
+    for (at, pixel) in (0..).zip(&mut few.pixels) {
+        *pixel = [30 + at % 20, 60, 140 + at % 7, 255];
+    }
+    gpu.add_view(&few).expect("rows");
+    let rows = gpu
+        .fit
+        .as_ref()
+        .expect("alive")
+        .rows_of(&few)
+        .expect("rows");
+    let beside = |entry: &&Entry| entry.texel % SIZE == column + 1;
+    let weights: Vec<f32> = rows
+        .entries
+        .iter()
+        .filter(beside)
+        .map(|entry| entry.weight)
+        .collect();
+    assert!(
+        weights.len() > 256 && weights.iter().all(|&weight| weight < 1e-4),
+        "{weights:?}"
+    );
+    // As dark as the pixels, which count the more for it.
+    let start = vec![[0.02, 0.05, 0.3, 0.0]; (SIZE * SIZE) as usize];
+    gpu.write_texels(&start).expect("written");
+    gpu.reweight(&[Belief::from(f32::INFINITY)], STRENGTH)
+        .expect("weighed");
+    gpu.solve(6).expect("solved");
+    let solved = gpu.read_texels().expect("texels");
+    let mut moved = 0;
+    for (at, (one, other)) in (0..).zip(start.iter().zip(&solved)) {
+        if at % SIZE == column {
+            moved += u32::from(one != other);
+        } else {
+            assert_eq!(one, other, "texel {at}");
+        }
+    }
+    assert!(moved > 50, "{moved}");
 }
 
 #[test]
