@@ -146,7 +146,7 @@ pub trait Backend: Send {
     /// The adapter's.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
-    /// Whether its work takes next to nothing of the processor's time.
+    /// Whether it works beside the processor, which can do something else while another thread hands views over.
     fn is_apart(&self) -> bool {
         false
     }

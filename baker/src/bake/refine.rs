@@ -1,5 +1,6 @@
 //! Views as they came → views whose cameras see the mesh where the picture shows it, and whose exposures are those of one
-//! camera: before anything is drawn, on the processor, the same for every adapter.
+//! camera: on the processor, the same for every adapter. An adapter of its own draws the views meanwhile as they came, and again
+//! where they do not stay so.
 //!
 //! | module | what it turns into what |
 //! |---|---|

@@ -58,7 +58,7 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
 }
 
 // A smaller share of the mean diagonal is none: a texel that makes a hundred-thousandth of the pixels that show it, and that
-// nothing else holds, would be free to take any value, and the steps of all sums go by the largest value of any texel.
+// nothing else holds, would be free to take any value, and the steps of all sums go by the largest value of any texel. (The native twin sums in floats, and has no such rule.)
 const LEAST_SHARE: f32 = 1e-9;
 
 // diagonal: sums as integers → floats, with the links' part.
