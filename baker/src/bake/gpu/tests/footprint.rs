@@ -222,7 +222,7 @@ fn texels_of_one_column_agree() {
         ..Mesh::default()
     };
     let scene = Scene::new(&mesh, 1024);
-    let mut few = view(0, 16, 16, 5.0, 0.0);
+    let mut few = view(0, 16, 16, 15.0, 0.0);
     few.pixels.fill([1, 2, 3, 255]);
     assert_eq!(agrees(&scene, &few, &options()), 256);
 }
