@@ -7,6 +7,7 @@
 //! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
 //! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
+//! | `thin` | cameras of all views → which pixels of each the fit takes, where there are very many |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | what a pixel is: a weighted sum of texels |
 //! | `subset` | rows → the few by which λ is found where there are very many |
@@ -40,6 +41,8 @@ pub mod atlas;
 pub mod surface;
 
 mod refine;
+
+mod thin;
 
 pub mod raster;
 
@@ -119,6 +122,7 @@ use rejected::Doubts;
 use scene::Scene;
 pub use supply::Supply;
 use surface::Original;
+use thin::Thinning;
 use vertices::Coloured;
 use warm::Warm;
 
@@ -309,6 +313,7 @@ fn bake_on(
     let mut sets: Vec<LayerSet> = Vec::new();
     let mut doubts = job.rejected.then(Doubts::default);
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
+    refiner.thin(&atlas, plan.taps, backend.row_memory());
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
         let next = supply.next(LayerSet::default())?;
@@ -332,7 +337,15 @@ fn bake_on(
             break;
         };
         if !taken {
-            bench.take_in(&mut **backend, view, views, doubts.as_mut(), &mut clock)?;
+            let thinning = refiner.thinning();
+            bench.take_in(
+                &mut **backend,
+                view,
+                views,
+                thinning,
+                doubts.as_mut(),
+                &mut clock,
+            )?;
         }
         views += 1;
     }
@@ -373,7 +386,10 @@ fn bake_on(
         &mut clock,
     )?;
     summary.times = clock.into_times();
-    summary.rows = backend.rows_held();
+    summary.rows = RowsHeld {
+        left_out: refiner.thinning().map_or(0, Thinning::left_out),
+        ..backend.rows_held()
+    };
     summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
     summary.driver_vram_kib = backend.driver_memory().map(|bytes| bytes / 1024);

@@ -18,6 +18,9 @@ pub struct RowsHeld {
     pub views: u32,
     /// Views of which at least a part is drawn again for every pass.
     pub views_redrawn: u32,
+    /// Pixels on the mesh that have no row, about: where very many views show a place, some of them were left out, so that the
+    /// rows of the others stay.
+    pub left_out: u64,
 }
 
 /// Buffers that are made together.

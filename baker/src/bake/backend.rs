@@ -135,10 +135,32 @@ impl From<f32> for Belief {
     }
 }
 
+/// Memory that an adapter has for rows, and what they take of it, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowMemory {
+    /// For all of them.
+    pub all: u64,
+    /// For a row, beside its entries.
+    pub row: f64,
+    /// For an entry.
+    pub entry: f64,
+}
+
+impl RowMemory {
+    /// Rows that stay, if each has so many entries.
+    #[must_use]
+    pub fn rows(&self, entries: f64) -> f64 {
+        self.all as f64 / (self.row + entries * self.entry)
+    }
+}
+
 /// An adapter with one job's views. Texels are in the space of the fit, alpha is the observed weight.
 pub trait Backend: Send {
     /// Who does the work.
     fn adapter(&self) -> AdapterInfo;
+
+    /// What there is for rows before the first view: beyond it they are made again for every pass.
+    fn row_memory(&self) -> RowMemory;
 
     /// Takes a view in.
     ///
@@ -229,7 +251,7 @@ pub trait Backend: Send {
         blend: Blend,
     ) -> Result<(), BackendError>;
 
-    /// What became of the rows, once all views are in.
+    /// What became of the rows, once all views are in, as far as the adapter was given any.
     fn rows_held(&self) -> RowsHeld;
 
     /// Largest memory of the adapter in use at once, in bytes.

@@ -30,6 +30,7 @@ use super::plan::Plan;
 use super::scene::Scene;
 use super::supply::Supply;
 use super::surface::Original;
+use super::thin::Thinned;
 use super::warm::Warm;
 use super::{failure, gpu, layers, native, tables};
 use crate::pace;
@@ -84,7 +85,8 @@ fn plan(
     );
     let scene = Scene::new(mesh, size);
     unit();
-    let ties = ties(&Atlas::new(&scene));
+    let atlas = Atlas::new(&scene);
+    let ties = ties(&atlas);
     unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     // Never closed: against a broken driver that blocks, and what it would free goes with the process.
@@ -118,6 +120,19 @@ fn plan(
         sample.add(&scene, original.as_ref(), view, numbers.taps);
         unit();
     }
+    let memory = match &device {
+        Some(device) => device.row_memory(),
+        None => Room::of(job.memory).memory(),
+    };
+    let thinned = Thinned {
+        scene: &scene,
+        atlas: &atlas,
+        taps: numbers.taps,
+        memory,
+    };
+    // As measured: with all pixels.
+    let slower = sample.slower(scene.triangles.len(), numbers.taps);
+    let left_out = sample.thin(thinned);
     let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
     let counts = match device {
         Some(device) => {
@@ -142,6 +157,7 @@ fn plan(
             host_bytes += counts.peak;
         }
     }
+    rows.left_out = left_out;
     let textures = 1 + layers::sets(&sets) as u32;
     let load = Load {
         views: f64::from(sample.views),
@@ -153,7 +169,7 @@ fn plan(
         textures: f64::from(textures),
         opened,
         drawn: sample.seconds(),
-        slower: sample.slower(scene.triangles.len(), numbers.taps),
+        slower,
     };
     tracing::debug!(?load, rates = ?sample.rates(), "dry run");
     let passes = passes(&numbers, rows.rows);

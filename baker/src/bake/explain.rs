@@ -15,6 +15,7 @@ use super::refine::Ahead;
 use super::rejected::{self, Doubts, Drawn};
 use super::scene::Scene;
 use super::surface::Original;
+use super::thin::Thinning;
 use super::{failure, gutter, read_finite, seams, start, unseen};
 use crate::laps::timed;
 use crate::pace;
@@ -45,12 +46,14 @@ pub(super) struct Explained {
 }
 
 impl Bench<'_> {
-    /// Hands a view to the adapter, as the one after `before` others; `doubts` keeps it, if it is to be told what was rejected.
+    /// Hands a view to the adapter less what is left out of it, as the one after `before` others; `doubts` keeps it whole, if it
+    /// is to be told what was rejected.
     pub(super) fn take_in(
         &self,
         backend: &mut dyn Backend,
         mut view: View,
         before: u64,
+        thinning: Option<&Thinning>,
         doubts: Option<&mut Doubts>,
         clock: &mut PhaseClock,
     ) -> Result<(), Failure> {
@@ -60,12 +63,15 @@ impl Bench<'_> {
         clock
             .time(Phase::Raster, || {
                 self.mask(&mut view);
+                if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
+                    doubts.keep(view.clone(), opaque);
+                }
+                if let Some(thinning) = thinning {
+                    thinning.thin(&mut view);
+                }
                 timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
-        if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
-            doubts.keep(view, opaque);
-        }
         progress.progress(Phase::Raster, before + 1, 0);
         Ok(())
     }
@@ -163,12 +169,16 @@ pub(super) struct Early<'a> {
 }
 
 impl Ahead for Early<'_> {
-    fn take(&mut self, view: &View) -> Result<(), Failure> {
-        let mut masked = self.bench.original.map(|_| view.clone());
-        if let Some(masked) = &mut masked {
-            self.bench.mask(masked);
+    fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure> {
+        let changed = self.bench.original.is_some() || thinning.is_some();
+        let mut own = changed.then(|| view.clone());
+        if let Some(own) = &mut own {
+            self.bench.mask(own);
         }
-        let view = masked.as_ref().unwrap_or(view);
+        if let (Some(own), Some(thinning)) = (&mut own, thinning) {
+            thinning.thin(own);
+        }
+        let view = own.as_ref().unwrap_or(view);
         timed("rows", || self.backend.add_view(view)).map_err(failure)
     }
 

@@ -52,7 +52,7 @@ use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, options};
 use self::kit::Kit;
-use super::backend::{Backend, BackendError, Belief, Strength, Ties, ViewResiduals};
+use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
 use super::scene::Scene;
 
 /// One job on one GPU.
@@ -109,6 +109,15 @@ impl Gpu {
 impl Backend for Gpu {
     fn adapter(&self) -> AdapterInfo {
         self.info.clone()
+    }
+
+    fn row_memory(&self) -> RowMemory {
+        let none = RowMemory {
+            all: 0,
+            row: 0.0,
+            entry: 1.0,
+        };
+        (self.fit.as_ref()).map_or(none, |fit| fit.row_memory())
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {

@@ -12,6 +12,7 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
+use super::backend::RowMemory;
 use super::footprint::{BAND, footprints};
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
@@ -23,6 +24,9 @@ pub(super) const BUDGET: usize = 1200 << 20;
 
 /// Rows that are made anew may take this share of the budget at once.
 const SHARE_IN_FLIGHT: usize = 8;
+
+/// Bytes of a row beside its entries: where it starts, its colour, its pixel.
+const ROW: usize = size_of::<u32>() + size_of::<[u8; 4]>() + size_of::<u32>();
 
 /// Where the rows of a view come from.
 #[derive(Debug)]
@@ -72,6 +76,15 @@ impl Room {
             self.taken += bytes;
         }
         !self.full
+    }
+
+    /// What it is to those who choose the rows.
+    pub(super) fn memory(&self) -> RowMemory {
+        RowMemory {
+            all: self.budget as u64,
+            row: ROW as f64,
+            entry: size_of::<Entry>() as f64,
+        }
     }
 
     /// Bytes of all that is kept.
@@ -169,6 +182,7 @@ impl Held {
             kept: self.views.iter().filter(kept).map(rows).sum(),
             views: self.views.len() as u32,
             views_redrawn: self.views.iter().filter(|view| !kept(view)).count() as u32,
+            left_out: 0,
         }
     }
 

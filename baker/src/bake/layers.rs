@@ -67,7 +67,7 @@ pub(super) fn bake(
             if let Some(camera) = refiner.camera(view.index) {
                 view.camera = camera;
             }
-            bench.take_in(backend, view, views, None, clock)?;
+            bench.take_in(backend, view, views, refiner.thinning(), None, clock)?;
             (views, with) = (views + 1, with + 1);
         }
         let explained = bench.explain(backend, space, None, clock);

@@ -12,8 +12,8 @@ use proto::table::View;
 use rayon::prelude::*;
 
 use super::backend::{
-    BINS, BLOCK, Backend, BackendError, Belief, CONSENSUS_POWER, Strength, Ties, ViewResiduals,
-    alpha_weight, bin_of, robust_weight,
+    BINS, BLOCK, Backend, BackendError, Belief, CONSENSUS_POWER, RowMemory, Strength, Ties,
+    ViewResiduals, alpha_weight, bin_of, robust_weight,
 };
 use super::colour::{Observed, observed, to_display};
 use super::held::{Chunk, Held, Room, WeighedRows};
@@ -183,6 +183,10 @@ pub fn adapter() -> AdapterInfo {
 impl Backend for Native {
     fn adapter(&self) -> AdapterInfo {
         adapter()
+    }
+
+    fn row_memory(&self) -> RowMemory {
+        self.held.room().memory()
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {

@@ -33,13 +33,17 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use proto::job::{Memory, Refine};
-use proto::message::{BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refinement};
+use proto::message::{
+    BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refinement, StageTime,
+};
 use proto::table::{Camera, Refined, RefinedView, View};
 use rayon::prelude::*;
 
-use super::atlas::charts;
+use super::atlas::{Atlas, charts};
+use super::backend::RowMemory;
 use super::scene::Scene;
 use super::surface::Original;
+use super::thin::{Mask, Thinned, Thinning};
 use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
@@ -55,11 +59,11 @@ const LEFT: f64 = 0.95;
 
 /// An adapter of its own that takes views in while the processor refines them: most stay as they came.
 pub(super) trait Ahead: Send {
-    /// Takes a view in as it came.
+    /// Takes a view in as it came, less what is left out of it.
     ///
     /// # Errors
     /// The adapter's.
-    fn take(&mut self, view: &View) -> Result<(), Failure>;
+    fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure>;
 
     /// Forgets all that it took: some do not stay as they were.
     ///
@@ -74,6 +78,9 @@ pub(super) struct Refiner<'a> {
     scene: &'a Scene,
     shape: Shape<'a>,
     held_bytes: usize,
+    /// Where views are thinned.
+    thinned: Option<Thinned<'a>>,
+    thinning: Option<Thinning>,
     ready: VecDeque<View>,
     /// So many of the first that are ready were taken ahead.
     taken: usize,
@@ -83,6 +90,13 @@ pub(super) struct Refiner<'a> {
     done: HashMap<u32, Done>,
     exposure: ExposureFate,
     spread: Option<f64>,
+}
+
+/// What an adapter that took views ahead has, and what was left out of them.
+struct Took {
+    taken: usize,
+    thinning: Option<Thinning>,
+    steps: Vec<StageTime>,
 }
 
 /// Views as they came, what their silhouettes say, and how long they were waited for.
@@ -122,6 +136,8 @@ impl<'a> Refiner<'a> {
                 Memory::Full => HELD_BYTES,
                 Memory::Small => HELD_BYTES / 4,
             },
+            thinned: None,
+            thinning: None,
             ready: VecDeque::new(),
             taken: 0,
             ended: false,
@@ -129,6 +145,22 @@ impl<'a> Refiner<'a> {
             exposure: ExposureFate::default(),
             spread: None,
         }
+    }
+
+    /// Leaves out what many views show of this atlas, as far as rows of `taps`² samples do not fit the memory; see
+    /// [`Self::thinning`].
+    pub(super) fn thin(&mut self, atlas: &'a Atlas, taps: u32, memory: RowMemory) {
+        self.thinned = Some(Thinned {
+            scene: self.scene,
+            atlas,
+            taps,
+            memory,
+        });
+    }
+
+    /// What is to be left out of each view, once the first of them is there.
+    pub(super) fn thinning(&self) -> Option<&Thinning> {
+        self.thinning.as_ref()
     }
 
     /// In which phase the first view is awaited.
@@ -150,14 +182,14 @@ impl<'a> Refiner<'a> {
         mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
         ahead: Option<&mut dyn Ahead>,
     ) -> Result<Option<(View, bool)>, Failure> {
-        if self.mode == Refine::Off {
+        if self.mode == Refine::Off && self.thinned.is_none() {
             return Ok(fitted(&mut next_view)?.map(|view| (view, false)));
         }
         if self.ready.is_empty() && !self.ended {
             let begun = Instant::now();
             let [elsewhere, took] = self.fill(progress, &mut next_view, ahead)?;
             let worked = begun.elapsed().saturating_sub(elsewhere + took);
-            clock.add(Phase::Refine, worked.as_secs_f64() * 1e3);
+            clock.add(self.phase(), worked.as_secs_f64() * 1e3);
             if took > Duration::ZERO {
                 clock.add(Phase::Raster, took.as_secs_f64() * 1e3);
             }
@@ -177,21 +209,46 @@ impl<'a> Refiner<'a> {
     ) -> Result<[Duration; 2], Failure> {
         let first = self.done.is_empty();
         let mut ahead = ahead.filter(|_| first);
-        let moved = AtomicBool::new(false);
+        let (moved, all) = (AtomicBool::new(false), AtomicBool::new(false));
         let (hand, handed) = mpsc::channel::<Arc<View>>();
-        let (views, verdicts, gains, mut taken, times) = thread::scope(|threads| {
+        let thinned = self.thinned.filter(|_| first);
+        // What a part of the views shows says nothing of what all do.
+        let thin = |views: &[Arc<View>], all: bool| {
+            let thinned = thinned.filter(|_| all)?;
+            timed("thinning", || Thinning::of(thinned, views))
+        };
+        let (views, verdicts, gains, took, times) = thread::scope(|threads| {
             let taker = ahead.as_deref_mut().and_then(|ahead| {
-                let moved = &moved;
+                let (moved, all) = (&moved, &all);
                 let take = move || {
-                    let mut taken = 0;
+                    let moved = || moved.load(Ordering::Relaxed);
+                    let surely = thinned.map_or(f64::INFINITY, |thinned| thinned.surely());
+                    let (mut views, mut pixels, mut taken) = (Vec::new(), 0, 0);
                     for view in handed {
-                        if moved.load(Ordering::Relaxed) {
+                        pixels += view.counting();
+                        if pixels as f64 <= surely && !moved() {
+                            ahead.take(&view, None)?;
+                            taken += 1;
+                        }
+                        views.push(view);
+                    }
+                    let thinning = thin(&views, all.load(Ordering::Relaxed));
+                    if thinning.is_some() && taken > 0 {
+                        ahead.forget()?;
+                        taken = 0;
+                    }
+                    for view in views.iter().skip(taken) {
+                        if moved() {
                             break;
                         }
-                        ahead.take(&view)?;
+                        ahead.take(view, thinning.as_ref())?;
                         taken += 1;
                     }
-                    Ok::<_, Failure>((taken, laps::take()))
+                    Ok::<_, Failure>(Took {
+                        taken,
+                        thinning,
+                        steps: laps::take(),
+                    })
                 };
                 // Without a thread, nothing is taken ahead.
                 let builder = thread::Builder::new().name("ahead".to_owned());
@@ -201,28 +258,33 @@ impl<'a> Refiner<'a> {
                 views,
                 mut verdicts,
                 waited,
-            } = self.look(progress, next_view, hand, &moved)?;
+            } = self.look(progress, next_view, hand, [&moved, &all])?;
             if self.mode == Refine::Auto {
                 keep_if_most_agree(&mut verdicts, &views);
             }
-            let gains = if first && self.ended {
+            let gains = if self.mode != Refine::Off && first && self.ended {
                 self.expose(progress, &views, &verdicts)
             } else {
                 self.exposure = ExposureFate::TooLarge;
                 vec![1.0; views.len()]
             };
             let begun = Instant::now();
-            let taken = match taker.map(ScopedJoinHandle::join) {
-                None => 0,
-                Some(Ok(took)) => {
-                    let (taken, steps) = took?;
-                    laps::add(steps);
-                    taken
-                }
+            let took = match taker.map(ScopedJoinHandle::join) {
+                None => Took {
+                    taken: 0,
+                    thinning: thin(&views, self.ended),
+                    steps: Vec::new(),
+                },
+                Some(Ok(took)) => took?,
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
             };
-            Ok::<_, Failure>((views, verdicts, gains, taken, [waited, begun.elapsed()]))
+            Ok::<_, Failure>((views, verdicts, gains, took, [waited, begun.elapsed()]))
         })?;
+        laps::add(took.steps);
+        let mut taken = took.taken;
+        if first {
+            self.thinning = took.thinning;
+        }
         let stays =
             |(verdict, gain): (&Verdict, &f64)| verdict.fate != CameraFate::Moved && *gain == 1.0;
         if let Some(ahead) = ahead
@@ -244,17 +306,18 @@ impl<'a> Refiner<'a> {
         Ok(times)
     }
 
-    /// Takes views in and looks at their silhouettes, each as it comes; `hand` is given all of them, and `moved` tells whether the
-    /// camera of any was moved.
+    /// Takes views in and looks at their silhouettes, each as it comes; `hand` is given all of them, `moved` tells whether the
+    /// camera of any was moved, and `all`, once nothing more is handed over, whether no view follows.
     fn look(
         &mut self,
         progress: &dyn Progress,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
         hand: mpsc::Sender<Arc<View>>,
-        moved: &AtomicBool,
+        [moved, all]: [&AtomicBool; 2],
     ) -> Result<Looked, Failure> {
         let count = AtomicU64::new(self.done.len() as u64);
-        progress.progress(Phase::Refine, self.done.len() as u64, 0);
+        let phase = self.phase();
+        progress.progress(phase, self.done.len() as u64, 0);
         let (sender, results) = mpsc::channel();
         let (scene, shape, mode) = (self.scene, self.shape, self.mode);
         let mut waited = Duration::ZERO;
@@ -267,6 +330,7 @@ impl<'a> Refiner<'a> {
                 waited += begun.elapsed();
                 let Some(view) = view.map(Arc::new) else {
                     self.ended = true;
+                    all.store(true, Ordering::Relaxed);
                     break;
                 };
                 bytes += size_of_val(view.pixels.as_slice());
@@ -284,9 +348,10 @@ impl<'a> Refiner<'a> {
                     // Nobody listens any more when a later view has failed.
                     let _unheard = sender.send((number, verdict));
                     let done = count.fetch_add(1, Ordering::Relaxed) + 1;
-                    progress.progress(Phase::Refine, done, 0);
+                    progress.progress(phase, done, 0);
                 });
             }
+            drop(hand);
             Ok::<(), Failure>(())
         })?;
         drop(sender);

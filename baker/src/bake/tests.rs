@@ -24,6 +24,10 @@ impl Backend for Spoilt {
         self.native.adapter()
     }
 
+    fn row_memory(&self) -> backend::RowMemory {
+        self.native.row_memory()
+    }
+
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
         self.native.add_view(view)
     }

@@ -99,7 +99,11 @@ fn rows(plan: &BakePlan) -> String {
         count if count >= rows.views => String::new(),
         count => format!(", by {count} of {} views", rows.views),
     };
-    let start = format!("rows: about {}{counted}", rows.rows);
+    let left_out = match rows.left_out {
+        0 => String::new(),
+        pixels => format!(", and {pixels} pixels left out where many views show the same"),
+    };
+    let start = format!("rows: about {}{counted}{left_out}", rows.rows);
     let passes = plan.passes;
     if rows.views_redrawn == 0 {
         return format!("{start}; all stay");

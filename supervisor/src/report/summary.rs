@@ -7,6 +7,7 @@ use proto::message::{
     BakeSummary, ExposureFate, LayerFit, MeshStep, PrepareSummary, StepFate, StepKind,
 };
 use proto::pages::Pages;
+use proto::plan::RowsHeld;
 use proto::sandbox::Level;
 
 use super::Report;
@@ -66,6 +67,7 @@ impl Report {
         if !psnr.is_empty() {
             lines.push(psnr.join(", "));
         }
+        lines.extend(self.bake.as_ref().and_then(thinned));
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
         lines.extend(self.bake.as_ref().and_then(layered));
@@ -133,6 +135,15 @@ impl Report {
         }
         lines
     }
+}
+
+/// What was left out of the views; none where nothing was.
+fn thinned(bake: &BakeSummary) -> Option<String> {
+    let RowsHeld { rows, left_out, .. } = bake.rows;
+    let share = 100.0 * left_out as f64 / (left_out + rows).max(1) as f64;
+    (left_out > 0).then(|| {
+        format!("{share:.0} % of the pixels on the mesh left out, where many views show the same: not all fit the memory")
+    })
 }
 
 /// How well the other channels explain the views; none where there are none.

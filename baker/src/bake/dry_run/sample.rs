@@ -14,6 +14,7 @@ use crate::bake::held;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::surface::Original;
+use crate::bake::thin::{Head, Mask, Thinned, Thinning};
 
 /// Pixels of the views that are drawn whatever their number.
 const FIRST: u64 = 1 << 19;
@@ -40,6 +41,40 @@ pub(super) struct Sample {
     touched: u64,
     bytes: u64,
     time: Duration,
+    /// Of all views.
+    masks: Vec<Bits>,
+}
+
+/// The mask of a view that is not kept.
+#[derive(Debug)]
+struct Bits {
+    head: Head,
+    bits: Vec<u64>,
+}
+
+impl Bits {
+    fn of(view: &View) -> Self {
+        let word = |pixels: &[[u8; 4]]| {
+            let bits = pixels.iter().enumerate();
+            bits.fold(0, |word, (at, pixel)| {
+                word | u64::from(pixel[3] >= MIN_ALPHA) << at
+            })
+        };
+        Self {
+            head: view.head(),
+            bits: view.pixels.chunks(64).map(word).collect(),
+        }
+    }
+}
+
+impl Mask for Bits {
+    fn head(&self) -> Head {
+        self.head
+    }
+
+    fn counts(&self, pixel: usize) -> bool {
+        self.bits[pixel / 64] >> (pixel % 64) & 1 == 1
+    }
 }
 
 impl Sample {
@@ -52,8 +87,8 @@ impl Sample {
         taps: u32,
     ) {
         let pixels = view.pixels.len() as u64;
-        let counting = view.pixels.iter().filter(|pixel| pixel[3] >= MIN_ALPHA);
-        let counting = counting.count() as u64;
+        let counting = view.counting() as u64;
+        self.masks.push(Bits::of(&view));
         let mut own = None;
         let early = self.drawn_pixels < FIRST || self.views.is_power_of_two();
         if self.drawn == 0 || (early && self.drawn_pixels < MOST) {
@@ -76,6 +111,26 @@ impl Sample {
         self.pixels += pixels;
         self.counting += counting;
         self.by_view.push((counting, own));
+    }
+
+    /// All views are there: leaves out what the bake would, and tells how many pixels that are.
+    pub(super) fn thin(&mut self, thinned: Thinned<'_>) -> u64 {
+        let Some(thinning) = Thinning::of(thinned, &self.masks) else {
+            return 0;
+        };
+        let [blocks, pixels] = thinning.shares();
+        let of = |count: u64, share: f64| (count as f64 * share).round() as u64;
+        for count in [&mut self.rows, &mut self.entries, &mut self.bytes] {
+            *count = of(*count, pixels);
+        }
+        for count in [&mut self.patches, &mut self.touched] {
+            *count = of(*count, blocks);
+        }
+        for (rows, bytes) in self.by_view.iter_mut().filter_map(|view| view.1.as_mut()) {
+            *rows = of(*rows, pixels);
+            *bytes = of(*bytes as u64, pixels) as usize;
+        }
+        thinning.left_out()
     }
 
     fn enter(&mut self, rows: &Rows, width: u32, size: u32, taps: u32) {

@@ -6,6 +6,7 @@ use proto::table::View;
 use super::*;
 use crate::bake::bake;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::bake::thin::Thinning;
 use crate::progress::Silent;
 
 const SIZE: u32 = 64;
@@ -61,6 +62,48 @@ fn rows_that_were_all_counted_are_those_of_the_bake() {
     assert_eq!(planned.textures, 1);
     assert_eq!(planned.adapter, baked.summary.adapter);
     assert_eq!((planned.peak_vram_kib, planned.budget_kib), (0, None));
+}
+
+#[test]
+fn rows_that_the_bake_leaves_out_are_not_counted() {
+    let scene = Scene::new(&cube(), 16);
+    let atlas = Atlas::new(&scene);
+    let mut sample = Sample::default();
+    let (mut next, mut all) = (views(), Vec::new());
+    while let Some(view) = next().expect("views") {
+        sample.add(&scene, None, view.clone(), 2);
+        all.push(view);
+    }
+    let rows = |sample: &Sample| sample.kept().map(|(rows, _)| rows).sum::<u64>();
+    let (before, rates) = (rows(&sample), sample.rates());
+    let thinned = |all: u64| Thinned {
+        scene: &scene,
+        atlas: &atlas,
+        taps: 2,
+        memory: crate::bake::backend::RowMemory {
+            all,
+            row: 1.0,
+            entry: 0.0,
+        },
+    };
+    assert_eq!(sample.thin(thinned(1 << 20)), 0);
+    assert_eq!(rows(&sample), before);
+    let left_out = sample.thin(thinned(before / 2));
+    let thinning = Thinning::of(thinned(before / 2), &all).expect("too many");
+    assert_eq!(left_out, thinning.left_out());
+    let counted = |view: &View| {
+        let mut view = view.clone();
+        thinning.thin(&mut view);
+        let chunks = crate::bake::footprint::footprints(&scene, &view, 2);
+        chunks.iter().map(|rows| rows.len() as u64).sum::<u64>()
+    };
+    let (planned, real) = (rows(&sample), all.iter().map(counted).sum::<u64>());
+    assert!(
+        planned.abs_diff(real) < real / 8 && real < 3 * before / 4,
+        "{planned}, {real} of {before}"
+    );
+    let less = sample.rates();
+    assert!(less.rows < 0.8 * rates.rows && less.touched <= rates.touched);
 }
 
 #[test]

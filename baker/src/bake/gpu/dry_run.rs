@@ -18,7 +18,7 @@ use super::planes::{Planes, colour_planes};
 use super::pools::{self, Forecast, Tile, seams};
 use super::raster::{self, Samples};
 use super::tiles;
-use crate::bake::backend::{BLOCK, Ties};
+use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 
@@ -122,6 +122,12 @@ impl DryRun {
         }
         fit::passes_fit(&run.budget, run.texels)?;
         Ok(run)
+    }
+
+    /// What there is for rows before the first view.
+    #[must_use]
+    pub fn row_memory(&self) -> RowMemory {
+        pools::memory(self.room, self.budget.left(), fit::reserve(self.texels))
     }
 
     /// Takes a view in.

@@ -19,7 +19,7 @@ use super::pools::{Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
 use super::stage::{Compiled, bind};
 use super::tiles::Tiles;
-use crate::bake::backend::{BINS, Ties};
+use crate::bake::backend::{BINS, RowMemory, Ties};
 use crate::bake::colour::observed;
 use crate::bake::scene::Scene;
 use crate::laps::timed;
@@ -275,6 +275,11 @@ impl Fit {
     /// What is kept of the rows, and what is drawn again.
     pub(super) fn held(&self) -> RowsHeld {
         self.pools.held()
+    }
+
+    /// What there is for rows before the first view.
+    pub(super) fn row_memory(&self) -> RowMemory {
+        self.pools.memory(self.budget.left(), self.reserve())
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {

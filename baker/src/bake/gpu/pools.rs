@@ -23,11 +23,12 @@ use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, wri
 use super::shaders::ROWS;
 use super::stage::{Compiled, bind, bind_layout};
 use super::tiles::{Tiles, Work};
-use crate::bake::backend::BLOCK;
+use crate::bake::backend::{BLOCK, RowMemory};
 use crate::bake::rows::Rows;
 pub(super) use forecast::{Forecast, Tile};
 use open::Open;
 use sizes::bytes_of;
+pub(super) use sizes::memory;
 pub(super) use sizes::{pool_entries, room};
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
@@ -209,6 +210,11 @@ impl Pools {
         bytes_of(self.room)
     }
 
+    /// What `left` bytes are for rows, as long as none are there: see [`open::stays`].
+    pub(super) fn memory(&self, left: u64, reserve: u64) -> RowMemory {
+        memory(self.room, left, reserve)
+    }
+
     /// Makes room for a view; tiles added from now on are its own. Returns its position and its part of all blocks.
     pub(super) fn add_view(&mut self, view: &View) -> (u32, u32, [u32; 2]) {
         let first = self.view_blocks.iter().map(|[a, d]| a * d).sum();
@@ -250,6 +256,7 @@ impl Pools {
             kept: self.pixels.iter().filter(kept).map(of).sum(),
             views: self.view_blocks.len() as u32,
             views_redrawn: views.len() as u32,
+            left_out: 0,
         }
     }
 

@@ -34,6 +34,19 @@ pub(super) struct Verdict {
     pub(super) distance: Option<[f64; 2]>,
 }
 
+impl Verdict {
+    /// Of a view whose camera nobody looks at.
+    pub(super) fn given(view: &View) -> Self {
+        Self {
+            fate: CameraFate::Given,
+            camera: view.camera,
+            moved: 0.0,
+            held: 0,
+            distance: None,
+        }
+    }
+}
+
 /// Blurs of the steps, in pixels; from 6 on where the silhouettes are farther apart than [`FAR`].
 const BLURS: [f64; 4] = [6.0, 3.0, 2.0, 1.5];
 const FAR: f64 = 2.5;
@@ -67,12 +80,12 @@ const POINTS: usize = 2048;
 
 /// Refines one view.
 pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
+    if mode == Refine::Off {
+        return Verdict::given(view);
+    }
     let given = Verdict {
         fate: CameraFate::NoAlpha,
-        camera: view.camera,
-        moved: 0.0,
-        held: 0,
-        distance: None,
+        ..Verdict::given(view)
     };
     if !view.has_alpha {
         return given;

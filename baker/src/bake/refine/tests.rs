@@ -216,8 +216,12 @@ struct Eager {
 }
 
 impl Ahead for Eager {
-    fn take(&mut self, view: &View) -> Result<(), Failure> {
-        self.has.push(view.clone());
+    fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure> {
+        let mut view = view.clone();
+        if let Some(thinning) = thinning {
+            thinning.thin(&mut view);
+        }
+        self.has.push(view);
         Ok(())
     }
 
@@ -230,10 +234,28 @@ impl Ahead for Eager {
 
 /// What an adapter has in the end that takes views ahead, and those that it had to take later; whether it forgot any.
 fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool) {
+    thinly(views, held_bytes, None)
+}
+
+/// The same where there is memory for no more rows than these.
+fn thinly(
+    views: &[View],
+    held_bytes: Option<usize>,
+    rows: Option<u64>,
+) -> (Vec<View>, usize, bool) {
     let mesh = body();
-    let scene = Scene::new(&mesh, 256);
+    let scene = Scene::new(&mesh, if rows.is_some() { 48 } else { 256 });
+    let atlas = Atlas::new(&scene);
     let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
     refiner.held_bytes = held_bytes.unwrap_or(refiner.held_bytes);
+    if let Some(all) = rows {
+        let memory = RowMemory {
+            all,
+            row: 1.0,
+            entry: 0.0,
+        };
+        refiner.thin(&atlas, 2, memory);
+    }
     let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
     let (mut eager, mut later) = (Eager::default(), 0);
     loop {
@@ -242,7 +264,7 @@ fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool
             break;
         };
         if !taken {
-            eager.has.push(view);
+            eager.take(&view, refiner.thinning()).expect("no failure");
             later += 1;
         }
     }
@@ -269,4 +291,56 @@ fn views_that_do_not_stay_are_taken_again() {
         // With cameras that are off, perhaps none was taken before the first had been moved.
         assert!(later == out.len() && (forgot || px > 0.0), "{later}");
     }
+}
+
+#[test]
+fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
+    let (clean, _) = set(0.0, 0.0);
+    let counting = |views: &[View]| views.iter().map(Mask::counting).sum::<usize>();
+    let all = counting(&clean);
+    assert_eq!(
+        thinly(&clean, None, Some(2 * all as u64)),
+        (clean.clone(), 0, false)
+    );
+    let (has, later, forgot) = thinly(&clean, None, Some(all as u64 / 2));
+    assert_eq!(
+        (later, forgot),
+        (0, true),
+        "the first were taken as they came"
+    );
+    let left = counting(&has);
+    assert!(left < 6 * all / 10 && left > all / 4, "{left} of {all}");
+    // Where they do not stay as they came, later ones are thinned, too; and where not all are known, none is.
+    let (_, came) = set(0.0, 1.0);
+    let (has, later, _) = thinly(&came, None, Some(all as u64 / 2));
+    assert_eq!((later, counting(&has)), (came.len(), left));
+    let held = 3 * clean[0].pixels.len() * 4;
+    let (has, ..) = thinly(&clean, Some(held), Some(all as u64 / 2));
+    assert_eq!(counting(&has), all);
+}
+
+#[test]
+fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
+    let (clean, _) = set(0.0, 0.0);
+    let mesh = body();
+    let scene = Scene::new(&mesh, 48);
+    let atlas = Atlas::new(&scene);
+    let thinned = |mode: Refine| {
+        let mut refiner = Refiner::new(mode, Memory::Full, &scene, None);
+        let memory = RowMemory {
+            all: 1000,
+            row: 1.0,
+            entry: 0.0,
+        };
+        refiner.thin(&atlas, 2, memory);
+        let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());
+        let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
+        assert_eq!(next.expect("views").map(|(view, _)| view.index), Some(0));
+        refiner.thinning().map(Thinning::left_out)
+    };
+    let [off, auto] = [Refine::Off, Refine::Auto].map(thinned);
+    assert!(
+        off.is_some_and(|pixels| pixels > 0) && off == auto,
+        "{off:?} {auto:?}"
+    );
 }

@@ -5,6 +5,7 @@ use super::super::layout;
 use super::super::layout::{PATCH_TEXELS, ROW_LANES};
 #[cfg(test)]
 use crate::bake::backend::BLOCK;
+use crate::bake::backend::RowMemory;
 
 /// Entries of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
 /// over it any GPU.
@@ -37,6 +38,19 @@ pub(super) const fn bytes_of(room: layout::Pool) -> u64 {
     room.patches as u64 * size_of::<layout::Patch>() as u64
         + room.rows as u64 * (size_of::<layout::Row>() as u64 + 4)
         + (room.entries as u64 + room.texels as u64) * 4
+}
+
+/// Of a pool, this much is filled before the next one is begun.
+const FILLED: f64 = 0.9;
+
+/// What `left` bytes are for rows in pools of this room: one pool is for those that are drawn again, `reserve` for passes.
+pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) -> RowMemory {
+    let pool = bytes_of(room);
+    RowMemory {
+        all: left.saturating_sub(reserve + pool) / pool * pool,
+        row: 0.0,
+        entry: pool as f64 / f64::from(room.entries) / FILLED,
+    }
 }
 
 /// Entries of pools within `bytes` for all of them: four fit at least, or they are as small as they may be.

@@ -1,0 +1,227 @@
+//! Views of a cube, and what is left of them.
+
+use std::collections::BTreeSet;
+
+use proto::table::{Mesh, View};
+
+use super::*;
+use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::bake::footprint::footprints;
+
+const SIZE: u32 = 64;
+const PICTURE: [u32; 2] = [150, 140];
+const TAPS: u32 = 2;
+
+/// So many views all around, then two from straight above, of a cube whose top none of the former is to show.
+fn views(count: u32) -> Vec<View> {
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    let above = |k: u32| [0.02 + 0.05 * f64::from(k), 2.2, 0.03];
+    let eyes = (0..count).map(|k| {
+        let [x, y, z] = around(k, count, 2.2);
+        [x, -y.abs(), z]
+    });
+    let eyes = eyes.chain((0..2).map(above));
+    (0..)
+        .zip(eyes)
+        .map(|(k, eye)| {
+            let camera = camera(eye, 170.0, PICTURE, [1.5, -2.0]);
+            view(k, &mesh, &texture, camera, PICTURE)
+        })
+        .collect()
+}
+
+fn scene_of(mesh: &Mesh) -> (Scene, Atlas) {
+    let scene = Scene::new(mesh, SIZE);
+    let atlas = Atlas::new(&scene);
+    (scene, atlas)
+}
+
+fn memory(rows: f64) -> RowMemory {
+    RowMemory {
+        all: rows as u64,
+        row: 1.0,
+        entry: 0.0,
+    }
+}
+
+fn thinning(views: &[View], rows: f64) -> Option<Thinning> {
+    let (scene, atlas) = scene_of(&cube());
+    let thinned = Thinned {
+        scene: &scene,
+        atlas: &atlas,
+        taps: TAPS,
+        memory: memory(rows),
+    };
+    Thinning::of(thinned, views)
+}
+
+fn thinned(views: &[View], thinning: &Thinning) -> Vec<View> {
+    let mut views = views.to_vec();
+    views.iter_mut().for_each(|view| thinning.thin(view));
+    views
+}
+
+/// The weight with which pixels see each texel, and the views that do; and all rows.
+fn seen(views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
+    let (scene, _) = scene_of(&cube());
+    let mut seen = vec![(0.0, BTreeSet::new()); (SIZE * SIZE) as usize];
+    let mut count = 0;
+    for view in views {
+        for rows in footprints(&scene, view, TAPS) {
+            count += rows.len();
+            for entry in &rows.entries {
+                let texel = &mut seen[entry.texel as usize];
+                texel.0 += entry.weight;
+                texel.1.insert(view.index);
+            }
+        }
+    }
+    (seen, count)
+}
+
+#[test]
+fn rows_that_fit_or_are_few_all_stay() {
+    let views = views(40);
+    let (_, rows) = seen(&views);
+    assert!(thinning(&views, 2.0 * rows as f64).is_none());
+    assert!(thinning(&views[..1], 1.0).is_none(), "three pixels a texel");
+}
+
+#[test]
+fn as_many_rows_stay_as_were_asked_for_and_every_texel_keeps_its_share() {
+    let views = views(60);
+    let (before, all) = seen(&views);
+    let wanted = 0.4 * all as f64;
+    let thinning = thinning(&views, wanted / PLANNED).expect("too many");
+    let (after, rows) = seen(&thinned(&views, &thinning));
+    assert!(
+        (rows as f64 / wanted - 1.0).abs() < 0.15,
+        "{rows} of {wanted}"
+    );
+    let told = all as f64 - thinning.left_out() as f64;
+    assert!((told / rows as f64 - 1.0).abs() < 0.1, "{told} {rows}");
+    let sparse = before.iter().filter(|(_, views)| views.len() == 2).count();
+    assert!(sparse > 200, "two views show the top");
+    for ((weight, views), (left, still)) in before.iter().zip(&after) {
+        if views.len() <= 2 {
+            assert_eq!(views, still, "what few show keeps them");
+        }
+        // A texel of the middle of a face, seen as often as most.
+        if views.len() > 30 && *weight > 20.0 {
+            assert!(
+                still.len() as f64 > 0.6 * VIEWS,
+                "{} of {}",
+                still.len(),
+                views.len()
+            );
+            assert!(*left as f64 > 0.5 * PIXELS, "{left} of {weight}");
+        }
+    }
+}
+
+#[test]
+fn without_memory_every_texel_keeps_the_least() {
+    let views = views(80);
+    let (_, all) = seen(&views);
+    let thinning = thinning(&views, 1.0).expect("too many");
+    let (after, rows) = seen(&thinned(&views, &thinning));
+    assert!(rows < all / 2);
+    let [blocks, pixels] = thinning.shares();
+    assert!(pixels < blocks && blocks < 0.9 && pixels > 0.0);
+    let weights = after.iter().filter(|(weight, _)| *weight > 0.0);
+    let (sum, count) = weights.fold((0.0, 0), |(sum, count), (weight, _)| {
+        (sum + weight, count + 1)
+    });
+    let mean = f64::from(sum) / f64::from(count);
+    // Blocks do what the neediest of their cells asks for, and a cell is seven pixels across here.
+    assert!((PIXELS..4.0 * PIXELS).contains(&mean), "{mean}");
+}
+
+#[test]
+fn the_same_views_are_thinned_alike_and_others_are_let_be() {
+    let views = views(60);
+    let [one, other] = [(); 2].map(|()| thinning(&views, 9000.0).expect("too many"));
+    assert_eq!(thinned(&views, &one), thinned(&views, &other));
+    let mut stranger = views[3].clone();
+    stranger.index = 999;
+    let before = stranger.clone();
+    one.thin(&mut stranger);
+    assert_eq!(stranger, before);
+    // Colours stay, and alpha is as it was or none.
+    for (view, thinned) in views.iter().zip(thinned(&views, &one)) {
+        for (a, b) in view.pixels.iter().zip(&thinned.pixels) {
+            assert!(a[..3] == b[..3] && (b[3] == a[3] || b[3] == 0));
+        }
+    }
+}
+
+#[test]
+fn two_charts_in_one_square_of_the_texture_are_two_places() {
+    // Faces of the cube lie side by side in its texture: some squares hold two of them.
+    let (scene, atlas) = scene_of(&cube());
+    let views = views(60);
+    let (shown, _) = Cells::new(&scene, &atlas).shown(&views, 2);
+    let squares = (SIZE / EDGE).pow(2) as usize;
+    assert!(shown.len() > squares / 2);
+    let texels: f64 = shown.iter().map(|cell| cell.texels).sum();
+    assert_eq!(texels, atlas.covered as f64, "each texel is of one cell");
+    assert!(shown.iter().any(|cell| cell.views == 2.0));
+    assert!(shown.iter().any(|cell| cell.views > 30.0));
+}
+
+#[test]
+fn samples_say_how_many_pixels_a_place_has() {
+    let (scene, atlas) = scene_of(&cube());
+    let views = views(30);
+    let cells = Cells::new(&scene, &atlas);
+    let of = |stride: u32| {
+        let (shown, _) = cells.shown(&views, stride);
+        shown.iter().map(|cell| cell.pixels).sum::<f64>()
+    };
+    let (_, rows) = seen(&views);
+    let (every, third) = (of(1), of(3));
+    assert!((third / every - 1.0).abs() < 0.02, "{third} of {every}");
+    // Rows are less by the outlines.
+    assert!(
+        (every / rows as f64 - 1.03).abs() < 0.04,
+        "{every} of {rows}"
+    );
+}
+
+#[test]
+fn the_first_pixels_of_a_block_lie_evenly() {
+    let mut places: Vec<(u32, [u32; 2])> = (0..BLOCK * BLOCK)
+        .map(|at| [at % BLOCK, at / BLOCK])
+        .map(|at| (order(at), at))
+        .collect();
+    places.sort_unstable();
+    assert!(places.iter().map(|(order, _)| *order).eq(0..BLOCK * BLOCK));
+    for (count, apart) in [(4, 4), (16, 2)] {
+        let mut first: Vec<[u32; 2]> = places[..count].iter().map(|(_, at)| *at).collect();
+        first.sort_unstable();
+        let even = |at: &[u32; 2]| at.iter().all(|at| at.is_multiple_of(apart));
+        assert!(first.iter().all(even), "{first:?}");
+    }
+}
+
+#[test]
+fn a_place_is_asked_for_by_pixels_or_views_whichever_is_more() {
+    let need = |pixels: f64, views: f64| {
+        let cell = Shown {
+            texels: 10.0,
+            pixels: 10.0 * pixels,
+            views,
+        };
+        let wanted = Wanted {
+            pixels: 4.0,
+            views: 24.0,
+        };
+        let Need { blocks, pixels } = wanted.of(&cell);
+        [blocks, pixels]
+    };
+    assert_eq!(need(3.0, 100.0), [1.0, 1.0], "too few pixels");
+    assert_eq!(need(40.0, 20.0), [1.0, 0.1], "too few views");
+    assert_eq!(need(8.0, 480.0), [0.5, 1.0]);
+    assert_eq!(need(40.0, 96.0), [0.25, 0.4]);
+}
