@@ -180,7 +180,16 @@ impl Fit<'_> {
             true => None,
             false => self.narrow(rows)?,
         };
-        self.smoothness = self.cross_validate(iterations, to_come)?;
+        let read;
+        let means = match &texels {
+            _ if self.done > 0 => None,
+            Some(texels) => Some(texels),
+            None => {
+                read = self.backend.read_texels()?;
+                Some(&read)
+            }
+        };
+        self.smoothness = self.cross_validate(iterations, to_come, means)?;
         if let Some(texels) = &texels {
             self.backend.narrow(false)?;
             self.backend.write_texels(texels)?;
@@ -241,13 +250,15 @@ impl Fit<'_> {
     }
 
     /// λ by cross-validation: between the steps tried, where a parabola through the least error and those beside it has its
-    /// minimum; the strongest where none gains. The texels stay at the last one tried.
-    fn cross_validate(&mut self, iterations: u32, to_come: u32) -> Result<f32, BackendError> {
-        // The means of the pixels, as long as the texels are those.
-        let start = match self.done {
-            0 => Some((self.error_left_out(), self.backend.read_texels()?)),
-            _ => None,
-        };
+    /// minimum; the strongest where none gains. As long as that explains the views worse than the `means` of their pixels do,
+    /// each begins from those, if the texels are that as yet. They stay at the last one tried.
+    fn cross_validate(
+        &mut self,
+        iterations: u32,
+        to_come: u32,
+        means: Option<&Vec<[f32; 4]>>,
+    ) -> Result<f32, BackendError> {
+        let start = means.map(|texels| (self.error_left_out(), texels));
         let mut errors = vec![self.leave_out(STRONGEST, iterations, to_come)?];
         let mut smoothness = STRONGEST / STEP;
         while smoothness >= WEAKEST && !is_last(&errors) {

@@ -2,8 +2,8 @@
 //!
 //! A hundred views of 1024² show a texel of a texture as large with fifty pixels. Rows beyond the memory are made again for
 //! every pass, some eighty times, and a part of them tells nearly as much. So there are as many as fit, and shares are fair:
-//! every texel keeps the same number of pixels, as far as it has them, but no less than [`PIXELS`], and those of [`VIEWS`] views;
-//! what few pixels or few views show keeps all. First whole blocks are left out, evenly over the views, then a part of the
+//! every texel keeps the same number of pixels, as far as it has them, and those of [`VIEWS`] views; what few pixels or few
+//! views show keeps all. Where that is less than [`PIXELS`] for each, nothing is left out. First whole blocks are left out, evenly over the views, then a part of the
 //! pixels of those that stay, evenly over the block.
 //!
 //! | word | what it is |
@@ -28,7 +28,7 @@ use super::footprint::MIN_ALPHA;
 use super::scene::Scene;
 use cells::{Cells, EDGE, Grid, Shown};
 
-/// Pixels that a texel keeps, if it has them, however little memory there is. 100 views of 1024² in 2048² texels, 10 pixels
+/// Pixels that a texel keeps, if it has them, or else no row is left out. 100 views of 1024² in 2048² texels, 10 pixels
 /// each: 51.90 dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views: 1024² texels with
 /// 20, 10 and 5 of their 37 pixels have 40.1, 39.8 and 39.2 dB.
 const PIXELS: f64 = 4.0;
@@ -134,7 +134,7 @@ struct Wanted {
 }
 
 impl Thinning {
-    /// For all views of a fit; none where their rows fit, or nothing can be left out.
+    /// For all views of a fit; none where their rows fit, or too many would have to be left out.
     pub(super) fn of(thinned: Thinned<'_>, masks: &[impl Mask]) -> Option<Self> {
         let Thinned {
             scene,
@@ -158,7 +158,7 @@ impl Thinning {
         if all <= rows {
             return None;
         }
-        let wanted = wanted(&shown, rows);
+        let wanted = wanted(&shown, rows)?;
         let needs: Vec<Need> = shown.iter().map(|cell| wanted.of(cell)).collect();
         let thin = |(mask, samples): (&_, Vec<u32>)| {
             let head = Mask::head(mask);
@@ -242,32 +242,34 @@ fn entries(shown: &[Shown], taps: u32) -> f64 {
     sum / pixels.max(1.0)
 }
 
-/// What each texel can have if there are to be so many `rows`, but no less than the least.
-fn wanted(shown: &[Shown], rows: f64) -> Wanted {
+/// What each texel can have if there are to be so many `rows`; none if that is less than the least.
+fn wanted(shown: &[Shown], rows: f64) -> Option<Wanted> {
     let with = |pixels: f64| Wanted {
         pixels,
         views: VIEWS,
-    };
-    let kept = |wanted: Wanted| -> f64 {
-        let of = |cell: &Shown| {
-            let need = wanted.of(cell);
-            cell.pixels * need.blocks * need.pixels
-        };
-        shown.iter().map(of).sum()
     };
     let most = |cell: &Shown| cell.pixels / cell.texels;
     let (mut low, mut high) = (PIXELS, shown.iter().map(most).fold(PIXELS, f64::max));
     for _ in 0..24 {
         let middle = f64::midpoint(low, high);
-        match kept(with(middle)) > rows {
+        match with(middle).kept(shown) > rows {
             true => high = middle,
             false => low = middle,
         }
     }
-    with(low)
+    Some(with(low)).filter(|wanted| wanted.kept(shown) <= rows)
 }
 
 impl Wanted {
+    /// Pixels of all cells.
+    fn kept(self, shown: &[Shown]) -> f64 {
+        let of = |cell: &Shown| {
+            let need = self.of(cell);
+            cell.pixels * need.blocks * need.pixels
+        };
+        shown.iter().map(of).sum()
+    }
+
     fn of(self, cell: &Shown) -> Need {
         let share = |wanted: f64, there: f64| match there > wanted {
             true => wanted / there,

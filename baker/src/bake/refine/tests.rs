@@ -327,8 +327,9 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
     let atlas = Atlas::new(&scene);
     let thinned = |mode: Refine| {
         let mut refiner = Refiner::new(mode, Memory::Full, &scene, None);
+        let all = clean.iter().map(Mask::counting).sum::<usize>() as u64;
         let memory = RowMemory {
-            all: 1000,
+            all: all / 2,
             row: 1.0,
             entry: 0.0,
         };
