@@ -364,6 +364,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             "warn,baker=info"
         }
         .to_owned(),
+        threads: None,
     })
 }
 

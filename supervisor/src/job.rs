@@ -154,6 +154,7 @@ pub async fn run(
         launcher: Launcher {
             program: &spec.baker,
             log_filter: &spec.log_filter,
+            threads: spec.threads,
             sandbox: spec.sandbox,
             address_space: host.memory_limit(),
             job: Arc::clone(&spec.name),

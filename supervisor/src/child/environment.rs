@@ -9,6 +9,7 @@ use proto::sandbox::passes;
 pub(super) fn environment(
     role: Role,
     log_filter: &str,
+    threads: Option<usize>,
     ours: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<(OsString, OsString)> {
     // A backtrace of the standard library's reads files, which the sandbox forbids; workers write down their own stacks.
@@ -21,6 +22,7 @@ pub(super) fn environment(
         ("KILN_LOG".into(), log_filter.into()),
         ("XDG_RUNTIME_DIR".into(), "/tmp".into()),
     ];
+    variables.extend(threads.map(|count| ("RAYON_NUM_THREADS".into(), count.to_string().into())));
     if role == Role::Bake {
         // The sandbox lets no cache be written: one job's compiled shaders are nothing for the next.
         variables.push(("MESA_SHADER_CACHE_DISABLE".into(), "true".into()));
@@ -41,6 +43,10 @@ mod tests {
     use super::*;
 
     fn names(role: Role) -> Vec<(String, String)> {
+        given(role, None)
+    }
+
+    fn given(role: Role, threads: Option<usize>) -> Vec<(String, String)> {
         let ours = [
             "PATH",
             "AWS_SECRET_ACCESS_KEY",
@@ -51,7 +57,7 @@ mod tests {
         ];
         let ours = ours.into_iter().map(|name| (name.into(), "x".into()));
         let text = |text: OsString| text.into_string().expect("ascii");
-        environment(role, "warn", ours)
+        environment(role, "warn", threads, ours)
             .into_iter()
             .map(|(name, value)| (text(name), text(value)))
             .collect()
@@ -74,5 +80,12 @@ mod tests {
             rayon,
         ];
         assert_eq!(names(Role::Bake), [&common[..], &bake].concat());
+        // What the caller says comes later, and wins.
+        let threads: Vec<String> = given(Role::Prepare, Some(4))
+            .into_iter()
+            .filter(|(name, _)| name == "RAYON_NUM_THREADS")
+            .map(|(_, count)| count)
+            .collect();
+        assert_eq!(threads, ["4", "x"]);
     }
 }

@@ -34,6 +34,8 @@ pub struct Launcher<'a> {
     pub program: &'a Path,
     /// What to log, unless `KILN_LOG` says it.
     pub log_filter: &'a str,
+    /// Threads of each, unless `RAYON_NUM_THREADS` says it; none for as many as there are cores.
+    pub threads: Option<usize>,
     /// Whether processes enter their sandbox.
     pub sandbox: bool,
     /// Bound of the address space in bytes, for roles that use no driver.
@@ -80,7 +82,12 @@ impl Launcher<'_> {
             .args((!self.sandbox).then_some("--no-sandbox"))
             .args(self.bound(role))
             .env_clear()
-            .envs(environment(role, self.log_filter, std::env::vars_os()))
+            .envs(environment(
+                role,
+                self.log_filter,
+                self.threads,
+                std::env::vars_os(),
+            ))
             .stdin(Stdio::from(theirs.into_fd()))
             .stdout(Stdio::from(theirs_recorder))
             .stderr(Stdio::piped())

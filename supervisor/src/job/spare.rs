@@ -36,6 +36,8 @@ pub struct Key {
     pub sandbox: bool,
     /// What it logs.
     pub log_filter: String,
+    /// Its threads; none for as many as there are cores.
+    pub threads: Option<usize>,
 }
 
 /// See the head of this file.
@@ -153,6 +155,7 @@ impl Spare {
         let launcher = Launcher {
             program: &key.program,
             log_filter: &key.log_filter,
+            threads: key.threads,
             sandbox: key.sandbox,
             address_space: None,
             job: "spare".into(),

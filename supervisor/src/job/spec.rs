@@ -130,6 +130,8 @@ pub struct Spec {
     pub baker: PathBuf,
     /// What workers log.
     pub log_filter: String,
+    /// Threads of each worker; none for as many as there are cores.
+    pub threads: Option<usize>,
 }
 
 impl Spec {
@@ -271,6 +273,7 @@ impl Spec {
             program: self.baker.clone(),
             sandbox: self.sandbox,
             log_filter: self.log_filter.clone(),
+            threads: self.threads,
         }
     }
 

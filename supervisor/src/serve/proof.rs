@@ -169,6 +169,7 @@ fn spec(options: &Options, folder: &Path) -> Result<Spec, String> {
         stall: options.stall,
         baker: options.baker.clone(),
         log_filter: "warn,baker=info".to_owned(),
+        threads: None,
     })
 }
 

@@ -144,6 +144,7 @@ impl Work {
             stall: options.stall,
             baker: options.baker.clone(),
             log_filter: "warn,baker=info".to_owned(),
+            threads: None,
         })
     }
 

@@ -91,6 +91,7 @@ impl<'a> Attempt<'a> {
         let launcher = Launcher {
             program: &self.spec.baker,
             log_filter: &self.spec.log_filter,
+            threads: None,
             sandbox: self.spec.sandbox,
             address_space: self.host.memory_limit(),
             job: "compare".into(),
