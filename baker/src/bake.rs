@@ -7,7 +7,7 @@
 //! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
 //! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
-//! | `thin` | cameras of all views → which pixels of each the fit takes, where there are very many |
+//! | `thin` | masks of all views → which pixels of each have no row, where the rows of all do not fit the memory |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | what a pixel is: a weighted sum of texels |
 //! | `subset` | rows → the few by which λ is found where there are very many |

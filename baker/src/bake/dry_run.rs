@@ -30,9 +30,9 @@ use super::plan::Plan;
 use super::scene::Scene;
 use super::supply::Supply;
 use super::surface::Original;
-use super::thin::Thinned;
+use super::thin::Thinner;
 use super::warm::Warm;
-use super::{failure, gpu, layers, native, tables};
+use super::{failure, gpu, layers, native, refine, tables};
 use crate::pace;
 use crate::progress::{Progress, each, unit};
 use crate::run::peak_rss_kib;
@@ -124,7 +124,7 @@ fn plan(
         Some(device) => device.row_memory(),
         None => Room::of(job.memory).memory(),
     };
-    let thinned = Thinned {
+    let thinner = Thinner {
         scene: &scene,
         atlas: &atlas,
         taps: numbers.taps,
@@ -132,7 +132,9 @@ fn plan(
     };
     // As measured: with all pixels.
     let slower = sample.slower(scene.triangles.len(), numbers.taps);
-    let left_out = sample.thin(thinned);
+    // Of more views the bake does not know all before it takes the first one in.
+    let known = sample.pixels * 4 < refine::held_bytes(job.memory) as u64;
+    let left_out = if known { sample.thin(thinner) } else { 0 };
     let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
     let counts = match device {
         Some(device) => {

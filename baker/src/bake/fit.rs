@@ -6,7 +6,7 @@
 //!   since where views and mesh disagree a small scale throws good data away.
 //! - The smoothness λ: views that see every texel often want hardly any, sparse or contradicting views want a thousand times
 //!   as much. Every sixth view is left out while λ goes down from strong to weak; the λ that explains them best is taken,
-//!   between the steps.
+//!   between the steps. Steps begin from the means of the pixels until one explains those views better than they do.
 //!
 //! Views that contradict the others all over are found after the first round ([`doubted`]); then λ is found once more
 //! without them, and all rounds run again.
@@ -370,7 +370,7 @@ pub struct Passes {
     pub fit: u32,
 }
 
-/// Strengths of λ that cross-validation tries as a rule: 3 to 6 on the sets of the README.
+/// Strengths of λ that cross-validation tries as a rule: 2 to 6 on the sets of the README.
 const USUALLY_TRIED: u32 = 4;
 
 /// The passes of a plan over so many rows, about: how many strengths are tried is known only by trying. Residuals take one,

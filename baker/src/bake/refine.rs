@@ -43,7 +43,7 @@ use super::atlas::{Atlas, charts};
 use super::backend::RowMemory;
 use super::scene::Scene;
 use super::surface::Original;
-use super::thin::{Mask, Thinned, Thinning};
+use super::thin::{Mask, Thinner, Thinning};
 use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
@@ -56,6 +56,14 @@ const HELD_BYTES: usize = 512 << 20;
 const LEAST_SPREAD: f64 = 0.005;
 /// And only if views then deviate from each other by no more than this share of what they did.
 const LEFT: f64 = 0.95;
+
+/// Views of a job that take less wait for the last one; of larger ones nobody knows all before the first is taken in.
+pub(super) fn held_bytes(memory: Memory) -> usize {
+    match memory {
+        Memory::Full => HELD_BYTES,
+        Memory::Small => HELD_BYTES / 4,
+    }
+}
 
 /// An adapter of its own that takes views in while the processor refines them: most stay as they came.
 pub(super) trait Ahead: Send {
@@ -78,8 +86,8 @@ pub(super) struct Refiner<'a> {
     scene: &'a Scene,
     shape: Shape<'a>,
     held_bytes: usize,
-    /// Where views are thinned.
-    thinned: Option<Thinned<'a>>,
+    /// Where pixels may be left out.
+    thinner: Option<Thinner<'a>>,
     thinning: Option<Thinning>,
     ready: VecDeque<View>,
     /// So many of the first that are ready were taken ahead.
@@ -132,11 +140,8 @@ impl<'a> Refiner<'a> {
                 positions,
                 triangles,
             },
-            held_bytes: match memory {
-                Memory::Full => HELD_BYTES,
-                Memory::Small => HELD_BYTES / 4,
-            },
-            thinned: None,
+            held_bytes: held_bytes(memory),
+            thinner: None,
             thinning: None,
             ready: VecDeque::new(),
             taken: 0,
@@ -150,7 +155,7 @@ impl<'a> Refiner<'a> {
     /// Leaves out what many views show of this atlas, as far as rows of `taps`² samples do not fit the memory; see
     /// [`Self::thinning`].
     pub(super) fn thin(&mut self, atlas: &'a Atlas, taps: u32, memory: RowMemory) {
-        self.thinned = Some(Thinned {
+        self.thinner = Some(Thinner {
             scene: self.scene,
             atlas,
             taps,
@@ -182,7 +187,7 @@ impl<'a> Refiner<'a> {
         mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
         ahead: Option<&mut dyn Ahead>,
     ) -> Result<Option<(View, bool)>, Failure> {
-        if self.mode == Refine::Off && self.thinned.is_none() {
+        if self.mode == Refine::Off && self.thinner.is_none() {
             return Ok(fitted(&mut next_view)?.map(|view| (view, false)));
         }
         if self.ready.is_empty() && !self.ended {
@@ -211,18 +216,18 @@ impl<'a> Refiner<'a> {
         let mut ahead = ahead.filter(|_| first);
         let (moved, all) = (AtomicBool::new(false), AtomicBool::new(false));
         let (hand, handed) = mpsc::channel::<Arc<View>>();
-        let thinned = self.thinned.filter(|_| first);
+        let thinner = self.thinner.filter(|_| first);
         // What a part of the views shows says nothing of what all do.
         let thin = |views: &[Arc<View>], all: bool| {
-            let thinned = thinned.filter(|_| all)?;
-            timed("thinning", || Thinning::of(thinned, views))
+            let thinner = thinner.filter(|_| all)?;
+            timed("thinning", || Thinning::of(thinner, views))
         };
         let (views, verdicts, gains, took, times) = thread::scope(|threads| {
             let taker = ahead.as_deref_mut().and_then(|ahead| {
                 let (moved, all) = (&moved, &all);
                 let take = move || {
                     let moved = || moved.load(Ordering::Relaxed);
-                    let surely = thinned.map_or(f64::INFINITY, |thinned| thinned.surely());
+                    let surely = thinner.map_or(f64::INFINITY, |thinner| thinner.surely());
                     let (mut views, mut pixels, mut taken) = (Vec::new(), 0, 0);
                     for view in handed {
                         pixels += view.counting();

@@ -3,8 +3,8 @@
 //! A hundred views of 1024² show a texel of a texture as large with fifty pixels. Rows beyond the memory are made again for
 //! every pass, some eighty times, and a part of them tells nearly as much. So there are as many as fit, and shares are fair:
 //! every texel keeps the same number of pixels, as far as it has them, and those of [`VIEWS`] views; what few pixels or few
-//! views show keeps all. Where that is less than [`PIXELS`] for each, nothing is left out. First whole blocks are left out, evenly over the views, then a part of the
-//! pixels of those that stay, evenly over the block.
+//! views show keeps all. Where that is less than [`PIXELS`] for each, nothing is left out. First whole blocks are, evenly over
+//! the views, then a part of the pixels of those that stay, evenly over the block.
 //!
 //! | word | what it is |
 //! |---|---|
@@ -26,18 +26,20 @@ use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
 use super::footprint::MIN_ALPHA;
 use super::scene::Scene;
+use crate::pace;
+use crate::progress::{each, expect};
 use cells::{Cells, EDGE, Grid, Shown};
 
 /// Pixels that a texel keeps, if it has them, or else no row is left out. 100 views of 1024² in 2048² texels, 10 pixels
 /// each: 51.90 dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views: 1024² texels with
 /// 20, 10 and 5 of their 37 pixels have 40.1, 39.8 and 39.2 dB.
 const PIXELS: f64 = 4.0;
-/// Views that a texel keeps: with 8, 16 and 24 of some 40, and 3 to 4 pixels, 46.8, 51.0 and 51.4 dB. Pixels are dearer to a GPU
-/// where few of a block stay: all views would be 51.5.
+/// Views that a texel keeps: 4 pixels of 16, 24 and all of some 40 views have 51.0, 51.4 and 51.5 dB, 3 of 8 have 46.8. Pixels are
+/// dearer to a GPU where few of a block stay.
 const VIEWS: f64 = 24.0;
 /// Of the memory, this much is planned with: what does not fit after all costs more than the rest is worth.
 const PLANNED: f64 = 0.75;
-/// Entries of a row, at least, where none is to be left out before it is known how many they are.
+/// Entries that a row is taken to have before they are estimated: more than most have where pixels are so many.
 const ENTRIES: f64 = 16.0;
 /// Samples of a cell, on the mean over all that is shown.
 const SAMPLES: f64 = 48.0;
@@ -48,9 +50,9 @@ const ALL: u8 = (BLOCK * BLOCK) as u8;
 /// The golden ratio: its multiples without their whole parts lie as evenly as can be, wherever they end.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// What decides on the rows.
+/// What decides on the rows: a scene, and an adapter's memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Thinned<'a> {
+pub(super) struct Thinner<'a> {
     pub(super) scene: &'a Scene,
     pub(super) atlas: &'a Atlas,
     /// The s of s×s.
@@ -58,7 +60,7 @@ pub(super) struct Thinned<'a> {
     pub(super) memory: RowMemory,
 }
 
-impl Thinned<'_> {
+impl Thinner<'_> {
     /// So many pixels that count have rows that fit, or are too few for any to be left out.
     pub(super) fn surely(&self) -> f64 {
         (self.memory.rows(ENTRIES)).max(PIXELS * self.atlas.covered as f64)
@@ -135,18 +137,22 @@ struct Wanted {
 
 impl Thinning {
     /// For all views of a fit; none where their rows fit, or too many would have to be left out.
-    pub(super) fn of(thinned: Thinned<'_>, masks: &[impl Mask]) -> Option<Self> {
-        let Thinned {
+    pub(super) fn of(thinner: Thinner<'_>, masks: &[impl Mask]) -> Option<Self> {
+        let Thinner {
             scene,
             atlas,
             taps,
             memory,
-        } = thinned;
+        } = thinner;
         let covered = atlas.covered.max(1) as f64;
         let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
-        if pixels <= thinned.surely() {
+        if pixels <= thinner.surely() {
             return None;
         }
+        expect(
+            "what views show of the texture",
+            each(scene.texels(), pace::TEXEL) + each(scene.triangles.len(), pace::TRIANGLE),
+        );
         let area = |mask: &_| Mask::head(mask).size.map(f64::from).iter().product::<f64>();
         let stride = (pixels / covered * f64::from(EDGE * EDGE) / SAMPLES).sqrt();
         let coarsest = (masks.iter().map(area).sum::<f64>() / MOST_SAMPLES).sqrt();
@@ -214,8 +220,9 @@ impl Thinning {
                         continue;
                     }
                     let turn = hash([index, line as u32, column as u32]);
+                    let [right, down] = [turn % BLOCK, turn / BLOCK % BLOCK];
                     for (x, pixel) in pixels.iter_mut().enumerate() {
-                        let place = order([x as u32 + turn, y as u32 + turn / BLOCK]);
+                        let place = order([x as u32 + right, y as u32 + down]);
                         if place >= u32::from(level) {
                             pixel[3] = 0;
                         }

@@ -115,7 +115,8 @@ pub(super) struct BakeArgs {
         "vertex_colours", "provenance_attribute",
     ])]
     pub(super) jobs: Option<PathBuf>,
-    /// How many of them run at once.
+    /// How many of them run at once. Each worker then has its share of the cores, four threads at least; `RAYON_NUM_THREADS`
+    /// says otherwise.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) parallel: u16,
     /// How many processes wait on each GPU with it opened, so that the next bake, or one that is repeated, need not open it.

@@ -14,7 +14,7 @@ use crate::bake::held;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::surface::Original;
-use crate::bake::thin::{Head, Mask, Thinned, Thinning};
+use crate::bake::thin::{Head, Mask, Thinner, Thinning};
 
 /// Pixels of the views that are drawn whatever their number.
 const FIRST: u64 = 1 << 19;
@@ -114,8 +114,8 @@ impl Sample {
     }
 
     /// All views are there: leaves out what the bake would, and tells how many pixels that are.
-    pub(super) fn thin(&mut self, thinned: Thinned<'_>) -> u64 {
-        let Some(thinning) = Thinning::of(thinned, &self.masks) else {
+    pub(super) fn thin(&mut self, thinner: Thinner<'_>) -> u64 {
+        let Some(thinning) = Thinning::of(thinner, &self.masks) else {
             return 0;
         };
         let [blocks, pixels] = thinning.shares();

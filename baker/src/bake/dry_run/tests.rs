@@ -76,7 +76,7 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
     }
     let rows = |sample: &Sample| sample.kept().map(|(rows, _)| rows).sum::<u64>();
     let (before, rates) = (rows(&sample), sample.rates());
-    let thinned = |all: u64| Thinned {
+    let thinner = |all: u64| Thinner {
         scene: &scene,
         atlas: &atlas,
         taps: 2,
@@ -86,10 +86,10 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
             entry: 0.0,
         },
     };
-    assert_eq!(sample.thin(thinned(1 << 20)), 0);
+    assert_eq!(sample.thin(thinner(1 << 20)), 0);
     assert_eq!(rows(&sample), before);
-    let left_out = sample.thin(thinned(before / 2));
-    let thinning = Thinning::of(thinned(before / 2), &all).expect("too many");
+    let left_out = sample.thin(thinner(before / 2));
+    let thinning = Thinning::of(thinner(before / 2), &all).expect("too many");
     assert_eq!(left_out, thinning.left_out());
     let counted = |view: &View| {
         let mut view = view.clone();

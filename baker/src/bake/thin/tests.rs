@@ -47,7 +47,7 @@ fn memory(rows: f64) -> RowMemory {
 
 fn thinning(views: &[View], rows: f64) -> Option<Thinning> {
     let (scene, atlas) = scene_of(&cube());
-    let thinned = Thinned {
+    let thinned = Thinner {
         scene: &scene,
         atlas: &atlas,
         taps: TAPS,
