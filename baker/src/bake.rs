@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | quality → taps, rounds, smoothness |
 //! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
+//! | `window` | squares of texels → the part of a texture that an adapter works on |
 //! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
 //! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
@@ -20,6 +21,7 @@
 //! | `pull_push` | texels with weights → every texel has a colour |
 //! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
 //! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
+//! | `parts` | views whose rows do not fit the memory → the same texels, a part of the texture after the other |
 //! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and what is known of each |
 //! | `explain` | views → texels: all of the above that every texture of a job goes through |
@@ -35,6 +37,8 @@ pub mod warm;
 pub mod plan;
 
 pub mod scene;
+
+pub mod window;
 
 pub mod atlas;
 
@@ -70,6 +74,8 @@ pub mod fill;
 
 pub mod fit;
 
+mod parts;
+
 pub mod seams;
 
 pub mod gutter;
@@ -102,7 +108,7 @@ use proto::message::{
     ViewFit,
 };
 use proto::plan::RowsHeld;
-use proto::table::{LayerSet, Mesh, Refined, Surface, Texture};
+use proto::table::{LayerSet, Mesh, Refined, Surface, Texture, View};
 use rayon::prelude::*;
 
 use crate::laps::{self, timed};
@@ -113,9 +119,10 @@ use crate::session::Session;
 
 use atlas::Atlas;
 use backend::{Backend, BackendError, ViewResiduals};
-use explain::{Bench, Early, Explained, ties};
+use explain::{Bench, Early, Explained, Fit, Taken, ties};
 use fit::Fitted;
 use native::Native;
+use parts::Parts;
 use plan::Plan;
 use refine::{Ahead, Refiner};
 use rejected::Doubts;
@@ -125,6 +132,7 @@ use surface::Original;
 use thin::Thinning;
 use vertices::Coloured;
 use warm::Warm;
+use window::Window;
 
 /// Runs the role: receives the tables, bakes, hands the texture over.
 ///
@@ -275,7 +283,7 @@ pub fn bake(
 
 /// [`bake`] on the adapter that `open` gives.
 fn bake_on(
-    open: impl FnOnce(&Scene, &Atlas) -> Result<Box<dyn Backend>, Failure>,
+    open: impl FnOnce(&Scene, &Atlas) -> Result<(Box<dyn Backend>, Window), Failure>,
     mesh: &Mesh,
     surface: Option<Surface>,
     plan: &Plan,
@@ -298,9 +306,10 @@ fn bake_on(
     unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     // Never torn down: a driver that breaks then would take a finished texture with it.
-    let mut backend = ManuallyDrop::new(clock.time(Phase::OpenDevice, || {
+    let (backend, window) = clock.time(Phase::OpenDevice, || {
         timed("buffers", || open(&scene, &atlas))
-    })?);
+    })?;
+    let mut backend = ManuallyDrop::new(backend);
 
     let bench = Bench {
         scene: &scene,
@@ -313,7 +322,11 @@ fn bake_on(
     let mut sets: Vec<LayerSet> = Vec::new();
     let mut doubts = job.rejected.then(Doubts::default);
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
-    refiner.thin(&atlas, plan.taps, backend.row_memory());
+    // Views that the adapter is given part by part.
+    let mut apart = (!window.is_whole()).then(Vec::new);
+    if apart.is_none() {
+        refiner.thin(&atlas, plan.taps, backend.row_memory(scene.texels()));
+    }
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
         let next = supply.next(LayerSet::default())?;
@@ -327,16 +340,19 @@ fn bake_on(
     let mut views = 0;
     loop {
         // What was rejected is told of views that are kept, each as it was taken in.
-        let apart = backend.is_apart() && doubts.is_none();
+        let ahead = backend.is_apart() && doubts.is_none() && apart.is_none();
         let mut early = Early {
             bench: &bench,
             backend: &mut **backend,
         };
-        let ahead = apart.then_some(&mut early as &mut dyn Ahead);
+        let ahead = ahead.then_some(&mut early as &mut dyn Ahead);
         let Some((view, taken)) = refiner.next(progress, &mut clock, &mut next_view, ahead)? else {
             break;
         };
-        if !taken {
+        if refiner.too_many() || apart.is_some() {
+            let view = bench.cut(view, refiner.thinning(), doubts.as_mut());
+            apart.get_or_insert_default().push(view);
+        } else if !taken {
             let thinning = refiner.thinning();
             bench.take_in(
                 &mut **backend,
@@ -349,14 +365,47 @@ fn bake_on(
         }
         views += 1;
     }
+    let unforeseen = apart.is_none() && backend.overflows();
+    if unforeseen {
+        backend.forget().map_err(failure)?;
+        apart = Some(again(&bench, &refiner, supply)?);
+    }
+    let blocks = |view: &View| {
+        let edges = [view.width, view.height].map(|edge| u64::from(edge.div_ceil(backend::BLOCK)));
+        edges[0] * edges[1]
+    };
+    let parts = apart.as_ref().map(|views| {
+        backend.await_blocks(views.iter().map(blocks).sum());
+        let memory = |texels| backend.row_memory(texels);
+        let least = if unforeseen { 2 } else { 1 };
+        Parts::of(&scene, &atlas, plan.taps, memory, least, views)
+    });
+    let taken = match (&parts, &apart) {
+        (Some(parts), Some(views)) => Taken::InParts(parts, views),
+        _ => Taken::All,
+    };
+    let explained = bench.explain(
+        &mut **backend,
+        &taken,
+        blend.into(),
+        job.maps,
+        doubts,
+        &mut clock,
+    )?;
+    drop(apart);
     let Explained {
-        texels,
-        observed,
-        fitted,
+        fit,
         seam_residual,
         drawn,
         ..
-    } = bench.explain(&mut **backend, blend.into(), doubts, &mut clock)?;
+    } = explained;
+    let Fit {
+        texels,
+        observed,
+        fitted,
+        deviations,
+        rows,
+    } = fit;
     if let Some(doubted) = explain::doubted(&fitted) {
         progress.warning(&doubted);
     }
@@ -364,13 +413,12 @@ fn bake_on(
         gutter::finish(&texels, &observed, &atlas, size, blend)
     });
     drop(texels);
-    if job.maps {
+    if let Some(deviations) = deviations {
         progress.expect("the maps", step);
         let maps = clock.time(Phase::Gutter, || {
-            let deviations = backend.deviations()?;
-            Ok(maps::encode(&texture.provenance, &observed, &deviations))
+            maps::encode(&texture.provenance, &observed, &deviations)
         });
-        texture.maps = Some(maps.map_err(failure)?);
+        texture.maps = Some(maps);
     }
     progress.progress(Phase::Gutter, 1, 1);
 
@@ -380,6 +428,7 @@ fn bake_on(
         &bench,
         &mut **backend,
         &refiner,
+        parts.as_ref(),
         &sets,
         blend,
         supply,
@@ -388,7 +437,7 @@ fn bake_on(
     summary.times = clock.into_times();
     summary.rows = RowsHeld {
         left_out: refiner.thinning().map_or(0, Thinning::left_out),
-        ..backend.rows_held()
+        ..rows
     };
     summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
@@ -414,24 +463,44 @@ fn bake_on(
     })
 }
 
-/// Makes the adapter's buffers for the job; where they do not fit a GPU that nobody insisted on, the processor bakes.
+/// All views of the fit once more, as they were taken the first time.
+fn again(
+    bench: &Bench<'_>,
+    refiner: &Refiner<'_>,
+    supply: &mut impl Supply,
+) -> Result<Vec<View>, Failure> {
+    let mut views = Vec::new();
+    supply.again()?;
+    while let Some((layered, _)) = supply.next(LayerSet::default())? {
+        let mut view = layered.view;
+        if !view.holdout {
+            refiner.repeat(&mut view);
+            views.push(bench.cut(view, refiner.thinning(), None));
+        }
+    }
+    Ok(views)
+}
+
+/// Makes the adapter's buffers for the job, and tells for which part of the texture: all of it, if they fit.
 fn open(
     scene: &Scene,
     atlas: &Atlas,
     plan: &Plan,
     warm: Warm,
     job: &BakeJob,
-) -> Result<Box<dyn Backend>, Failure> {
-    let ties = ties(atlas);
+) -> Result<(Box<dyn Backend>, Window), Failure> {
     let blend = warm.blend;
     let Some(kit) = warm.into_kit()? else {
+        let ties = ties(atlas, &scene.window);
         let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
-        return Ok(Box::new(native));
+        return Ok((Box::new(native), scene.window.clone()));
     };
     let options = gpu::options(&kit, job.texture_size, job);
+    let window = gpu::window(&kit, scene, atlas, &options);
+    let ties = ties(atlas, &window);
     // The surface before simplification has masked the views already.
-    let gpu = gpu::Gpu::new(kit, scene.clone(), &ties, &options)?;
-    Ok(Box::new(gpu))
+    let gpu = gpu::Gpu::new(kit, scene.within(&window), &ties, &options)?;
+    Ok((Box::new(gpu), window))
 }
 
 /// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::list::list;
 use crate::message::{AdapterInfo, Phase};
 
-/// What became of the rows, of which each pixel that counts has one: kept, or made again for every pass over them because the
-/// budget is full.
+/// What became of the rows, of which each pixel that counts has one: kept, all at once or part by part, or made again for every
+/// pass over them where a part did not fit after all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsHeld {
     /// All of them.
@@ -21,6 +21,8 @@ pub struct RowsHeld {
     /// Pixels on the mesh that have no row, about: where very many views show a place, some of them were left out, so that the
     /// rows of the others stay.
     pub left_out: u64,
+    /// Parts of the texture that are fitted one after the other, so that the rows of each stay; 0 where all of it is at once.
+    pub parts: u32,
 }
 
 /// Buffers that are made together.

@@ -73,8 +73,8 @@ pub struct Report {
     pub prepare: Option<PrepareSummary>,
     /// What the fit did, and how well it explains each view.
     pub bake: Option<BakeSummary>,
-    /// Of `--dry-run`, which makes nothing: the adapter and its memory, bytes of each group of buffers, rows that stay and
-    /// views that are drawn again for each pass, resident memory and seconds of the bake that it stands for. `null` otherwise,
+    /// Of `--dry-run`, which makes nothing: the adapter and its memory, bytes of each group of buffers, rows, parts of the
+    /// texture that are fitted one after the other, resident memory and seconds of the bake that it stands for. `null` otherwise,
     /// and there `bake` and `encode` are.
     #[serde(default)]
     pub plan: Option<BakePlan>,

@@ -60,7 +60,9 @@ fn agree(bench: &Bench, more: &[&str]) -> Value {
     );
     near("rows", &plan["rows"]["rows"], &bake["rows"]["rows"]);
     near("rows kept", &plan["rows"]["kept"], &bake["rows"]["kept"]);
-    assert_eq!(plan["rows"]["views"], bake["rows"]["views"]);
+    for count in ["views", "parts"] {
+        assert_eq!(plan["rows"][count], bake["rows"][count], "{count}");
+    }
     let redrawn = ["plan", "bake"].map(|which| {
         let rows = if which == "plan" { plan } else { bake };
         number(&rows["rows"]["views_redrawn"])
@@ -95,21 +97,17 @@ fn a_plan_for_an_adapter_is_what_its_bake_then_takes() {
 }
 
 #[test]
-fn a_plan_within_a_budget_tells_what_will_be_drawn_again() {
+fn a_plan_within_a_budget_tells_of_the_parts_of_the_texture() {
     let bench = Bench::real(SABOTEUR);
-    let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "16M"]);
+    let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "28M"]);
     let rows = &planned["plan"]["rows"];
-    let (kept, views) = (number(&rows["kept"]), number(&rows["views_redrawn"]));
-    assert!(
-        views > 0.0 && kept > 0.0,
-        "a part stays, and a part does not: {rows}"
-    );
+    assert!(number(&rows["parts"]) > 1.0, "{rows}");
 }
 
 #[test]
 fn what_does_not_fit_ends_as_its_bake_would() {
     let bench = Bench::real(SABOTEUR);
-    let (size, budget) = (["--texture-size", "1024"], ["--vram-budget", "32M"]);
+    let (size, budget) = (["--texture-size", "4096"], ["--vram-budget", "16M"]);
     let little = [&["--device", LLVMPIPE][..], &size, &budget].concat();
     let ends = [&little[..], &[&little[..], &["--dry-run"]].concat()].map(|more| {
         let outcome = bake(&bench, more);

@@ -159,8 +159,14 @@ pub trait Backend: Send {
     /// Who does the work.
     fn adapter(&self) -> AdapterInfo;
 
-    /// What there is for rows before the first view: beyond it they are made again for every pass.
-    fn row_memory(&self) -> RowMemory;
+    /// What there is for rows before the first view, in a window of so many texels: beyond it they are made again for every pass.
+    fn row_memory(&self, texels: usize) -> RowMemory;
+
+    /// Views with so many blocks of pixels ([`BLOCK`]) in all will be given to it: what it keeps of those is not for rows.
+    fn await_blocks(&mut self, _blocks: u64) {}
+
+    /// Whether some of the rows that it has been given so far are made again for every pass.
+    fn overflows(&self) -> bool;
 
     /// Takes a view in.
     ///
@@ -185,7 +191,7 @@ pub trait Backend: Send {
     /// The adapter's.
     fn average(&mut self) -> Result<(), BackendError>;
 
-    /// The texels, `size²`.
+    /// The texels of the window.
     ///
     /// # Errors
     /// The adapter's.
@@ -239,7 +245,7 @@ pub trait Backend: Send {
         Ok(Vec::new())
     }
 
-    /// Lets go of views and texels, and begins anew with the same scene: another texture of the same job.
+    /// Lets go of views and texels, and begins anew with the same scene: another texture of the same job, or another window.
     ///
     /// # Errors
     /// The adapter's.

@@ -26,12 +26,14 @@ use super::explain::ties;
 use super::fit::passes;
 use super::gpu::dry_run::{Counts, DryRun, account};
 use super::held::Room;
+use super::parts::Parts;
 use super::plan::Plan;
 use super::scene::Scene;
 use super::supply::Supply;
 use super::surface::Original;
-use super::thin::Thinner;
+use super::thin::{Decision, Thinner};
 use super::warm::Warm;
+use super::window::Window;
 use super::{failure, gpu, layers, native, refine, tables};
 use crate::pace;
 use crate::progress::{Progress, each, unit};
@@ -86,18 +88,19 @@ fn plan(
     let scene = Scene::new(mesh, size);
     unit();
     let atlas = Atlas::new(&scene);
-    let ties = ties(&atlas);
     unit();
     let original = surface.map(|surface| Original::new(&scene, surface));
     // Never closed: against a broken driver that blocks, and what it would free goes with the process.
     let kit = ManuallyDrop::new(warm.into_kit()?);
     let driver = kit.as_ref().and_then(|kit| account(kit.device()));
     let options = kit.as_ref().map(|kit| gpu::options(kit, size, job));
-    let mut device = match (&*kit, &options) {
-        (Some(kit), Some(options)) => Some(DryRun::new(kit, &scene, &ties, options)?),
-        _ => None,
-    };
-    drop(ties);
+    let mut window = scene.window.clone();
+    let mut device = None;
+    if let (Some(kit), Some(options)) = (&*kit, &options) {
+        window = gpu::window(kit, &scene, &atlas, options);
+        let ties = ties(&atlas, &window);
+        device = Some(DryRun::new(kit, &scene.within(&window), &ties, options)?);
+    }
     let opened = begun.elapsed().as_secs_f64() + compile_ms / 1e3;
 
     let mut sample = Sample::default();
@@ -120,41 +123,76 @@ fn plan(
         sample.add(&scene, original.as_ref(), view, numbers.taps);
         unit();
     }
-    let memory = match &device {
-        Some(device) => device.row_memory(),
+    let memory = |texels: usize| match &device {
+        Some(device) => device.row_memory(texels),
         None => Room::of(job.memory).memory(),
     };
     let thinner = Thinner {
         scene: &scene,
         atlas: &atlas,
         taps: numbers.taps,
-        memory,
+        memory: memory(texels),
     };
     // As measured: with all pixels.
     let slower = sample.slower(scene.triangles.len(), numbers.taps);
     // Of more views the bake does not know all before it takes the first one in.
     let known = sample.pixels * 4 < refine::held_bytes(job.memory) as u64;
-    let left_out = if known { sample.thin(thinner) } else { 0 };
-    let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
-    let counts = match device {
-        Some(device) => {
-            let counts = device.finish(sample.rates());
-            counts.map_err(|error| failure(BackendError::from(error)))?
-        }
-        None => Counts {
-            buffers: Vec::new(),
-            peak: 0,
-            rows: RowsHeld::default(),
-        },
+    let decision = match known && window.is_whole() {
+        true => sample.decide(thinner),
+        false => Decision::AllFit,
     };
-    let mut rows = counts.rows;
+    let left_out = match &decision {
+        Decision::Thinned(thinning) => sample.thin(thinning),
+        Decision::AllFit | Decision::TooMany => 0,
+    };
+    let rates = sample.rates();
+    let mut room = Room::of(job.memory);
+    let mut rows = processor_rows(&sample, &mut room);
+    let count = |window: &Window, share: f64| {
+        let (Some(device), Some(kit), Some(options)) = (&device, &*kit, &options) else {
+            return Ok(Counts::default());
+        };
+        let (scene, ties) = (scene.within(window), ties(&atlas, window));
+        let part = device.part(kit, &scene, &ties, options, share);
+        let counts = part.and_then(|part| part.finish(rates));
+        counts.map_err(|error| failure(BackendError::from(error)))
+    };
+    let mut counts = Counts::default();
+    if device.is_some() && window.is_whole() {
+        counts = count(&window, 1.0)?;
+        rows = counts.rows;
+    }
+    let foreseen = !window.is_whole() || matches!(decision, Decision::TooMany);
+    let in_parts = foreseen || rows.kept < rows.rows;
+    let least = if foreseen { 1 } else { 2 };
+    let parts = in_parts.then(|| sample.parts(thinner, memory, least));
+    if let Some(parts) = &parts {
+        rows.parts = parts.count();
+        (rows.kept, rows.views_redrawn) = (rows.rows, 0);
+    }
+    let mut most: Option<Counts> = None;
+    for (window, share) in parts.iter().flat_map(Parts::windows) {
+        let part = count(window, share)?;
+        rows.kept -= (part.rows.rows - part.rows.kept).min(rows.kept);
+        rows.views_redrawn = rows.views_redrawn.max(part.rows.views_redrawn);
+        if most.as_ref().is_none_or(|most| most.peak < part.peak) {
+            most = Some(part);
+        }
+        unit();
+    }
+    let counts = most.unwrap_or(counts);
+    let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
     let mut host_bytes = peak_rss_kib() * 1024;
+    // Kept by the host, to be drawn part by part.
+    host_bytes += if in_parts { sample.pixels * 4 } else { 0 };
     if adapter.kind == "native" {
-        let mut room = Room::of(job.memory);
-        rows = processor_rows(&sample, &mut room);
-        host_bytes += native::texture_bytes(texels) + room.taken() as u64 + rows.rows * 4;
+        let largest = parts.as_ref().map_or(1.0, |parts| {
+            parts.windows().map(|(_, share)| share).fold(0.0, f64::max)
+        });
+        let kept = (room.taken() as f64).max(sample.bytes() * largest) as u64;
+        host_bytes += native::texture_bytes(texels) + kept + rows.rows * 4;
     } else {
-        host_bytes += HOST_TEXEL * texels as u64 + redrawn_pixels(&rows, &sample) * 4;
+        host_bytes += HOST_TEXEL * texels as u64;
         if adapter.kind == "software" {
             host_bytes += counts.peak;
         }
@@ -168,6 +206,10 @@ fn plan(
         entries: sample.all_entries(),
         texels: texels as f64,
         redrawn: 1.0 - rows.kept as f64 / rows.rows.max(1) as f64,
+        parts: parts.as_ref().map_or([1.0; 2], |parts| {
+            let visits = parts.windows().map(|(_, share)| share).sum();
+            [f64::from(parts.count()) + 1.0, visits]
+        }),
         textures: f64::from(textures),
         opened,
         drawn: sample.seconds(),
@@ -214,12 +256,6 @@ fn processor_rows(sample: &Sample, room: &mut Room) -> RowsHeld {
         }
     }
     held
-}
-
-/// Pixels that the host keeps to draw them again.
-fn redrawn_pixels(rows: &RowsHeld, sample: &Sample) -> u64 {
-    let share = f64::from(rows.views_redrawn) / f64::from(rows.views.max(1));
-    (share * sample.pixels as f64) as u64
 }
 
 #[cfg(test)]

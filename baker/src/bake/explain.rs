@@ -4,18 +4,21 @@
 use std::time::Duration;
 
 use proto::message::{Failure, Phase};
+use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::atlas::Atlas;
 use super::backend::{Backend, Ties};
 use super::colour::Space;
 use super::fit::{self, Fitted};
+use super::parts::{self, Parts};
 use super::plan::Plan;
 use super::refine::Ahead;
 use super::rejected::{self, Doubts, Drawn};
 use super::scene::Scene;
 use super::surface::Original;
 use super::thin::Thinning;
+use super::window::Window;
 use super::{failure, gutter, read_finite, seams, start, unseen};
 use crate::laps::timed;
 use crate::pace;
@@ -33,12 +36,28 @@ pub(super) struct Bench<'a> {
     pub(super) step: Duration,
 }
 
-/// Texels that explain the views, their seams mended, and what is known of them.
-pub(super) struct Explained {
+/// The views of a fit.
+pub(super) enum Taken<'a> {
+    /// The adapter has them.
+    All,
+    /// It has none of them, and is given them for each part.
+    InParts(&'a Parts, &'a [View]),
+}
+
+/// Texels that explain the views, and what is known of them.
+pub(super) struct Fit {
     pub(super) texels: Vec<[f32; 4]>,
     /// The weight with which each is observed.
     pub(super) observed: Vec<f32>,
     pub(super) fitted: Fitted,
+    /// How far the views are from each, where maps are asked for.
+    pub(super) deviations: Option<Vec<f32>>,
+    pub(super) rows: RowsHeld,
+}
+
+/// Texels that explain the views, their seams mended, and what is known of them.
+pub(super) struct Explained {
+    pub(super) fit: Fit,
     pub(super) seam_residual: f32,
     /// What of the views that were kept was rejected.
     pub(super) drawn: Vec<Drawn>,
@@ -46,12 +65,29 @@ pub(super) struct Explained {
 }
 
 impl Bench<'_> {
-    /// Hands a view to the adapter less what is left out of it, as the one after `before` others; `doubts` keeps it whole, if it
-    /// is to be told what was rejected.
+    /// A view less what is left out of it; `doubts` keeps it whole, if it is to be told what was rejected.
+    pub(super) fn cut(
+        &self,
+        mut view: View,
+        thinning: Option<&Thinning>,
+        doubts: Option<&mut Doubts>,
+    ) -> View {
+        let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
+        self.mask(&mut view);
+        if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
+            doubts.keep(view.clone(), opaque);
+        }
+        if let Some(thinning) = thinning {
+            thinning.thin(&mut view);
+        }
+        view
+    }
+
+    /// Hands a view to the adapter less what is left out of it ([`Self::cut`]), as the one after `before` others.
     pub(super) fn take_in(
         &self,
         backend: &mut dyn Backend,
-        mut view: View,
+        view: View,
         before: u64,
         thinning: Option<&Thinning>,
         doubts: Option<&mut Doubts>,
@@ -59,16 +95,9 @@ impl Bench<'_> {
     ) -> Result<(), Failure> {
         let progress = self.progress;
         progress.progress(Phase::Raster, before, 0);
-        let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
         clock
             .time(Phase::Raster, || {
-                self.mask(&mut view);
-                if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
-                    doubts.keep(view.clone(), opaque);
-                }
-                if let Some(thinning) = thinning {
-                    thinning.thin(&mut view);
-                }
+                let view = self.cut(view, thinning, doubts);
                 timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
@@ -88,14 +117,30 @@ impl Bench<'_> {
         }
     }
 
-    /// Fits, from the views that the adapter has; of those in `doubts` it draws what was rejected.
-    pub(super) fn explain(
+    /// Fits, from the views that were taken.
+    pub(super) fn fit(
         &self,
         backend: &mut dyn Backend,
+        taken: &Taken<'_>,
         space: Space,
-        doubts: Option<Doubts>,
+        maps: bool,
         clock: &mut PhaseClock,
-    ) -> Result<Explained, Failure> {
+    ) -> Result<Fit, Failure> {
+        match *taken {
+            Taken::All => self.fit_at_once(backend, maps, clock),
+            Taken::InParts(parts, views) => {
+                parts::fit(self, backend, parts, views, space, maps, clock)
+            }
+        }
+    }
+
+    /// Fits all of the texture from the views that the adapter has.
+    fn fit_at_once(
+        &self,
+        backend: &mut dyn Backend,
+        maps: bool,
+        clock: &mut PhaseClock,
+    ) -> Result<Fit, Failure> {
         let Self {
             scene,
             atlas,
@@ -122,24 +167,54 @@ impl Bench<'_> {
                 })
             })
             .map_err(failure)?;
-        if fitted.residuals.iter().all(|view| view.rows == 0) {
+        progress.progress(Phase::Gutter, 0, 1);
+        progress.expect("the texels", step);
+        let read = clock.time(Phase::Gutter, || {
+            let texels = timed("read texels", || read_finite(backend))?;
+            let deviations = maps.then(|| backend.deviations()).transpose()?;
+            Ok((texels, deviations))
+        });
+        let (texels, deviations) = read.map_err(failure)?;
+        Ok(Fit {
+            texels,
+            observed,
+            fitted,
+            deviations,
+            rows: backend.rows_held(),
+        })
+    }
+
+    /// Fits, from the views that were taken; of those in `doubts` it draws what was rejected. `maps` are asked for, or not.
+    pub(super) fn explain(
+        &self,
+        backend: &mut dyn Backend,
+        taken: &Taken<'_>,
+        space: Space,
+        maps: bool,
+        doubts: Option<Doubts>,
+        clock: &mut PhaseClock,
+    ) -> Result<Explained, Failure> {
+        let mut fit = self.fit(backend, taken, space, maps, clock)?;
+        if fit.fitted.residuals.iter().all(|view| view.rows == 0) {
             return Err(unseen());
         }
-
+        let Self {
+            scene,
+            atlas,
+            plan,
+            progress,
+            step,
+            ..
+        } = *self;
         progress.progress(Phase::Gutter, 0, 1);
         progress.expect("the gutter", step);
-        let read = clock.time(Phase::Gutter, || {
-            timed("read texels", || read_finite(backend))
-        });
-        let mut texels = read.map_err(failure)?;
-        unit();
         let drawn = doubts.map(|doubts| {
             clock.time(Phase::Gutter, || {
                 doubts.draw(
                     scene,
-                    &texels,
+                    &fit.texels,
                     plan.taps,
-                    fitted.scale,
+                    fit.fitted.scale,
                     space.blend(),
                     progress,
                 )
@@ -147,14 +222,12 @@ impl Bench<'_> {
         });
         let drawn = drawn.transpose().map_err(|error| internal(&error))?;
         clock.time(Phase::Gutter, || {
-            seams::mend(&mut texels, &observed, scene, atlas, space);
+            seams::mend(&mut fit.texels, &fit.observed, scene, atlas, space);
         });
-        let seam_residual = gutter::seam_residual(&texels, atlas, space.blend());
+        let seam_residual = gutter::seam_residual(&fit.texels, atlas, space.blend());
         unit();
         Ok(Explained {
-            texels,
-            observed,
-            fitted,
+            fit,
             seam_residual,
             drawn: drawn.unwrap_or_default(),
             space,
@@ -171,13 +244,7 @@ pub(super) struct Early<'a> {
 impl Ahead for Early<'_> {
     fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure> {
         let changed = self.bench.original.is_some() || thinning.is_some();
-        let mut own = changed.then(|| view.clone());
-        if let Some(own) = &mut own {
-            self.bench.mask(own);
-        }
-        if let (Some(own), Some(thinning)) = (&mut own, thinning) {
-            thinning.thin(own);
-        }
+        let own = changed.then(|| self.bench.cut(view.clone(), thinning, None));
         let view = own.as_ref().unwrap_or(view);
         timed("rows", || self.backend.add_view(view)).map_err(failure)
     }
@@ -200,10 +267,10 @@ pub(super) fn doubted(fitted: &Fitted) -> Option<String> {
     })
 }
 
-/// What holds a texture of this atlas together.
-pub(super) fn ties(atlas: &Atlas) -> Ties {
+/// What holds a window of this atlas together.
+pub(super) fn ties(atlas: &Atlas, window: &Window) -> Ties {
     Ties {
-        links: atlas.links.clone(),
-        seams: atlas.seams.clone(),
+        links: window.links(&atlas.links),
+        seams: window.rows_within(&atlas.seams),
     }
 }

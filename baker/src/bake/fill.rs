@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::atlas::{Atlas, barycentrics};
+use super::atlas::{Atlas, LINK_DOWN, LINK_RIGHT, barycentrics};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
@@ -58,6 +58,60 @@ pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
     for (texel, weight) in texels.iter_mut().zip(weights) {
         texel[3] = weight;
     }
+}
+
+/// Texels that are linked to an observed one by no more steps than this are told by it.
+const NEAR: u32 = 16;
+
+/// Fills anew, from all over the surface, those chart texels that are far from any observed one. Alpha is the observed weight, and
+/// stays.
+pub fn fill_far(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
+    let near = near(atlas, texels, scene.size as usize);
+    let far = |texel: usize| atlas.triangles[texel] != NOTHING && !near[texel];
+    if !(0..texels.len()).any(far) {
+        return;
+    }
+    let observed: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
+    for (index, texel) in texels.iter_mut().enumerate() {
+        match (far(index), near[index]) {
+            (true, _) => *texel = [0.0; 4],
+            (false, true) => texel[3] = texel[3].max(f32::MIN_POSITIVE.sqrt()),
+            (false, false) => {}
+        }
+    }
+    fill(scene, atlas, texels);
+    for (texel, observed) in texels.iter_mut().zip(observed) {
+        texel[3] = observed;
+    }
+}
+
+/// Whether each texel is observed or near one that is.
+fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
+    let mut near: Vec<bool> = texels.iter().map(|texel| texel[3] > 0.0).collect();
+    let mut front: Vec<usize> = (0..texels.len()).filter(|&texel| near[texel]).collect();
+    for _ in 0..NEAR {
+        let mut next = Vec::new();
+        for texel in front {
+            let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
+                other.filter(|_| at.is_some_and(|at| atlas.links[at] & link != 0))
+            };
+            let left = texel.checked_sub(1).filter(|_| !texel.is_multiple_of(size));
+            let above = texel.checked_sub(size);
+            let around = [
+                linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
+                linked(Some(texel), LINK_DOWN, Some(texel + size)),
+                linked(left, LINK_RIGHT, left),
+                linked(above, LINK_DOWN, above),
+            ];
+            for other in around.into_iter().flatten() {
+                if !std::mem::replace(&mut near[other], true) {
+                    next.push(other);
+                }
+            }
+        }
+        front = next;
+    }
+    near
 }
 
 /// Colour of each surface vertex: the mean of the observed texels in the triangles around it, diffused to where none is.

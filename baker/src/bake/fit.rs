@@ -19,6 +19,23 @@ mod doubted;
 
 use doubted::Doubted;
 
+/// What a fit found that other fits of the same views go by: λ, whom to doubt, and how it went on from there.
+#[derive(Clone, Debug, Default)]
+pub struct Course {
+    smoothness: f32,
+    doubted: Doubted,
+    /// With the scales that they had.
+    rounds: Vec<Round>,
+}
+
+impl Course {
+    /// Conjugate gradient iterations in all.
+    #[must_use]
+    pub fn iterations(&self) -> u32 {
+        iterations_of(&self.rounds)
+    }
+}
+
 /// The scale is at least this many standard deviations of the residuals: 3 and 6 cost 0.25 and 0.1 dB where views and mesh
 /// disagree, and gained nothing elsewhere.
 const SPREADS: f32 = 10.0;
@@ -62,6 +79,8 @@ pub struct Fitted {
     pub residuals: Vec<ViewResiduals>,
     /// Indices of the views that contradict the others all over.
     pub doubted: Vec<u32>,
+    /// See [`replay`].
+    pub course: Course,
 }
 
 /// The residual that this share of the pixels of all `views` stays below.
@@ -113,14 +132,17 @@ pub fn fit(
         smoothness: FEW_VIEWS,
         scale: f32::INFINITY,
         done: 0,
+        rounds: Vec::new(),
         progress: &mut progress,
     };
     let narrowed = fit.find_smoothness(plan)?;
+    let searched = fit.done > 0;
     if let Some((first, rest)) = plan.rounds.split_first() {
         if narrowed {
             for opening in OPENING {
                 fit.round(&opening, iterations_of(&plan.rounds))?;
             }
+            fit.rounds.clear();
         }
         fit.round(first, iterations_of(rest))?;
         // There is time for doubt only where another round follows.
@@ -129,19 +151,58 @@ pub fn fit(
             if !fit.doubt(plan)? {
                 break;
             }
+            fit.rounds.clear();
             fit.round(first, iterations_of(rest))?;
         }
         for (nth, round) in rest.iter().enumerate() {
             fit.round(round, iterations_of(&rest[nth + 1..]))?;
         }
     }
+    let course = Course {
+        smoothness: fit.smoothness,
+        doubted: fit.doubted.clone(),
+        rounds: course(fit.rounds, searched),
+    };
     Ok(Fitted {
         smoothness: fit.smoothness,
         scale: fit.scale,
         iterations: fit.done,
         doubted: fit.doubted.indices(&fit.residuals),
         residuals: fit.residuals,
+        course,
     })
+}
+
+/// Rounds that come to the same from the means of the pixels, where `searched` is whether λ was sought before these.
+fn course(rounds: Vec<Round>, searched: bool) -> Vec<Round> {
+    let widest = rounds.first().map_or(WIDE, |round| round.scale.max(WIDE));
+    let opening = OPENING.map(|round| Round {
+        scale: widest,
+        ..round
+    });
+    let opening = opening.into_iter().filter(|_| searched);
+    opening.chain(rounds).collect()
+}
+
+/// Runs the rounds of another fit of the same views in the same order, from the backend's present texels; `progress` hears of
+/// iterations done.
+///
+/// # Errors
+/// The adapter's.
+pub fn replay(
+    backend: &mut dyn Backend,
+    course: &Course,
+    mut progress: impl FnMut(u32),
+) -> Result<(), BackendError> {
+    let mut done = 0;
+    for round in &course.rounds {
+        let beliefs = course.doubted.beliefs(round.scale);
+        backend.reweight(&beliefs, strength(course.smoothness))?;
+        backend.solve(round.iterations)?;
+        done += round.iterations;
+        progress(done);
+    }
+    Ok(())
 }
 
 /// A fit under way.
@@ -154,6 +215,8 @@ struct Fit<'a> {
     scale: f32,
     /// Iterations.
     done: u32,
+    /// Rounds of all views, as they were, since the last doubt.
+    rounds: Vec<Round>,
     progress: &'a mut dyn FnMut(u32, u32),
 }
 
@@ -239,6 +302,10 @@ impl Fit<'_> {
         self.backend.solve(round.iterations)?;
         self.residuals = self.backend.residuals()?;
         self.did(round.iterations, to_come);
+        self.rounds.push(Round {
+            scale: self.scale,
+            ..*round
+        });
         let (scale, smoothness, spread) = (self.scale, self.smoothness, self.spread());
         tracing::debug!(scale, smoothness, spread, "round");
         Ok(())

@@ -66,6 +66,7 @@ fn band_footprints(
                 continue;
             }
             footprint.clear();
+            let mut met = false;
             let covered = (0..taps * taps).all(|tap| {
                 let (k, l) = (tap % taps, tap / taps);
                 let at = ((row - first) * taps + l) as usize * samples.row_length
@@ -77,10 +78,12 @@ fn band_footprints(
                 let x = f64::from(column) + (f64::from(k) + 0.5) * step;
                 let y = f64::from(row) + (f64::from(l) + 0.5) * step;
                 let [u, v] = texel_coords(scene, projected, triangle, x, y);
+                met |= scene.window.meets([u, v]);
                 add_tap(&mut footprint, scene.size, u, v, share);
                 true
             });
-            if covered {
+            if covered && met {
+                scene.window.take(&mut footprint);
                 rows.entries.extend_from_slice(&footprint);
                 rows.starts.push(rows.entries.len() as u32);
                 rows.colours.push([red, green, blue, alpha]);

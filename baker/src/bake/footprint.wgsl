@@ -19,6 +19,8 @@
 @group(1) @binding(9) var<storage, read_write> new_rows: array<Row>;
 @group(1) @binding(10) var<storage, read_write> new_entries: array<u32>;
 @group(1) @binding(11) var<storage, read_write> new_touched: array<u32>;
+// Where the squares of the texture are in the window, see window.rs; not read where it is all of the texture.
+@group(1) @binding(12) var<storage, read> squares: array<u32>;
 
 // Places in the table of texels: four times as many as a patch may touch. Eight texels that lie together across share eight
 // places, as they share what a device reads at once.
@@ -45,6 +47,8 @@ var<workgroup> first: Pool;
 var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
+// Whether any tap meets a square of the window's own.
+var<private> belongs: bool;
 
 // Of each tap, where it meets the texture: in texels from the middle of the first, clamped to the edge.
 var<private> met: array<vec2<f32>, TAPS * TAPS>;
@@ -76,11 +80,16 @@ fn footprint(
         valid = (colour >> 24u) >= MIN_ALPHA;
     }
     stood_on = 0u;
+    belongs = false;
     for (var tap = 0u; valid && tap < TAPS * TAPS; tap++) {
         valid = meets(pixel, tap);
     }
+    valid = valid && belongs;
     if valid {
         merge();
+        if tile.core.y != 0u {
+            renumber();
+        }
     }
     let own_kind = u32(valid && in_subset());
     if valid {
@@ -117,11 +126,15 @@ fn footprint(
     }
 }
 
-// As subset.rs has it, by the first of the row's texels.
+// As window.rs has it, by the first of the row's texels.
 fn in_subset() -> bool {
     var texel = merged_texels[0];
     for (var k = 1u; k < merged; k++) {
         texel = min(texel, merged_texels[k]);
+    }
+    if tile.core.y != 0u {
+        let row = texel / tile.texture_size;
+        return row >= tile.core.x && row < tile.core.y;
     }
     let edge = (tile.texture_size + SQUARES - 1u) / SQUARES;
     let column = texel % tile.texture_size / edge;
@@ -283,7 +296,41 @@ fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     let point = vec2<f32>(pixel) + (vec2<f32>(sample) + 0.5) / f32(TAPS);
     let texel = surface_point((point - tile.centre) / tile.focal);
     met[tap] = clamp(texel - 0.5, vec2(0.0), vec2(f32(tile.texture_size - 1u)));
+    let first = vec2<u32>(met[tap]);
+    belongs |= tile.core.y == 0u || (square(first) & COARSE) == 0u;
     return true;
+}
+
+// Of the square that a texel is in, see window.rs.
+fn square(texel: vec2<u32>) -> u32 {
+    let across = (tile.texture_size + SQUARE - 1u) / SQUARE;
+    return squares[(texel.y / SQUARE) * across + texel.x / SQUARE];
+}
+
+// Numbers the merged texels as the window does; those of one square may be one.
+fn renumber() {
+    let all = merged;
+    merged = 0u;
+    for (var k = 0u; k < all; k++) {
+        let texel = vec2(merged_texels[k] % tile.texture_size, merged_texels[k] / tile.texture_size);
+        let weight = merged_weights[k];
+        let first = square(texel);
+        var at = merged;
+        var own = first + (texel.y % SQUARE) * tile.texture_size + texel.x % SQUARE;
+        if (first & COARSE) != 0u {
+            own = first & ~COARSE;
+            at = 0u;
+            while at < merged && merged_texels[at] != own {
+                at++;
+            }
+        }
+        if at == merged {
+            merged_weights[at] = 0.0;
+            merged++;
+        }
+        merged_texels[at] = own;
+        merged_weights[at] += weight;
+    }
 }
 
 // Taps → texels and their weights: the bilinear lookups of all, merged.

@@ -52,8 +52,23 @@ use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, options};
 use self::kit::Kit;
+use super::atlas::Atlas;
 use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
+use super::parts::first_window;
 use super::scene::Scene;
+use super::window::Window;
+
+/// The part of a texture that a job begins with on the device of `kit`: all of it, if that leaves memory for rows, or strips
+/// all over it.
+#[must_use]
+pub fn window(kit: &Kit, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
+    let others = fit::others(scene, atlas);
+    let fits = |texels| fit::fits(kit, options, texels, others);
+    match fits(scene.texels()) {
+        true => scene.window.clone(),
+        false => first_window(scene.size, fits),
+    }
+}
 
 /// One job on one GPU.
 #[derive(Debug)]
@@ -111,13 +126,23 @@ impl Backend for Gpu {
         self.info.clone()
     }
 
-    fn row_memory(&self) -> RowMemory {
+    fn row_memory(&self, texels: usize) -> RowMemory {
         let none = RowMemory {
             all: 0,
             row: 0.0,
             entry: 1.0,
         };
-        (self.fit.as_ref()).map_or(none, |fit| fit.row_memory())
+        (self.fit.as_ref()).map_or(none, |fit| fit.row_memory(texels))
+    }
+
+    fn await_blocks(&mut self, blocks: u64) {
+        if let Some(fit) = &mut self.fit {
+            fit.pools.await_blocks(blocks);
+        }
+    }
+
+    fn overflows(&self) -> bool {
+        (self.fit.as_ref()).is_some_and(|fit| fit.overflows())
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
@@ -179,18 +204,24 @@ impl Backend for Gpu {
             return Err(BackendError::Lost("the device failed before".to_owned()));
         };
         self.peak = self.peak.max(fit.budget.peak());
-        // Its clock has begun; there are no maps but of the first texture.
+        let blocks = fit.pools.awaited;
+        // Its clock has begun, and the stage of its maps stays where there is one.
         let options = Options {
             maps: false,
             gpu_times: false,
             ..self.options
         };
         let next = under_way("the next texture", || {
-            let kit = Kit::new(fit.into_device(), taps, blend)?;
+            let kit = match fit.into_kit()? {
+                kit if (kit.taps, kit.blend) == (taps, blend) => kit,
+                kit => Kit::new(kit.device, taps, blend)?,
+            };
             Fit::new(kit, scene.clone(), ties, &options)
         });
         self.failed = next.is_err();
-        self.fit = Some(Box::new(next?));
+        let mut fit = next?;
+        fit.pools.await_blocks(blocks);
+        self.fit = Some(Box::new(fit));
         Ok(())
     }
 

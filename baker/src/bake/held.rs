@@ -16,6 +16,7 @@ use super::backend::RowMemory;
 use super::footprint::{BAND, footprints};
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
+use super::window::Window;
 use crate::pace;
 use crate::progress::{each, expect};
 
@@ -140,6 +141,16 @@ impl Held {
         Room::new(self.room.budget)
     }
 
+    /// Some rows are made again for every pass.
+    pub(super) fn overflows(&self) -> bool {
+        self.room.full
+    }
+
+    /// What its rows are rows of.
+    pub(super) fn window(&self) -> &Window {
+        &self.scene.window
+    }
+
     /// Lets go of all views.
     pub(super) fn forget(&mut self) {
         self.room = self.room();
@@ -183,6 +194,7 @@ impl Held {
             views: self.views.len() as u32,
             views_redrawn: self.views.iter().filter(|view| !kept(view)).count() as u32,
             left_out: 0,
+            parts: 0,
         }
     }
 

@@ -18,7 +18,8 @@ use rayon::prelude::*;
 
 use super::backend::Backend;
 use super::colour::{Space, to_byte};
-use super::explain::{Bench, Explained, doubted, ties};
+use super::explain::{Bench, Explained, Fit, Taken, doubted, ties};
+use super::parts::Parts;
 use super::refine::Refiner;
 use super::supply::Supply;
 use super::{failure, psnr};
@@ -35,6 +36,7 @@ pub(super) fn bake(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
     refiner: &Refiner<'_>,
+    parts: Option<&Parts>,
     sets: &[LayerSet],
     blend: Blend,
     supply: &mut impl Supply,
@@ -47,17 +49,18 @@ pub(super) fn bake(
         let space = space(set, blend);
         let slots = slots(set);
         let plan = bench.plan;
-        let ties = ties(bench.atlas);
         bench
             .progress
             .expect("a texture's buffers", bench.step + crate::pace::ADAPTER);
-        backend
-            .again(bench.scene, &ties, plan.taps, space.blend())
-            .map_err(failure)?;
-        drop(ties);
+        if parts.is_none() {
+            let ties = ties(bench.atlas, &bench.scene.window);
+            backend
+                .again(bench.scene, &ties, plan.taps, space.blend())
+                .map_err(failure)?;
+        }
         unit();
         supply.again()?;
-        let mut with = 0;
+        let (mut with, mut apart) = (0, Vec::new());
         while let Some((layered, has)) = supply.next(set)? {
             if layered.view.holdout || !set.iter().all(|layer| has.has(layer)) {
                 continue;
@@ -67,12 +70,19 @@ pub(super) fn bake(
             if let Some(camera) = refiner.camera(view.index) {
                 view.camera = camera;
             }
-            bench.take_in(backend, view, views, refiner.thinning(), None, clock)?;
+            match parts {
+                Some(_) => apart.push(bench.cut(view, refiner.thinning(), None)),
+                None => bench.take_in(backend, view, views, refiner.thinning(), None, clock)?,
+            }
             (views, with) = (views + 1, with + 1);
         }
-        let explained = bench.explain(backend, space, None, clock);
+        let taken = match parts {
+            Some(parts) => Taken::InParts(parts, &apart),
+            None => Taken::All,
+        };
+        let explained = bench.explain(backend, &taken, space, false, None, clock);
         let explained = explained.map_err(|failure| name(failure, set))?;
-        if let Some(doubted) = doubted(&explained.fitted) {
+        if let Some(doubted) = doubted(&explained.fit.fitted) {
             bench.progress.warning(&named(&doubted, set));
         }
         for layer in set.iter() {
@@ -199,9 +209,9 @@ fn mix(slots: &Slots, layers: &[(Layer, Vec<[u8; 4]>)], pixels: &mut [[u8; 4]]) 
 
 /// Of the fitted texels those of one layer, as its table has them.
 fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
-    let Explained {
+    let Fit {
         texels, observed, ..
-    } = explained;
+    } = &explained.fit;
     if layer == Layer::Normal {
         let pack = |(texel, &observed): (&[f32; 4], &f32)| {
             let [x, y, z, _] = texel.map(|value| value.clamp(0.0, 1.0) * 2.0 - 1.0);
@@ -231,7 +241,7 @@ fn report(
     explained: &Explained,
     seconds: f64,
 ) -> impl Iterator<Item = LayerFit> {
-    let residuals = &explained.fitted.residuals;
+    let residuals = &explained.fit.fitted.residuals;
     let pixels: u64 = residuals.iter().map(|view| view.rows).sum();
     let squares: f64 = residuals.iter().map(|view| view.sum_squares).sum();
     let psnr_db = psnr(squares / pixels.max(1) as f64);
@@ -309,7 +319,7 @@ mod tests {
                 let least = layers.iter().map(|(_, pixels)| pixels[0][3]).min();
                 assert_eq!(Some(pixels[0][3]), least);
                 let [r, g, b, _] = pixels[0];
-                let explained = Explained {
+                let fit = Fit {
                     texels: vec![[r, g, b, 0].map(|byte| f32::from(byte) / 255.0)],
                     observed: vec![1.0],
                     fitted: super::super::fit::Fitted {
@@ -318,7 +328,13 @@ mod tests {
                         iterations: 0,
                         residuals: Vec::new(),
                         doubted: Vec::new(),
+                        course: super::super::fit::Course::default(),
                     },
+                    deviations: None,
+                    rows: proto::plan::RowsHeld::default(),
+                };
+                let explained = Explained {
+                    fit,
                     seam_residual: 0.0,
                     drawn: Vec::new(),
                     space: Space::Data,

@@ -20,6 +20,7 @@ use super::held::{Chunk, Held, Room, WeighedRows};
 use super::normal::{Normal, TOLD_CHUNKS, conjugate_gradients};
 use super::rows::Rows;
 use super::scene::Scene;
+use super::window::Window;
 use crate::progress::unit;
 
 /// Memory that the lanes' textures may take together: more lanes than this allows would cost more than they gain.
@@ -64,7 +65,7 @@ impl Native {
     }
 
     /// The same with another bound on the memory of the rows.
-    fn with_room(scene: Scene, ties: Ties, taps: u32, blend: Blend, room: Room) -> Self {
+    pub(super) fn with_room(scene: Scene, ties: Ties, taps: u32, blend: Blend, room: Room) -> Self {
         let texels = scene.texels();
         let lanes = lanes(texels);
         Self {
@@ -78,18 +79,18 @@ impl Native {
         }
     }
 
-    /// Size of the texture, where only the rows of the subset exist.
-    fn subset(&self) -> Option<u32> {
-        self.narrowed.then(|| self.texels.len().isqrt() as u32)
+    /// What the subset is of, where only its rows exist.
+    fn subset(&self) -> Option<&Window> {
+        self.narrowed.then(|| self.held.window())
     }
 }
 
 /// Multiplies the weights of a view's rows by a power of the mean weight around each: see [`BLOCK`] and
-/// [`CONSENSUS_POWER`]. With the `subset` of a texture of this size, only its rows keep each other company.
+/// [`CONSENSUS_POWER`]. With the `subset` of a window, only its rows keep each other company.
 pub(super) fn apply_consensus(
     [width, height]: [u32; 2],
     chunks: &[Rows],
-    subset: Option<u32>,
+    subset: Option<&Window>,
     weights: &mut [f32],
 ) {
     let (across, down) = (
@@ -103,7 +104,7 @@ pub(super) fn apply_consensus(
     let pixels = || chunks.iter().flat_map(|rows| &rows.pixels);
     let mut blocks = vec![[0.0f32; 2]; across * down];
     let exist = chunks.iter().flat_map(|rows| {
-        (0..rows.len()).map(move |row| subset.is_none_or(|size| rows.in_subset(row, size)))
+        (0..rows.len()).map(move |row| subset.is_none_or(|window| rows.in_subset(row, window)))
     });
     for ((&pixel, &weight), exists) in pixels().zip(&*weights).zip(exist) {
         if !exists {
@@ -185,8 +186,12 @@ impl Backend for Native {
         adapter()
     }
 
-    fn row_memory(&self) -> RowMemory {
+    fn row_memory(&self, _: usize) -> RowMemory {
         self.held.room().memory()
+    }
+
+    fn overflows(&self) -> bool {
+        self.held.overflows()
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
@@ -255,7 +260,7 @@ impl Backend for Native {
                         unit();
                     }
                     for row in 0..rows.len() {
-                        if subset.is_some_and(|size| !rows.in_subset(row, size)) {
+                        if subset.is_some_and(|window| !rows.in_subset(row, window)) {
                             continue;
                         }
                         sum.rows += 1;
@@ -273,8 +278,8 @@ impl Backend for Native {
     }
 
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError> {
-        let (texels, blend, subset) = (&self.texels, self.blend, self.subset());
-        let held = &self.held;
+        let (texels, blend, held) = (&self.texels, self.blend, &self.held);
+        let subset = self.narrowed.then(|| held.window());
         for group in held.groups() {
             let views = group.views.clone();
             self.weights[views.clone()]
@@ -295,7 +300,7 @@ impl Backend for Native {
                             .enumerate()
                             .with_min_len(1 << 10)
                             .for_each(|(row, weight)| {
-                                if subset.is_some_and(|size| !rows.in_subset(row, size)) {
+                                if subset.is_some_and(|window| !rows.in_subset(row, window)) {
                                     *weight = 0.0;
                                     return;
                                 }

@@ -43,6 +43,22 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same where λ is found by all rows, however many there are.
+    #[must_use]
+    pub fn of_all_rows(&self) -> Self {
+        let smoothness = match self.smoothness {
+            Smoothness::FromSpread => Smoothness::FromSpread,
+            Smoothness::CrossValidated { iterations, .. } => Smoothness::CrossValidated {
+                iterations,
+                enough: u64::MAX,
+            },
+        };
+        Self {
+            smoothness,
+            ..self.clone()
+        }
+    }
+
     /// The plan of a quality.
     #[must_use]
     pub fn new(quality: Quality) -> Self {

@@ -43,7 +43,7 @@ use super::atlas::{Atlas, charts};
 use super::backend::RowMemory;
 use super::scene::Scene;
 use super::surface::Original;
-use super::thin::{Mask, Thinner, Thinning};
+use super::thin::{Decision, Mask, Thinner, Thinning};
 use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
@@ -88,7 +88,7 @@ pub(super) struct Refiner<'a> {
     held_bytes: usize,
     /// Where pixels may be left out.
     thinner: Option<Thinner<'a>>,
-    thinning: Option<Thinning>,
+    decision: Decision,
     ready: VecDeque<View>,
     /// So many of the first that are ready were taken ahead.
     taken: usize,
@@ -103,7 +103,7 @@ pub(super) struct Refiner<'a> {
 /// What an adapter that took views ahead has, and what was left out of them.
 struct Took {
     taken: usize,
-    thinning: Option<Thinning>,
+    decision: Decision,
     steps: Vec<StageTime>,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Refiner<'a> {
             },
             held_bytes: held_bytes(memory),
             thinner: None,
-            thinning: None,
+            decision: Decision::AllFit,
             ready: VecDeque::new(),
             taken: 0,
             ended: false,
@@ -165,7 +165,15 @@ impl<'a> Refiner<'a> {
 
     /// What is to be left out of each view, once the first of them is there.
     pub(super) fn thinning(&self) -> Option<&Thinning> {
-        self.thinning.as_ref()
+        match &self.decision {
+            Decision::Thinned(thinning) => Some(thinning),
+            Decision::AllFit | Decision::TooMany => None,
+        }
+    }
+
+    /// Whether the views have more rows than fit, and more than can be left out; known once the first of them is there.
+    pub(super) fn too_many(&self) -> bool {
+        matches!(self.decision, Decision::TooMany)
     }
 
     /// In which phase the first view is awaited.
@@ -218,9 +226,9 @@ impl<'a> Refiner<'a> {
         let (hand, handed) = mpsc::channel::<Arc<View>>();
         let thinner = self.thinner.filter(|_| first);
         // What a part of the views shows says nothing of what all do.
-        let thin = |views: &[Arc<View>], all: bool| {
-            let thinner = thinner.filter(|_| all)?;
-            timed("thinning", || Thinning::of(thinner, views))
+        let thin = |views: &[Arc<View>], all: bool| match thinner.filter(|_| all) {
+            Some(thinner) => timed("thinning", || Thinning::of(thinner, views)),
+            None => Decision::AllFit,
         };
         let (views, verdicts, gains, took, times) = thread::scope(|threads| {
             let taker = ahead.as_deref_mut().and_then(|ahead| {
@@ -237,21 +245,29 @@ impl<'a> Refiner<'a> {
                         }
                         views.push(view);
                     }
-                    let thinning = thin(&views, all.load(Ordering::Relaxed));
-                    if thinning.is_some() && taken > 0 {
+                    let decision = thin(&views, all.load(Ordering::Relaxed));
+                    if !matches!(decision, Decision::AllFit) && taken > 0 {
                         ahead.forget()?;
                         taken = 0;
                     }
+                    let thinning = match &decision {
+                        Decision::AllFit => None,
+                        Decision::Thinned(thinning) => Some(thinning),
+                        Decision::TooMany => {
+                            views.clear();
+                            None
+                        }
+                    };
                     for view in views.iter().skip(taken) {
                         if moved() {
                             break;
                         }
-                        ahead.take(view, thinning.as_ref())?;
+                        ahead.take(view, thinning)?;
                         taken += 1;
                     }
                     Ok::<_, Failure>(Took {
                         taken,
-                        thinning,
+                        decision,
                         steps: laps::take(),
                     })
                 };
@@ -277,7 +293,7 @@ impl<'a> Refiner<'a> {
             let took = match taker.map(ScopedJoinHandle::join) {
                 None => Took {
                     taken: 0,
-                    thinning: thin(&views, self.ended),
+                    decision: thin(&views, self.ended),
                     steps: Vec::new(),
                 },
                 Some(Ok(took)) => took?,
@@ -288,7 +304,7 @@ impl<'a> Refiner<'a> {
         laps::add(took.steps);
         let mut taken = took.taken;
         if first {
-            self.thinning = took.thinning;
+            self.decision = took.decision;
         }
         let stays =
             |(verdict, gain): (&Verdict, &f64)| verdict.fate != CameraFate::Moved && *gain == 1.0;
@@ -414,6 +430,16 @@ impl<'a> Refiner<'a> {
             }
         }
         gains
+    }
+
+    /// Does to a view that comes again what was done to it the first time.
+    pub(super) fn repeat(&self, view: &mut View) {
+        if let Some(done) = self.done.get(&view.index) {
+            view.camera = done.verdict.camera;
+            if done.gain != 1.0 {
+                exposure::divide(view, done.gain);
+            }
+        }
     }
 
     /// Where the camera of a view is by now, if it was looked at.

@@ -5,13 +5,13 @@
 //! least [`MIN_ALPHA`](super::footprint::MIN_ALPHA); how much a row counts goes with
 //! [`alpha_weight`](super::backend::alpha_weight).
 
-use super::subset;
+use super::window::Window;
 
 /// One texel of a footprint.
 #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Entry {
-    /// `row · size + column`.
+    /// `row · size + column`, in a [`Window`].
     pub texel: u32,
     /// Share of the pixel, 0-1.
     pub weight: f32,
@@ -45,11 +45,11 @@ impl Rows {
         self.colours.is_empty()
     }
 
-    /// Row `row` is one of those by which λ is found, in a texture of `size`² texels: by the first of its texels.
+    /// Row `row` is one of the subset ([`Window::in_subset`]), by the first of its texels.
     #[must_use]
-    pub fn in_subset(&self, row: usize, size: u32) -> bool {
+    pub fn in_subset(&self, row: usize, window: &Window) -> bool {
         let first = self.row(row).iter().map(|entry| entry.texel).min();
-        first.is_some_and(|texel| subset::holds(texel, size))
+        first.is_some_and(|texel| window.in_subset(texel))
     }
 
     /// Entries of row `row`.

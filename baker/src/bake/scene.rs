@@ -3,6 +3,8 @@
 
 use proto::table::{Camera, Mesh};
 
+use super::window::Window;
+
 /// Mesh in scene units, texture coordinates in texels.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
@@ -16,6 +18,8 @@ pub struct Scene {
     pub triangles: Vec<[u32; 3]>,
     /// Edge of the texture in texels.
     pub size: u32,
+    /// The part of it that an adapter works on.
+    pub window: Window,
     /// World position of the scene's origin.
     pub centre: [f64; 3],
     /// World units in one scene unit.
@@ -53,6 +57,7 @@ impl Scene {
             surface_vertices: mesh.surface_vertices.clone(),
             triangles: mesh.triangles.clone(),
             size,
+            window: Window::whole(size),
             centre,
             radius,
         }
@@ -78,10 +83,19 @@ impl Scene {
         moved
     }
 
-    /// Number of texels.
+    /// The same with another part of its texture to work on.
+    #[must_use]
+    pub fn within(&self, window: &Window) -> Self {
+        Self {
+            window: window.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Number of texels of its window.
     #[must_use]
     pub fn texels(&self) -> usize {
-        self.size as usize * self.size as usize
+        self.window.texels()
     }
 }
 

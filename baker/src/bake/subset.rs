@@ -9,7 +9,7 @@ pub const SQUARES: u32 = 32;
 /// One square of so many is in the subset.
 pub const ONE_IN: u32 = 8;
 
-/// Whether the square of a texel is in the subset, in a texture of `size`² texels. Along a row of squares and along a column
+/// Whether the square of a texel is in the subset, in a texture of `size`² texels: see [`super::window::Window::in_subset`]. Along a row of squares and along a column
 /// it is every eighth; those of the next row lie three further.
 #[must_use]
 pub fn holds(texel: u32, size: u32) -> bool {

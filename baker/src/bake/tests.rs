@@ -2,7 +2,7 @@
 
 use proto::job::{Blend, Memory, Quality, Refine};
 use proto::message::Code;
-use proto::table::View;
+use proto::table::{Layer, LayerTexture, LayeredView, View};
 
 use super::backend::Ties;
 use super::fixture::{around, camera, cube, paint, view, waves};
@@ -17,6 +17,8 @@ struct Spoilt {
     readings: u32,
     nth: u32,
     value: f32,
+    /// What it says of its memory for rows, if not the truth.
+    told: Option<backend::RowMemory>,
 }
 
 impl Backend for Spoilt {
@@ -24,8 +26,13 @@ impl Backend for Spoilt {
         self.native.adapter()
     }
 
-    fn row_memory(&self) -> backend::RowMemory {
-        self.native.row_memory()
+    fn row_memory(&self, texels: usize) -> backend::RowMemory {
+        let told = self.told;
+        told.unwrap_or_else(|| self.native.row_memory(texels))
+    }
+
+    fn overflows(&self) -> bool {
+        self.native.overflows()
     }
 
     fn add_view(&mut self, view: &View) -> Result<(), BackendError> {
@@ -96,16 +103,8 @@ impl Backend for Spoilt {
     }
 }
 
-fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
-    let mesh = cube();
-    let texture = paint(&mesh, SIZE, waves);
-    let mut views = (0..4).map(|k| {
-        let size = [41, 37];
-        let camera = camera(around(k, 4, 2.2), 50.0, size, [0.5, 1.0]);
-        view(k, &mesh, &texture, camera, size)
-    });
-    let plan = Plan::new(Quality::Draft);
-    let job = BakeJob {
+fn job() -> BakeJob {
+    BakeJob {
         texture_size: SIZE,
         product: Product::Texture,
         memory: Memory::Full,
@@ -116,15 +115,29 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
         gpu_times: false,
         rejected: false,
         dry_run: None,
-    };
-    let open = |scene: &Scene, atlas: &Atlas| -> Result<Box<dyn Backend>, Failure> {
+    }
+}
+
+fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    let mut views = (0..4).map(|k| {
+        let size = [41, 37];
+        let camera = camera(around(k, 4, 2.2), 50.0, size, [0.5, 1.0]);
+        view(k, &mesh, &texture, camera, size)
+    });
+    let plan = Plan::new(Quality::Draft);
+    let job = job();
+    let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
         let ties = fixture::ties(atlas);
-        Ok(Box::new(Spoilt {
+        let spoilt = Box::new(Spoilt {
             native: Native::new(scene.clone(), ties, plan.taps, Blend::Linear, Memory::Full),
             readings: 0,
             nth,
             value,
-        }))
+            told: None,
+        });
+        Ok((spoilt, scene.window.clone()))
     };
     bake_on(
         open,
@@ -190,5 +203,137 @@ fn psnr_is_best_for_nothing_and_worst_for_no_number() {
     assert!((psnr(1e-4) - 40.0).abs() < 1e-4);
     for worst in [1.0, 4.0, f64::INFINITY, f64::NAN] {
         assert_eq!(psnr(worst), 0.0, "{worst}");
+    }
+}
+
+/// Views that glow in their own colours, can be asked for again, and how often they were; and how they glow on the surface.
+struct Again {
+    views: Vec<View>,
+    next: usize,
+    asked: u32,
+    glow: Vec<[u8; 4]>,
+}
+
+impl Supply for Again {
+    fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
+        let view = self.views.get(self.next).cloned();
+        self.next += 1;
+        Ok(view.map(|view| {
+            let glows = wanted.has(Layer::Emissive);
+            let glow = glows.then(|| (Layer::Emissive, view.pixels.clone()));
+            let layers = glow.into_iter().collect();
+            (
+                LayeredView { view, layers },
+                [Layer::Emissive].into_iter().collect(),
+            )
+        }))
+    }
+
+    fn again(&mut self) -> Result<(), Failure> {
+        (self.next, self.asked) = (0, self.asked + 1);
+        Ok(())
+    }
+
+    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure> {
+        self.glow.clone_from(&texture.texels);
+        Ok(())
+    }
+}
+
+/// Bakes on the processor with room for so many bytes of rows, which it tells, or `told` in place of it; and how often it asked
+/// for the views again, and the layer that it made.
+fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) {
+    let mesh = cube();
+    let texture = paint(&mesh, 160, waves);
+    let views = (0..9).map(|k| {
+        let size = [90, 80];
+        let camera = camera(around(k, 9, 2.2), 105.0, size, [0.5, 1.0]);
+        let mut view = view(k, &mesh, &texture, camera, size);
+        view.holdout = k == 4;
+        view
+    });
+    let mut supply = Again {
+        views: views.collect(),
+        next: 0,
+        asked: 0,
+        glow: Vec::new(),
+    };
+    let plan = Plan::new(Quality::Draft);
+    let job = BakeJob {
+        texture_size: 160,
+        refine: Refine::Auto,
+        rejected: true,
+        ..job()
+    };
+    let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
+        let ties = fixture::ties(atlas);
+        let room = held::Room::new(room);
+        let native = Native::with_room(scene.clone(), ties, plan.taps, Blend::Linear, room);
+        let backend = Spoilt {
+            native,
+            readings: 0,
+            nth: u32::MAX,
+            value: 0.0,
+            told,
+        };
+        Ok((Box::new(backend), scene.window.clone()))
+    };
+    let baked = bake_on(
+        open,
+        &mesh,
+        None,
+        &plan,
+        Blend::Linear,
+        &job,
+        &Silent,
+        &mut supply,
+    );
+    (baked.expect("a texture"), supply)
+}
+
+#[test]
+fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
+    let (whole, supply) = bake_within(1 << 30, None);
+    let (rows, glow) = (whole.summary.rows, supply.glow);
+    assert_eq!((rows.parts, rows.kept, supply.asked), (0, rows.rows, 1));
+    let bytes = rows.rows as usize * 60;
+    let plenty = backend::RowMemory {
+        all: 1 << 30,
+        row: 1.0,
+        entry: 1.0,
+    };
+    // Once more for the layer.
+    for (told, again) in [(None, 1), (Some(plenty), 2)] {
+        let (parts, supply) = bake_within(bytes / 8, told);
+        let own = parts.summary.rows;
+        assert!(
+            own.parts > 1 && supply.asked == again,
+            "{own:?}, asked {} times",
+            supply.asked
+        );
+        assert_eq!(
+            (own.rows, own.views, own.left_out),
+            (rows.rows, rows.views, 0)
+        );
+        let of = |baked: &Baked| -> Vec<(u32, u32)> {
+            let views = baked.summary.views.iter();
+            views.map(|view| (view.view, view.pixels)).collect()
+        };
+        assert_eq!(of(&parts), of(&whole));
+        let [one, other] = [&parts, &whole].map(|baked| baked.summary.train_psnr_db);
+        assert!(one > other - 2.5, "{one} and {other} dB");
+        assert_eq!(parts.rejected.len(), whole.rejected.len());
+        for (one, other) in [
+            (&parts.texture.texels, &whole.texture.texels),
+            (&supply.glow, &glow),
+        ] {
+            let differs = |(a, b): &(&[u8; 4], &[u8; 4])| (0..3).any(|c| a[c].abs_diff(b[c]) > 12);
+            let far = one.iter().zip(other).filter(differs).count();
+            assert!(
+                one.len() == other.len() && far < one.len() / 50,
+                "{far} texels differ"
+            );
+        }
+        assert!(parts.texture.maps.is_some());
     }
 }

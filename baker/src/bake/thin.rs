@@ -1,10 +1,11 @@
 //! Masks of all views → which pixels of each have no row, where the rows of all do not fit the memory.
 //!
-//! A hundred views of 1024² show a texel of a texture as large with fifty pixels. Rows beyond the memory are made again for
-//! every pass, some eighty times, and a part of them tells nearly as much. So there are as many as fit, and shares are fair:
-//! every texel keeps the same number of pixels, as far as it has them, and those of [`VIEWS`] views; what few pixels or few
-//! views show keeps all. Where that is less than [`PIXELS`] for each, nothing is left out. First whole blocks are, evenly over
-//! the views, then a part of the pixels of those that stay, evenly over the block.
+//! A hundred views of 1024² show a texel of a texture as large with fifty pixels. Rows beyond the memory would have to be
+//! drawn once more for each part of the texture, and a part of them tells nearly as much. So there are as many as fit, and
+//! shares are fair: every texel keeps the same number of pixels, as far as it has them, and those of [`VIEWS`] views; what few
+//! pixels or few views show keeps all. Where that is less than [`PIXELS`] for each, nothing is left out, and the texture is
+//! fitted in parts (`parts.rs`). First whole blocks are, evenly over the views, then a part of the pixels of those that stay,
+//! evenly over the block.
 //!
 //! | word | what it is |
 //! |---|---|
@@ -14,7 +15,7 @@
 //!
 //! A pixel without a row is one of alpha 0 to the adapter.
 
-mod cells;
+pub(super) mod cells;
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -26,8 +27,6 @@ use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
 use super::footprint::MIN_ALPHA;
 use super::scene::Scene;
-use crate::pace;
-use crate::progress::{each, expect};
 use cells::{Cells, EDGE, Grid, Shown};
 
 /// Pixels that a texel keeps, if it has them, or else no row is left out. 100 views of 1024² in 2048² texels, 10 pixels
@@ -38,9 +37,9 @@ const PIXELS: f64 = 4.0;
 /// dearer to a GPU where few of a block stay.
 const VIEWS: f64 = 24.0;
 /// Of the memory, this much is planned with: what does not fit after all costs more than the rest is worth.
-const PLANNED: f64 = 0.75;
+pub(super) const PLANNED: f64 = 0.75;
 /// Entries that a row is taken to have before they are estimated: more than most have where pixels are so many.
-const ENTRIES: f64 = 16.0;
+pub(super) const ENTRIES: f64 = 16.0;
 /// Samples of a cell, on the mean over all that is shown.
 const SAMPLES: f64 = 48.0;
 /// Samples of all views, at most.
@@ -61,9 +60,9 @@ pub(super) struct Thinner<'a> {
 }
 
 impl Thinner<'_> {
-    /// So many pixels that count have rows that fit, or are too few for any to be left out.
+    /// So many pixels that count have rows that fit.
     pub(super) fn surely(&self) -> f64 {
-        (self.memory.rows(ENTRIES)).max(PIXELS * self.atlas.covered as f64)
+        self.memory.rows(ENTRIES)
     }
 }
 
@@ -106,6 +105,17 @@ impl<V: Borrow<View> + Sync> Mask for V {
     }
 }
 
+/// What becomes of the rows of all views.
+#[derive(Clone, Debug)]
+pub(super) enum Decision {
+    /// All fit.
+    AllFit,
+    /// Those fit that are left.
+    Thinned(Thinning),
+    /// More would have to be left out than is good.
+    TooMany,
+}
+
 /// See the head of this file.
 #[derive(Clone, Debug)]
 pub(super) struct Thinning {
@@ -136,35 +146,28 @@ struct Wanted {
 }
 
 impl Thinning {
-    /// For all views of a fit; none where their rows fit, or too many would have to be left out.
-    pub(super) fn of(thinner: Thinner<'_>, masks: &[impl Mask]) -> Option<Self> {
+    /// For all views of a fit.
+    pub(super) fn of(thinner: Thinner<'_>, masks: &[impl Mask]) -> Decision {
         let Thinner {
             scene,
             atlas,
             taps,
             memory,
         } = thinner;
-        let covered = atlas.covered.max(1) as f64;
         let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
         if pixels <= thinner.surely() {
-            return None;
+            return Decision::AllFit;
         }
-        expect(
-            "what views show of the texture",
-            each(scene.texels(), pace::TEXEL) + each(scene.triangles.len(), pace::TRIANGLE),
-        );
-        let area = |mask: &_| Mask::head(mask).size.map(f64::from).iter().product::<f64>();
-        let stride = (pixels / covered * f64::from(EDGE * EDGE) / SAMPLES).sqrt();
-        let coarsest = (masks.iter().map(area).sum::<f64>() / MOST_SAMPLES).sqrt();
-        // A block has a sample at least.
-        let stride = (stride.max(2.0).max(coarsest) as u32).min(BLOCK);
+        let stride = stride(masks, pixels, atlas);
         let (shown, samples) = Cells::new(scene, atlas).shown(masks, stride);
         let rows = PLANNED * memory.rows(entries(&shown, taps));
         let all: f64 = shown.iter().map(|cell| cell.pixels).sum();
         if all <= rows {
-            return None;
+            return Decision::AllFit;
         }
-        let wanted = wanted(&shown, rows)?;
+        let Some(wanted) = wanted(&shown, rows) else {
+            return Decision::TooMany;
+        };
         let needs: Vec<Need> = shown.iter().map(|cell| wanted.of(cell)).collect();
         let thin = |(mask, samples): (&_, Vec<u32>)| {
             let head = Mask::head(mask);
@@ -191,7 +194,7 @@ impl Thinning {
         };
         let (kept, [blocks, _]) = (all - thinning.left_out, thinning.shares());
         tracing::debug!(stride, all, rows, kept, blocks, ?wanted, "thinning");
-        Some(thinning)
+        Decision::Thinned(thinning)
     }
 
     /// Pixels on the mesh that have no row, about.
@@ -235,6 +238,15 @@ impl Thinning {
             .zip(lines.enumerate())
             .for_each(thin);
     }
+}
+
+/// Of which pixels samples are taken, where so many count: a block has one at least.
+pub(super) fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
+    let covered = atlas.covered.max(1) as f64;
+    let area = |mask: &_| Mask::head(mask).size.map(f64::from).iter().product::<f64>();
+    let stride = (pixels / covered * f64::from(EDGE * EDGE) / SAMPLES).sqrt();
+    let coarsest = (masks.iter().map(area).sum::<f64>() / MOST_SAMPLES).sqrt();
+    (stride.max(2.0).max(coarsest) as u32).min(BLOCK)
 }
 
 /// Entries of a row on the mean: its taps lie over the texels of a pixel, and each looks at a second one on either axis.

@@ -12,4 +12,7 @@ struct Tile {
     view: u32,
     first_block: u32,
     blocks: u32,
+    // The first row of the window that it is there for, and the first after them; 0 of all of a texture.
+    core: vec2<u32>,
+    unused: vec2<u32>,
 }

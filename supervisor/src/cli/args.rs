@@ -93,8 +93,8 @@ pub(super) struct BakeArgs {
     /// texture beside it). An existing file is replaced only by a complete new one.
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["jobs", "dry_run"])]
     pub(super) output: Option<PathBuf>,
-    /// Make nothing, and print what the bake would take: adapter and free memory, bytes of each group of buffers, rows that
-    /// stay and views that are drawn again for each pass under --vram-budget, host memory, seconds (rough). The mesh is
+    /// Make nothing, and print what the bake would take: adapter and free memory, bytes of each group of buffers, rows, and the
+    /// parts in which the texture is fitted where not all fit the memory, host memory, seconds (rough). The mesh is
     /// prepared and the views are read for it; a job that does not fit ends with the bake's own error. -o is not needed.
     #[arg(long, conflicts_with_all = ["jobs", "vertex_colours"], help_heading = "Run")]
     pub(super) dry_run: bool,
@@ -265,8 +265,8 @@ pub(super) struct JobArgs {
     )]
     pub(super) seed: u64,
 
-    /// Plan with at most this much memory of the GPU, such as 1G or 512M; rows beyond it are drawn again for every pass, which
-    /// takes longer and gives a result as good. By default what is fastest, as far as the device has it.
+    /// Plan with at most this much memory of the GPU, such as 1G or 512M; what does not fit is fitted in parts of the texture, one
+    /// after the other, which takes longer and gives a result nearly as good. By default what is fastest, as far as the device has it.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) vram_budget: Option<u64>,
     /// Measure every GPU stage by the device's own clock, into the report's `bake.gpu_times`. Slows the bake a little.

@@ -105,6 +105,10 @@ fn rows(plan: &BakePlan) -> String {
     };
     let start = format!("rows: about {}{counted}{left_out}", rows.rows);
     let passes = plan.passes;
+    let start = match rows.parts {
+        0 => start,
+        parts => format!("{start}, in {parts} parts of the texture, one after the other"),
+    };
     if rows.views_redrawn == 0 {
         return format!("{start}; all stay");
     }

@@ -68,6 +68,7 @@ impl Report {
             lines.push(psnr.join(", "));
         }
         lines.extend(self.bake.as_ref().and_then(thinned));
+        lines.extend(self.bake.as_ref().and_then(in_parts));
         lines.extend(self.prepare.as_ref().and_then(repaired));
         lines.extend(self.bake.as_ref().and_then(refined));
         lines.extend(self.bake.as_ref().and_then(layered));
@@ -143,6 +144,14 @@ fn thinned(bake: &BakeSummary) -> Option<String> {
     let share = 100.0 * left_out as f64 / (left_out + rows).max(1) as f64;
     (left_out > 0).then(|| {
         format!("{share:.0} % of the pixels on the mesh left out, where many views show the same: not all fit the memory")
+    })
+}
+
+/// In how many parts the texture was fitted; none where it was at once.
+fn in_parts(bake: &BakeSummary) -> Option<String> {
+    let parts = bake.rows.parts;
+    (parts > 0).then(|| {
+        format!("the texture was fitted in {parts} parts, one after the other: not all rows fit the memory at once")
     })
 }
 

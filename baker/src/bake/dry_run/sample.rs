@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use proto::table::View;
 
 use super::seconds::slower;
+use crate::bake::backend::RowMemory;
 use crate::bake::footprint::{MIN_ALPHA, footprints};
 use crate::bake::gpu::dry_run::{Rates, patches};
 use crate::bake::held;
+use crate::bake::parts::Parts;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::surface::Original;
-use crate::bake::thin::{Head, Mask, Thinner, Thinning};
+use crate::bake::thin::{Decision, Head, Mask, Thinner, Thinning};
+use crate::bake::window::Window;
 
 /// Pixels of the views that are drawn whatever their number.
 const FIRST: u64 = 1 << 19;
@@ -102,7 +105,7 @@ impl Sample {
             self.drawn_pixels += pixels;
             self.drawn_counting += counting;
             for rows in &chunks {
-                self.enter(rows, view.width, scene.size, taps);
+                self.enter(rows, view.width, &scene.window, taps);
             }
             let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
             own = Some((rows, chunks.iter().map(held::bytes).sum()));
@@ -113,11 +116,26 @@ impl Sample {
         self.by_view.push((counting, own));
     }
 
-    /// All views are there: leaves out what the bake would, and tells how many pixels that are.
-    pub(super) fn thin(&mut self, thinner: Thinner<'_>) -> u64 {
-        let Some(thinning) = Thinning::of(thinner, &self.masks) else {
-            return 0;
-        };
+    /// The parts that the bake would fit the texture in, where `memory` tells what a window of so many texels leaves for rows.
+    pub(super) fn parts(
+        &self,
+        thinner: Thinner<'_>,
+        memory: impl Fn(usize) -> RowMemory,
+        least: u32,
+    ) -> Parts {
+        let Thinner {
+            scene, atlas, taps, ..
+        } = thinner;
+        Parts::of(scene, atlas, taps, memory, least, &self.masks)
+    }
+
+    /// What becomes of the rows of all views.
+    pub(super) fn decide(&self, thinner: Thinner<'_>) -> Decision {
+        Thinning::of(thinner, &self.masks)
+    }
+
+    /// Leaves out what the bake would, and tells how many pixels that are.
+    pub(super) fn thin(&mut self, thinning: &Thinning) -> u64 {
         let [blocks, pixels] = thinning.shares();
         let of = |count: u64, share: f64| (count as f64 * share).round() as u64;
         for count in [&mut self.rows, &mut self.entries, &mut self.bytes] {
@@ -133,8 +151,8 @@ impl Sample {
         thinning.left_out()
     }
 
-    fn enter(&mut self, rows: &Rows, width: u32, size: u32, taps: u32) {
-        let [patches, touched] = patches(rows, width, size, taps);
+    fn enter(&mut self, rows: &Rows, width: u32, window: &Window, taps: u32) {
+        let [patches, touched] = patches(rows, width, window, taps);
         self.rows += rows.len() as u64;
         self.entries += rows.entries.len() as u64;
         self.patches += patches;
@@ -151,6 +169,11 @@ impl Sample {
             patches: of(self.patches),
             touched: of(self.touched),
         }
+    }
+
+    /// Memory that the processor needs for the rows of all views, in bytes.
+    pub(super) fn bytes(&self) -> f64 {
+        self.kept().map(|(_, bytes)| bytes as f64).sum()
     }
 
     /// Entries of all views.

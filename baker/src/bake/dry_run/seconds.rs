@@ -76,6 +76,9 @@ pub(super) struct Load {
     pub(super) texels: f64,
     /// Share of the rows that are drawn again for every pass.
     pub(super) redrawn: f64,
+    /// How often all rows are drawn before they stay, and how many of them are fitted for each that there is: 1 and 1, but
+    /// where the texture is fitted in parts.
+    pub(super) parts: [f64; 2],
     /// Textures that are fitted one after the other.
     pub(super) textures: f64,
     /// Until the first view could be taken in, as this run had it.
@@ -109,6 +112,7 @@ pub(super) fn seconds(
     let passes = passes(plan, load.rows);
     let pass =
         scale * (load.entries * speed.entry + load.texels * speed.texel) + load.redrawn * raster;
+    let [draws, visits] = load.parts;
     let host = |fixed: f64, texel: f64| slower * (fixed + load.texels * texel);
     let refined = match refine {
         Refine::Off => 0.0,
@@ -118,12 +122,15 @@ pub(super) fn seconds(
     let all = [
         (Phase::OpenDevice, load.opened),
         (Phase::Refine, refined),
-        (Phase::Raster, load.textures * raster),
+        (Phase::Raster, load.textures * draws * raster),
         (
             Phase::Init,
-            load.textures * (f64::from(passes.average) * pass + host(0.0, 3.6e-8) + moved),
+            load.textures * visits * (f64::from(passes.average) * pass + host(0.0, 3.6e-8) + moved),
         ),
-        (Phase::Fit, load.textures * f64::from(passes.fit) * pass),
+        (
+            Phase::Fit,
+            load.textures * visits * f64::from(passes.fit) * pass,
+        ),
         (Phase::Gutter, load.textures * (host(0.06, 1.15e-7) + moved)),
         (Phase::Png, load.textures * load.texels * stored(format)),
         (Phase::Glb, 0.02 + load.textures * load.texels * 1.5e-8),
@@ -157,6 +164,7 @@ mod tests {
         entries: 6e6,
         texels: 1e6,
         redrawn: 0.0,
+        parts: [1.0; 2],
         textures: 1.0,
         opened: 0.03,
         drawn: 0.2,
@@ -194,6 +202,11 @@ mod tests {
             let plain = all(kind, Quality::Standard, LOAD);
             assert!(all(kind, Quality::Draft, LOAD) < plain, "{kind}");
             assert!(all(kind, Quality::Best, LOAD) > plain, "{kind}");
+            let in_parts = Load {
+                parts: [4.0, 1.3],
+                ..LOAD
+            };
+            assert!(all(kind, Quality::Standard, in_parts) > plain, "{kind}");
             let redrawn = Load {
                 redrawn: 0.5,
                 ..LOAD

@@ -86,11 +86,19 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
             entry: 0.0,
         },
     };
-    assert_eq!(sample.thin(thinner(1 << 20)), 0);
-    assert_eq!(rows(&sample), before);
-    let left_out = sample.thin(thinner(before / 2));
-    let thinning = Thinning::of(thinner(before / 2), &all).expect("too many");
-    assert_eq!(left_out, thinning.left_out());
+    assert!(matches!(sample.decide(thinner(1 << 20)), Decision::AllFit));
+    assert!(matches!(
+        sample.decide(thinner(before / 50)),
+        Decision::TooMany
+    ));
+    let Decision::Thinned(thinning) = Thinning::of(thinner(before / 2), &all) else {
+        panic!("half of them fit");
+    };
+    let Decision::Thinned(planned) = sample.decide(thinner(before / 2)) else {
+        panic!("half of them fit");
+    };
+    assert_eq!(planned.left_out(), thinning.left_out());
+    assert_eq!(sample.thin(&planned), thinning.left_out());
     let counted = |view: &View| {
         let mut view = view.clone();
         thinning.thin(&mut view);

@@ -144,3 +144,58 @@ fn where_nothing_is_seen_nothing_fails() {
     let (_, texels, _) = filled(&cube(), 16, |_| None);
     assert!(texels.iter().all(|texel| *texel == [0.0; 4]));
 }
+
+#[test]
+fn far_from_what_is_seen_colours_come_over_the_surface_and_near_it_they_stay() {
+    let mesh = sphere(24, 16);
+    let size = 160;
+    let scene = Scene::new(&mesh, size);
+    let atlas = Atlas::new(&scene);
+    let grey = |texel: usize| 0.2 + 0.2 * (texel % 7) as f32 / 7.0;
+    // Rows 40 to 60 are observed, and those near them were told by them; all else has a colour that nothing on the surface has.
+    let row = |texel: usize| texel / size as usize;
+    let observed =
+        |texel: usize| (40..60).contains(&row(texel)) && atlas.triangles[texel] != NOTHING;
+    // Links go straight up and down here, within the one chart.
+    let off = |texel: usize| {
+        40_usize
+            .saturating_sub(row(texel))
+            .max(row(texel).saturating_sub(59))
+    };
+    let before: Vec<[f32; 4]> = (0..scene.texels())
+        .map(|texel| {
+            let weight = if observed(texel) { 0.3 } else { 0.0 };
+            match off(texel) <= NEAR as usize {
+                true => [grey(texel), grey(texel), grey(texel), weight],
+                false => [0.0, 0.0, 1.0, 0.0],
+            }
+        })
+        .collect();
+    let mut texels = before.clone();
+    fill_far(&scene, &atlas, &mut texels);
+    let (mut near, mut far) = (0, 0);
+    for (texel, (own, was)) in texels.iter().zip(&before).enumerate() {
+        assert_eq!(own[3], was[3], "weights stay");
+        if atlas.triangles[texel] == NOTHING {
+            continue;
+        }
+        let off = off(texel);
+        if off <= NEAR as usize {
+            assert_eq!(own, was, "{off} rows off");
+            near += usize::from(off > 0);
+        } else {
+            far += 1;
+            let known = |value: f32| (0.19..0.41).contains(&value);
+            assert!(
+                own[..3].iter().all(|value| known(*value)),
+                "{own:?}, {off} rows off"
+            );
+        }
+    }
+    assert!(near > 3000 && far > 5000, "{near} and {far}");
+    let mut all = before.clone();
+    all.iter_mut().for_each(|texel| texel[3] = 1.0);
+    let seen = all.clone();
+    fill_far(&scene, &atlas, &mut all);
+    assert_eq!(all, seen, "nothing is far");
+}

@@ -22,7 +22,7 @@ const LEAST_VIEWS: usize = 6;
 const LEAST_SHARE: f32 = 0.001;
 
 /// Which views are doubted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Doubted {
     /// For each view in the order in which they were added.
     views: Vec<bool>,

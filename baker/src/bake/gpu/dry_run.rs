@@ -21,6 +21,7 @@ use super::tiles;
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
+use crate::bake::window::Window;
 
 /// What a pixel whose alpha lets it count comes to on average.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +37,7 @@ pub struct Rates {
 }
 
 /// What a job would make.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Its buffers, in the order of [`BufferGroup`]; groups without any are left out.
     pub buffers: Vec<BufferBytes>,
@@ -59,6 +60,8 @@ pub struct DryRun {
     views: u32,
     blocks: u64,
     seams: u32,
+    /// Of a tile's pixels, this share is in the window.
+    share: f64,
 }
 
 /// Buffers that are counted, for as long as they are here.
@@ -76,26 +79,30 @@ impl DryRun {
     /// The texture does not fit the device: the error that a bake would end with.
     pub fn new(kit: &Kit, scene: &Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
         let budget = fit::bounds(&kit.device, options);
-        let entries = fit::entries(&budget, scene.size);
+        let entries = fit::entries(&budget, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
         let edge = tiles::edge_for(way, &kit.device.limits, budget.binding, taps, entries)?;
         let mut run = Self {
             budget,
             edge,
             room: pools::room(entries),
-            texels: scene.size * scene.size,
+            texels: scene.texels() as u32,
             groups: Vec::new(),
             tiles: Vec::new(),
             views: 0,
             blocks: 0,
             seams: 0,
+            share: 1.0,
         };
         let triangles = scene.triangles.len() as u32;
         run.made(BufferGroup::Tile, |make| {
             Ok([tiles::parameters(make)?, tiles::pixels(make, edge)?].into())
         })?;
         run.made(BufferGroup::Mesh, |make| {
-            let mut held = vec![tiles::texel_coords(make, scene)?];
+            let mut held = vec![
+                tiles::texel_coords(make, scene)?,
+                tiles::squares(make, scene)?,
+            ];
             held.extend(raster::mesh(make, scene)?);
             Ok(held)
         })?;
@@ -111,7 +118,7 @@ impl DryRun {
             })
         })?;
         run.made(BufferGroup::Texture, |make| {
-            Ok(Planes::made(make, scene.size)?.into_buffers())
+            Ok(Planes::made(make, &scene.window)?.into_buffers())
         })?;
         run.made(BufferGroup::Views, |make| Ok(pools::shared(make)?.into()))?;
         for packed in seams::parts(&ties.seams) {
@@ -124,10 +131,37 @@ impl DryRun {
         Ok(run)
     }
 
-    /// What there is for rows before the first view.
+    /// What there is for rows before the first view, in a window of so many texels.
     #[must_use]
-    pub fn row_memory(&self) -> RowMemory {
-        pools::memory(self.room, self.budget.left(), fit::reserve(self.texels))
+    pub fn row_memory(&self, texels: usize) -> RowMemory {
+        let others = self.budget.in_use() - Planes::bytes(self.texels as usize);
+        fit::row_memory(
+            &self.budget,
+            texels,
+            others + self.blocks * pools::BLOCK_BYTES,
+        )
+    }
+
+    /// The same job in a part of its texture, which shows this share of the pixels.
+    ///
+    /// # Errors
+    /// The part does not fit the device.
+    pub fn part(
+        &self,
+        kit: &Kit,
+        scene: &Scene,
+        ties: &Ties,
+        options: &Options,
+        share: f64,
+    ) -> Result<Self, GpuError> {
+        let new = Self::new(kit, scene, ties, options)?;
+        Ok(Self {
+            tiles: self.tiles.clone(),
+            views: self.views,
+            blocks: self.blocks,
+            share,
+            ..new
+        })
     }
 
     /// Takes a view in.
@@ -155,9 +189,10 @@ impl DryRun {
     pub fn finish(mut self, rates: Rates) -> Result<Counts, GpuError> {
         let budget = Arc::clone(&self.budget);
         let make = Counted(&budget);
-        let mut forecast = Forecast::new(self.room, fit::reserve(self.texels));
+        let reserve = fit::reserve(self.texels) + self.blocks * pools::BLOCK_BYTES;
+        let mut forecast = Forecast::new(self.room, reserve);
         for &(view, counting) in &self.tiles {
-            let of = |rate: f64| (f64::from(counting) * rate).round() as u32;
+            let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
             let holds = layout::Pool {
                 patches: of(rates.patches),
                 rows: of(rates.rows),
@@ -253,16 +288,16 @@ pub fn account(device: &Device) -> Option<DriverAccount> {
 }
 
 /// Patches that the device makes of some rows of a view of this width, and the texels that they touch: the rows of a block
-/// at once where their texels fit a patch, else half as many, down to what fits anyway; those of the subset in a texture of
-/// `size`² texels by themselves.
+/// at once where their texels fit a patch, else half as many, down to what fits anyway; those of the subset by
+/// themselves.
 #[must_use]
-pub fn patches(rows: &Rows, width: u32, size: u32, taps: u32) -> [u64; 2] {
+pub fn patches(rows: &Rows, width: u32, window: &Window, taps: u32) -> [u64; 2] {
     let few = (PATCH_TEXELS / (4 * taps * taps)).max(1);
     let mut order: Vec<((u32, bool), u32, usize)> = (0..rows.len())
         .map(|row| {
             let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
             let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
-            let kind = (block, rows.in_subset(row, size));
+            let kind = (block, rows.in_subset(row, window));
             (kind, y % BLOCK * BLOCK + x % BLOCK, row)
         })
         .collect();

@@ -4,7 +4,7 @@ mod passes;
 
 use std::sync::Arc;
 
-use proto::job::{BakeJob, Memory};
+use proto::job::{BakeJob, Blend, Memory};
 use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
@@ -12,13 +12,15 @@ use rayon::prelude::*;
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::driver::{self, DriverMemory};
-use super::kit::Kit;
+use super::kit::{Kit, Stages};
+use super::layout;
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, read_planes, write};
 use super::planes::{Colour, Planes, colour_planes};
-use super::pools::{Pools, Visit, pool_entries};
+use super::pools::{self, Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
-use super::stage::{Compiled, bind};
-use super::tiles::Tiles;
+use super::stage::bind;
+use super::tiles::{self, Tiles};
+use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, RowMemory, Ties};
 use crate::bake::colour::observed;
 use crate::bake::scene::Scene;
@@ -48,10 +50,9 @@ const PLANES: u64 = 29;
 /// Tiles, read-back and whatever else does not grow with the texture.
 const FIXED: u64 = 64 << 20;
 
-/// What a texture needs whatever the views: the least budget is a little more.
-const fn texture_bytes(texture_size: u32) -> u64 {
-    let texels = texture_size as u64 * texture_size as u64;
-    PLANES * texels * 4
+/// What so many texels need whatever the views.
+const fn texture_bytes(texels: usize) -> u64 {
+    PLANES * texels as u64 * 4
 }
 
 /// Memory for rows where a driver does not say what there is: forty views of 512² four times over.
@@ -78,7 +79,7 @@ pub fn options(kit: &Kit, texture_size: u32, job: &BakeJob) -> Options {
 }
 
 fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u64>) -> u64 {
-    let texture = texture_bytes(texture_size) + FIXED;
+    let texture = texture_bytes((texture_size as usize).pow(2)) + FIXED;
     let rows = left.map_or(ROWS, |left| {
         (left.saturating_sub(texture) / 2).min(MOST_ROWS)
     });
@@ -100,14 +101,52 @@ pub(super) fn bounds(device: &Device, options: &Options) -> Arc<Budget> {
     Budget::new(options.vram_budget.min(there), binding)
 }
 
-/// Entries of the pools of a job.
-pub(super) fn entries(budget: &Budget, texture_size: u32) -> u32 {
-    let left = budget.cap().saturating_sub(texture_bytes(texture_size));
+/// Entries of the pools of a window of so many texels.
+pub(super) fn entries(budget: &Budget, texels: usize) -> u32 {
+    let left = budget.cap().saturating_sub(texture_bytes(texels));
     pool_entries(left, budget.binding)
 }
 
-/// Memory that passes still need once all views are in: the texels of the last reweighting (three planes), read-back
-/// (four, or a piece of them), and per-view numbers.
+/// What there is for rows in a window of so many texels, of which nothing is there yet, if `others` bytes are taken: nothing
+/// where not even its planes fit.
+pub(super) fn row_memory(budget: &Budget, texels: usize, others: u64) -> RowMemory {
+    let planes = Planes::<()>::bytes(texels);
+    let left = match texels as u64 * 4 <= budget.binding {
+        true => budget.cap().saturating_sub(others + planes),
+        false => 0,
+    };
+    let room = pools::room(entries(budget, texels));
+    pools::memory(room, left, reserve(texels as u32))
+}
+
+/// What mesh and seams of a job take, about.
+pub(super) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
+    let seams = &atlas.seams;
+    let mesh = size_of_val(scene.positions.as_slice())
+        + size_of_val(scene.texel_coords.as_slice())
+        + 2 * size_of_val(scene.triangles.as_slice());
+    // Patches, rows, trust; entries, and touched texels, of which there are fewer.
+    let seams = seams.len() * (size_of::<layout::Row>() + 8) + seams.entries.len() * 8;
+    (mesh + seams) as u64
+}
+
+/// Whether a window of so many texels, beside `others` and its tiles, leaves memory for rows on the device of `kit`.
+pub(super) fn fits(kit: &Kit, options: &Options, texels: usize, others: u64) -> bool {
+    let budget = bounds(&kit.device, options);
+    let (way, limits, pool) = (
+        kit.drawing.way,
+        &kit.device.limits,
+        entries(&budget, texels),
+    );
+    let Ok(edge) = tiles::edge_for(way, limits, budget.binding, kit.taps, pool) else {
+        return false;
+    };
+    let tile = tiles::bytes(edge, kit.taps);
+    row_memory(&budget, texels, others + tile).all > 0
+}
+
+/// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
+/// (three planes), read-back (four, or a piece of them), and per-view numbers.
 pub(super) fn reserve(texels: u32) -> u64 {
     let plane = u64::from(texels) * 4;
     3 * plane + (4 * plane).min(64 << 20) + (4 << 20)
@@ -140,17 +179,6 @@ pub(super) fn view_buffers<M: Maker>(
     ])
 }
 
-#[derive(Debug)]
-struct Stages {
-    average: Compiled,
-    residual: Compiled,
-    normal: Compiled,
-    regularise: Compiled,
-    solve: Compiled,
-    /// Only where maps are asked for.
-    deviation: Option<Compiled>,
-}
-
 /// Bind groups that live as long as the planes.
 #[derive(Debug)]
 struct Groups {
@@ -179,6 +207,8 @@ struct ViewSums {
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) device: Device,
+    taps: u32,
+    blend: Blend,
     pub(super) budget: Arc<Budget>,
     scene: Scene,
     tiles: Tiles,
@@ -206,30 +236,18 @@ impl Fit {
             rows: layout,
             drawing,
             footprint,
-            average,
-            residual,
-            normal,
-            regularise,
-            solve,
+            mut stages,
         } = kit;
         let budget = bounds(&device, options);
         if options.gpu_times {
             device.measure()?;
         }
-        let entries = entries(&budget, scene.size);
+        let entries = entries(&budget, scene.texels());
         let tiles = Tiles::new(&device, &budget, drawing, footprint, &scene, taps, entries)?;
-        let deviation = options
-            .maps
-            .then(|| DEVIATION.compile(&device, &layout, taps, blend));
-        let stages = Stages {
-            average,
-            residual,
-            normal,
-            regularise,
-            solve,
-            deviation: deviation.transpose()?,
-        };
-        let planes = Planes::new(&device, &budget, scene.size)?;
+        if options.maps && stages.deviation.is_none() {
+            stages.deviation = Some(DEVIATION.compile(&device, &layout, taps, blend)?);
+        }
+        let planes = Planes::new(&device, &budget, &scene.window)?;
         let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);
         let groups = Groups {
             average: planes.average_group(&device, &stages.average),
@@ -247,6 +265,8 @@ impl Fit {
         device.check()?;
         let mut fit = Self {
             device,
+            taps,
+            blend,
             budget,
             scene,
             tiles,
@@ -263,13 +283,34 @@ impl Fit {
         Ok(fit)
     }
 
-    /// Frees all but the device.
-    pub(super) fn into_device(self) -> Device {
-        self.device
+    /// Frees all but the device and its stages.
+    pub(super) fn into_kit(self) -> Result<Kit, GpuError> {
+        let Self {
+            device,
+            taps,
+            blend,
+            tiles,
+            stages,
+            pools,
+            ..
+        } = self;
+        let (drawing, footprint) = tiles.into_stages();
+        let rows = pools.into_layout();
+        // What was dropped is free once the device is told that nothing uses it.
+        device.wait()?;
+        Ok(Kit {
+            device,
+            taps,
+            blend,
+            rows,
+            drawing,
+            footprint,
+            stages,
+        })
     }
 
     fn reserve(&self) -> u64 {
-        reserve(self.planes.count)
+        reserve(self.planes.count) + self.pools.block_bytes()
     }
 
     /// What is kept of the rows, and what is drawn again.
@@ -277,9 +318,15 @@ impl Fit {
         self.pools.held()
     }
 
-    /// What there is for rows before the first view.
-    pub(super) fn row_memory(&self) -> RowMemory {
-        self.pools.memory(self.budget.left(), self.reserve())
+    /// What there is for rows before the first view, in a window of so many texels.
+    pub(super) fn row_memory(&self, texels: usize) -> RowMemory {
+        let others = self.budget.in_use() - Planes::<()>::bytes(self.planes.count as usize);
+        row_memory(&self.budget, texels, others + self.pools.block_bytes())
+    }
+
+    /// Some rows are drawn again for every pass.
+    pub(super) fn overflows(&self) -> bool {
+        self.pools.streamed()
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {
@@ -433,7 +480,7 @@ impl Fit {
             let entries = read(&pool.entries, counts[2])?;
             let touched = read(&pool.touched, counts[3])?;
             for (patch, in_subset) in subset.chain(others) {
-                assert!(patch.counts >> 16 <= super::layout::PATCH_TEXELS);
+                assert!(patch.counts >> 16 <= layout::PATCH_TEXELS);
                 for row in &found[patch.first_row as usize..][..(patch.counts & 0xffff) as usize] {
                     let start = (patch.first_entry + (row.span >> 14)) as usize;
                     let entry = |&entry: &u32| {
@@ -448,7 +495,7 @@ impl Fit {
                     rows.entries.extend(own.iter().map(entry));
                     rows.starts.push(rows.entries.len() as u32);
                     let last = rows.starts.len() - 2;
-                    assert_eq!(rows.in_subset(last, self.scene.size), in_subset);
+                    assert_eq!(rows.in_subset(last, &self.scene.window), in_subset);
                     rows.colours.push(row.colour.to_le_bytes());
                     let (block, within) = (patch.block, row.span >> 8 & 63);
                     let x = (block & 0xffff) * 8 + within % 8;
@@ -467,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_plan_takes_what_is_asked_or_what_is_there_and_the_smaller_a_quarter_for_rows() {
-        let texture = texture_bytes(1024) + FIXED;
+        let texture = texture_bytes(1024 * 1024) + FIXED;
         let plan = |asked, memory, left| planned(1024, asked, memory, left);
         assert_eq!(plan(Some(7 << 20), Memory::Full, Some(1 << 30)), 7 << 20);
         assert_eq!(plan(None, Memory::Full, None), texture + ROWS);

@@ -11,6 +11,18 @@ use super::raster::{Drawing, Way};
 use super::shaders::{AVERAGE, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::Compiled;
 
+/// The stages after the footprints.
+#[derive(Debug)]
+pub(super) struct Stages {
+    pub(super) average: Compiled,
+    pub(super) residual: Compiled,
+    pub(super) normal: Compiled,
+    pub(super) regularise: Compiled,
+    pub(super) solve: Compiled,
+    /// Made by the first fit that is asked for maps.
+    pub(super) deviation: Option<Compiled>,
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Kit {
@@ -23,11 +35,7 @@ pub struct Kit {
     pub(super) rows: wgpu::BindGroupLayout,
     pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
-    pub(super) average: Compiled,
-    pub(super) residual: Compiled,
-    pub(super) normal: Compiled,
-    pub(super) regularise: Compiled,
-    pub(super) solve: Compiled,
+    pub(super) stages: Stages,
 }
 
 impl Kit {
@@ -118,11 +126,14 @@ impl Kit {
             rows,
             drawing,
             footprint,
-            average,
-            residual,
-            normal,
-            regularise,
-            solve,
+            stages: Stages {
+                average,
+                residual,
+                normal,
+                regularise,
+                solve,
+                deviation: None,
+            },
         })
     }
 }

@@ -8,6 +8,7 @@ use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
 use crate::bake::colour::SLOPE_FLOOR;
 use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::subset::{ONE_IN, SQUARES};
+use crate::bake::window::{COARSE, SQUARE};
 
 /// Invocations of a workgroup over rows: two waves of the widest adapters, and small enough for the register need of the
 /// footprints.
@@ -58,7 +59,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
          const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; \
          const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
-         const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
+         const SQUARE: u32 = {SQUARE}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
@@ -83,6 +84,9 @@ pub(super) struct Tile {
     pub(super) view: u32,
     pub(super) first_block: u32,
     pub(super) blocks: u32,
+    /// The first row of the window that it is there for, and the first after them; none of all of a texture.
+    pub(super) core: [u32; 2],
+    pub(super) unused: [u32; 2],
 }
 
 /// How many a pool of rows holds of each, or has room for.

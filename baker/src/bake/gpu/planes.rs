@@ -10,6 +10,7 @@ use super::device::{Device, GpuError};
 use super::layout::{Scalars, TEXEL_LANES, Texels, texel_groups};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::stage::{Compiled, bind};
+use crate::bake::window::Window;
 
 /// One plane for each of red, green and blue.
 pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
@@ -70,9 +71,9 @@ pub(super) fn colour_planes<M: Maker>(
 }
 
 impl<B> Planes<B> {
-    /// The buffers of a texture, with nothing in them yet.
-    pub(super) fn made<M: Maker<Buffer = B>>(make: &M, size: u32) -> Result<Self, GpuError> {
-        let count = size * size;
+    /// The buffers of a window, with nothing in them yet.
+    pub(super) fn made<M: Maker<Buffer = B>>(make: &M, window: &Window) -> Result<Self, GpuError> {
+        let (size, count) = (window.size, window.texels() as u32);
         let plane = |label: &str| make.buffer(label, u64::from(count) * 4, STORAGE);
         let uniform = |label: &str| make.buffer(label, size_of::<Texels>() as u64, UNIFORM);
         let partials = u64::from(texel_groups(count)) * 3 * 8;
@@ -99,6 +100,14 @@ impl<B> Planes<B> {
 }
 
 impl Planes<()> {
+    /// What the planes of so many texels take, in bytes.
+    pub(super) fn bytes(texels: usize) -> u64 {
+        let groups = u64::from(texel_groups(texels as u32));
+        let fixed = 3 * (size_of::<Scalars>() + size_of::<Texels>()) as u64 + 16;
+        let plane = |bytes: u64| bytes.max(16).next_multiple_of(16);
+        21 * plane(4 * texels as u64) + plane(texels as u64) + groups * 3 * 8 + fixed
+    }
+
     /// All of its buffers, where only their bytes are of interest.
     pub(super) fn into_buffers(self) -> Vec<Held<()>> {
         let Self {
@@ -126,8 +135,12 @@ impl Planes<()> {
 }
 
 impl Planes {
-    pub(super) fn new(device: &Device, budget: &Arc<Budget>, size: u32) -> Result<Self, GpuError> {
-        let planes = Self::made(&OnDevice { device, budget }, size)?;
+    pub(super) fn new(
+        device: &Device,
+        budget: &Arc<Budget>,
+        window: &Window,
+    ) -> Result<Self, GpuError> {
+        let planes = Self::made(&OnDevice { device, budget }, window)?;
         planes.set_strength(device, 0.0, 0.0, false);
         Ok(planes)
     }

@@ -23,7 +23,7 @@ use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, wri
 use super::shaders::ROWS;
 use super::stage::{Compiled, bind, bind_layout};
 use super::tiles::{Tiles, Work};
-use crate::bake::backend::{BLOCK, RowMemory};
+use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
 pub(super) use forecast::{Forecast, Tile};
 use open::Open;
@@ -102,6 +102,8 @@ pub(super) struct Pools {
     /// Of all views; made when all are in.
     blocks: Option<Buffer>,
     view_blocks: Vec<[u32; 2]>,
+    /// There will be so many of their blocks.
+    pub(super) awaited: u64,
     /// Of the rows of pixels, only those of the subset are visited.
     pub(super) narrowed: bool,
 }
@@ -156,9 +158,12 @@ pub(super) fn visited<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("visited", size_of::<layout::Visited>() as u64, UNIFORM)
 }
 
+/// Bytes of the sums of a block.
+pub(super) const BLOCK_BYTES: u64 = 8;
+
 /// Sums of the blocks of all views, of which there are so many.
 pub(super) fn blocks<M: Maker>(make: &M, count: u64) -> Result<Held<M::Buffer>, GpuError> {
-    make.buffer("blocks", count * 8, STORAGE)
+    make.buffer("blocks", count * BLOCK_BYTES, STORAGE)
 }
 
 /// Blocks of a view across and down.
@@ -195,8 +200,14 @@ impl Pools {
             scratch: None,
             blocks: None,
             view_blocks: Vec::new(),
+            awaited: 0,
             narrowed: false,
         })
+    }
+
+    /// Frees all but the layout of the groups.
+    pub(super) fn into_layout(self) -> wgpu::BindGroupLayout {
+        self.layout
     }
 
     /// What a pool has room for: for tests.
@@ -210,11 +221,6 @@ impl Pools {
         bytes_of(self.room)
     }
 
-    /// What `left` bytes are for rows, as long as none are there: see [`open::stays`].
-    pub(super) fn memory(&self, left: u64, reserve: u64) -> RowMemory {
-        memory(self.room, left, reserve)
-    }
-
     /// Makes room for a view; tiles added from now on are its own. Returns its position and its part of all blocks.
     pub(super) fn add_view(&mut self, view: &View) -> (u32, u32, [u32; 2]) {
         let first = self.view_blocks.iter().map(|[a, d]| a * d).sum();
@@ -222,6 +228,17 @@ impl Pools {
         self.view_blocks.push(size);
         self.blocks = None;
         (self.view_blocks.len() as u32 - 1, first, size)
+    }
+
+    /// There will be so many blocks.
+    pub(super) fn await_blocks(&mut self, blocks: u64) {
+        self.awaited = blocks;
+    }
+
+    /// Bytes of the sums of all blocks that there are or will be.
+    pub(super) fn block_bytes(&self) -> u64 {
+        let there: u64 = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
+        BLOCK_BYTES * there.max(self.awaited)
     }
 
     /// Lets go of all views, none of which has been visited.
@@ -257,6 +274,7 @@ impl Pools {
             views: self.view_blocks.len() as u32,
             views_redrawn: views.len() as u32,
             left_out: 0,
+            parts: 0,
         }
     }
 

@@ -181,6 +181,11 @@ impl Raster {
         })
     }
 
+    /// Frees all but what was compiled.
+    pub(super) fn into_drawing(self) -> Drawing {
+        self.drawing
+    }
+
     /// What the footprints bind as `ids`.
     pub(super) fn ids(&self) -> wgpu::BindingResource<'_> {
         match &self.samples {

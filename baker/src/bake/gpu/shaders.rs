@@ -118,7 +118,7 @@ pub(super) static NEAREST: Shader = Shader {
     ],
 };
 
-const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 12] {
+const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 13] {
     [
         ("tile", Kind::Uniform),
         ("positions", Kind::Read),
@@ -132,6 +132,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 12] {
         ("new_rows", Kind::Write),
         ("new_entries", Kind::Write),
         ("new_touched", Kind::Write),
+        ("squares", Kind::Read),
     ]
 }
 

@@ -13,6 +13,7 @@ use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
 use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::scene::Scene;
+use crate::bake::window::Window;
 
 /// Edges of a tile in pixels, the largest that fits is taken.
 const EDGES: [u32; 6] = [512, 256, 128, 64, 32, 16];
@@ -41,12 +42,13 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct Tiles {
     edge: u32,
-    size: u32,
+    window: Window,
     raster: Raster,
     footprint: Compiled,
     tile: Buffer,
     pixels: Buffer,
     texel_coords: Buffer,
+    squares: Buffer,
 }
 
 /// Edge of the tiles for `taps`² samples a pixel: a pool of so many entries holds any of them (see `pools.rs`), and `samples`
@@ -77,6 +79,12 @@ pub(super) fn edge_for(
     })
 }
 
+/// What tiles of this edge take, in bytes: their samples, and their pixels.
+pub(super) fn bytes(edge: u32, taps: u32) -> u64 {
+    let pixels = u64::from(edge) * u64::from(edge);
+    pixels * (u64::from(taps * taps) * WORD + 4)
+}
+
 /// What a tile is drawn with.
 pub(super) fn parameters<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("tile", size_of::<layout::Tile>() as u64, UNIFORM)
@@ -91,6 +99,12 @@ pub(super) fn pixels<M: Maker>(make: &M, edge: u32) -> Result<Held<M::Buffer>, G
 pub(super) fn texel_coords<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of_val(scene.texel_coords.as_slice());
     make.buffer("texel_coords", bytes as u64, STORAGE)
+}
+
+/// Where the squares of the texture are in the window.
+pub(super) fn squares<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
+    let bytes = size_of_val(scene.window.squares());
+    make.buffer("squares", bytes as u64, STORAGE)
 }
 
 impl Tiles {
@@ -108,16 +122,24 @@ impl Tiles {
         let (tile, tile_pixels) = (parameters(&make)?, pixels(&make, edge)?);
         let texel_coords = texel_coords(&make, scene)?;
         write(device, &texel_coords, &scene.texel_coords);
+        let squares = squares(&make, scene)?;
+        write(device, &squares, scene.window.squares());
         let raster = Raster::new(device, budget, drawing, scene, &tile, edge, taps)?;
         Ok(Self {
             edge,
-            size: scene.size,
+            window: scene.window.clone(),
             raster,
             footprint,
             tile,
             pixels: tile_pixels,
             texel_coords,
+            squares,
         })
+    }
+
+    /// Frees all but what was compiled.
+    pub(super) fn into_stages(self) -> (Drawing, Compiled) {
+        (self.raster.into_drawing(), self.footprint)
     }
 
     /// What the footprints' stage binds to write into a pool: counters, room, patches, rows, entries, touched texels.
@@ -140,6 +162,7 @@ impl Tiles {
                 rows.item.as_entire_binding(),
                 entries.item.as_entire_binding(),
                 touched.item.as_entire_binding(),
+                self.squares.item.as_entire_binding(),
             ],
         )
     }
@@ -152,7 +175,7 @@ impl Tiles {
         camera: &Camera,
         (index, first_block, blocks): (u32, u32, [u32; 2]),
     ) -> Vec<Work> {
-        let mut works = Vec::new();
+        let (mut works, window) = (Vec::new(), &self.window);
         for ([left, top], size, counting) in parts(view, self.edge) {
             let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
             for row in top..top + size[1] {
@@ -174,10 +197,16 @@ impl Tiles {
                 ],
                 size,
                 origin: [left, top],
-                texture_size: self.size,
+                texture_size: self.window.size,
                 view: index,
                 first_block,
                 blocks: blocks[0] | (blocks[1] << 16),
+                core: if window.is_whole() {
+                    [0; 2]
+                } else {
+                    window.core
+                },
+                unused: [0; 2],
             };
             works.push(Work {
                 tile,

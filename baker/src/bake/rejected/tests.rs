@@ -7,6 +7,7 @@ use proto::message::BakeSummary;
 
 use super::super::fixture::{around, camera, cube, paint, ties, view, waves};
 use super::*;
+use crate::bake::window::Window;
 use crate::progress::Silent;
 
 const SIZE: u32 = 48;
@@ -47,11 +48,11 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
     let plan = super::super::plan::Plan::new(Quality::Draft);
     let open = |scene: &Scene,
                 atlas: &super::super::atlas::Atlas|
-     -> Result<Box<dyn super::super::Backend>, proto::message::Failure> {
+     -> Result<(Box<dyn super::super::Backend>, Window), proto::message::Failure> {
         let ties = ties(atlas);
         let (taps, full) = (plan.taps, Memory::Full);
         let native = super::super::Native::new(scene.clone(), ties, taps, Blend::Linear, full);
-        Ok(Box::new(native))
+        Ok((Box::new(native), scene.window.clone()))
     };
     let baked = super::super::bake_on(
         open,

@@ -10,10 +10,12 @@ use crate::bake::atlas::{Atlas, charts};
 use crate::bake::footprint::texel_coords;
 use crate::bake::raster::{NOTHING, Projected, raster};
 use crate::bake::scene::Scene;
-use crate::progress::unit;
+use crate::bake::window::SQUARE;
+use crate::pace;
+use crate::progress::{each, expect, unit};
 
 /// Edge of a square in texels.
-pub(super) const EDGE: u32 = 8;
+pub(in crate::bake) const EDGE: u32 = SQUARE;
 /// Rows of samples in one piece of work.
 const BAND: u32 = 32;
 
@@ -26,7 +28,7 @@ struct Cell {
 
 /// All cells of a texture.
 #[derive(Debug)]
-pub(super) struct Cells<'a> {
+pub(in crate::bake) struct Cells<'a> {
     scene: &'a Scene,
     /// Of each vertex.
     charts: Vec<u32>,
@@ -39,31 +41,31 @@ pub(super) struct Cells<'a> {
 
 /// What the views show of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shown {
-    pub(super) texels: f64,
+pub(in crate::bake) struct Shown {
+    pub(in crate::bake) texels: f64,
     /// Of all views together.
-    pub(super) pixels: f64,
+    pub(in crate::bake) pixels: f64,
     /// Views that show it.
-    pub(super) views: f64,
+    pub(in crate::bake) views: f64,
 }
 
 /// Every `stride`-th column and row of a view's pixels, from `stride / 2` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grid {
-    pub(super) stride: u32,
+pub(in crate::bake) struct Grid {
+    pub(in crate::bake) stride: u32,
     /// Samples across and down.
-    pub(super) size: [u32; 2],
+    pub(in crate::bake) size: [u32; 2],
 }
 
 impl Grid {
-    pub(super) fn new(size: [u32; 2], stride: u32) -> Self {
+    pub(in crate::bake) fn new(size: [u32; 2], stride: u32) -> Self {
         let first = stride / 2;
         let size = size.map(|edge| edge.saturating_sub(first).div_ceil(stride));
         Self { stride, size }
     }
 
     /// Column and row of a sample's pixel.
-    pub(super) fn pixel(self, sample: u32) -> [u32; 2] {
+    pub(in crate::bake) fn pixel(self, sample: u32) -> [u32; 2] {
         let [width, _] = self.size;
         [sample % width, sample / width].map(|at| at * self.stride + self.stride / 2)
     }
@@ -82,7 +84,11 @@ impl Grid {
 }
 
 impl<'a> Cells<'a> {
-    pub(super) fn new(scene: &'a Scene, atlas: &Atlas) -> Self {
+    pub(in crate::bake) fn new(scene: &'a Scene, atlas: &Atlas) -> Self {
+        expect(
+            "what views show of the texture",
+            each(scene.texels(), pace::TEXEL) + each(scene.triangles.len(), pace::TRIANGLE),
+        );
         let charts = charts(scene);
         let across = scene.size.div_ceil(EDGE);
         let squares: Vec<Vec<Cell>> = (0..across)
@@ -101,6 +107,15 @@ impl<'a> Cells<'a> {
             across,
             starts,
         }
+    }
+
+    /// Pixels on each square, of what is shown of the cells.
+    pub(in crate::bake) fn by_square(&self, shown: &[Shown]) -> Vec<f64> {
+        let of = |ends: &[u32]| {
+            let own = &shown[ends[0] as usize..ends[1] as usize];
+            own.iter().map(|cell| cell.pixels).sum()
+        };
+        self.starts.windows(2).map(of).collect()
     }
 
     /// The cell of a place of a chart, in texels; [`NOTHING`] where none of its texels lies in that square.
@@ -138,7 +153,11 @@ impl<'a> Cells<'a> {
     }
 
     /// What the views show of each cell, and the cell of each of their samples.
-    pub(super) fn shown(&self, masks: &[impl Mask], stride: u32) -> (Vec<Shown>, Vec<Vec<u32>>) {
+    pub(in crate::bake) fn shown(
+        &self,
+        masks: &[impl Mask],
+        stride: u32,
+    ) -> (Vec<Shown>, Vec<Vec<u32>>) {
         let zeros = || (0..self.cells.len()).map(|_| AtomicU32::new(0));
         let (samples, views): (Vec<_>, Vec<_>) = (zeros().collect(), zeros().collect());
         let look = |last: &mut Vec<u32>, (nth, mask): (usize, _)| {

@@ -53,7 +53,10 @@ fn thinning(views: &[View], rows: f64) -> Option<Thinning> {
         taps: TAPS,
         memory: memory(rows),
     };
-    Thinning::of(thinned, views)
+    match Thinning::of(thinned, views) {
+        Decision::Thinned(thinning) => Some(thinning),
+        Decision::AllFit | Decision::TooMany => None,
+    }
 }
 
 fn thinned(views: &[View], thinning: &Thinning) -> Vec<View> {

@@ -1,6 +1,6 @@
 //! Raster and footprint against the native adapter's rows, which come of double precision and another rasteriser.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proto::table::{Mesh, View};
 
@@ -12,6 +12,7 @@ use crate::bake::gpu::Gpu;
 use crate::bake::gpu::raster::Way;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
+use crate::bake::window::Window;
 
 /// Footprints by pixel.
 type ByPixel = BTreeMap<u32, BTreeMap<u32, f32>>;
@@ -129,6 +130,26 @@ fn footprints_of_a_ball_agree_at_every_number_of_taps() {
             &Options { taps, ..options() },
         );
         assert!(covered > 300, "{covered} pixels");
+    }
+}
+
+#[test]
+fn footprints_within_a_window_agree_and_leave_out_what_is_elsewhere() {
+    let scene = ball(24, 260);
+    let windows = [
+        Window::band(260, 8..16, 9..15, &[3, 40, 700, 701, 1000].into()),
+        Window::band(260, 0..9, 0..8, &BTreeSet::new()),
+        Window::band(260, 22..33, 23..33, &[5].into()),
+        Window::strips(260, &[4..6, 20..22, 30..33]),
+    ];
+    for taps in [2, 4] {
+        let options = Options { taps, ..options() };
+        let view = view(0, 97, 113, 3.5, 0.4);
+        let all = agrees(&scene, &view, &options);
+        for window in &windows {
+            let covered = agrees(&scene.within(window), &view, &options);
+            assert!(covered > 200 && covered < all, "{covered} of {all} pixels");
+        }
     }
 }
 

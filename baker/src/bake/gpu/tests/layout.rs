@@ -187,7 +187,9 @@ fn structures_have_the_same_fields_on_both_sides() {
                 texture_size,
                 view,
                 first_block,
-                blocks
+                blocks,
+                core,
+                unused
             }),
         ),
         (

@@ -7,12 +7,15 @@ use super::Options;
 use super::reference::{self, System, Texels};
 use super::{Random, ball, begin, device, gpu, options, view};
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::{BINS, Backend, BackendError, Belief, Strength, Ties, bin_of};
+use crate::bake::backend::{
+    BINS, Backend, BackendError, Belief, Strength, Ties, ViewResiduals, bin_of,
+};
 use crate::bake::colour::to_display;
 use crate::bake::gpu::Gpu;
 use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
 use crate::bake::scene::Scene;
+use crate::bake::window::Window;
 
 pub(super) const SIZE: u32 = 260;
 pub(super) const WIDTHS: [u32; 3] = [37, 45, 53];
@@ -519,6 +522,113 @@ fn both_adapters_come_to_the_same_texture() {
     // A few pixels on edges have a row on one side only, and noise for pictures makes much of them.
     let psnr = -10.0 * (squares / (3 * ours.len()) as f64).log10();
     assert!(psnr > 45.0, "{psnr} dB between the two");
+}
+
+#[test]
+fn a_job_that_goes_on_in_a_window_is_one_that_began_there() {
+    let scene = ball(24, SIZE);
+    let window = Window::band(SIZE, 9..19, 10..18, &[40, 41, 900].into());
+    let within = scene.within(&window);
+    let ties = Ties {
+        links: window.links(&Atlas::new(&scene).links),
+        seams: Rows {
+            starts: vec![0],
+            ..Rows::default()
+        },
+    };
+    let fitted = |mut backend: Box<dyn Backend>| {
+        for view in &views() {
+            backend.add_view(view).expect("rows");
+        }
+        backend.average().expect("average");
+        backend
+            .reweight(&[Belief::from(0.4); 3], STRENGTH)
+            .expect("weights");
+        backend.solve(6).expect("solved");
+        backend.narrow(true).expect("narrowed");
+        let rows = |of: &ViewResiduals| of.rows;
+        let core: Vec<u64> = backend
+            .residuals()
+            .expect("residuals")
+            .iter()
+            .map(rows)
+            .collect();
+        backend.narrow(false).expect("widened");
+        (
+            backend.read_texels().expect("texels"),
+            core,
+            backend.row_memory(10_000),
+            backend.deviations().expect("maps are asked for"),
+        )
+    };
+    let options = Options {
+        maps: true,
+        ..options()
+    };
+    let begun =
+        |scene: &Scene| Some(begin(device()?, scene.clone(), &ties, &options).expect("a job"));
+    let whole = Ties {
+        links: Atlas::new(&scene).links,
+        ..ties.clone()
+    };
+    let Some(device) = device() else {
+        return;
+    };
+    let mut other = begin(device, scene.clone(), &whole, &options).expect("a job");
+    other.add_view(&views()[0]).expect("rows");
+    other
+        .again(&within, &ties, options.taps, options.blend)
+        .expect("begun anew");
+    let ours = fitted(Box::new(begun(&within).expect("an adapter")));
+    let again = fitted(Box::new(other));
+    assert!(
+        ours == again,
+        "the same bytes, and the same memory for rows"
+    );
+    let (taps, full) = (options.taps, Memory::Full);
+    let native = Native::new(within.clone(), ties.clone(), taps, Blend::Linear, full);
+    let theirs = fitted(Box::new(native));
+    for (ours, theirs) in ours.1.iter().zip(&theirs.1) {
+        assert!(
+            ours.abs_diff(*theirs) <= 2 + theirs / 50 && *ours > 50,
+            "{ours} {theirs} rows"
+        );
+    }
+    let (mut squares, mut count) = (0.0, 0.0);
+    for (a, b) in window
+        .of_core(&ours.0)
+        .iter()
+        .zip(window.of_core(&theirs.0))
+    {
+        for c in 0..3 {
+            let off = to_display(a[c], Blend::Linear) - to_display(b[c], Blend::Linear);
+            squares += f64::from(off * off);
+            count += 1.0;
+        }
+    }
+    let psnr = -10.0 * f64::log10(squares / count);
+    assert!(psnr > 40.0, "{psnr} dB between the two");
+}
+
+#[test]
+fn memory_for_rows_is_what_is_left_by_the_planes_of_a_window() {
+    let Some(gpu) = gpu(&ball(8, SIZE), &options()) else {
+        return;
+    };
+    let of = |texels: usize| gpu.row_memory(texels).all;
+    let texels = (SIZE * SIZE) as usize;
+    assert!(of(texels / 8) > of(texels) && of(texels) > of(20 * texels));
+    assert_eq!(of(100 * texels), 0, "nothing is left");
+    let small = Options {
+        binding_limit: Some(300 << 10),
+        ..options()
+    };
+    let Some(device) = device() else {
+        return;
+    };
+    let gpu = begin(device, ball(8, SIZE), &Ties::default(), &small).expect("a job");
+    assert!(gpu.row_memory(75 << 10).all > 0);
+    assert_eq!(gpu.row_memory(76 << 10).all, 0, "beyond a binding");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::bake::backend::{Backend, Belief, Ties};
 use crate::bake::gpu::Gpu;
 use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
+use crate::bake::window::Window;
 
 /// The rows of the subset alone, and the ties between texels that they see.
 fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
@@ -24,7 +25,7 @@ fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
             starts: vec![0],
             ..Rows::default()
         };
-        for row in (0..rows.len()).filter(|&row| rows.in_subset(row, SIZE)) {
+        for row in (0..rows.len()).filter(|&row| rows.in_subset(row, &Window::whole(SIZE))) {
             for entry in rows.row(row) {
                 seen[entry.texel as usize] = true;
                 kept.entries.push(*entry);

@@ -1,0 +1,194 @@
+//! Views whose rows do not fit the memory → the texels that explain them, a part of the texture after the other.
+//!
+//! ```text
+//!   strips all over the texture ─ fit ─▶ λ, whom to doubt, scales of the rounds
+//!   band of the texture ─ the same rounds ─▶ its texels, which stay as they are      (for each band)
+//! ```
+//!
+//! | module | what it turns into what |
+//! |---|---|
+//! | `shown` | masks of all views → pixels on each square of the texture, entries of a row |
+//! | `plan` | memory, what is shown → the strips, and the bands |
+//!
+//! Rows that are drawn anew for each of some eighty passes take as long as all the rest a hundred times over; here all pixels
+//! are drawn once for each part, and few of them have a row there. What a texel becomes is told by the pixels that show it and by its neighbours within a few
+//! texels, so a band is fitted with a margin around it, whose own texels are then thrown away (an overlapping Schwarz method
+//! of one sweep: Dryja and Widlund, "An additive variant of the Schwarz alternating method", 1987). All that is one for the
+//! whole texture comes from the strips, which lie all over it. The planes of an adapter are as small as the band, so textures
+//! that its memory does not hold can be fitted.
+//!
+//! What it costs: 100 views of 1024² into 2048² 0.1 dB in parts of a GiB, and 0.7 of half a GiB; a mesh of eighty bodies
+//! (flighthelmet at 1024²) 0.25 in two parts and 0.6 in five, a closed one (catstatue) 0.1 in two.
+
+mod plan;
+mod shown;
+
+use proto::message::{Failure, Phase};
+use proto::plan::RowsHeld;
+use proto::table::View;
+
+use super::backend::{Backend, ViewResiduals};
+use super::colour::Space;
+use super::explain::{Bench, Fit, ties};
+use super::fit;
+use super::pull_push::pull_push;
+use super::window::Window;
+use super::{failure, fill, read_finite};
+use crate::laps::timed;
+use crate::progress::PhaseClock;
+pub(super) use plan::{Parts, first_window};
+
+/// What one window's fit came to.
+struct Part {
+    texels: Vec<[f32; 4]>,
+    held: RowsHeld,
+}
+
+/// Fits `views` part by part. The adapter has none of them, and ends with those of the last band.
+pub(super) fn fit(
+    bench: &Bench<'_>,
+    backend: &mut dyn Backend,
+    parts: &Parts,
+    views: &[View],
+    space: Space,
+    maps: bool,
+    clock: &mut PhaseClock,
+) -> Result<Fit, Failure> {
+    let (scene, progress) = (bench.scene, bench.progress);
+    let size = scene.size as usize;
+    let all = f64::from(parts.count()) + 1.0;
+    let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
+    told(0.0);
+    begin(bench, backend, &parts.rehearsal, views, space, clock)?;
+    let mut fitted = clock
+        .time(Phase::Fit, || {
+            let plan = bench.plan.of_all_rows();
+            fit::fit(backend, &plan, |done, total| {
+                told(f64::from(done) / f64::from(total.max(1)));
+                progress.expect("a step of the fit", bench.step);
+            })
+        })
+        .map_err(failure)?;
+
+    let mut texels = vec![[0.0; 4]; scene.texels()];
+    let mut observed = vec![0.0; scene.texels()];
+    let mut deviations = maps.then(|| vec![-1.0; scene.texels()]);
+    let mut residuals: Vec<ViewResiduals> = Vec::new();
+    let mut rows = RowsHeld::default();
+    for (nth, band) in (1..).zip(&parts.bands) {
+        let course = &fitted.course;
+        begin(bench, backend, band, views, space, clock)?;
+        let done = |done: u32| {
+            told(f64::from(nth) + f64::from(done) / f64::from(course.iterations()));
+            progress.expect("a step of the fit", bench.step);
+        };
+        let part = clock.time(Phase::Fit, || {
+            fit::replay(backend, course, done)?;
+            // Of the rows in its margin another band tells.
+            backend.narrow(true)?;
+            add(&mut residuals, backend.residuals()?);
+            backend.narrow(false)?;
+            let texels = timed("read texels", || read_finite(backend))?;
+            Ok(Part {
+                texels,
+                held: backend.rows_held(),
+            })
+        });
+        let Part { texels: own, held } = part.map_err(failure)?;
+        let core = band.of_core(&own).iter();
+        let to = band.core().start * size;
+        for ((texel, observed), own) in texels[to..].iter_mut().zip(&mut observed[to..]).zip(core) {
+            (*texel, *observed) = (*own, own[3]);
+        }
+        if let Some(deviations) = &mut deviations {
+            let own = clock
+                .time(Phase::Gutter, || backend.deviations())
+                .map_err(failure)?;
+            let core = band.of_core(&own);
+            deviations[to..][..core.len()].copy_from_slice(core);
+        }
+        rows.kept += held.kept;
+        rows.rows += held.rows;
+        rows.views_redrawn = rows.views_redrawn.max(held.views_redrawn);
+    }
+    let own: u64 = residuals.iter().map(|view| view.rows).sum();
+    rows.kept = own.saturating_sub(rows.rows - rows.kept);
+    rows.rows = own;
+    rows.views = views.len() as u32;
+    rows.parts = parts.count();
+    fitted.residuals = residuals;
+    fitted.iterations += fitted.course.iterations();
+    // What no pixel shows was filled from its own band: now, far from what any shows, from all of the surface.
+    clock.time(Phase::Init, || {
+        timed("fill", || fill::fill_far(scene, bench.atlas, &mut texels));
+    });
+    Ok(Fit {
+        texels,
+        observed,
+        fitted,
+        deviations,
+        rows,
+    })
+}
+
+/// Gives the adapter a window of the texture, the views and their averages there.
+fn begin(
+    bench: &Bench<'_>,
+    backend: &mut dyn Backend,
+    window: &Window,
+    views: &[View],
+    space: Space,
+    clock: &mut PhaseClock,
+) -> Result<(), Failure> {
+    let step = bench.step + crate::pace::ADAPTER;
+    bench.progress.expect("the buffers of a part", step);
+    clock
+        .time(Phase::Raster, || {
+            let scene = bench.scene.within(window);
+            let ties = ties(bench.atlas, window);
+            backend.again(&scene, &ties, bench.plan.taps, space.blend())?;
+            drop((scene, ties));
+            timed("rows", || {
+                views.iter().try_for_each(|view| backend.add_view(view))
+            })
+        })
+        .map_err(failure)?;
+    clock
+        .time(Phase::Init, || {
+            timed("average", || backend.average())?;
+            let mut texels = timed("read texels", || read_finite(backend))?;
+            timed("fill", || start(&mut texels, window.size as usize));
+            timed("write texels", || backend.write_texels(&texels))
+        })
+        .map_err(failure)
+}
+
+/// Every texel has a colour; alpha stays the weight with which it is observed.
+fn start(texels: &mut [[f32; 4]], size: usize) {
+    let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
+    for texel in texels.iter_mut().filter(|texel| texel[3] > 0.0) {
+        texel[3] = 1.0;
+    }
+    pull_push(texels, size);
+    for (texel, weight) in texels.iter_mut().zip(weights) {
+        texel[3] = weight;
+    }
+}
+
+/// Adds the residuals of other pixels of the same views.
+fn add(to: &mut Vec<ViewResiduals>, more: Vec<ViewResiduals>) {
+    if to.is_empty() {
+        *to = more;
+        return;
+    }
+    for (to, more) in to.iter_mut().zip(more) {
+        to.rows += more.rows;
+        to.sum_squares += more.sum_squares;
+        for (to, more) in to.histogram.iter_mut().zip(more.histogram) {
+            *to += more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

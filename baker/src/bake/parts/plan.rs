@@ -1,0 +1,272 @@
+//! Memory, what the views show of each square → the windows in which a texture is fitted.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::bake::atlas::Atlas;
+use crate::bake::backend::RowMemory;
+use crate::bake::scene::Scene;
+use crate::bake::thin::{Mask, PLANNED};
+use crate::bake::window::{COARSE, SQUARE, Window, across};
+use crate::laps::timed;
+
+use super::shown::{entries_drawn, shown_by_square};
+
+/// Lines of squares around a band.
+const MARGIN: u32 = 1;
+/// A band has so many lines at least: below, most of the work would be for its margins.
+const LEAST_LINES: u32 = 4;
+/// The rehearsal's strips are one in so many lines, or as many as there are bands.
+const ONE_IN: u32 = 8;
+/// Strips that a texture is cut into for that, unless they were lower than [`LEAST_STRIP`] lines.
+const STRIPS: u32 = 64;
+const LEAST_STRIP: u32 = 2;
+/// Strips that show less than this share of what such a part of the views should are not like the texture.
+const LEAST_SHARE: f64 = 0.5;
+/// Entries of a row that are planned with, at least: rooms are made for so many, and what a part shows of a block takes more than
+/// its share of them.
+const LEAST_ENTRIES: f64 = 9.0;
+
+/// The parts of a texture.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::bake) struct Parts {
+    /// What is one for the whole texture comes from here.
+    pub(super) rehearsal: Window,
+    /// Their cores are the texture.
+    pub(super) bands: Vec<Window>,
+    /// Shares of all pixels that the rehearsal and each of the bands show.
+    shares: Vec<f64>,
+}
+
+/// Strips all over a texture, one in so many of its lines.
+fn strips(size: u32, one_in: u32) -> Window {
+    let lines = across(size);
+    let strip = lines.div_ceil(STRIPS.max(4 * one_in)).max(LEAST_STRIP);
+    let period = strip * one_in;
+    let first = ((period - strip) / 2).min(lines.saturating_sub(strip));
+    let strips = (first..lines).step_by(period as usize);
+    let strips: Vec<Range<u32>> = strips.map(|line| line..(line + strip).min(lines)).collect();
+    Window::strips(size, &strips)
+}
+
+/// The largest window of strips for which `fits` is true; the smallest where none.
+pub(in crate::bake) fn first_window(size: u32, fits: impl Fn(usize) -> bool) -> Window {
+    let mut one_in = ONE_IN;
+    loop {
+        let window = strips(size, one_in);
+        if fits(window.texels()) || one_in >= across(size) {
+            return window;
+        }
+        one_in *= 2;
+    }
+}
+
+impl Parts {
+    /// As few as there may be, but so many at `least`, where `memory` tells what a window of so many texels leaves for rows.
+    pub(in crate::bake) fn of(
+        scene: &Scene,
+        atlas: &Atlas,
+        taps: u32,
+        memory: impl Fn(usize) -> RowMemory,
+        least: u32,
+        masks: &[impl Mask],
+    ) -> Self {
+        let size = scene.size;
+        let pixels = timed("parts", || shown_by_square(scene, atlas, masks));
+        let entries = timed("entries", || entries_drawn(scene, taps, masks)).max(LEAST_ENTRIES);
+        // Around what a seam ties to a band: what a pixel there covers.
+        let reach = entries.sqrt() as u32;
+        let tied = tied(atlas, size, reach);
+        let mut planned = PLANNED;
+        let ranges = loop {
+            let room = |texels: usize| planned * memory(texels).rows(entries);
+            let ranges = bands(size, &pixels, &tied, room);
+            if ranges.len() as u32 >= least.min(across(size) / LEAST_LINES) || planned < 1e-6 {
+                break ranges;
+            }
+            planned /= 2.0;
+        };
+        let room = |texels: usize| planned * memory(texels).rows(entries);
+        let bands: Vec<Window> = ranges
+            .into_iter()
+            .map(|band| window(size, band, &tied))
+            .collect();
+        let of = |window: &Window| on(&pixels, window);
+        let mut one_in = ONE_IN.max(bands.len() as u32);
+        let mut rehearsal = strips(size, one_in);
+        while of(&rehearsal) > room(rehearsal.texels()) && one_in < across(size) {
+            one_in *= 2;
+            rehearsal = strips(size, one_in);
+        }
+        let all = pixels.iter().sum::<f64>().max(1.0);
+        // Charts need not lie all over the texture.
+        if of(&rehearsal) < LEAST_SHARE * all / f64::from(one_in) {
+            let most = bands.iter().max_by(|a, b| of(a).total_cmp(&of(b)));
+            rehearsal = most.cloned().unwrap_or(rehearsal);
+        }
+        let windows = std::iter::once(&rehearsal).chain(&bands);
+        let shares: Vec<f64> = windows.map(|window| of(window) / all).collect();
+        tracing::debug!(
+            bands = bands.len(),
+            one_in,
+            entries,
+            reach,
+            ?shares,
+            "parts"
+        );
+        Self {
+            shares,
+            rehearsal,
+            bands,
+        }
+    }
+
+    /// How many there are.
+    pub(in crate::bake) fn count(&self) -> u32 {
+        self.bands.len() as u32
+    }
+
+    /// What is fitted one after the other, and the share of all pixels that each shows.
+    pub(in crate::bake) fn windows(&self) -> impl Iterator<Item = (&Window, f64)> {
+        let windows = std::iter::once(&self.rehearsal).chain(&self.bands);
+        windows.zip(self.shares.iter().copied())
+    }
+}
+
+/// Pixels on the squares of a window.
+fn on(pixels: &[f64], window: &Window) -> f64 {
+    let there = window.squares().iter().zip(pixels);
+    let own = there.filter(|(square, _)| **square & COARSE == 0);
+    own.map(|(_, pixels)| pixels).sum()
+}
+
+/// For each line of squares, the squares with what seams tie to it, and as many texels around that as `reach` says.
+fn tied(atlas: &Atlas, size: u32, reach: u32) -> Vec<BTreeSet<u32>> {
+    let across = across(size);
+    let mut tied = vec![BTreeSet::new(); across as usize];
+    for row in 0..atlas.seams.len() {
+        let entries = atlas.seams.row(row);
+        let lines: BTreeSet<u32> = (entries.iter())
+            .map(|entry| entry.texel / size / SQUARE)
+            .collect();
+        for entry in entries {
+            let around = |at: u32| {
+                let end = (at + reach).min(size - 1) / SQUARE;
+                at.saturating_sub(reach) / SQUARE..=end
+            };
+            for line in around(entry.texel / size) {
+                for column in around(entry.texel % size) {
+                    let square = line * across + column;
+                    for &other in lines.iter().filter(|&&other| other != line) {
+                        tied[other as usize].insert(square);
+                    }
+                }
+            }
+        }
+    }
+    tied
+}
+
+/// The window of some lines.
+fn window(size: u32, band: Range<u32>, tied: &[BTreeSet<u32>]) -> Window {
+    let own = band.start.saturating_sub(MARGIN)..(band.end + MARGIN).min(across(size));
+    let beside = tied[band.start as usize..band.end as usize].iter();
+    Window::band(size, own, band, &beside.flatten().copied().collect())
+}
+
+/// The fewest bands, of lines of squares, whose windows show no more than there is `room` for in so many texels, as even as
+/// they can be.
+fn bands(
+    size: u32,
+    pixels: &[f64],
+    tied: &[BTreeSet<u32>],
+    room: impl Fn(usize) -> f64,
+) -> Vec<Range<u32>> {
+    let lines = across(size);
+    let of_line = |line: u32| {
+        let own = (line * lines) as usize..((line + 1) * lines) as usize;
+        pixels.get(own).map_or(0.0, |own| own.iter().sum())
+    };
+    let fill = |share: f64| {
+        let mut bands: Vec<Range<u32>> = Vec::new();
+        let mut start = 0;
+        while start < lines {
+            let mut band = Growing::new(size, start);
+            let mut end = start;
+            while end < lines {
+                band.add(end, pixels, tied);
+                // With its margins.
+                let shown = band.pixels
+                    + start.checked_sub(1).map_or(0.0, of_line)
+                    + if end + 1 < lines {
+                        of_line(end + 1)
+                    } else {
+                        0.0
+                    };
+                if end - start >= LEAST_LINES && shown > share * room(band.texels()) {
+                    break;
+                }
+                end += 1;
+            }
+            bands.push(start..end);
+            start = end;
+        }
+        bands
+    };
+    let fewest = fill(1.0).len();
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..8 {
+        let middle = f64::midpoint(low, high);
+        match fill(middle).len() > fewest {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    fill(high)
+}
+
+/// A band to which lines are added, and what it shows.
+struct Growing {
+    size: u32,
+    first: u32,
+    end: u32,
+    beside: BTreeSet<u32>,
+    pixels: f64,
+}
+
+impl Growing {
+    fn new(size: u32, first: u32) -> Self {
+        Self {
+            size,
+            first,
+            end: first,
+            beside: BTreeSet::new(),
+            pixels: 0.0,
+        }
+    }
+
+    fn add(&mut self, line: u32, pixels: &[f64], tied: &[BTreeSet<u32>]) {
+        let across = across(self.size);
+        self.end = line + 1;
+        for square in line * across..(line + 1) * across {
+            if !self.beside.remove(&square) {
+                self.pixels += pixels[square as usize];
+            }
+        }
+        for &square in &tied[line as usize] {
+            let own = (self.first..self.end).contains(&(square / across));
+            if !own && self.beside.insert(square) {
+                self.pixels += pixels[square as usize];
+            }
+        }
+    }
+
+    /// Of its window.
+    fn texels(&self) -> usize {
+        let (lines, across) = (self.end - self.first + 2 * MARGIN, across(self.size));
+        let own = (lines * across) as usize + self.beside.len();
+        // Those elsewhere have one each, and each of the four groups an unfinished row.
+        let elsewhere = (across * across) as usize + (2 * (SQUARE + 1) * self.size) as usize;
+        own * (SQUARE * SQUARE) as usize + elsewhere
+    }
+}

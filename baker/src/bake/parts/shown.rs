@@ -1,0 +1,60 @@
+//! Masks of all views → how many pixels each square of the texture is shown by, and how many entries a row has.
+
+use proto::table::View;
+use rayon::prelude::*;
+
+use crate::bake::atlas::Atlas;
+use crate::bake::backend::BLOCK;
+use crate::bake::footprint::footprints;
+use crate::bake::scene::Scene;
+use crate::bake::thin::cells::Cells;
+use crate::bake::thin::{ENTRIES, Mask, stride};
+
+/// Views in which rows are drawn to count their entries, and blocks of each, one in so many.
+const DRAWN: usize = 4;
+const DRAWN_BLOCKS: u32 = 16;
+
+/// What the views show of each square of a texture, line by line: pixels.
+pub(super) fn shown_by_square(scene: &Scene, atlas: &Atlas, masks: &[impl Mask]) -> Vec<f64> {
+    let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
+    let cells = Cells::new(scene, atlas);
+    let (shown, _) = cells.shown(masks, stride(masks, pixels, atlas));
+    cells.by_square(&shown)
+}
+
+/// Entries of a row on the mean, by the rows of some blocks of some views.
+pub(super) fn entries_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> f64 {
+    let [mut rows, mut entries] = [0, 0];
+    for mask in masks.iter().step_by(masks.len().div_ceil(DRAWN).max(1)) {
+        let head = mask.head();
+        let [width, height] = head.size;
+        let pixel = |at: u32| {
+            let [column, line] = [at % width, at / width].map(|at| at / BLOCK);
+            let drawn = (column + 5 * line).is_multiple_of(DRAWN_BLOCKS);
+            let alpha = if drawn && mask.counts(at as usize) {
+                u8::MAX
+            } else {
+                0
+            };
+            [0, 0, 0, alpha]
+        };
+        let some = View {
+            index: head.index,
+            width,
+            height,
+            crop: [0; 2],
+            has_alpha: true,
+            holdout: false,
+            camera: head.camera,
+            pixels: (0..width * height).map(pixel).collect(),
+        };
+        for chunk in footprints(scene, &some, taps) {
+            rows += chunk.len();
+            entries += chunk.entries.len();
+        }
+    }
+    match rows {
+        0 => ENTRIES,
+        _ => entries as f64 / rows as f64,
+    }
+}

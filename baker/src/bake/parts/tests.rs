@@ -1,0 +1,299 @@
+//! A texture fitted in parts against the same fitted at once, on the processor.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use proto::job::{Blend, Memory, Quality};
+use proto::table::View;
+
+use super::shown::entries_drawn;
+use super::*;
+use crate::bake::atlas::Atlas;
+use crate::bake::backend::RowMemory;
+use crate::bake::explain::Taken;
+use crate::bake::fixture::{Random, around, camera, cube, paint, view, waves};
+use crate::bake::footprint::footprints;
+use crate::bake::native::Native;
+use crate::bake::plan::Plan;
+use crate::bake::scene::Scene;
+use crate::bake::thin::{ENTRIES, Mask};
+use crate::bake::window::{COARSE, SQUARE, across};
+use crate::progress::Silent;
+
+const SIZE: u32 = 200;
+const COUNT: u32 = 14;
+
+fn views() -> Vec<View> {
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    let of = |k| {
+        let size = [90, 80];
+        let camera = camera(around(k, COUNT, 2.2), 105.0, size, [0.5, 1.0]);
+        view(k, &mesh, &texture, camera, size)
+    };
+    (0..COUNT).map(of).collect()
+}
+
+fn memory(rows: f64) -> RowMemory {
+    RowMemory {
+        all: rows as u64,
+        row: 1.0,
+        entry: 0.0,
+    }
+}
+
+/// A scene, its atlas, and the parts that its views make where so many rows fit.
+fn parts_of(views: &[View], rows: f64) -> (Scene, Atlas, Parts) {
+    let scene = Scene::new(&cube(), SIZE);
+    let atlas = Atlas::new(&scene);
+    let parts = Parts::of(&scene, &atlas, 3, |_| memory(rows), 1, views);
+    (scene, atlas, parts)
+}
+
+/// Fits the views at once, or in parts of so many rows.
+fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
+    let (scene, atlas, parts) = parts_of(views, rows.unwrap_or(1e9));
+    let plan = Plan {
+        taps: 3,
+        ..Plan::new(quality)
+    };
+    let bench = Bench {
+        scene: &scene,
+        atlas: &atlas,
+        original: None,
+        plan: &plan,
+        progress: &Silent,
+        step: Duration::ZERO,
+    };
+    let ties = ties(&atlas, &scene.window);
+    let mut native = Native::new(scene.clone(), ties, 3, Blend::Linear, Memory::Full);
+    let mut clock = PhaseClock::default();
+    let taken = match rows {
+        Some(_) => Taken::InParts(&parts, views),
+        None => {
+            let add = |view: &View| native.add_view(view);
+            views
+                .iter()
+                .try_for_each(add)
+                .expect("the processor does not fail");
+            Taken::All
+        }
+    };
+    let fitted = bench.fit(
+        &mut native,
+        &taken,
+        Space::Colour(Blend::Linear),
+        true,
+        &mut clock,
+    );
+    (fitted.expect("likewise"), parts.count())
+}
+
+/// Root mean square, over the texels that are observed by both, of what they differ by.
+fn distance(one: &Fit, other: &Fit) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for (texel, (one, other)) in one.texels.iter().zip(&other.texels).enumerate() {
+        if other[3] > 0.5 && one[3] > 0.5 {
+            for channel in 0..3 {
+                sum += f64::from(one[channel] - other[channel]).powi(2);
+            }
+            count += 3.0;
+        }
+        assert!(one.iter().all(|value| value.is_finite()), "texel {texel}");
+    }
+    assert!(count > 20_000.0, "{count} numbers");
+    (sum / count).sqrt()
+}
+
+#[test]
+fn a_texture_in_parts_is_that_of_one_fit_and_every_pixel_counts_once() {
+    let views = views();
+    let (whole, one) = fitted(&views, None, Quality::Standard);
+    let rows: u64 = whole.fitted.residuals.iter().map(|view| view.rows).sum();
+    assert_eq!((one, whole.rows.parts), (1, 0));
+    let (parts, count) = fitted(&views, Some(0.5 * rows as f64), Quality::Standard);
+    assert!((3..9).contains(&count), "{count} parts");
+    let of = |fit: &Fit| -> Vec<(u32, u64)> {
+        let views = fit.fitted.residuals.iter();
+        views.map(|view| (view.view, view.rows)).collect()
+    };
+    assert_eq!(of(&parts), of(&whole), "of every view as many pixels");
+    let counted: u32 = parts
+        .fitted
+        .residuals
+        .iter()
+        .flat_map(|view| view.histogram)
+        .sum();
+    assert_eq!(u64::from(counted), rows);
+    let RowsHeld {
+        rows: all,
+        kept,
+        parts: told,
+        ..
+    } = parts.rows;
+    assert_eq!((all, kept, told), (rows, rows, count));
+    // What is observed, and how much, is known from the pixels alone.
+    let worst = parts
+        .observed
+        .iter()
+        .zip(&whole.observed)
+        .map(|(one, other)| (one - other).abs());
+    assert!(worst.fold(0.0, f32::max) < 1e-3);
+    let off = distance(&parts, &whole);
+    assert!(off < 0.004, "{off} of what is between 0.2 and 0.8");
+    let (one, other) = (
+        parts.deviations.expect("maps"),
+        whole.deviations.expect("maps"),
+    );
+    assert!(
+        one.iter()
+            .zip(&other)
+            .all(|(one, other)| (one < &0.0) == (other < &0.0))
+    );
+}
+
+#[test]
+fn an_error_at_the_edges_of_bands_would_be_noticed() {
+    let views = views();
+    let (whole, _) = fitted(&views, None, Quality::Draft);
+    let rows: u64 = whole.fitted.residuals.iter().map(|view| view.rows).sum();
+    let (mut parts, _) = fitted(&views, Some(0.5 * rows as f64), Quality::Draft);
+    assert!(distance(&parts, &whole) < 0.006);
+    let (_, _, planned) = parts_of(&views, 0.5 * rows as f64);
+    for band in &planned.bands {
+        let edge = band.core().start * SIZE as usize;
+        for texel in &mut parts.texels[edge..][..2 * SIZE as usize] {
+            texel[0] += 0.1;
+        }
+    }
+    assert!(distance(&parts, &whole) > 0.006);
+}
+
+#[test]
+fn bands_are_the_texture_and_show_no_more_than_there_is_room_for() {
+    let views = views();
+    let all: f64 = parts_of(&views, 1e9)
+        .2
+        .windows()
+        .skip(1)
+        .map(|(_, share)| share)
+        .sum();
+    assert!((all - 1.0).abs() < 1e-9, "one band shows all: {all}");
+    let counting = views.iter().map(Mask::counting).sum::<usize>() as f64;
+    let mut counts = Vec::new();
+    for share in [0.7, 0.4, 0.2] {
+        let (_, _, parts) = parts_of(&views, share * counting);
+        let mut next = 0;
+        for band in &parts.bands {
+            assert_eq!(band.core().start, next);
+            next = band.core().end;
+        }
+        assert_eq!(next, SIZE as usize);
+        let shares: Vec<f64> = parts.windows().map(|(_, share)| share).collect();
+        let (least, most) = (4 * SQUARE as usize, SIZE as usize);
+        for (band, own) in parts.bands.iter().zip(&shares[1..]) {
+            let small = band.core().len() <= least.min(most);
+            assert!(
+                *own <= 0.76 * share || small,
+                "{own} of {share}, {:?}",
+                band.core()
+            );
+        }
+        counts.push(parts.bands.len());
+    }
+    assert!(
+        counts[0] > 1 && counts.is_sorted() && counts[2] > counts[0],
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn a_rehearsal_lies_all_over_the_texture_or_where_something_is() {
+    let views = views();
+    let (_, _, parts) = parts_of(&views, 2e4);
+    let strips = parts
+        .rehearsal
+        .squares()
+        .iter()
+        .filter(|square| **square & COARSE == 0)
+        .count();
+    let share = strips as f64 / f64::from(across(SIZE).pow(2));
+    assert!((0.05..0.35).contains(&share), "{share}");
+    let shown = parts.windows().next().expect("the rehearsal").1;
+    assert!(shown > 0.3 * share, "{shown} shown by {share}");
+    // One face, in a corner of the texture that no strip meets.
+    let mut mesh = cube();
+    mesh.triangles.truncate(2);
+    for uv in &mut mesh.uvs {
+        *uv = uv.map(|at| at * 0.1);
+    }
+    let scene = Scene::new(&mesh, 1024);
+    let atlas = Atlas::new(&scene);
+    let parts = Parts::of(&scene, &atlas, 3, |_| memory(4e3), 1, &views);
+    let shown = parts.windows().next().expect("the rehearsal").1;
+    assert!(shown > 0.3, "{shown} of all pixels");
+}
+
+#[test]
+fn windows_are_as_small_as_memory_asks_for() {
+    let asked = RefCell::new(Vec::new());
+    let window = first_window(1024, |texels| {
+        asked.borrow_mut().push(texels);
+        texels < 1024 * 1024 / 12
+    });
+    let asked = asked.into_inner();
+    assert!(
+        asked.is_sorted_by(|a, b| a > b) && asked.len() > 1,
+        "{asked:?}"
+    );
+    assert!(window.texels() < 1024 * 1024 / 12);
+    let smallest = first_window(1024, |_| false);
+    assert!(smallest.rows < 64, "ends at {smallest:?}");
+    for size in [1, 8, 9, 100] {
+        assert!(first_window(size, |_| false).texels() > 0, "{size}");
+    }
+}
+
+#[test]
+fn a_start_has_a_colour_everywhere_and_the_weights_that_it_had() {
+    let mut random = Random(3);
+    let mut texels: Vec<[f32; 4]> = (0..40 * 24)
+        .map(|_| match random.next() % 3 {
+            0 => [0.25, 0.5, 0.75, random.within(0.1, 9.0) as f32],
+            _ => [0.0; 4],
+        })
+        .collect();
+    let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
+    start(&mut texels, 40);
+    for (texel, weight) in texels.iter().zip(weights) {
+        let [red, green, blue, own] = *texel;
+        assert_eq!(own, weight);
+        for (value, wanted) in [(red, 0.25), (green, 0.5), (blue, 0.75)] {
+            assert!((value - wanted).abs() < 1e-5);
+        }
+    }
+}
+
+#[test]
+fn entries_are_those_of_the_rows_however_small_the_squares_are_in_the_views() {
+    for (size, taps) in [(24, 2), (96, 2), (1600, 3)] {
+        let scene = Scene::new(&cube(), size);
+        let views = views();
+        let [mut rows, mut entries] = [0, 0];
+        for chunk in views.iter().flat_map(|view| footprints(&scene, view, taps)) {
+            rows += chunk.len();
+            entries += chunk.entries.len();
+        }
+        let wanted = entries as f64 / rows as f64;
+        let found = entries_drawn(&scene, taps, &views);
+        // By a sixteenth of some of the views.
+        assert!(
+            (found / wanted - 1.0).abs() < 0.15,
+            "{found} of {wanted} at {size}²"
+        );
+    }
+    assert_eq!(
+        entries_drawn(&Scene::new(&cube(), 24), 2, &[] as &[View]),
+        ENTRIES
+    );
+}
