@@ -210,8 +210,7 @@ fn prepare_mesh(
     let wanted = Wanted {
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
         pages: job.pages,
-        resolved: &resolved.pixels,
-        exposure: &resolved.exposure,
+        views: resolved.is_known().then_some(&resolved),
     };
     let unwrapped = clock.time(Phase::Unwrap, || {
         make_atlas(&surface, job, wanted, progress)

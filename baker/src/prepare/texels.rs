@@ -3,8 +3,8 @@
 //!
 //! Each place of the surface is shown largest by one view; that view's pixels there, for each unit of area, are what a
 //! texture can hold. An edge is wanted at which half of the seen surface, by area, has no more texels than such pixels. An
-//! atlas that is still to be made spreads its texels evenly over [`UTILISATION`] of its square; coordinates that are kept
-//! spread them as they do. Of several pages the edge is that of each.
+//! atlas that is still to be made spreads its texels evenly over [`UTILISATION`] of its square, but for what nobody sees;
+//! coordinates that are kept spread them as they do. Of several pages the edge is that of each.
 //!
 //! Occlusion is found on small pictures, so triangles below their pixels may go unseen; medians do not mind.
 
@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use super::clean::CleanMesh;
 use super::repair::Eye;
+use super::unwrap::EDGE;
 use crate::bake::raster::{NOTHING, Projected, raster};
 use crate::bake::scene::project;
 use crate::pace;
@@ -38,15 +39,24 @@ const VIEWS: usize = 128;
 /// Beyond so many triangles views are asked one after another: each holds a hundred bytes for each of them.
 pub(crate) const MANY: usize = 400_000;
 
-/// What views resolve of a surface.
+/// What views resolve of a surface, by triangles; of none where nothing is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Resolved {
-    /// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does.
-    pub(crate) pixels: Vec<f64>,
-    /// Of each triangle the pixels for each unit of area in all views together that were asked.
+pub struct Resolved {
+    /// The most pixels for each unit of area in any view that sees it, 0 where none does.
+    pub(crate) best: Vec<f64>,
+    /// The pixels for each unit of area in all views together, as if each that sees any of it saw all.
     pub(crate) exposure: Vec<f64>,
+    /// The pixels of all views together that show it.
+    pub(crate) pixels: Vec<f64>,
     /// Views that there are.
     views: u32,
+}
+
+impl Resolved {
+    /// Whether any view shows any triangle.
+    pub(crate) fn is_known(&self) -> bool {
+        self.best.iter().any(|&pixels| pixels > 0.0)
+    }
 }
 
 fn areas(surface: &CleanMesh) -> Vec<f64> {
@@ -62,12 +72,14 @@ pub(crate) fn resolved(
 ) -> Resolved {
     let step = lookouts.len().div_ceil(VIEWS).max(1);
     let asked: Vec<Lookout> = lookouts.iter().step_by(step).copied().collect();
-    let (pixels, exposure) = best(surface, &areas(surface), &asked, progress);
-    Resolved {
-        pixels,
-        exposure,
-        views: lookouts.len() as u32,
+    let mut resolved = sum(surface, &areas(surface), &asked, progress);
+    // Each that was asked stands for so many.
+    let share = lookouts.len() as f64 / asked.len().max(1) as f64;
+    for sum in resolved.exposure.iter_mut().chain(&mut resolved.pixels) {
+        *sum *= share;
     }
+    resolved.views = lookouts.len() as u32;
+    resolved
 }
 
 /// Chooses an edge for each page, of `most` texels at most.
@@ -78,8 +90,10 @@ pub(crate) fn choose(
     progress: &dyn Progress,
 ) -> TextureChoice {
     let areas = areas(surface);
-    let all: f64 = areas.iter().sum();
-    let best = &resolved.pixels;
+    let best = &resolved.best;
+    // What nobody sees has fewer texels ([`EDGE`]), wherever that leaves enough to be worth a chart of its own.
+    let weighed = |(&area, &best): (&f64, &f64)| if best > 0.0 { area } else { area * EDGE * EDGE };
+    let all: f64 = areas.iter().zip(best).map(weighed).sum();
 
     // Edge at which a triangle has as many texels as pixels, its density of pixels, and its area.
     let mut seen: Vec<(f64, f64, f64)> = Vec::new();
@@ -93,6 +107,7 @@ pub(crate) fn choose(
             seen.push((edge, density, area));
         }
     }
+    let whole: f64 = areas.iter().sum();
     let of_seen: f64 = seen.iter().map(|(.., area)| area).sum();
     let edge = median(&mut seen, of_seen, |place| place.0);
     let density = median(&mut seen, of_seen, |place| place.1);
@@ -110,8 +125,8 @@ pub(crate) fn choose(
         size,
         wanted: edge.unwrap_or(0.0) as f32,
         pixels: (density.unwrap_or(0.0).sqrt() * 2.0 * surface.radius) as f32,
-        seen: if all > 0.0 {
-            (of_seen / all) as f32
+        seen: if whole > 0.0 {
+            (of_seen / whole) as f32
         } else {
             0.0
         },
@@ -119,52 +134,59 @@ pub(crate) fn choose(
     }
 }
 
-/// Of each triangle the most pixels for each unit of area in any view that sees it, 0 where none does, and those in all.
-fn best(
-    surface: &CleanMesh,
-    areas: &[f64],
-    asked: &[Lookout],
-    progress: &dyn Progress,
-) -> (Vec<f64>, Vec<f64>) {
+/// What these resolve.
+fn sum(surface: &CleanMesh, areas: &[f64], asked: &[Lookout], progress: &dyn Progress) -> Resolved {
     let group = match surface.triangles.len() > MANY {
         true => 1,
         false => rayon::current_num_threads().max(1),
     };
     let triangles = each(surface.triangles.len(), pace::TRIANGLE);
-    let (mut best, mut sum) = (vec![0.0_f64; areas.len()], vec![0.0_f64; areas.len()]);
+    let [best, exposure, pixels] = [0; 3].map(|_| vec![0.0_f64; areas.len()]);
+    let mut sums = Resolved {
+        best,
+        exposure,
+        pixels,
+        views: 0,
+    };
     for some in asked.chunks(group) {
         let count = u32::try_from(some.len()).unwrap_or(u32::MAX);
         progress.expect("what the views resolve", triangles * count * 2);
         let found = some
             .par_iter()
             .map(|lookout| densities(surface, areas, lookout));
-        let found: Vec<Vec<f64>> = found.collect();
-        for densities in found {
-            for ((best, sum), density) in best.iter_mut().zip(&mut sum).zip(densities) {
-                *best = best.max(density);
-                *sum += density;
+        let found: Vec<(Vec<f64>, Vec<f64>)> = found.collect();
+        for (densities, pixels) in found {
+            for (triangle, (density, pixels)) in densities.into_iter().zip(pixels).enumerate() {
+                sums.best[triangle] = sums.best[triangle].max(density);
+                sums.exposure[triangle] += density;
+                sums.pixels[triangle] += pixels;
             }
         }
         unit();
     }
-    (best, sum)
+    sums
 }
 
-fn densities(surface: &CleanMesh, areas: &[f64], lookout: &Lookout) -> Vec<f64> {
+/// Of each triangle the pixels for each unit of its area, and those that show it; of the view that the small one stands for.
+fn densities(surface: &CleanMesh, areas: &[f64], lookout: &Lookout) -> (Vec<f64>, Vec<f64>) {
     const BAND: u32 = 32;
     let Lookout { eye, zoom } = lookout;
     let [width, height] = eye.size.map(|edge| edge as u32);
     let (positions, triangles) = (&surface.positions, &surface.triangles);
     let projected = Projected::new(positions, triangles, &eye.camera, width, height);
-    let mut densities = vec![0.0; areas.len()];
+    let (mut densities, mut pixels) = (vec![0.0; areas.len()], vec![0.0; areas.len()]);
     for (band, of_band) in projected.bands(height, BAND).iter().enumerate() {
         let first = band as u32 * BAND;
         let end = (first + BAND).min(height);
         for triangle in raster(&projected, of_band, width, first, end, 1).triangles {
-            if triangle == NOTHING || densities[triangle as usize] > 0.0 {
+            if triangle == NOTHING {
                 continue;
             }
             let number = triangle as usize;
+            pixels[number] += zoom * zoom;
+            if densities[number] > 0.0 {
+                continue;
+            }
             let corners =
                 triangles[number].map(|corner| project(&eye.camera, positions[corner as usize]));
             if corners.iter().all(|corner| corner[2] > 0.0) && areas[number] > 0.0 {
@@ -173,7 +195,7 @@ fn densities(surface: &CleanMesh, areas: &[f64], lookout: &Lookout) -> Vec<f64> 
             }
         }
     }
-    densities
+    (densities, pixels)
 }
 
 /// The value below which half of the area lies.
@@ -264,25 +286,30 @@ mod tests {
     #[test]
     fn the_edge_is_that_of_the_view_that_shows_most() {
         // At distance 4 the square is 100 small pixels wide, 1000 of the picture: 10⁶ pixels on four units of area. The
-        // hidden square takes a fifth of the atlas.
+        // hidden square of one unit has fewer texels.
         let seen = [lookout(4.0, 10.0), lookout(8.0, 10.0)];
         let choice = chosen(&squares(false), &seen, 8192);
-        let wanted = (250_000.0_f64 * 5.0 / UTILISATION).sqrt();
+        let wanted = (250_000.0_f64 * (4.0 + EDGE * EDGE) / UTILISATION).sqrt();
         assert!(
             (f64::from(choice.wanted) / wanted - 1.0).abs() < 1e-6,
             "{choice:?}"
         );
-        assert_eq!((choice.size, choice.views), (1408, 2));
+        assert_eq!((choice.size, choice.views), (1280, 2));
         // Four pages have as many texels, each half the edge.
         let four = Pages::try_from(4).unwrap();
         let found = resolved(&squares(false), &seen, &Silent);
         // Both show the front, the farther one a quarter as many pixels.
-        for (triangle, (&best, &all)) in found.pixels.iter().zip(&found.exposure).enumerate() {
+        for (triangle, (&best, &all)) in found.best.iter().zip(&found.exposure).enumerate() {
             assert!((all - 1.25 * best).abs() < 1e-6 && (best > 0.0) == (triangle < 2));
+            // Two units of area: each triangle is half of the square, counted in small pixels.
+            assert!(
+                (found.pixels[triangle] / (2.0 * all).max(1.0) - f64::from(triangle < 2)).abs()
+                    < 0.02
+            );
         }
         let paged = choose(&squares(false), &found, (4096, four), &Silent);
         assert!((paged.wanted * 2.0 - choice.wanted).abs() < 0.01);
-        assert_eq!(paged.size, 704);
+        assert_eq!(paged.size, 640);
         assert!((choice.seen - 0.8).abs() < 1e-6);
         assert!((choice.pixels - 500.0 * 8.0_f32.sqrt()).abs() < 1.0);
         assert_eq!(chosen(&squares(false), &seen, 1024).size, 1024);

@@ -4,7 +4,7 @@
 //! a few directions ([`planar`]); crumbs are laid beside their neighbours and borders moved ([`merge`]), what nobody sees is cut
 //! off ([`detach`]) and made smaller ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from
 //! [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
-//! triangles. No two triangles overlap in the atlas, charts stay two or three texels apart and one inside the border of their page.
+//! triangles. No two triangles overlap in the atlas, charts stay two to seven texels apart and one inside the border of their page.
 
 use std::io;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use proto::table::Mesh;
 use crate::pace;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::surface_area;
+use crate::prepare::texels::Resolved;
 use crate::progress::{Progress, each, unit};
 
 mod effort;
@@ -45,6 +46,7 @@ pub mod kept;
 
 mod assemble;
 
+pub(crate) use self::budget::EDGE;
 use self::effort::Effort;
 use self::pack::{Atlas, Chart};
 
@@ -118,10 +120,8 @@ pub struct Wanted<'a> {
     pub texture_size: u32,
     /// Pages that it is cut into.
     pub pages: Pages,
-    /// Of each triangle the most pixels for each unit of area in any view, 0 where none sees it; empty where nobody knows.
-    pub resolved: &'a [f64],
-    /// Of each triangle the pixels for each unit of area in all views together; empty where nobody knows.
-    pub exposure: &'a [f64],
+    /// What views show of each triangle, where anybody knows.
+    pub views: Option<&'a Resolved>,
 }
 
 impl From<(u32, Pages)> for Wanted<'_> {
@@ -130,8 +130,7 @@ impl From<(u32, Pages)> for Wanted<'_> {
         Self {
             texture_size,
             pages,
-            resolved: &[],
-            exposure: &[],
+            views: None,
         }
     }
 }
@@ -167,9 +166,9 @@ pub fn unwrap_with<'a>(
     let Wanted {
         texture_size,
         pages,
-        resolved,
-        exposure,
+        views,
     } = wanted.into();
+    let exposure = views.map_or(&[][..], |views| &views.exposure);
     let effort = Effort::begin();
     progress.progress(Phase::Unwrap, 0, 0);
     let predicted = each(mesh.triangles.len(), pace::ATLAS_TRIANGLE);
@@ -208,12 +207,14 @@ pub fn unwrap_with<'a>(
         cuts.push(planar::cut(mesh));
         unit();
     }
-    let of_unseen = |pieces| {
-        let mut pieces = detach::detach(pieces, resolved, (area, cell));
-        budget::shrink(mesh, &mut pieces, resolved);
-        pieces
-    };
-    cuts = cuts.into_iter().map(of_unseen).collect();
+    if let Some(views) = views {
+        let of_seen = |pieces| {
+            let mut pieces = detach::detach(pieces, &views.best, (area, cell));
+            budget::shrink(&mut pieces, views, texture_size);
+            pieces
+        };
+        cuts = cuts.into_iter().map(of_seen).collect();
+    }
     if pages != Pages::ONE {
         progress.expect("dividing charts", predicted);
         let divided = |pieces| divide::divide(pieces, pages.side());
@@ -251,13 +252,13 @@ fn densest(
     };
     let mut candidates: Vec<(usize, pack::Packed)> =
         cuts.iter().enumerate().filter_map(packed).collect();
-    candidates.sort_by(|(_, a), (_, b)| b.utilisation().total_cmp(&a.utilisation()));
+    candidates.sort_by(|(_, a), (_, b)| b.density().total_cmp(&a.density()));
     candidates.truncate(improved.max(1));
     for (_, packed) in candidates.iter_mut().take(improved) {
         packed.improve();
     }
     let best = candidates.into_iter().reduce(|best, other| {
-        if other.1.utilisation() > best.1.utilisation() {
+        if other.1.density() > best.1.density() {
             other
         } else {
             best

@@ -4,13 +4,15 @@
 //! texels than its gutter takes.
 
 use super::Piece;
-use super::budget::{EDGE, SEEN, SMALLEST};
+use super::budget::{EDGE, SMALLEST};
 use super::planar::neighbours;
 
 /// Triangles between what is seen and the cut: small ones may go unseen between pixels.
 const RINGS: u32 = 2;
 /// Cells along a cut that its gutter takes, and as many to make it worth while.
-const GUTTER: f64 = 8.0;
+const GUTTER: f64 = 12.0;
+/// A part that shows less than this share of itself to any view counts as unseen.
+const SEEN: f64 = 0.02;
 
 /// Divides charts of a surface of this `area`; `resolved` as in [`super::budget::shrink`], `cell` the edge of a cell of the atlas
 /// in the charts' units, about. Where nothing is known of any view, nothing changes.

@@ -67,13 +67,17 @@ pub(crate) struct Atlas {
 struct Grid {
     page: usize,
     pages: Pages,
+    /// Edge of a cell, in texels.
+    cell: f64,
 }
 
 impl Grid {
     fn new(texture_size: u32, pages: Pages) -> Self {
+        let cells = texture_size.min(MAX_GRID);
         Self {
-            page: pages.page(texture_size.min(MAX_GRID)) as usize,
+            page: pages.page(cells) as usize,
             pages,
+            cell: f64::from(texture_size) / f64::from(cells.max(1)),
         }
     }
 
@@ -84,10 +88,11 @@ impl Grid {
 
     /// Cells between so many charts.
     fn gap(self, charts: usize) -> usize {
-        if charts > SEARCHED_CHARTS {
-            return LEAST_GAP;
-        }
-        (self.page * GAP / MAX_GRID as usize).clamp(LEAST_GAP, GAP)
+        // Between that of a page, whose borders lose what is left beside them, and that of all.
+        let atlas = (self.page as f64 * self.edge()).sqrt() * self.cell / GAP_ATLAS;
+        let of_many = atlas * WIDE_GAP_CHARTS / charts.max(1) as f64;
+        let texels = GAP * atlas.min(atlas.sqrt()).min(of_many);
+        ((texels / self.cell) as usize).max(LEAST_GAP)
     }
 
     /// Cells of the atlas along an edge.
@@ -102,12 +107,18 @@ pub(super) fn cell(area: f64, texture_size: u32, pages: Pages) -> f64 {
         / Grid::new(texture_size, pages).edge()
 }
 
-/// Cells of the atlas along an edge. Above 1024² a cell is a block of texels: padding grows with the texture, as mips want.
+/// Cells of the atlas along an edge. Above 1024² a cell is a block of texels.
 const MAX_GRID: u32 = 1024;
-/// Cells between charts: the more, the more gutter there is to make seams agree in mips. On flighthelmet 2, 3 and 4 leave 5.8,
-/// 4.5 and 3.6 steps of 255 at mip 3, and each costs 0.1 dB; sets with fewer charts lose nothing.
-const GAP: usize = 3;
-/// Of a smaller page the same share, but no less than this; and this between very many charts, or gaps were most of the atlas.
+/// Texels between charts: the more, the more gutter there is to make seams agree in mips. On flighthelmet 3, 5, 6 and 7 leave 4.9,
+/// 3.4, 2.3 and 1.7 steps of 255 at mip 3, and each costs up to 0.1 dB; sets with fewer charts lose nothing.
+const GAP: f64 = 7.0;
+/// That is in an atlas of so many texels along an edge. A smaller one has the same share; a larger one more texels, by the root of its
+/// edge: the levels that [`crate::survey`] measures need no more, but from as far as before a coarser one is seen.
+const GAP_ATLAS: f64 = 1024.0;
+/// Charts up to which they are so far apart. Between more there is less, or gaps were most of the atlas: a mesh of TRELLIS
+/// with 749 charts loses 0.1 dB by 4 cells in place of 3 (4.6 and 5.6 at mip 3), 0.8 by 7 (2.7).
+const WIDE_GAP_CHARTS: f64 = 500.0;
+/// Cells between charts at least.
 pub(super) const LEAST_GAP: usize = 2;
 /// Cells between charts and the border.
 const MARGIN: usize = 1;
@@ -244,9 +255,15 @@ impl Packed {
         (self.grid.inner() as f64 / reach).max(1.0)
     }
 
+    /// Of texels where charts have their full size, in squares for each unit of the mesh's area: of two cuts whose charts
+    /// may be smaller in places, the one with more is better.
+    pub(crate) fn density(&self) -> f64 {
+        (self.layout.scale * self.growth() / self.grid.edge()).powi(2)
+    }
+
     /// Share of the square that charts cover.
     pub(crate) fn utilisation(&self) -> f64 {
-        self.area * (self.layout.scale * self.growth() / self.grid.edge()).powi(2)
+        self.area * self.density()
     }
 
     /// The texture coordinates.

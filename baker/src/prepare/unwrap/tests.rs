@@ -217,6 +217,20 @@ fn loose_triangles_get_the_fallback_with_all_the_time_in_the_world() {
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
 }
 
+/// What views show of a surface: as many pixels for each unit of area as this says of each triangle, in one view.
+pub(crate) fn views(mesh: &CleanMesh, shown: impl Fn(usize) -> f64) -> Resolved {
+    let exposure: Vec<f64> = (0..mesh.triangles.len()).map(shown).collect();
+    let area = |face: usize| surface_area(&mesh.positions, &mesh.triangles[face..=face]);
+    let pixels = exposure
+        .iter()
+        .enumerate()
+        .map(|(face, shown)| shown * area(face));
+    let mut views = Resolved::default();
+    (views.best, views.pixels) = (exposure.clone(), pixels.collect());
+    views.exposure = exposure;
+    views
+}
+
 #[test]
 fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
     let sphere = icosphere(4);
@@ -230,11 +244,11 @@ fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
         .map(|corners| f64::from(u8::from(above(corners))))
         .collect();
     let unwrapped = |resolved: &[f64]| {
+        let known = views(&sphere, |face| resolved[face]);
         let wanted = Wanted {
             texture_size: 512,
             pages: Pages::ONE,
-            resolved,
-            exposure: &[],
+            views: known.is_known().then_some(&known),
         };
         let unwrapped = unwrap(&sphere, wanted, Duration::ZERO, &Silent).unwrap();
         check(&sphere, &unwrapped, 512, 2);
@@ -250,7 +264,10 @@ fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
         }
         sums
     };
-    let (blind, looked_at) = (texels(&unwrapped(&[])), texels(&unwrapped(&resolved)));
+    let (blind, looked_at) = (
+        texels(&unwrapped(&vec![0.0; resolved.len()])),
+        texels(&unwrapped(&resolved)),
+    );
     assert!(looked_at[1] > 1.15 * blind[1], "{looked_at:?} {blind:?}");
     assert!(looked_at[0] < 0.8 * blind[0], "{looked_at:?} {blind:?}");
 }
@@ -268,11 +285,14 @@ fn seams_lie_where_views_see_least() {
     let exposure: Vec<f64> = (0..sphere.triangles.len()).map(seen).collect();
     // Length of seams, and of those that are seen.
     let seams = |exposure: &[f64]| {
+        let mut known = views(&sphere, |face| exposure[face]);
+        // Where seams go, and not how large charts are, is asked.
+        known.best.fill(0.0);
+        known.pixels.fill(0.0);
         let wanted = Wanted {
             texture_size: 512,
             pages: Pages::ONE,
-            resolved: &[],
-            exposure,
+            views: Some(&known),
         };
         let mesh = unwrap_with(&sphere, wanted, PATIENCE, 1, &Silent)
             .unwrap()
@@ -297,7 +317,7 @@ fn seams_lie_where_views_see_least() {
         }
         sums
     };
-    let (blind, looked_at) = (seams(&[]), seams(&exposure));
+    let (blind, looked_at) = (seams(&vec![0.0; exposure.len()]), seams(&exposure));
     let share = |[all, seen]: [f64; 2]| seen / all;
     assert!(
         share(looked_at) < 0.8 * share(blind),
