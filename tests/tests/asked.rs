@@ -132,14 +132,19 @@ fn the_edge_is_chosen_by_what_the_views_resolve() {
     json["fl_y"] = json["fl_x"].clone();
     fs::write(bench.path("transforms.json"), json.to_string()).expect("room");
     let near = report(&bench, &["--texture-size", "auto"]);
-    let ratio = near["prepare"]["texture"]["wanted"]
-        .as_f64()
-        .expect("an edge")
-        / choice["wanted"].as_f64().expect("an edge");
+    let number = |choice: &Value, key: &str| choice[key].as_f64().expect("a number");
+    let choices = [choice, &near["prepare"]["texture"]];
+    let [far, near] = choices.map(|choice| {
+        // What nobody sees has a ninth of the texels of what somebody does.
+        let seen = number(choice, "seen");
+        number(choice, "wanted") / (seen + (1.0 - seen) / 9.0).sqrt()
+    });
     assert!(
-        (2.5..4.5).contains(&ratio),
-        "three times the focal length, {ratio} times the edge"
+        (2.5..4.5).contains(&(near / far)),
+        "three times the focal length, {near} in place of {far}"
     );
+    let [far, near] = choices.map(|choice| number(choice, "seen"));
+    assert!(near < far && far <= 1.0, "{near} of the sphere, and {far}");
     assert!(report(&bench, &["--texture-size", "256"])["prepare"]["texture"].is_null());
     let line = refused(&bench, 64, &["--max-texture-size", "512"]);
     assert!(line.contains("--texture-size auto"), "{line}");
