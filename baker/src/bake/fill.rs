@@ -21,42 +21,129 @@ const BAND_SUMS: usize = 1 << 21;
 
 /// Fills `texels`, whose alpha is the observed weight; alpha stays.
 pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
-    let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
-    let holes = texels
-        .iter()
-        .zip(&atlas.triangles)
-        .any(|(texel, &triangle)| triangle != NOTHING && unseen(texel));
-    if holes {
-        let colours = vertex_colours(scene, atlas, texels);
-        texels
-            .par_iter_mut()
-            .enumerate()
-            .for_each(|(index, texel)| {
-                let triangle = atlas.triangles[index];
-                if triangle != NOTHING && unseen(texel) {
+    let mut tones = Tones::none(scene);
+    tones.fill(scene, atlas, texels, Some);
+}
+
+/// What the texels of one part of a texture after the other tell of the colours of the surface.
+pub struct Tones {
+    /// For each point of the surface, the weighted colours of the texels around it, and their weights.
+    sums: Vec<[f64; 4]>,
+}
+
+impl Tones {
+    /// Of no texel yet.
+    #[must_use]
+    pub fn none(scene: &Scene) -> Self {
+        Self {
+            sums: vec![[0.0; 4]; scene.surface_vertices.len()],
+        }
+    }
+
+    /// Fills the texels of a part of a texture, whose alpha is the observed weight, from what they and those before them tell;
+    /// alpha stays. `place` says which texel of the texture each is; those that are none take the colour of their surroundings
+    /// in the part, whose rows are as long as the texture's.
+    pub fn fill(
+        &mut self,
+        scene: &Scene,
+        atlas: &Atlas,
+        texels: &mut [[f32; 4]],
+        place: impl Fn(usize) -> Option<usize> + Sync,
+    ) {
+        let covered = |index: usize| {
+            let at = place(index)?;
+            let triangle = atlas.triangles[at];
+            (triangle != NOTHING).then_some((triangle, at))
+        };
+        let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
+        let holes = (texels.iter().enumerate())
+            .any(|(index, texel)| unseen(texel) && covered(index).is_some());
+        // Of parts, all that is told is told to those that follow.
+        if holes || texels.len() != atlas.triangles.len() {
+            self.add(scene, texels, covered);
+        }
+        if holes {
+            let colours = self.colours(scene);
+            texels
+                .par_iter_mut()
+                .enumerate()
+                .filter(|(_, texel)| unseen(texel))
+                .for_each(|(index, texel)| {
+                    let Some((triangle, at)) = covered(index) else {
+                        return;
+                    };
                     let corners = scene.triangles[triangle as usize];
-                    let weights = barycentrics(scene, triangle, index);
+                    let weights = barycentrics(scene, triangle, at);
                     for (corner, weight) in corners.into_iter().zip(weights) {
                         let colour = colours[scene.surface_vertices[corner as usize] as usize];
                         for channel in 0..3 {
                             texel[channel] += weight.clamp(0.0, 1.0) * colour[channel];
                         }
                     }
+                });
+        }
+        // Whatever has a colour now counts in full for the pull-push; the observed weight is put back afterwards.
+        let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
+        for (index, texel) in texels.iter_mut().enumerate() {
+            let told = texel[3] > 0.0 || covered(index).is_some();
+            texel[3] = if told { 1.0 } else { 0.0 };
+        }
+        pull_push(texels, scene.size as usize);
+        for (texel, weight) in texels.iter_mut().zip(weights) {
+            texel[3] = weight;
+        }
+    }
+
+    /// Adds what observed texels tell, where `covered` says which triangle covers each, and which texel of the texture it is.
+    fn add(
+        &mut self,
+        scene: &Scene,
+        texels: &[[f32; 4]],
+        covered: impl Fn(usize) -> Option<(u32, usize)> + Sync,
+    ) {
+        let count = self.sums.len();
+        // Bands of texels by sizes alone, added in order: the same bits on any number of threads.
+        let bands = (BAND_SUMS / count.max(1)).clamp(1, BANDS);
+        let length = texels.len().div_ceil(bands).max(1);
+        let of_band = |(band, texels): (usize, &[[f32; 4]])| {
+            let mut sums = vec![[0.0f64; 4]; count];
+            let first = band * length;
+            for (index, texel) in (first..).zip(texels) {
+                if texel[3] <= 0.0 {
+                    continue;
                 }
-            });
-    }
-    // Whatever has a colour now counts in full for the pull-push; the observed weight is put back afterwards.
-    let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
-    for (texel, &triangle) in texels.iter_mut().zip(&atlas.triangles) {
-        texel[3] = if triangle != NOTHING || texel[3] > 0.0 {
-            1.0
-        } else {
-            0.0
+                let Some((triangle, at)) = covered(index) else {
+                    continue;
+                };
+                let weights = barycentrics(scene, triangle, at);
+                let corners = scene.triangles[triangle as usize];
+                for (corner, weight) in corners.into_iter().zip(weights) {
+                    let weight = f64::from(weight.clamp(0.0, 1.0)).powi(2);
+                    let sum = &mut sums[scene.surface_vertices[corner as usize] as usize];
+                    for channel in 0..3 {
+                        sum[channel] += weight * f64::from(texel[channel]);
+                    }
+                    sum[3] += weight;
+                }
+            }
+            sums
         };
+        let bands = texels.par_chunks(length).enumerate().map(of_band);
+        for band in bands.collect::<Vec<Vec<[f64; 4]>>>() {
+            for (sum, more) in self.sums.iter_mut().zip(band) {
+                for (sum, more) in sum.iter_mut().zip(more) {
+                    *sum += more;
+                }
+            }
+        }
     }
-    pull_push(texels, scene.size as usize);
-    for (texel, weight) in texels.iter_mut().zip(weights) {
-        texel[3] = weight;
+
+    /// Colour of each point of the surface: the mean of the observed texels in the triangles around it, diffused to where none is.
+    fn colours(&self, scene: &Scene) -> Vec<[f32; 3]> {
+        let colours = (self.sums.iter())
+            .map(|sum| (sum[3] > 0.0).then(|| std::array::from_fn(|c| (sum[c] / sum[3]) as f32)))
+            .collect();
+        diffuse(colours, &scene.triangles, &scene.surface_vertices)
     }
 }
 
@@ -112,48 +199,6 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
         front = next;
     }
     near
-}
-
-/// Colour of each surface vertex: the mean of the observed texels in the triangles around it, diffused to where none is.
-fn vertex_colours(scene: &Scene, atlas: &Atlas, texels: &[[f32; 4]]) -> Vec<[f32; 3]> {
-    let count = scene.surface_vertices.len();
-    // Bands of texels by sizes alone, added in order: the same bits on any number of threads.
-    let bands = (BAND_SUMS / count.max(1)).clamp(1, BANDS);
-    let length = texels.len().div_ceil(bands).max(1);
-    let of_band = |(band, texels): (usize, &[[f32; 4]])| {
-        let mut sums = vec![[0.0f64; 4]; count];
-        let first = band * length;
-        for (index, texel) in (first..).zip(texels) {
-            let triangle = atlas.triangles[index];
-            if triangle == NOTHING || texel[3] <= 0.0 {
-                continue;
-            }
-            let weights = barycentrics(scene, triangle, index);
-            for (corner, weight) in scene.triangles[triangle as usize].into_iter().zip(weights) {
-                let weight = f64::from(weight.clamp(0.0, 1.0)).powi(2);
-                let sum = &mut sums[scene.surface_vertices[corner as usize] as usize];
-                for channel in 0..3 {
-                    sum[channel] += weight * f64::from(texel[channel]);
-                }
-                sum[3] += weight;
-            }
-        }
-        sums
-    };
-    let of_bands: Vec<Vec<[f64; 4]>> = texels.par_chunks(length).enumerate().map(of_band).collect();
-    let mut sums = vec![[0.0f64; 4]; count];
-    for band in of_bands {
-        for (sum, more) in sums.iter_mut().zip(band) {
-            for (sum, more) in sum.iter_mut().zip(more) {
-                *sum += more;
-            }
-        }
-    }
-    let colours = sums
-        .iter()
-        .map(|sum| (sum[3] > 0.0).then(|| std::array::from_fn(|c| (sum[c] / sum[3]) as f32)))
-        .collect();
-    diffuse(colours, &scene.triangles, &scene.surface_vertices)
 }
 
 /// Gives every point of the surface a colour: those that have one keep it, the others take their neighbours'. `points` says

@@ -301,14 +301,21 @@ fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     return true;
 }
 
+// Edge of a square of the texture in texels.
+fn edge_of_square() -> u32 {
+    return select(SQUARE_OF_LARGE, SQUARE_OF_SMALL, tile.texture_size <= SMALL_TEXTURE);
+}
+
 // Of the square that a texel is in, see window.rs.
 fn square(texel: vec2<u32>) -> u32 {
-    let across = (tile.texture_size + SQUARE - 1u) / SQUARE;
-    return squares[(texel.y / SQUARE) * across + texel.x / SQUARE];
+    let edge = edge_of_square();
+    let across = (tile.texture_size + edge - 1u) / edge;
+    return squares[(texel.y / edge) * across + texel.x / edge];
 }
 
 // Numbers the merged texels as the window does; those of one square may be one.
 fn renumber() {
+    let edge = edge_of_square();
     let all = merged;
     merged = 0u;
     for (var k = 0u; k < all; k++) {
@@ -316,7 +323,7 @@ fn renumber() {
         let weight = merged_weights[k];
         let first = square(texel);
         var at = merged;
-        var own = first + (texel.y % SQUARE) * tile.texture_size + texel.x % SQUARE;
+        var own = first + (texel.y % edge) * tile.texture_size + texel.x % edge;
         if (first & COARSE) != 0u {
             own = first & ~COARSE;
             at = 0u;

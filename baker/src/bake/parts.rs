@@ -17,8 +17,11 @@
 //! whole texture comes from the strips, which lie all over it. The planes of an adapter are as small as the band, so textures
 //! that its memory does not hold can be fitted.
 //!
-//! What it costs: 100 views of 1024² into 2048² 0.1 dB in parts of a GiB, and 0.7 of half a GiB; a mesh of eighty bodies
-//! (flighthelmet at 1024²) 0.25 in two parts and 0.6 in five, a closed one (catstatue) 0.1 in two.
+//! Where no pixel of a band shows anything its texels begin with what the strips, the bands before it and its own pixels tell of
+//! the surface there.
+//!
+//! What it costs: 100 views of 1024² into 2048² 0.1 dB in parts of a GiB, and 0.7 of half a GiB (before squares of small textures
+//! had four texels); as a draft, a mesh of eighty bodies (flighthelmet at 1024²) 0.2 in three parts and in six.
 
 mod plan;
 mod shown;
@@ -30,10 +33,10 @@ use proto::table::View;
 use super::backend::{Backend, ViewResiduals};
 use super::colour::Space;
 use super::explain::{Bench, Fit, ties};
+use super::fill::{Tones, fill_far};
 use super::fit;
-use super::pull_push::pull_push;
 use super::window::Window;
-use super::{failure, fill, read_finite};
+use super::{failure, read_finite};
 use crate::laps::timed;
 use crate::progress::PhaseClock;
 pub(super) use plan::{Parts, first_window};
@@ -59,7 +62,11 @@ pub(super) fn fit(
     let all = f64::from(parts.count()) + 1.0;
     let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
     told(0.0);
-    begin(bench, backend, &parts.rehearsal, views, space, clock)?;
+    let mut tones = Tones::none(scene);
+    let mut begin = |backend: &mut dyn Backend, window: &Window, clock: &mut PhaseClock| {
+        begin(bench, backend, window, (views, space), &mut tones, clock)
+    };
+    begin(backend, &parts.rehearsal, clock)?;
     let mut fitted = clock
         .time(Phase::Fit, || {
             let plan = bench.plan.of_all_rows();
@@ -77,7 +84,7 @@ pub(super) fn fit(
     let mut rows = RowsHeld::default();
     for (nth, band) in (1..).zip(&parts.bands) {
         let course = &fitted.course;
-        begin(bench, backend, band, views, space, clock)?;
+        begin(backend, band, clock)?;
         let done = |done: u32| {
             told(f64::from(nth) + f64::from(done) / f64::from(course.iterations()));
             progress.expect("a step of the fit", bench.step);
@@ -120,7 +127,7 @@ pub(super) fn fit(
     fitted.iterations += fitted.course.iterations();
     // What no pixel shows was filled from its own band: now, far from what any shows, from all of the surface.
     clock.time(Phase::Init, || {
-        timed("fill", || fill::fill_far(scene, bench.atlas, &mut texels));
+        timed("fill", || fill_far(scene, bench.atlas, &mut texels));
     });
     Ok(Fit {
         texels,
@@ -131,13 +138,14 @@ pub(super) fn fit(
     })
 }
 
-/// Gives the adapter a window of the texture, the views and their averages there.
+/// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
+/// known of the surface so far (`tones`).
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
     window: &Window,
-    views: &[View],
-    space: Space,
+    (views, space): (&[View], Space),
+    tones: &mut Tones,
     clock: &mut PhaseClock,
 ) -> Result<(), Failure> {
     let step = bench.step + crate::pace::ADAPTER;
@@ -157,22 +165,14 @@ fn begin(
         .time(Phase::Init, || {
             timed("average", || backend.average())?;
             let mut texels = timed("read texels", || read_finite(backend))?;
-            timed("fill", || start(&mut texels, window.size as usize));
+            timed("fill", || {
+                let places = window.places();
+                let place = |texel: usize| places[texel].map(|place| place as usize);
+                tones.fill(bench.scene, bench.atlas, &mut texels, place);
+            });
             timed("write texels", || backend.write_texels(&texels))
         })
         .map_err(failure)
-}
-
-/// Every texel has a colour; alpha stays the weight with which it is observed.
-fn start(texels: &mut [[f32; 4]], size: usize) {
-    let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
-    for texel in texels.iter_mut().filter(|texel| texel[3] > 0.0) {
-        texel[3] = 1.0;
-    }
-    pull_push(texels, size);
-    for (texel, weight) in texels.iter_mut().zip(weights) {
-        texel[3] = weight;
-    }
 }
 
 /// Adds the residuals of other pixels of the same views.

@@ -21,8 +21,13 @@ use super::atlas::{LINK_DOWN, LINK_RIGHT};
 use super::rows::{Entry, Rows};
 use super::subset;
 
-/// Edge of a square in texels. Those at the texture's right and lower edge may be cut.
-pub const SQUARE: u32 = 8;
+/// Edges of the squares of small and of large textures in texels. Those at the right and lower edge of a texture may be cut.
+///
+/// One colour for each square of eight texels, in place of four, cost 0.3 dB at 512², where charts are as narrow as that; for
+/// 8192², four would take as much memory as a window does.
+pub const SQUARES: [u32; 2] = [4, 8];
+/// Edge of the largest texture that is small.
+pub const SMALL_TEXTURE: u32 = 2048;
 /// Of a square's number: it has one texel, and that is its number.
 pub const COARSE: u32 = 1 << 31;
 
@@ -43,10 +48,16 @@ pub struct Window {
     squares: Option<Arc<[u32]>>,
 }
 
+/// Edge of a square of a texture in texels.
+#[must_use]
+pub fn square(size: u32) -> u32 {
+    SQUARES[usize::from(size > SMALL_TEXTURE)]
+}
+
 /// Squares across, and lines of them, of a texture.
 #[must_use]
 pub fn across(size: u32) -> u32 {
-    size.div_ceil(SQUARE)
+    size.div_ceil(square(size))
 }
 
 /// A window being laid out.
@@ -92,8 +103,9 @@ impl Window {
     #[must_use]
     pub fn band(size: u32, lines: Range<u32>, core: Range<u32>, beside: &BTreeSet<u32>) -> Self {
         let mut window = Self::of(size, std::slice::from_ref(&lines), beside);
-        let [first, end] = [core.start, core.end].map(|line| (line * SQUARE).min(size));
-        let before = window.core[0] + (core.start - lines.start) * SQUARE;
+        let edge = square(size);
+        let [first, end] = [core.start, core.end].map(|line| (line * edge).min(size));
+        let before = window.core[0] + (core.start - lines.start) * edge;
         window.core = [before, before + end - first];
         window.first = first;
         window
@@ -106,7 +118,7 @@ impl Window {
     }
 
     fn of(size: u32, strips: &[Range<u32>], beside: &BTreeSet<u32>) -> Self {
-        let across = across(size);
+        let (edge, across) = (square(size), across(size));
         let mut layout = Layout {
             size,
             squares: vec![None; (across * across) as usize],
@@ -116,17 +128,17 @@ impl Window {
         let start = strips.first().map_or(0, |strip| strip.start * across);
         let coarse = (0..start).filter(|square| !beside.contains(square));
         layout.place(coarse, 1);
-        layout.place(beside.range(..start).copied(), SQUARE);
+        layout.place(beside.range(..start).copied(), edge);
         let first = layout.rows;
         for line in strips.iter().cloned().flatten() {
             for column in 0..across {
-                let own = layout.rows * size + column * SQUARE;
+                let own = layout.rows * size + column * edge;
                 layout.squares[(line * across + column) as usize] = Some(own);
             }
-            layout.rows += SQUARE;
+            layout.rows += edge;
         }
         let end = layout.rows;
-        layout.place(beside.range(start..).copied(), SQUARE);
+        layout.place(beside.range(start..).copied(), edge);
         layout.place(start..all, 1);
         Self {
             size,
@@ -176,11 +188,24 @@ impl Window {
             return (texel, true);
         };
         let [column, row] = [texel % self.size, texel / self.size];
-        let first = squares[(row / SQUARE * across(self.size) + column / SQUARE) as usize];
+        let edge = square(self.size);
+        let first = squares[(row / edge * across(self.size) + column / edge) as usize];
         match first & COARSE {
-            0 => (first + row % SQUARE * self.size + column % SQUARE, true),
+            0 => (first + row % edge * self.size + column % edge, true),
             _ => (first & !COARSE, false),
         }
+    }
+
+    /// For each texel of the window, which texel of the texture it is; those that stand for a square, or for nothing, are none.
+    #[must_use]
+    pub fn places(&self) -> Vec<Option<u32>> {
+        let mut places = vec![None; self.texels()];
+        for texel in 0..self.size * self.size {
+            if let (own, true) = self.texel(texel) {
+                places[own as usize] = Some(texel);
+            }
+        }
+        places
     }
 
     /// Whether the first texel of a bilinear lookup at a place of the texture, in texels, is in one of the window's own squares.
@@ -223,7 +248,7 @@ impl Window {
         if self.is_whole() {
             return links.to_vec();
         }
-        let (size, across) = (self.size, across(self.size));
+        let (size, edge, across) = (self.size, square(self.size), across(self.size));
         let mut own = vec![0; self.texels()];
         for (square, &first) in (0..).zip(self.squares()) {
             if first & COARSE != 0 {
@@ -233,16 +258,16 @@ impl Window {
             let is = |there: bool, square: u32, texel: u32| {
                 there && self.squares()[square as usize] == texel
             };
-            let right = is(column + 1 < across, square + 1, first + SQUARE);
-            let below = is(line + 1 < across, square + across, first + SQUARE * size);
-            for y in 0..SQUARE.min(size - line * SQUARE) {
-                for x in 0..SQUARE.min(size - column * SQUARE) {
-                    let from = (line * SQUARE + y) * size + column * SQUARE + x;
+            let right = is(column + 1 < across, square + 1, first + edge);
+            let below = is(line + 1 < across, square + across, first + edge * size);
+            for y in 0..edge.min(size - line * edge) {
+                for x in 0..edge.min(size - column * edge) {
+                    let from = (line * edge + y) * size + column * edge + x;
                     let mut link = links[from as usize];
-                    if x + 1 == SQUARE && !right {
+                    if x + 1 == edge && !right {
                         link &= !LINK_RIGHT;
                     }
-                    if y + 1 == SQUARE && !below {
+                    if y + 1 == edge && !below {
                         link &= !LINK_DOWN;
                     }
                     own[(first + y * size + x) as usize] = link;
@@ -284,7 +309,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const SIZE: u32 = 44;
+    const SIZE: u32 = 22;
 
     /// Lines 2 and 3 of six, of which the last is cut, there for line 3, and beside them a square above and two below.
     fn window() -> Window {
@@ -297,20 +322,21 @@ mod tests {
         // A row of eleven squares above that are one texel each, and one of nine below.
         assert_eq!(
             (window.rows, window.core, window.core()),
-            (1 + 8 + 16 + 8 + 1, [17, 25], 24..32)
+            (1 + 4 + 8 + 4 + 1, [9, 13], 12..16)
         );
+        let edge = square(SIZE);
         let mut seen = vec![0; window.texels()];
         let (mut above, mut below) = (BTreeSet::new(), BTreeSet::new());
         for texel in 0..SIZE * SIZE {
             let [column, row] = [texel % SIZE, texel / SIZE];
             let (own, itself) = window.texel(texel);
             let at = |row: u32, column: u32| Some(row * SIZE + column);
-            let wanted = match (row / SQUARE, column / SQUARE) {
-                (2 | 3, _) => at(row - 7, column),
-                (0, 4) => at(row + 1, column - 32),
-                (5, 1) => at(row - 15, column - 8),
+            let wanted = match (row / edge, column / edge) {
+                (2 | 3, _) => at(row - 3, column),
+                (0, 4) => at(row + 1, column - 16),
+                (5, 1) => at(row - 7, column - 4),
                 // The last square, of which half is cut away.
-                (5, 5) => at(row - 15, column - 32),
+                (5, 5) => at(row - 7, column - 16),
                 (0 | 1, _) => {
                     above.insert(own);
                     None
@@ -325,12 +351,12 @@ mod tests {
             assert_eq!(window.meets(place), itself);
             seen[own as usize] += 1;
             if itself {
-                assert_eq!(window.in_subset(own), row / SQUARE == 3);
+                assert_eq!(window.in_subset(own), row / edge == 3);
             }
         }
         assert_eq!((above.len(), below.len()), (11, 10));
         assert!(above.iter().all(|&texel| texel < SIZE));
-        assert!(below.iter().all(|&texel| texel >= 33 * SIZE));
+        assert!(below.iter().all(|&texel| texel >= 17 * SIZE));
         let shared = above.iter().chain(&below).map(|&texel| texel as usize);
         shared.for_each(|texel| seen[texel] = 1);
         assert!(
@@ -338,7 +364,7 @@ mod tests {
             "each has a place of its own"
         );
         let numbers: Vec<usize> = (0..window.texels()).collect();
-        assert_eq!(window.of_core(&numbers), &numbers[17 * 44..25 * 44]);
+        assert_eq!(window.of_core(&numbers), &numbers[9 * 22..13 * 22]);
         assert_eq!(Window::whole(SIZE).texel(77), (77, true));
     }
 
@@ -369,15 +395,15 @@ mod tests {
             texel: row * SIZE + column,
             weight,
         };
-        let elsewhere = [entry(9, 3, 0.125), entry(15, 7, 0.25), entry(40, 20, 0.125)];
-        let mut footprint = vec![elsewhere[2], entry(24, 6, 0.5), elsewhere[0], elsewhere[1]];
+        let elsewhere = [entry(5, 1, 0.125), entry(7, 3, 0.25), entry(20, 10, 0.125)];
+        let mut footprint = vec![elsewhere[2], entry(12, 6, 0.5), elsewhere[0], elsewhere[1]];
         window().take(&mut footprint);
         let [(above, _), (below, _)] =
-            [9 * SIZE + 3, 40 * SIZE + 20].map(|texel| window().texel(texel));
+            [5 * SIZE + 1, 20 * SIZE + 10].map(|texel| window().texel(texel));
         let of = |texel: u32, weight: f32| Entry { texel, weight };
         assert_eq!(
             footprint,
-            [of(above, 0.375), of(17 * SIZE + 6, 0.5), of(below, 0.125)]
+            [of(above, 0.375), of(9 * SIZE + 6, 0.5), of(below, 0.125)]
         );
         assert!(
             !window().in_subset(above),
@@ -393,14 +419,14 @@ mod tests {
         };
         let rows = Rows {
             starts: vec![0, 2, 4],
-            entries: vec![entry(23, 7), entry(15, 7), entry(23, 7), entry(40, 9)],
+            entries: vec![entry(11, 7), entry(7, 7), entry(11, 7), entry(20, 5)],
             colours: vec![[1; 4], [2; 4]],
             pixels: vec![5, 6],
             ..Rows::default()
         };
         let within = window().rows_within(&rows);
         let texels: Vec<u32> = within.entries.iter().map(|entry| entry.texel).collect();
-        assert_eq!(texels, [16 * SIZE + 7, 25 * SIZE + 1]);
+        assert_eq!(texels, [8 * SIZE + 7, 13 * SIZE + 1]);
         assert_eq!((within.starts, within.pixels), (vec![0, 2], vec![6]));
         assert_eq!(Window::whole(SIZE).rows_within(&rows), rows);
     }

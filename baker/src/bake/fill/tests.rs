@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bake::fixture::{cube, sphere};
+use crate::bake::window::{Window, across};
 use proto::table::Mesh;
 
 /// Place on the surface of each texel, none in the gutter.
@@ -198,4 +199,52 @@ fn far_from_what_is_seen_colours_come_over_the_surface_and_near_it_they_stay() {
     let seen = all.clone();
     fill_far(&scene, &atlas, &mut all);
     assert_eq!(all, seen, "nothing is far");
+}
+
+#[test]
+fn what_one_part_of_a_texture_tells_reaches_those_after_it() {
+    const SIZE: u32 = 96;
+    // Seen is what lies in the upper half of the texture.
+    let (scene, whole, places) = filled(&sphere(24, 16), SIZE, |_| None);
+    let atlas = Atlas::new(&scene);
+    let half = (SIZE * SIZE / 2) as usize;
+    let start: Vec<[f32; 4]> = (places.iter().enumerate())
+        .map(|(texel, place)| match place {
+            Some(at) if texel < half => [0.4 + 0.2 * at[1], 0.5 + 0.1 * at[2], 0.1, 0.7],
+            _ => [0.0; 4],
+        })
+        .collect();
+    assert!(whole.iter().all(|texel| texel[..3] == [0.0; 3]));
+    let mut whole = start.clone();
+    fill(&scene, &atlas, &mut whole);
+
+    let lines = across(SIZE);
+    let mut tones = Tones::none(&scene);
+    for core in [0..lines / 2, lines / 2..lines] {
+        let window = Window::band(SIZE, core.clone(), core, &[3, 200].into());
+        let of_texture = window.places();
+        let mut texels: Vec<[f32; 4]> = (of_texture.iter())
+            .map(|texel| texel.map_or([0.0; 4], |texel| start[texel as usize]))
+            .collect();
+        // What stands for squares elsewhere is seen, but not where it is.
+        for (texel, of) in texels.iter_mut().zip(&of_texture) {
+            if of.is_none() {
+                *texel = [9.0, 9.0, 9.0, 0.1];
+            }
+        }
+        let place = |texel: usize| of_texture[texel].map(|texel| texel as usize);
+        tones.fill(&scene, &atlas, &mut texels, place);
+        for (texel, of) in texels.iter().zip(&of_texture) {
+            let Some(of) = of.map(|of| of as usize) else {
+                assert_eq!(*texel, [9.0, 9.0, 9.0, 0.1]);
+                continue;
+            };
+            assert_eq!(texel[3], start[of][3], "the weight that it had");
+            if places[of].is_some() && of >= half && window.core().contains(&(of / SIZE as usize)) {
+                for (own, wanted) in texel.iter().zip(whole[of]) {
+                    assert!((own - wanted).abs() < 1e-5, "{texel:?} at {of}");
+                }
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
 use crate::bake::colour::SLOPE_FLOOR;
 use crate::bake::footprint::MIN_ALPHA;
 use crate::bake::subset::{ONE_IN, SQUARES};
-use crate::bake::window::{COARSE, SQUARE};
+use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
 
 /// Invocations of a workgroup over rows: two waves of the widest adapters, and small enough for the register need of the
 /// footprints.
@@ -51,6 +51,7 @@ const _: () = assert!(
 /// A shader's constants, appended to it as one line: its own line numbers stay true in messages.
 pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     let linear = blend == Blend::Linear;
+    let [small, large] = window::SQUARES;
     format!(
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
@@ -59,7 +60,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
          const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; \
          const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
-         const SQUARE: u32 = {SQUARE}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
+         const SMALL_TEXTURE: u32 = {SMALL_TEXTURE}u; const SQUARE_OF_SMALL: u32 = {small}u; const SQUARE_OF_LARGE: u32 = {large}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }

@@ -7,20 +7,20 @@ use crate::bake::atlas::Atlas;
 use crate::bake::backend::RowMemory;
 use crate::bake::scene::Scene;
 use crate::bake::thin::{Mask, PLANNED};
-use crate::bake::window::{COARSE, SQUARE, Window, across};
+use crate::bake::window::{COARSE, Window, across, square};
 use crate::laps::timed;
 
 use super::shown::{entries_drawn, shown_by_square};
 
-/// Lines of squares around a band.
-const MARGIN: u32 = 1;
-/// A band has so many lines at least: below, most of the work would be for its margins.
-const LEAST_LINES: u32 = 4;
+/// Texels on each side of a band.
+const MARGIN: u32 = 8;
+/// A band has so many lines of texels at least: below, most of the work would be for its margins.
+const LEAST_BAND: u32 = 32;
 /// The rehearsal's strips are one in so many lines, or as many as there are bands.
 const ONE_IN: u32 = 8;
-/// Strips that a texture is cut into for that, unless they were lower than [`LEAST_STRIP`] lines.
+/// Strips that a texture is cut into for that, unless they were lower than [`LEAST_STRIP`] texels.
 const STRIPS: u32 = 64;
-const LEAST_STRIP: u32 = 2;
+const LEAST_STRIP: u32 = 16;
 /// Strips that show less than this share of what such a part of the views should are not like the texture.
 const LEAST_SHARE: f64 = 0.5;
 /// Entries of a row that are planned with, at least: rooms are made for so many, and what a part shows of a block takes more than
@@ -41,7 +41,9 @@ pub(in crate::bake) struct Parts {
 /// Strips all over a texture, one in so many of its lines.
 fn strips(size: u32, one_in: u32) -> Window {
     let lines = across(size);
-    let strip = lines.div_ceil(STRIPS.max(4 * one_in)).max(LEAST_STRIP);
+    let strip = lines
+        .div_ceil(STRIPS.max(4 * one_in))
+        .max(LEAST_STRIP / square(size));
     let period = strip * one_in;
     let first = ((period - strip) / 2).min(lines.saturating_sub(strip));
     let strips = (first..lines).step_by(period as usize);
@@ -81,7 +83,7 @@ impl Parts {
         let ranges = loop {
             let room = |texels: usize| planned * memory(texels).rows(entries);
             let ranges = bands(size, &pixels, &tied, room);
-            if ranges.len() as u32 >= least.min(across(size) / LEAST_LINES) || planned < 1e-6 {
+            if ranges.len() as u32 >= least.min(size / LEAST_BAND) || planned < 1e-6 {
                 break ranges;
             }
             planned /= 2.0;
@@ -142,17 +144,17 @@ fn on(pixels: &[f64], window: &Window) -> f64 {
 
 /// For each line of squares, the squares with what seams tie to it, and as many texels around that as `reach` says.
 fn tied(atlas: &Atlas, size: u32, reach: u32) -> Vec<BTreeSet<u32>> {
-    let across = across(size);
+    let (edge, across) = (square(size), across(size));
     let mut tied = vec![BTreeSet::new(); across as usize];
     for row in 0..atlas.seams.len() {
         let entries = atlas.seams.row(row);
         let lines: BTreeSet<u32> = (entries.iter())
-            .map(|entry| entry.texel / size / SQUARE)
+            .map(|entry| entry.texel / size / edge)
             .collect();
         for entry in entries {
             let around = |at: u32| {
-                let end = (at + reach).min(size - 1) / SQUARE;
-                at.saturating_sub(reach) / SQUARE..=end
+                let end = (at + reach).min(size - 1) / edge;
+                at.saturating_sub(reach) / edge..=end
             };
             for line in around(entry.texel / size) {
                 for column in around(entry.texel % size) {
@@ -169,7 +171,8 @@ fn tied(atlas: &Atlas, size: u32, reach: u32) -> Vec<BTreeSet<u32>> {
 
 /// The window of some lines.
 fn window(size: u32, band: Range<u32>, tied: &[BTreeSet<u32>]) -> Window {
-    let own = band.start.saturating_sub(MARGIN)..(band.end + MARGIN).min(across(size));
+    let margin = MARGIN / square(size);
+    let own = band.start.saturating_sub(margin)..(band.end + margin).min(across(size));
     let beside = tied[band.start as usize..band.end as usize].iter();
     Window::band(size, own, band, &beside.flatten().copied().collect())
 }
@@ -182,7 +185,7 @@ fn bands(
     tied: &[BTreeSet<u32>],
     room: impl Fn(usize) -> f64,
 ) -> Vec<Range<u32>> {
-    let lines = across(size);
+    let (lines, margin) = (across(size), MARGIN / square(size));
     let of_line = |line: u32| {
         let own = (line * lines) as usize..((line + 1) * lines) as usize;
         pixels.get(own).map_or(0.0, |own| own.iter().sum())
@@ -196,14 +199,10 @@ fn bands(
             while end < lines {
                 band.add(end, pixels, tied);
                 // With its margins.
-                let shown = band.pixels
-                    + start.checked_sub(1).map_or(0.0, of_line)
-                    + if end + 1 < lines {
-                        of_line(end + 1)
-                    } else {
-                        0.0
-                    };
-                if end - start >= LEAST_LINES && shown > share * room(band.texels()) {
+                let above = (start.saturating_sub(margin)..start).map(of_line);
+                let below = (end + 1..(end + 1 + margin).min(lines)).map(of_line);
+                let shown = band.pixels + above.chain(below).sum::<f64>();
+                if end - start >= LEAST_BAND / square(size) && shown > share * room(band.texels()) {
                     break;
                 }
                 end += 1;
@@ -263,10 +262,11 @@ impl Growing {
 
     /// Of its window.
     fn texels(&self) -> usize {
-        let (lines, across) = (self.end - self.first + 2 * MARGIN, across(self.size));
+        let (edge, across) = (square(self.size), across(self.size));
+        let lines = self.end - self.first + 2 * (MARGIN / edge);
         let own = (lines * across) as usize + self.beside.len();
         // Those elsewhere have one each, and each of the four groups an unfinished row.
-        let elsewhere = (across * across) as usize + (2 * (SQUARE + 1) * self.size) as usize;
-        own * (SQUARE * SQUARE) as usize + elsewhere
+        let elsewhere = (across * across) as usize + (2 * (edge + 1) * self.size) as usize;
+        own * (edge * edge) as usize + elsewhere
     }
 }

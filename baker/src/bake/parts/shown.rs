@@ -7,8 +7,9 @@ use crate::bake::atlas::Atlas;
 use crate::bake::backend::BLOCK;
 use crate::bake::footprint::footprints;
 use crate::bake::scene::Scene;
-use crate::bake::thin::cells::Cells;
+use crate::bake::thin::cells::{Cells, EDGE};
 use crate::bake::thin::{ENTRIES, Mask, stride};
+use crate::bake::window::{across, square};
 
 /// Views in which rows are drawn to count their entries, and blocks of each, one in so many.
 const DRAWN: usize = 4;
@@ -19,7 +20,18 @@ pub(super) fn shown_by_square(scene: &Scene, atlas: &Atlas, masks: &[impl Mask])
     let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
     let cells = Cells::new(scene, atlas);
     let (shown, _) = cells.shown(masks, stride(masks, pixels, atlas));
-    cells.by_square(&shown)
+    let of_cells = cells.by_square(&shown);
+    let (edge, across, cells_across) = (
+        square(scene.size),
+        across(scene.size),
+        scene.size.div_ceil(EDGE),
+    );
+    let share = f64::from(edge * edge) / f64::from(EDGE * EDGE);
+    let of = |square: u32| {
+        let [column, line] = [square % across, square / across].map(|at| at * edge / EDGE);
+        share * of_cells[(line * cells_across + column) as usize]
+    };
+    (0..across * across).map(of).collect()
 }
 
 /// Entries of a row on the mean, by the rows of some blocks of some views.

@@ -10,12 +10,11 @@ use crate::bake::atlas::{Atlas, charts};
 use crate::bake::footprint::texel_coords;
 use crate::bake::raster::{NOTHING, Projected, raster};
 use crate::bake::scene::Scene;
-use crate::bake::window::SQUARE;
 use crate::pace;
 use crate::progress::{each, expect, unit};
 
 /// Edge of a square in texels.
-pub(in crate::bake) const EDGE: u32 = SQUARE;
+pub(in crate::bake) const EDGE: u32 = 8;
 /// Rows of samples in one piece of work.
 const BAND: u32 = 32;
 

@@ -135,19 +135,26 @@ fn footprints_of_a_ball_agree_at_every_number_of_taps() {
 
 #[test]
 fn footprints_within_a_window_agree_and_leave_out_what_is_elsewhere() {
-    let scene = ball(24, 260);
-    let windows = [
-        Window::band(260, 8..16, 9..15, &[3, 40, 700, 701, 1000].into()),
-        Window::band(260, 0..9, 0..8, &BTreeSet::new()),
-        Window::band(260, 22..33, 23..33, &[5].into()),
-        Window::strips(260, &[4..6, 20..22, 30..33]),
+    // Squares of four texels, and of eight.
+    let small = [
+        Window::band(260, 16..32, 18..30, &[3, 80, 2800, 2801, 4000].into()),
+        Window::band(260, 0..18, 0..16, &BTreeSet::new()),
+        Window::band(260, 44..65, 46..65, &[5].into()),
+        Window::strips(260, &[8..12, 40..44, 60..65]),
     ];
+    let large = [Window::band(
+        2052,
+        64..128,
+        65..127,
+        &[3, 400, 50_000].into(),
+    )];
+    let view = view(0, 97, 113, 3.5, 0.4);
     for taps in [2, 4] {
         let options = Options { taps, ..options() };
-        let view = view(0, 97, 113, 3.5, 0.4);
-        let all = agrees(&scene, &view, &options);
-        for window in &windows {
-            let covered = agrees(&scene.within(window), &view, &options);
+        let all = agrees(&ball(24, 260), &view, &options);
+        for window in small.iter().chain(&large) {
+            let scene = ball(24, window.size).within(window);
+            let covered = agrees(&scene, &view, &options);
             assert!(covered > 200 && covered < all, "{covered} of {all} pixels");
         }
     }

@@ -527,7 +527,7 @@ fn both_adapters_come_to_the_same_texture() {
 #[test]
 fn a_job_that_goes_on_in_a_window_is_one_that_began_there() {
     let scene = ball(24, SIZE);
-    let window = Window::band(SIZE, 9..19, 10..18, &[40, 41, 900].into());
+    let window = Window::band(SIZE, 18..38, 20..36, &[80, 81, 3600].into());
     let within = scene.within(&window);
     let ties = Ties {
         links: window.links(&Atlas::new(&scene).links),
