@@ -239,7 +239,7 @@ fn make_atlas(
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
     let unwrapped =
-        unwrap::unwrap(surface, wanted, deadline, progress).map_err(|error| Failure {
+        unwrap::unwrap(surface, wanted, (job.quality, deadline), progress).map_err(|error| Failure {
             code: Code::SpawnFailed,
             message: format!("the system gave no thread to unwrap the mesh with: {error}"),
             hint: "this host is short of processes or memory (ulimit -a): fewer jobs at once need less"
@@ -268,7 +268,7 @@ fn make_atlas(
 
 #[cfg(test)]
 mod tests {
-    use proto::job::Simplify;
+    use proto::job::{Quality, Simplify};
     use proto::message::UnwrapMethod;
     use proto::pages::Pages;
 
@@ -297,6 +297,7 @@ mod tests {
             uv_set: None,
             holdout: 0,
             seed: 0,
+            quality: Quality::Standard,
             unwrap_deadline_ms: 60_000,
             layers: true,
         };

@@ -92,6 +92,7 @@ fn prepared() -> Tables {
         uv_set: None,
         holdout: 3,
         seed: 0,
+        quality: Quality::Standard,
         unwrap_deadline_ms: 60_000,
         layers: true,
     };

@@ -308,6 +308,8 @@ pub struct PrepareJob {
     pub holdout: u32,
     /// Chooses the held-out views.
     pub seed: u64,
+    /// Work put into the unwrap.
+    pub quality: Quality,
     /// Wall-clock budget of the unwrap, after which the fallback makes the atlas.
     pub unwrap_deadline_ms: u64,
     /// Read the views' channels, too; otherwise say that they are left out.

@@ -86,6 +86,7 @@ fn messages_to_a_child() {
         uv_set: Some(1),
         holdout: 2,
         seed: 3,
+        quality: Quality::Best,
         unwrap_deadline_ms: 20_000,
         layers: true,
     };
@@ -111,7 +112,7 @@ fn messages_to_a_child() {
     pinned(&[
         (
             ToChild::Start(Start::Prepare(prepare)),
-            "0000056d2e676c6206742e6a736f6efb00040401010000003f0101010000803efa01020000003f0101010203fb204e01",
+            "0000056d2e676c6206742e6a736f6efb00040401010000003f0101010000803efa01020000003f010101020302fb204e01",
         ),
         (
             ToChild::Start(Start::Bake(bake)),

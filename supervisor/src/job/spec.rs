@@ -292,6 +292,7 @@ impl Spec {
             uv_set: self.uv_set,
             holdout: self.holdout,
             seed: self.seed,
+            quality: self.quality,
             unwrap_deadline_ms: match self.dry_run {
                 true => unwrap_deadline(self.quality).min(DRY_RUN_UNWRAP),
                 false => unwrap_deadline(self.quality),

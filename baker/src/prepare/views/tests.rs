@@ -6,7 +6,7 @@ use std::thread;
 
 use proto::blob::{Blob, BlobFile};
 use proto::channel::{Channel, ChannelError};
-use proto::job::{Repair, Simplify};
+use proto::job::{Quality, Repair, Simplify};
 use proto::message::{FromChild, Root, ToChild};
 use proto::pages::Pages;
 use serde_json::{Value, json};
@@ -93,6 +93,7 @@ fn job(holdout: u32) -> PrepareJob {
         uv_set: None,
         holdout,
         seed: 0,
+        quality: Quality::Standard,
         unwrap_deadline_ms: 1000,
         layers: true,
     }

@@ -47,6 +47,7 @@ fn to_child() -> Vec<ToChild> {
             uv_set: Some(1),
             holdout: 2,
             seed: 7,
+            quality: Quality::Standard,
             unwrap_deadline_ms: 20_000,
             layers: true,
         }),

@@ -54,7 +54,10 @@ pub fn soup(bytes: &[u8]) -> bool {
         &surface,
         (TEXTURE_SIZE, Pages::ONE),
         soup.deadline,
-        soup.improved,
+        unwrap::Work {
+            improved: soup.improved,
+            ..unwrap::Work::FULL
+        },
         &Silent,
     )
     .expect("threads");
