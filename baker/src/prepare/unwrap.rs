@@ -144,7 +144,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// One cut, packed once: a second on two cores in place of two to four, and 0.1 to 0.3 dB.
+    /// One cut, packed once: on two cores 0.3 and 0.7 s in place of 1.1 and 3.4 (catstatue, banana), for -0.15 and +0.2 dB.
     const DRAFT: Self = Self {
         ways: 1,
         improved: 0,
