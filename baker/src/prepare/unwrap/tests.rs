@@ -167,6 +167,11 @@ fn check(surface: &CleanMesh, unwrapped: &Unwrapped, size: u32, gap: usize) {
     }
 }
 
+/// An atlas of the default quality.
+fn standard<'a>(mesh: &CleanMesh, wanted: impl Into<Wanted<'a>>, limit: Duration) -> Unwrapped {
+    unwrap(mesh, wanted, (Quality::Standard, limit), &Silent).unwrap()
+}
+
 #[test]
 fn a_large_sphere_is_cut_and_packed() {
     let sphere = icosphere(6);
@@ -196,13 +201,7 @@ fn a_large_sphere_is_cut_and_packed() {
 fn padding_grows_with_the_texture_and_shrinks_with_nothing() {
     let sphere = icosphere(3);
     for (size, gap) in [(256, 2), (512, 2), (1024, 3), (2048, 6)] {
-        let unwrapped = unwrap(
-            &sphere,
-            (size, Pages::ONE),
-            (Quality::Standard, PATIENCE),
-            &Silent,
-        )
-        .unwrap();
+        let unwrapped = standard(&sphere, (size, Pages::ONE), PATIENCE);
         check(&sphere, &unwrapped, size, gap);
     }
 }
@@ -238,13 +237,7 @@ fn the_same_surface_gives_the_same_atlas_on_any_number_of_threads() {
 #[test]
 fn loose_triangles_get_the_fallback_with_all_the_time_in_the_world() {
     let soup = soup(3000, 0.05);
-    let unwrapped = unwrap(
-        &soup,
-        (1024, Pages::ONE),
-        (Quality::Standard, Duration::MAX),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&soup, (1024, Pages::ONE), Duration::MAX);
     assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
     check(&soup, &unwrapped, 1024, 1);
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
@@ -283,13 +276,7 @@ fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
             pages: Pages::ONE,
             views: known.is_known().then_some(&known),
         };
-        let unwrapped = unwrap(
-            &sphere,
-            wanted,
-            (Quality::Standard, Duration::ZERO),
-            &Silent,
-        )
-        .unwrap();
+        let unwrapped = standard(&sphere, wanted, Duration::ZERO);
         check(&sphere, &unwrapped, 512, 2);
         unwrapped
     };
@@ -380,13 +367,7 @@ fn one_triangle_fills_its_half() {
         vec![[0.0; 3], [2.0, 0.0, 0.0], [0.0, 2.0, 0.0]],
         vec![[0, 1, 2]],
     );
-    let unwrapped = unwrap(
-        &one,
-        (256, Pages::ONE),
-        (Quality::Standard, PATIENCE),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&one, (256, Pages::ONE), PATIENCE);
     check(&one, &unwrapped, 256, 2);
     assert!(unwrapped.utilisation > 0.47, "{}", unwrapped.utilisation);
 }
@@ -394,13 +375,7 @@ fn one_triangle_fills_its_half() {
 #[test]
 fn no_time_means_the_fallback_and_it_is_valid() {
     let sphere = icosphere(5);
-    let unwrapped = unwrap(
-        &sphere,
-        (1024, Pages::ONE),
-        (Quality::Standard, Duration::ZERO),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&sphere, (1024, Pages::ONE), Duration::ZERO);
     assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
     assert!(
         unwrapped.mesh.charts < 400 && unwrapped.utilisation > 0.4,
@@ -425,26 +400,14 @@ fn a_spiral_staircase_does_not_lie_on_itself() {
     }
     let cell = |i: u32| [[2 * i, 2 * i + 1, 2 * i + 3], [2 * i, 2 * i + 3, 2 * i + 2]];
     let ribbon = surface(positions, (0..80).flat_map(cell).collect());
-    let unwrapped = unwrap(
-        &ribbon,
-        (512, Pages::ONE),
-        (Quality::Standard, Duration::ZERO),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&ribbon, (512, Pages::ONE), Duration::ZERO);
     check(&ribbon, &unwrapped, 512, 2);
 }
 
 #[test]
 fn more_triangles_than_texels_still_get_an_atlas() {
     let soup = soup(40_000, 0.02);
-    let unwrapped = unwrap(
-        &soup,
-        (256, Pages::ONE),
-        (Quality::Standard, PATIENCE),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&soup, (256, Pages::ONE), PATIENCE);
     assert!(unwrapped.utilisation > 0.1);
     assert_eq!(
         coverage::measure(&unwrapped.mesh.uvs, &unwrapped.mesh.triangles, 256).doubly,
@@ -478,13 +441,7 @@ fn no_chart_crosses_the_border_of_a_page() {
     // Whole cells and texels, thirds of a grid, and cells of several texels.
     for (size, count, gap) in [(512, 4, 2), (1020, 9, 2), (1024, 16, 2), (4096, 16, 8)] {
         let pages = Pages::try_from(count).unwrap();
-        let unwrapped = unwrap(
-            &sphere,
-            (size, pages),
-            (Quality::Standard, PATIENCE),
-            &Silent,
-        )
-        .unwrap();
+        let unwrapped = standard(&sphere, (size, pages), PATIENCE);
         assert_eq!(unwrapped.method, UnwrapMethod::Uvunwrap);
         check(&sphere, &unwrapped, size, gap);
         let used = check_pages(&unwrapped.mesh, size, pages);
@@ -510,13 +467,7 @@ fn slivers_in_rows_keep_apart() {
             *corner = middle + share * (*corner - middle);
         }
     }
-    let unwrapped = unwrap(
-        &slivers,
-        (1024, Pages::ONE),
-        (Quality::Standard, Duration::ZERO),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&slivers, (1024, Pages::ONE), Duration::ZERO);
     assert!(unwrapped.mesh.charts as usize > PACKED_CHARTS);
     check(&slivers, &unwrapped, 1024, 1);
 }
@@ -525,13 +476,7 @@ fn slivers_in_rows_keep_apart() {
 fn shelves_fill_one_page_after_another() {
     let soup = soup(6000, 0.05);
     let pages = Pages::try_from(4).unwrap();
-    let unwrapped = unwrap(
-        &soup,
-        (2048, pages),
-        (Quality::Standard, Duration::ZERO),
-        &Silent,
-    )
-    .unwrap();
+    let unwrapped = standard(&soup, (2048, pages), Duration::ZERO);
     assert_eq!(unwrapped.method, UnwrapMethod::Fallback);
     assert!(
         unwrapped.mesh.charts as usize > PACKED_CHARTS,
@@ -551,8 +496,7 @@ fn a_chart_as_large_as_a_page_limits_the_scale_and_nothing_else() {
     );
     for count in [4, 16] {
         let pages = Pages::try_from(count).unwrap();
-        let unwrapped =
-            unwrap(&one, (1024, pages), (Quality::Standard, PATIENCE), &Silent).unwrap();
+        let unwrapped = standard(&one, (1024, pages), PATIENCE);
         check(&one, &unwrapped, 1024, 2);
         assert_eq!(check_pages(&unwrapped.mesh, 1024, pages), 1);
         // Half a page.
