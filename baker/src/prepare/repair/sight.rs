@@ -19,6 +19,8 @@ use crate::progress::{self, Progress};
 pub(super) const EDGE: usize = 512;
 /// What a triangle costs that covers no pixel, in looks at a pixel: measured.
 const TRIANGLE_STEPS: u64 = 60;
+/// Pictures at once: one of 1024² takes 16 MiB.
+const MOST_THREADS: usize = 16;
 /// Looks at a pixel for all pictures of a step: some ten seconds on two cores.
 const MAX_STEPS: u64 = 8_000_000_000;
 
@@ -101,6 +103,19 @@ pub(crate) struct Eye {
     pub(crate) size: [usize; 2],
 }
 
+impl Eye {
+    fn halve(&mut self) {
+        self.camera.focal = self.camera.focal.map(|x| x / 2.0);
+        self.camera.centre = self.camera.centre.map(|x| x / 2.0);
+        self.size = self.size.map(|edge| edge.div_ceil(2));
+    }
+
+    /// In looks at a pixel.
+    fn cost(&self, groups: Groups<'_>) -> u64 {
+        cost(groups, &corners_before(groups, &self.camera), self.size)
+    }
+}
+
 /// `wanted` pairs of views or as many as the bound of steps lets be; none if that is fewer than `least`.
 pub(super) fn from_all_around(
     groups: Groups<'_>,
@@ -135,13 +150,23 @@ pub(super) fn with_edge(groups: Groups<'_>, edge: usize, pairs: usize) -> Sight 
     )
 }
 
-/// What the job's own cameras see; of many, some.
+/// What the job's own cameras see; of many, some, and smaller where that takes too many steps.
 pub(super) fn from_eyes(groups: Groups<'_>, eyes: &[Eye], progress: &dyn Progress) -> Sight {
     const MOST: usize = 128;
+    const SMALLEST: usize = 128;
     let count = eyes.len().min(MOST);
+    let mut eyes: Vec<Eye> = (0..count)
+        .map(|nth| eyes[nth * eyes.len() / count])
+        .collect();
+    while eyes.iter().map(|eye| eye.cost(groups)).sum::<u64>() > MAX_STEPS
+        && eyes
+            .iter()
+            .any(|eye| eye.size[0].max(eye.size[1]) > SMALLEST)
+    {
+        eyes.iter_mut().for_each(Eye::halve);
+    }
     each(groups, count, progress, |nth, sight, stamps| {
-        let canvas = look(groups, &eyes[nth * eyes.len() / count]);
-        sight.enter(canvas.seen(), stamps);
+        sight.enter(look(groups, &eyes[nth]).seen(), stamps);
     })
 }
 
@@ -154,7 +179,9 @@ fn each(
 ) -> Sight {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let view = progress::each(groups.triangles.len(), pace::VIEW_TRIANGLE) + pace::REPAIR;
-    let threads = rayon::current_num_threads().min(count).max(1);
+    let threads = rayon::current_num_threads()
+        .clamp(1, MOST_THREADS)
+        .min(count.max(1));
     (0..threads)
         .into_par_iter()
         .map(|_| {
@@ -242,23 +269,26 @@ impl Frame {
 
     /// In looks at a pixel.
     fn cost(&self, groups: Groups<'_>, along: [f64; 3]) -> u64 {
-        let corners = self.corners(groups, along);
-        let of = |triangle: &[u32; 3]| {
-            Canvas::cost(
-                [self.edge; 2],
-                &triangle.map(|point| corners[point as usize]),
-            )
-        };
-        groups
-            .triangles
-            .par_iter()
-            .map(|triangle| TRIANGLE_STEPS + of(triangle))
-            .sum()
+        cost(groups, &self.corners(groups, along), [self.edge; 2])
     }
 }
 
+/// Of a drawing, in looks at a pixel.
+fn cost(groups: Groups<'_>, corners: &[Corner], size: [usize; 2]) -> u64 {
+    let of =
+        |triangle: &[u32; 3]| Canvas::cost(size, &triangle.map(|point| corners[point as usize]));
+    groups
+        .triangles
+        .par_iter()
+        .map(|triangle| TRIANGLE_STEPS + of(triangle))
+        .sum()
+}
+
 fn look(groups: Groups<'_>, eye: &Eye) -> Canvas {
-    let camera = &eye.camera;
+    draw(groups, &corners_before(groups, &eye.camera), eye.size)
+}
+
+fn corners_before(groups: Groups<'_>, camera: &Camera) -> Vec<Corner> {
     let placed: Vec<[f64; 3]> = groups
         .positions
         .iter()
@@ -279,8 +309,7 @@ fn look(groups: Groups<'_>, eye: &Eye) -> Canvas {
             false => Corner::NOWHERE,
         }
     };
-    let corners: Vec<Corner> = placed.iter().map(corner).collect();
-    draw(groups, &corners, eye.size)
+    placed.iter().map(corner).collect()
 }
 
 fn draw(groups: Groups<'_>, corners: &[Corner], size: [usize; 2]) -> Canvas {
@@ -370,5 +399,10 @@ mod tests {
         assert_eq!((sight.views, sight.seen_in), (2, vec![0, 2, 0]));
         assert_eq!(sight.pixels[1], [0, 128]);
         assert_eq!(from_eyes(groups, &[], &Silent).views, 0);
+        // Half as large, it sees the same on a quarter of the pixels.
+        let mut half = eye;
+        half.halve();
+        let small = from_eyes(groups, &[half], &Silent);
+        assert_eq!((&small.seen_in, small.pixels[1]), (&vec![0, 1, 0], [0, 16]));
     }
 }

@@ -6,8 +6,9 @@
 //! leaves is larger than allowed.
 //!
 //! Where it differs on purpose: patches, so that fine meshes are judged as coarse ones; quartiles by area; lengths as shares
-//! of the mesh's longest side, so that any scale will do; a piece stays, too, if the job's own views show it (an object within
-//! a room); and where nothing is outer, or everything would go, nothing goes.
+//! of the mesh's longest side, so that any scale will do; a piece stays, too, if the job's own views show much of it (an object
+//! within a room), and of the others what they do show, with the patches around it: nothing that they picture is lost; and
+//! where nothing is outer, or everything would go, nothing goes.
 
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ const CAPACITY: f64 = 1e6;
 const FLOW_STEPS: u64 = 1_000_000_000;
 /// One round of it, with all of these steps.
 const FLOW_ROUND: Duration = Duration::from_secs(20);
-/// A piece stays if the job's views see this share of its area, or if this share of all that they see is of it: more than what
-/// shows through a few small holes.
+/// A piece stays whole if the job's views see this share of its area, or if this share of all that they see is of it: more than
+/// what shows through a few small holes.
 const SHOWN_AREA: f64 = 0.25;
 const SHOWN_PIXELS: f64 = 0.02;
 
@@ -86,10 +87,9 @@ pub(super) fn remove(
     let shown = sight::from_eyes(groups, eyes, progress);
     progress.expect("what is cut off", super::pass(mesh));
     let (goes, stayed) = pieces.judge(mesh, topology, &patches, &shown, largest, &ruler);
-    let leaves = |triangle: usize| {
-        let piece = pieces.of[triangle];
-        piece != Pieces::NONE && goes[piece as usize]
-    };
+    let going = |piece: u32| piece != Pieces::NONE && goes[piece as usize];
+    let pictured = pictured(&shown, topology, &of);
+    let leaves = |triangle: usize| going(pieces.of[triangle]) && !pictured[of[triangle] as usize];
     let gone = (0..mesh.triangles.len()).filter(|&t| leaves(t)).count();
     if gone == mesh.triangles.len() {
         return Outcome::without(StepFate::Refused, "all of it would go");
@@ -107,11 +107,31 @@ pub(super) fn remove(
             notes.push(format!("{count} pieces stay that {why}"));
         }
     }
+    let spared = (0..count).filter(|&patch| going(pieces.of_patch[patch]) && pictured[patch]);
+    let spared = spared.count();
+    if spared > 0 {
+        notes.push(format!(
+            "{spared} patches of others stay that the job's views show, or lie beside such"
+        ));
+    }
     Outcome {
         fate: StepFate::of(gone as u64),
         changed: gone as u64,
         note: notes.join("; "),
     }
+}
+
+/// Of each patch: the job's views show it or one beside it, which other views would.
+fn pictured(shown: &Sight, topology: &Topology, of: &[u32]) -> Vec<bool> {
+    let is_shown = |patch: usize| shown.pixels[patch] != [0; 2];
+    let mut pictured: Vec<bool> = (0..shown.pixels.len()).map(is_shown).collect();
+    for half in 0..3 * of.len() as u32 {
+        if let Some(mate) = topology.mate(half) {
+            let [patch, beside] = [half, mate].map(|half| of[half as usize / 3] as usize);
+            pictured[patch] |= is_shown(beside);
+        }
+    }
+    pictured
 }
 
 struct Patches {

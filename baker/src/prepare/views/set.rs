@@ -18,8 +18,9 @@ use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Frame};
 use crate::progress::Progress;
 
-/// Longest edge of a camera without its picture, in pixels.
-const EYE_EDGE: f64 = 256.0;
+/// Longest edge of a camera without its picture, in pixels: of one that tells what the views show, and of one that tells how large.
+const EYE_EDGE: f64 = 1024.0;
+const LOOKOUT_EDGE: f64 = 256.0;
 
 /// All views of a job, none of them decoded.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ impl<'a> Set<'a> {
 
     /// The cameras, small; those whose lens cannot be told without the picture are taken for square ones.
     pub(super) fn eyes(&self) -> Vec<Eye> {
-        let eye = |camera: Camera, size: [f64; 2]| small(turned(camera, self.up), size);
+        let eye = |camera: Camera, size: [f64; 2]| small(turned(camera, self.up), size, EYE_EDGE);
         match &self.kind {
             Kind::Frames(frames) => {
                 let of_frame = |frame: &Frame| {
@@ -174,8 +175,8 @@ impl<'a> Set<'a> {
     /// See [`super::lookouts`].
     pub(super) fn lookouts(&self) -> Result<Vec<Lookout>, Failure> {
         let lookout = |camera: Camera, size: [f64; 2], enlarged: f64| {
-            let eye = small(turned(camera, self.up), size);
-            let zoom = size[0].max(size[1]) / EYE_EDGE * enlarged;
+            let eye = small(turned(camera, self.up), size, LOOKOUT_EDGE);
+            let zoom = size[0].max(size[1]) / LOOKOUT_EDGE * enlarged;
             Lookout { eye, zoom }
         };
         Ok(match &self.kind {
@@ -278,9 +279,9 @@ impl Source<'_> {
     }
 }
 
-/// The camera of a picture of [`EYE_EDGE`] pixels.
-fn small(camera: Camera, size: [f64; 2]) -> Eye {
-    let scale = EYE_EDGE / size[0].max(size[1]);
+/// The camera of a picture of `edge` pixels.
+fn small(camera: Camera, size: [f64; 2], edge: f64) -> Eye {
+    let scale = edge / size[0].max(size[1]);
     Eye {
         camera: Camera {
             focal: camera.focal.map(|x| x * scale),

@@ -562,5 +562,5 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
     let eyes = eyes(&Folder::new(&files, Root::Views), &turned).expect("cameras");
     assert_eq!(eyes.len(), 1);
     assert_eq!(eyes[0].camera.rotation, views[0].camera.rotation);
-    assert_eq!(eyes[0].size[0].max(eyes[0].size[1]), 256);
+    assert_eq!(eyes[0].size[0].max(eyes[0].size[1]), 1024);
 }

@@ -182,3 +182,50 @@ fn what_the_jobs_own_views_show_stays() {
     let (left, _) = repair(both, &UNSEEN, &[], &Silent);
     assert_eq!(left.triangles.len(), room.triangles.len());
 }
+
+#[test]
+fn of_a_piece_that_goes_what_the_jobs_own_views_show_stays() {
+    let flask = flask(0.06);
+    // Looks down its neck, to the bottom of the cavity.
+    let eye = Eye {
+        camera: Camera {
+            rotation: [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
+            translation: [0.0, 0.0, 3.0],
+            focal: [512.0; 2],
+            centre: [256.0; 2],
+        },
+        size: [512; 2],
+    };
+    // How far from the axis the bottom of the cavity reaches, and how much there is of its sides.
+    let within = |of: &CleanMesh| {
+        let inner = |p: &&[f32; 3]| p.iter().map(|x| x * x).sum::<f32>() < 0.66;
+        let from_axis = |p: &[f32; 3]| p[0].hypot(p[1]);
+        let bottom = of.positions.iter().filter(inner).filter(|p| p[2] < -0.6);
+        let sides = of.positions.iter().filter(inner);
+        (
+            bottom.map(from_axis).fold(0.0, f32::max),
+            sides.filter(|p| p[2].abs() < 0.6).count(),
+        )
+    };
+    assert!(within(&flask).0 > 0.5 && within(&flask).1 > 1000);
+    let (left, steps) = repair(flask.clone(), &UNSEEN, &[eye], &Silent);
+    let (bottom, sides) = within(&left);
+    // Of a neck of 0.06 at 2 from the eye, the shadow at 3.8 is 0.114 wide; patches add to it.
+    assert!((0.114..0.2).contains(&bottom), "{bottom}");
+    assert_eq!(sides, 0);
+    assert!(
+        steps[0].note.contains("patches of others stay"),
+        "{}",
+        steps[0].note
+    );
+    // From beside it nothing of that is seen.
+    let beside = Eye {
+        camera: Camera {
+            rotation: [[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]],
+            ..eye.camera
+        },
+        ..eye
+    };
+    let (left, _) = repair(flask, &UNSEEN, &[beside], &Silent);
+    assert_eq!(within(&left), (0.0, 0));
+}
