@@ -397,6 +397,9 @@ fn the_least_error_lies_between_those_tried() {
     // At either end nobody knows what is beyond.
     assert_eq!(least_at(&[1.0, 2.0, 3.0]), 0.0);
     assert_eq!(least_at(&[3.0, 2.0, 1.0]), 2.0);
+    assert_eq!(least_at(&[3.0, 2.0, 1.99]), 1.0, "the last gained nothing");
+    assert_eq!(least_at(&[30.0, 26.7, 25.7, 25.4]), 3.0, "of what it can");
+    assert_eq!(least_at(&[3.0, 2.0, 1.99, 2.1]).round(), 2.0);
     // Nothing to choose by: the strongest.
     assert_eq!(least_at(&[2.0, 2.0, 2.0]), 0.0);
     assert_eq!(least_at(&[1.0, 0.0, 1.0]), 1.0);
