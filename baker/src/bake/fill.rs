@@ -56,7 +56,7 @@ impl Tones {
             (triangle != NOTHING).then_some((triangle, at))
         };
         let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
-        let holes = (texels.iter().enumerate())
+        let holes = (texels.par_iter().enumerate())
             .any(|(index, texel)| unseen(texel) && covered(index).is_some());
         // Of parts, all that is told is told to those that follow.
         if holes || texels.len() != atlas.triangles.len() {
@@ -83,15 +83,14 @@ impl Tones {
                 });
         }
         // Whatever has a colour now counts in full for the pull-push; the observed weight is put back afterwards.
-        let weights: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
-        for (index, texel) in texels.iter_mut().enumerate() {
+        let whole = |(index, texel): (usize, &mut [f32; 4])| {
             let told = texel[3] > 0.0 || covered(index).is_some();
-            texel[3] = if told { 1.0 } else { 0.0 };
-        }
+            std::mem::replace(&mut texel[3], if told { 1.0 } else { 0.0 })
+        };
+        let weights: Vec<f32> = texels.par_iter_mut().enumerate().map(whole).collect();
         pull_push(texels, scene.size as usize);
-        for (texel, weight) in texels.iter_mut().zip(weights) {
-            texel[3] = weight;
-        }
+        let put_back = |(texel, weight): (&mut [f32; 4], f32)| texel[3] = weight;
+        texels.par_iter_mut().zip(weights).for_each(put_back);
     }
 
     /// Adds what observed texels tell, where `covered` says which triangle covers each, and which texel of the texture it is.

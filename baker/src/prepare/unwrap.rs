@@ -13,6 +13,7 @@ use proto::job::Quality;
 use proto::message::{Phase, UnwrapMethod};
 use proto::pages::Pages;
 use proto::table::Mesh;
+use rayon::prelude::*;
 
 use crate::pace;
 use crate::prepare::clean::CleanMesh;
@@ -208,12 +209,16 @@ pub fn unwrap_with<'a>(
     if !limit.is_zero() && flatten::is_sane(mesh) {
         let few = mesh.triangles.len() <= COMPARED_TRIANGLES;
         let ways = if few { work.ways } else { 1 };
-        for way in &flatten::WAYS[..ways] {
-            let Some(pieces) = flatten::flatten(mesh, way, (effort, limit), progress)? else {
+        let cut = |way| -> io::Result<Option<Vec<Piece>>> {
+            let flat = flatten::flatten(mesh, way, ways, (effort, limit), progress)?;
+            progress.expect("merging charts", predicted + MERGING);
+            Ok(flat.map(|pieces| merge::merge(mesh, pieces, cell, exposure)))
+        };
+        let made: Vec<_> = flatten::WAYS[..ways].par_iter().map(cut).collect();
+        for pieces in made {
+            let Some(pieces) = pieces? else {
                 break;
             };
-            progress.expect("merging charts", predicted + MERGING);
-            let pieces = merge::merge(mesh, pieces, cell, exposure);
             // Among many charts every cut packs alike.
             let last = pieces.len() > pack::SEARCHED_CHARTS;
             cuts.push(pieces);
@@ -238,7 +243,7 @@ pub fn unwrap_with<'a>(
             budget::shrink(&mut pieces, views, texture_size);
             pieces
         };
-        cuts = cuts.into_iter().map(of_seen).collect();
+        cuts = cuts.into_par_iter().map(of_seen).collect();
     }
     if pages != Pages::ONE {
         progress.expect("dividing charts", predicted);
@@ -276,12 +281,11 @@ fn densest(
         packed.map(|packed| (cut, packed))
     };
     let mut candidates: Vec<(usize, pack::Packed)> =
-        cuts.iter().enumerate().filter_map(packed).collect();
+        cuts.par_iter().enumerate().filter_map(packed).collect();
     candidates.sort_by(|(_, a), (_, b)| b.density().total_cmp(&a.density()));
     candidates.truncate(improved.max(1));
-    for (_, packed) in candidates.iter_mut().take(improved) {
-        packed.improve();
-    }
+    let improved = candidates.par_iter_mut().take(improved);
+    improved.for_each(|(_, packed)| packed.improve());
     let best = candidates.into_iter().reduce(|best, other| {
         if other.1.density() > best.1.density() {
             other

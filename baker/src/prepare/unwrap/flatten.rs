@@ -62,11 +62,13 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
     open as f64 <= MAX_OPEN_EDGES * all as f64 || mesh.triangles.len() < 1000
 }
 
-/// Cuts and flattens until the effort is as large as its limit. None if it was not done by then, or could not be done: the mesh
+/// Cuts and flattens, on its share of the processors where so many ways (`ways`) are tried at once, until the effort is as large
+/// as its limit. None if it was not done by then, or could not be done: the mesh
 /// is too hard. A system that gives no thread says nothing of the mesh, and is an error: another try may find one.
 pub(super) fn flatten(
     mesh: &CleanMesh,
     way: &Way,
+    ways: usize,
     (effort, limit): (Effort, Duration),
     progress: &dyn Progress,
 ) -> io::Result<Option<Vec<Piece>>> {
@@ -85,6 +87,7 @@ pub(super) fn flatten(
     let stop = Arc::new(AtomicBool::new(false));
     let (done, steps) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (sender, receiver) = sync_channel(1);
+    let threads = (rayon::current_num_threads() / ways).max(1);
     let worker = {
         let (stop, done, steps) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&steps));
         let positions = mesh.positions.clone();
@@ -106,6 +109,7 @@ pub(super) fn flatten(
                 )
             };
             let result = match rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
                 .stack_size(STACK_BYTES)
                 .start_handler(|_| last_words::guard_thread())
                 .build()
