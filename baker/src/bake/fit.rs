@@ -231,7 +231,12 @@ impl Fit<'_> {
 
     /// Finds λ; tells whether by the subset of the rows, and then the texels are as they were.
     fn find_smoothness(&mut self, plan: &Plan) -> Result<bool, BackendError> {
-        let Smoothness::CrossValidated { iterations, enough } = plan.smoothness else {
+        let Smoothness::CrossValidated {
+            iterations,
+            enough,
+            to_the_last,
+        } = plan.smoothness
+        else {
             self.smoothness = from_spread(self.spread());
             return Ok(false);
         };
@@ -254,7 +259,13 @@ impl Fit<'_> {
                 Some(&read)
             }
         };
-        self.smoothness = self.cross_validate(iterations, to_come, means)?;
+        let errors = self.cross_validate(iterations, to_come, means)?;
+        let at = match gained(&errors) {
+            true if is_late(&errors) && !to_the_last => (errors.len() - 2) as f64,
+            true => least_at(&errors),
+            false => 0.0,
+        };
+        self.smoothness = STRONGEST * STEP.powf(-at as f32);
         if let Some(texels) = &texels {
             self.backend.narrow(false)?;
             self.backend.write_texels(texels)?;
@@ -318,15 +329,14 @@ impl Fit<'_> {
         spread(self.doubted.rest(&self.residuals))
     }
 
-    /// λ by cross-validation: between the steps tried, where a parabola through the least error and those beside it has its
-    /// minimum; the strongest where none gains. As long as that explains the views worse than the `means` of their pixels do,
-    /// each begins from those, if the texels are that as yet. They stay at the last one tried.
+    /// The errors of ever weaker λ, until there is nothing to gain. As long as one explains the views worse than the `means` of
+    /// their pixels do, the next begins from those, if the texels are that as yet. They stay at the last one tried.
     fn cross_validate(
         &mut self,
         iterations: u32,
         to_come: u32,
         means: Option<&Vec<[f32; 4]>>,
-    ) -> Result<f32, BackendError> {
+    ) -> Result<Vec<f64>, BackendError> {
         let start = means.map(|texels| (self.error_left_out(), texels));
         let mut errors = vec![self.leave_out(STRONGEST, iterations, to_come)?];
         let mut smoothness = STRONGEST / STEP;
@@ -341,12 +351,7 @@ impl Fit<'_> {
             errors.push(self.leave_out(smoothness, iterations, to_come)?);
             smoothness /= STEP;
         }
-        let at = if gained(&errors) {
-            least_at(&errors)
-        } else {
-            0.0
-        };
-        Ok(STRONGEST * STEP.powf(-at as f32))
+        Ok(errors)
     }
 
     /// Iterates without the views that are left out, at this λ; returns their error.
@@ -399,26 +404,24 @@ fn is_last(errors: &[f64]) -> bool {
     last.is_some_and(|pair| pair[1] >= pair[0] || gained(errors) && !gains(pair))
 }
 
-/// Whether the last step gained next to nothing, of the error and of all that was gained: of the error alone it does, too, where
-/// occluders are most of it.
+/// Whether the last step gained next to nothing, of the error and of all that was gained: then it is not taken, since what it
+/// gained are the iterations that it had more (the strongest that is not clearly worse: Breiman et al., "Classification and
+/// Regression Trees", 1984, 3.4.3; λ / 4 cost 0.1 and 0.3 dB). By the error alone it would be so, too, where occluders are
+/// most of it.
 fn is_late(errors: &[f64]) -> bool {
     let [.., before, last] = errors else {
         return false;
     };
-    !gains(&[*before, *last]) && before - last < LEAST_SHARE * (errors[0] - last)
+    let gain = before - last;
+    gain >= 0.0 && !gains(&[*before, *last]) && gain < LEAST_SHARE * (errors[0] - last)
 }
 
 /// Where errors at 0, 1, 2, … are least: at the minimum of a parabola through the logarithms of the least one and those on
-/// either side; at the least one itself where it is the first or the last. A last one that gains next to nothing is
-/// not taken: what it gains are the iterations that it had more (the strongest that is not clearly worse: Breiman et al.,
-/// "Classification and Regression Trees", 1984, 3.4.3; λ / 4 cost 0.1 and 0.3 dB).
+/// either side; at the least one itself where it is the first or the last.
 fn least_at(errors: &[f64]) -> f64 {
     let numbered = errors.iter().enumerate();
     let least = numbered.min_by(|(_, a), (_, b)| a.total_cmp(b));
     let at = least.map_or(0, |(at, _)| at);
-    if at > 0 && at + 1 == errors.len() && is_late(errors) {
-        return (at - 1) as f64;
-    }
     let [Some(&before), Some(&there), Some(&after)] =
         [at.wrapping_sub(1), at, at + 1].map(|k| errors.get(k))
     else {
@@ -464,9 +467,9 @@ pub fn passes(plan: &Plan, rows: u64) -> Passes {
     let all = |rounds: &[Round]| -> u32 { rounds.iter().map(|plan| round(plan.iterations)).sum() };
     let tried = match plan.smoothness {
         Smoothness::FromSpread => 0,
-        Smoothness::CrossValidated { iterations, enough } if rows < enough => {
-            USUALLY_TRIED * round(iterations)
-        }
+        Smoothness::CrossValidated {
+            iterations, enough, ..
+        } if rows < enough => USUALLY_TRIED * round(iterations),
         Smoothness::CrossValidated { iterations, .. } => {
             all(&OPENING) + (USUALLY_TRIED * round(iterations)).div_ceil(ONE_IN)
         }

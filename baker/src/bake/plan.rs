@@ -24,6 +24,8 @@ pub enum Smoothness {
         iterations: u32,
         /// Rows from which on the [`subset`] of them does.
         enough: u64,
+        /// Whether the last strength is taken though it gained next to nothing.
+        to_the_last: bool,
     },
 }
 
@@ -43,14 +45,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The same where λ is found by all rows, however many there are.
+    /// The same for strips of a texture, where λ is found by all rows, however many there are. What is coarse around them makes
+    /// every gain small: without the last step, 100 views of 1024² into 2048² in parts of 1 GiB and of 512 MiB lost 0.6 dB.
     #[must_use]
-    pub fn of_all_rows(&self) -> Self {
+    pub fn of_strips(&self) -> Self {
         let smoothness = match self.smoothness {
             Smoothness::FromSpread => Smoothness::FromSpread,
             Smoothness::CrossValidated { iterations, .. } => Smoothness::CrossValidated {
                 iterations,
                 enough: u64::MAX,
+                to_the_last: true,
             },
         };
         Self {
@@ -77,6 +81,7 @@ impl Plan {
                 Smoothness::CrossValidated {
                     iterations: 6,
                     enough: ENOUGH,
+                    to_the_last: false,
                 },
                 &[(0.06, 8), (0.04, 12), (0.03, 14)],
             ),
@@ -85,6 +90,7 @@ impl Plan {
                 Smoothness::CrossValidated {
                     iterations: 10,
                     enough: ENOUGH,
+                    to_the_last: false,
                 },
                 &[(0.1, 10), (0.06, 16), (0.04, 20), (0.03, 40)],
             ),
