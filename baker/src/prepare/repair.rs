@@ -41,6 +41,7 @@ mod edit;
 #[cfg(test)]
 mod tests;
 
+use self::holes::Lids;
 pub(crate) use self::sight::Eye;
 use self::topology::Topology;
 
@@ -93,6 +94,7 @@ pub(crate) fn repair(
         (StepKind::RemoveUnseen, wish.remove_unseen),
         (StepKind::FillHoles, wish.fill_holes.is_some()),
     ];
+    let fills = wish.fill_holes.is_some() && mesh.corner_uvs.is_none();
     let mut steps = Vec::new();
     let mut topology = None;
     let wanted: Vec<StepKind> = wanted
@@ -110,22 +112,29 @@ pub(crate) fn repair(
         let start = Instant::now();
         let known = topology.take();
         let found = known.unwrap_or_else(|| Topology::new(&mesh.triangles, mesh.positions.len()));
+        let limits = holes::Limits {
+            edges: f64::from(wish.hole_edges),
+            area: f64::from(wish.fill_holes.unwrap_or(Repair::HOLE_SIZE)),
+        };
         let outcome = match kind {
             StepKind::Weld => weld::weld(&mut mesh, &found, f64::from(wish.weld.unwrap_or(0.0))),
             StepKind::Orient => orient::orient(&mut mesh, &found, progress),
             StepKind::RemoveUnseen => {
-                let largest = f64::from(wish.fill_holes.unwrap_or(Repair::HOLE_SIZE));
-                unseen::remove(&mut mesh, &found, largest, eyes, progress)
+                let lids = match fills {
+                    true => Lids::over(&mesh, &found, limits, progress),
+                    false => Lids::NONE,
+                };
+                let eyes = unseen::Eyes {
+                    eyes,
+                    lids: &lids.triangles,
+                };
+                unseen::remove(&mut mesh, &found, limits.area, eyes, progress)
             }
-            StepKind::FillHoles if mesh.corner_uvs.is_some() => Outcome::without(
+            StepKind::FillHoles if !fills => Outcome::without(
                 StepFate::Refused,
                 "what is filled would have no texture coordinates",
             ),
-            StepKind::FillHoles => {
-                let largest = f64::from(wish.fill_holes.unwrap_or(Repair::HOLE_SIZE));
-                let limits = [f64::from(wish.hole_edges), largest];
-                holes::fill(&mut mesh, &found, limits, progress)
-            }
+            StepKind::FillHoles => holes::fill(&mut mesh, &found, limits, progress),
         };
         let before = found.counts();
         let left = match outcome.changed {

@@ -22,13 +22,97 @@ const SHEET: f64 = 1.5;
 /// Triangles that all spans together may try: about ten seconds.
 const MAX_TRIED: u64 = 400_000_000;
 
-/// Fills holes of up to `edges` edges and of an area up to `largest`, a share of the longest side squared.
+/// What counts as small.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Edges of the border.
+    pub(super) edges: f64,
+    /// A share of the mesh's longest side squared.
+    pub(super) area: f64,
+}
+
+/// Fills small holes.
 pub(super) fn fill(
     mesh: &mut CleanMesh,
     topology: &Topology,
-    [edges, largest]: [f64; 2],
+    limits: Limits,
     progress: &dyn Progress,
 ) -> Outcome {
+    let lids = Lids::over(mesh, topology, limits, progress);
+    mesh.triangles.extend(lids.triangles);
+    Outcome {
+        fate: StepFate::of(lids.filled),
+        changed: lids.filled,
+        note: lids.left.note(),
+    }
+}
+
+/// What closes small holes.
+pub(super) struct Lids {
+    pub(super) triangles: Vec<[u32; 3]>,
+    /// Holes that they close.
+    filled: u64,
+    left: Left,
+}
+
+impl Lids {
+    /// Closes nothing.
+    pub(super) const NONE: Self = Self {
+        triangles: Vec::new(),
+        filled: 0,
+        left: Left {
+            large: 0,
+            sheets: 0,
+            unspanned: 0,
+            costly: 0,
+        },
+    };
+
+    pub(super) fn over(
+        mesh: &CleanMesh,
+        topology: &Topology,
+        limits: Limits,
+        progress: &dyn Progress,
+    ) -> Self {
+        let (holes, mut left) = small(mesh, topology, limits);
+        let total = holes.len() as u64;
+        progress.progress(Phase::Repair, 0, total);
+        progress.expect("filling holes", super::pass(mesh));
+        let closed = edges_between(mesh, &holes);
+        let patches: Vec<Option<Vec<[u32; 3]>>> = holes
+            .par_iter()
+            .map(|border| {
+                let patch = patch(mesh, border, &closed);
+                progress::unit();
+                patch
+            })
+            .collect();
+        progress.progress(Phase::Repair, total, total);
+        let mut made = HashSet::new();
+        let (mut triangles, mut filled) = (Vec::new(), 0);
+        for patch in patches {
+            // Two holes may share points: an edge across both would have four triangles.
+            let patch =
+                patch.filter(|patch| inner_edges(patch).iter().all(|edge| !made.contains(edge)));
+            match patch {
+                Some(patch) => {
+                    made.extend(inner_edges(&patch));
+                    triangles.extend(patch);
+                    filled += 1;
+                }
+                None => left.unspanned += 1,
+            }
+        }
+        Self {
+            triangles,
+            filled,
+            left,
+        }
+    }
+}
+
+/// Borders to fill, and how many stay open for being no such.
+fn small<'a>(mesh: &CleanMesh, topology: &'a Topology, limits: Limits) -> (Vec<&'a Border>, Left) {
     let ruler = Ruler::of(mesh);
     let mut areas = vec![0.0; topology.part_count];
     for (corners, &part) in mesh.triangles.iter().zip(&topology.parts) {
@@ -44,7 +128,7 @@ pub(super) fn fill(
             .collect();
         let area = fan_area(mesh, &pairs);
         let part = topology.parts[border[0].half as usize / 3];
-        if border.len() as f64 > edges || area > largest * ruler.side * ruler.side {
+        if border.len() as f64 > limits.edges || area > limits.area * ruler.side * ruler.side {
             left.large += 1;
         } else if areas[part as usize] < SHEET * area {
             left.sheets += 1;
@@ -61,40 +145,7 @@ pub(super) fn fill(
     });
     left.costly = holes.len() - affordable;
     holes.truncate(affordable);
-
-    let total = holes.len() as u64;
-    progress.progress(Phase::Repair, 0, total);
-    progress.expect("filling holes", super::pass(mesh));
-    let closed = edges_between(mesh, &holes);
-    let patches: Vec<Option<Vec<[u32; 3]>>> = holes
-        .par_iter()
-        .map(|border| {
-            let patch = patch(mesh, border, &closed);
-            progress::unit();
-            patch
-        })
-        .collect();
-    progress.progress(Phase::Repair, total, total);
-    let mut made = HashSet::new();
-    let mut filled = 0;
-    for patch in patches {
-        // Two holes may share points: an edge across both would have four triangles.
-        let patch =
-            patch.filter(|patch| inner_edges(patch).iter().all(|edge| !made.contains(edge)));
-        match patch {
-            Some(patch) => {
-                made.extend(inner_edges(&patch));
-                mesh.triangles.extend(patch);
-                filled += 1;
-            }
-            None => left.unspanned += 1,
-        }
-    }
-    Outcome {
-        fate: StepFate::of(filled),
-        changed: filled,
-        note: left.note(),
-    }
+    (holes, left)
 }
 
 /// Borders that stay open, and why.

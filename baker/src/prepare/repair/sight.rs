@@ -54,6 +54,12 @@ impl Sight {
         }
     }
 
+    /// Of groups from this one on.
+    pub(super) fn forget(&mut self, from: usize) {
+        self.seen_in.truncate(from);
+        self.pixels.truncate(from);
+    }
+
     fn add(mut self, other: &Self) -> Self {
         self.views += other.views;
         for (sum, more) in self.seen_in.iter_mut().zip(&other.seen_in) {

@@ -7,8 +7,9 @@
 //!
 //! Where it differs on purpose: patches, so that fine meshes are judged as coarse ones; quartiles by area; lengths as shares
 //! of the mesh's longest side, so that any scale will do; a piece stays, too, if the job's own views show much of it (an object
-//! within a room), and of the others what they do show, with the patches around it: nothing that they picture is lost; and
-//! where nothing is outer, or everything would go, nothing goes.
+//! within a room), and of the others what they do show, with the patches around it: nothing that they picture is lost (of many
+//! views, those that are looked at). Holes that are to be filled count as closed there: what shows through them alone will
+//! not show. And where nothing is outer, or everything would go, nothing goes.
 
 use std::time::Duration;
 
@@ -43,12 +44,39 @@ const FLOW_ROUND: Duration = Duration::from_secs(20);
 const SHOWN_AREA: f64 = 0.25;
 const SHOWN_PIXELS: f64 = 0.02;
 
+/// The job's views, and what closes the holes that are to be filled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Eyes<'a> {
+    pub(super) eyes: &'a [Eye],
+    pub(super) lids: &'a [[u32; 3]],
+}
+
+impl Eyes<'_> {
+    /// What they show of each group, holes closed.
+    fn sight(self, groups: Groups<'_>, progress: &dyn Progress) -> Sight {
+        let lids = self.lids.len();
+        let lid = vec![groups.count as u32; lids];
+        let mut shown = sight::from_eyes(
+            Groups {
+                triangles: &[groups.triangles, self.lids].concat(),
+                of: &[groups.of, &lid].concat(),
+                count: groups.count + 1,
+                ..groups
+            },
+            self.eyes,
+            progress,
+        );
+        shown.forget(groups.count);
+        shown
+    }
+}
+
 /// Removes what is unseen. Openings up to `largest`, a share of the longest side squared, may be left.
 pub(super) fn remove(
     mesh: &mut CleanMesh,
     topology: &Topology,
     largest: f64,
-    eyes: &[Eye],
+    eyes: Eyes<'_>,
     progress: &dyn Progress,
 ) -> Outcome {
     let ruler = Ruler::of(mesh);
@@ -84,7 +112,7 @@ pub(super) fn remove(
         }
     };
     let pieces = Pieces::new(topology, &of, &cut);
-    let shown = sight::from_eyes(groups, eyes, progress);
+    let shown = eyes.sight(groups, progress);
     progress.expect("what is cut off", super::pass(mesh));
     let (goes, stayed) = pieces.judge(mesh, topology, &patches, &shown, largest, &ruler);
     let going = |piece: u32| piece != Pieces::NONE && goes[piece as usize];

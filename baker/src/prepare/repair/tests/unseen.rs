@@ -4,7 +4,7 @@ use proto::job::Repair;
 use proto::message::{StepFate, StepKind};
 use proto::table::Camera;
 
-use super::{UNSEEN, cube, disagreeing, line, mended, scaled, together, turned, volume};
+use super::{UNSEEN, cube, disagreeing, line, mended, scaled, together, turned, volume, without};
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::repair::topology::Topology;
 use crate::prepare::repair::{Eye, patches, repair, sight};
@@ -228,4 +228,36 @@ fn of_a_piece_that_goes_what_the_jobs_own_views_show_stays() {
     };
     let (left, _) = repair(flask, &UNSEEN, &[beside], &Silent);
     assert_eq!(within(&left), (0.0, 0));
+}
+
+#[test]
+fn what_shows_through_a_hole_stays_only_if_the_hole_does() {
+    let ball = icosphere(4);
+    let shell = without(&ball, |[x, y, z]| z > 0.0 && x.hypot(y) < 0.1);
+    let both = together(&[shell.clone(), scaled(&ball, 0.7)]);
+    // Looks straight into the hole.
+    let eye = Eye {
+        camera: Camera {
+            rotation: [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
+            translation: [0.0, 0.0, 3.0],
+            focal: [512.0; 2],
+            centre: [256.0; 2],
+        },
+        size: [512; 2],
+    };
+    let (left, steps) = repair(both.clone(), &UNSEEN, &[eye], &Silent);
+    let within = left.triangles.len() - shell.triangles.len();
+    assert!((10..500).contains(&within), "{within}: {steps:?}");
+    let filled = Repair {
+        fill_holes: Some(Repair::HOLE_SIZE),
+        ..UNSEEN
+    };
+    let (left, steps) = repair(both, &filled, &[eye], &Silent);
+    assert_eq!(
+        (steps[0].after.parts, steps[1].changed),
+        (1, 1),
+        "{steps:?}"
+    );
+    assert_eq!((steps[1].after.borders, disagreeing(&left)), (0, 0));
+    assert!((volume(&left) / volume(&ball) - 1.0).abs() < 0.01);
 }
