@@ -512,7 +512,7 @@ fn start(
     timed("average", || backend.average())?;
     unit();
     let mut texels = timed("read texels", || read_finite(backend))?;
-    let observed = texels.iter().map(|texel| texel[3]).collect();
+    let observed = texels.par_iter().map(|texel| texel[3]).collect();
     unit();
     timed("fill", || fill::fill(scene, atlas, &mut texels));
     timed("write texels", || backend.write_texels(&texels))?;
@@ -569,6 +569,17 @@ fn psnr(mean_square: f64) -> f32 {
     ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
 }
 
+/// How many of the bytes are each of these.
+fn counted<const KINDS: usize>(bytes: &[u8], kinds: [u8; KINDS]) -> [u64; KINDS] {
+    let of_block =
+        |bytes: &[u8]| kinds.map(|kind| bytes.iter().filter(|&&byte| byte == kind).count() as u64);
+    let sum = |a: [u64; KINDS], b: [u64; KINDS]| std::array::from_fn(|kind| a[kind] + b[kind]);
+    bytes
+        .par_chunks(1 << 16)
+        .map(of_block)
+        .reduce(|| [0; KINDS], sum)
+}
+
 /// What is known of so many texels: observed, weakly observed, filled in.
 fn shares(counts: [u64; 3]) -> ProvenanceShares {
     let all = counts.iter().sum::<u64>().max(1);
@@ -587,13 +598,9 @@ fn summary(
     seam_residual: f32,
 ) -> BakeSummary {
     use proto::table::Provenance;
-    let count = |of: &[Provenance]| {
-        texture
-            .provenance
-            .iter()
-            .filter(|&&value| of.iter().any(|&wanted| value == wanted as u8))
-            .count() as u64
-    };
+    const KINDS: [Provenance; 3] = [Provenance::Observed, Provenance::Weak, Provenance::Filled];
+    let known = counted(&texture.provenance, KINDS.map(|kind| kind as u8));
+    let [observed, weak, filled] = known;
     let rows: u64 = fitted.residuals.iter().map(|view| view.rows).sum();
     let squares: f64 = fitted.residuals.iter().map(|view| view.sum_squares).sum();
     let view_fit = |view: &ViewResiduals| ViewFit {
@@ -613,12 +620,10 @@ fn summary(
     BakeSummary {
         adapter,
         covered_pixels: rows,
-        chart_texels: count(&[Provenance::Filled, Provenance::Weak, Provenance::Observed]),
-        observed_texels: count(&[Provenance::Weak, Provenance::Observed]),
-        filled_texels: count(&[Provenance::Filled]),
-        provenance: shares(
-            [Provenance::Observed, Provenance::Weak, Provenance::Filled].map(|of| count(&[of])),
-        ),
+        chart_texels: observed + weak + filled,
+        observed_texels: observed + weak,
+        filled_texels: filled,
+        provenance: shares(known),
         iterations: fitted.iterations,
         rows: RowsHeld::default(),
         train_psnr_db: psnr(squares / rows.max(1) as f64),

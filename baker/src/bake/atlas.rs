@@ -1,6 +1,8 @@
 //! Scene → what the texture is made of: which texel lies in which triangle, which neighbours lie on the same piece of
 //! surface, and which places on both sides of a chart's seam are one place of the surface.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::footprint::add_tap;
@@ -51,38 +53,64 @@ impl Atlas {
     }
 }
 
+/// Rows of texels that one thread covers.
+const BAND: usize = 32;
+
 /// Rasterises the triangles in texture space; of overlapping ones the last wins.
 fn cover(scene: &Scene) -> Vec<u32> {
     let size = scene.size as usize;
     let mut covered = vec![NOTHING; size * size];
-    for (triangle, corners) in scene.triangles.iter().enumerate() {
-        let [a, b, c] = corners.map(|corner| scene.texel_coords[corner as usize].map(f64::from));
-        let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
-        if area == 0.0 {
-            continue;
-        }
-        let range = |axis: usize| {
-            let low = a[axis].min(b[axis]).min(c[axis]);
-            let high = a[axis].max(b[axis]).max(c[axis]);
-            // Centres lie at i + ½.
-            (
-                (low - 0.5).ceil().max(0.0) as usize,
-                ((high - 0.5).floor() + 1.0).clamp(0.0, size as f64) as usize,
-            )
-        };
-        let ((left, right), (top, bottom)) = (range(0), range(1));
-        for row in top..bottom {
-            for column in left..right {
-                if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5])
-                    .iter()
-                    .all(|&w| w >= 0.0)
-                {
-                    covered[row * size + column] = triangle as u32;
-                }
+    let mut of_bands: Vec<Vec<u32>> = vec![Vec::new(); size.div_ceil(BAND)];
+    for (triangle, corners) in (0..).zip(&scene.triangles) {
+        let rows = centres(scene, corners, 1);
+        if !rows.is_empty() {
+            for band in &mut of_bands[rows.start / BAND..=(rows.end - 1) / BAND] {
+                band.push(triangle);
             }
         }
     }
     covered
+        .par_chunks_mut((BAND * size).max(1))
+        .zip(of_bands)
+        .enumerate()
+        .for_each(|(band, (covered, triangles))| {
+            for triangle in triangles {
+                cover_band(scene, triangle, BAND * band, covered);
+            }
+        });
+    covered
+}
+
+/// Covers the texels of a band of rows, of which `first` is the first.
+fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) {
+    let size = scene.size as usize;
+    let corners = &scene.triangles[triangle as usize];
+    let [a, b, c] = corners.map(|corner| scene.texel_coords[corner as usize].map(f64::from));
+    let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
+    if area == 0.0 {
+        return;
+    }
+    let (columns, rows) = (centres(scene, corners, 0), centres(scene, corners, 1));
+    for row in rows.start.max(first)..rows.end.min(first + covered.len() / size) {
+        for column in columns.clone() {
+            if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5])
+                .iter()
+                .all(|&w| w >= 0.0)
+            {
+                covered[(row - first) * size + column] = triangle;
+            }
+        }
+    }
+}
+
+/// Texels along an axis whose centres, which lie at i + ½, are within the bounds of a triangle.
+fn centres(scene: &Scene, corners: &[u32; 3], axis: usize) -> Range<usize> {
+    let along = corners.map(|corner| f64::from(scene.texel_coords[corner as usize][axis]));
+    let low = along.into_iter().fold(f64::INFINITY, f64::min);
+    let high = along.into_iter().fold(f64::NEG_INFINITY, f64::max);
+    let first = (low - 0.5).ceil().max(0.0) as usize;
+    let last = ((high - 0.5).floor() + 1.0).clamp(0.0, f64::from(scene.size)) as usize;
+    first..last.max(first)
 }
 
 fn weights(a: [f64; 2], b: [f64; 2], c: [f64; 2], area: f64, p: [f64; 2]) -> [f64; 3] {

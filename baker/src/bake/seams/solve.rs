@@ -32,6 +32,8 @@ const GUTTER: f32 = 5e-5;
 const COARSE: f32 = 0.06;
 /// τ: what being off the colour of the charts counts beside a difference of the sides.
 const PULL: f32 = 0.3;
+/// Texels that are summed one after the other.
+const BLOCK: usize = 1 << 16;
 /// Iterations. Texels that reach black or full light stay there in the second round.
 const ROUNDS: [u32; 2] = [12, 6];
 
@@ -74,7 +76,7 @@ pub(super) fn agree(
         });
         let inverse: Vec<[f32; 4]> = system
             .diagonal()
-            .iter()
+            .par_iter()
             .zip(&now)
             .map(|(diagonal, now)| {
                 std::array::from_fn(|c| {
@@ -104,15 +106,24 @@ fn gather(at: &[u32], texels: &[[f32; 4]]) -> Vec<[f32; 4]> {
 /// How firmly each texel stays: by the square of the weight that observes it, as the diagonal of the fit goes with the
 /// squares of its shares.
 fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32> {
-    let (sum, count) = observed
-        .iter()
-        .zip(charts)
-        .filter(|&(&weight, &chart)| chart != NO_CHART && weight > 0.0)
-        .fold((0.0, 0u64), |(sum, count), (&weight, _)| {
-            (sum + f64::from(weight), count + 1)
-        });
+    // In blocks of texels: the same bits on any number of threads.
+    let blocks = observed.par_chunks(BLOCK).zip(charts.par_chunks(BLOCK));
+    let of_block = |(observed, charts): (&[f32], &[u32])| {
+        let mut sums = (0.0, 0u64, 0u64);
+        for (&weight, &chart) in observed.iter().zip(charts) {
+            if chart != NO_CHART {
+                sums.2 += 1;
+                if weight > 0.0 {
+                    sums = (sums.0 + f64::from(weight), sums.1 + 1, sums.2);
+                }
+            }
+        }
+        sums
+    };
+    let blocks: Vec<(f64, u64, u64)> = blocks.map(of_block).collect();
+    let (sum, count, charted) =
+        (blocks.into_iter()).fold((0.0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
     let mean = (sum / count.max(1) as f64).max(f64::MIN_POSITIVE) as f32;
-    let charted = charts.iter().filter(|&&chart| chart != NO_CHART).count();
     let firm = FIRM * length / charted.max(1) as f32;
     let anchor = |&texel: &u32| {
         let texel = texel as usize;
@@ -227,14 +238,14 @@ impl System {
             });
         }
         let moved: Vec<[f32; 4]> = now
-            .iter()
+            .par_iter()
             .zip(start)
             .map(|(now, start)| std::array::from_fn(|c| now[c] - start[c]))
             .collect();
         let mut gradient = vec![[0.0; 4]; moved.len()];
         self.scatter(&moved, &mut gradient);
         gradient
-            .iter_mut()
+            .par_iter_mut()
             .for_each(|sum| *sum = sum.map(|value| -value));
         gradient
     }
