@@ -17,6 +17,7 @@
 //! | `backend` | what the fit asks of an adapter: average, residuals, weights, solve |
 //! | `colour` | bytes ↔ the space of the fit |
 //! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |
+//! | `multilevel` | residuals → a correction on all scales, where links alone hold the texels |
 //! | `native`, `gpu` | the backend on the processor, and on a GPU with a shader for each stage |
 //! | `pull_push` | texels with weights → every texel has a colour |
 //! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
@@ -63,6 +64,8 @@ pub mod backend;
 pub mod colour;
 
 mod normal;
+
+mod multilevel;
 
 pub mod native;
 

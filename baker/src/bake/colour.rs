@@ -35,8 +35,9 @@ pub fn encode_slope(linear: f32) -> f32 {
     }
 }
 
-/// The slope is taken no nearer to black than this: an 8-bit value there is uncertain by more than the slope changes.
-pub const SLOPE_FLOOR: f32 = 0.002;
+/// The slope is taken no nearer to black than this: an 8-bit value there is uncertain by more than the slope changes. sRGB's
+/// linear part, where it leaps by 1.7 %, ends before it: at the leap λ of a texel hung by the last bits of its colour.
+pub const SLOPE_FLOOR: f32 = 0.0032;
 
 /// What a picture's bytes are, and so how they are averaged, compared and mixed into mips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

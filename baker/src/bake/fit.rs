@@ -52,7 +52,7 @@ const FOLD: usize = 6;
 /// first steps change next to nothing, and a texture of 19.7 dB in place of 49.2 came of it.
 const LEAST_GAIN: f64 = 0.015;
 /// Of all that the steps gained, the last one's share from which on its λ is taken.
-const LEAST_SHARE: f64 = 0.03;
+const LEAST_SHARE: f64 = 0.003;
 /// So often the views are judged: where the worst no longer pull the texture their way, others stand out.
 const DOUBTS: usize = 3;
 /// λ where there are too few views to leave one out.
@@ -407,7 +407,7 @@ fn is_last(errors: &[f64]) -> bool {
 /// Whether the last step gained next to nothing, of the error and of all that was gained: then it is not taken, since what it
 /// gained are the iterations that it had more (the strongest that is not clearly worse: Breiman et al., "Classification and
 /// Regression Trees", 1984, 3.4.3; λ / 4 cost 0.1 and 0.3 dB). By the error alone it would be so, too, where occluders are
-/// most of it.
+/// most of it, and where the least lies between the last two.
 fn is_late(errors: &[f64]) -> bool {
     let [.., before, last] = errors else {
         return false;

@@ -63,7 +63,7 @@ use super::window::Window;
 #[must_use]
 pub fn window(kit: &Kit, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
     let others = fit::others(scene, atlas);
-    let fits = |texels| fit::fits(kit, options, texels, others);
+    let fits = |texels| fit::fits(kit, options, scene.size, texels, others);
     match fits(scene.texels()) {
         true => scene.window.clone(),
         false => first_window(scene.size, fits),

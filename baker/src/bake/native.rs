@@ -33,8 +33,9 @@ fn lanes(texels: usize) -> usize {
         .max(1)
 }
 
-/// Numbers for each texel beside the lanes and the texels: diagonal, λ, and of the solver r, p, q, and z twice.
-const SOLVER_PLANES: usize = 7;
+/// Numbers for each texel beside the lanes and the texels: diagonal, λ, of the coarse levels their shares and two thirds of a
+/// number in cells, and of the solver r, p, q, and z twice.
+const SOLVER_PLANES: usize = 9;
 
 /// Memory of a texture of so many texels, in bytes: the texels, and what [`Normal`] and its solver hold of each.
 #[must_use]

@@ -9,6 +9,7 @@ use super::atlas::{LINK_DOWN, LINK_RIGHT};
 use super::backend::{Strength, Ties};
 use super::colour::{Observed, observed, slope_squared};
 use super::held::{Chunk, WeighedRows};
+use super::multilevel::{self, Hold, Multilevel};
 use super::native::{channel_weights, predict};
 use super::rows::Rows;
 use crate::progress::unit;
@@ -27,6 +28,7 @@ pub(super) struct Normal {
     lanes: Vec<Sums>,
     /// Diagonal of `AᵀWA` and of the ties together.
     diagonal: Sums,
+    pub(super) multilevel: Multilevel,
     /// λ of each texel by channel; a link has the mean of its two.
     lambda: Sums,
     /// σ over λ.
@@ -42,6 +44,7 @@ impl Normal {
             size,
             lanes: vec![vec![[0.0; 4]; texels]; lanes],
             diagonal: vec![[0.0; 4]; texels],
+            multilevel: Multilevel::default(),
             lambda: vec![[0.0; 4]; texels],
             seam_ratio: 0.0,
             narrowed: false,
@@ -180,6 +183,44 @@ impl Normal {
             }
         }
         self.diagonal = diagonal;
+        self.multilevel = Multilevel::new(size, self.texels, self.holds(ties));
+    }
+
+    /// What holds each texel: of its diagonal the links, and the rest.
+    fn holds(&self, ties: &Ties) -> impl Fn(usize) -> Hold + Sync {
+        let (size, lambda, diagonal) = (self.size, &self.lambda, &self.diagonal);
+        let links = move |texel: usize| neighbours(&ties.links, size, texel).into_iter().flatten();
+        let link = move |one: usize, other: usize, c: usize| link(lambda[one][c], lambda[other][c]);
+        let held = move |texel: usize| -> [[f32; 2]; 3] {
+            std::array::from_fn(|c| {
+                let ties = links(texel).map(|other| link(texel, other, c)).sum::<f32>();
+                [ties, (diagonal[texel][c] - ties).max(0.0)]
+            })
+        };
+        let shares: Vec<[f32; 3]> = (0..self.texels)
+            .into_par_iter()
+            .with_min_len(1 << 10)
+            .map(|texel| {
+                std::array::from_fn(|c| multilevel::share(lambda[texel][c], diagonal[texel][c]))
+            })
+            .collect();
+        move |texel| {
+            let share = shares[texel];
+            let [mut mass, mut stiffness] = [[0.0; 3]; 2];
+            for (c, [_, rows]) in held(texel).into_iter().enumerate() {
+                mass[c] = share[c] * rows;
+                for other in links(texel) {
+                    let (link, there) = (link(texel, other, c), shares[other][c]);
+                    stiffness[c] += link * share[c] * there;
+                    mass[c] += 0.5 * link * (share[c] - there).powi(2);
+                }
+            }
+            Hold {
+                share,
+                mass,
+                stiffness,
+            }
+        }
     }
 
     /// σ of a seam's row: the mean over its texels; 0 where one of them has no λ.
@@ -325,8 +366,8 @@ pub(super) fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
     })
 }
 
-/// Preconditioned conjugate gradients with the diagonal as preconditioner (Saad, "Iterative Methods for Sparse Linear
-/// Systems", 2003, algorithm 9.1), the three channels side by side with coefficients of their own.
+/// Preconditioned conjugate gradients with the diagonal and coarse levels as preconditioner ([`multilevel`]; Saad, "Iterative
+/// Methods for Sparse Linear Systems", 2003, algorithm 9.1), the three channels side by side with coefficients of their own.
 pub(super) fn conjugate_gradients(
     normal: &mut Normal,
     rows: WeighedRows<'_>,
@@ -336,13 +377,7 @@ pub(super) fn conjugate_gradients(
     iterations: u32,
 ) {
     let mut r = normal.defect(rows, table, ties, x);
-    let precondition = |r: &Sums, diagonal: &Sums| -> Sums {
-        r.par_iter()
-            .zip(diagonal)
-            .map(|(r, d)| std::array::from_fn(|c| if d[c] > 0.0 { r[c] / d[c] } else { 0.0 }))
-            .collect()
-    };
-    let mut z = precondition(&r, &normal.diagonal);
+    let mut z = normal.multilevel.precondition(&r, &normal.diagonal);
     let mut p = z.clone();
     let mut rz = dot(&r, &z);
     for _ in 0..iterations {
@@ -366,7 +401,7 @@ pub(super) fn conjugate_gradients(
                 r[c] -= alpha[c] * q[c];
             }
         });
-        z = precondition(&r, &normal.diagonal);
+        z = normal.multilevel.precondition(&r, &normal.diagonal);
         let next = dot(&r, &z);
         unit();
         let beta: [f32; 3] = std::array::from_fn(|c| {

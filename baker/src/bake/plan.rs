@@ -83,7 +83,7 @@ impl Plan {
                     enough: ENOUGH,
                     to_the_last: false,
                 },
-                &[(0.06, 8), (0.04, 12), (0.03, 14)],
+                &[(0.06, 3), (0.04, 5), (0.03, 6)],
             ),
             Quality::Best => plan(
                 6,

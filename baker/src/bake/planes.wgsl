@@ -1,4 +1,4 @@
-// What regularise.wgsl and solve.wgsl share: the planes of one channel, reductions, links.
+// What regularise.wgsl, multilevel.wgsl and solve.wgsl share: the planes of one channel, reductions, links.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 @group(1) @binding(1) var<storage, read_write> x: array<f32>;
@@ -16,6 +16,8 @@
 @group(1) @binding(10) var<storage, read> links: array<u32>;
 @group(1) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
 @group(1) @binding(12) var<storage, read_write> scalars: array<Scalars, 3>;
+// The cells of all coarse levels, one level after the other: their values, and then what each is multiplied with.
+@group(1) @binding(13) var<storage, read_write> coarse: array<f32>;
 
 var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
 
@@ -76,4 +78,38 @@ fn neighbour(texel: u32, side: u32) -> u32 {
 fn value_of(sum: u32, texel: u32, reach: i32) -> f32 {
     let exponent = exponent_of(exponents[texel], texels.channel);
     return f32(bitcast<i32>(sum)) * exp2i(reach - exponent);
+}
+
+// A level of cells of 2^level texels squared: how many across and down, and the first of them among all.
+struct Level {
+    size: vec2<u32>,
+    first: u32,
+}
+
+fn level_of(level: u32) -> Level {
+    var size = vec2(texels.size, texels.count / texels.size);
+    var first = 0u;
+    for (var k = 1u; k <= level; k++) {
+        if k > 1u {
+            first += size.x * size.y;
+        }
+        size = (size + 1u) / 2u;
+    }
+    return Level(size, first);
+}
+
+fn cells_of(level: u32) -> u32 {
+    let size = level_of(level).size;
+    return size.x * size.y;
+}
+
+// The cell of the first level that a texel lies in.
+fn cell_of(texel: u32) -> u32 {
+    return texel / texels.size / 2u * ((texels.size + 1u) / 2u) + texel % texels.size / 2u;
+}
+
+// How much the coarse levels take part in a texel: what is held by links more than by rows.
+fn share_of(texel: u32) -> f32 {
+    let d = bitcast<f32>(diagonal[texel]);
+    return select(0.0, min(4.0 * lambda[texel] / d, 1.0), d > 0.0);
 }

@@ -1,5 +1,6 @@
 // Preconditioned conjugate gradients (Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1) with the
-// diagonal as preconditioner, and the ties between linked texels. One dispatch is one channel; its coefficients never leave the adapter.
+// diagonal and the coarse levels of multilevel.wgsl as preconditioner, and the ties between linked texels. One dispatch is one
+// channel; its coefficients never leave the adapter.
 // Native twin: normal.rs.
 //
 // Buffers r, q and diagonal hold the integer sums of normal.wgsl first and, from the stage named here on, the floats made of
@@ -34,9 +35,11 @@ fn smooth_p(texel: u32) -> f32 {
     return sum;
 }
 
-fn preconditioned(texel: u32, residual: f32) -> f32 {
+// z, once the levels hold what the residuals come to on them.
+fn preconditioned(texel: u32) -> f32 {
     let d = bitcast<f32>(diagonal[texel]);
-    return select(0.0, residual / d, d > 0.0);
+    let z = bitcast<f32>(r[texel]) / d + share_of(texel) * coarse[cell_of(texel)];
+    return select(0.0, z, d > 0.0);
 }
 
 @compute @workgroup_size(TEXEL_LANES)
@@ -66,22 +69,29 @@ fn reduce_measure(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
 }
 
-// r: defect as integers → residual as floats; p = z.
+// r: defect as integers → residual as floats.
 @compute @workgroup_size(TEXEL_LANES)
-fn begin(
+fn begin(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    let reach = scalars[texels.channel].reach_x;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        r[texel] = bitcast<u32>(-(value_of(r[texel], texel, reach) + smooth_x(texel)));
+    }
+}
+
+// p = z.
+@compute @workgroup_size(TEXEL_LANES)
+fn set_out(
     @builtin(global_invocation_id) at: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
     var sum = vec2(0.0);
-    let reach = scalars[texels.channel].reach_x;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        let residual = -(value_of(r[texel], texel, reach) + smooth_x(texel));
-        let z = preconditioned(texel, residual);
-        r[texel] = bitcast<u32>(residual);
+        let z = preconditioned(texel);
         p[texel] = z;
-        sum = vec2(sum.x + residual * z, max(sum.y, abs(z)));
+        sum = vec2(sum.x + bitcast<f32>(r[texel]) * z, max(sum.y, abs(z)));
     }
     let total = reduce(lane, sum, true);
     if lane == 0u {
@@ -90,7 +100,7 @@ fn begin(
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_begin(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn reduce_set_out(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
     let total = reduce_partials(channel, lane, true);
@@ -134,20 +144,27 @@ fn reduce_apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
 
 // x += α p, r −= α q; q is emptied for the next product.
 @compute @workgroup_size(TEXEL_LANES)
-fn advance(
+fn advance(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    let alpha = scalars[texels.channel].alpha;
+    for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        x[texel] += alpha * p[texel];
+        r[texel] = bitcast<u32>(bitcast<f32>(r[texel]) - alpha * bitcast<f32>(q[texel]));
+        q[texel] = 0u;
+    }
+}
+
+// r · z.
+@compute @workgroup_size(TEXEL_LANES)
+fn project(
     @builtin(global_invocation_id) at: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
     var sum = 0.0;
-    let alpha = scalars[texels.channel].alpha;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        x[texel] += alpha * p[texel];
-        let residual = bitcast<f32>(r[texel]) - alpha * bitcast<f32>(q[texel]);
-        r[texel] = bitcast<u32>(residual);
-        q[texel] = 0u;
-        sum += residual * preconditioned(texel, residual);
+        sum += bitcast<f32>(r[texel]) * preconditioned(texel);
     }
     let total = reduce(lane, vec2(sum, 0.0), false);
     if lane == 0u {
@@ -156,7 +173,7 @@ fn advance(
 }
 
 @compute @workgroup_size(TEXEL_LANES)
-fn reduce_advance(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn reduce_project(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
     let total = reduce_partials(channel, lane, false);
@@ -178,7 +195,7 @@ fn direct(
     var largest = 0.0;
     let beta = scalars[texels.channel].beta;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        let next = preconditioned(texel, bitcast<f32>(r[texel])) + beta * p[texel];
+        let next = preconditioned(texel) + beta * p[texel];
         p[texel] = next;
         largest = max(largest, abs(next));
     }

@@ -418,12 +418,16 @@ fn a_step_that_gains_little_is_the_last_only_after_one_that_gained() {
 
 #[test]
 fn a_step_that_gained_only_iterations_is_late() {
-    assert!(is_late(&[3.0, 2.0, 1.99]));
-    assert!(!is_late(&[3.0, 2.0, 1.9]));
+    assert!(is_late(&[30.0, 2.0, 1.99]));
+    assert!(!is_late(&[30.0, 2.0, 1.9]));
     assert!(!is_late(&[3.0, 2.0, 2.01]), "the minimum lies between");
     assert!(
         !is_late(&[30.0, 26.7, 25.7, 25.4]),
         "much of what there was"
+    );
+    assert!(
+        !is_late(&[11.9, 4.3, 3.04, 3.0]),
+        "1.3 %, and the λ before it cost 2 dB"
     );
     assert!(!is_late(&[3.0]));
 }

@@ -53,6 +53,8 @@ pub struct DryRun {
     budget: Arc<Budget>,
     edge: u32,
     room: layout::Pool,
+    /// Texels in a row.
+    size: u32,
     texels: u32,
     groups: Vec<(BufferGroup, Group)>,
     /// Of each tile its view and the pixels that count.
@@ -86,6 +88,7 @@ impl DryRun {
             budget,
             edge,
             room: pools::room(entries),
+            size: scene.window.size,
             texels: scene.texels() as u32,
             groups: Vec::new(),
             tiles: Vec::new(),
@@ -134,9 +137,10 @@ impl DryRun {
     /// What there is for rows before the first view, in a window of so many texels.
     #[must_use]
     pub fn row_memory(&self, texels: usize) -> RowMemory {
-        let others = self.budget.in_use() - Planes::bytes(self.texels as usize);
+        let others = self.budget.in_use() - Planes::bytes(self.size, self.texels as usize);
         fit::row_memory(
             &self.budget,
+            self.size,
             texels,
             others + self.blocks * pools::BLOCK_BYTES,
         )

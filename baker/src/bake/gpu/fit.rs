@@ -44,8 +44,8 @@ pub struct Options {
     pub gpu_times: bool,
 }
 
-/// Planes of a texture: 24 that stay, and five for what passes need for a while.
-const PLANES: u64 = 29;
+/// Planes of a texture: 26 that stay, two of them of coarse levels, and five for what passes need for a while.
+const PLANES: u64 = 31;
 
 /// Tiles, read-back and whatever else does not grow with the texture.
 const FIXED: u64 = 64 << 20;
@@ -107,10 +107,10 @@ pub(super) fn entries(budget: &Budget, texels: usize) -> u32 {
     pool_entries(left, budget.binding)
 }
 
-/// What there is for rows in a window of so many texels, of which nothing is there yet, if `others` bytes are taken: nothing
-/// where not even its planes fit.
-pub(super) fn row_memory(budget: &Budget, texels: usize, others: u64) -> RowMemory {
-    let planes = Planes::<()>::bytes(texels);
+/// What there is for rows in a window of so many texels in rows of `size`, of which nothing is there yet, if `others` bytes
+/// are taken: nothing where not even its planes fit.
+pub(super) fn row_memory(budget: &Budget, size: u32, texels: usize, others: u64) -> RowMemory {
+    let planes = Planes::<()>::bytes(size, texels);
     let left = match texels as u64 * 4 <= budget.binding {
         true => budget.cap().saturating_sub(others + planes),
         false => 0,
@@ -130,8 +130,9 @@ pub(super) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     (mesh + seams) as u64
 }
 
-/// Whether a window of so many texels, beside `others` and its tiles, leaves memory for rows on the device of `kit`.
-pub(super) fn fits(kit: &Kit, options: &Options, texels: usize, others: u64) -> bool {
+/// Whether a window of so many texels in rows of `size`, beside `others` and its tiles, leaves memory for rows on the device of
+/// `kit`.
+pub(super) fn fits(kit: &Kit, options: &Options, size: u32, texels: usize, others: u64) -> bool {
     let budget = bounds(&kit.device, options);
     let (way, limits, pool) = (
         kit.drawing.way,
@@ -142,7 +143,7 @@ pub(super) fn fits(kit: &Kit, options: &Options, texels: usize, others: u64) -> 
         return false;
     };
     let tile = tiles::bytes(edge, kit.taps);
-    row_memory(&budget, texels, others + tile).all > 0
+    row_memory(&budget, size, texels, others + tile).all > 0
 }
 
 /// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
@@ -189,6 +190,7 @@ struct Groups {
     defect: wgpu::BindGroup,
     apply: wgpu::BindGroup,
     regularise: [wgpu::BindGroup; 3],
+    multilevel: [wgpu::BindGroup; 3],
     solve: [wgpu::BindGroup; 3],
 }
 
@@ -257,6 +259,7 @@ impl Fit {
             defect: normal(&planes.x, &planes.r),
             apply: normal(&planes.p, &planes.q),
             regularise: planes.channel_groups(&device, &stages.regularise),
+            multilevel: planes.channel_groups(&device, &stages.multilevel),
             solve: planes.channel_groups(&device, &stages.solve),
         };
         let table = observed(blend);
@@ -320,8 +323,14 @@ impl Fit {
 
     /// What there is for rows before the first view, in a window of so many texels.
     pub(super) fn row_memory(&self, texels: usize) -> RowMemory {
-        let others = self.budget.in_use() - Planes::<()>::bytes(self.planes.count as usize);
-        row_memory(&self.budget, texels, others + self.pools.block_bytes())
+        let (size, count) = (self.planes.size, self.planes.count as usize);
+        let others = self.budget.in_use() - Planes::<()>::bytes(size, count);
+        row_memory(
+            &self.budget,
+            size,
+            texels,
+            others + self.pools.block_bytes(),
+        )
     }
 
     /// Some rows are drawn again for every pass.

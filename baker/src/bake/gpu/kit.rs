@@ -8,7 +8,7 @@ use super::device::{Device, GpuError};
 use super::error::under_way;
 use super::pools::rows_layout;
 use super::raster::{Drawing, Way};
-use super::shaders::{AVERAGE, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::Compiled;
 
 /// The stages after the footprints.
@@ -18,6 +18,7 @@ pub(super) struct Stages {
     pub(super) residual: Compiled,
     pub(super) normal: Compiled,
     pub(super) regularise: Compiled,
+    pub(super) multilevel: Compiled,
     pub(super) solve: Compiled,
     /// Made by the first fit that is asked for maps.
     pub(super) deviation: Option<Compiled>,
@@ -67,13 +68,14 @@ impl Kit {
     fn compile(device: Device, taps: u32, blend: Blend, way: Way) -> Result<Self, GpuError> {
         let rows = rows_layout(&device);
         let [raster, footprint] = way.shaders();
-        let shaders: [&'static Shader; 7] = [
+        let shaders: [&'static Shader; 8] = [
             raster,
             footprint,
             &AVERAGE,
             &RESIDUAL,
             &NORMAL,
             &REGULARISE,
+            &MULTILEVEL,
             &SOLVE,
         ];
         let all: Vec<Result<Compiled, GpuError>> = shaders
@@ -92,7 +94,7 @@ impl Kit {
             (Some(error), _) => Err(error),
             (None, None) => Err(device.lost("a stage is missing")),
         };
-        let stages = <[Compiled; 7]>::try_from(stages);
+        let stages = <[Compiled; 8]>::try_from(stages);
         let checked = pipeline.and_then(|pipeline| device.check().map(|()| pipeline));
         let (
             [
@@ -102,6 +104,7 @@ impl Kit {
                 residual,
                 normal,
                 regularise,
+                multilevel,
                 solve,
             ],
             pipeline,
@@ -131,6 +134,7 @@ impl Kit {
                 residual,
                 normal,
                 regularise,
+                multilevel,
                 solve,
                 deviation: None,
             },

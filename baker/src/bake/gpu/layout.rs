@@ -7,6 +7,7 @@ use proto::job::Blend;
 use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
 use crate::bake::colour::SLOPE_FLOOR;
 use crate::bake::footprint::MIN_ALPHA;
+use crate::bake::multilevel::LEVELS;
 use crate::bake::subset::{ONE_IN, SQUARES};
 use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
 
@@ -42,6 +43,8 @@ pub(super) const NEAR: f32 = 1e-4;
 /// Depth of what is drawn behind everything, above the 0 of a cleared target. A surface would be this far away at 10²⁶.
 pub(super) const BACKDROP: f32 = 1e-30;
 
+const _: () = assert!(LEVELS == 3, "multilevel.wgsl has an entry point for each");
+
 // `residual.wgsl` multiplies this out; a block's sum of weights fits 32 bits.
 const _: () = assert!(
     CONSENSUS_POWER == 4 && BLOCK * BLOCK <= 64,
@@ -61,7 +64,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
          const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; \
          const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
          const SMALL_TEXTURE: u32 = {SMALL_TEXTURE}u; const SQUARE_OF_SMALL: u32 = {small}u; const SQUARE_OF_LARGE: u32 = {large}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
-         const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
+         const LEVELS: u32 = {LEVELS}u; const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
 

@@ -10,6 +10,7 @@ use super::device::{Device, GpuError};
 use super::layout::{Scalars, TEXEL_LANES, Texels, texel_groups};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::stage::{Compiled, bind};
+use crate::bake::multilevel;
 use crate::bake::window::Window;
 
 /// One plane for each of red, green and blue.
@@ -18,7 +19,7 @@ pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 #[derive(Debug)]
 pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) count: u32,
-    size: u32,
+    pub(super) size: u32,
     /// Texels, in the space of the fit.
     pub(super) x: Colour<B>,
     /// Observed weight.
@@ -43,6 +44,8 @@ pub(super) struct Planes<B = wgpu::Buffer> {
     /// For each channel, one of every workgroup.
     pub(super) partials: Held<B>,
     pub(super) scalars: Held<B>,
+    /// For each cell of the coarse levels two numbers.
+    pub(super) coarse: Colour<B>,
     /// One for each channel.
     pub(super) texels: Colour<B>,
 }
@@ -56,6 +59,12 @@ fn colour<B>(
         make(&format!("{label}_g"))?,
         make(&format!("{label}_b"))?,
     ])
+}
+
+/// Of a channel's cells, in bytes.
+fn coarse_bytes(size: u32, texels: u32) -> u64 {
+    let edges = [size, texels.div_ceil(size.max(1))].map(|edge| edge as usize);
+    2 * 4 * multilevel::cells(edges) as u64
 }
 
 /// Three planes of `count` texels.
@@ -94,18 +103,23 @@ impl<B> Planes<B> {
             links: make.buffer("links", u64::from(count), STORAGE)?,
             partials: make.buffer("partials", partials, STORAGE)?,
             scalars: make.buffer("scalars", scalars, STORAGE)?,
+            coarse: colour(
+                |label| make.buffer(label, coarse_bytes(size, count), STORAGE),
+                "coarse",
+            )?,
             texels: colour(uniform, "texels")?,
         })
     }
 }
 
 impl Planes<()> {
-    /// What the planes of so many texels take, in bytes.
-    pub(super) fn bytes(texels: usize) -> u64 {
+    /// What the planes of so many texels take, in bytes, in a texture with rows of `size`.
+    pub(super) fn bytes(size: u32, texels: usize) -> u64 {
         let groups = u64::from(texel_groups(texels as u32));
         let fixed = 3 * (size_of::<Scalars>() + size_of::<Texels>()) as u64 + 16;
         let plane = |bytes: u64| bytes.max(16).next_multiple_of(16);
-        21 * plane(4 * texels as u64) + plane(texels as u64) + groups * 3 * 8 + fixed
+        let coarse = 3 * plane(coarse_bytes(size, texels as u32));
+        21 * plane(4 * texels as u64) + plane(texels as u64) + coarse + groups * 3 * 8 + fixed
     }
 
     /// All of its buffers, where only their bytes are of interest.
@@ -126,9 +140,10 @@ impl Planes<()> {
             links,
             partials,
             scalars,
+            coarse,
             texels,
         } = self;
-        let colours = [x, r, p, q, diagonal, lambda, texels];
+        let colours = [x, r, p, q, diagonal, lambda, coarse, texels];
         let others = [weight, exponents, counts, trusted, links, partials, scalars];
         colours.into_iter().flatten().chain(others).collect()
     }
@@ -170,7 +185,7 @@ impl Planes {
         }
     }
 
-    /// Own group of `regularise` and `solve`, one for each channel.
+    /// Own group of `regularise`, `multilevel` and `solve`, one for each channel.
     pub(super) fn channel_groups(&self, device: &Device, stage: &Compiled) -> [wgpu::BindGroup; 3] {
         std::array::from_fn(|c| {
             let buffers = [
@@ -187,6 +202,7 @@ impl Planes {
                 &self.links,
                 &self.partials,
                 &self.scalars,
+                &self.coarse[c],
             ];
             bind(
                 device,

@@ -288,6 +288,7 @@ const PLANES: &[(&str, Kind)] = &[
     ("links", Kind::Read),
     ("partials", Kind::Write),
     ("scalars", Kind::Write),
+    ("coarse", Kind::Write),
 ];
 
 pub(super) static REGULARISE: Shader = Shader {
@@ -309,6 +310,29 @@ pub(super) static REGULARISE: Shader = Shader {
     ],
 };
 
+pub(super) static MULTILEVEL: Shader = Shader {
+    name: "multilevel",
+    text: &[
+        include_str!("../multilevel.wgsl"),
+        TALLY_WGSL,
+        include_str!("../planes.wgsl"),
+        TEXELS_WGSL,
+    ],
+    bindings: PLANES,
+    entries: &[
+        ("weigh_texels", Over::Texels),
+        ("weigh_1", Over::Texels),
+        ("weigh_2", Over::Texels),
+        ("weigh_3", Over::Texels),
+        ("invert", Over::Texels),
+        ("restrict_1", Over::Texels),
+        ("restrict_2", Over::Texels),
+        ("restrict_3", Over::Texels),
+        ("prolong_2", Over::Texels),
+        ("prolong_1", Over::Texels),
+    ],
+};
+
 pub(super) static SOLVE: Shader = Shader {
     name: "solve",
     text: &[
@@ -322,11 +346,13 @@ pub(super) static SOLVE: Shader = Shader {
         ("measure", Over::Texels),
         ("reduce_measure", Over::Texels),
         ("begin", Over::Texels),
-        ("reduce_begin", Over::Texels),
+        ("set_out", Over::Texels),
+        ("reduce_set_out", Over::Texels),
         ("finish_apply", Over::Texels),
         ("reduce_apply", Over::Texels),
         ("advance", Over::Texels),
-        ("reduce_advance", Over::Texels),
+        ("project", Over::Texels),
+        ("reduce_project", Over::Texels),
         ("direct", Over::Texels),
         ("reduce_direct", Over::Texels),
     ],
@@ -341,7 +367,7 @@ pub(super) static TICK: Shader = Shader {
 
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 11] = [
+pub(super) static ALL: [&Shader; 12] = [
     &RASTER,
     &NEAREST,
     &FOOTPRINT_DRAWN,
@@ -350,6 +376,7 @@ pub(super) static ALL: [&Shader; 11] = [
     &RESIDUAL,
     &NORMAL,
     &REGULARISE,
+    &MULTILEVEL,
     &SOLVE,
     &DEVIATION,
     &TICK,

@@ -138,11 +138,10 @@ impl Terms {
             Blend::Linear if s <= 0.04045 => s / 12.92,
             Blend::Linear => ((s + 0.055) / 1.055).powf(2.4),
         };
-        // The slope of the encoding; its floor at 0.002 lies in the linear piece, whose slope is constant.
+        // The slope of the encoding, with a floor beyond its linear piece.
         let squared_slope = |value: f64| match job.blend {
             Blend::Srgb => 1.0,
-            Blend::Linear if value <= 0.003_130_8 => 12.92f64.powi(2),
-            Blend::Linear => (1.055 / 2.4 * value.min(1.0).powf(1.0 / 2.4 - 1.0)).powi(2),
+            Blend::Linear => (1.055 / 2.4 * value.clamp(0.0032, 1.0).powf(1.0 / 2.4 - 1.0)).powi(2),
         };
         let entries = |rows: &Rows, row: usize| -> Vec<(usize, f64)> {
             rows.row(row)

@@ -219,6 +219,12 @@ impl Fit {
             self.again(),
         )?;
         self.texels(&mut batch, regularise, own, &["settle"])?;
+        self.texels(
+            &mut batch,
+            &self.stages.multilevel,
+            &self.groups.multilevel,
+            &["weigh_texels", "weigh_1", "weigh_2", "weigh_3", "invert"],
+        )?;
         batch.send()?;
         self.weighed = true;
         self.device.wait()
@@ -241,6 +247,22 @@ impl Fit {
         Ok(())
     }
 
+    /// Records what the residuals come to on the coarse levels.
+    fn correct(&self, batch: &mut Batch<'_>) -> Result<(), GpuError> {
+        self.texels(
+            batch,
+            &self.stages.multilevel,
+            &self.groups.multilevel,
+            &[
+                "restrict_1",
+                "restrict_2",
+                "restrict_3",
+                "prolong_2",
+                "prolong_1",
+            ],
+        )
+    }
+
     pub(in crate::bake::gpu) fn solve(&mut self, iterations: u32) -> Result<(), GpuError> {
         if !self.weighed {
             let label = "solve before reweight".to_owned();
@@ -261,7 +283,9 @@ impl Fit {
         };
         self.pools
             .visit(&mut batch, &self.tiles, &[defect], Which::All, self.again())?;
-        self.texels(&mut batch, solve, own, &["begin", "reduce_begin"])?;
+        self.texels(&mut batch, solve, own, &["begin"])?;
+        self.correct(&mut batch)?;
+        self.texels(&mut batch, solve, own, &["set_out", "reduce_set_out"])?;
         let apply = Visit {
             stage: &self.stages.normal,
             entry: "apply",
@@ -270,14 +294,10 @@ impl Fit {
         for _ in 0..iterations {
             self.pools
                 .visit(&mut batch, &self.tiles, &[apply], Which::All, self.again())?;
-            let steps = [
-                "finish_apply",
-                "reduce_apply",
-                "advance",
-                "reduce_advance",
-                "direct",
-                "reduce_direct",
-            ];
+            let steps = ["finish_apply", "reduce_apply", "advance"];
+            self.texels(&mut batch, solve, own, &steps)?;
+            self.correct(&mut batch)?;
+            let steps = ["project", "reduce_project", "direct", "reduce_direct"];
             self.texels(&mut batch, solve, own, &steps)?;
             batch.send()?;
         }

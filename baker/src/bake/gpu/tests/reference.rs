@@ -21,6 +21,52 @@ pub(super) struct System<'a> {
     lambda: Texels,
     seam_ratio: f64,
     diagonal: Texels,
+    /// How much of each texel the coarse levels take part in.
+    share: Texels,
+    levels: Vec<Level>,
+}
+
+/// A level of cells, as the matrix that it is.
+struct Level {
+    /// Of each texel the cells that have a share of it.
+    cells: Vec<Vec<(usize, f64)>>,
+    inverse: Texels,
+}
+
+impl Level {
+    /// Sums over the cells of what their shares of the texels have.
+    fn restrict(&self, of: impl Fn(usize) -> [f64; 3]) -> Texels {
+        let count = self.cells.iter().flatten().map(|(cell, _)| cell + 1).max();
+        let mut sums = vec![[0.0; 3]; count.unwrap_or(0)];
+        for (texel, cells) in self.cells.iter().enumerate() {
+            for &(cell, share) in cells {
+                for c in 0..3 {
+                    sums[cell][c] += share * of(texel)[c];
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Shares that each texel of a row has in the cells of a level along it: of the first the one that it lies in, of the others
+/// three quarters of that and one of the nearer beside it.
+fn along(size: usize, level: u32) -> (usize, Vec<Vec<(usize, f64)>>) {
+    let mut count = size.div_ceil(2);
+    let mut cells: Vec<Vec<(usize, f64)>> = (0..size).map(|at| vec![(at / 2, 1.0)]).collect();
+    for _ in 1..level {
+        let coarser = count.div_ceil(2);
+        for cells in &mut cells {
+            let of = |&(cell, share): &(usize, f64)| {
+                let other = cell as i64 / 2 + if cell % 2 == 1 { 1 } else { -1 };
+                let other = other.clamp(0, coarser as i64 - 1) as usize;
+                [(cell / 2, 0.75 * share), (other, 0.25 * share)]
+            };
+            *cells = cells.iter().flat_map(of).collect();
+        }
+        count = coarser;
+    }
+    (count, cells)
 }
 
 pub(super) type Texels = Vec<[f64; 3]>;
@@ -164,6 +210,8 @@ impl<'a> System<'a> {
             lambda: nothing.clone(),
             seam_ratio: 0.0,
             diagonal: nothing.clone(),
+            share: nothing.clone(),
+            levels: Vec::new(),
         };
         let mut diagonal = nothing;
         let mut whole = vec![0.0; size * size];
@@ -202,7 +250,98 @@ impl<'a> System<'a> {
             }
         }
         system.diagonal = diagonal;
+        system.add_levels();
         system
+    }
+
+    fn add_levels(&mut self) {
+        let (size, count) = (self.size, self.size * self.size);
+        let link = |one: usize, other: usize, c: usize| {
+            0.5 * (self.lambda[one][c] + self.lambda[other][c])
+        };
+        let ties: Texels = (0..count)
+            .map(|texel| {
+                let of = |c| {
+                    self.neighbours(texel)
+                        .iter()
+                        .map(|&other| link(texel, other, c))
+                        .sum()
+                };
+                std::array::from_fn(of)
+            })
+            .collect();
+        let share = |texel: usize, c: usize| match self.diagonal[texel][c] {
+            whole if whole > 0.0 => (4.0 * self.lambda[texel][c] / whole).min(1.0),
+            _ => 0.0,
+        };
+        let share: Texels = (0..count)
+            .map(|texel| std::array::from_fn(|c| share(texel, c)))
+            .collect();
+        let (mut mass, mut stiffness) = (vec![[0.0; 3]; count], vec![[0.0; 3]; count]);
+        for texel in 0..count {
+            for c in 0..3 {
+                let own = share[texel][c];
+                mass[texel][c] = own * (self.diagonal[texel][c] - ties[texel][c]);
+                for other in self.neighbours(texel) {
+                    let there = share[other][c];
+                    mass[texel][c] += 0.5 * link(texel, other, c) * (own - there).powi(2);
+                    stiffness[texel][c] += link(texel, other, c) * own * there;
+                }
+            }
+        }
+        self.share = share;
+        // Of a box half of the links are within it, and a hat of twice the size bends a quarter as much.
+        for (level, part) in [(1, 0.5), (2, 0.5 * 0.25 * 0.5), (3, 0.5 * 0.0625 * 0.5)] {
+            let (across, shares) = along(size, level);
+            let cells = |texel: usize| -> Vec<(usize, f64)> {
+                let mut cells = Vec::new();
+                for (row, down) in &shares[texel / size] {
+                    for (column, along) in &shares[texel % size] {
+                        cells.push((row * across + column, down * along));
+                    }
+                }
+                cells
+            };
+            let mut level = Level {
+                cells: (0..count).map(cells).collect(),
+                inverse: Vec::new(),
+            };
+            let (mass, stiffness) = (
+                level.restrict(|texel| mass[texel]),
+                level.restrict(|texel| stiffness[texel]),
+            );
+            let inverse = |(mass, stiffness): (&[f64; 3], &[f64; 3])| {
+                std::array::from_fn(|c| match 8.0 * mass[c] + part * stiffness[c] {
+                    sum if sum > 0.0 => 1.0 / sum,
+                    _ => 0.0,
+                })
+            };
+            level.inverse = mass.iter().zip(&stiffness).map(inverse).collect();
+            self.levels.push(level);
+        }
+    }
+
+    /// z: the residuals by the diagonal, and what each level makes of them.
+    fn precondition(&self, r: &Texels) -> Texels {
+        let count = r.len();
+        let divided = |texel: usize| {
+            let d = self.diagonal[texel];
+            std::array::from_fn(|c| if d[c] > 0.0 { r[texel][c] / d[c] } else { 0.0 })
+        };
+        let mut z: Texels = (0..count).map(divided).collect();
+        for level in &self.levels {
+            let of = |texel: usize| std::array::from_fn(|c| self.share[texel][c] * r[texel][c]);
+            let sums = level.restrict(of);
+            for (texel, cells) in level.cells.iter().enumerate() {
+                for &(cell, share) in cells {
+                    for c in 0..3 {
+                        let back = share * self.share[texel][c];
+                        z[texel][c] += back * level.inverse[cell][c] * sums[cell][c];
+                    }
+                }
+            }
+        }
+        z
     }
 
     fn seam_weight(&self, row: usize) -> [f64; 3] {
@@ -327,23 +466,15 @@ impl<'a> System<'a> {
         out
     }
 
-    /// Conjugate gradients with the diagonal as preconditioner.
+    /// Conjugate gradients with the diagonal and coarse levels as preconditioner.
     pub(super) fn solve(&self, x: &mut Texels, iterations: u32) {
         let count = x.len();
         let at_zero = self.gradient(&vec![[0.0; 3]; count]);
         let mut r: Texels = self.gradient(x).iter().map(|g| g.map(|v| -v)).collect();
-        let precondition = |r: &Texels| -> Texels {
-            (0..count)
-                .map(|t| {
-                    let d = self.diagonal[t];
-                    std::array::from_fn(|c| if d[c] > 0.0 { r[t][c] / d[c] } else { 0.0 })
-                })
-                .collect()
-        };
         let dot = |a: &Texels, b: &Texels| -> [f64; 3] {
             std::array::from_fn(|c| a.iter().zip(b).map(|(a, b)| a[c] * b[c]).sum())
         };
-        let mut p = precondition(&r);
+        let mut p = self.precondition(&r);
         let mut rz = dot(&r, &p);
         for _ in 0..iterations {
             // The gradient is affine: its linear part is the normal matrix.
@@ -362,7 +493,7 @@ impl<'a> System<'a> {
                     r[t][c] -= alpha[c] * q[t][c];
                 }
             }
-            let z = precondition(&r);
+            let z = self.precondition(&r);
             let next = dot(&r, &z);
             for t in 0..count {
                 for c in 0..3 {
