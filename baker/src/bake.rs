@@ -408,6 +408,7 @@ fn bake_on(
         fitted,
         deviations,
         rows,
+        ..
     } = fit;
     if let Some(doubted) = explain::doubted(&fitted) {
         progress.warning(&doubted);
@@ -506,12 +507,12 @@ fn open(
     Ok((Box::new(gpu), window))
 }
 
-/// Averages, then fills what no pixel observes; returns the weight with which each texel is observed.
+/// Averages, then fills what no pixel observes; returns the texels and the weight with which each is observed.
 fn start(
     backend: &mut dyn Backend,
     scene: &Scene,
     atlas: &Atlas,
-) -> Result<Vec<f32>, BackendError> {
+) -> Result<(Vec<[f32; 4]>, Vec<f32>), BackendError> {
     timed("average", || backend.average())?;
     unit();
     let mut texels = timed("read texels", || read_finite(backend))?;
@@ -519,7 +520,7 @@ fn start(
     unit();
     timed("fill", || fill::fill(scene, atlas, &mut texels));
     timed("write texels", || backend.write_texels(&texels))?;
-    Ok(observed)
+    Ok((texels, observed))
 }
 
 /// The texels, all of them numbers: what is none would become a colour like any other.

@@ -1,6 +1,7 @@
 //! Views that an adapter is given → texels that explain them, with their seams mended: the part of a bake that every texture
 //! of a job goes through, the base colour's and those of its layers.
 
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use proto::message::{Failure, Phase};
@@ -16,11 +17,12 @@ use super::plan::Plan;
 use super::refine::Ahead;
 use super::rejected::{self, Doubts, Drawn};
 use super::scene::Scene;
+use super::seams::Mending;
 use super::surface::Original;
 use super::thin::Thinning;
 use super::window::Window;
-use super::{failure, gutter, read_finite, seams, start, unseen};
-use crate::laps::timed;
+use super::{failure, gutter, read_finite, start, unseen};
+use crate::laps::{self, timed};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::internal;
@@ -53,6 +55,8 @@ pub(super) struct Fit {
     /// How far the views are from each, where maps are asked for.
     pub(super) deviations: Option<Vec<f32>>,
     pub(super) rows: RowsHeld,
+    /// Where there was time for it.
+    pub(super) mending: Option<Mending>,
 }
 
 /// Texels that explain the views, their seams mended, and what is known of them.
@@ -127,7 +131,7 @@ impl Bench<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Fit, Failure> {
         match *taken {
-            Taken::All => self.fit_at_once(backend, maps, clock),
+            Taken::All => self.fit_at_once(backend, space, maps, clock),
             Taken::InParts(parts, views) => {
                 parts::fit(self, backend, parts, views, space, maps, clock)
             }
@@ -138,6 +142,7 @@ impl Bench<'_> {
     fn fit_at_once(
         &self,
         backend: &mut dyn Backend,
+        space: Space,
         maps: bool,
         clock: &mut PhaseClock,
     ) -> Result<Fit, Failure> {
@@ -152,21 +157,40 @@ impl Bench<'_> {
         progress.progress(Phase::Init, 0, 1);
         progress.expect("averages", step);
 
-        let observed = clock
+        let (texels, observed) = clock
             .time(Phase::Init, || start(backend, scene, atlas))
             .map_err(failure)?;
         progress.progress(Phase::Init, 1, 1);
 
         progress.progress(Phase::Fit, 0, 0);
         progress.expect("a step of the fit", step);
-        let fitted = clock
-            .time(Phase::Fit, || {
-                fit::fit(backend, plan, |done, total| {
-                    progress.progress(Phase::Fit, u64::from(done), u64::from(total));
-                    progress.expect("a step of the fit", step);
-                })
+        let fitting = move |backend: &mut dyn Backend| {
+            fit::fit(backend, plan, Some(texels), |done, total| {
+                progress.progress(Phase::Fit, u64::from(done), u64::from(total));
+                progress.expect("a step of the fit", step);
             })
-            .map_err(failure)?;
+        };
+        // While a device fits, the processor has nothing else to do.
+        let prepare = || {
+            let mending = Mending::new(scene, atlas, &observed, space);
+            (mending, laps::take())
+        };
+        let (fitted, mending) = clock.time(Phase::Fit, || {
+            thread::scope(|threads| {
+                let mending = backend.is_apart().then(|| {
+                    let builder = thread::Builder::new().name("seams".to_owned());
+                    builder.spawn_scoped(threads, prepare).ok()
+                });
+                let fitted = fitting(backend);
+                (fitted, mending.flatten().map(ScopedJoinHandle::join))
+            })
+        });
+        let fitted = fitted.map_err(failure)?;
+        let mending = mending.map(|made| {
+            let (mending, steps) = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            laps::add(steps);
+            mending
+        });
         progress.progress(Phase::Gutter, 0, 1);
         progress.expect("the texels", step);
         let read = clock.time(Phase::Gutter, || {
@@ -181,6 +205,7 @@ impl Bench<'_> {
             fitted,
             deviations,
             rows: backend.rows_held(),
+            mending,
         })
     }
 
@@ -222,7 +247,10 @@ impl Bench<'_> {
         });
         let drawn = drawn.transpose().map_err(|error| internal(&error))?;
         clock.time(Phase::Gutter, || {
-            seams::mend(&mut fit.texels, &fit.observed, scene, atlas, space);
+            let mending = fit.mending.take();
+            let mending =
+                mending.unwrap_or_else(|| Mending::new(scene, atlas, &fit.observed, space));
+            mending.mend(&mut fit.texels);
         });
         let seam_residual = gutter::seam_residual(&fit.texels, atlas, space.blend());
         unit();

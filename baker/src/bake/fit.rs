@@ -117,13 +117,15 @@ fn strength(smoothness: f32) -> Strength {
     }
 }
 
-/// Runs the plan from the backend's present texels; `progress` hears of iterations done, and how many there may be in all.
+/// Runs the plan from the backend's present texels, which need not be read where `start` has them; `progress` hears of iterations
+/// done, and how many there may be in all.
 ///
 /// # Errors
 /// The adapter's.
 pub fn fit(
     backend: &mut dyn Backend,
     plan: &Plan,
+    start: Option<Vec<[f32; 4]>>,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Fitted, BackendError> {
     let residuals = backend.residuals()?;
@@ -131,6 +133,7 @@ pub fn fit(
         backend,
         doubted: Doubted::none(residuals.len()),
         residuals,
+        start,
         smoothness: FEW_VIEWS,
         scale: f32::INFINITY,
         done: 0,
@@ -138,6 +141,7 @@ pub fn fit(
         progress: &mut progress,
     };
     let narrowed = fit.find_smoothness(plan)?;
+    fit.start = None;
     let searched = fit.done > 0;
     if let Some((first, rest)) = plan.rounds.split_first() {
         if narrowed {
@@ -212,6 +216,8 @@ struct Fit<'a> {
     backend: &'a mut dyn Backend,
     /// Of the texels as they are, but while λ is sought.
     residuals: Vec<ViewResiduals>,
+    /// The texels, as long as they are as they came.
+    start: Option<Vec<[f32; 4]>>,
     doubted: Doubted,
     smoothness: f32,
     scale: f32,
@@ -255,7 +261,7 @@ impl Fit<'_> {
             _ if self.done > 0 => None,
             Some(texels) => Some(texels),
             None => {
-                read = self.backend.read_texels()?;
+                read = self.texels()?;
                 Some(&read)
             }
         };
@@ -284,7 +290,15 @@ impl Fit<'_> {
             self.residuals = self.backend.residuals()?;
             return Ok(None);
         }
-        self.backend.read_texels().map(Some)
+        self.texels().map(Some)
+    }
+
+    /// As they are.
+    fn texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError> {
+        match self.start.take() {
+            Some(texels) => Ok(texels),
+            None => self.backend.read_texels(),
+        }
     }
 
     /// Of the views, as far as they exist.

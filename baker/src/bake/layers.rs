@@ -332,6 +332,7 @@ mod tests {
                     },
                     deviations: None,
                     rows: proto::plan::RowsHeld::default(),
+                    mending: None,
                 };
                 let explained = Explained {
                     fit,

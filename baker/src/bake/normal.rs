@@ -347,7 +347,7 @@ fn neighbours(links: &[u8], size: usize, texel: usize) -> [Option<usize>; 4] {
 }
 
 /// `Σ a · b` by channel, in blocks that do not depend on the number of threads.
-pub(super) fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
+fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
     let blocks: Vec<[f64; 3]> = a
         .par_chunks(1 << 14)
         .zip(b.par_chunks(1 << 14))

@@ -70,7 +70,7 @@ pub(super) fn fit(
     let mut fitted = clock
         .time(Phase::Fit, || {
             let plan = bench.plan.of_strips();
-            fit::fit(backend, &plan, |done, total| {
+            fit::fit(backend, &plan, None, |done, total| {
                 told(f64::from(done) / f64::from(total.max(1)));
                 progress.expect("a step of the fit", bench.step);
             })
@@ -135,6 +135,7 @@ pub(super) fn fit(
         fitted,
         deviations,
         rows,
+        mending: None,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | what it turns into what |
 //! |---|---|
-//! | `unfold` | texels → gutter that continues a chart over its seam, from the face beyond |
+//! | `unfold` | seams → which of them a texel of the gutter continues; texels → gutter, from the face beyond |
 //! | `rows` | seams → lookups of their two sides at each level, and what both should show |
 //! | `hierarchy` | texels that may move → their mip texels, coarse over fine |
 //! | `lookups` | rows and nodes → what rows see of the nodes, and what they give back to them |
@@ -37,6 +37,7 @@ use super::raster::NOTHING;
 use super::scene::Scene;
 use crate::laps::timed;
 use crate::progress::unit;
+use solve::Agreement;
 
 /// No chart.
 const NO_CHART: u32 = u32::MAX;
@@ -75,46 +76,99 @@ struct Charted<'a> {
     size: usize,
 }
 
-/// Fills the gutter of `texels` and makes the seams agree; `observed` is the weight with which pixels observe each texel.
-pub fn mend(
+/// What mending a texture's seams takes from its charts, and from which texels are observed: all that can be made before the
+/// texels themselves are there.
+#[derive(Debug)]
+pub struct Mending {
+    size: usize,
+    space: Space,
+    seams: Vec<[Side; 2]>,
+    /// Of each texel.
+    charts: Vec<u32>,
+    known: Vec<bool>,
+    /// The seam that each texel of the gutter continues, see [`unfold`].
+    nearest: Vec<u32>,
+    /// None where there is nothing to balance.
+    agreement: Option<Agreement>,
+}
+
+impl Mending {
+    /// `observed` is the weight with which pixels observe each texel.
+    pub fn new(scene: &Scene, atlas: &Atlas, observed: &[f32], space: impl Into<Space>) -> Self {
+        let space = space.into();
+        let size = scene.size as usize;
+        let (seams, charts) = timed("seams", || seams(scene, atlas));
+        unit();
+        let known: Vec<bool> = (charts.par_iter().zip(observed))
+            .map(|(&chart, &weight)| chart != NO_CHART || weight > 0.0)
+            .collect();
+        let nearest = timed("nearest seams", || {
+            unfold::nearest(|texel| known[texel], &charts, size, &seams)
+        });
+        unit();
+        // What balances mips in the gutter is black or white in places, and no unit vector.
+        let agreement = match space {
+            Space::Direction => None,
+            _ => Agreement::new(&seams, &charts, observed, size, space),
+        };
+        Self {
+            size,
+            space,
+            seams,
+            charts,
+            known,
+            nearest,
+            agreement,
+        }
+    }
+
+    /// Fills the gutter of `texels` and makes the seams agree.
+    pub fn mend(self, texels: &mut [[f32; 4]]) {
+        let Self {
+            size,
+            space,
+            charts,
+            ..
+        } = self;
+        // Mips are means of light, whatever the fit averaged, unless the texture holds none.
+        let light = |value: f32| match space {
+            Space::Colour(Blend::Linear) | Space::Data | Space::Direction => value.clamp(0.0, 1.0),
+            Space::Colour(Blend::Srgb) => decode(value.clamp(0.0, 1.0)),
+        };
+        let known = texels.par_iter_mut().zip(&self.known);
+        known.with_min_len(1 << 14).for_each(|(texel, &known)| {
+            let [r, g, b, _] = *texel;
+            *texel = [light(r), light(g), light(b), f32::from(u8::from(known))];
+        });
+        timed("unfold", || {
+            unfold::fill(texels, &charts, size, &self.seams, &self.nearest);
+        });
+        unit();
+        timed("pull-push", || pull_push(texels, size));
+        unit();
+        if let Some(agreement) = self.agreement {
+            solve::agree(texels, &charts, size, agreement);
+        }
+        if space == Space::Colour(Blend::Srgb) {
+            texels.par_iter_mut().for_each(|texel| {
+                let [r, g, b, a] = *texel;
+                *texel = [encode(r), encode(g), encode(b), a];
+            });
+        }
+        unit();
+    }
+}
+
+/// [`Mending`], all of it.
+#[cfg(test)]
+fn mend(
     texels: &mut [[f32; 4]],
     observed: &[f32],
     scene: &Scene,
     atlas: &Atlas,
     space: impl Into<Space>,
 ) {
-    let space = space.into();
-    let size = scene.size as usize;
-    let (seams, charts) = timed("seams", || seams(scene, atlas));
-    unit();
-    // Mips are means of light, whatever the fit averaged, unless the texture holds none.
-    let light = |value: f32| match space {
-        Space::Colour(Blend::Linear) | Space::Data | Space::Direction => value.clamp(0.0, 1.0),
-        Space::Colour(Blend::Srgb) => decode(value.clamp(0.0, 1.0)),
-    };
-    texels
-        .par_iter_mut()
-        .enumerate()
-        .for_each(|(index, texel)| {
-            let [r, g, b, _] = *texel;
-            let known = charts[index] != NO_CHART || observed[index] > 0.0;
-            *texel = [light(r), light(g), light(b), f32::from(u8::from(known))];
-        });
-    timed("unfold", || unfold::fill(texels, &charts, size, &seams));
-    unit();
-    timed("pull-push", || pull_push(texels, size));
-    unit();
-    // What balances mips in the gutter is black or white in places, and no unit vector.
-    if space != Space::Direction {
-        solve::agree(texels, &charts, observed, size, &seams, space);
-    }
-    if space == Space::Colour(Blend::Srgb) {
-        texels.par_iter_mut().for_each(|texel| {
-            let [r, g, b, a] = *texel;
-            *texel = [encode(r), encode(g), encode(b), a];
-        });
-    }
-    unit();
+    Mending::new(scene, atlas, observed, space).mend(texels);
 }
 
 /// The seams of a scene, and the chart of each texel.

@@ -68,6 +68,11 @@ fn plan(scales: &[f32]) -> Plan {
 }
 
 fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
+    baked_from(views, plan, true)
+}
+
+/// The fit is `told` the texels that it starts from, or reads them.
+fn baked_from(views: &[View], plan: &Plan, told: bool) -> (Texture, Fitted) {
     let scene = Scene::new(&cube(), TEXTURE);
     let atlas = Atlas::new(&scene);
     let blend = Blend::Linear;
@@ -75,8 +80,8 @@ fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
     for view in views {
         native.add_view(view).expect("the processor does not fail");
     }
-    let observed = start(&mut native, &scene, &atlas).expect("likewise");
-    let fitted = fit(&mut native, plan, |_, _| ()).expect("likewise");
+    let (start, observed) = start(&mut native, &scene, &atlas).expect("likewise");
+    let fitted = fit(&mut native, plan, told.then_some(start), |_, _| ()).expect("likewise");
     let texels = native.read_texels().expect("likewise");
     let texture = gutter::gutter(texels, &observed, &atlas, TEXTURE, blend);
     (texture, fitted)
@@ -187,10 +192,28 @@ fn where_the_subset_shows_next_to_nothing_all_rows_find_the_smoothness() {
             enough,
             to_the_last: false,
         };
-        let fitted = fit(&mut native, &plan, |_, _| ()).expect("likewise");
+        let fitted = fit(&mut native, &plan, None, |_, _| ()).expect("likewise");
         (fitted.smoothness, fitted.iterations)
     };
     assert_eq!(by(0), by(u64::MAX));
+}
+
+#[test]
+fn texels_that_the_fit_is_told_are_those_that_it_would_read() {
+    // All rows, and the subset alone while λ is sought; from the subset texels are put back, those it was told.
+    for enough in [u64::MAX, 1] {
+        let plan = Plan {
+            smoothness: Smoothness::CrossValidated {
+                iterations: 3,
+                enough,
+                to_the_last: false,
+            },
+            ..plan(&[0.06, 0.03])
+        };
+        let [told, read] = [true, false].map(|told| baked_from(&views(VIEWS), &plan, told));
+        assert!(told.0.texels == read.0.texels, "{enough}");
+        assert_eq!(told.1.smoothness, read.1.smoothness);
+    }
 }
 
 #[test]
@@ -216,8 +239,10 @@ fn progress_never_falls_back_and_ends_at_all_of_it() {
     native.write_texels(&texels).expect("likewise");
     let mut heard = Vec::new();
     let plan = Plan::new(Quality::Standard);
-    let fitted =
-        fit(&mut native, &plan, |done, total| heard.push((done, total))).expect("likewise");
+    let fitted = fit(&mut native, &plan, None, |done, total| {
+        heard.push((done, total));
+    })
+    .expect("likewise");
     assert!(heard.is_sorted_by_key(|&(done, _)| done));
     assert!(heard.iter().all(|&(done, total)| done <= total));
     let (done, total) = heard[heard.len() - 1];

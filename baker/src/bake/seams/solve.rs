@@ -9,8 +9,7 @@ use proto::job::Blend;
 use rayon::prelude::*;
 
 use super::super::colour::{self, Space};
-use super::super::normal::dot;
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Hierarchy, NONE};
 use super::lookups::{Lookups, Seen};
 use super::rows::{Row, Tap, levels, rows};
 use super::{Charted, NO_CHART, Side};
@@ -32,41 +31,71 @@ const GUTTER: f32 = 5e-5;
 const COARSE: f32 = 0.06;
 /// τ: what being off the colour of the charts counts beside a difference of the sides.
 const PULL: f32 = 0.3;
-/// Texels that are summed one after the other.
+/// Texels that are summed one after the other, once for all and in every iteration.
 const BLOCK: usize = 1 << 16;
+const PIECE: usize = 1 << 14;
 /// Iterations. Texels that reach black or full light stay there in the second round.
 const ROUNDS: [u32; 2] = [12, 6];
 
-/// See the head of [`super`]. Texels come and go in linear light.
-pub(super) fn agree(
-    texels: &mut [[f32; 4]],
-    charts: &[u32],
-    observed: &[f32],
-    size: usize,
-    seams: &[[Side; 2]],
-    space: Space,
-) {
-    if seams.is_empty() {
-        return;
+/// What is known of the least squares before the texels are.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    rows: Vec<Vec<Row>>,
+    anchors: Vec<f32>,
+    system: System,
+}
+
+impl Agreement {
+    /// None without seams. See [`super::Mending::new`].
+    pub(super) fn new(
+        seams: &[[Side; 2]],
+        charts: &[u32],
+        observed: &[f32],
+        size: usize,
+        space: Space,
+    ) -> Option<Self> {
+        if seams.is_empty() {
+            return None;
+        }
+        let of_level = |level| {
+            let rows = rows(size, seams, level);
+            unit();
+            rows
+        };
+        let rows: Vec<Vec<Row>> = timed("lookups", || (0..levels(size)).map(of_level).collect());
+        let hierarchy = timed("hierarchy", || Hierarchy::new(charts, size, &rows));
+        unit();
+        let length: f32 = rows[0].iter().map(|row| row.length).sum();
+        let anchors = anchors(&hierarchy.texels, charts, observed, length);
+        let system = timed("readers", || System::new(hierarchy, &rows, space));
+        unit();
+        Some(Self {
+            rows,
+            anchors,
+            system,
+        })
     }
+}
+
+/// See the head of [`super`]. Texels come and go in linear light.
+pub(super) fn agree(texels: &mut [[f32; 4]], charts: &[u32], size: usize, agreement: Agreement) {
+    let Agreement {
+        mut rows,
+        anchors,
+        mut system,
+    } = agreement;
     let charted = Charted {
         texels,
         charts,
         size,
     };
-    let of_level = |level| {
-        let rows = rows(charted, seams, level);
-        unit();
-        rows
-    };
-    let rows: Vec<Vec<Row>> = timed("lookups", || (0..levels(size)).map(of_level).collect());
-    let hierarchy = timed("hierarchy", || Hierarchy::new(charts, size, &rows));
-    unit();
-    let length: f32 = rows[0].iter().map(|row| row.length).sum();
-    let anchors = anchors(&hierarchy.texels, charts, observed, length);
-    let start: Vec<[f32; 4]> = gather(&hierarchy.texels, texels);
-    let mut system = timed("readers", || System::new(hierarchy, &rows, space));
-    unit();
+    timed("targets", || {
+        for (level, rows) in rows.iter_mut().enumerate() {
+            charted.aim(rows, level);
+            unit();
+        }
+    });
+    let start: Vec<[f32; 4]> = gather(&system.hierarchy.texels, texels);
     for (round, iterations) in ROUNDS.into_iter().enumerate() {
         let now = gather(&system.hierarchy.texels, texels);
         let fixed = |value: f32| round > 0 && !(value > 0.0 && value < 1.0);
@@ -91,11 +120,16 @@ pub(super) fn agree(
         let change = timed_in_pool("agree", || {
             system.conjugate_gradients(&mut residual, &inverse, iterations)
         });
-        for ((&texel, now), change) in system.hierarchy.texels.iter().zip(now).zip(change) {
-            for channel in 0..3 {
-                texels[texel as usize][channel] = (now[channel] + change[channel]).clamp(0.0, 1.0);
-            }
-        }
+        let nodes = &system.hierarchy.levels[0].node_of;
+        let moved = texels.par_iter_mut().zip(nodes).with_min_len(1 << 14);
+        moved
+            .filter(|&(_, &node)| node != NONE)
+            .for_each(|(texel, &node)| {
+                let (now, change) = (now[node as usize], change[node as usize]);
+                for channel in 0..3 {
+                    texel[channel] = (now[channel] + change[channel]).clamp(0.0, 1.0);
+                }
+            });
     }
 }
 
@@ -137,6 +171,7 @@ fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32
     at.par_iter().map(anchor).collect()
 }
 
+#[derive(Debug)]
 struct System {
     space: Space,
     hierarchy: Hierarchy,
@@ -250,9 +285,10 @@ impl System {
         gradient
     }
 
-    /// The normal matrix times a change of the texels, into `product`.
-    fn apply(&mut self, change: &[[f32; 4]], product: &mut [[f32; 4]]) {
-        self.mips[0].copy_from_slice(change);
+    /// The normal matrix times a change of the texels, into `product`; returns `change · product`.
+    fn apply(&mut self, change: &[[f32; 4]], product: &mut [[f32; 4]]) -> [f64; 3] {
+        let pieces = self.mips[0].par_chunks_mut(PIECE);
+        (pieces.zip(change.par_chunks(PIECE))).for_each(|(to, from)| to.copy_from_slice(from));
         for level in 1..self.mips.len() {
             let (finer, coarser) = self.mips.split_at_mut(level);
             let finer = &finer[level - 1];
@@ -274,11 +310,11 @@ impl System {
         for ((lookups, mips), seen) in self.lookups.iter().zip(&self.mips).zip(&mut self.seen) {
             lookups.see(mips, seen);
         }
-        self.scatter(change, product);
+        self.scatter(change, product)
     }
 
-    /// What the rows see, brought back to the texels, and the anchors' part of `change`, into `sums`.
-    fn scatter(&mut self, change: &[[f32; 4]], sums: &mut [[f32; 4]]) {
+    /// What the rows see, brought back to the texels, and the anchors' part of `change`, into `sums`; returns `change · sums`.
+    fn scatter(&mut self, change: &[[f32; 4]], sums: &mut [[f32; 4]]) -> [f64; 3] {
         for (lookups, seen) in self.lookups.iter().zip(&mut self.seen) {
             lookups.weigh(seen);
         }
@@ -300,14 +336,20 @@ impl System {
                     lookups.add_back(node, seen, sum);
                 });
         }
-        sums.par_iter_mut()
-            .zip(&self.mips[0])
-            .zip(&self.anchors)
-            .zip(change)
-            .with_min_len(1 << 12)
-            .for_each(|(((to, sum), anchor), change)| {
-                *to = std::array::from_fn(|c| sum[c] + anchor[c] * change[c]);
-            });
+        let pieces = sums
+            .par_chunks_mut(PIECE)
+            .zip(self.mips[0].par_chunks(PIECE));
+        let held = self.anchors.par_chunks(PIECE).zip(change.par_chunks(PIECE));
+        let pieces = pieces.zip(held).map(|((sums, parts), (anchors, change))| {
+            let mut product = [0.0; 3];
+            let texels = parts.iter().zip(anchors).zip(change);
+            for (to, ((part, anchor), change)) in sums.iter_mut().zip(texels) {
+                *to = std::array::from_fn(|c| part[c] + anchor[c] * change[c]);
+                add_product(&mut product, change, to);
+            }
+            product
+        });
+        total(pieces.collect())
     }
 
     /// The diagonal of the normal matrix, but for rows that read a texel through several of their taps.
@@ -336,7 +378,7 @@ impl System {
         }
         let both =
             |(sum, anchor): (&[f32; 4], &[f32; 4])| std::array::from_fn(|c| sum[c] + anchor[c]);
-        above.iter().zip(&self.anchors).map(both).collect()
+        above.par_iter().zip(&self.anchors).map(both).collect()
     }
 
     /// Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1, the channels side by side.
@@ -346,13 +388,6 @@ impl System {
         inverse: &[[f32; 4]],
         iterations: u32,
     ) -> Vec<[f32; 4]> {
-        let precondition = |z: &mut [[f32; 4]], r: &[[f32; 4]]| {
-            z.par_iter_mut()
-                .zip(r)
-                .zip(inverse)
-                .with_min_len(1 << 12)
-                .for_each(|((z, r), inverse)| *z = std::array::from_fn(|c| r[c] * inverse[c]));
-        };
         let ratio = |one: [f64; 3], other: [f64; 3]| -> [f32; 3] {
             std::array::from_fn(|c| {
                 if other[c] > 0.0 {
@@ -363,31 +398,13 @@ impl System {
             })
         };
         let mut x = vec![[0.0_f32; 4]; r.len()];
-        let (mut z, mut q) = (x.clone(), x.clone());
-        precondition(&mut z, r);
-        let mut p = z.clone();
-        let mut rz = dot(r, &z);
+        let (mut p, mut q) = (x.clone(), x.clone());
+        let mut z = x.clone();
+        let mut rz = advance([&mut x, r, &mut z], [&p, &q, inverse], [0.0; 3]);
+        p.copy_from_slice(&z);
         for _ in 0..iterations {
-            self.apply(&p, &mut q);
-            let alpha = ratio(rz, dot(&p, &q));
-            x.par_iter_mut()
-                .zip(&p)
-                .with_min_len(1 << 12)
-                .for_each(|(x, p)| {
-                    for c in 0..3 {
-                        x[c] += alpha[c] * p[c];
-                    }
-                });
-            r.par_iter_mut()
-                .zip(&q)
-                .with_min_len(1 << 12)
-                .for_each(|(r, q)| {
-                    for c in 0..3 {
-                        r[c] -= alpha[c] * q[c];
-                    }
-                });
-            precondition(&mut z, r);
-            let next = dot(r, &z);
+            let alpha = ratio(rz, self.apply(&p, &mut q));
+            let next = advance([&mut x, r, &mut z], [&p, &q, inverse], alpha);
             let beta = ratio(next, rz);
             rz = next;
             p.par_iter_mut()
@@ -402,6 +419,47 @@ impl System {
         }
         x
     }
+}
+
+/// x += α p, r −= α q, z = r / D, in one pass over memory; returns r · z.
+fn advance(
+    [x, r, z]: [&mut [[f32; 4]]; 3],
+    [p, q, inverse]: [&[[f32; 4]]; 3],
+    alpha: [f32; 3],
+) -> [f64; 3] {
+    let changed = x
+        .par_chunks_mut(PIECE)
+        .zip(r.par_chunks_mut(PIECE))
+        .zip(z.par_chunks_mut(PIECE));
+    let read = p
+        .par_chunks(PIECE)
+        .zip(q.par_chunks(PIECE))
+        .zip(inverse.par_chunks(PIECE));
+    let pieces = changed.zip(read).map(|(((x, r), z), ((p, q), inverse))| {
+        let mut product = [0.0; 3];
+        for at in 0..x.len() {
+            for c in 0..3 {
+                x[at][c] += alpha[c] * p[at][c];
+                r[at][c] -= alpha[c] * q[at][c];
+                z[at][c] = r[at][c] * inverse[at][c];
+            }
+            add_product(&mut product, &r[at], &z[at]);
+        }
+        product
+    });
+    total(pieces.collect())
+}
+
+fn add_product(sum: &mut [f64; 3], a: &[f32; 4], b: &[f32; 4]) {
+    for c in 0..3 {
+        sum[c] += f64::from(a[c]) * f64::from(b[c]);
+    }
+}
+
+/// In the order of the pieces: the same bits on any number of threads.
+fn total(pieces: Vec<[f64; 3]>) -> [f64; 3] {
+    let add = |sum: [f64; 3], piece: [f64; 3]| std::array::from_fn(|c| sum[c] + piece[c]);
+    pieces.into_iter().fold([0.0; 3], add)
 }
 
 /// Square of d(sRGB)/d(light), and of nothing where there is no light.

@@ -12,33 +12,49 @@ const BAND: usize = 16;
 /// No seam.
 const NONE: u32 = u32::MAX;
 
-/// Fills texels of weight 0 and gives them the weight 1.
-pub(super) fn fill(texels: &mut [[f32; 4]], charts: &[u32], size: usize, seams: &[[Side; 2]]) {
-    let nearest = nearest(texels, charts, size, seams);
+/// Fills texels of weight 0 that have a seam in `nearest`, and gives them the weight 1.
+pub(super) fn fill(
+    texels: &mut [[f32; 4]],
+    charts: &[u32],
+    size: usize,
+    seams: &[[Side; 2]],
+    nearest: &[u32],
+) {
     let source = Charted {
         texels,
         charts,
         size,
     };
-    let filled: Vec<(usize, [f32; 3])> = nearest
+    let filled: Vec<[f32; 4]> = nearest
         .par_iter()
         .enumerate()
-        .filter(|&(_, &number)| number != NONE)
-        .map(|(texel, &number)| {
-            let [side, beyond] = sides(seams, number);
-            let at = unfolded(side, beyond, centre(texel, size)).0;
-            (texel, source.lookup(at))
+        .with_min_len(1 << 10)
+        .map(|(texel, &number)| match number {
+            NONE => source.texels[texel],
+            number => {
+                let [side, beyond] = sides(seams, number);
+                let at = unfolded(side, beyond, centre(texel, size)).0;
+                let [r, g, b] = source.lookup(at);
+                [r, g, b, 1.0]
+            }
         })
         .collect();
-    for (texel, [r, g, b]) in filled {
-        texels[texel] = [r, g, b, 1.0];
-    }
+    texels
+        .par_iter_mut()
+        .zip(filled)
+        .with_min_len(1 << 14)
+        .for_each(|(texel, filled)| *texel = filled);
 }
 
-/// For each unfilled texel the side of a seam that is nearest to it and has a chart there once unfolded: twice the number of
-/// the seam, and 1 for its second side. Of equally near ones the first.
-fn nearest(texels: &[[f32; 4]], charts: &[u32], size: usize, seams: &[[Side; 2]]) -> Vec<u32> {
-    let mut nearest = vec![NONE; texels.len()];
+/// For each texel that is not known the side of a seam that is nearest to it and has a chart there once unfolded: twice the number
+/// of the seam, and 1 for its second side. Of equally near ones the first.
+pub(super) fn nearest(
+    known: impl Fn(usize) -> bool + Sync,
+    charts: &[u32],
+    size: usize,
+    seams: &[[Side; 2]],
+) -> Vec<u32> {
+    let mut nearest = vec![NONE; charts.len()];
     // Bands of rows, each for itself: a texel meets the seams in the same order.
     let band = |(band, nearest): (usize, &mut [u32])| {
         let first = band * BAND;
@@ -59,7 +75,7 @@ fn nearest(texels: &[[f32; 4]], charts: &[u32], size: usize, seams: &[[Side; 2]]
             for row in within {
                 for column in range(0) {
                     let texel = row * size + column;
-                    if texels[texel][3] > 0.0 {
+                    if known(texel) {
                         continue;
                     }
                     let (at, distance) = unfolded(side, beyond, centre(texel, size));

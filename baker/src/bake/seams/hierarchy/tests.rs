@@ -9,6 +9,7 @@ fn row(texel: u32) -> Row {
     taps[1][2] = Tap { texel, weight: 0.5 };
     Row {
         taps,
+        charts: [0; 2],
         length: 1.0,
         target: None,
     }

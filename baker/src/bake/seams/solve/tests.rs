@@ -34,9 +34,12 @@ fn system(texels: &[[f32; 4]]) -> (System, Vec<Vec<Row>>, Vec<f32>) {
         charts: &charts,
         size: SIZE,
     };
-    let rows: Vec<Vec<Row>> = (0..levels(SIZE))
-        .map(|level| rows(charted, &sides, level))
-        .collect();
+    let of_level = |level| {
+        let mut rows = rows(SIZE, &sides, level);
+        charted.aim(&mut rows, level);
+        rows
+    };
+    let rows: Vec<Vec<Row>> = (0..levels(SIZE)).map(of_level).collect();
     let hierarchy = Hierarchy::new(&charts, SIZE, &rows);
     let observed: Vec<f32> = atlas
         .triangles

@@ -47,11 +47,16 @@ fn plane() -> (Vec<[f32; 4]>, Vec<u32>, [Side; 2]) {
     (texels, charts, sides)
 }
 
+fn filled(texels: &mut [[f32; 4]], charts: &[u32], sides: [Side; 2]) {
+    let nearest = nearest(|texel| texels[texel][3] > 0.0, charts, SIZE, &[sides]);
+    fill(texels, charts, SIZE, &[sides], &nearest);
+}
+
 #[test]
 fn the_gutter_continues_the_surface_turned_and_scaled() {
     let (mut texels, charts, sides) = plane();
     let before = texels.clone();
-    fill(&mut texels, &charts, SIZE, &[sides]);
+    filled(&mut texels, &charts, sides);
     let (mut right_of_left, mut above_right) = (0, 0);
     for texel in 0..SIZE * SIZE {
         if before[texel][3] > 0.0 {
@@ -85,7 +90,7 @@ fn the_gutter_continues_the_surface_turned_and_scaled() {
 fn the_wrong_way_round_is_another_colour() {
     let (mut texels, charts, mut sides) = plane();
     sides[1].ends.swap(0, 1);
-    fill(&mut texels, &charts, SIZE, &[sides]);
+    filled(&mut texels, &charts, sides);
     let texel = 12 * SIZE + 32;
     let [_, wanted, _] = ramp([2.5, 2.5]);
     assert!((texels[texel][1] - wanted).abs() > 0.2);
@@ -99,7 +104,7 @@ fn sides_without_length_or_number_unfold_nothing() {
         broken[0].ends = [[30.0, 10.0], end];
         broken[1].ends[0] = [f64::NAN; 2];
         let mut texels = start.clone();
-        fill(&mut texels, &charts, SIZE, &[broken]);
+        filled(&mut texels, &charts, broken);
         assert!(texels.iter().flatten().all(|x| x.is_finite()));
         let filled = |texels: &[[f32; 4]]| texels.iter().filter(|texel| texel[3] > 0.0).count();
         assert_eq!(filled(&texels), filled(&start));
