@@ -127,7 +127,7 @@ fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
 }
 
 // Largest |a| W Σ|a| that a row brings to a texel: its product with a vector of largest element 1 is no larger. Positive floats
-// order as their bits do.
+// order as their bits do. Weights of a pixel sum to 1, those of a seam to 1 on either side.
 @compute @workgroup_size(ROW_LANES)
 fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     open(group, lane);
@@ -135,39 +135,35 @@ fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
         atomicStore(&trusted_low, 0u);
         atomicStore(&trusted_high, 0u);
     }
-    var part = vec3(0.0);
-    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-        let a = weight_of(entries[k]);
-        part += vec3(abs(a), a * a, 0.0);
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        set_near(place, vec3(0.0));
     }
-    let sum = add_up(lane, part);
-    fetch(lane, false);
-    begin_sums(lane);
+    workgroupBarrier();
     if has_row() {
-        let weight = own_weight * sum.x;
+        let weight = row_weight() * select(1.0, 2.0, is_seam());
+        var square = 0.0;
         for (var k = own_entries.x; k < own_entries.y; k += sharers) {
             let entry = entries[k];
             let place = place_of(entry);
-            let bits = bitcast<vec3<u32>>(abs(weight_of(entry)) * weight);
+            let a = abs(weight_of(entry));
+            let bits = bitcast<vec3<u32>>(a * weight);
             atomicMax(&near[place], bits.r);
             atomicMax(&near[PATCH_TEXELS + place], bits.g);
             atomicMax(&near[2u * PATCH_TEXELS + place], bits.b);
+            square += a * a;
         }
-    }
-    if leads_row() && !is_seam() {
-        let added = u32(min(trust[own.first_row + own_row] * sum.y, 1.0) * 1073741824.0 + 0.5);
-        atomicAdd(&trusted_low, added & 0xffffu);
-        atomicAdd(&trusted_high, added >> 16u);
+        if !is_seam() {
+            let added = u32(min(trust[own.first_row + own_row] * square, 1.0) * 1073741824.0 + 0.5);
+            atomicAdd(&trusted_low, added & 0xffffu);
+            atomicAdd(&trusted_high, added >> 16u);
+        }
     }
     workgroupBarrier();
-    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
-        let place = nth * ROW_LANES + lane;
-        if place < texels_here() {
-            let texel = own_texels[nth];
-            atomicMax(&out_r[texel], atomicLoad(&near[place]));
-            atomicMax(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
-            atomicMax(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
-        }
+    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+        let texel = touched[own.first_texel + place];
+        atomicMax(&out_r[texel], atomicLoad(&near[place]));
+        atomicMax(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
+        atomicMax(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
     }
     if lane == 0u && rows_here() > 0u && !is_seam() {
         let low = atomicLoad(&trusted_low);

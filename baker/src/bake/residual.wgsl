@@ -1,4 +1,5 @@
-// Rows and texels → residual of each row in sRGB: its histogram and sum of squares for each view, or its weight.
+// Rows and texels → residual of each row in sRGB: its histogram and sum of squares for each view, or its weight. Rows that stay
+// keep their squared residual in place of their weight, until they are weighed by it.
 //
 // Sums of squares are 64-bit integers in two words: whoever makes the lower wrap adds one to the upper.
 
@@ -46,6 +47,7 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     load_near(lane);
     let square = squared_residual(lane);
     if leads_row() {
+        trust[own.first_row + own_row] = square;
         let below = max(-0.5 * BINS_PER_OCTAVE * log2(max(square, 1e-18)), 0.0);
         atomicAdd(&bins[BINS - 1u - min(u32(below), BINS - 1u)], 1u);
         // Residuals are at most 1: in steps of 2⁻³⁰ one fits a word, and the halves of 64 of them do too.
@@ -102,18 +104,16 @@ fn company() -> f32 {
     return (mean * mean) * (mean * mean) * scales[own.view].y;
 }
 
-// Before `reweigh`: each block's sum, at most 64 rows of weight 1. Rows keep their own weight meanwhile.
-@compute @workgroup_size(ROW_LANES)
-fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
+// The weight of the invocation's row, by its squared residual, goes to the block's sum: at most 64 rows of weight 1. All of a
+// workgroup call it.
+fn note(lane: u32, square: f32) -> f32 {
     if lane == 0u {
         atomicStore(&weights, 0u);
     }
-    load_near(lane);
-    let square = squared_residual(lane);
+    workgroupBarrier();
+    var weight = 0.0;
     if leads_row() {
-        let weight = robust_weight(square);
-        trust[own.first_row + own_row] = weight * alpha_weight(own_colour);
+        weight = robust_weight(square);
         atomicAdd(&weights, u32(weight * 16777216.0 + 0.5));
     }
     workgroupBarrier();
@@ -122,6 +122,32 @@ fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         let block = 2u * (own.first_block + (own.block >> 16u) * across + (own.block & 0xffffu));
         atomicAdd(&blocks[block], atomicLoad(&weights));
         atomicAdd(&blocks[block + 1u], rows_here());
+    }
+    return weight;
+}
+
+// Before `reweigh`: each row's own weight, and each block's sum of them.
+@compute @workgroup_size(ROW_LANES)
+fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    load_near(lane);
+    let weight = note(lane, squared_residual(lane));
+    if leads_row() {
+        trust[own.first_row + own_row] = weight * alpha_weight(own_colour);
+    }
+}
+
+// The same by the residuals that rows have kept, of the same texels.
+@compute @workgroup_size(ROW_LANES)
+fn survey_kept(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    open(group, lane);
+    var square = 0.0;
+    if leads_row() {
+        square = trust[own.first_row + own_row];
+    }
+    let weight = note(lane, square);
+    if leads_row() {
+        trust[own.first_row + own_row] = weight * alpha_weight(own_colour);
     }
 }
 

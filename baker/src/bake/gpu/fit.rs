@@ -221,7 +221,16 @@ pub(super) struct Fit {
     /// Index of each view, in the order in which they came.
     views: Vec<u32>,
     view_sums: Option<ViewSums>,
-    weighed: bool,
+    known: Known,
+}
+
+/// What of the rows and texels is known, as they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Rows that stay have their squared residual.
+    residuals: bool,
+    /// Rows have their weight.
+    weights: bool,
 }
 
 impl Fit {
@@ -279,7 +288,7 @@ impl Fit {
             pools,
             views: Vec::new(),
             view_sums: None,
-            weighed: false,
+            known: Known::default(),
         };
         fit.set_ties(ties)?;
         passes_fit(&fit.budget, fit.planes.count)?;
@@ -355,7 +364,7 @@ impl Fit {
         }
         self.views.push(view.index);
         self.view_sums = None;
-        self.weighed = false;
+        self.known = Known::default();
         self.device.check()
     }
 
@@ -366,7 +375,7 @@ impl Fit {
         self.pools.forget();
         self.views.clear();
         self.view_sums = None;
-        self.weighed = false;
+        self.known = Known::default();
         self.device.check()
     }
 
@@ -390,6 +399,7 @@ impl Fit {
     }
 
     pub(super) fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), GpuError> {
+        self.known.residuals = false;
         let planes = self
             .planes
             .x

@@ -214,6 +214,7 @@ pub(super) static RESIDUAL: Shader = Shader {
     entries: &[
         ("residual", Over::Rows),
         ("survey", Over::Rows),
+        ("survey_kept", Over::Rows),
         ("reweigh", Over::Rows),
         ("reweigh_again", Over::Rows),
     ],

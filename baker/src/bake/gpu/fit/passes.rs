@@ -1,6 +1,6 @@
 //! Average, residuals, reweighting and solution as sequences of passes over rows and texels.
 
-use super::{Fit, SUMS};
+use super::{Fit, Known, SUMS};
 use crate::bake::backend::{BINS, Belief, Strength, ViewResiduals};
 use crate::bake::gpu::batch::Batch;
 
@@ -36,6 +36,7 @@ impl Fit {
 
     pub(in crate::bake::gpu) fn average(&mut self) -> Result<(), GpuError> {
         self.complete()?;
+        self.known.residuals = false;
         let mut batch = Batch::new(&self.device, "average");
         clear(batch.encoder(), &self.planes.r);
         clear(batch.encoder(), &self.planes.q);
@@ -108,6 +109,11 @@ impl Fit {
         self.pools
             .visit(&mut batch, &self.tiles, &[visit], Which::Pixels, None)?;
         batch.send()?;
+        // Where rows had their weight, they have their residual.
+        self.known = Known {
+            residuals: true,
+            weights: false,
+        };
         let sums: Vec<u32> = read_as(
             &self.device,
             &self.budget,
@@ -182,13 +188,14 @@ impl Fit {
             own,
         };
         let bound = normal("bound", &self.groups.bound);
-        self.pools.visit(
-            &mut batch,
-            &self.tiles,
-            &[residual("survey")],
-            Which::Pixels,
-            None,
-        )?;
+        let of_held = match self.known.residuals {
+            true => "survey_kept",
+            false => "survey",
+        };
+        for (entry, which) in [(of_held, Which::Held), ("survey", Which::Streamed)] {
+            let visits = [residual(entry)];
+            (self.pools).visit(&mut batch, &self.tiles, &visits, which, None)?;
+        }
         let weighed = [residual("reweigh"), bound];
         self.pools
             .visit(&mut batch, &self.tiles, &weighed, Which::Held, None)?;
@@ -226,7 +233,10 @@ impl Fit {
             &["weigh_texels", "weigh_1", "weigh_2", "weigh_3", "invert"],
         )?;
         batch.send()?;
-        self.weighed = true;
+        self.known = Known {
+            residuals: false,
+            weights: true,
+        };
         self.device.wait()
     }
 
@@ -243,7 +253,7 @@ impl Fit {
     pub(in crate::bake::gpu) fn narrow(&mut self, subset: bool) -> Result<(), GpuError> {
         self.complete()?;
         self.pools.narrowed = subset;
-        self.weighed = false;
+        self.known = Known::default();
         Ok(())
     }
 
@@ -264,7 +274,7 @@ impl Fit {
     }
 
     pub(in crate::bake::gpu) fn solve(&mut self, iterations: u32) -> Result<(), GpuError> {
-        if !self.weighed {
+        if !self.known.weights {
             let label = "solve before reweight".to_owned();
             return Err(GpuError::Refused {
                 label,
@@ -302,6 +312,7 @@ impl Fit {
             batch.send()?;
         }
         batch.send()?;
+        self.known.residuals = false;
         self.device.wait()
     }
 }
