@@ -1,5 +1,9 @@
-//! Texels that may move → nodes: at each level the mip texels above them, in an order in which the children of a node are
-//! neighbours, so that a vector of texels becomes its mips by sums over ranges, and back by copies.
+//! Texels that may move → nodes: the mip texels through which rows see them, as a forest in preorder, so that one pass over it
+//! turns what nodes move by into what rows see, and one the other way brings back what rows give.
+//!
+//! A texel that no row reads by itself shows only in the mips above it: of what those need the least change of all such texels
+//! beneath a node is known beforehand, and the node moves in their place. On the helmet's set rows read 148 000 of the 488 000
+//! texels that move.
 
 use rayon::prelude::*;
 
@@ -8,27 +12,55 @@ use super::rows::Row;
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
+/// Nodes that are summed one after the other; trees lie whole in a piece, the rest of which stays empty.
+pub(super) const PIECE: usize = 1 << 11;
 
-/// The nodes of one level.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Level {
-    pub(super) nodes: usize,
-    /// Node of each mip texel, [`NONE`] where nothing beneath may move.
-    pub(super) node_of: Vec<u32>,
-    /// Children of node `n` on the finer level: `children[n]..children[n + 1]`. Empty at mip 0.
-    pub(super) children: Vec<u32>,
-    /// Node above each node. Empty at the last level.
-    pub(super) parents: Vec<u32>,
-}
-
-/// The nodes of all levels, and the texels of those of mip 0.
+/// The nodes of all levels, and the texels that move with each.
 #[derive(Debug, Default)]
-pub(super) struct Hierarchy {
+pub(super) struct Forest {
+    /// Place in the same piece of the node above each: 0, which is never a node, above those of the last level.
+    pub(super) above: Vec<u16>,
+    /// Level of each node.
+    pub(super) levels: Vec<u8>,
+    /// Of each level the node of each mip texel, [`NONE`] where rows do not see what moves.
+    pub(super) node_of: Vec<Vec<u32>>,
+    /// Those of node `n`: `own[n]..own[n + 1]`.
     pub(super) texels: Vec<u32>,
-    pub(super) levels: Vec<Level>,
+    pub(super) own: Vec<u32>,
+    /// Texels in each band of `rows` rows of the texture.
+    pub(super) bands: Vec<usize>,
+    pub(super) rows: usize,
 }
 
-impl Hierarchy {
+/// The trees of one band of blocks.
+#[derive(Debug, Default)]
+struct Band {
+    nodes: Vec<Node>,
+    texels: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    level: u8,
+    /// How far back in the list the node above is; 0 for none.
+    back: u8,
+    texels: u8,
+    /// Nodes of the tree, told of its root.
+    tree: u8,
+    /// Column and row in its level.
+    at: [u32; 2],
+}
+
+/// What moves beneath one mip texel of the last level, in Z-order.
+#[derive(Debug)]
+struct Block {
+    at: [usize; 2],
+    moves: [bool; 64],
+    /// Nodes of each level.
+    nodes: [[bool; 64]; 4],
+}
+
+impl Forest {
     /// Texels move that some row reads at some level, if they are gutter or rows read them at mip 0 itself.
     pub(super) fn new(charts: &[u32], size: usize, rows: &[Vec<Row>]) -> Self {
         let read: Vec<Vec<bool>> = rows
@@ -42,70 +74,164 @@ impl Hierarchy {
                 read
             })
             .collect();
-        let moves = |column: usize, row: usize| {
-            let texel = row * size + column;
-            let reads = |level: usize| {
-                let (edge, x, y) = (size >> level, column >> level, row >> level);
-                x < edge && y < edge && read[level][y * edge + x]
-            };
-            read[0][texel] || (charts[texel] == NO_CHART && (1..rows.len()).any(reads))
-        };
         let deepest = rows.len().saturating_sub(1);
-        let block = 1usize << deepest;
-        let of_blocks = |row: usize| {
-            let mut texels = Vec::new();
-            for column in (0..size).step_by(block) {
-                for place in 0..block * block {
-                    let (x, y) = (column + every_second(place), row + every_second(place >> 1));
-                    if x < size && y < size && moves(x, y) {
-                        texels.push((y * size + x) as u32);
-                    }
+        let edge = 1usize << deepest;
+        let of_band = |row: usize| {
+            let mut band = Band::default();
+            for column in (0..size).step_by(edge) {
+                let block = Block::new([column, row], charts, size, &read);
+                let first = band.nodes.len();
+                if block.nodes[deepest][0] {
+                    block.grow(deepest, 0, 0, size, &mut band);
+                    band.nodes[first].tree = (band.nodes.len() - first) as u8;
                 }
             }
-            texels
+            band
         };
-        let bands: Vec<Vec<u32>> = (0..size)
-            .into_par_iter()
-            .step_by(block)
-            .map(of_blocks)
-            .collect();
-        let texels = bands.concat();
-        let mut levels = vec![Level::default(); rows.len()];
-        let mut above: Vec<[u32; 2]> = texels
-            .iter()
-            .map(|&texel| [texel % size as u32, texel / size as u32])
-            .collect();
-        for level in 0..rows.len() {
-            let edge = size >> level;
-            let mut node_of = vec![NONE; edge * edge];
-            for (node, &[x, y]) in above.iter().enumerate() {
-                // Mips leave an odd last row or column out.
-                if (x as usize) < edge && (y as usize) < edge {
-                    node_of[y as usize * edge + x as usize] = node as u32;
-                }
-            }
-            levels[level].nodes = above.len();
-            levels[level].node_of = node_of;
-            if level == deepest {
-                break;
-            }
-            let (mut children, mut parents) = (Vec::new(), Vec::with_capacity(above.len()));
-            let mut coarser: Vec<[u32; 2]> = Vec::new();
-            for (node, at) in above.iter().enumerate() {
-                let at = at.map(|x| x / 2);
-                if coarser.last() != Some(&at) {
-                    coarser.push(at);
-                    children.push(node as u32);
-                }
-                parents.push(coarser.len() as u32 - 1);
-            }
-            children.push(above.len() as u32);
-            levels[level].parents = parents;
-            levels[level + 1].children = children;
-            above = coarser;
+        let bands = (0..size).into_par_iter().step_by(edge).map(of_band);
+        let bands: Vec<Band> = bands.collect();
+        let mut forest = Self {
+            node_of: (0..rows.len())
+                .map(|level| vec![NONE; (size >> level).pow(2)])
+                .collect(),
+            rows: edge,
+            ..Self::default()
+        };
+        for band in bands {
+            forest.plant(band, size);
         }
-        Self { texels, levels }
+        let texels = forest.texels.len() as u32;
+        forest.fill_up(texels);
+        forest.own.push(texels);
+        forest
     }
+
+    /// Nodes and what is empty in their pieces.
+    pub(super) fn len(&self) -> usize {
+        self.above.len()
+    }
+
+    /// Share of one of its own texels in what node `node` shows.
+    pub(super) fn share(&self, node: usize) -> f32 {
+        1.0 / (1u32 << (2 * self.levels[node])) as f32
+    }
+
+    fn plant(&mut self, band: Band, size: usize) {
+        let mut first = self.texels.len() as u32;
+        for node in band.nodes {
+            let room = self.len().next_multiple_of(PIECE) - self.len();
+            // One with its root fits or begins a piece; those after it find room.
+            if node.back == 0 && usize::from(node.tree) > room {
+                self.fill_up(first);
+                self.push(0, 0, first);
+            }
+            let number = self.len();
+            let above = match node.back {
+                0 => 0,
+                back => (number % PIECE) as u16 - u16::from(back),
+            };
+            self.push(above, node.level, first);
+            first += u32::from(node.texels);
+            let (edge, [x, y]) = (size >> node.level, node.at.map(|x| x as usize));
+            // Mips leave an odd last row or column out.
+            if x < edge && y < edge {
+                self.node_of[usize::from(node.level)][y * edge + x] = number as u32;
+            }
+        }
+        self.bands.push(band.texels.len());
+        self.texels.extend(band.texels);
+    }
+
+    fn fill_up(&mut self, texels: u32) {
+        while !self.len().is_multiple_of(PIECE) {
+            self.push(0, 0, texels);
+        }
+    }
+
+    fn push(&mut self, above: u16, level: u8, first: u32) {
+        self.above.push(above);
+        self.levels.push(level);
+        self.own.push(first);
+    }
+}
+
+impl Block {
+    fn new(at: [usize; 2], charts: &[u32], size: usize, read: &[Vec<bool>]) -> Self {
+        let deepest = read.len() - 1;
+        let reads = |level: usize, place: usize| {
+            let [x, y] = texel_at(at, place << (2 * level)).map(|x| x >> level);
+            let edge = size >> level;
+            x < edge && y < edge && read[level][y * edge + x]
+        };
+        let mut block = Self {
+            at,
+            moves: [false; 64],
+            nodes: [[false; 64]; 4],
+        };
+        // Whether a row of a mip reads what is beneath each.
+        let mut seen = [false; 64];
+        for level in (0..=deepest).rev() {
+            let above = seen;
+            for place in 0..1usize << (2 * (deepest - level)) {
+                let read = reads(level, place);
+                block.nodes[level][place] = read;
+                if level > 0 {
+                    seen[place] = read || (level < deepest && above[place / 4]);
+                    continue;
+                }
+                let [x, y] = texel_at(at, place);
+                let gutter = || x < size && y < size && charts[y * size + x] == NO_CHART;
+                block.moves[place] = read || (deepest > 0 && above[place / 4] && gutter());
+            }
+        }
+        let mut beneath = block.moves;
+        for level in 1..=deepest {
+            for place in 0..1usize << (2 * (deepest - level)) {
+                let children = 4 * place..4 * place + 4;
+                let some = beneath[children.clone()].contains(&true);
+                beneath[place] = some;
+                let known = block.nodes[level - 1][children].contains(&true);
+                block.nodes[level][place] = some && (block.nodes[level][place] || known);
+            }
+        }
+        block
+    }
+
+    /// Adds a node, its own texels, and the nodes beneath; the node above is `back` nodes earlier.
+    fn grow(&self, level: usize, place: usize, back: usize, size: usize, band: &mut Band) {
+        let (number, first) = (band.nodes.len(), band.texels.len());
+        let places = place << (2 * level)..(place + 1) << (2 * level);
+        band.nodes.push(Node {
+            level: level as u8,
+            back: back as u8,
+            texels: 0,
+            tree: 0,
+            at: texel_at(self.at, places.start).map(|x| (x >> level) as u32),
+        });
+        for texel in places.filter(|&texel| self.moves[texel]) {
+            if (0..level).all(|below| !self.nodes[below][texel >> (2 * below)]) {
+                let [x, y] = texel_at(self.at, texel);
+                band.texels.push((y * size + x) as u32);
+            }
+        }
+        band.nodes[number].texels = (band.texels.len() - first) as u8;
+        if level > 0 {
+            for child in 4 * place..4 * place + 4 {
+                if self.nodes[level - 1][child] {
+                    let back = band.nodes.len() - number;
+                    self.grow(level - 1, child, back, size, band);
+                }
+            }
+        }
+    }
+}
+
+/// Column and row of a place of a block in Z-order.
+fn texel_at(block: [usize; 2], place: usize) -> [usize; 2] {
+    [
+        block[0] + every_second(place),
+        block[1] + every_second(place >> 1),
+    ]
 }
 
 /// Every second bit of a number, from the first: a coordinate along a Z-order curve.
