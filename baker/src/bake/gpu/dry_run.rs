@@ -13,7 +13,7 @@ use super::driver;
 use super::fit::{self, Options};
 use super::kit::Kit;
 use super::layout::{self, PATCH_TEXELS, ROW_LANES};
-use super::memory::{Budget, Counted, Held, staging};
+use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
 use super::pools::{self, Forecast, Tile, seams};
 use super::raster::{self, Samples};
@@ -64,6 +64,8 @@ pub struct DryRun {
     seams: u32,
     /// Of a tile's pixels, this share is in the window.
     share: f64,
+    /// Deviations will be read.
+    maps: bool,
 }
 
 /// Buffers that are counted, for as long as they are here.
@@ -96,6 +98,7 @@ impl DryRun {
             blocks: 0,
             seams: 0,
             share: 1.0,
+            maps: options.maps,
         };
         let triangles = scene.triangles.len() as u32;
         run.made(BufferGroup::Tile, |make| {
@@ -231,7 +234,7 @@ impl DryRun {
             }
             Ok(held)
         })?;
-        let (views, texels) = (self.views.max(1) as usize, self.texels);
+        let (views, texels, maps) = (self.views.max(1) as usize, self.texels, self.maps);
         self.made(BufferGroup::Views, |make| {
             Ok(fit::view_buffers(make, views)?.into())
         })?;
@@ -240,8 +243,12 @@ impl DryRun {
                 Ok(colour_planes(make, fit::WEIGHED, texels)?.into())
             })?;
         }
+        // The sums of the views, and what a plane of deviations is read through.
+        let once = (views * fit::SUMS * 4).max(if maps { texels as usize * 4 } else { 0 });
         self.made(BufferGroup::ReadBack, |make| {
-            Ok(vec![staging(make, 4, texels as usize * 4)?])
+            let mut held = Staging::made(make, 4, texels as usize * 4)?.halves;
+            held.extend(Staging::made(make, 1, once)?.halves);
+            Ok(held)
         })?;
         self.groups.sort_by_key(|(group, _)| *group as u32);
         let of = |(group, held): &(BufferGroup, Group)| BufferBytes {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use proto::job::{BakeJob, Blend, Memory};
 use proto::plan::RowsHeld;
 use proto::table::View;
-use rayon::prelude::*;
 
-use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::driver::{self, DriverMemory};
 use super::kit::{Kit, Stages};
 use super::layout;
-use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, read_planes, write};
+use super::memory::{
+    Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_planes, write, write_planes,
+};
 use super::planes::{Colour, Planes, colour_planes};
 use super::pools::{self, Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
@@ -29,7 +29,7 @@ use crate::pace;
 use crate::progress::{each, expect, unit};
 
 /// Words of [`super::super::backend::ViewResiduals`] on the device.
-const SUMS: usize = BINS + 4;
+pub(super) const SUMS: usize = BINS + 4;
 
 /// How a job uses the device.
 #[derive(Clone, Copy, Debug)]
@@ -147,10 +147,10 @@ pub(super) fn fits(kit: &Kit, options: &Options, size: u32, texels: usize, other
 }
 
 /// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
-/// (three planes), read-back (four, or a piece of them), and per-view numbers.
+/// (three planes), read-back (four that stay, and one of deviations, or pieces of them), and per-view numbers.
 pub(super) fn reserve(texels: u32) -> u64 {
     let plane = u64::from(texels) * 4;
-    3 * plane + (4 * plane).min(64 << 20) + (4 << 20)
+    3 * plane + (5 * plane).min(64 << 20) + (4 << 20)
 }
 
 /// The budget has that much left.
@@ -222,6 +222,8 @@ pub(super) struct Fit {
     views: Vec<u32>,
     view_sums: Option<ViewSums>,
     known: Known,
+    /// What texels are read through, from the first time on.
+    staging: Option<Staging>,
 }
 
 /// What of the rows and texels is known, as they are.
@@ -288,6 +290,7 @@ impl Fit {
             pools,
             views: Vec::new(),
             view_sums: None,
+            staging: None,
             known: Known::default(),
         };
         fit.set_ties(ties)?;
@@ -395,25 +398,26 @@ impl Fit {
         let count = self.planes.count as usize;
         let [r, g, b] = &self.planes.x;
         let planes = [r, g, b, &self.planes.weight];
-        read_planes(&self.device, &self.budget, planes, count)
+        // Made while the device still works on what is to be read.
+        let staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => {
+                let make = OnDevice {
+                    device: &self.device,
+                    budget: &self.budget,
+                };
+                Staging::made(&make, 4, count * 4)?
+            }
+        };
+        let texels = read_planes(&self.device, &staging, planes, count)?;
+        self.staging = Some(staging);
+        Ok(texels)
     }
 
     pub(super) fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), GpuError> {
         self.known.residuals = false;
-        let planes = self
-            .planes
-            .x
-            .iter()
-            .chain(std::iter::once(&self.planes.weight));
-        for (channel, plane) in planes.enumerate() {
-            let values: Vec<f32> = texels.par_iter().map(|texel| texel[channel]).collect();
-            write(&self.device, plane, &values);
-            // Sends the queue's copies on their way before the next plane's are made.
-            let mut batch = Batch::new(&self.device, "write texels");
-            batch.encoder();
-            batch.send()?;
-        }
-        self.device.check()
+        let [r, g, b] = &self.planes.x;
+        write_planes(&self.device, [r, g, b, &self.planes.weight], texels)
     }
 
     fn set_ties(&mut self, ties: &Ties) -> Result<(), GpuError> {

@@ -254,6 +254,44 @@ pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[
     }
 }
 
+/// Fills the planes from texels of four numbers. Each is written by all cores to where the queue copies from, without a vector
+/// of it that is copied there by one.
+pub(super) fn write_planes(
+    device: &Device,
+    planes: [&Buffer; 4],
+    texels: &[[f32; 4]],
+) -> Result<(), GpuError> {
+    const PIECE: usize = 4 << 20;
+    const PART: usize = 1 << 14;
+    for (channel, plane) in planes.into_iter().enumerate() {
+        device.uploaded(texels.len() * 4);
+        for (index, texels) in texels.chunks(PIECE).enumerate() {
+            let size = wgpu::BufferSize::new(texels.len() as u64 * 4);
+            let offset = (index * PIECE * 4) as u64;
+            let view =
+                size.and_then(|size| device.queue.write_buffer_with(&plane.item, offset, size));
+            let Some(mut view) = view else {
+                device.check()?;
+                return Err(device.lost("the queue takes no texels"));
+            };
+            let fill = |to: wgpu::WriteOnly<'_, [u8]>, texels: &[[f32; 4]]| {
+                let (numbers, _) = to.into_chunks::<4>();
+                numbers.write_iter(texels.iter().map(|texel| texel[channel].to_ne_bytes()));
+            };
+            let (parts, rest) = view.slice(..).into_chunks::<{ 4 * PART }>();
+            let whole = texels.chunks_exact(PART);
+            fill(rest, whole.remainder());
+            let parts: Vec<_> = parts.into_iter().zip(whole).collect();
+            (parts.into_par_iter()).for_each(|(to, texels)| fill(to.into(), texels));
+        }
+        // Sends the queue's copies on their way before the next plane's are made.
+        let mut batch = Batch::new(device, "write texels");
+        batch.encoder();
+        batch.send()?;
+    }
+    device.check()
+}
+
 fn held<T>(
     device: &Device,
     budget: &Arc<Budget>,
@@ -285,6 +323,35 @@ fn held<T>(
     }
 }
 
+/// Where the host reads from: made with the device's count of its work in mind, which every piece brings along.
+#[derive(Debug)]
+pub(super) struct Staging<B = wgpu::Buffer> {
+    /// Two where there is more than one piece: one is copied to while the host reads the other.
+    pub(super) halves: Vec<Held<B>>,
+    /// Of each of the buffers that are read side by side, what is read at once.
+    piece: usize,
+}
+
+impl<B> Staging<B> {
+    /// For `bytes` bytes of each of so many buffers.
+    pub(super) fn made<M: Maker<Buffer = B>>(
+        make: &M,
+        buffers: usize,
+        bytes: usize,
+    ) -> Result<Self, GpuError> {
+        const PIECE: usize = 8 << 20;
+        let piece = (PIECE / buffers).min(bytes);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let room = (piece * buffers) as u64 + tally::BYTES;
+        let half = |_| make.buffer("read-back", room, usage);
+        let halves = (0..if bytes > piece { 2 } else { 1 }).map(half);
+        Ok(Self {
+            halves: halves.collect::<Result<_, _>>()?,
+            piece,
+        })
+    }
+}
+
 /// Reads the first `count` numbers of `from`, after everything that was submitted. They are given out only if poll and map went
 /// well, the device is not lost, and the tally that came with them says that all work was done.
 pub(super) fn read_as<T: bytemuck::Pod>(
@@ -295,97 +362,106 @@ pub(super) fn read_as<T: bytemuck::Pod>(
 ) -> Result<Vec<T>, GpuError> {
     let mut out = vec![T::zeroed(); count];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
-    read_pieces(device, budget, &[from], bytes.len(), |start, data| {
+    let staging = Staging::made(&OnDevice { device, budget }, 1, bytes.len())?;
+    read_pieces(device, &staging, &[from], bytes.len(), |start, data| {
         bytes[start..start + data.len()].copy_from_slice(data);
     })?;
     Ok(out)
 }
 
-/// The same of planes of numbers side by side: `[a, b, c, d]` of each place.
+/// The same of planes of numbers side by side, `[a, b, c, d]` of each place, through `staging` for so many of four buffers.
 pub(super) fn read_planes(
     device: &Device,
-    budget: &Arc<Budget>,
+    staging: &Staging,
     planes: [&Buffer; 4],
     count: usize,
 ) -> Result<Vec<[f32; 4]>, GpuError> {
     let mut out = vec![[0.0; 4]; count];
-    read_pieces(device, budget, &planes, count * 4, |start, data| {
+    read_pieces(device, staging, &planes, count * 4, |start, data| {
         let length = data.len() / 4;
         let planes: [&[f32]; 4] =
             std::array::from_fn(|k| bytemuck::cast_slice(&data[k * length..(k + 1) * length]));
         out[start / 4..][..length / 4]
             .par_iter_mut()
             .enumerate()
-            .with_min_len(1 << 14)
+            .with_min_len(1 << 13)
             .for_each(|(at, out)| *out = planes.map(|plane| plane[at]));
     })?;
     Ok(out)
 }
 
-/// Of each of so many buffers that are read side by side, what is read at once.
-fn piece_bytes(buffers: usize, bytes: usize) -> usize {
-    const PIECE: usize = 16 << 20;
-    (PIECE / buffers).min(bytes)
-}
-
-/// What the host reads from while it reads `bytes` bytes of each of so many buffers: theirs, and the device's count of its work.
-pub(super) fn staging<M: Maker>(
-    make: &M,
-    buffers: usize,
-    bytes: usize,
-) -> Result<Held<M::Buffer>, GpuError> {
-    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let room = (piece_bytes(buffers, bytes) * buffers) as u64 + tally::BYTES;
-    make.buffer("read-back", room, usage)
+/// A piece on its way to the host.
+struct Piece {
+    start: usize,
+    /// Of all buffers together.
+    bytes: u64,
+    mapped: mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>,
 }
 
 /// Reads the first `bytes` bytes of each of some buffers, piece by piece: `take` is given where a piece begins and what all of
 /// them hold there, one after the other.
 fn read_pieces(
     device: &Device,
-    budget: &Arc<Budget>,
+    staging: &Staging,
     from: &[&Buffer],
     bytes: usize,
     mut take: impl FnMut(usize, &[u8]),
 ) -> Result<(), GpuError> {
-    let piece = piece_bytes(from.len(), bytes);
-    let staging = staging(&OnDevice { device, budget }, from.len(), bytes)?;
-    for start in (0..bytes).step_by(piece.max(1)) {
-        let part = piece.min(bytes - start) as u64;
+    let pieces = (0..bytes).step_by(staging.piece.max(1));
+    let mut halves = staging.halves.iter().cycle();
+    let send = |start: usize, to: &wgpu::Buffer| {
+        let part = staging.piece.min(bytes - start) as u64;
         let size = part * from.len() as u64;
         let mut batch = Batch::new(device, "read-back");
         batch.tick();
         let encoder = batch.encoder();
         for (at, from) in (0..).zip(from) {
-            encoder.copy_buffer_to_buffer(&from.item, start as u64, &staging.item, at * part, part);
+            encoder.copy_buffer_to_buffer(&from.item, start as u64, to, at * part, part);
         }
         let tally = &device.tally().buffer;
-        encoder.copy_buffer_to_buffer(tally, 0, &staging.item, size, tally::BYTES);
+        encoder.copy_buffer_to_buffer(tally, 0, to, size, tally::BYTES);
         batch.submit()?;
-        let (sender, receiver) = mpsc::channel();
-        let whole = ..size + tally::BYTES;
-        staging
-            .item
-            .map_async(wgpu::MapMode::Read, whole, move |result| {
-                // The receiver outlives the poll below, or the read has already failed.
-                drop(sender.send(result));
-            });
-        device.wait()?;
-        match receiver.try_recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
-            Err(_) => return Err(device.lost("read-back was never answered")),
+        let (sender, mapped) = mpsc::channel();
+        to.map_async(wgpu::MapMode::Read, ..size + tally::BYTES, move |result| {
+            // The receiver outlives the poll below, or the read has already failed.
+            drop(sender.send(result));
+        });
+        Ok(Piece {
+            start,
+            bytes: size,
+            mapped,
+        })
+    };
+    let mut ahead: Option<(Piece, &wgpu::Buffer)> = None;
+    for next in pieces.map(Some).chain([None]) {
+        let now = ahead.take();
+        let mapped = match &now {
+            None => None,
+            Some((piece, half)) => {
+                device.wait()?;
+                match piece.mapped.try_recv() {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
+                    Err(_) => return Err(device.lost("read-back was never answered")),
+                }
+                let mapped = half
+                    .get_mapped_range(..piece.bytes + tally::BYTES)
+                    .map_err(|error| device.lost(error.to_string()))?;
+                device.verify(tally::counted(&mapped[piece.bytes as usize..]))?;
+                Some(mapped)
+            }
+        };
+        // Counted is what was asked before: only now may more be asked.
+        if let (Some(start), Some(half)) = (next, halves.next()) {
+            ahead = Some((send(start, &half.item)?, &half.item));
         }
-        let mapped = staging
-            .item
-            .get_mapped_range(whole)
-            .map_err(|error| device.lost(error.to_string()))?;
-        let (data, tally) = mapped.split_at(size as usize);
-        device.verify(tally::counted(tally))?;
-        take(start, data);
-        device.read_back(data.len());
-        drop(mapped);
-        staging.item.unmap();
+        if let (Some((piece, half)), Some(mapped)) = (now, mapped) {
+            let data = &mapped[..piece.bytes as usize];
+            take(piece.start, data);
+            device.read_back(data.len());
+            drop(mapped);
+            half.unmap();
+        }
     }
     Ok(())
 }

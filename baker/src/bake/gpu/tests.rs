@@ -4,6 +4,7 @@
 mod deviation;
 mod footprint;
 mod layout;
+mod memory;
 mod reference;
 mod solve;
 mod subset;
