@@ -19,6 +19,7 @@ use proto::table::View;
 use super::footprint::MIN_ALPHA;
 use super::rows::Rows;
 use super::scene::Scene;
+use super::window::Window;
 
 /// Why an adapter could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -173,6 +174,23 @@ pub trait Backend: Send {
     /// # Errors
     /// The adapter's.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
+
+    /// Takes views in, one after the other.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn add_views(&mut self, views: &[View]) -> Result<(), BackendError> {
+        views.iter().try_for_each(|view| self.add_view(view))
+    }
+
+    /// After this window come those, and each is given the very views that this one is given from now on: what it learns from
+    /// these of what they show of those may save work.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn foresee(&mut self, _windows: &[Window]) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// Whether it works beside the processor, which can do something else while another thread hands views over.
     fn is_apart(&self) -> bool {

@@ -21,6 +21,9 @@
 @group(1) @binding(11) var<storage, read_write> new_touched: array<u32>;
 // Where the squares of the texture are in the window, see window.rs; not read where it is all of the texture.
 @group(1) @binding(12) var<storage, read> squares: array<u32>;
+// Of each block of all views, which windows it shows anything of; then, of each square of the texture, which windows have it:
+// see gpu/marks.rs. Neither read nor written where `tile.squares_at` is 0.
+@group(1) @binding(13) var<storage, read_write> marks: array<u32>;
 
 // Places in the table of texels: four times as many as a patch may touch. Eight texels that lie together across share eight
 // places, as they share what a device reads at once.
@@ -35,6 +38,8 @@ var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
 // Bit 0 if any pixel has a row that is not of the subset, bit 1 if any has one that is.
 var<workgroup> wanted: atomic<u32>;
+// Windows that any pixel shows something of.
+var<workgroup> shown: atomic<u32>;
 // Texel + 1, or 0; and its number, once all are there.
 var<workgroup> table: array<atomic<u32>, TABLE>;
 var<workgroup> numbers: array<u32, TABLE>;
@@ -49,6 +54,8 @@ var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
 // Whether any tap meets a square of the window's own.
 var<private> belongs: bool;
+// Windows of whose squares any tap meets one.
+var<private> shows: u32;
 
 // Of each tap, where it meets the texture: in texels from the middle of the first, clamped to the edge.
 var<private> met: array<vec2<f32>, TAPS * TAPS>;
@@ -81,8 +88,12 @@ fn footprint(
     }
     stood_on = 0u;
     belongs = false;
+    shows = 0u;
     for (var tap = 0u; valid && tap < TAPS * TAPS; tap++) {
         valid = meets(pixel, tap);
+    }
+    if valid && shows != 0u {
+        atomicOr(&shown, shows);
     }
     valid = valid && belongs;
     if valid {
@@ -99,6 +110,11 @@ fn footprint(
     if lane == 0u {
         count_units(pixel.y * PIXEL_LANES + pixel.x / PIXEL_LANES, atomicLoad(&drawn));
         crowded = atomicLoad(&wanted);
+        if tile.squares_at != 0u {
+            // A workgroup is a block.
+            let block = (tile.origin + pixel) / BLOCK;
+            marks[tile.first_block + block.y * (tile.blocks & 0xffffu) + block.x] = atomicLoad(&shown);
+        }
     }
     let kinds = workgroupUniformLoad(&crowded);
     for (var kind = 0u; kind < 2u; kind++) {
@@ -298,6 +314,9 @@ fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     met[tap] = clamp(texel - 0.5, vec2(0.0), vec2(f32(tile.texture_size - 1u)));
     let first = vec2<u32>(met[tap]);
     belongs |= tile.core.y == 0u || (square(first) & COARSE) == 0u;
+    if tile.squares_at != 0u {
+        shows |= marks[tile.squares_at + nth_square(first)];
+    }
     return true;
 }
 
@@ -308,9 +327,13 @@ fn edge_of_square() -> u32 {
 
 // Of the square that a texel is in, see window.rs.
 fn square(texel: vec2<u32>) -> u32 {
+    return squares[nth_square(texel)];
+}
+
+fn nth_square(texel: vec2<u32>) -> u32 {
     let edge = edge_of_square();
     let across = (tile.texture_size + edge - 1u) / edge;
-    return squares[(texel.y / edge) * across + texel.x / edge];
+    return (texel.y / edge) * across + texel.x / edge;
 }
 
 // Numbers the merged texels as the window does; those of one square may be one.

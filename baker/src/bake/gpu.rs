@@ -27,6 +27,7 @@ mod tally;
 mod batch;
 mod times;
 
+mod marks;
 mod raster;
 mod tiles;
 
@@ -149,6 +150,14 @@ impl Backend for Gpu {
         self.run(|fit| fit.add_view(view))
     }
 
+    fn add_views(&mut self, views: &[View]) -> Result<(), BackendError> {
+        self.run(|fit| fit.add_views(views))
+    }
+
+    fn foresee(&mut self, windows: &[Window]) -> Result<(), BackendError> {
+        self.run(|fit| fit.foresee(windows))
+    }
+
     fn is_apart(&self) -> bool {
         true
     }
@@ -200,7 +209,8 @@ impl Backend for Gpu {
         taps: u32,
         blend: Blend,
     ) -> Result<(), BackendError> {
-        let Some(fit) = self.fit.take().filter(|_| !self.failed) else {
+        let foreseen = self.run(Fit::foreseen)?;
+        let Some(fit) = self.fit.take() else {
             return Err(BackendError::Lost("the device failed before".to_owned()));
         };
         self.peak = self.peak.max(fit.budget.peak());
@@ -221,6 +231,7 @@ impl Backend for Gpu {
         self.failed = next.is_err();
         let mut fit = next?;
         fit.pools.await_blocks(blocks);
+        fit.recall(foreseen);
         self.fit = Some(Box::new(fit));
         Ok(())
     }

@@ -26,6 +26,8 @@
 mod plan;
 mod shown;
 
+use std::borrow::Cow;
+
 use proto::message::{Failure, Phase};
 use proto::plan::RowsHeld;
 use proto::table::View;
@@ -63,10 +65,14 @@ pub(super) fn fit(
     let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
     told(0.0);
     let mut tones = Tones::none(scene);
-    let mut begin = |backend: &mut dyn Backend, window: &Window, clock: &mut PhaseClock| {
-        begin(bench, backend, window, (views, space), &mut tones, clock)
+    let mut begin = |backend: &mut dyn Backend,
+                     window: (&Window, Option<&[Window]>),
+                     anyway,
+                     clock: &mut PhaseClock| {
+        let views = (views, space);
+        begin(bench, backend, window, views, anyway, &mut tones, clock)
     };
-    begin(backend, &parts.rehearsal, clock)?;
+    begin(backend, (&parts.rehearsal, Some(&parts.bands)), true, clock)?;
     let mut fitted = clock
         .time(Phase::Fit, || {
             let plan = bench.plan.of_strips();
@@ -82,11 +88,21 @@ pub(super) fn fit(
     let mut deviations = maps.then(|| vec![-1.0; scene.texels()]);
     let mut residuals: Vec<ViewResiduals> = Vec::new();
     let mut rows = RowsHeld::default();
-    for (nth, band) in (1..).zip(&parts.bands) {
-        let course = &fitted.course;
-        begin(backend, band, clock)?;
+    let mut count = 0;
+    let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
+    while let Some(band) = bands.pop() {
+        let (band, course) = (&*band, &fitted.course);
+        let halves = parts.halves(band);
+        let fits = begin(backend, (band, None), halves.is_none(), clock)?;
+        if let (false, Some(halves)) = (fits, halves) {
+            bands.extend(halves.into_iter().rev().map(Cow::Owned));
+            continue;
+        }
+        count += 1;
+        let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
+        let (before, own) = (1.0 + of(band.core().start), of(band.core().len()));
         let done = |done: u32| {
-            told(f64::from(nth) + f64::from(done) / f64::from(course.iterations()));
+            told(before + own * f64::from(done) / f64::from(course.iterations()));
             progress.expect("a step of the fit", bench.step);
         };
         let part = clock.time(Phase::Fit, || {
@@ -122,7 +138,7 @@ pub(super) fn fit(
     rows.kept = own.saturating_sub(rows.rows - rows.kept);
     rows.rows = own;
     rows.views = views.len() as u32;
-    rows.parts = parts.count();
+    rows.parts = count;
     fitted.residuals = residuals;
     fitted.iterations += fitted.course.iterations();
     // What no pixel shows was filled from its own band: now, far from what any shows, from all of the surface.
@@ -140,15 +156,17 @@ pub(super) fn fit(
 }
 
 /// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
-/// known of the surface so far (`tones`).
+/// known of the surface so far (`tones`). `foreseen` are the windows that follow. False, with nothing done, where not all rows
+/// fit and it is not to be begun `anyway`.
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
-    window: &Window,
+    (window, foreseen): (&Window, Option<&[Window]>),
     (views, space): (&[View], Space),
+    anyway: bool,
     tones: &mut Tones,
     clock: &mut PhaseClock,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let step = bench.step + crate::pace::ADAPTER;
     bench.progress.expect("the buffers of a part", step);
     clock
@@ -157,21 +175,31 @@ fn begin(
             let ties = ties(bench.atlas, window);
             backend.again(&scene, &ties, bench.plan.taps, space.blend())?;
             drop((scene, ties));
-            timed("rows", || {
-                views.iter().try_for_each(|view| backend.add_view(view))
-            })
+            if let Some(windows) = foreseen {
+                backend.foresee(windows)?;
+            }
+            timed("rows", || backend.add_views(views))
         })
         .map_err(failure)?;
+    let fits = |backend: &dyn Backend| anyway || !backend.overflows();
+    if !fits(backend) {
+        return Ok(false);
+    }
     clock
         .time(Phase::Init, || {
             timed("average", || backend.average())?;
+            // The last of the rows may not have been counted before.
+            if !fits(backend) {
+                return Ok(false);
+            }
             let mut texels = timed("read texels", || read_finite(backend))?;
             timed("fill", || {
                 let places = window.places();
                 let place = |texel: usize| places[texel].map(|place| place as usize);
                 tones.fill(bench.scene, bench.atlas, &mut texels, place);
             });
-            timed("write texels", || backend.write_texels(&texels))
+            timed("write texels", || backend.write_texels(&texels))?;
+            Ok(true)
         })
         .map_err(failure)
 }

@@ -14,5 +14,7 @@ struct Tile {
     blocks: u32,
     // The first row of the window that it is there for, and the first after them; 0 of all of a texture.
     core: vec2<u32>,
-    unused: vec2<u32>,
+    // Where `marks` of footprint.wgsl has the bits of the texture's squares; 0 where none are to be made.
+    squares_at: u32,
+    unused: u32,
 }

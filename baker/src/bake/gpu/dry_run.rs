@@ -17,7 +17,7 @@ use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
 use super::pools::{self, Forecast, Tile, seams};
 use super::raster::{self, Samples};
-use super::tiles;
+use super::tiles::{self, Bounds};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
@@ -51,6 +51,9 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct DryRun {
     budget: Arc<Budget>,
+    bounds: Bounds,
+    /// Bytes of a tile.
+    tile: u64,
     edge: u32,
     room: layout::Pool,
     /// Texels in a row.
@@ -83,11 +86,14 @@ impl DryRun {
     /// The texture does not fit the device: the error that a bake would end with.
     pub fn new(kit: &Kit, scene: &Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
         let budget = fit::bounds(&kit.device, options);
-        let entries = fit::entries(&budget, scene.texels());
+        let entries = fit::entries(&budget, scene.window.size, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
-        let edge = tiles::edge_for(way, &kit.device.limits, budget.binding, taps, entries)?;
+        let bounds = Bounds::new(way, &kit.device.limits, budget.binding, taps);
+        let [edge, _] = bounds.edges(entries, fit::is_whole(scene.window.size, scene.texels()))?;
         let mut run = Self {
             budget,
+            bounds,
+            tile: tiles::bytes(edge, taps),
             edge,
             room: pools::room(entries),
             size: scene.window.size,
@@ -108,6 +114,7 @@ impl DryRun {
             let mut held = vec![
                 tiles::texel_coords(make, scene)?,
                 tiles::squares(make, scene)?,
+                tiles::marks(make, 0)?,
             ];
             held.extend(raster::mesh(make, scene)?);
             Ok(held)
@@ -140,9 +147,11 @@ impl DryRun {
     /// What there is for rows before the first view, in a window of so many texels.
     #[must_use]
     pub fn row_memory(&self, texels: usize) -> RowMemory {
-        let others = self.budget.in_use() - Planes::bytes(self.size, self.texels as usize);
+        let own = Planes::bytes(self.size, self.texels as usize) + self.tile;
+        let others = self.budget.in_use() - own;
         fit::row_memory(
             &self.budget,
+            self.bounds,
             self.size,
             texels,
             others + self.blocks * pools::BLOCK_BYTES,
@@ -173,7 +182,7 @@ impl DryRun {
 
     /// Takes a view in.
     pub fn add_view(&mut self, view: &View) {
-        let parts = tiles::parts(view, self.edge).into_iter();
+        let parts = tiles::parts(view, self.edge, None).into_iter();
         self.tiles
             .extend(parts.map(|(_, _, counting)| (self.views, counting)));
         self.blocks += pools::view_blocks(view)

@@ -3,27 +3,32 @@
 mod passes;
 
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 
 use proto::job::{BakeJob, Blend, Memory};
 use proto::plan::RowsHeld;
 use proto::table::View;
+use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::driver::{self, DriverMemory};
 use super::kit::{Kit, Stages};
 use super::layout;
+use super::marks::{Foreseen, Shown};
 use super::memory::{
-    Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_planes, write, write_planes,
+    Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_as, read_planes, write,
+    write_planes,
 };
 use super::planes::{Colour, Planes, colour_planes};
 use super::pools::{self, Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
 use super::stage::bind;
-use super::tiles::{self, Tiles};
+use super::tiles::{self, Bounds, Place, Tiles, Work};
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, RowMemory, Ties};
 use crate::bake::colour::observed;
 use crate::bake::scene::Scene;
+use crate::bake::window::Window;
 use crate::laps::timed;
 use crate::pace;
 use crate::progress::{each, expect, unit};
@@ -101,21 +106,33 @@ pub(super) fn bounds(device: &Device, options: &Options) -> Arc<Budget> {
     Budget::new(options.vram_budget.min(there), binding)
 }
 
-/// Entries of the pools of a window of so many texels.
-pub(super) fn entries(budget: &Budget, texels: usize) -> u32 {
+/// Entries of the pools of a window of so many texels in rows of `size`.
+pub(super) fn entries(budget: &Budget, size: u32, texels: usize) -> u32 {
     let left = budget.cap().saturating_sub(texture_bytes(texels));
-    pool_entries(left, budget.binding)
+    pool_entries(left, budget.binding, is_whole(size, texels))
+}
+
+/// Whether a window of so many texels in rows of `size` is all of a texture.
+pub(super) fn is_whole(size: u32, texels: usize) -> bool {
+    texels == (size as usize).pow(2)
 }
 
 /// What there is for rows in a window of so many texels in rows of `size`, of which nothing is there yet, if `others` bytes
-/// are taken: nothing where not even its planes fit.
-pub(super) fn row_memory(budget: &Budget, size: u32, texels: usize, others: u64) -> RowMemory {
-    let planes = Planes::<()>::bytes(size, texels);
+/// are taken beside its tiles: nothing where not even its planes fit.
+pub(super) fn row_memory(
+    budget: &Budget,
+    bounds: Bounds,
+    size: u32,
+    texels: usize,
+    others: u64,
+) -> RowMemory {
+    let pool = entries(budget, size, texels);
+    let own = Planes::<()>::bytes(size, texels) + bounds.bytes(pool, is_whole(size, texels));
     let left = match texels as u64 * 4 <= budget.binding {
-        true => budget.cap().saturating_sub(others + planes),
+        true => budget.cap().saturating_sub(others + own),
         false => 0,
     };
-    let room = pools::room(entries(budget, texels));
+    let room = pools::room(pool);
     pools::memory(room, left, reserve(texels as u32))
 }
 
@@ -134,16 +151,11 @@ pub(super) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
 /// `kit`.
 pub(super) fn fits(kit: &Kit, options: &Options, size: u32, texels: usize, others: u64) -> bool {
     let budget = bounds(&kit.device, options);
-    let (way, limits, pool) = (
-        kit.drawing.way,
-        &kit.device.limits,
-        entries(&budget, texels),
-    );
-    let Ok(edge) = tiles::edge_for(way, limits, budget.binding, kit.taps, pool) else {
-        return false;
-    };
-    let tile = tiles::bytes(edge, kit.taps);
-    row_memory(&budget, size, texels, others + tile).all > 0
+    let (way, limits) = (kit.drawing.way, &kit.device.limits);
+    let bounds = Bounds::new(way, limits, budget.binding, kit.taps);
+    let pool = entries(&budget, size, texels);
+    bounds.edges(pool, is_whole(size, texels)).is_ok()
+        && row_memory(&budget, bounds, size, texels, others).all > 0
 }
 
 /// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
@@ -224,6 +236,10 @@ pub(super) struct Fit {
     known: Known,
     /// What texels are read through, from the first time on.
     staging: Option<Staging>,
+    /// Windows after this one, or this and those beside it.
+    foreseen: Option<Foreseen>,
+    /// The bit of this window among those.
+    shown: Option<u32>,
 }
 
 /// What of the rows and texels is known, as they are.
@@ -255,7 +271,7 @@ impl Fit {
         if options.gpu_times {
             device.measure()?;
         }
-        let entries = entries(&budget, scene.texels());
+        let entries = entries(&budget, scene.window.size, scene.texels());
         let tiles = Tiles::new(&device, &budget, drawing, footprint, &scene, taps, entries)?;
         if options.maps && stages.deviation.is_none() {
             stages.deviation = Some(DEVIATION.compile(&device, &layout, taps, blend)?);
@@ -292,6 +308,8 @@ impl Fit {
             view_sums: None,
             staging: None,
             known: Known::default(),
+            foreseen: None,
+            shown: None,
         };
         fit.set_ties(ties)?;
         passes_fit(&fit.budget, fit.planes.count)?;
@@ -336,9 +354,11 @@ impl Fit {
     /// What there is for rows before the first view, in a window of so many texels.
     pub(super) fn row_memory(&self, texels: usize) -> RowMemory {
         let (size, count) = (self.planes.size, self.planes.count as usize);
-        let others = self.budget.in_use() - Planes::<()>::bytes(size, count);
+        let own = Planes::<()>::bytes(size, count) + self.tiles.bytes();
+        let others = self.budget.in_use() - own;
         row_memory(
             &self.budget,
+            self.tiles.bounds,
             size,
             texels,
             others + self.pools.block_bytes(),
@@ -351,24 +371,114 @@ impl Fit {
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {
+        self.add_views(std::slice::from_ref(view))
+    }
+
+    /// Adds views; while the device draws some, the next are cut.
+    pub(super) fn add_views(&mut self, views: &[View]) -> Result<(), GpuError> {
         expect(
-            "cutting a view",
-            each(size_of_val(view.pixels.as_slice()), pace::TABLE_BYTE),
+            "cutting views",
+            each(
+                views
+                    .iter()
+                    .map(|view| size_of_val(view.pixels.as_slice()))
+                    .max()
+                    .unwrap_or(0),
+                pace::TABLE_BYTE,
+            ),
         );
-        let place = self.pools.add_view(view);
-        let camera = self.scene.camera(&view.camera);
+        let placed: Vec<(&View, Place)> = (views.iter())
+            .map(|view| (view, self.pools.add_view(view)))
+            .collect();
         let reserve = self.reserve();
-        let works = timed("cut", || self.tiles.cut(view, &camera, place));
-        unit();
-        for work in works {
-            self.pools
-                .add(&self.device, &self.budget, &self.tiles, work, reserve)?;
+        let Self {
+            device,
+            budget,
+            scene,
+            tiles,
+            pools,
+            foreseen,
+            shown: bit,
+            ..
+        } = self;
+        let tiles = &*tiles;
+        let bit = *bit;
+        let shown = |(_, first, blocks): Place| -> Option<Shown<'_>> {
+            foreseen.as_ref()?.shown(bit?, first, blocks)
+        };
+        let cut = |some: &[(&View, Place)]| -> Vec<Work> {
+            let of = |&(view, place): &(&View, Place)| {
+                tiles.cut(view, &scene.camera(&view.camera), place, shown(place))
+            };
+            some.par_iter().flat_map_iter(of).collect()
+        };
+        let mut chunks = placed.chunks(rayon::current_num_threads());
+        let mut works = timed("cut", || chunks.next().map(cut));
+        while let Some(own) = works {
             unit();
+            works = thread::scope(|threads| {
+                let chunk = chunks.next();
+                let ahead = chunk.and_then(|chunk| {
+                    let builder = thread::Builder::new().name("cut".to_owned());
+                    builder.spawn_scoped(threads, || cut(chunk)).ok()
+                });
+                for work in own {
+                    pools.add(device, budget, tiles, work, reserve)?;
+                    unit();
+                }
+                let next = timed("cut", || match ahead.map(ScopedJoinHandle::join) {
+                    Some(Ok(next)) => Some(next),
+                    Some(Err(panic)) => std::panic::resume_unwind(panic),
+                    None => chunk.map(cut),
+                });
+                Ok::<_, GpuError>(next)
+            })?;
         }
-        self.views.push(view.index);
+        self.views.extend(views.iter().map(|view| view.index));
         self.view_sums = None;
         self.known = Known::default();
         self.device.check()
+    }
+
+    /// From now on learns which blocks of the views show anything of these windows, if there is memory for it.
+    pub(super) fn foresee(&mut self, windows: &[Window]) -> Result<(), GpuError> {
+        (self.foreseen, self.shown) = (None, None);
+        let foreseen = Foreseen::new(windows);
+        let (mut marks, blocks) = (vec![0u32; self.pools.awaited as usize], self.pools.awaited);
+        marks.extend(foreseen.squares());
+        let bytes = size_of_val(marks.as_slice()) as u64;
+        let needed = self.reserve() + 2 * self.pools.pool_bytes() + bytes;
+        if blocks == 0 || bytes > self.budget.binding || needed > self.budget.left() {
+            return Ok(());
+        }
+        let make = OnDevice {
+            device: &self.device,
+            budget: &self.budget,
+        };
+        let buffer = tiles::marks(&make, bytes)?;
+        write(&self.device, &buffer, &marks);
+        self.tiles.learn(buffer, blocks as u32);
+        self.foreseen = Some(foreseen);
+        self.device.check()
+    }
+
+    /// The windows that follow, and what was learnt of them.
+    pub(super) fn foreseen(&mut self) -> Result<Option<Foreseen>, GpuError> {
+        let Some(mut foreseen) = self.foreseen.take() else {
+            return Ok(None);
+        };
+        if let Some((marks, count)) = self.tiles.learnt() {
+            foreseen.marks = read_as(&self.device, &self.budget, marks, count)?;
+        }
+        Ok(Some(foreseen))
+    }
+
+    /// Draws what shows something of this window, if it is among those that were foreseen.
+    pub(super) fn recall(&mut self, foreseen: Option<Foreseen>) {
+        self.shown = foreseen
+            .as_ref()
+            .and_then(|foreseen| foreseen.of(&self.scene.window));
+        self.foreseen = foreseen;
     }
 
     /// Forgets the views, none of which any pass has visited.
@@ -467,11 +577,16 @@ impl Fit {
         Ok(())
     }
 
+    /// Edges of the tiles, and of such as any pool holds: for tests.
+    #[cfg(test)]
+    pub(super) fn tile_edges(&self) -> [u32; 2] {
+        self.tiles.edges()
+    }
+
     /// Rows of a view, with their places, drawn into a pool of their own: for tests.
     #[cfg(test)]
     pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
         use super::layout::{Patch, Row, entry_parts};
-        use super::memory::read_as;
         use super::pools::COUNTERS;
         use crate::bake::rows::{Entry, Rows};
         let camera = self.scene.camera(&view.camera);
@@ -484,7 +599,7 @@ impl Fit {
         let pool = self
             .pools
             .buffers(&self.device, &self.budget, &self.tiles)?;
-        for work in self.tiles.cut(view, &camera, (0, 0, size)) {
+        for work in self.tiles.cut(view, &camera, (0, 0, size), None) {
             write(&self.device, &pool.counters, &[0u32; COUNTERS]);
             self.tiles.build(&self.device, &work, &pool.drawn)?;
             let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, COUNTERS)?;

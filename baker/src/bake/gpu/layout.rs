@@ -90,7 +90,9 @@ pub(super) struct Tile {
     pub(super) blocks: u32,
     /// The first row of the window that it is there for, and the first after them; none of all of a texture.
     pub(super) core: [u32; 2],
-    pub(super) unused: [u32; 2],
+    /// Where the marks have the bits of the texture's squares, see `marks.rs`; 0 where none are to be made.
+    pub(super) squares_at: u32,
+    pub(super) unused: u32,
 }
 
 /// How many a pool of rows holds of each, or has room for.

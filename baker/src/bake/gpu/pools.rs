@@ -27,9 +27,8 @@ use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
 pub(super) use forecast::{Forecast, Tile};
 use open::Open;
-use sizes::bytes_of;
 pub(super) use sizes::memory;
-pub(super) use sizes::{pool_entries, room};
+pub(super) use sizes::{bytes_of, pool_entries, room};
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
 const BATCH_ENTRIES: u64 = 64 << 20;

@@ -118,7 +118,7 @@ pub(super) static NEAREST: Shader = Shader {
     ],
 };
 
-const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 13] {
+const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
     [
         ("tile", Kind::Uniform),
         ("positions", Kind::Read),
@@ -133,6 +133,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 13] {
         ("new_entries", Kind::Write),
         ("new_touched", Kind::Write),
         ("squares", Kind::Read),
+        ("marks", Kind::Write),
     ]
 }
 

@@ -4,6 +4,7 @@
 mod deviation;
 mod footprint;
 mod layout;
+mod marks;
 mod memory;
 mod reference;
 mod solve;

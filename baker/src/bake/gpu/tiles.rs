@@ -6,8 +6,11 @@ use proto::table::{Camera, View};
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
+use super::fit::is_whole;
 use super::layout;
+use super::marks::Shown;
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
+use super::pools;
 use super::raster::{Drawing, Raster, WORD, Way};
 use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
@@ -38,10 +41,16 @@ impl Work {
     }
 }
 
+/// Position of a view among those added, its first block among all, and how many it has across and down.
+pub(super) type Place = (u32, u32, [u32; 2]);
+
 /// Pipelines and buffers of the first two stages.
 #[derive(Debug)]
 pub(super) struct Tiles {
+    pub(super) bounds: Bounds,
     edge: u32,
+    /// Any pool holds a tile of this edge.
+    sure: u32,
     window: Window,
     raster: Raster,
     footprint: Compiled,
@@ -49,6 +58,9 @@ pub(super) struct Tiles {
     pixels: Buffer,
     texel_coords: Buffer,
     squares: Buffer,
+    marks: Buffer,
+    /// Blocks of all views whose marks are made.
+    marked: u32,
 }
 
 /// Edge of the tiles for `taps`² samples a pixel: a pool of so many entries holds any of them (see `pools.rs`), and `samples`
@@ -60,23 +72,44 @@ pub(super) fn tile_edge(taps: u32, pool: u32, samples: u32) -> Option<u32> {
     })
 }
 
-/// [`tile_edge`] on a device with these bounds.
-pub(super) fn edge_for(
-    way: Way,
-    limits: &wgpu::Limits,
-    binding: u64,
+/// What bounds tiles, beside the pools.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
     taps: u32,
-    pool: u32,
-) -> Result<u32, GpuError> {
-    let samples = match way {
-        Way::Compute => u32::try_from((binding / WORD).isqrt()).unwrap_or(u32::MAX),
-        Way::Graphics => limits.max_texture_dimension_2d,
-    };
-    tile_edge(taps, pool, samples).ok_or_else(|| GpuError::OutOfMemory {
-        what: "the smallest tile".to_owned(),
-        bytes: 0,
-        why: format!("a binding holds {binding} bytes here"),
-    })
+    /// Along an edge.
+    samples: u32,
+}
+
+impl Bounds {
+    pub(super) fn new(way: Way, limits: &wgpu::Limits, binding: u64, taps: u32) -> Self {
+        let samples = match way {
+            Way::Compute => u32::try_from((binding / WORD).isqrt()).unwrap_or(u32::MAX),
+            Way::Graphics => limits.max_texture_dimension_2d,
+        };
+        Self { taps, samples }
+    }
+
+    /// Edges of the tiles that are drawn into pools of so many entries, and of such as any pool holds. Of a part of a texture most
+    /// pixels have no row, so tiles need not be such: they may take as much as a pool and a half, and what does not fit is
+    /// split.
+    pub(super) fn edges(self, pool: u32, whole: bool) -> Result<[u32; 2], GpuError> {
+        let Self { taps, samples } = self;
+        let sure = tile_edge(taps, pool, samples).ok_or_else(|| GpuError::OutOfMemory {
+            what: "the smallest tile".to_owned(),
+            bytes: 0,
+            why: format!("a pool holds {pool} entries here, and a tile's edge {samples} samples"),
+        })?;
+        let most = pools::bytes_of(pools::room(pool)) * 3 / 2;
+        let fits = |&edge: &u32| edge * taps <= samples && bytes(edge, taps) <= most;
+        let edge = EDGES.into_iter().find(fits).filter(|_| !whole);
+        Ok([edge.map_or(sure, |edge| edge.max(sure)), sure])
+    }
+
+    /// What the tiles take, in bytes.
+    pub(super) fn bytes(self, pool: u32, whole: bool) -> u64 {
+        let edges = self.edges(pool, whole);
+        edges.map_or(0, |[edge, _]| bytes(edge, self.taps))
+    }
 }
 
 /// What tiles of this edge take, in bytes: their samples, and their pixels.
@@ -107,6 +140,11 @@ pub(super) fn squares<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffe
     make.buffer("squares", bytes as u64, STORAGE)
 }
 
+/// Marks of blocks, and bits of squares, see `marks.rs`.
+pub(super) fn marks<M: Maker>(make: &M, bytes: u64) -> Result<Held<M::Buffer>, GpuError> {
+    make.buffer("marks", bytes, STORAGE)
+}
+
 impl Tiles {
     pub(super) fn new(
         device: &Device,
@@ -117,16 +155,20 @@ impl Tiles {
         taps: u32,
         pool: u32,
     ) -> Result<Self, GpuError> {
-        let edge = edge_for(drawing.way, &device.limits, budget.binding, taps, pool)?;
+        let bounds = Bounds::new(drawing.way, &device.limits, budget.binding, taps);
+        let [edge, sure] = bounds.edges(pool, is_whole(scene.window.size, scene.texels()))?;
         let make = OnDevice { device, budget };
         let (tile, tile_pixels) = (parameters(&make)?, pixels(&make, edge)?);
         let texel_coords = texel_coords(&make, scene)?;
         write(device, &texel_coords, &scene.texel_coords);
         let squares = squares(&make, scene)?;
         write(device, &squares, scene.window.squares());
+        let marks = marks(&make, 0)?;
         let raster = Raster::new(device, budget, drawing, scene, &tile, edge, taps)?;
         Ok(Self {
+            bounds,
             edge,
+            sure,
             window: scene.window.clone(),
             raster,
             footprint,
@@ -134,7 +176,20 @@ impl Tiles {
             pixels: tile_pixels,
             texel_coords,
             squares,
+            marks,
+            marked: 0,
         })
+    }
+
+    /// Edges of tiles, and of such as any pool holds: for tests.
+    #[cfg(test)]
+    pub(super) fn edges(&self) -> [u32; 2] {
+        [self.edge, self.sure]
+    }
+
+    /// What the samples and pixels of a tile take.
+    pub(super) fn bytes(&self) -> u64 {
+        bytes(self.edge, self.bounds.taps)
     }
 
     /// Frees all but what was compiled.
@@ -163,25 +218,33 @@ impl Tiles {
                 entries.item.as_entire_binding(),
                 touched.item.as_entire_binding(),
                 self.squares.item.as_entire_binding(),
+                self.marks.item.as_entire_binding(),
             ],
         )
     }
 
-    /// Cuts a view into tiles, leaving out those without a pixel that counts. `camera` is in scene units, `place` what the
-    /// pools say of the view.
+    /// Makes marks of so many blocks in a buffer that has bits of squares behind them, before any pool is made.
+    pub(super) fn learn(&mut self, marks: Buffer, blocks: u32) {
+        (self.marks, self.marked) = (marks, blocks);
+    }
+
+    /// The marks that were made, and their number.
+    pub(super) fn learnt(&self) -> Option<(&Buffer, usize)> {
+        (self.marked > 0).then_some((&self.marks, self.marked as usize))
+    }
+
+    /// Cuts a view into tiles, leaving out those without a pixel that counts, or that is `shown`. `camera` is in scene units, `place`
+    /// what the pools say of the view.
     pub(super) fn cut(
         &self,
         view: &View,
         camera: &Camera,
-        (index, first_block, blocks): (u32, u32, [u32; 2]),
+        (index, first_block, blocks): Place,
+        shown: Option<Shown<'_>>,
     ) -> Vec<Work> {
         let (mut works, window) = (Vec::new(), &self.window);
-        for ([left, top], size, counting) in parts(view, self.edge) {
-            let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
-            for row in top..top + size[1] {
-                let start = row as usize * view.width as usize + left as usize;
-                pixels.extend_from_slice(&view.pixels[start..start + size[0] as usize]);
-            }
+        for ([left, top], size, counting) in parts(view, self.edge, shown) {
+            let pixels = pixels_of(view, [left, top], size, shown);
             let row = |k: usize| {
                 let [x, y, z] = camera.rotation[k];
                 [x as f32, y as f32, z as f32, camera.translation[k] as f32]
@@ -206,13 +269,46 @@ impl Tiles {
                 } else {
                     window.core
                 },
-                unused: [0; 2],
+                squares_at: self.marked,
+                unused: 0,
             };
             works.push(Work {
                 tile,
                 pixels,
                 counting,
             });
+        }
+        works
+    }
+
+    /// Cuts a tile into such as any pool holds.
+    pub(super) fn split(&self, work: &Work) -> Vec<Work> {
+        let ([width, height], mut works) = (work.tile.size, Vec::new());
+        for top in (0..height).step_by(self.sure as usize) {
+            for left in (0..width).step_by(self.sure as usize) {
+                let size = [self.sure.min(width - left), self.sure.min(height - top)];
+                let lines = (top..top + size[1]).flat_map(|y| {
+                    let start = (y * width + left) as usize;
+                    &work.pixels[start..start + size[0] as usize]
+                });
+                let pixels: Vec<[u8; 4]> = lines.copied().collect();
+                let counting = pixels.iter().map(|pixel| u32::from(counts(pixel))).sum();
+                if counting == 0 {
+                    continue;
+                }
+                let ([x, y], [column, line]) = (work.tile.centre, work.tile.origin);
+                let tile = layout::Tile {
+                    centre: [x - left as f32, y - top as f32],
+                    size,
+                    origin: [column + left, line + top],
+                    ..work.tile
+                };
+                works.push(Work {
+                    tile,
+                    pixels,
+                    counting,
+                });
+            }
         }
         works
     }
@@ -240,13 +336,19 @@ impl Tiles {
     }
 }
 
-/// The parts of a view that are drawn, each within a tile of this edge: corner, size, and the number of pixels that count.
-pub(super) fn parts(view: &View, edge: u32) -> Vec<([u32; 2], [u32; 2], u32)> {
+/// Corner, size, and the number of pixels that count.
+pub(super) type Part = ([u32; 2], [u32; 2], u32);
+
+/// The parts of a view that are drawn, of the blocks that are `shown`, each within a tile of this edge.
+pub(super) fn parts(view: &View, edge: u32, shown: Option<Shown<'_>>) -> Vec<Part> {
     let mut parts = Vec::new();
     for top in (0..view.height).step_by(edge as usize) {
         for left in (0..view.width).step_by(edge as usize) {
             let size = [edge.min(view.width - left), edge.min(view.height - top)];
-            parts.extend(counting(view, [left, top], size));
+            parts.extend(match shown {
+                Some(shown) => counting_of(view, [left, top], size, shown),
+                None => counting(view, [left, top], size),
+            });
         }
     }
     parts
@@ -264,7 +366,7 @@ fn any_counts(pixels: &[[u8; 4]; AT_ONCE]) -> bool {
 }
 
 /// The part of a tile that holds the pixels that count, from a block's corner, and their number; none without any.
-fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<([u32; 2], [u32; 2], u32)> {
+fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<Part> {
     let (mut low, mut high, mut count) = ([u32::MAX; 2], [0; 2], 0);
     for y in corner[1]..corner[1] + size[1] {
         let row = &view.pixels[y as usize * view.width as usize + corner[0] as usize..];
@@ -293,6 +395,68 @@ fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<([u32; 2], 
     }
     let low = low.map(|at| at / BLOCK * BLOCK);
     (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))
+}
+
+/// [`counting`] of the blocks that are `shown`, as far as blocks go.
+fn counting_of(
+    view: &View,
+    [left, top]: [u32; 2],
+    size: [u32; 2],
+    shown: Shown<'_>,
+) -> Option<Part> {
+    let end = [left + size[0], top + size[1]];
+    let (mut low, mut high, mut count) = ([u32::MAX; 2], [0; 2], 0);
+    for y in (top..end[1]).step_by(BLOCK as usize) {
+        for x in (left..end[0]).step_by(BLOCK as usize) {
+            if !shown.holds(x, y) {
+                continue;
+            }
+            let past = [(x + BLOCK).min(end[0]), (y + BLOCK).min(end[1])];
+            let own: u32 = (y..past[1])
+                .map(|y| {
+                    let line = y as usize * view.width as usize;
+                    let own = &view.pixels[line + x as usize..line + past[0] as usize];
+                    own.iter()
+                        .map(|pixel| u32::from(counts(pixel)))
+                        .sum::<u32>()
+                })
+                .sum();
+            if own > 0 {
+                count += own;
+                low = [low[0].min(x), low[1].min(y)];
+                high = [high[0].max(past[0]), high[1].max(past[1])];
+            }
+        }
+    }
+    (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))
+}
+
+/// Pixels of a part of a view; in blocks that are not `shown` none counts.
+fn pixels_of(
+    view: &View,
+    [left, top]: [u32; 2],
+    size: [u32; 2],
+    shown: Option<Shown<'_>>,
+) -> Vec<[u8; 4]> {
+    let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
+    for y in top..top + size[1] {
+        let line = y as usize * view.width as usize;
+        let own = &view.pixels[line + left as usize..line + (left + size[0]) as usize];
+        let Some(shown) = shown else {
+            pixels.extend_from_slice(own);
+            continue;
+        };
+        for (x, few) in (left..)
+            .step_by(BLOCK as usize)
+            .zip(own.chunks(BLOCK as usize))
+        {
+            match shown.holds(x, y) {
+                true => pixels.extend_from_slice(few),
+                false => pixels.resize(pixels.len() + few.len(), [0; 4]),
+            }
+        }
+    }
+    pixels
 }
 
 #[cfg(test)]

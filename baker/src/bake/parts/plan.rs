@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::RowMemory;
 use crate::bake::scene::Scene;
-use crate::bake::thin::{Mask, PLANNED};
+use crate::bake::thin::Mask;
 use crate::bake::window::{COARSE, Window, across, square};
 use crate::laps::timed;
 
@@ -23,6 +23,9 @@ const STRIPS: u32 = 64;
 const LEAST_STRIP: u32 = 16;
 /// Strips that show less than this share of what such a part of the views should are not like the texture.
 const LEAST_SHARE: f64 = 0.5;
+/// Of the memory, this much is planned with. A band whose rows do not fit after all is halved, which costs another drawing of it;
+/// three quarters were most often half a part more than there need be for each that there is.
+const PLANNED: f64 = 0.9;
 /// Entries of a row that are planned with, at least: rooms are made for so many, and what a part shows of a block takes more than
 /// its share of them.
 const LEAST_ENTRIES: f64 = 9.0;
@@ -36,6 +39,8 @@ pub(in crate::bake) struct Parts {
     pub(super) bands: Vec<Window>,
     /// Shares of all pixels that the rehearsal and each of the bands show.
     shares: Vec<f64>,
+    /// For each line of squares, what is tied to it.
+    tied: Vec<BTreeSet<u32>>,
 }
 
 /// Strips all over a texture, one in so many of its lines.
@@ -120,7 +125,18 @@ impl Parts {
             shares,
             rehearsal,
             bands,
+            tied,
         }
+    }
+
+    /// Both halves of a band; none where they would be too small.
+    pub(super) fn halves(&self, band: &Window) -> Option<[Window; 2]> {
+        let (size, edge) = (band.size, square(band.size));
+        let [first, end] = [band.core().start, band.core().end].map(|line| line as u32);
+        let [first, end] = [first / edge, end.div_ceil(edge)];
+        let middle = u32::midpoint(first, end);
+        let of = |lines: Range<u32>| window(size, lines, &self.tied);
+        (middle - first >= LEAST_BAND / edge).then(|| [of(first..middle), of(middle..end)])
     }
 
     /// How many there are.

@@ -143,18 +143,14 @@ impl Pools {
         mut open: Open,
         reserve: u64,
     ) -> Result<Open, GpuError> {
-        let again = open.ask(device, budget)?;
-        for work in again {
-            tiles.build(device, &work, &open.buffers.drawn)?;
-            open.since.push(work);
-            let rest = open.ask(device, budget)?;
-            for work in rest {
-                self.close(open);
-                open = self.start(device, budget, tiles, reserve)?;
-                tiles.build(device, &work, &open.buffers.drawn)?;
-                open.since.push(work);
-                if !open.ask(device, budget)?.is_empty() {
-                    // An empty pool holds any tile.
+        for work in open.ask(device, budget)? {
+            let rest;
+            (open, rest) = self.alone(device, budget, tiles, open, work, reserve)?;
+            for part in rest.iter().flat_map(|work| tiles.split(work)) {
+                let left;
+                (open, left) = self.alone(device, budget, tiles, open, part, reserve)?;
+                if !left.is_empty() {
+                    // An empty pool holds any tile of that size.
                     return Err(GpuError::Refused {
                         label: "footprint".to_owned(),
                         text: "more rows than there can be".to_owned(),
@@ -166,6 +162,31 @@ impl Pools {
             self.per_pixel = learnt(open.certain.entries, open.pixels);
         }
         Ok(open)
+    }
+
+    /// Draws a tile by itself, into the next pool if it must be; returns the pool, and the tile where not even an empty one holds it.
+    fn alone(
+        &mut self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        tiles: &Tiles,
+        mut open: Open,
+        work: Work,
+        reserve: u64,
+    ) -> Result<(Open, Vec<Work>), GpuError> {
+        tiles.build(device, &work, &open.buffers.drawn)?;
+        open.since.push(work);
+        let mut rest = open.ask(device, budget)?;
+        if !rest.is_empty() && open.certain.rows > 0 {
+            self.close(open);
+            open = self.start(device, budget, tiles, reserve)?;
+            for work in rest {
+                tiles.build(device, &work, &open.buffers.drawn)?;
+                open.since.push(work);
+            }
+            rest = open.ask(device, budget)?;
+        }
+        Ok((open, rest))
     }
 }
 

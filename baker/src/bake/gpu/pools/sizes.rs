@@ -34,7 +34,7 @@ pub(in crate::bake::gpu) const fn room(entries: u32) -> layout::Pool {
     }
 }
 
-pub(super) const fn bytes_of(room: layout::Pool) -> u64 {
+pub(in crate::bake::gpu) const fn bytes_of(room: layout::Pool) -> u64 {
     room.patches as u64 * size_of::<layout::Patch>() as u64
         + room.rows as u64 * (size_of::<layout::Row>() as u64 + 4)
         + (room.entries as u64 + room.texels as u64) * 4
@@ -53,10 +53,16 @@ pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) 
     }
 }
 
-/// Entries of pools within `bytes` for all of them: four fit at least, or they are as small as they may be.
-pub(in crate::bake::gpu) fn pool_entries(bytes: u64, binding: u64) -> u32 {
-    let fits =
-        |&entries: &u32| u64::from(entries) * 4 <= binding && bytes_of(room(entries)) <= bytes / 4;
+/// Pools that fit at least, for all of a texture and for a part of one. Of a part's, one lies idle beside those that stay, and
+/// what is left may be nearly another: with four, a budget of 512 MiB was used to 384.
+const POOLS: [u64; 2] = [4, 12];
+
+/// Entries of pools within `bytes` for all of them: [`POOLS`] fit at least, or they are as small as they may be.
+pub(in crate::bake::gpu) fn pool_entries(bytes: u64, binding: u64, whole: bool) -> u32 {
+    let pools = POOLS[usize::from(!whole)];
+    let fits = |&entries: &u32| {
+        u64::from(entries) * 4 <= binding && bytes_of(room(entries)) <= bytes / pools
+    };
     let smallest = SIZES[SIZES.len() - 1].min(u32::try_from(binding / 4).unwrap_or(u32::MAX));
     SIZES.into_iter().find(fits).unwrap_or(smallest)
 }

@@ -22,14 +22,16 @@ fn an_empty_pool_holds_the_worst_tile() {
 
 #[test]
 fn pools_are_as_large_as_binding_and_budget_allow() {
-    assert_eq!(pool_entries(8 << 30, 128 << 20), 1 << 25);
-    assert_eq!(pool_entries(8 << 30, (128 << 20) - 1), 1 << 24);
-    assert_eq!(pool_entries(512 << 20, 128 << 20), 1 << 23);
+    let of =
+        |bytes: u64, binding: u64| [true, false].map(|whole| pool_entries(bytes, binding, whole));
+    assert_eq!(of(8 << 30, 128 << 20), [1 << 25; 2]);
+    assert_eq!(of(8 << 30, (128 << 20) - 1), [1 << 24; 2]);
     assert_eq!(
-        pool_entries(0, 128 << 20),
-        1 << 15,
-        "as small as they may be"
+        of(512 << 20, 128 << 20),
+        [1 << 23, 1 << 22],
+        "of a part, smaller ones"
     );
+    assert_eq!(of(0, 128 << 20), [1 << 15; 2], "as small as they may be");
 }
 
 #[test]

@@ -189,6 +189,7 @@ fn structures_have_the_same_fields_on_both_sides() {
                 first_block,
                 blocks,
                 core,
+                squares_at,
                 unused
             }),
         ),

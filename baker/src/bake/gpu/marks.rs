@@ -1,0 +1,148 @@
+//! Windows that follow → which of them each block of a view shows anything of, as the device tells when it draws all views for the
+//! window before them: what shows nothing of a window is not drawn for it.
+//!
+//! Without them a texture in nine parts had all pixels of all views drawn ten times over, and nine in ten of those for nothing.
+
+use crate::bake::backend::BLOCK;
+use crate::bake::window::{COARSE, Window, across};
+
+/// Windows that can be told from each other; of more, some share a bit.
+const BITS: usize = 32;
+
+/// Windows that follow, and what is known of them.
+#[derive(Debug)]
+pub(super) struct Foreseen {
+    windows: Vec<Window>,
+    /// Of each block of all views, the bits of the windows that it shows anything of.
+    pub(super) marks: Vec<u32>,
+}
+
+/// The blocks of a view that show anything of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown<'a> {
+    /// Of the view's blocks, line by line.
+    marks: &'a [u32],
+    across: u32,
+    bit: u32,
+}
+
+impl Foreseen {
+    pub(super) fn new(windows: &[Window]) -> Self {
+        Self {
+            windows: windows.to_vec(),
+            marks: Vec::new(),
+        }
+    }
+
+    fn bit(&self, nth: usize) -> u32 {
+        1 << (nth * BITS / self.windows.len().max(BITS))
+    }
+
+    /// For each square of the texture, the bits of the windows whose own it is or lies beside: a pixel that is drawn in another
+    /// tile may meet the texture a rounding error off.
+    pub(super) fn squares(&self) -> Vec<u32> {
+        let across = self.windows.first().map_or(0, |window| across(window.size));
+        let mut bits = vec![0; (across * across) as usize];
+        for (nth, window) in self.windows.iter().enumerate() {
+            let bit = self.bit(nth);
+            for (square, place) in (0..).zip(window.squares()) {
+                if place & COARSE != 0 {
+                    continue;
+                }
+                let [column, line] = [square % across, square / across];
+                for line in line.saturating_sub(1)..(line + 2).min(across) {
+                    for column in column.saturating_sub(1)..(column + 2).min(across) {
+                        bits[(line * across + column) as usize] |= bit;
+                    }
+                }
+            }
+        }
+        bits
+    }
+
+    /// The bit of a window: of the first that has all that it has; none where none has.
+    pub(super) fn of(&self, window: &Window) -> Option<u32> {
+        let within = |other: &Window| {
+            let mut squares = window.squares().iter().zip(other.squares());
+            squares.all(|(own, other)| own & COARSE != 0 || other & COARSE == 0)
+        };
+        let some = |window: &Window| !window.is_whole();
+        let nth =
+            (self.windows.iter()).position(|other| some(window) && some(other) && within(other))?;
+        Some(self.bit(nth))
+    }
+
+    /// What a view shows of the window with this bit, whose blocks are these; none where nothing is known of them.
+    pub(super) fn shown(
+        &self,
+        bit: u32,
+        first: u32,
+        [across, down]: [u32; 2],
+    ) -> Option<Shown<'_>> {
+        let marks = self.marks.get(first as usize..)?;
+        let marks = marks.get(..across as usize * down as usize)?;
+        Some(Shown { marks, across, bit })
+    }
+}
+
+impl Shown<'_> {
+    /// Whether the block around a pixel does.
+    pub(super) fn holds(self, x: u32, y: u32) -> bool {
+        let block = y / BLOCK * self.across + x / BLOCK;
+        self.marks[block as usize] & self.bit != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+
+    const SIZE: u32 = 64;
+
+    fn strip(lines: Range<u32>) -> Window {
+        Window::strips(SIZE, std::slice::from_ref(&lines))
+    }
+
+    fn windows(count: u32) -> Vec<Window> {
+        let lines = across(SIZE) / count.min(across(SIZE));
+        let of = |nth: u32| strip(nth * lines..(nth + 1) * lines);
+        (0..count).map(of).collect()
+    }
+
+    #[test]
+    fn squares_are_of_the_windows_that_have_them_or_lie_beside() {
+        let foreseen = Foreseen::new(&windows(4));
+        let bits = foreseen.squares();
+        let across = across(SIZE) as usize;
+        let lines: Vec<u32> = (0..across).map(|line| bits[line * across + 3]).collect();
+        let wanted = [1, 1, 1, 3, 3, 2, 2, 6, 6, 4, 4, 12, 12, 8, 8, 8];
+        assert_eq!(lines, wanted);
+        assert_eq!(foreseen.of(&windows(4)[2]), Some(4));
+        assert_eq!(foreseen.of(&strip(9..10)), Some(4), "a part of one");
+        assert_eq!(foreseen.of(&strip(9..13)), None, "of no single one");
+        assert_eq!(foreseen.of(&Window::whole(SIZE)), None);
+    }
+
+    #[test]
+    fn many_windows_share_bits_and_each_has_one() {
+        let foreseen = Foreseen::new(&vec![Window::whole(SIZE); 100]);
+        let bits: Vec<u32> = (0..100).map(|nth| foreseen.bit(nth).ilog2()).collect();
+        assert!(
+            bits.is_sorted() && bits[0] == 0 && bits[99] == 31,
+            "{bits:?}"
+        );
+    }
+
+    #[test]
+    fn a_block_shows_what_its_mark_says() {
+        let mut foreseen = Foreseen::new(&windows(4));
+        assert!(foreseen.shown(2, 0, [2, 2]).is_none(), "nothing is known");
+        foreseen.marks = vec![9, 0, 2, 3, 4];
+        let shown = foreseen.shown(2, 1, [2, 2]).expect("known");
+        let at = [(0, 0), (8, 7), (15, 7), (7, 8), (8, 8)].map(|(x, y)| shown.holds(x, y));
+        assert_eq!(at, [false, true, true, true, false]);
+        assert!(foreseen.shown(2, 2, [2, 2]).is_none(), "not of all blocks");
+    }
+}

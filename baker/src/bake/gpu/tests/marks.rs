@@ -1,0 +1,102 @@
+//! Windows drawn by what the views were foreseen to show of them, and in tiles that no pool holds, against the same drawn whole.
+
+use proto::table::View;
+
+use super::{Options, ball, begin, device, options, view};
+use crate::bake::backend::{Backend, Ties};
+use crate::bake::gpu::Gpu;
+use crate::bake::rows::Rows;
+use crate::bake::window::Window;
+
+const SIZE: u32 = 240;
+
+fn views() -> Vec<View> {
+    let of = |k: u32| view(k, 150 + k, 110, 3.0, f64::from(k));
+    (0..4).map(of).collect()
+}
+
+fn ties(window: &Window) -> Ties {
+    Ties {
+        links: vec![0; window.texels()],
+        seams: Rows {
+            starts: vec![0],
+            ..Rows::default()
+        },
+    }
+}
+
+fn begun(window: &Window, options: &Options) -> Option<Gpu> {
+    let scene = ball(24, SIZE).within(window);
+    Some(begin(device()?, scene, &ties(window), options).expect("a job"))
+}
+
+/// Rows, texels, and bytes written to the device, of a window that is given the views.
+fn given(gpu: &mut Gpu, views: &[View]) -> (u64, Vec<[f32; 4]>, u64) {
+    let before = gpu.moved()[0];
+    gpu.add_views(views).expect("rows");
+    gpu.average().expect("average");
+    let written = gpu.moved()[0] - before;
+    let texels = gpu.read_texels().expect("texels");
+    (gpu.rows_held().rows, texels, written)
+}
+
+fn assert_alike(one: &[[f32; 4]], other: &[[f32; 4]]) {
+    for (texel, (one, other)) in one.iter().zip(other).enumerate() {
+        let off = one
+            .iter()
+            .zip(other)
+            .map(|(one, other)| (one - other).abs());
+        // A tile's corner is elsewhere, and what is counted from it is rounded otherwise.
+        assert!(off.fold(0.0, f32::max) < 1e-3, "{texel}: {one:?} {other:?}");
+    }
+}
+
+#[test]
+fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
+    let (views, options) = (views(), options());
+    let beside = [80, 81, 2600].into();
+    let bands = [
+        Window::band(SIZE, 0..8, 0..6, &beside),
+        Window::band(SIZE, 4..22, 6..20, &beside),
+    ];
+    let half = Window::band(SIZE, 8..18, 10..16, &beside);
+    let Some(mut gpu) = begun(&Window::strips(SIZE, &[3..5, 30..34]), &options) else {
+        return;
+    };
+    let blocks = views
+        .iter()
+        .map(|view| u64::from(view.width.div_ceil(8) * view.height.div_ceil(8)));
+    gpu.await_blocks(blocks.sum());
+    gpu.foresee(&bands).expect("memory");
+    given(&mut gpu, &views);
+    for window in [&bands[0], &bands[1], &half] {
+        let scene = ball(24, SIZE).within(window);
+        gpu.again(&scene, &ties(window), options.taps, options.blend)
+            .expect("begun anew");
+        let (rows, texels, written) = given(&mut gpu, &views);
+        let mut whole = begun(window, &options).expect("an adapter");
+        let (all, wanted, most) = given(&mut whole, &views);
+        assert!(rows == all && rows > 1000, "{rows} of {all} rows");
+        assert_alike(&texels, &wanted);
+        assert!(written < most * 3 / 4, "{written} of {most} bytes");
+    }
+}
+
+#[test]
+fn a_tile_that_no_pool_holds_is_split() {
+    let window = Window::strips(SIZE, std::slice::from_ref(&(0..56)));
+    let views = views();
+    let small = Options {
+        binding_limit: Some(200 << 10),
+        ..options()
+    };
+    let Some(mut gpu) = begun(&window, &small) else {
+        return;
+    };
+    let (rows, texels, _) = given(&mut gpu, &views);
+    let [edge, sure] = gpu.fit.as_ref().expect("alive").tile_edges();
+    let (all, wanted, _) = given(&mut begun(&window, &options()).expect("an adapter"), &views);
+    assert!(edge > sure, "{edge} {sure}");
+    assert!(rows == all && rows > 1000, "{rows} of {all} rows");
+    assert_alike(&texels, &wanted);
+}
