@@ -10,8 +10,8 @@
 @group(1) @binding(7) var<storage, read> counts: array<u32>;
 // λ of each texel.
 @group(1) @binding(8) var<storage, read_write> lambda: array<f32>;
-// Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high word.
-@group(1) @binding(9) var<storage, read> trusted: array<u32, 2>;
+// Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high words of many sums.
+@group(1) @binding(9) var<storage, read> trusted: array<u32, TALLY_WORDS>;
 // Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower.
 @group(1) @binding(10) var<storage, read> links: array<u32>;
 @group(1) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;

@@ -19,14 +19,24 @@ fn observe(
     }
 }
 
+// Sums of the lower and upper halves of low words, and of high ones.
+var<workgroup> trusted_words: array<atomic<u32>, 3>;
+
 // The ties' strength is relative to the mean of Σ trust a² over observed texels.
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
+    // Which sum a row is in depends on the order: whole numbers do not.
+    for (var slot = lane * TALLY_STRIDE; slot < TALLY_WORDS; slot += TEXEL_LANES * TALLY_STRIDE) {
+        atomicAdd(&trusted_words[0], trusted[slot] & 0xffffu);
+        atomicAdd(&trusted_words[1], trusted[slot] >> 16u);
+        atomicAdd(&trusted_words[2], trusted[slot + 1u]);
+    }
     let observed = reduce_partials(channel, lane, false).x;
     if lane == 0u {
-        let sum = f32(trusted[1]) * 4.0 + f32(trusted[0]) / 1073741824.0;
+        let low = f32(atomicLoad(&trusted_words[0])) + 65536.0 * f32(atomicLoad(&trusted_words[1]));
+        let sum = f32(atomicLoad(&trusted_words[2])) * 4.0 + low / 1073741824.0;
         let mean = select(1.0, sum / max(observed, 1.0), observed > 0.0);
         scalars[channel].smoothness = texels.smoothness * mean;
     }

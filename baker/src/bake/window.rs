@@ -199,10 +199,21 @@ impl Window {
     /// For each texel of the window, which texel of the texture it is; those that stand for a square, or for nothing, are none.
     #[must_use]
     pub fn places(&self) -> Vec<Option<u32>> {
+        if self.is_whole() {
+            return (0..self.size * self.size).map(Some).collect();
+        }
         let mut places = vec![None; self.texels()];
-        for texel in 0..self.size * self.size {
-            if let (own, true) = self.texel(texel) {
-                places[own as usize] = Some(texel);
+        let (size, edge, across) = (self.size, square(self.size), across(self.size));
+        for (square, &first) in (0..).zip(self.squares()) {
+            if first & COARSE != 0 {
+                continue;
+            }
+            let [left, top] = [square % across, square / across].map(|at| at * edge);
+            for row in 0..edge.min(size - top) {
+                for column in 0..edge.min(size - left) {
+                    let own = first + row * size + column;
+                    places[own as usize] = Some((top + row) * size + left + column);
+                }
             }
         }
         places

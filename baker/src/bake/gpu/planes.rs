@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::device::{Device, GpuError};
-use super::layout::{Scalars, TEXEL_LANES, Texels, texel_groups};
+use super::layout::{Scalars, TALLY_WORDS, TEXEL_LANES, Texels, texel_groups};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::stage::{Compiled, bind};
 use crate::bake::multilevel;
@@ -49,6 +49,9 @@ pub(super) struct Planes<B = wgpu::Buffer> {
     /// One for each channel.
     pub(super) texels: Colour<B>,
 }
+
+/// Bytes of the sums that λ is relative to.
+const TRUSTED: u64 = 4 * TALLY_WORDS as u64;
 
 fn colour<B>(
     mut make: impl FnMut(&str) -> Result<Held<B>, GpuError>,
@@ -99,7 +102,7 @@ impl<B> Planes<B> {
             exponents: plane("exponents")?,
             counts: plane("counts")?,
             lambda: colour(plane, "lambda")?,
-            trusted: make.buffer("trusted", 8, STORAGE)?,
+            trusted: make.buffer("trusted", TRUSTED, STORAGE)?,
             links: make.buffer("links", u64::from(count), STORAGE)?,
             partials: make.buffer("partials", partials, STORAGE)?,
             scalars: make.buffer("scalars", scalars, STORAGE)?,
@@ -116,7 +119,7 @@ impl Planes<()> {
     /// What the planes of so many texels take, in bytes, in a texture with rows of `size`.
     pub(super) fn bytes(size: u32, texels: usize) -> u64 {
         let groups = u64::from(texel_groups(texels as u32));
-        let fixed = 3 * (size_of::<Scalars>() + size_of::<Texels>()) as u64 + 16;
+        let fixed = 3 * (size_of::<Scalars>() + size_of::<Texels>()) as u64 + TRUSTED;
         let plane = |bytes: u64| bytes.max(16).next_multiple_of(16);
         let coarse = 3 * plane(coarse_bytes(size, texels as u32));
         21 * plane(4 * texels as u64) + plane(texels as u64) + coarse + groups * 3 * 8 + fixed

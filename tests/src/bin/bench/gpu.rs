@@ -122,7 +122,7 @@ fn points(axis: Axis) -> Vec<Point> {
         Axis::Budget => ["1G", "512M", "300M"]
             .map(|budget| point(BASE, TEXTURE, &["--vram-budget", budget]))
             .to_vec(),
-        Axis::Throughput => vec![point(BASE, TEXTURE, &[])],
+        Axis::Throughput => vec![point(BASE, TEXTURE, &[]), point(large, 2048, &[])],
     }
 }
 

@@ -76,7 +76,8 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
         let (rows, texels, written) = given(&mut gpu, &views);
         let mut whole = begun(window, &options).expect("an adapter");
         let (all, wanted, most) = given(&mut whole, &views);
-        assert!(rows == all && rows > 1000, "{rows} of {all} rows");
+        // At a pole there are few.
+        assert!(rows == all && rows > 50, "{rows} of {all} rows");
         assert_alike(&texels, &wanted);
         assert!(written < most * 3 / 4, "{written} of {most} bytes");
     }
@@ -86,8 +87,9 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
 fn a_tile_that_no_pool_holds_is_split() {
     let window = Window::strips(SIZE, std::slice::from_ref(&(0..56)));
     let views = views();
+    // Pools of 2¹⁵ entries.
     let small = Options {
-        binding_limit: Some(200 << 10),
+        vram_budget: 31 * 4 * window.texels() as u64 + (25 << 18),
         ..options()
     };
     let Some(mut gpu) = begun(&window, &small) else {
