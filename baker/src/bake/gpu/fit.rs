@@ -410,7 +410,11 @@ impl Fit {
             let of = |&(view, place): &(&View, Place)| {
                 tiles.cut(view, &scene.camera(&view.camera), place, shown(place))
             };
-            some.par_iter().flat_map_iter(of).collect()
+            match some {
+                // The others' threads are busy with what is looked at meanwhile.
+                [one] => of(one),
+                _ => some.par_iter().flat_map_iter(of).collect(),
+            }
         };
         let mut chunks = placed.chunks(rayon::current_num_threads());
         let mut works = timed("cut", || chunks.next().map(cut));

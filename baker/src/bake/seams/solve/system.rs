@@ -230,7 +230,7 @@ impl System {
         let rows = self.given.par_iter_mut().zip(&self.strengths).enumerate();
         rows.with_min_len(CHUNK)
             .for_each(|(row, (given, strength))| {
-                *given = weighed(lookups.see(row, mips), strength)
+                *given = weighed(lookups.see(row, mips), strength);
             });
         let given = self.given.as_flattened();
         let nodes = (self.q.par_chunks_mut(PIECE))
