@@ -16,9 +16,8 @@ use crate::args::Args;
 use crate::chain;
 use crate::job::{Finished, Report, run_kiln, seconds};
 
-/// Jobs of a list whose throughput is measured, and how many of them run at once.
+/// Jobs of a list whose throughput is measured; one for each two cores at once.
 const JOBS: usize = 32;
-const AT_ONCE: usize = 8;
 
 /// What a point took.
 #[derive(Debug, Serialize)]
@@ -209,7 +208,8 @@ fn list(
         .collect();
     let path = folder.path().join("jobs.json");
     fs::write(&path, Value::Array(jobs).to_string()).map_err(said)?;
-    let at_once = if count == JOBS { AT_ONCE } else { 1 };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let at_once = if count == JOBS { cores.div_ceil(2) } else { 1 };
     let started = Instant::now();
     let output = Command::new(kiln)
         .args(["bake", "--quiet", "--jobs"])
