@@ -11,7 +11,7 @@
 //! | `plan` | memory, what is shown → the strips, and the bands |
 //!
 //! Rows that are drawn anew for each of some eighty passes take as long as all the rest a hundred times over; here all pixels
-//! are drawn once for each part, and few of them have a row there. What a texel becomes is told by the pixels that show it and by its neighbours within a few
+//! are drawn for the strips, and for each part those blocks of them that show something of it. What a texel becomes is told by the pixels that show it and by its neighbours within a few
 //! texels, so a band is fitted with a margin around it, whose own texels are then thrown away (an overlapping Schwarz method
 //! of one sweep: Dryja and Widlund, "An additive variant of the Schwarz alternating method", 1987). All that is one for the
 //! whole texture comes from the strips, which lie all over it. The planes of an adapter are as small as the band, so textures
@@ -21,7 +21,8 @@
 //! the surface there.
 //!
 //! What it costs: 100 views of 1024² into 2048² 0.04 dB in parts of a GiB and none of half a GiB; as a draft, a mesh of eighty
-//! bodies (flighthelmet at 1024²) 0.2 in three parts and in six.
+//! bodies (flighthelmet at 1024²) 0.2 in three parts and in six; a cow at 512² in two, three and four parts 41.34, 40.89 and 41.10,
+//! at once 41.27 dB.
 
 mod plan;
 mod shown;
