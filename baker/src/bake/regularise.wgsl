@@ -35,8 +35,12 @@ fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
     let observed = reduce_partials(channel, lane, false).x;
     if lane == 0u {
-        let low = f32(atomicLoad(&trusted_words[0])) + 65536.0 * f32(atomicLoad(&trusted_words[1]));
-        let sum = f32(atomicLoad(&trusted_words[2])) * 4.0 + low / 1073741824.0;
+        // Carried to the end: what is rounded is one number, however it was spread.
+        let least = atomicLoad(&trusted_words[0]);
+        let middle = atomicLoad(&trusted_words[1]) + (least >> 16u);
+        let low = (least & 0xffffu) | (middle << 16u);
+        let high = atomicLoad(&trusted_words[2]) + (middle >> 16u);
+        let sum = f32(high) * 4.0 + f32(low) / 1073741824.0;
         let mean = select(1.0, sum / max(observed, 1.0), observed > 0.0);
         scalars[channel].smoothness = texels.smoothness * mean;
     }

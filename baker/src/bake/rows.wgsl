@@ -12,7 +12,7 @@
 @group(2) @binding(3) var<storage, read> entries: array<u32>;
 // The patches' lists.
 @group(2) @binding(4) var<storage, read> touched: array<u32>;
-// Weight of each pixel's row; three of each seam's.
+// Weight of each pixel's row, or its squared residual until it is weighed by that; three weights of each seam's.
 @group(2) @binding(5) var<storage, read_write> trust: array<f32>;
 // For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there; two
 // values a vector.
