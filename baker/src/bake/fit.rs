@@ -42,6 +42,11 @@ const SPREADS: f32 = 10.0;
 /// Cross-validation starts here and divides by [`STEP`] each time, down to [`WEAKEST`] at most.
 const STRONGEST: f32 = 1.0;
 const STEP: f32 = 4.0;
+/// Scale of the robust loss by which left-out views judge: what occludes them, and what only they show, counts no more than
+/// large errors. Where views are few, most of their error is the latter, which strong λ blurs best: at 0.1 ten views of 512²
+/// took λ = 1 for a texture of 2048², and 34.6 dB in place of 37.0. At 0.03 they reach 37.7, but highlights are followed: 0.6 dB
+/// less than at 0.1 on the set that has them, 0.16 less at this.
+const JUDGED: f64 = 0.05;
 /// λ by the spread of the residuals is no stronger.
 const SMOOTHEST: f32 = 4.0;
 const WEAKEST: f32 = 1e-5;
@@ -494,13 +499,13 @@ pub fn passes(plan: &Plan, rows: u64) -> Passes {
     }
 }
 
-/// Mean of the Geman-McClure loss of scale 0.1: occluders in the left-out views count no more than large errors.
+/// Mean of the Geman-McClure loss of scale [`JUDGED`].
 fn robust_error<'a>(views: impl Iterator<Item = &'a ViewResiduals>) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for view in views {
         for (bin, &pixels) in view.histogram.iter().enumerate() {
             let squared = f64::from(bin_middle(bin)).powi(2);
-            sum += f64::from(pixels) * squared / (1.0 + squared / 0.01);
+            sum += f64::from(pixels) * squared / (1.0 + squared / (JUDGED * JUDGED));
             count += f64::from(pixels);
         }
     }
