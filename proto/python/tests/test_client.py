@@ -214,7 +214,7 @@ class Requests(unittest.TestCase):
         self.assertEqual([job.id for job in client.list("queued")], ["1", "2"])
         self.assertEqual(server.seen[1][1], "/v1/jobs?state=queued&cursor=1")
 
-    def test_somebody_is_fetched_once_where_nobody_listens(self):
+    def test_somebody_is_fetched_where_nobody_listens(self):
         server, _ = self.fake(answer(200, JOB))
         calls = []
         client = Client("/nonexistent/kiln.sock", patience=0.3)
@@ -228,7 +228,20 @@ class Requests(unittest.TestCase):
         client.socket_path, client._revive = "/nonexistent/kiln.sock", lambda: calls.append(2)
         with self.assertRaises(SidecarUnavailable):
             client.get("a")
-        self.assertEqual(calls, [1, 2])
+        self.assertEqual(calls[:3], [1, 2, 2], "as long as there is patience")
+
+    def test_who_was_fetched_and_is_gone_again_is_fetched_again(self):
+        server, _ = self.fake(answer(200, JOB))
+        calls = []
+
+        def revive():
+            calls.append(1)
+            if len(calls) == 3:
+                client.socket_path = server.path
+
+        client = Client("/nonexistent/kiln.sock", patience=5.0, revive=revive)
+        self.assertEqual(client.get("a").id, JOB["id"])
+        self.assertEqual(len(calls), 3)
 
 
 class Errors(unittest.TestCase):

@@ -76,7 +76,8 @@ class Event:
 
 
 class Client:
-    """See the head of this module. `timeout` is for one read or write; `revive` is called once where nobody listens."""
+    """See the head of this module. `timeout` is for one read or write; `revive` is called where nobody listens,
+    before each try: who was started may be killed again, or end unheard of while it is asked for."""
 
     def __init__(
         self,
@@ -310,10 +311,11 @@ class _Pauses:
         if self._deadline is not None and now >= self._deadline:
             raise TimedOut("the time that the caller gave is over") from error
         revive = self._client._revive
-        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)) and revive and not self._revived:
-            self._revived = True
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)) and revive:
             revive()
-            return
+            if not self._revived:
+                self._revived = True
+                return
         self._since = self._since or now
         # Not all at the same moment.
         pause = seconds if seconds is not None else self._pause * random.uniform(0.5, 1.0)
