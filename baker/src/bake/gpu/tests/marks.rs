@@ -4,8 +4,10 @@ use proto::table::View;
 
 use super::{Options, ball, begin, device, options, view};
 use crate::bake::backend::{Backend, Ties};
+use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
 use crate::bake::rows::Rows;
+use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 
 const SIZE: u32 = 240;
@@ -85,20 +87,49 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
 
 #[test]
 fn a_tile_that_no_pool_holds_is_split() {
-    let window = Window::strips(SIZE, std::slice::from_ref(&(0..56)));
-    let views = views();
-    // Pools of 2¹⁵ entries.
-    let small = Options {
-        vram_budget: 31 * 4 * window.texels() as u64 + (25 << 18),
+    // Pixels of several texels, so that nearly every sample meets texels of its own.
+    let scene = ball(24, 1280);
+    let window = Window::strips(1280, std::slice::from_ref(&(64..256)));
+    let views: Vec<View> = (0..3)
+        .map(|k| view(k, 64, 64, 1.7, 2.0 * f64::from(k)))
+        .collect();
+    let ample = Options {
+        taps: 2,
         ..options()
     };
-    let Some(mut gpu) = begun(&window, &small) else {
+    let small = Options {
+        vram_budget: 31 * 4 * window.texels() as u64 + (24 << 18),
+        ..ample
+    };
+    let begun = |options: &Options| {
+        let scene = scene.within(&window);
+        Some(begin(device()?, scene, &ties(&window), options).expect("a job"))
+    };
+    let Some(mut gpu) = begun(&small) else {
         return;
     };
     let (rows, texels, _) = given(&mut gpu, &views);
-    let [edge, sure] = gpu.fit.as_ref().expect("alive").tile_edges();
-    let (all, wanted, _) = given(&mut begun(&window, &options()).expect("an adapter"), &views);
+    let fit = gpu.fit.as_ref().expect("alive");
+    let ([edge, sure], room) = (fit.tile_edges(), fit.pools.room().entries);
     assert!(edge > sure, "{edge} {sure}");
+    let drawn = scene.within(&window);
+    let most = views.iter().flat_map(|view| in_tiles(&drawn, view, edge));
+    let most = most.max().unwrap_or(0);
+    assert!(most > room as usize, "{most} entries for a room of {room}");
+    let (all, wanted, _) = given(&mut begun(&ample).expect("an adapter"), &views);
     assert!(rows == all && rows > 1000, "{rows} of {all} rows");
     assert_alike(&texels, &wanted);
+}
+
+/// Entries of a view's rows in each of its tiles.
+fn in_tiles(scene: &Scene, view: &View, edge: u32) -> Vec<usize> {
+    let across = view.width.div_ceil(edge);
+    let mut tiles = vec![0; (across * view.height.div_ceil(edge)) as usize];
+    for rows in footprints(scene, view, 2) {
+        for (row, pixel) in rows.pixels.iter().enumerate() {
+            let [x, y] = [pixel % view.width, pixel / view.width].map(|at| at / edge);
+            tiles[(y * across + x) as usize] += rows.row(row).len();
+        }
+    }
+    tiles
 }
