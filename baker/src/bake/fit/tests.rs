@@ -282,7 +282,7 @@ fn spread_is_the_deviation_of_normal_residuals_whatever_the_outliers() {
     let mut histogram = [0; BINS];
     for _ in 0..20_000 {
         let sum: f64 = (0..12).map(|_| random.within(-0.5, 0.5)).sum();
-        histogram[crate::bake::backend::bin_of(0.02 * sum.abs() as f32)] += 1;
+        histogram[bin_of(0.02 * sum.abs() as f32)] += 1;
     }
     let clean = ViewResiduals {
         histogram,
