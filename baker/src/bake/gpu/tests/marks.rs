@@ -88,8 +88,9 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
 #[test]
 fn a_tile_that_no_pool_holds_is_split() {
     // Pixels of several texels, so that nearly every sample meets texels of its own.
-    let scene = ball(24, 1280);
-    let window = Window::strips(1280, std::slice::from_ref(&(64..256)));
+    let size = 1280;
+    let scene = ball(24, size);
+    let window = Window::strips(size, std::slice::from_ref(&(64..256)));
     let views: Vec<View> = (0..3)
         .map(|k| view(k, 64, 64, 1.7, 2.0 * f64::from(k)))
         .collect();
@@ -97,6 +98,7 @@ fn a_tile_that_no_pool_holds_is_split() {
         taps: 2,
         ..options()
     };
+    // The planes, and so little for rows that pools are of 2¹⁵ entries.
     let small = Options {
         vram_budget: 31 * 4 * window.texels() as u64 + (24 << 18),
         ..ample
@@ -113,7 +115,9 @@ fn a_tile_that_no_pool_holds_is_split() {
     let ([edge, sure], room) = (fit.tile_edges(), fit.pools.room().entries);
     assert!(edge > sure, "{edge} {sure}");
     let drawn = scene.within(&window);
-    let most = views.iter().flat_map(|view| in_tiles(&drawn, view, edge));
+    let most = views
+        .iter()
+        .flat_map(|view| in_tiles(&drawn, view, ample.taps, edge));
     let most = most.max().unwrap_or(0);
     assert!(most > room as usize, "{most} entries for a room of {room}");
     let (all, wanted, _) = given(&mut begun(&ample).expect("an adapter"), &views);
@@ -122,10 +126,10 @@ fn a_tile_that_no_pool_holds_is_split() {
 }
 
 /// Entries of a view's rows in each of its tiles.
-fn in_tiles(scene: &Scene, view: &View, edge: u32) -> Vec<usize> {
+fn in_tiles(scene: &Scene, view: &View, taps: u32, edge: u32) -> Vec<usize> {
     let across = view.width.div_ceil(edge);
     let mut tiles = vec![0; (across * view.height.div_ceil(edge)) as usize];
-    for rows in footprints(scene, view, 2) {
+    for rows in footprints(scene, view, taps) {
         for (row, pixel) in rows.pixels.iter().enumerate() {
             let [x, y] = [pixel % view.width, pixel / view.width].map(|at| at / edge);
             tiles[(y * across + x) as usize] += rows.row(row).len();
