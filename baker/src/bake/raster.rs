@@ -180,11 +180,12 @@ pub fn raster(
             (footing.columns[0] * scale) as usize,
             (footing.columns[1] * scale) as usize,
         );
+        let turns = Turns::new(footing.edges, step);
         for row in top..bottom {
             let y = f64::from(first) + (f64::from(row) + 0.5) * step;
             let start = [e0, e1, e2].map(|edge| edge[1] * y + edge[2]);
             let line = row as usize * row_length;
-            let (left, right) = inside([e0, e1, e2], start, step, [left, right]);
+            let (left, right) = turns.inside(start, [left, right]);
             for column in left..right {
                 let x = (column as f64 + 0.5) * step;
                 let b0 = e0[0] * x + start[0];
@@ -204,24 +205,41 @@ pub fn raster(
     samples
 }
 
-/// The samples of a row that all three edges may accept, one more on each side than they are by the equations: what an
-/// edge refuses need not be asked, and no rounding of the bounds decides about a sample.
-pub(super) fn inside(
-    edges: [[f64; 3]; 3],
-    start: [f64; 3],
-    step: f64,
-    [mut left, mut right]: [usize; 2],
-) -> (usize, usize) {
-    for (edge, start) in edges.iter().zip(start) {
-        // Where the edge changes its mind, in samples; a level edge does not.
-        let zero = -start / edge[0] / step - 0.5;
-        if edge[0] > 0.0 {
-            left = left.max((zero - 1.0) as usize);
-        } else if edge[0] < 0.0 {
-            right = right.min((zero + 2.0).max(0.0) as usize);
+/// Where the edges of a triangle change their minds within a row, for samples this far from each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    /// For each edge, the samples that its value at the row's start takes it to get to 0; 0 of a level one, which does not
+    /// change its mind. One division for a triangle, in place of two for each of its rows.
+    over: [f64; 3],
+}
+
+impl Turns {
+    pub(super) fn new(edges: [[f64; 3]; 3], step: f64) -> Self {
+        let over = edges.map(|edge| -1.0 / (edge[0] * step));
+        Self {
+            over: over.map(|over| if over.is_finite() { over } else { 0.0 }),
         }
     }
-    (left, right)
+
+    /// The samples of a row that all three edges may accept, one more on each side than they are by the equations: what an
+    /// edge refuses need not be asked, and no rounding of the bounds decides about a sample. `start` has the edges' values at
+    /// its start.
+    pub(super) fn inside(
+        &self,
+        start: [f64; 3],
+        [mut left, mut right]: [usize; 2],
+    ) -> (usize, usize) {
+        for (over, start) in self.over.into_iter().zip(start) {
+            let zero = start * over - 0.5;
+            // An edge that rises has a negative one.
+            if over < 0.0 {
+                left = left.max((zero - 1.0) as usize);
+            } else if over > 0.0 {
+                right = right.min((zero + 2.0).max(0.0) as usize);
+            }
+        }
+        (left, right)
+    }
 }
 
 #[cfg(test)]

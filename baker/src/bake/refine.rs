@@ -7,6 +7,7 @@
 //! | `pose` | six numbers → a moved camera, and its slope |
 //! | `blur` | a plane of numbers → a smooth one |
 //! | `outline` | a view → the plane of its alpha; mesh and camera → the plane of what it covers |
+//! | `coverage` | mesh and camera → the plane of what it covers, and nothing else: all that most views need |
 //! | `silhouette` | both planes → their distance, and normal equations |
 //! | `solve` | normal equations → the step, where the silhouette determines it |
 //! | `camera` | a view → its camera, moved or not, and why |
@@ -19,6 +20,7 @@
 
 mod blur;
 mod camera;
+mod coverage;
 mod exposure;
 mod gain;
 mod outline;

@@ -327,7 +327,7 @@ fn no_edge_accepts_a_sample_that_its_row_leaves_out() {
         let start = -slope * zero * step;
         let start = if case % 41 == 0 { 0.0 } else { start };
         let edge = [slope, 0.0, 0.0];
-        let (left, right) = inside([edge; 3], [start; 3], step, [0, samples]);
+        let (left, right) = Turns::new([edge; 3], step).inside([start; 3], [0, samples]);
         for column in 0..samples {
             let value = slope * ((column as f64 + 0.5) * step) + start;
             if column < left || column >= right {

@@ -7,6 +7,7 @@ use proto::job::Refine;
 use proto::message::CameraFate;
 use proto::table::{Camera, View};
 
+use super::coverage;
 use super::outline::{Cover, Outline};
 use super::pose::{Step, into_world, jacobian, moved};
 use super::silhouette::Band;
@@ -167,7 +168,10 @@ pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine)
 fn glance(scene: &Scene, shape: Shape<'_>, view: &View) -> Option<f64> {
     let outline = Outline::coarse(view);
     let camera = outline.camera(&scene.camera(&view.camera));
-    let band = Look::new(&outline, shape, camera).band(JUDGED);
+    let size = [outline.alpha.width, outline.alpha.height()];
+    let share = coverage::share(shape.positions, shape.triangles, &camera, size);
+    let [alpha, share] = [&outline.alpha, &share].map(|plane| plane.blurred(JUDGED));
+    let band = Band::new(&outline, &alpha, &share, JUDGED);
     let distance = band.distance() * outline.scale;
     (band.length() >= SHORTEST && distance < AGREED).then_some(distance)
 }

@@ -72,17 +72,13 @@ pub(super) struct Grid {
 impl Grid {
     /// As fine as the views can fill, and of large views no more pixels than that takes.
     pub(super) fn of(views: &[impl Borrow<View> + Sync]) -> Self {
-        let opaque = |view: &View| {
-            view.pixels
-                .par_iter()
-                .filter(|pixel| pixel[3] == 255)
-                .count()
+        let opaque = |view: &_| {
+            let view: &View = Borrow::borrow(view);
+            let lines = view.pixels.chunks(view.width.max(1) as usize);
+            let of = |line: &[[u8; 4]]| line.iter().map(|pixel| u32::from(pixel[3] == 255)).sum();
+            u64::from(lines.map::<u32, _>(of).sum::<u32>())
         };
-        let mean = views
-            .iter()
-            .map(|view| opaque(view.borrow()))
-            .sum::<usize>() as f64
-            / views.len().max(1) as f64;
+        let mean = views.par_iter().map(opaque).sum::<u64>() as f64 / views.len().max(1) as f64;
         let cells = (mean / PIXELS).sqrt().clamp(COARSEST, FINEST);
         Self {
             cells: cells as usize,

@@ -1,0 +1,152 @@
+//! A mesh seen by a camera → the share of each pixel of a plane that it covers, and nothing else: what [`Cover`] has for it, with
+//! a bit for each sample in place of a number. What lies between two samples of one row of a triangle is set by the word.
+//!
+//! [`Cover`]: super::outline::Cover
+
+use proto::table::Camera;
+
+use super::blur::Plane;
+use super::outline::{SAMPLES, TOLD_TRIANGLES};
+use crate::bake::raster::{Turns, footing};
+use crate::bake::scene::project;
+use crate::progress::unit;
+
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// The samples of a plane that are covered.
+struct Samples {
+    /// Row by row.
+    bits: Vec<u64>,
+    /// Of a row, one more than it fills: three bits are read across the end of any word.
+    words: usize,
+}
+
+/// The share of each pixel that the mesh covers, of a plane of this size.
+pub(super) fn share(
+    positions: &[[f32; 3]],
+    triangles: &[[u32; 3]],
+    camera: &Camera,
+    [width, height]: [usize; 2],
+) -> Plane {
+    let s = SAMPLES as usize;
+    let words = (width * s).div_ceil(WORD) + 1;
+    let mut samples = Samples {
+        bits: vec![0; words * height * s],
+        words,
+    };
+    for block in triangles.chunks(TOLD_TRIANGLES) {
+        for triangle in block {
+            let corners = triangle.map(|corner| project(camera, positions[corner as usize]));
+            samples.draw(corners, [width, height]);
+        }
+        unit();
+    }
+    let each = 1.0 / (SAMPLES * SAMPLES) as f32;
+    let mut values = vec![0.0; width * height];
+    let rows = samples.bits.chunks_exact(words * s);
+    for (line, rows) in values.chunks_exact_mut(width).zip(rows) {
+        if rows.iter().all(|&word| word == 0) {
+            continue;
+        }
+        for (column, value) in line.iter_mut().enumerate() {
+            let of_row = |row| samples_at(row, column * s).count_ones();
+            let covered: u32 = rows.chunks_exact(words).map(of_row).sum();
+            *value = each * covered as f32;
+        }
+    }
+    unit();
+    Plane { width, values }
+}
+
+/// The samples of a pixel, from a bit of its row on.
+fn samples_at(row: &[u64], bit: usize) -> u64 {
+    let (word, within) = (bit / WORD, bit % WORD);
+    // Twice, since a shift by all bits is none.
+    let next = row[word + 1] << 1 << (WORD - 1 - within);
+    (row[word] >> within | next) & ((1 << SAMPLES) - 1)
+}
+
+impl Samples {
+    /// One triangle's samples, as [`crate::bake::raster`] places them.
+    fn draw(&mut self, corners: [[f64; 3]; 3], [width, height]: [usize; 2]) {
+        let footing = footing(corners, width as f64, height as f64);
+        let scale = SAMPLES as i32;
+        let step = 1.0 / f64::from(SAMPLES);
+        let columns = footing.columns.map(|column| (column * scale) as usize);
+        let turns = Turns::new(footing.edges, step);
+        for row in footing.rows[0] * scale..footing.rows[1] * scale {
+            let y = (f64::from(row) + 0.5) * step;
+            let start = footing.edges.map(|edge| edge[1] * y + edge[2]);
+            let (left, right) = turns.inside(start, columns);
+            let holds = |&column: &usize| {
+                let x = (column as f64 + 0.5) * step;
+                (0..3).all(|k| footing.edges[k][0] * x + start[k] >= 0.0)
+            };
+            // Each edge accepts all samples on one side of its zero, so what all accept has no gaps.
+            let Some(first) = (left..right).find(holds) else {
+                continue;
+            };
+            let last = (first..right).rev().find(holds).unwrap_or(first);
+            let words = row as usize * self.words;
+            set(&mut self.bits[words..words + self.words], first, last);
+        }
+    }
+}
+
+/// Sets the bits of a row from one to another.
+fn set(row: &mut [u64], first: usize, last: usize) {
+    let from = u64::MAX << (first % WORD);
+    let to = u64::MAX >> (WORD - 1 - last % WORD);
+    match (first / WORD, last / WORD) {
+        (one, other) if one == other => row[one] |= from & to,
+        (one, other) => {
+            row[one] |= from;
+            row[one + 1..other].fill(u64::MAX);
+            row[other] |= to;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::fixture::{around, camera, cube, sphere};
+    use crate::bake::refine::outline::Cover;
+
+    #[test]
+    fn the_share_is_that_of_the_cover() {
+        // Wider than some words of samples, faces of one word and of many, and a mesh that the picture cuts.
+        for (mesh, size, focal) in [
+            (cube(), [61, 47], 50.0),
+            (sphere(40, 30), [150, 130], 160.0),
+            (cube(), [130, 90], 130.0),
+        ] {
+            for k in 0..4 {
+                let picture = size.map(|edge| edge as u32);
+                let camera = camera(around(k, 4, 2.4), focal, picture, [3.0, -2.0]);
+                let [width, height] = size;
+                let (positions, triangles) = (&mesh.positions, &mesh.triangles);
+                let cover = Cover::new(positions, triangles, &camera, width, height);
+                let share = share(positions, triangles, &camera, size);
+                assert!(share.values.iter().any(|&value| value > 0.3 && value < 0.7));
+                for (found, wanted) in share.values.iter().zip(&cover.share.values) {
+                    assert!((found - wanted).abs() < 1e-6, "{k}: {found} {wanted}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bits_are_set_from_the_first_to_the_last() {
+        for (first, last) in [(0, 0), (5, 63), (63, 64), (3, 190), (64, 127), (130, 130)] {
+            let mut row = [0; 4];
+            set(&mut row, first, last);
+            let all: Vec<usize> = (0..4 * WORD)
+                .filter(|bit| row[bit / WORD] >> (bit % WORD) & 1 == 1)
+                .collect();
+            assert!(all.iter().copied().eq(first..=last), "{first} {last}");
+            assert_eq!(samples_at(&row, first), [1, 3, 7][(last - first).min(2)]);
+        }
+    }
+}
