@@ -6,6 +6,8 @@
 //! kept apart from them, because only then do two triangles have exactly negated values on the edge that they share, and no
 //! sample falls between them. Nothing is culled; the nearest surface wins, and of equally near ones the first.
 
+use std::ops::Range;
+
 use proto::table::Camera;
 
 use super::scene::{Scene, project};
@@ -169,35 +171,19 @@ pub fn raster(
         triangles: vec![NOTHING; row_length * rows],
         inverse_depths: vec![0.0; row_length * rows],
     };
-    let step = 1.0 / f64::from(s);
-    let scale = s as i32;
+    let above = first as usize * s as usize;
     for &triangle in triangles {
         let footing = &projected.footings[triangle as usize];
-        let [e0, e1, e2] = footing.edges;
-        let top = (footing.rows[0].max(first as i32) - first as i32) * scale;
-        let bottom = (footing.rows[1].min(end as i32) - first as i32) * scale;
-        let (left, right) = (
-            (footing.columns[0] * scale) as usize,
-            (footing.columns[1] * scale) as usize,
-        );
-        let turns = Turns::new(footing.edges, step);
-        for row in top..bottom {
-            let y = f64::from(first) + (f64::from(row) + 0.5) * step;
-            let start = [e0, e1, e2].map(|edge| edge[1] * y + edge[2]);
-            let line = row as usize * row_length;
-            let (left, right) = turns.inside(start, [left, right]);
-            for column in left..right {
-                let x = (column as f64 + 0.5) * step;
-                let b0 = e0[0] * x + start[0];
-                let b1 = e1[0] * x + start[1];
-                let b2 = e2[0] * x + start[2];
-                if b0 >= 0.0 && b1 >= 0.0 && b2 >= 0.0 {
-                    let inverse_depth = (b0 + b1 + b2) * footing.scale;
-                    let at = line + column;
-                    if inverse_depth > samples.inverse_depths[at] {
-                        samples.inverse_depths[at] = inverse_depth;
-                        samples.triangles[at] = triangle;
-                    }
+        for span in footing.spans(s, [first as i32, end as i32]) {
+            let line = (span.row - above) * row_length;
+            for column in span.columns.clone() {
+                let Some(inverse_depth) = span.inverse_depth(footing, column) else {
+                    continue;
+                };
+                let at = line + column;
+                if inverse_depth > samples.inverse_depths[at] {
+                    samples.inverse_depths[at] = inverse_depth;
+                    samples.triangles[at] = triangle;
                 }
             }
         }
@@ -205,40 +191,65 @@ pub fn raster(
     samples
 }
 
-/// Where the edges of a triangle change their minds within a row, for samples this far from each other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
-    /// For each edge, the samples that its value at the row's start takes it to get to 0; 0 of a level one, which does not
-    /// change its mind. One division for a triangle, in place of two for each of its rows.
-    over: [f64; 3],
+/// One row of samples of a triangle, as far as its edges may accept any.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    /// Number of the row of samples, from the top of the picture.
+    pub(super) row: usize,
+    /// One more on each side than the edges accept by their equations: what they refuse need not be asked, and no rounding of
+    /// the bounds decides about a sample.
+    pub(super) columns: Range<usize>,
+    /// Values of the edges at the row's start.
+    start: [f64; 3],
+    /// Pixels between two samples.
+    step: f64,
 }
 
-impl Turns {
-    pub(super) fn new(edges: [[f64; 3]; 3], step: f64) -> Self {
-        let over = edges.map(|edge| -1.0 / (edge[0] * step));
-        Self {
-            over: over.map(|over| if over.is_finite() { over } else { 0.0 }),
-        }
-    }
-
-    /// The samples of a row that all three edges may accept, one more on each side than they are by the equations: what an
-    /// edge refuses need not be asked, and no rounding of the bounds decides about a sample. `start` has the edges' values at
-    /// its start.
-    pub(super) fn inside(
+impl Footing {
+    /// Rows of samples, s×s to a pixel, of those pixel rows that it may touch.
+    pub(super) fn spans(
         &self,
-        start: [f64; 3],
-        [mut left, mut right]: [usize; 2],
-    ) -> (usize, usize) {
-        for (over, start) in self.over.into_iter().zip(start) {
-            let zero = start * over - 0.5;
-            // An edge that rises has a negative one.
-            if over < 0.0 {
-                left = left.max((zero - 1.0) as usize);
-            } else if over > 0.0 {
-                right = right.min((zero + 2.0).max(0.0) as usize);
+        s: u32,
+        [first, end]: [i32; 2],
+    ) -> impl Iterator<Item = Span> + use<> {
+        let step = 1.0 / f64::from(s);
+        let scale = s as i32;
+        let [left, right] = self.columns.map(|column| (column * scale) as usize);
+        let edges = self.edges;
+        // For each edge, the samples that its value at a row's start takes it to get to 0; 0 of a level one, which does not
+        // change its mind. One division for a triangle, in place of two for each of its rows.
+        let over = edges.map(|edge| -1.0 / (edge[0] * step));
+        let over = over.map(|over| if over.is_finite() { over } else { 0.0 });
+        let rows = self.rows[0].max(first) * scale..self.rows[1].min(end) * scale;
+        rows.map(move |row| {
+            let y = (f64::from(row) + 0.5) * step;
+            let start = edges.map(|edge| edge[1] * y + edge[2]);
+            let mut columns = left..right;
+            for (over, start) in over.into_iter().zip(start) {
+                let zero = start * over - 0.5;
+                // An edge that rises has a negative one.
+                if over < 0.0 {
+                    columns.start = columns.start.max((zero - 1.0) as usize);
+                } else if over > 0.0 {
+                    columns.end = columns.end.min((zero + 2.0).max(0.0) as usize);
+                }
             }
-        }
-        (left, right)
+            Span {
+                row: row as usize,
+                columns,
+                start,
+                step,
+            }
+        })
+    }
+}
+
+impl Span {
+    /// 1 / depth of a sample; none where it lies outside the triangle.
+    pub(super) fn inverse_depth(&self, footing: &Footing, column: usize) -> Option<f64> {
+        let x = (column as f64 + 0.5) * self.step;
+        let [a, b, c] = [0, 1, 2].map(|k| footing.edges[k][0] * x + self.start[k]);
+        (a >= 0.0 && b >= 0.0 && c >= 0.0).then_some((a + b + c) * footing.scale)
     }
 }
 

@@ -317,8 +317,9 @@ fn no_edge_accepts_a_sample_that_its_row_leaves_out() {
         // Slopes from level to steep; zeros within the row, at its ends, on samples, and far away.
         let slope = random.within(-1.0, 1.0) * 10f64.powi(-(case % 20));
         let slope = if case % 37 == 0 { 0.0 } else { slope };
-        let samples = 1 + case as usize % 300;
-        let step = 1.0 / f64::from(1 + case % 4);
+        let s = 1 + case as u32 % 4;
+        let columns = 1 + case % 80;
+        let step = 1.0 / f64::from(s);
         let zero = match case % 3 {
             0 => random.within(-9.0, 309.0).floor() + 0.5,
             1 => random.within(-9.0, 309.0),
@@ -326,15 +327,21 @@ fn no_edge_accepts_a_sample_that_its_row_leaves_out() {
         };
         let start = -slope * zero * step;
         let start = if case % 41 == 0 { 0.0 } else { start };
-        let edge = [slope, 0.0, 0.0];
-        let (left, right) = Turns::new([edge; 3], step).inside([start; 3], [0, samples]);
-        for column in 0..samples {
+        let footing = Footing {
+            edges: [[slope, 0.0, start]; 3],
+            scale: 1.0,
+            rows: [0, 1],
+            columns: [0, columns],
+        };
+        let spans: Vec<Span> = footing.spans(s, [0, 1]).collect();
+        assert!(spans.iter().map(|span| span.row).eq(0..s as usize));
+        let Range { start: left, end } = spans[0].columns;
+        for column in (0..columns as usize * s as usize).filter(|at| !(left..end).contains(at)) {
             let value = slope * ((column as f64 + 0.5) * step) + start;
-            if column < left || column >= right {
-                assert!(value < 0.0, "{slope} {start} {column} of {left}..{right}");
-                left_out += 1;
-                at_the_bound += usize::from(column + 1 == left || column == right);
-            }
+            assert!(value < 0.0, "{slope} {start} {column} of {left}..{end}");
+            assert_eq!(spans[0].inverse_depth(&footing, column), None);
+            left_out += 1;
+            at_the_bound += usize::from(column + 1 == left || column == end);
         }
     }
     assert!(

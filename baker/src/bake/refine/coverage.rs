@@ -7,7 +7,7 @@ use proto::table::Camera;
 
 use super::blur::Plane;
 use super::outline::{SAMPLES, TOLD_TRIANGLES};
-use crate::bake::raster::{Turns, footing};
+use crate::bake::raster::footing;
 use crate::bake::scene::project;
 use crate::progress::unit;
 
@@ -68,27 +68,17 @@ fn samples_at(row: &[u64], bit: usize) -> u64 {
 }
 
 impl Samples {
-    /// One triangle's samples, as [`crate::bake::raster`] places them.
+    /// One triangle's samples.
     fn draw(&mut self, corners: [[f64; 3]; 3], [width, height]: [usize; 2]) {
         let footing = footing(corners, width as f64, height as f64);
-        let scale = SAMPLES as i32;
-        let step = 1.0 / f64::from(SAMPLES);
-        let columns = footing.columns.map(|column| (column * scale) as usize);
-        let turns = Turns::new(footing.edges, step);
-        for row in footing.rows[0] * scale..footing.rows[1] * scale {
-            let y = (f64::from(row) + 0.5) * step;
-            let start = footing.edges.map(|edge| edge[1] * y + edge[2]);
-            let (left, right) = turns.inside(start, columns);
-            let holds = |&column: &usize| {
-                let x = (column as f64 + 0.5) * step;
-                (0..3).all(|k| footing.edges[k][0] * x + start[k] >= 0.0)
-            };
+        for span in footing.spans(SAMPLES, [0, height as i32]) {
+            let holds = |column: &usize| span.inverse_depth(&footing, *column).is_some();
             // Each edge accepts all samples on one side of its zero, so what all accept has no gaps.
-            let Some(first) = (left..right).find(holds) else {
+            let Some(first) = span.columns.clone().find(holds) else {
                 continue;
             };
-            let last = (first..right).rev().find(holds).unwrap_or(first);
-            let words = row as usize * self.words;
+            let last = (first..span.columns.end).rev().find(holds).unwrap_or(first);
+            let words = span.row * self.words;
             set(&mut self.bits[words..words + self.words], first, last);
         }
     }

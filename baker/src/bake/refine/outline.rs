@@ -4,7 +4,7 @@
 use proto::table::{Camera, View};
 
 use super::blur::Plane;
-use crate::bake::raster::{Turns, footing};
+use crate::bake::raster::footing;
 use crate::bake::scene::project;
 use crate::progress::unit;
 
@@ -175,24 +175,15 @@ impl Cover {
     }
 }
 
-/// One triangle's samples, as [`crate::bake::raster`] places them: 1 / depth where it is the nearest.
+/// One triangle's samples: 1 / depth where it is the nearest.
 fn draw(corners: [[f64; 3]; 3], nearest: &mut [f32], width: usize, height: usize) {
     let footing = footing(corners, width as f64, height as f64);
-    let scale = SAMPLES as i32;
-    let step = 1.0 / f64::from(SAMPLES);
-    let columns = footing.columns.map(|column| (column * scale) as usize);
-    let turns = Turns::new(footing.edges, step);
-    for row in footing.rows[0] * scale..footing.rows[1] * scale {
-        let y = (f64::from(row) + 0.5) * step;
-        let start = footing.edges.map(|edge| edge[1] * y + edge[2]);
-        let (left, right) = turns.inside(start, columns);
-        let line = row as usize * width * SAMPLES as usize;
-        for column in left..right {
-            let x = (column as f64 + 0.5) * step;
-            let [a, b, c] = [0, 1, 2].map(|k| footing.edges[k][0] * x + start[k]);
-            if a >= 0.0 && b >= 0.0 && c >= 0.0 {
+    for span in footing.spans(SAMPLES, [0, height as i32]) {
+        let line = span.row * width * SAMPLES as usize;
+        for column in span.columns.clone() {
+            if let Some(inverse_depth) = span.inverse_depth(&footing, column) {
                 let sample = &mut nearest[line + column];
-                *sample = sample.max(((a + b + c) * footing.scale) as f32);
+                *sample = sample.max(inverse_depth as f32);
             }
         }
     }
