@@ -154,7 +154,7 @@ const NEAR: u32 = 16;
 pub fn fill_far(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
     let near = near(atlas, texels, scene.size as usize);
     let far = |texel: usize| atlas.triangles[texel] != NOTHING && !near[texel];
-    if !(0..texels.len()).any(far) {
+    if !(0..texels.len()).into_par_iter().any(far) {
         return;
     }
     let observed: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
@@ -173,26 +173,29 @@ pub fn fill_far(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
 
 /// Whether each texel is observed or near one that is.
 fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
-    let mut near: Vec<bool> = texels.iter().map(|texel| texel[3] > 0.0).collect();
-    let mut front: Vec<usize> = (0..texels.len()).filter(|&texel| near[texel]).collect();
+    let mut near: Vec<bool> = texels.par_iter().map(|texel| texel[3] > 0.0).collect();
+    let around = |texel: usize| {
+        let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
+            other.filter(|_| at.is_some_and(|at| atlas.links[at] & link != 0))
+        };
+        let left = texel.checked_sub(1).filter(|_| !texel.is_multiple_of(size));
+        let above = texel.checked_sub(size);
+        let around = [
+            linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
+            linked(Some(texel), LINK_DOWN, Some(texel + size)),
+            linked(left, LINK_RIGHT, left),
+            linked(above, LINK_DOWN, above),
+        ];
+        around.into_iter().flatten()
+    };
+    // Most texels are observed, and so is all around them.
+    let at_rim = |&texel: &usize| near[texel] && around(texel).any(|other| !near[other]);
+    let mut front: Vec<usize> = (0..texels.len()).into_par_iter().filter(at_rim).collect();
     for _ in 0..NEAR {
         let mut next = Vec::new();
-        for texel in front {
-            let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
-                other.filter(|_| at.is_some_and(|at| atlas.links[at] & link != 0))
-            };
-            let left = texel.checked_sub(1).filter(|_| !texel.is_multiple_of(size));
-            let above = texel.checked_sub(size);
-            let around = [
-                linked(Some(texel), LINK_RIGHT, Some(texel + 1)),
-                linked(Some(texel), LINK_DOWN, Some(texel + size)),
-                linked(left, LINK_RIGHT, left),
-                linked(above, LINK_DOWN, above),
-            ];
-            for other in around.into_iter().flatten() {
-                if !std::mem::replace(&mut near[other], true) {
-                    next.push(other);
-                }
+        for other in front.into_iter().flat_map(around) {
+            if !std::mem::replace(&mut near[other], true) {
+                next.push(other);
             }
         }
         front = next;
