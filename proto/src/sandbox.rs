@@ -82,7 +82,8 @@ pub fn filters(role: Role, stage: Stage) -> u8 {
 }
 
 /// Names of variables that every role gets.
-const VARIABLES: [&str; 5] = [
+const VARIABLES: [&str; 6] = [
+    "GLIBC_TUNABLES",
     "LD_LIBRARY_PATH",
     "KILN_LOG",
     "RAYON_NUM_THREADS",

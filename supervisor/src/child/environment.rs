@@ -5,6 +5,10 @@ use std::ffi::OsString;
 use proto::message::Role;
 use proto::sandbox::passes;
 
+/// How a worker's memory is had: what it frees it will want again, and giving it back to the system, which zeroes it page by page
+/// when it is next touched, costs more than the work done there. Pages of 2 MiB, where the system lends them on request.
+const ALLOCATOR: &str = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1073741824";
+
 /// The variables of `role` out of `ours`.
 pub(super) fn environment(
     role: Role,
@@ -21,6 +25,7 @@ pub(super) fn environment(
     let mut variables: Vec<(OsString, OsString)> = vec![
         ("KILN_LOG".into(), log_filter.into()),
         ("XDG_RUNTIME_DIR".into(), "/tmp".into()),
+        ("GLIBC_TUNABLES".into(), ALLOCATOR.into()),
     ];
     variables.extend(threads.map(|count| ("RAYON_NUM_THREADS".into(), count.to_string().into())));
     if role == Role::Bake {
@@ -66,7 +71,11 @@ mod tests {
     #[test]
     fn a_child_gets_listed_variables_only() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let common = [pair("KILN_LOG", "warn"), pair("XDG_RUNTIME_DIR", "/tmp")];
+        let common = [
+            pair("KILN_LOG", "warn"),
+            pair("XDG_RUNTIME_DIR", "/tmp"),
+            pair("GLIBC_TUNABLES", ALLOCATOR),
+        ];
         let rayon = pair("RAYON_NUM_THREADS", "x");
         assert_eq!(
             names(Role::Prepare),
