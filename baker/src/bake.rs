@@ -8,7 +8,8 @@
 //! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
 //! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
-//! | `thin` | masks of all views → which pixels of each have no row, where the rows of all do not fit the memory |
+//! | `thin` | masks of all views → which pixels of each have no row: coarse ones among many finer, and what does not fit the memory |
+//! | `kept` | what `thin` decided → views without those pixels |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | what a pixel is: a weighted sum of texels |
 //! | `subset` | rows → the few by which λ is found where there are very many |
@@ -48,6 +49,8 @@ pub mod surface;
 mod refine;
 
 mod thin;
+
+pub mod kept;
 
 pub mod raster;
 
@@ -327,9 +330,7 @@ fn bake_on(
     let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
     // Views that the adapter is given part by part.
     let mut apart = (!window.is_whole()).then(Vec::new);
-    if apart.is_none() {
-        refiner.thin(&atlas, plan.taps, backend.row_memory(scene.texels()));
-    }
+    refiner.thin(&atlas, plan.taps, backend.row_memory(scene.texels()));
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
         let next = supply.next(LayerSet::default())?;

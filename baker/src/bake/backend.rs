@@ -17,6 +17,7 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::footprint::MIN_ALPHA;
+use super::kept::Kept;
 use super::rows::Rows;
 use super::scene::Scene;
 use super::window::Window;
@@ -175,12 +176,19 @@ pub trait Backend: Send {
     /// The adapter's.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
-    /// Takes views in, one after the other.
+    /// Takes views in, one after the other, each as far as it is `kept`.
     ///
     /// # Errors
     /// The adapter's.
-    fn add_views(&mut self, views: &[View]) -> Result<(), BackendError> {
-        views.iter().try_for_each(|view| self.add_view(view))
+    fn add_views(&mut self, views: &[&View], kept: Option<&Kept>) -> Result<(), BackendError> {
+        views.iter().try_for_each(|view| match kept {
+            None => self.add_view(view),
+            Some(kept) => {
+                let mut view = View::clone(view);
+                kept.thin(&mut view);
+                self.add_view(&view)
+            }
+        })
     }
 
     /// After this window come those, and each is given the very views that this one is given from now on: what it learns from

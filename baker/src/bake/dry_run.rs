@@ -31,7 +31,7 @@ use super::plan::Plan;
 use super::scene::Scene;
 use super::supply::Supply;
 use super::surface::Original;
-use super::thin::{Decision, Thinner};
+use super::thin::{Decision, Thinner, Thinning};
 use super::warm::Warm;
 use super::window::Window;
 use super::{failure, gpu, layers, native, refine, tables};
@@ -112,18 +112,9 @@ fn plan(
             continue;
         }
         sets.push(set);
-        let pixels = view.pixels.len() * (numbers.taps as usize).pow(2);
-        progress.expect(
-            "the rows of a view",
-            each(scene.triangles.len(), pace::TRIANGLE) + each(pixels, pace::SAMPLE),
-        );
-        if let Some(device) = &mut device {
-            device.add_view(&view);
-        }
-        sample.add(&scene, original.as_ref(), view, numbers.taps);
-        unit();
+        sample.add(&view);
     }
-    let memory = |texels: usize| match &device {
+    let memory = |device: &Option<DryRun>, texels: usize| match device {
         Some(device) => device.row_memory(texels),
         None => Room::of(job.memory).memory(),
     };
@@ -131,20 +122,30 @@ fn plan(
         scene: &scene,
         atlas: &atlas,
         taps: numbers.taps,
-        memory: memory(texels),
+        memory: memory(&device, texels),
     };
-    // As measured: with all pixels.
-    let slower = sample.slower(scene.triangles.len(), numbers.taps);
     // Of more views the bake does not know all before it takes the first one in.
     let known = sample.pixels * 4 < refine::held_bytes(job.memory) as u64;
-    let decision = match known && window.is_whole() {
+    let decision = match known {
         true => sample.decide(thinner),
         false => Decision::AllFit,
     };
-    let left_out = match &decision {
-        Decision::Thinned(thinning) => sample.thin(thinning),
-        Decision::AllFit | Decision::TooMany => 0,
-    };
+    if let Some(thinning) = decision.thinning() {
+        sample.thin(thinning);
+    }
+    let pixels = (sample.pixels / u64::from(sample.views.max(1))) as usize;
+    progress.expect(
+        "the rows of a view",
+        each(scene.triangles.len(), pace::TRIANGLE)
+            + each(pixels * (numbers.taps as usize).pow(2), pace::SAMPLE),
+    );
+    sample.draw(&scene, original.as_ref(), numbers.taps, |view| {
+        if let Some(device) = &mut device {
+            device.add_view(view);
+        }
+    });
+    let memory = |texels: usize| memory(&device, texels);
+    let slower = sample.slower(scene.triangles.len(), numbers.taps);
     let rates = sample.rates();
     let mut room = Room::of(job.memory);
     let mut rows = processor_rows(&sample, &mut room);
@@ -162,7 +163,7 @@ fn plan(
         counts = count(&window, 1.0)?;
         rows = counts.rows;
     }
-    let foreseen = !window.is_whole() || matches!(decision, Decision::TooMany);
+    let foreseen = !window.is_whole() || matches!(decision, Decision::TooMany(_));
     let in_parts = foreseen || rows.kept < rows.rows;
     let least = if foreseen { 1 } else { 2 };
     let parts = in_parts.then(|| sample.parts(thinner, memory, least));
@@ -197,7 +198,7 @@ fn plan(
             host_bytes += counts.peak;
         }
     }
-    rows.left_out = left_out;
+    rows.left_out = decision.thinning().map_or(0, Thinning::left_out);
     let textures = 1 + layers::sets(&sets) as u32;
     let load = Load {
         views: f64::from(sample.views),

@@ -82,7 +82,7 @@ impl Bench<'_> {
             doubts.keep(view.clone(), opaque);
         }
         if let Some(thinning) = thinning {
-            thinning.thin(&mut view);
+            thinning.kept().thin(&mut view);
         }
         view
     }
@@ -270,11 +270,17 @@ pub(super) struct Early<'a> {
 }
 
 impl Ahead for Early<'_> {
-    fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure> {
-        let changed = self.bench.original.is_some() || thinning.is_some();
-        let own = changed.then(|| self.bench.cut(view.clone(), thinning, None));
-        let view = own.as_ref().unwrap_or(view);
-        timed("rows", || self.backend.add_view(view)).map_err(failure)
+    fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure> {
+        let masked: Vec<View> = match self.bench.original {
+            None => Vec::new(),
+            Some(_) => (views.iter())
+                .map(|&view| self.bench.cut(view.clone(), None, None))
+                .collect(),
+        };
+        let own: Vec<&View> = masked.iter().collect();
+        let views = if masked.is_empty() { views } else { &own };
+        let kept = thinning.map(Thinning::kept);
+        timed("rows", || self.backend.add_views(views, kept)).map_err(failure)
     }
 
     fn forget(&mut self) -> Result<(), Failure> {

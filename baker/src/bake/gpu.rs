@@ -55,6 +55,7 @@ pub use self::fit::{Options, options};
 use self::kit::Kit;
 use super::atlas::Atlas;
 use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
+use super::kept::Kept;
 use super::parts::first_window;
 use super::scene::Scene;
 use super::window::Window;
@@ -150,8 +151,8 @@ impl Backend for Gpu {
         self.run(|fit| fit.add_view(view))
     }
 
-    fn add_views(&mut self, views: &[View]) -> Result<(), BackendError> {
-        self.run(|fit| fit.add_views(views))
+    fn add_views(&mut self, views: &[&View], kept: Option<&Kept>) -> Result<(), BackendError> {
+        self.run(|fit| fit.add_views(views, kept))
     }
 
     fn foresee(&mut self, windows: &[Window]) -> Result<(), BackendError> {

@@ -179,7 +179,8 @@ fn begin(
             if let Some(windows) = foreseen {
                 backend.foresee(windows)?;
             }
-            timed("rows", || backend.add_views(views))
+            let views: Vec<&View> = views.iter().collect();
+            timed("rows", || backend.add_views(&views, None))
         })
         .map_err(failure)?;
     let fits = |backend: &dyn Backend| anyway || !backend.overflows();

@@ -4,6 +4,7 @@
 //!
 //! | module | what it turns into what |
 //! |---|---|
+//! | `waiting` | views that came → what a thread does next |
 //! | `pose` | six numbers → a moved camera, and its slope |
 //! | `blur` | a plane of numbers → a smooth one |
 //! | `outline` | a view → the plane of its alpha; mesh and camera → the plane of what it covers |
@@ -27,6 +28,7 @@ mod outline;
 mod pose;
 mod silhouette;
 mod solve;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,12 +47,13 @@ use super::atlas::{Atlas, charts};
 use super::backend::RowMemory;
 use super::scene::Scene;
 use super::surface::Original;
-use super::thin::{Decision, Mask, Thinner, Thinning};
+use super::thin::{Decision, Mask, Survey, Thinner, Thinning};
 use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
 use camera::{Shape, Verdict};
 use gain::{Grid, Sums};
+use waiting::{Task, Waiting};
 
 /// Views may take this much memory while they wait for the last one: exposures are known only then.
 const HELD_BYTES: usize = 512 << 20;
@@ -69,11 +72,11 @@ pub(super) fn held_bytes(memory: Memory) -> usize {
 
 /// An adapter of its own that takes views in while the processor refines them: most stay as they came.
 pub(super) trait Ahead: Send {
-    /// Takes a view in as it came, less what is left out of it.
+    /// Takes views in as they came, less what is left out of them.
     ///
     /// # Errors
     /// The adapter's.
-    fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure>;
+    fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure>;
 
     /// Forgets all that it took: some do not stay as they were.
     ///
@@ -88,8 +91,10 @@ pub(super) struct Refiner<'a> {
     scene: &'a Scene,
     shape: Shape<'a>,
     held_bytes: usize,
+    /// Views wait for each other.
+    held: bool,
     /// Where pixels may be left out.
-    thinner: Option<Thinner<'a>>,
+    survey: Option<Survey<'a>>,
     decision: Decision,
     ready: VecDeque<View>,
     /// So many of the first that are ready were taken ahead.
@@ -114,6 +119,34 @@ struct Looked {
     views: Vec<Arc<View>>,
     verdicts: Vec<Verdict>,
     waited: Duration,
+}
+
+/// What threads share that take views in, look at them, and hand them to an adapter.
+#[derive(Debug, Default)]
+struct Meanwhile<'a> {
+    waiting: Waiting,
+    /// Of what the views show, where pixels may be left out.
+    survey: Option<&'a Survey<'a>>,
+    /// The camera of some view was moved.
+    moved: AtomicBool,
+    /// No view follows.
+    all: AtomicBool,
+}
+
+impl Meanwhile<'_> {
+    /// All views so far stay whole, however many follow that show no more than they do.
+    fn all_stay(&self) -> bool {
+        !self.survey.is_some_and(Survey::has_begun)
+    }
+
+    /// What becomes of the rows of all views, once all have come. What a part of them shows says nothing of what all do.
+    fn decide(&self) -> Decision {
+        let survey = self.survey.filter(|_| self.all.load(Ordering::Relaxed));
+        survey.map_or(Decision::AllFit, |survey| {
+            timed("looks", || self.waiting.await_looks());
+            timed("thinning", || survey.decide())
+        })
+    }
 }
 
 /// What was done to one view.
@@ -143,7 +176,8 @@ impl<'a> Refiner<'a> {
                 triangles,
             },
             held_bytes: held_bytes(memory),
-            thinner: None,
+            held: mode != Refine::Off,
+            survey: None,
             decision: Decision::AllFit,
             ready: VecDeque::new(),
             taken: 0,
@@ -154,28 +188,27 @@ impl<'a> Refiner<'a> {
         }
     }
 
-    /// Leaves out what many views show of this atlas, as far as rows of `taps`² samples do not fit the memory; see
-    /// [`Self::thinning`].
+    /// Leaves out what many views show of this atlas, where rows of `taps`² samples do not fit the memory or others show it
+    /// better; see [`Self::thinning`].
     pub(super) fn thin(&mut self, atlas: &'a Atlas, taps: u32, memory: RowMemory) {
-        self.thinner = Some(Thinner {
+        let thinner = Thinner {
             scene: self.scene,
             atlas,
             taps,
             memory,
-        });
+        };
+        self.held = true;
+        self.survey = Some(timed("cells", || Survey::new(thinner)));
     }
 
     /// What is to be left out of each view, once the first of them is there.
     pub(super) fn thinning(&self) -> Option<&Thinning> {
-        match &self.decision {
-            Decision::Thinned(thinning) => Some(thinning),
-            Decision::AllFit | Decision::TooMany => None,
-        }
+        self.decision.thinning()
     }
 
     /// Whether the views have more rows than fit, and more than can be left out; known once the first of them is there.
     pub(super) fn too_many(&self) -> bool {
-        matches!(self.decision, Decision::TooMany)
+        matches!(self.decision, Decision::TooMany(_))
     }
 
     /// In which phase the first view is awaited.
@@ -197,7 +230,7 @@ impl<'a> Refiner<'a> {
         mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
         ahead: Option<&mut dyn Ahead>,
     ) -> Result<Option<(View, bool)>, Failure> {
-        if self.mode == Refine::Off && self.thinner.is_none() {
+        if !self.held {
             return Ok(fitted(&mut next_view)?.map(|view| (view, false)));
         }
         if self.ready.is_empty() && !self.ended {
@@ -224,48 +257,38 @@ impl<'a> Refiner<'a> {
     ) -> Result<[Duration; 2], Failure> {
         let first = self.done.is_empty();
         let mut ahead = ahead.filter(|_| first);
-        let (moved, all) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (hand, handed) = mpsc::channel::<Arc<View>>();
-        let thinner = self.thinner.filter(|_| first);
-        // What a part of the views shows says nothing of what all do.
-        let thin = |views: &[Arc<View>], all: bool| match thinner.filter(|_| all) {
-            Some(thinner) => timed("thinning", || Thinning::of(thinner, views)),
-            None => Decision::AllFit,
+        // Looks of a first fill are all that it decides by.
+        let survey = self.survey.take().filter(|_| first);
+        let meanwhile = Meanwhile {
+            survey: survey.as_ref(),
+            ..Meanwhile::default()
         };
+        let (hand, handed) = mpsc::channel::<Arc<View>>();
         let (views, verdicts, gains, took, times) = thread::scope(|threads| {
             let taker = ahead.as_deref_mut().and_then(|ahead| {
-                let (moved, all) = (&moved, &all);
+                let meanwhile = &meanwhile;
                 let take = move || {
-                    let moved = || moved.load(Ordering::Relaxed);
-                    let surely = thinner.map_or(f64::INFINITY, |thinner| thinner.surely());
-                    let (mut views, mut pixels, mut taken) = (Vec::new(), 0, 0);
+                    let moved = || meanwhile.moved.load(Ordering::Relaxed);
+                    let (mut views, mut taken) = (Vec::new(), 0);
                     for view in handed {
-                        pixels += view.counting();
-                        if pixels as f64 <= surely && !moved() {
-                            ahead.take(&view, None)?;
+                        if meanwhile.all_stay() && !moved() {
+                            ahead.take(&[&view], None)?;
                             taken += 1;
                         }
                         views.push(view);
                     }
-                    let decision = thin(&views, all.load(Ordering::Relaxed));
+                    let decision = meanwhile.decide();
                     if !matches!(decision, Decision::AllFit) && taken > 0 {
                         ahead.forget()?;
                         taken = 0;
                     }
-                    let thinning = match &decision {
-                        Decision::AllFit => None,
-                        Decision::Thinned(thinning) => Some(thinning),
-                        Decision::TooMany => {
-                            views.clear();
-                            None
-                        }
-                    };
-                    for view in views.iter().skip(taken) {
-                        if moved() {
-                            break;
-                        }
-                        ahead.take(view, thinning)?;
-                        taken += 1;
+                    if let Decision::TooMany(_) = decision {
+                        views.clear();
+                    }
+                    let left: Vec<&View> = (views.iter().skip(taken)).map(|view| &**view).collect();
+                    if !moved() && !left.is_empty() {
+                        ahead.take(&left, decision.thinning())?;
+                        taken += left.len();
                     }
                     Ok::<_, Failure>(Took {
                         taken,
@@ -281,7 +304,7 @@ impl<'a> Refiner<'a> {
                 views,
                 mut verdicts,
                 waited,
-            } = self.look(progress, next_view, hand, [&moved, &all])?;
+            } = self.look(progress, next_view, hand, &meanwhile)?;
             if self.mode == Refine::Auto {
                 keep_if_most_agree(&mut verdicts, &views);
             }
@@ -295,7 +318,7 @@ impl<'a> Refiner<'a> {
             let took = match taker.map(ScopedJoinHandle::join) {
                 None => Took {
                     taken: 0,
-                    decision: thin(&views, self.ended),
+                    decision: meanwhile.decide(),
                     steps: Vec::new(),
                 },
                 Some(Ok(took)) => took?,
@@ -329,14 +352,14 @@ impl<'a> Refiner<'a> {
         Ok(times)
     }
 
-    /// Takes views in and looks at their silhouettes, each as it comes; `hand` is given all of them, `moved` tells whether the
-    /// camera of any was moved, and `all`, once nothing more is handed over, whether no view follows.
+    /// Takes views in and looks at them, each as it comes; `hand` is given all of them. What they show is surveyed once that is
+    /// more than surely stays.
     fn look(
         &mut self,
         progress: &dyn Progress,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
         hand: mpsc::Sender<Arc<View>>,
-        [moved, all]: [&AtomicBool; 2],
+        meanwhile: &Meanwhile<'_>,
     ) -> Result<Looked, Failure> {
         let count = AtomicU64::new(self.done.len() as u64);
         let phase = self.phase();
@@ -345,8 +368,40 @@ impl<'a> Refiner<'a> {
         let (scene, shape, mode) = (self.scene, self.shape, self.mode);
         let mut waited = Duration::ZERO;
         let mut views: Vec<Arc<View>> = Vec::new();
+        let Meanwhile {
+            waiting,
+            survey,
+            moved,
+            all,
+        } = meanwhile;
+        let work = |sender: &mpsc::Sender<_>| match waiting.next() {
+            Some((Task::Look(view), _looking)) => {
+                progress.expect("what a view shows of the texture", a_look(shape, &view));
+                if let Some(survey) = survey {
+                    survey.look(&view);
+                }
+            }
+            Some((Task::Compare(number, view), _)) => {
+                progress.expect("the silhouette of a view", a_look(shape, &view));
+                let verdict = camera::refine(scene, shape, &view, mode);
+                if verdict.fate == CameraFate::Moved {
+                    moved.store(true, Ordering::Relaxed);
+                }
+                // Nobody listens any more when a later view has failed.
+                let _unheard = sender.send((number, verdict));
+                let done = count.fetch_add(1, Ordering::Relaxed) + 1;
+                progress.progress(phase, done, 0);
+            }
+            None => {}
+        };
+        let work = &work;
         rayon::in_place_scope(|scope| {
-            let mut bytes = 0;
+            let add = |task| {
+                waiting.add(task);
+                let sender = sender.clone();
+                scope.spawn(move |_| work(&sender));
+            };
+            let (mut bytes, mut pixels) = (0, 0);
             while bytes < self.held_bytes {
                 let begun = Instant::now();
                 let view = fitted(next_view)?;
@@ -357,22 +412,24 @@ impl<'a> Refiner<'a> {
                     break;
                 };
                 bytes += size_of_val(view.pixels.as_slice());
-                let number = views.len();
+                add(Task::Compare(views.len(), Arc::clone(&view)));
                 views.push(Arc::clone(&view));
-                // Nobody takes views ahead, or no longer does.
-                let _unheard = hand.send(Arc::clone(&view));
-                let (sender, count) = (sender.clone(), &count);
-                scope.spawn(move |_| {
-                    progress.expect("the silhouette of a view", a_look(shape, &view));
-                    let verdict = camera::refine(scene, shape, &view, mode);
-                    if verdict.fate == CameraFate::Moved {
-                        moved.store(true, Ordering::Relaxed);
+                if let Some(survey) = survey {
+                    pixels += view.counting();
+                    if pixels as f64 > survey.surely() {
+                        let first = if survey.has_begun() {
+                            views.len() - 1
+                        } else {
+                            0
+                        };
+                        survey.begin();
+                        for view in &views[first..] {
+                            add(Task::Look(Arc::clone(view)));
+                        }
                     }
-                    // Nobody listens any more when a later view has failed.
-                    let _unheard = sender.send((number, verdict));
-                    let done = count.fetch_add(1, Ordering::Relaxed) + 1;
-                    progress.progress(phase, done, 0);
-                });
+                }
+                // Nobody takes views ahead, or no longer does.
+                let _unheard = hand.send(view);
             }
             drop(hand);
             Ok::<(), Failure>(())

@@ -1,24 +1,36 @@
-//! Masks of all views → which pixels of each have no row, where the rows of all do not fit the memory.
+//! Masks of all views → which pixels of each have no row: those that show coarsely what many others show finely, and more where
+//! the rows of all do not fit the memory.
+//!
+//! | module | what it turns into what |
+//! |---|---|
+//! | `cells` | atlas → cells of the surface; mask → the cell that each sample shows, and how coarsely |
+//! | `shown` | those of all views → pixels and views of each cell, and which of them are fine enough to do without the others |
+//! | `survey` | views as they come → all of that, and the decision |
+//!
+//! A pixel tells of the mean of the texels that it covers. Where [`ENOUGH`] pixels of as many views show a place, what coarser
+//! ones say of it is known, and rows for them are work and memory for next to nothing.
 //!
 //! A hundred views of 1024² show a texel of a texture as large with fifty pixels. Rows beyond the memory would have to be
 //! drawn once more for each part of the texture, and a part of them tells nearly as much. So there are as many as fit, and
 //! shares are fair: every texel keeps the same number of pixels, as far as it has them, and those of [`VIEWS`] views; what few
-//! pixels or few views show keeps all. Where that is less than [`PIXELS`] for each, nothing is left out, and the texture is
+//! pixels or few views show keeps all. Where that is less than [`PIXELS`] for each, nothing more is left out, and the texture is
 //! fitted in parts (`parts.rs`). First whole blocks are, evenly over the views, then a part of the pixels of those that stay,
 //! evenly over the block.
 //!
 //! | word | what it is |
 //! |---|---|
 //! | cell | square of [`cells::EDGE`]² texels, as far as one chart lies in it |
-//! | sample | what the middle of every `stride`-th pixel hits |
-//! | block | [`BLOCK`]² pixels, those that keep each other company: it keeps what the neediest of its samples asks for |
+//! | sample | what the middle of every [`STRIDE`]-th pixel hits |
+//! | coarse | of a sample: it covers more texels than those that are enough for its cell |
+//! | block | [`BLOCK`]² pixels, those that keep each other company: it keeps what the neediest of its samples asks for, and nothing if all are coarse |
 //!
 //! A pixel without a row is one of alpha 0 to the adapter.
 
 pub(super) mod cells;
+mod shown;
+mod survey;
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
 
 use proto::table::{Camera, View};
 use rayon::prelude::*;
@@ -26,8 +38,11 @@ use rayon::prelude::*;
 use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
 use super::footprint::MIN_ALPHA;
+use super::kept::{ALL, Kept, hash};
 use super::scene::Scene;
-use cells::{Cells, EDGE, Grid, Shown};
+use cells::Look;
+use shown::{Enough, Shown};
+pub(super) use survey::Survey;
 
 /// Pixels that a texel keeps, if it has them, or else no row is left out. 100 views of 1024² in 2048² texels, 10 pixels
 /// each: 51.90 dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views: 1024² texels with
@@ -40,12 +55,13 @@ const VIEWS: f64 = 24.0;
 pub(super) const PLANNED: f64 = 0.75;
 /// Entries that a row is taken to have before they are estimated: more than most have where pixels are so many.
 pub(super) const ENTRIES: f64 = 16.0;
-/// Samples of a cell, on the mean over all that is shown.
-const SAMPLES: f64 = 48.0;
-/// Samples of all views, at most.
-const MOST_SAMPLES: f64 = 4e7;
-/// Pixels of a block.
-const ALL: u8 = (BLOCK * BLOCK) as u8;
+/// Where a texel has so many, coarser pixels have no row.
+const ENOUGH: Enough = Enough {
+    pixels: 6.0,
+    views: 16.0,
+};
+/// Of a view every so many pixels, across and down, are looked at: a block has four samples.
+const STRIDE: u32 = BLOCK / 2;
 /// The golden ratio: its multiples without their whole parts lie as evenly as can be, wherever they end.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
@@ -60,14 +76,15 @@ pub(super) struct Thinner<'a> {
 }
 
 impl Thinner<'_> {
-    /// So many pixels that count have rows that fit.
+    /// Of so many pixels that count none is left out.
     pub(super) fn surely(&self) -> f64 {
-        self.memory.rows(ENTRIES)
+        let enough = ENOUGH.pixels * self.atlas.covered as f64;
+        self.memory.rows(ENTRIES).min(enough)
     }
 }
 
 /// Where a view is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Head {
     pub(super) index: u32,
     /// Width and height in pixels.
@@ -108,25 +125,40 @@ impl<V: Borrow<View> + Sync> Mask for V {
 /// What becomes of the rows of all views.
 #[derive(Clone, Debug)]
 pub(super) enum Decision {
-    /// All fit.
+    /// All stay, and fit.
     AllFit,
     /// Those fit that are left.
     Thinned(Thinning),
-    /// More would have to be left out than is good.
-    TooMany,
+    /// More would have to be left out than is good, beside what is coarse.
+    TooMany(Option<Thinning>),
+}
+
+impl Decision {
+    /// What is left out.
+    pub(super) fn thinning(&self) -> Option<&Thinning> {
+        match self {
+            Self::AllFit => None,
+            Self::Thinned(thinning) => Some(thinning),
+            Self::TooMany(thinning) => thinning.as_ref(),
+        }
+    }
 }
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
 pub(super) struct Thinning {
-    /// By the index of a view, how many pixels each of its blocks keeps, line by line.
-    blocks: HashMap<u32, Vec<u8>>,
+    kept: Kept,
     /// Pixels on the mesh, and those of them that are left out.
     pixels: f64,
     left_out: f64,
-    /// Blocks on the mesh, and those of them that are left out whole.
-    shown_blocks: u64,
-    blocks_left_out: u64,
+}
+
+/// Of one view.
+struct Thinned {
+    view: u32,
+    levels: Vec<u8>,
+    pixels: f64,
+    left_out: f64,
 }
 
 /// What a cell asks for.
@@ -138,6 +170,13 @@ struct Need {
     pixels: f64,
 }
 
+impl Need {
+    const ALL: Self = Self {
+        blocks: 1.0,
+        pixels: 1.0,
+    };
+}
+
 /// What is wanted for each texel.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -146,55 +185,43 @@ struct Wanted {
 }
 
 impl Thinning {
-    /// For all views of a fit.
-    pub(super) fn of(thinner: Thinner<'_>, masks: &[impl Mask]) -> Decision {
-        let Thinner {
-            scene,
-            atlas,
-            taps,
-            memory,
-        } = thinner;
-        let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
-        if pixels <= thinner.surely() {
-            return Decision::AllFit;
-        }
-        let stride = stride(masks, pixels, atlas);
-        let (shown, samples) = Cells::new(scene, atlas).shown(masks, stride);
-        let rows = PLANNED * memory.rows(entries(&shown, taps));
-        let all: f64 = shown.iter().map(|cell| cell.pixels).sum();
-        if all <= rows {
-            return Decision::AllFit;
-        }
-        let Some(wanted) = wanted(&shown, rows) else {
-            return Decision::TooMany;
-        };
-        let needs: Vec<Need> = shown.iter().map(|cell| wanted.of(cell)).collect();
-        let thin = |(mask, samples): (&_, Vec<u32>)| {
-            let head = Mask::head(mask);
-            let grid = Grid::new(head.size, stride);
-            let asked = asked(head, grid, &samples, &needs);
-            let levels: Vec<u8> = asked.iter().map(|asked| asked.level(head.index)).collect();
-            let pixels = f64::from(stride * stride);
+    /// By what each cell asks for.
+    fn of(looks: &[Look], shown: &[Shown], need: impl Fn(&Shown) -> Need) -> Self {
+        let needs: Vec<Need> = shown.iter().map(need).collect();
+        let thin = |look: &Look| {
+            let (view, asked) = (look.head.index, asked(look, shown, &needs));
+            let levels: Vec<u8> = asked.iter().map(|asked| asked.level(view)).collect();
+            let pixels = f64::from(STRIDE * STRIDE);
             let out = |(asked, &level): (&Asked, &u8)| {
                 let kept = f64::from(level) / f64::from(ALL);
                 f64::from(asked.samples) * pixels * (1.0 - kept)
             };
-            let left_out: f64 = asked.iter().zip(&levels).map(out).sum();
-            let there = asked.iter().filter(|asked| asked.samples > 0).count() as u64;
-            let gone = levels.iter().filter(|&&level| level == 0).count() as u64;
-            (head.index, levels, left_out, [there, gone])
+            let there: u64 = asked.iter().map(|asked| u64::from(asked.samples)).sum();
+            Thinned {
+                view,
+                pixels: there as f64 * pixels,
+                left_out: asked.iter().zip(&levels).map(out).sum(),
+                levels,
+            }
         };
-        let views: Vec<_> = masks.par_iter().zip(samples).map(thin).collect();
-        let thinning = Self {
-            pixels: all,
-            left_out: views.iter().map(|view| view.2).sum(),
-            shown_blocks: views.iter().map(|view| view.3[0]).sum(),
-            blocks_left_out: views.iter().map(|view| view.3[1]).sum(),
-            blocks: views.into_iter().map(|view| (view.0, view.1)).collect(),
-        };
-        let (kept, [blocks, _]) = (all - thinning.left_out, thinning.shares());
-        tracing::debug!(stride, all, rows, kept, blocks, ?wanted, "thinning");
-        Decision::Thinned(thinning)
+        let views: Vec<Thinned> = looks.par_iter().map(thin).collect();
+        Self {
+            pixels: views.iter().map(|view| view.pixels).sum(),
+            left_out: views.iter().map(|view| view.left_out).sum(),
+            kept: (views.into_iter())
+                .map(|view| (view.view, view.levels))
+                .collect(),
+        }
+    }
+
+    /// Pixels on the mesh that stay, about.
+    fn staying(&self) -> f64 {
+        self.pixels - self.left_out
+    }
+
+    /// This, if it leaves anything out.
+    fn if_any(self) -> Option<Self> {
+        (self.left_out > 0.0).then_some(self)
     }
 
     /// Pixels on the mesh that have no row, about.
@@ -202,51 +229,10 @@ impl Thinning {
         self.left_out as u64
     }
 
-    /// Shares of the blocks on the mesh and of the pixels on it that stay.
-    pub(super) fn shares(&self) -> [f64; 2] {
-        let blocks = self.blocks_left_out as f64 / self.shown_blocks.max(1) as f64;
-        [1.0 - blocks, 1.0 - self.left_out / self.pixels.max(1.0)]
+    /// What stays.
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
     }
-
-    /// Takes out of a view the pixels that are to have no row.
-    pub(super) fn thin(&self, view: &mut View) {
-        let Some(levels) = self.blocks.get(&view.index) else {
-            return;
-        };
-        let (width, index) = (view.width as usize, view.index);
-        let (edge, across) = (BLOCK as usize, width.div_ceil(BLOCK as usize));
-        let lines = view.pixels.par_chunks_mut(width * edge);
-        let thin = |(levels, (line, pixels)): (&[u8], (usize, &mut [[u8; 4]]))| {
-            for (y, row) in pixels.chunks_mut(width).enumerate() {
-                for (column, (pixels, &level)) in row.chunks_mut(edge).zip(levels).enumerate() {
-                    if level == ALL {
-                        continue;
-                    }
-                    let turn = hash([index, line as u32, column as u32]);
-                    let [right, down] = [turn % BLOCK, turn / BLOCK % BLOCK];
-                    for (x, pixel) in pixels.iter_mut().enumerate() {
-                        let place = order([x as u32 + right, y as u32 + down]);
-                        if place >= u32::from(level) {
-                            pixel[3] = 0;
-                        }
-                    }
-                }
-            }
-        };
-        levels
-            .par_chunks(across)
-            .zip(lines.enumerate())
-            .for_each(thin);
-    }
-}
-
-/// Of which pixels samples are taken, where so many count: a block has one at least.
-pub(super) fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
-    let covered = atlas.covered.max(1) as f64;
-    let area = |mask: &_| Mask::head(mask).size.map(f64::from).iter().product::<f64>();
-    let stride = (pixels / covered * f64::from(EDGE * EDGE) / SAMPLES).sqrt();
-    let coarsest = (masks.iter().map(area).sum::<f64>() / MOST_SAMPLES).sqrt();
-    (stride.max(2.0).max(coarsest) as u32).min(BLOCK)
 }
 
 /// Entries of a row on the mean: its taps lie over the texels of a pixel, and each looks at a second one on either axis.
@@ -306,13 +292,14 @@ impl Wanted {
 /// What a block is asked for: by the neediest of its samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
+    /// That hit anything, coarse or not.
     samples: u32,
+    /// Of those that are not coarse.
     need: Option<(u32, Need)>,
 }
 
 impl Asked {
     fn enter(&mut self, cell: u32, need: Need) {
-        self.samples += 1;
         let share = |need: Need| need.blocks * need.pixels;
         if self
             .need
@@ -325,7 +312,7 @@ impl Asked {
     /// Pixels that it keeps in a view: all where no sample tells what is there.
     fn level(&self, view: u32) -> u8 {
         let Some((cell, need)) = self.need else {
-            return ALL;
+            return if self.samples == 0 { ALL } else { 0 };
         };
         let first = f64::from(hash([cell, 0, 0])) / 2.0_f64.powi(32);
         match (first + f64::from(view) * GOLDEN).fract() < need.blocks {
@@ -335,36 +322,35 @@ impl Asked {
     }
 }
 
-/// What each block of a view is asked for.
-fn asked(view: Head, grid: Grid, samples: &[u32], needs: &[Need]) -> Vec<Asked> {
-    let [across, down] = view.size.map(|edge| edge.div_ceil(BLOCK));
+/// What each block of a view is asked for. What a place asks for that is not shown enough holds for the blocks around its samples,
+/// too: they may show more of it between theirs.
+fn asked(look: &Look, shown: &[Shown], needs: &[Need]) -> Vec<Asked> {
+    let [width, height] = look.head.size;
+    let [across, down] = look.head.size.map(|edge| edge.div_ceil(BLOCK));
     let mut asked = vec![Asked::default(); (across * down) as usize];
-    for (sample, &cell) in (0..).zip(samples) {
+    let block = |x: u32, y: u32| (y / BLOCK * across + x / BLOCK) as usize;
+    for (sample, (&cell, &level)) in (0..).zip(look.cells.iter().zip(&look.levels)) {
         // None of a sample that hits nothing.
-        if let Some(&need) = needs.get(cell as usize) {
-            let [column, line] = grid.pixel(sample).map(|at| at / BLOCK);
-            asked[(line * across + column) as usize].enter(cell, need);
+        let Some(&need) = needs.get(cell as usize) else {
+            continue;
+        };
+        let [x, y] = look.grid.pixel(sample);
+        let own = &mut asked[block(x, y)];
+        own.samples += 1;
+        let shown = &shown[cell as usize];
+        if level > shown.coarsest {
+            continue;
+        }
+        own.enter(cell, need);
+        if !shown.is_enough(ENOUGH) {
+            let [left, right] = [x.saturating_sub(STRIDE), (x + STRIDE).min(width - 1)];
+            let [top, bottom] = [y.saturating_sub(STRIDE), (y + STRIDE).min(height - 1)];
+            for (x, y) in [(left, top), (right, top), (left, bottom), (right, bottom)] {
+                asked[block(x, y)].enter(cell, need);
+            }
         }
     }
     asked
-}
-
-/// When a pixel of a block is taken: Bayer's order, in which the first so many lie evenly, whatever their number.
-fn order([x, y]: [u32; 2]) -> u32 {
-    (0..BLOCK.ilog2()).fold(0, |order, bit| {
-        let [x, y] = [x, y].map(|at| at >> bit & 1);
-        order << 2 | (x ^ y) << 1 | y
-    })
-}
-
-/// A number that tells nothing of the three (`lowbias32` of Chris Wellons, "Prospecting for Hash Functions", 2018).
-fn hash(numbers: [u32; 3]) -> u32 {
-    numbers.iter().fold(0, |hash: u32, &number| {
-        let mut x = hash.wrapping_mul(31).wrapping_add(number ^ 0x9E37_79B9);
-        x = (x ^ x >> 16).wrapping_mul(0x7FEB_352D);
-        x = (x ^ x >> 15).wrapping_mul(0x846C_A68B);
-        x ^ x >> 16
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Some of the views → what a pixel comes to: rows, entries, patches, bytes, and what that takes on this processor.
 //!
-//! Views come one by one, and nobody says how many there will be: the first half million pixels are drawn, and after them every
-//! view whose number is a power of two, up to four million in all.
+//! Masks are kept of all views, and what the bake leaves out is left out of them; then the first half million pixels are drawn,
+//! and after them every view whose number is a power of two, up to four million in all.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,9 @@ use crate::bake::parts::Parts;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::surface::Original;
-use crate::bake::thin::{Decision, Head, Mask, Thinner, Thinning};
+use crate::bake::thin::{Decision, Head, Mask, Survey, Thinner, Thinning};
 use crate::bake::window::Window;
+use crate::progress::unit;
 
 /// Pixels of the views that are drawn whatever their number.
 const FIRST: u64 = 1 << 19;
@@ -30,7 +31,7 @@ pub(super) struct Sample {
     /// Views that came, and those that were drawn.
     pub(super) views: u32,
     pub(super) drawn: u32,
-    /// Of all views: pixels, and those whose alpha lets them count.
+    /// Of all views: pixels, and those that count and are not left out.
     pub(super) pixels: u64,
     pub(super) counting: u64,
     /// Of each view, the pixels that count, and its rows and their bytes where it was drawn.
@@ -68,6 +69,26 @@ impl Bits {
             bits: view.pixels.chunks(64).map(word).collect(),
         }
     }
+
+    /// A black view with this mask.
+    fn view(&self) -> View {
+        let Head {
+            index,
+            size: [width, height],
+            camera,
+        } = self.head;
+        let pixel = |at| [0, 0, 0, if self.counts(at) { u8::MAX } else { 0 }];
+        View {
+            index,
+            width,
+            height,
+            crop: [0; 2],
+            has_alpha: true,
+            holdout: false,
+            camera,
+            pixels: (0..width as usize * height as usize).map(pixel).collect(),
+        }
+    }
 }
 
 impl Mask for Bits {
@@ -82,38 +103,56 @@ impl Mask for Bits {
 
 impl Sample {
     /// Takes a view in.
-    pub(super) fn add(
+    pub(super) fn add(&mut self, view: &View) {
+        self.views += 1;
+        self.pixels += view.pixels.len() as u64;
+        self.masks.push(Bits::of(view));
+    }
+
+    /// Leaves out of all views what the bake would.
+    pub(super) fn thin(&mut self, thinning: &Thinning) {
+        for mask in &mut self.masks {
+            let mut view = mask.view();
+            thinning.kept().thin(&mut view);
+            *mask = Bits::of(&view);
+        }
+    }
+
+    /// Draws some of the views as they are by now; `seen` is shown each of all, in black.
+    pub(super) fn draw(
         &mut self,
         scene: &Scene,
         original: Option<&Original>,
-        mut view: View,
         taps: u32,
+        mut seen: impl FnMut(&View),
     ) {
-        let pixels = view.pixels.len() as u64;
-        let counting = view.counting() as u64;
-        self.masks.push(Bits::of(&view));
-        let mut own = None;
-        let early = self.drawn_pixels < FIRST || self.views.is_power_of_two();
-        if self.drawn == 0 || (early && self.drawn_pixels < MOST) {
-            if let Some(original) = original {
-                original.mask(scene, &mut view);
+        for number in 0..self.masks.len() {
+            let mut view = self.masks[number].view();
+            seen(&view);
+            let pixels = view.pixels.len() as u64;
+            let counting = view.counting() as u64;
+            let mut own = None;
+            let early = self.drawn_pixels < FIRST || number.is_power_of_two();
+            if self.drawn == 0 || (early && self.drawn_pixels < MOST) {
+                if let Some(original) = original {
+                    original.mask(scene, &mut view);
+                }
+                let begun = Instant::now();
+                let chunks = footprints(scene, &view, taps);
+                self.time += begun.elapsed();
+                self.drawn += 1;
+                self.drawn_pixels += pixels;
+                self.drawn_counting += counting;
+                for rows in &chunks {
+                    self.enter(rows, view.width, &scene.window, taps);
+                }
+                let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
+                own = Some((rows, chunks.iter().map(held::bytes).sum()));
             }
-            let begun = Instant::now();
-            let chunks = footprints(scene, &view, taps);
-            self.time += begun.elapsed();
-            self.drawn += 1;
-            self.drawn_pixels += pixels;
-            self.drawn_counting += counting;
-            for rows in &chunks {
-                self.enter(rows, view.width, &scene.window, taps);
-            }
-            let rows = chunks.iter().map(|rows| rows.len() as u64).sum();
-            own = Some((rows, chunks.iter().map(held::bytes).sum()));
+            self.counting += counting;
+            self.by_view.push((counting, own));
+            unit();
         }
-        self.views += 1;
-        self.pixels += pixels;
-        self.counting += counting;
-        self.by_view.push((counting, own));
     }
 
     /// The parts that the bake would fit the texture in, where `memory` tells what a window of so many texels leaves for rows.
@@ -131,24 +170,7 @@ impl Sample {
 
     /// What becomes of the rows of all views.
     pub(super) fn decide(&self, thinner: Thinner<'_>) -> Decision {
-        Thinning::of(thinner, &self.masks)
-    }
-
-    /// Leaves out what the bake would, and tells how many pixels that are.
-    pub(super) fn thin(&mut self, thinning: &Thinning) -> u64 {
-        let [blocks, pixels] = thinning.shares();
-        let of = |count: u64, share: f64| (count as f64 * share).round() as u64;
-        for count in [&mut self.rows, &mut self.entries, &mut self.bytes] {
-            *count = of(*count, pixels);
-        }
-        for count in [&mut self.patches, &mut self.touched] {
-            *count = of(*count, blocks);
-        }
-        for (rows, bytes) in self.by_view.iter_mut().filter_map(|view| view.1.as_mut()) {
-            *rows = of(*rows, pixels);
-            *bytes = of(*bytes as u64, pixels) as usize;
-        }
-        thinning.left_out()
+        Survey::of(thinner, &self.masks)
     }
 
     fn enter(&mut self, rows: &Rows, width: u32, window: &Window, taps: u32) {

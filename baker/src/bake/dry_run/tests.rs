@@ -6,7 +6,7 @@ use proto::table::View;
 use super::*;
 use crate::bake::bake;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
-use crate::bake::thin::Thinning;
+use crate::bake::thin::{Mask, Survey};
 use crate::progress::Silent;
 
 const SIZE: u32 = 64;
@@ -68,14 +68,25 @@ fn rows_that_were_all_counted_are_those_of_the_bake() {
 fn rows_that_the_bake_leaves_out_are_not_counted() {
     let scene = Scene::new(&cube(), 16);
     let atlas = Atlas::new(&scene);
-    let mut sample = Sample::default();
-    let (mut next, mut all) = (views(), Vec::new());
+    let mut all = Vec::new();
+    let mut next = views();
     while let Some(view) = next().expect("views") {
-        sample.add(&scene, None, view.clone(), 2);
         all.push(view);
     }
+    let sample = || {
+        let mut sample = Sample::default();
+        all.iter().for_each(|view| sample.add(view));
+        sample
+    };
+    let drawn = |mut sample: Sample| {
+        let mut seen = Vec::new();
+        let note = |view: &View| seen.push(view.counting());
+        sample.draw(&scene, None, 2, note);
+        assert_eq!(sample.counting, seen.iter().sum::<usize>() as u64);
+        sample
+    };
     let rows = |sample: &Sample| sample.kept().map(|(rows, _)| rows).sum::<u64>();
-    let (before, rates) = (rows(&sample), sample.rates());
+    let before = rows(&drawn(sample()));
     let thinner = |all: u64| Thinner {
         scene: &scene,
         atlas: &atlas,
@@ -86,32 +97,33 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
             entry: 0.0,
         },
     };
-    assert!(matches!(sample.decide(thinner(1 << 20)), Decision::AllFit));
     assert!(matches!(
-        sample.decide(thinner(before / 50)),
-        Decision::TooMany
+        sample().decide(thinner(1 << 20)),
+        Decision::AllFit
     ));
-    let Decision::Thinned(thinning) = Thinning::of(thinner(before / 2), &all) else {
+    assert!(matches!(
+        sample().decide(thinner(before / 50)),
+        Decision::TooMany(None)
+    ));
+    let Decision::Thinned(thinning) = Survey::of(thinner(before / 2), &all) else {
         panic!("half of them fit");
     };
-    let Decision::Thinned(planned) = sample.decide(thinner(before / 2)) else {
+    let Decision::Thinned(planned) = sample().decide(thinner(before / 2)) else {
         panic!("half of them fit");
     };
     assert_eq!(planned.left_out(), thinning.left_out());
-    assert_eq!(sample.thin(&planned), thinning.left_out());
+    let mut thinned = sample();
+    thinned.thin(&planned);
+    let thinned = drawn(thinned);
     let counted = |view: &View| {
         let mut view = view.clone();
-        thinning.thin(&mut view);
+        thinning.kept().thin(&mut view);
         let chunks = crate::bake::footprint::footprints(&scene, &view, 2);
         chunks.iter().map(|rows| rows.len() as u64).sum::<u64>()
     };
-    let (planned, real) = (rows(&sample), all.iter().map(counted).sum::<u64>());
-    assert!(
-        planned.abs_diff(real) < real / 8 && real < 3 * before / 4,
-        "{planned}, {real} of {before}"
-    );
-    let less = sample.rates();
-    assert!(less.rows < 0.8 * rates.rows && less.touched <= rates.touched);
+    let (planned, real) = (rows(&thinned), all.iter().map(counted).sum::<u64>());
+    assert_eq!(planned, real, "all views are drawn");
+    assert!(real < 3 * before / 4, "{real} of {before}");
 }
 
 #[test]
@@ -120,8 +132,9 @@ fn what_does_not_fit_the_processors_budget_is_drawn_again_as_it_is_there() {
     let mut next = views();
     let scene = Scene::new(&cube(), SIZE);
     while let Some(view) = next().expect("views") {
-        sample.add(&scene, None, view, 2);
+        sample.add(&view);
     }
+    sample.draw(&scene, None, 2, |_| ());
     let bytes: Vec<usize> = sample.kept().map(|(_, bytes)| bytes).collect();
     let held = processor_rows(&sample, &mut Room::new(bytes[0] + bytes[1]));
     assert_eq!((held.views, held.views_redrawn), (5, 3));

@@ -17,7 +17,7 @@ use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
 use super::pools::{self, Forecast, Tile, seams};
 use super::raster::{self, Samples};
-use super::tiles::{self, Bounds};
+use super::tiles::{self, Bounds, Drawn};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
@@ -182,7 +182,7 @@ impl DryRun {
 
     /// Takes a view in.
     pub fn add_view(&mut self, view: &View) {
-        let parts = tiles::parts(view, self.edge, None).into_iter();
+        let parts = tiles::parts(view, self.edge, Drawn::default()).into_iter();
         self.tiles
             .extend(parts.map(|(_, _, counting)| (self.views, counting)));
         self.blocks += pools::view_blocks(view)

@@ -1,20 +1,19 @@
 //! One job on a device: its stages and buffers, views in, texels out. What happens between is in `passes.rs`.
 
+mod ahead;
 mod passes;
 
 use std::sync::Arc;
-use std::thread::{self, ScopedJoinHandle};
 
 use proto::job::{BakeJob, Blend, Memory};
 use proto::plan::RowsHeld;
 use proto::table::View;
-use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::driver::{self, DriverMemory};
 use super::kit::{Kit, Stages};
 use super::layout;
-use super::marks::{Foreseen, Shown};
+use super::marks::Foreseen;
 use super::memory::{
     Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_as, read_planes, write,
     write_planes,
@@ -23,15 +22,16 @@ use super::planes::{Colour, Planes, colour_planes};
 use super::pools::{self, Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
 use super::stage::bind;
-use super::tiles::{self, Bounds, Place, Tiles, Work};
+use super::tiles::{self, Bounds, Drawn, Place, Tiles, Work};
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, RowMemory, Ties};
 use crate::bake::colour::observed;
+use crate::bake::kept::Kept;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
-use crate::laps::timed;
 use crate::pace;
 use crate::progress::{each, expect, unit};
+use ahead::ahead;
 
 /// Words of [`super::super::backend::ViewResiduals`] on the device.
 pub(super) const SUMS: usize = BINS + 4;
@@ -371,24 +371,22 @@ impl Fit {
     }
 
     pub(super) fn add_view(&mut self, view: &View) -> Result<(), GpuError> {
-        self.add_views(std::slice::from_ref(view))
+        self.add_views(&[view], None)
     }
 
-    /// Adds views; while the device draws some, the next are cut.
-    pub(super) fn add_views(&mut self, views: &[View]) -> Result<(), GpuError> {
+    /// Adds views as far as they are `kept`; while the device draws some, the next are cut.
+    pub(super) fn add_views(
+        &mut self,
+        views: &[&View],
+        kept: Option<&Kept>,
+    ) -> Result<(), GpuError> {
+        let bytes = views.iter().map(|view| size_of_val(view.pixels.as_slice()));
         expect(
             "cutting views",
-            each(
-                views
-                    .iter()
-                    .map(|view| size_of_val(view.pixels.as_slice()))
-                    .max()
-                    .unwrap_or(0),
-                pace::TABLE_BYTE,
-            ),
+            each(bytes.max().unwrap_or(0), pace::TABLE_BYTE),
         );
         let placed: Vec<(&View, Place)> = (views.iter())
-            .map(|view| (view, self.pools.add_view(view)))
+            .map(|&view| (view, self.pools.add_view(view)))
             .collect();
         let reserve = self.reserve();
         let Self {
@@ -401,43 +399,25 @@ impl Fit {
             shown: bit,
             ..
         } = self;
-        let tiles = &*tiles;
-        let bit = *bit;
-        let shown = |(_, first, blocks): Place| -> Option<Shown<'_>> {
-            foreseen.as_ref()?.shown(bit?, first, blocks)
-        };
-        let cut = |some: &[(&View, Place)]| -> Vec<Work> {
-            let of = |&(view, place): &(&View, Place)| {
-                tiles.cut(view, &scene.camera(&view.camera), place, shown(place))
+        let (tiles, bit) = (&*tiles, *bit);
+        let cut = |&(view, place): &(&View, Place)| -> Vec<Work> {
+            let (_, first, blocks) = place;
+            let shown = || foreseen.as_ref()?.shown(bit?, first, blocks);
+            let drawn = Drawn {
+                shown: shown(),
+                kept: kept.and_then(|kept| kept.of(view)),
             };
-            match some {
-                // The others' threads are busy with what is looked at meanwhile.
-                [one] => of(one),
-                _ => some.par_iter().flat_map_iter(of).collect(),
-            }
-        };
-        let mut chunks = placed.chunks(rayon::current_num_threads());
-        let mut works = timed("cut", || chunks.next().map(cut));
-        while let Some(own) = works {
+            let works = tiles.cut(view, &scene.camera(&view.camera), place, drawn);
             unit();
-            works = thread::scope(|threads| {
-                let chunk = chunks.next();
-                let ahead = chunk.and_then(|chunk| {
-                    let builder = thread::Builder::new().name("cut".to_owned());
-                    builder.spawn_scoped(threads, || cut(chunk)).ok()
-                });
-                for work in own {
-                    pools.add(device, budget, tiles, work, reserve)?;
-                    unit();
-                }
-                let next = timed("cut", || match ahead.map(ScopedJoinHandle::join) {
-                    Some(Ok(next)) => Some(next),
-                    Some(Err(panic)) => std::panic::resume_unwind(panic),
-                    None => chunk.map(cut),
-                });
-                Ok::<_, GpuError>(next)
-            })?;
-        }
+            works
+        };
+        ahead(&placed, cut, |works| {
+            for work in works {
+                pools.add(device, budget, tiles, work, reserve)?;
+                unit();
+            }
+            Ok::<_, GpuError>(())
+        })?;
         self.views.extend(views.iter().map(|view| view.index));
         self.view_sums = None;
         self.known = Known::default();
@@ -603,7 +583,10 @@ impl Fit {
         let pool = self
             .pools
             .buffers(&self.device, &self.budget, &self.tiles)?;
-        for work in self.tiles.cut(view, &camera, (0, 0, size), None) {
+        for work in self
+            .tiles
+            .cut(view, &camera, (0, 0, size), Drawn::default())
+        {
             write(&self.device, &pool.counters, &[0u32; COUNTERS]);
             self.tiles.build(&self.device, &work, &pool.drawn)?;
             let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, COUNTERS)?;

@@ -15,6 +15,7 @@ use super::raster::{Drawing, Raster, WORD, Way};
 use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
 use crate::bake::footprint::MIN_ALPHA;
+use crate::bake::kept::KeptOfView;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 
@@ -233,18 +234,22 @@ impl Tiles {
         (self.marked > 0).then_some((&self.marks, self.marked as usize))
     }
 
-    /// Cuts a view into tiles, leaving out those without a pixel that counts, or that is `shown`. `camera` is in scene units, `place`
+    /// Cuts what is `drawn` of a view into tiles, leaving out those without a pixel that counts. `camera` is in scene units, `place`
     /// what the pools say of the view.
     pub(super) fn cut(
         &self,
         view: &View,
         camera: &Camera,
         (index, first_block, blocks): Place,
-        shown: Option<Shown<'_>>,
+        drawn: Drawn<'_>,
     ) -> Vec<Work> {
         let (mut works, window) = (Vec::new(), &self.window);
-        for ([left, top], size, counting) in parts(view, self.edge, shown) {
-            let pixels = pixels_of(view, [left, top], size, shown);
+        for ([left, top], size, counting) in parts(view, self.edge, drawn) {
+            let pixels = pixels_of(view, [left, top], size, drawn);
+            let counting = match drawn.kept {
+                None => counting,
+                Some(_) => opaque(&pixels),
+            };
             let row = |k: usize| {
                 let [x, y, z] = camera.rotation[k];
                 [x as f32, y as f32, z as f32, camera.translation[k] as f32]
@@ -292,7 +297,7 @@ impl Tiles {
                     &work.pixels[start..start + size[0] as usize]
                 });
                 let pixels: Vec<[u8; 4]> = lines.copied().collect();
-                let counting = pixels.iter().map(|pixel| u32::from(counts(pixel))).sum();
+                let counting = opaque(&pixels);
                 if counting == 0 {
                     continue;
                 }
@@ -339,15 +344,34 @@ impl Tiles {
 /// Corner, size, and the number of pixels that count.
 pub(super) type Part = ([u32; 2], [u32; 2], u32);
 
-/// The parts of a view that are drawn, of the blocks that are `shown`, each within a tile of this edge.
-pub(super) fn parts(view: &View, edge: u32, shown: Option<Shown<'_>>) -> Vec<Part> {
+/// What is drawn of a view: of its blocks those that are shown, and of these the pixels that are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drawn<'a> {
+    pub(super) shown: Option<Shown<'a>>,
+    pub(super) kept: Option<KeptOfView<'a>>,
+}
+
+impl Drawn<'_> {
+    fn is_all(self) -> bool {
+        self.shown.is_none() && self.kept.is_none()
+    }
+
+    /// Whether anything is of the block around a pixel.
+    fn holds(self, x: u32, y: u32) -> bool {
+        self.shown.is_none_or(|shown| shown.holds(x, y))
+            && self.kept.is_none_or(|kept| kept.any(x, y))
+    }
+}
+
+/// The parts of a view that are drawn, each within a tile of this edge.
+pub(super) fn parts(view: &View, edge: u32, drawn: Drawn<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     for top in (0..view.height).step_by(edge as usize) {
         for left in (0..view.width).step_by(edge as usize) {
             let size = [edge.min(view.width - left), edge.min(view.height - top)];
-            parts.extend(match shown {
-                Some(shown) => counting_of(view, [left, top], size, shown),
-                None => counting(view, [left, top], size),
+            parts.extend(match drawn.is_all() {
+                true => counting(view, [left, top], size),
+                false => counting_of(view, [left, top], size, drawn),
             });
         }
     }
@@ -361,6 +385,11 @@ fn counts(pixel: &[u8; 4]) -> bool {
     pixel[3] >= MIN_ALPHA
 }
 
+/// How many of them count.
+fn opaque(pixels: &[[u8; 4]]) -> u32 {
+    pixels.iter().map(|pixel| u32::from(counts(pixel))).sum()
+}
+
 fn any_counts(pixels: &[[u8; 4]; AT_ONCE]) -> bool {
     pixels.iter().fold(false, |any, pixel| any | counts(pixel))
 }
@@ -371,7 +400,7 @@ fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<Part> {
     for y in corner[1]..corner[1] + size[1] {
         let row = &view.pixels[y as usize * view.width as usize + corner[0] as usize..];
         let mut row = &row[..size[0] as usize];
-        let counting: u32 = row.iter().map(|pixel| u32::from(counts(pixel))).sum();
+        let counting = opaque(row);
         if counting == 0 {
             continue;
         }
@@ -397,28 +426,25 @@ fn counting(view: &View, corner: [u32; 2], size: [u32; 2]) -> Option<Part> {
     (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))
 }
 
-/// [`counting`] of the blocks that are `shown`, as far as blocks go.
+/// [`counting`] of the blocks of which anything is `drawn`, as far as blocks go, and of all their pixels.
 fn counting_of(
     view: &View,
     [left, top]: [u32; 2],
     size: [u32; 2],
-    shown: Shown<'_>,
+    drawn: Drawn<'_>,
 ) -> Option<Part> {
     let end = [left + size[0], top + size[1]];
     let (mut low, mut high, mut count) = ([u32::MAX; 2], [0; 2], 0);
     for y in (top..end[1]).step_by(BLOCK as usize) {
         for x in (left..end[0]).step_by(BLOCK as usize) {
-            if !shown.holds(x, y) {
+            if !drawn.holds(x, y) {
                 continue;
             }
             let past = [(x + BLOCK).min(end[0]), (y + BLOCK).min(end[1])];
             let own: u32 = (y..past[1])
                 .map(|y| {
                     let line = y as usize * view.width as usize;
-                    let own = &view.pixels[line + x as usize..line + past[0] as usize];
-                    own.iter()
-                        .map(|pixel| u32::from(counts(pixel)))
-                        .sum::<u32>()
+                    opaque(&view.pixels[line + x as usize..line + past[0] as usize])
                 })
                 .sum();
             if own > 0 {
@@ -431,29 +457,28 @@ fn counting_of(
     (count > 0).then(|| (low, [high[0] - low[0], high[1] - low[1]], count))
 }
 
-/// Pixels of a part of a view; in blocks that are not `shown` none counts.
-fn pixels_of(
-    view: &View,
-    [left, top]: [u32; 2],
-    size: [u32; 2],
-    shown: Option<Shown<'_>>,
-) -> Vec<[u8; 4]> {
+/// Pixels of a part of a view; of those that are not `drawn` none counts.
+fn pixels_of(view: &View, [left, top]: [u32; 2], size: [u32; 2], drawn: Drawn<'_>) -> Vec<[u8; 4]> {
     let mut pixels = Vec::with_capacity(size[0] as usize * size[1] as usize);
     for y in top..top + size[1] {
         let line = y as usize * view.width as usize;
         let own = &view.pixels[line + left as usize..line + (left + size[0]) as usize];
-        let Some(shown) = shown else {
+        if drawn.is_all() {
             pixels.extend_from_slice(own);
             continue;
-        };
+        }
+        let first = pixels.len();
         for (x, few) in (left..)
             .step_by(BLOCK as usize)
             .zip(own.chunks(BLOCK as usize))
         {
-            match shown.holds(x, y) {
+            match drawn.holds(x, y) {
                 true => pixels.extend_from_slice(few),
                 false => pixels.resize(pixels.len() + few.len(), [0; 4]),
             }
+        }
+        if let Some(kept) = drawn.kept {
+            kept.thin_row([left, y], &mut pixels[first..]);
         }
     }
     pixels

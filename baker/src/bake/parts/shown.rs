@@ -8,19 +8,23 @@ use crate::bake::backend::BLOCK;
 use crate::bake::footprint::footprints;
 use crate::bake::scene::Scene;
 use crate::bake::thin::cells::{Cells, EDGE};
-use crate::bake::thin::{ENTRIES, Mask, stride};
+use crate::bake::thin::{ENTRIES, Mask};
 use crate::bake::window::{across, square};
 
 /// Views in which rows are drawn to count their entries, and blocks of each, one in so many.
 const DRAWN: usize = 4;
 const DRAWN_BLOCKS: u32 = 16;
+/// Samples of a cell, on the mean over all that is shown.
+const SAMPLES: f64 = 48.0;
+/// Samples of all views, at most.
+const MOST_SAMPLES: f64 = 4e7;
 
 /// What the views show of each square of a texture, line by line: pixels.
 pub(super) fn shown_by_square(scene: &Scene, atlas: &Atlas, masks: &[impl Mask]) -> Vec<f64> {
     let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
     let cells = Cells::new(scene, atlas);
-    let (shown, _) = cells.shown(masks, stride(masks, pixels, atlas));
-    let of_cells = cells.by_square(&shown);
+    let stride = stride(masks, pixels, atlas);
+    let of_cells = cells.by_square(&cells.pixels(masks, stride));
     let (edge, across, cells_across) = (
         square(scene.size),
         across(scene.size),
@@ -32,6 +36,15 @@ pub(super) fn shown_by_square(scene: &Scene, atlas: &Atlas, masks: &[impl Mask])
         share * of_cells[(line * cells_across + column) as usize]
     };
     (0..across * across).map(of).collect()
+}
+
+/// Of which pixels samples are taken, where so many count: a block has one at least.
+fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
+    let covered = atlas.covered.max(1) as f64;
+    let area = |mask: &_| Mask::head(mask).size.map(f64::from).iter().product::<f64>();
+    let stride = (pixels / covered * f64::from(EDGE * EDGE) / SAMPLES).sqrt();
+    let coarsest = (masks.iter().map(area).sum::<f64>() / MOST_SAMPLES).sqrt();
+    (stride.max(2.0).max(coarsest) as u32).min(BLOCK)
 }
 
 /// Entries of a row on the mean, by the rows of some blocks of some views.

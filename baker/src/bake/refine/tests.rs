@@ -213,15 +213,22 @@ fn a_failure_of_the_views_is_passed_on() {
 struct Eager {
     has: Vec<View>,
     forgot: bool,
+    /// Whom it tells of each view that it took.
+    tells: Option<mpsc::Sender<()>>,
 }
 
 impl Ahead for Eager {
-    fn take(&mut self, view: &View, thinning: Option<&Thinning>) -> Result<(), Failure> {
-        let mut view = view.clone();
-        if let Some(thinning) = thinning {
-            thinning.thin(&mut view);
+    fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure> {
+        for &view in views {
+            let mut view = view.clone();
+            if let Some(thinning) = thinning {
+                thinning.kept().thin(&mut view);
+            }
+            self.has.push(view);
+            if let Some(tells) = &self.tells {
+                tells.send(()).expect("somebody listens");
+            }
         }
-        self.has.push(view);
         Ok(())
     }
 
@@ -234,17 +241,18 @@ impl Ahead for Eager {
 
 /// What an adapter has in the end that takes views ahead, and those that it had to take later; whether it forgot any.
 fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool) {
-    thinly(views, held_bytes, None)
+    thinly(views, held_bytes, None, 0)
 }
 
-/// The same where there is memory for no more rows than these.
+/// The same where there is memory for no more rows than these; the first few come when it has taken those `before` them.
 fn thinly(
     views: &[View],
     held_bytes: Option<usize>,
     rows: Option<u64>,
+    before: usize,
 ) -> (Vec<View>, usize, bool) {
     let mesh = body();
-    let scene = Scene::new(&mesh, if rows.is_some() { 48 } else { 256 });
+    let scene = Scene::new(&mesh, if rows.is_some() { 96 } else { 256 });
     let atlas = Atlas::new(&scene);
     let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
     refiner.held_bytes = held_bytes.unwrap_or(refiner.held_bytes);
@@ -256,15 +264,34 @@ fn thinly(
         };
         refiner.thin(&atlas, 2, memory);
     }
-    let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
-    let (mut eager, mut later) = (Eager::default(), 0);
+    let (tells, hears) = mpsc::channel();
+    let (mut clock, mut source) = (PhaseClock::default(), (0..).zip(views.iter().cloned()));
+    let tells = (before > 0).then_some(tells);
+    let (mut eager, mut later) = (
+        Eager {
+            tells,
+            ..Eager::default()
+        },
+        0,
+    );
     loop {
-        let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), Some(&mut eager));
+        let next = || {
+            let next = source.next();
+            if let Some((number, _)) = &next
+                && (1..=before).contains(number)
+            {
+                hears.recv().expect("the one before is taken");
+            }
+            Ok(next.map(|(_, view)| view))
+        };
+        let next = refiner.next(&Silent, &mut clock, next, Some(&mut eager));
         let Some((view, taken)) = next.expect("views") else {
             break;
         };
         if !taken {
-            eager.take(&view, refiner.thinning()).expect("no failure");
+            eager
+                .take(&[&view], refiner.thinning())
+                .expect("no failure");
             later += 1;
         }
     }
@@ -299,10 +326,10 @@ fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
     let counting = |views: &[View]| views.iter().map(Mask::counting).sum::<usize>();
     let all = counting(&clean);
     assert_eq!(
-        thinly(&clean, None, Some(2 * all as u64)),
+        thinly(&clean, None, Some(2 * all as u64), 0),
         (clean.clone(), 0, false)
     );
-    let (has, later, forgot) = thinly(&clean, None, Some(all as u64 / 2));
+    let (has, later, forgot) = thinly(&clean, None, Some(all as u64 / 2), 1);
     assert_eq!(
         (later, forgot),
         (0, true),
@@ -312,10 +339,10 @@ fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
     assert!(left < 6 * all / 10 && left > all / 4, "{left} of {all}");
     // Where they do not stay as they came, later ones are thinned, too; and where not all are known, none is.
     let (_, came) = set(0.0, 1.0);
-    let (has, later, _) = thinly(&came, None, Some(all as u64 / 2));
+    let (has, later, _) = thinly(&came, None, Some(all as u64 / 2), 0);
     assert_eq!((later, counting(&has)), (came.len(), left));
     let held = 3 * clean[0].pixels.len() * 4;
-    let (has, ..) = thinly(&clean, Some(held), Some(all as u64 / 2));
+    let (has, ..) = thinly(&clean, Some(held), Some(all as u64 / 2), 0);
     assert_eq!(counting(&has), all);
 }
 

@@ -1,11 +1,11 @@
-//! Atlas, masks of the views → cells of the surface, and how many pixels of how many views show each.
+//! Atlas → cells of the surface; mask of a view → the cell that each of its samples shows, and how coarsely.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use proto::table::Camera;
 use rayon::prelude::*;
 
-use super::Mask;
+use super::{Head, Mask};
 use crate::bake::atlas::{Atlas, charts};
 use crate::bake::footprint::texel_coords;
 use crate::bake::raster::{NOTHING, Projected, raster};
@@ -38,14 +38,24 @@ pub(in crate::bake) struct Cells<'a> {
     cells: Vec<Cell>,
 }
 
-/// What the views show of a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::bake) struct Shown {
-    pub(in crate::bake) texels: f64,
-    /// Of all views together.
-    pub(in crate::bake) pixels: f64,
-    /// Views that show it.
-    pub(in crate::bake) views: f64,
+/// What a view shows of the cells.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::bake) struct Look {
+    pub(super) head: Head,
+    pub(super) grid: Grid,
+    /// The cell of each sample; [`NOTHING`] of one that hits none, or whose pixel does not count.
+    pub(in crate::bake) cells: Vec<u32>,
+    /// How coarse the pixel is there: a [`level_of`] it.
+    pub(super) levels: Vec<u8>,
+}
+
+/// Levels of coarseness, of which three are a factor of two.
+pub(super) const LEVELS: usize = 32;
+
+/// The level of a pixel that covers so many texels: one of a texel has the middle one.
+fn level_of(texels: f64) -> u8 {
+    let level = 3.0 * texels.log2() + LEVELS as f64 / 2.0;
+    level.clamp(0.0, (LEVELS - 1) as f64) as u8
 }
 
 /// Every `stride`-th column and row of a view's pixels, from `stride / 2` on.
@@ -108,12 +118,19 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Pixels on each square, of what is shown of the cells.
-    pub(in crate::bake) fn by_square(&self, shown: &[Shown]) -> Vec<f64> {
-        let of = |ends: &[u32]| {
-            let own = &shown[ends[0] as usize..ends[1] as usize];
-            own.iter().map(|cell| cell.pixels).sum()
-        };
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Texels of each.
+    pub(super) fn texels(&self) -> impl IndexedParallelIterator<Item = u32> {
+        self.cells.par_iter().map(|cell| cell.texels)
+    }
+
+    /// Of each square the sum over its cells.
+    pub(in crate::bake) fn by_square(&self, of_cells: &[f64]) -> Vec<f64> {
+        let of = |ends: &[u32]| of_cells[ends[0] as usize..ends[1] as usize].iter().sum();
         self.starts.windows(2).map(of).collect()
     }
 
@@ -126,63 +143,67 @@ impl<'a> Cells<'a> {
             .unwrap_or(NOTHING)
     }
 
-    /// The cell of each sample of a view, [`NOTHING`] where it hits none or its pixel does not count.
-    fn samples(&self, mask: &impl Mask, grid: Grid) -> Vec<u32> {
-        let ([width, height], view) = (grid.size, mask.head());
-        let camera = grid.camera(&self.scene.camera(&view.camera));
+    /// What every `stride`-th pixel of a view shows.
+    pub(in crate::bake) fn look(&self, mask: &impl Mask, stride: u32) -> Look {
+        let head = mask.head();
+        let grid = Grid::new(head.size, stride);
+        let [width, height] = grid.size;
+        let camera = grid.camera(&self.scene.camera(&head.camera));
         let projected = Projected::of_scene(self.scene, &camera, width, height);
-        let mut found = Vec::with_capacity((width * height) as usize);
+        let samples = (width * height) as usize;
+        let (mut cells, mut levels) = (vec![NOTHING; samples], vec![0; samples]);
         for (band, triangles) in (0..).zip(projected.bands(height, BAND)) {
             let first = band * BAND;
             let end = (first + BAND).min(height);
             let hits = raster(&projected, &triangles, width, first, end, 1);
-            for (sample, &triangle) in (first * width..).zip(&hits.triangles) {
+            let hits = hits.triangles.iter().zip(&hits.inverse_depths);
+            for (sample, (&triangle, inverse_depth)) in (first * width..).zip(hits) {
                 let [x, y] = grid.pixel(sample);
-                if triangle == NOTHING || !mask.counts((y * view.size[0] + x) as usize) {
-                    found.push(NOTHING);
+                if triangle == NOTHING || !mask.counts((y * head.size[0] + x) as usize) {
                     continue;
                 }
                 let [x, y] = [sample % width, sample / width].map(|at| f64::from(at) + 0.5);
                 let place = texel_coords(self.scene, &projected, triangle, x, y);
-                found.push(self.at(place, chart_of(self.scene, &self.charts, triangle)));
+                let at = sample as usize;
+                cells[at] = self.at(place, chart_of(self.scene, &self.charts, triangle));
+                let scale = projected.footings[triangle as usize].scale;
+                let texels = self.doubled_area(triangle) * scale / inverse_depth.powi(3);
+                levels[at] = level_of(texels / f64::from(stride * stride));
             }
         }
         unit();
-        found
+        Look {
+            head,
+            grid,
+            cells,
+            levels,
+        }
     }
 
-    /// What the views show of each cell, and the cell of each of their samples.
-    pub(in crate::bake) fn shown(
-        &self,
-        masks: &[impl Mask],
-        stride: u32,
-    ) -> (Vec<Shown>, Vec<Vec<u32>>) {
-        let zeros = || (0..self.cells.len()).map(|_| AtomicU32::new(0));
-        let (samples, views): (Vec<_>, Vec<_>) = (zeros().collect(), zeros().collect());
-        let look = |last: &mut Vec<u32>, (nth, mask): (usize, _)| {
-            let found = self.samples(mask, Grid::new(Mask::head(mask).size, stride));
-            let mark = nth as u32 + 1;
-            for &cell in found.iter().filter(|&&cell| cell != NOTHING) {
+    /// How many pixels of all views show each cell, by every `stride`-th.
+    pub(in crate::bake) fn pixels(&self, masks: &[impl Mask], stride: u32) -> Vec<f64> {
+        let zeros = (0..self.count()).map(|_| AtomicU32::new(0));
+        let samples: Vec<AtomicU32> = zeros.collect();
+        masks.par_iter().for_each(|mask| {
+            let look = self.look(mask, stride);
+            for &cell in look.cells.iter().filter(|&&cell| cell != NOTHING) {
                 samples[cell as usize].fetch_add(1, Relaxed);
-                if std::mem::replace(&mut last[cell as usize], mark) != mark {
-                    views[cell as usize].fetch_add(1, Relaxed);
-                }
             }
-            found
-        };
-        let found = masks
-            .par_iter()
-            .enumerate()
-            .map_init(|| vec![0; self.cells.len()], look)
-            .collect();
-        let pixels = f64::from(stride * stride);
-        let of = |((cell, samples), views): ((&Cell, AtomicU32), AtomicU32)| Shown {
-            texels: f64::from(cell.texels),
-            pixels: f64::from(samples.into_inner()) * pixels,
-            views: f64::from(views.into_inner()),
-        };
-        let shown = self.cells.iter().zip(samples).zip(views).map(of);
-        (shown.collect(), found)
+        });
+        let pixels = |samples: AtomicU32| f64::from(samples.into_inner() * stride * stride);
+        samples.into_iter().map(pixels).collect()
+    }
+
+    /// Twice the texels of a triangle.
+    ///
+    /// A pixel at depth z of a plane at distance D from the eye covers `z³ / (f_x f_y D)` of it, and a triangle of area A has the
+    /// determinant `2 A f_x f_y D` ([`super::super::raster::Footing::scale`]): so it covers `z³ · 2 T / determinant` of its T texels.
+    fn doubled_area(&self, triangle: u32) -> f64 {
+        let corners = self.scene.triangles[triangle as usize];
+        let [a, b, c] =
+            corners.map(|corner| self.scene.texel_coords[corner as usize].map(f64::from));
+        let [right, down] = [b, c].map(|to| [to[0] - a[0], to[1] - a[1]]);
+        (right[0] * down[1] - right[1] * down[0]).abs()
     }
 }
 

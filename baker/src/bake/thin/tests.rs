@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use proto::table::{Mesh, View};
 
+use super::cells::{Cells, EDGE, LEVELS};
+use super::shown::Counts;
 use super::*;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
-use crate::bake::footprint::footprints;
+use crate::bake::footprint::{footprints, texel_coords};
+use crate::bake::raster::{NOTHING, Projected, raster};
 
 const SIZE: u32 = 64;
 const PICTURE: [u32; 2] = [150, 140];
@@ -53,15 +56,15 @@ fn thinning(views: &[View], rows: f64) -> Option<Thinning> {
         taps: TAPS,
         memory: memory(rows),
     };
-    match Thinning::of(thinned, views) {
+    match Survey::of(thinned, views) {
         Decision::Thinned(thinning) => Some(thinning),
-        Decision::AllFit | Decision::TooMany => None,
+        Decision::AllFit | Decision::TooMany(_) => None,
     }
 }
 
 fn thinned(views: &[View], thinning: &Thinning) -> Vec<View> {
     let mut views = views.to_vec();
-    views.iter_mut().for_each(|view| thinning.thin(view));
+    views.iter_mut().for_each(|view| thinning.kept().thin(view));
     views
 }
 
@@ -83,9 +86,26 @@ fn seen(views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
     (seen, count)
 }
 
+/// What the views show of each cell, as far as it is fine.
+fn shown(views: &[View], enough: Enough) -> Vec<Shown> {
+    let (scene, atlas) = scene_of(&cube());
+    let cells = Cells::new(&scene, &atlas);
+    let counts = Counts::new(&cells, STRIDE);
+    for view in views {
+        counts.enter(&cells.look(view, STRIDE));
+    }
+    counts.shown(&cells, enough)
+}
+
+/// Nothing is too coarse.
+const NEVER: Enough = Enough {
+    pixels: f64::INFINITY,
+    views: f64::INFINITY,
+};
+
 #[test]
 fn rows_that_fit_or_are_few_all_stay() {
-    let views = views(40);
+    let views = views(ENOUGH.views as u32 - 3);
     let (_, rows) = seen(&views);
     assert!(thinning(&views, 2.0 * rows as f64).is_none());
     assert!(
@@ -116,7 +136,7 @@ fn as_many_rows_stay_as_were_asked_for_and_every_texel_keeps_its_share() {
         // A texel of the middle of a face, seen as often as most.
         if views.len() > 30 && *weight > 20.0 {
             assert!(
-                still.len() as f64 > 0.6 * VIEWS,
+                still.len() as f64 > 0.6 * ENOUGH.views,
                 "{} of {}",
                 still.len(),
                 views.len()
@@ -130,8 +150,7 @@ fn as_many_rows_stay_as_were_asked_for_and_every_texel_keeps_its_share() {
 fn every_texel_keeps_the_least_or_nothing_is_left_out() {
     let views = views(80);
     let (_, all) = seen(&views);
-    let (scene, atlas) = scene_of(&cube());
-    let (shown, _) = Cells::new(&scene, &atlas).shown(&views, BLOCK);
+    let shown = shown(&views, ENOUGH);
     let least = Wanted {
         pixels: PIXELS,
         views: VIEWS,
@@ -141,8 +160,6 @@ fn every_texel_keeps_the_least_or_nothing_is_left_out() {
     let thinning = thinning(&views, 1.1 * rows).expect("enough");
     let (after, rows) = seen(&thinned(&views, &thinning));
     assert!(rows < all / 2);
-    let [blocks, pixels] = thinning.shares();
-    assert!(pixels < blocks && blocks < 0.9 && pixels > 0.0);
     let weights = after.iter().filter(|(weight, _)| *weight > 0.0);
     let (sum, count) = weights.fold((0.0, 0), |(sum, count), (weight, _)| {
         (sum + weight, count + 1)
@@ -162,7 +179,7 @@ fn the_same_views_are_thinned_alike_and_others_are_let_be() {
     let mut stranger = views[3].clone();
     stranger.index = 999;
     let before = stranger.clone();
-    one.thin(&mut stranger);
+    one.kept().thin(&mut stranger);
     assert_eq!(stranger, before);
     // Colours stay, and alpha is as it was or none.
     for (view, thinned) in views.iter().zip(thinned(&views, &one)) {
@@ -175,9 +192,8 @@ fn the_same_views_are_thinned_alike_and_others_are_let_be() {
 #[test]
 fn two_charts_in_one_square_of_the_texture_are_two_places() {
     // Faces of the cube lie side by side in its texture: some squares hold two of them.
-    let (scene, atlas) = scene_of(&cube());
-    let views = views(60);
-    let (shown, _) = Cells::new(&scene, &atlas).shown(&views, 2);
+    let (_, atlas) = scene_of(&cube());
+    let shown = shown(&views(60), NEVER);
     let squares = (SIZE / EDGE).pow(2) as usize;
     assert!(shown.len() > squares / 2);
     let texels: f64 = shown.iter().map(|cell| cell.texels).sum();
@@ -192,8 +208,8 @@ fn samples_say_how_many_pixels_a_place_has() {
     let views = views(30);
     let cells = Cells::new(&scene, &atlas);
     let of = |stride: u32| {
-        let (shown, _) = cells.shown(&views, stride);
-        shown.iter().map(|cell| cell.pixels).sum::<f64>()
+        let of_cells = cells.pixels(&views, stride);
+        of_cells.iter().sum::<f64>()
     };
     let (_, rows) = seen(&views);
     let (every, third) = (of(1), of(3));
@@ -206,28 +222,13 @@ fn samples_say_how_many_pixels_a_place_has() {
 }
 
 #[test]
-fn the_first_pixels_of_a_block_lie_evenly() {
-    let mut places: Vec<(u32, [u32; 2])> = (0..BLOCK * BLOCK)
-        .map(|at| [at % BLOCK, at / BLOCK])
-        .map(|at| (order(at), at))
-        .collect();
-    places.sort_unstable();
-    assert!(places.iter().map(|(order, _)| *order).eq(0..BLOCK * BLOCK));
-    for (count, apart) in [(4, 4), (16, 2)] {
-        let mut first: Vec<[u32; 2]> = places[..count].iter().map(|(_, at)| *at).collect();
-        first.sort_unstable();
-        let even = |at: &[u32; 2]| at.iter().all(|at| at.is_multiple_of(apart));
-        assert!(first.iter().all(even), "{first:?}");
-    }
-}
-
-#[test]
 fn a_place_is_asked_for_by_pixels_or_views_whichever_is_more() {
     let need = |pixels: f64, views: f64| {
         let cell = Shown {
             texels: 10.0,
             pixels: 10.0 * pixels,
             views,
+            coarsest: 0,
         };
         let wanted = Wanted {
             pixels: 4.0,
@@ -240,4 +241,124 @@ fn a_place_is_asked_for_by_pixels_or_views_whichever_is_more() {
     assert_eq!(need(40.0, 20.0), [1.0, 0.1], "too few views");
     assert_eq!(need(8.0, 480.0), [0.5, 1.0]);
     assert_eq!(need(40.0, 96.0), [0.25, 0.4]);
+}
+
+#[test]
+fn a_sample_says_how_many_texels_its_pixel_covers() {
+    let (scene, atlas) = scene_of(&cube());
+    let cells = Cells::new(&scene, &atlas);
+    let (mut compared, mut levels) = (0, BTreeSet::new());
+    for (view, stride) in views(6).iter().zip([1, 2, 3, 4, 5, 8]) {
+        let look = cells.look(view, stride);
+        let [width, height] = PICTURE;
+        let projected = Projected::of_scene(&scene, &scene.camera(&view.camera), width, height);
+        let every: Vec<u32> = (0..scene.triangles.len() as u32).collect();
+        let hits = raster(&projected, &every, width, 0, height, 1).triangles;
+        for (sample, (&cell, &level)) in (0..).zip(look.cells.iter().zip(&look.levels)) {
+            let [x, y] = look.grid.pixel(sample);
+            let at = |x: u32, y: u32| hits.get((y * width + x) as usize).copied();
+            let triangle = at(x, y).expect("within the picture");
+            assert!(cell == NOTHING || triangle != NOTHING);
+            if cell == NOTHING || [at(x + 1, y), at(x, y + 1)] != [Some(triangle); 2] {
+                continue;
+            }
+            // What a pixel's sides come to on the texture.
+            let place = |x: f64, y: f64| texel_coords(&scene, &projected, triangle, x, y);
+            let [middle, right, down] = [[0.5, 0.5], [1.0, 0.5], [0.5, 1.0]]
+                .map(|[a, b]| place(f64::from(x) + a, f64::from(y) + b).map(f64::from));
+            let [right, down] = [right, down].map(|to| [to[0] - middle[0], to[1] - middle[1]]);
+            let texels = 4.0 * (right[0] * down[1] - right[1] * down[0]).abs();
+            let wanted = 3.0 * texels.log2() + LEVELS as f64 / 2.0;
+            let off = (f64::from(level) + 0.5 - wanted).abs();
+            assert!(off < 0.7, "{level} {wanted}");
+            compared += 1;
+            levels.insert(level);
+        }
+    }
+    assert!(compared > 5000 && levels.len() > 3, "{compared} {levels:?}");
+}
+
+#[test]
+fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
+    const NEAR: u32 = 60;
+    const FAR: u32 = 24;
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    // From near none shows the top.
+    let near = (0..NEAR).map(|k| {
+        let [x, y, z] = around(k, NEAR, 2.2);
+        [x, -y.abs(), z]
+    });
+    let far = (0..FAR).map(|k| around(k, FAR, 5.0));
+    let views: Vec<View> = (0..)
+        .zip(near.chain(far))
+        .map(|(k, eye)| {
+            let camera = camera(eye, 170.0, PICTURE, [1.5, -2.0]);
+            view(k, &mesh, &texture, camera, PICTURE)
+        })
+        .collect();
+    let thinning = thinning(&views, f64::INFINITY).expect("some are coarse");
+    let (before, all) = seen(&views);
+    let (after, rows) = seen(&thinned(&views, &thinning));
+    let told = all as f64 - thinning.left_out() as f64;
+    assert!((told / rows as f64 - 1.0).abs() < 0.1, "{told} {rows}");
+    let is_far = |view: &&u32| **view >= NEAR;
+    let [mut finely, mut still_coarse, mut coarsely, mut still_needed] = [0; 4];
+    for ((_, views), (_, still)) in before.iter().zip(&after) {
+        let [there, left] = [views, still].map(|views| views.iter().filter(is_far).count());
+        let fine = views.len() - there;
+        if fine == 0 {
+            // At the edge of the top perhaps not those that hardly do.
+            assert!(
+                left + 2 > there,
+                "only the far ones show it: {still:?} of {views:?}"
+            );
+            coarsely += there;
+            still_needed += left;
+        }
+        // At the borders of a face its cell is seen better than a texel.
+        let enough = ENOUGH.views.min(views.len() as f64);
+        assert!(still.len() as f64 >= 0.6 * enough, "{still:?} of {views:?}");
+        if fine as f64 >= ENOUGH.views + 2.0 {
+            finely += there;
+            still_coarse += left;
+        }
+    }
+    assert!(coarsely > 1000, "the top is theirs");
+    assert!(
+        still_needed * 100 > coarsely * 99,
+        "{still_needed} of {coarsely}"
+    );
+    assert!(
+        finely > 1000 && still_coarse * 4 < finely,
+        "{still_coarse} of {finely}"
+    );
+    // All fine ones of a place that too few show finely stay, however little memory there is.
+    let (scene, atlas) = scene_of(&mesh);
+    let little = Thinner {
+        scene: &scene,
+        atlas: &atlas,
+        taps: TAPS,
+        memory: memory(10.0),
+    };
+    let Decision::TooMany(Some(coarse)) = Survey::of(little, &views) else {
+        panic!("more than fits, even without the coarse ones");
+    };
+    assert_eq!(thinned(&views, &coarse), thinned(&views, &thinning));
+}
+
+#[test]
+fn of_levels_as_many_are_fine_as_are_enough_and_views_count_once() {
+    let views = views(60);
+    let all = shown(&views, NEVER);
+    let some = shown(&views, ENOUGH);
+    for (all, some) in all.iter().zip(&some) {
+        assert!(some.pixels <= all.pixels && some.views <= all.views && all.views <= 62.0);
+        let enough =
+            |cell: &Shown| cell.pixels >= ENOUGH.pixels * cell.texels && cell.views >= ENOUGH.views;
+        assert_eq!(enough(all), enough(some));
+        assert!(enough(some) || (some.pixels, some.views) == (all.pixels, all.views));
+    }
+    let least = |cells: &[Shown]| cells.iter().map(|cell| cell.pixels).sum::<f64>();
+    assert!(least(&some) < 0.95 * least(&all));
 }

@@ -6,6 +6,7 @@ use super::{Options, ball, begin, device, options, view};
 use crate::bake::backend::{Backend, Ties};
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
+use crate::bake::kept::Kept;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
@@ -34,8 +35,14 @@ fn begun(window: &Window, options: &Options) -> Option<Gpu> {
 
 /// Rows, texels, and bytes written to the device, of a window that is given the views.
 fn given(gpu: &mut Gpu, views: &[View]) -> (u64, Vec<[f32; 4]>, u64) {
+    given_of(gpu, views, None)
+}
+
+/// The same of what is kept of them.
+fn given_of(gpu: &mut Gpu, views: &[View], kept: Option<&Kept>) -> (u64, Vec<[f32; 4]>, u64) {
     let before = gpu.moved()[0];
-    gpu.add_views(views).expect("rows");
+    let views: Vec<&View> = views.iter().collect();
+    gpu.add_views(&views, kept).expect("rows");
     gpu.average().expect("average");
     let written = gpu.moved()[0] - before;
     let texels = gpu.read_texels().expect("texels");
@@ -136,4 +143,34 @@ fn in_tiles(scene: &Scene, view: &View, taps: u32, edge: u32) -> Vec<usize> {
         }
     }
     tiles
+}
+
+#[test]
+fn what_is_kept_of_views_is_what_is_left_of_them() {
+    let (views, options) = (views(), options());
+    let window = Window::whole(SIZE);
+    let (Some(mut gpu), Some(mut other)) = (begun(&window, &options), begun(&window, &options))
+    else {
+        return;
+    };
+    // Whole blocks of two of the views, parts of some of a third; of the last nothing is said.
+    let level = |view: u32, block: u32| match (view, block % 5) {
+        (2, 0..3) => (3 * block % 64) as u8,
+        (0 | 1, 0..2) => 0,
+        _ => 64,
+    };
+    let levels = |view: &View| {
+        let blocks = view.width.div_ceil(8) * view.height.div_ceil(8);
+        (0..blocks).map(|block| level(view.index, block)).collect()
+    };
+    let known = views.iter().filter(|view| view.index < 3);
+    let kept: Kept = known.map(|view| (view.index, levels(view))).collect();
+    let mut left = views.clone();
+    left.iter_mut().for_each(|view| kept.thin(view));
+    let (rows, texels, _) = given_of(&mut gpu, &views, Some(&kept));
+    let (wanted, others, _) = given(&mut other, &left);
+    let all = given(&mut begun(&window, &options).expect("an adapter"), &views).0;
+    assert_eq!(rows, wanted);
+    assert!(rows < 9 * all / 10 && rows > all / 2, "{rows} of {all}");
+    assert_alike(&texels, &others);
 }

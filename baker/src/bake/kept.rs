@@ -1,0 +1,168 @@
+//! Which pixels of the views have a row, where not all have: so many of each block.
+
+use std::collections::HashMap;
+
+use proto::table::View;
+use rayon::prelude::*;
+
+use super::backend::BLOCK;
+
+/// Pixels of a block.
+pub(super) const ALL: u8 = (BLOCK * BLOCK) as u8;
+
+/// Of each view, how many pixels of each of its blocks ([`BLOCK`]) have a row.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// By the index of a view, line by line.
+    blocks: HashMap<u32, Vec<u8>>,
+}
+
+/// The same of one view.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptOfView<'a> {
+    view: u32,
+    levels: &'a [u8],
+    /// Blocks in a line.
+    across: u32,
+}
+
+impl FromIterator<(u32, Vec<u8>)> for Kept {
+    fn from_iter<I: IntoIterator<Item = (u32, Vec<u8>)>>(views: I) -> Self {
+        let blocks = views.into_iter().collect();
+        Self { blocks }
+    }
+}
+
+impl Kept {
+    /// What a view keeps; none if it is all.
+    pub(super) fn of(&self, view: &View) -> Option<KeptOfView<'_>> {
+        Some(KeptOfView {
+            view: view.index,
+            levels: self.blocks.get(&view.index)?,
+            across: view.width.div_ceil(BLOCK),
+        })
+    }
+
+    /// Takes out of a view the pixels that are to have no row.
+    pub(super) fn thin(&self, view: &mut View) {
+        let mut pixels = std::mem::take(&mut view.pixels);
+        if let Some(kept) = self.of(view) {
+            let width = view.width as usize;
+            let lines = pixels.par_chunks_mut(width * BLOCK as usize).enumerate();
+            lines.for_each(|(line, pixels)| {
+                for (row, pixels) in (line as u32 * BLOCK..).zip(pixels.chunks_mut(width)) {
+                    kept.thin_row([0, row], pixels);
+                }
+            });
+        }
+        view.pixels = pixels;
+    }
+}
+
+impl KeptOfView<'_> {
+    fn level(self, [x, y]: [u32; 2]) -> u8 {
+        self.levels[(y / BLOCK * self.across + x / BLOCK) as usize]
+    }
+
+    /// Whether any pixel of the block around this one has a row.
+    pub(super) fn any(self, x: u32, y: u32) -> bool {
+        self.level([x, y]) > 0
+    }
+
+    /// Takes out of pixels of one row, from the corner of a block on, those that are to have none.
+    pub(super) fn thin_row(self, [left, row]: [u32; 2], pixels: &mut [[u8; 4]]) {
+        let blocks = pixels.chunks_mut(BLOCK as usize);
+        for (first, pixels) in (left..).step_by(BLOCK as usize).zip(blocks) {
+            let level = self.level([first, row]);
+            if level == ALL {
+                continue;
+            }
+            let turn = hash([self.view, row / BLOCK, first / BLOCK]);
+            let [right, down] = [turn % BLOCK, turn / BLOCK % BLOCK];
+            for (x, pixel) in (0..).zip(pixels) {
+                if order([x + right, row + down]) >= u32::from(level) {
+                    pixel[3] = 0;
+                }
+            }
+        }
+    }
+}
+
+/// When a pixel of a block is taken: Bayer's order, in which the first so many lie evenly, whatever their number.
+fn order([x, y]: [u32; 2]) -> u32 {
+    (0..BLOCK.ilog2()).fold(0, |order, bit| {
+        let [x, y] = [x, y].map(|at| at >> bit & 1);
+        order << 2 | (x ^ y) << 1 | y
+    })
+}
+
+/// A number that tells nothing of the three (`lowbias32` of Chris Wellons, "Prospecting for Hash Functions", 2018).
+pub(super) fn hash(numbers: [u32; 3]) -> u32 {
+    numbers.iter().fold(0, |hash: u32, &number| {
+        let mut x = hash.wrapping_mul(31).wrapping_add(number ^ 0x9E37_79B9);
+        x = (x ^ x >> 16).wrapping_mul(0x7FEB_352D);
+        x = (x ^ x >> 15).wrapping_mul(0x846C_A68B);
+        x ^ x >> 16
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bake::fixture::{blank_view, camera};
+
+    #[test]
+    fn the_first_pixels_of_a_block_lie_evenly() {
+        let mut places: Vec<(u32, [u32; 2])> = (0..BLOCK * BLOCK)
+            .map(|at| [at % BLOCK, at / BLOCK])
+            .map(|at| (order(at), at))
+            .collect();
+        places.sort_unstable();
+        assert!(places.iter().map(|(order, _)| *order).eq(0..BLOCK * BLOCK));
+        for (count, apart) in [(4, 4), (16, 2)] {
+            let mut first: Vec<[u32; 2]> = places[..count].iter().map(|(_, at)| *at).collect();
+            first.sort_unstable();
+            let even = |at: &[u32; 2]| at.iter().all(|at| at.is_multiple_of(apart));
+            assert!(first.iter().all(even), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_keeps_as_many_pixels_as_its_level_says() {
+        let size = [20, 17];
+        let pixels = vec![[9, 8, 7, 200]; 20 * 17];
+        let mut view = blank_view(
+            3,
+            camera([0.0, 0.0, 3.0], 4.0, size, [0.0; 2]),
+            size,
+            pixels,
+        );
+        let levels = vec![64, 0, 7, 31, 64, 64, 5, 0, 64];
+        let kept: Kept = [(3, levels.clone())].into_iter().collect();
+        let stays = |view: &View, x: u32, y: u32| {
+            let inside = x < view.width && y < view.height;
+            inside && view.pixels[(y * view.width + x) as usize][3] > 0
+        };
+        let all = view.clone();
+        kept.thin(&mut view);
+        for (block, &level) in (0..).zip(&levels) {
+            let [left, top] = [block % 3 * BLOCK, block / 3 * BLOCK];
+            let of = |view: &View| {
+                let at = (0..BLOCK * BLOCK).map(|at| [left + at % BLOCK, top + at / BLOCK]);
+                at.filter(|&[x, y]| stays(view, x, y)).count()
+            };
+            match block % 3 < 2 && block / 3 < 2 {
+                true => assert_eq!(of(&view), level as usize, "block {block}"),
+                // Cut by the border.
+                false => assert!(of(&view) <= of(&all).min(level as usize), "block {block}"),
+            }
+            let some = kept.of(&view).expect("known");
+            assert_eq!(some.any(left + 3, top + 5), level > 0);
+        }
+        assert!(view.pixels.iter().all(|pixel| pixel[..3] == [9, 8, 7]));
+        view.index = 4;
+        let before = view.clone();
+        kept.thin(&mut view);
+        assert!(kept.of(&view).is_none() && view == before, "a stranger");
+    }
+}

@@ -1,0 +1,131 @@
+//! Views that came → what a thread does next: it looks at what they show of the texture before it compares any silhouette, since
+//! an adapter waits for what all of them show.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use proto::table::View;
+
+/// What is to be done with a view.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// See what it shows of the texture.
+    Look(Arc<View>),
+    /// Compare its silhouette; it is the one of this number.
+    Compare(usize, Arc<View>),
+}
+
+/// What is to be done, and what is being done.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    queues: Mutex<Queues>,
+    looked: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    looks: VecDeque<Arc<View>>,
+    silhouettes: VecDeque<(usize, Arc<View>)>,
+    /// Looks that were begun.
+    looking: usize,
+}
+
+/// A look that was begun; it has ended when this goes, whatever came of it.
+#[derive(Debug)]
+pub(super) struct Looking<'a>(&'a Waiting);
+
+impl Waiting {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a task, for which [`Self::next`] is to be called once.
+    pub(super) fn add(&self, task: Task) {
+        let mut queues = self.queues();
+        match task {
+            Task::Look(view) => queues.looks.push_back(view),
+            Task::Compare(number, view) => queues.silhouettes.push_back((number, view)),
+        }
+    }
+
+    /// The next task, whichever was added for this call; a look ends with what comes with it.
+    pub(super) fn next(&self) -> Option<(Task, Option<Looking<'_>>)> {
+        let mut queues = self.queues();
+        if let Some(view) = queues.looks.pop_front() {
+            queues.looking += 1;
+            return Some((Task::Look(view), Some(Looking(self))));
+        }
+        let (number, view) = queues.silhouettes.pop_front()?;
+        Some((Task::Compare(number, view), None))
+    }
+
+    /// Waits until every look that was added has ended.
+    pub(super) fn await_looks(&self) {
+        let mut queues = self.queues();
+        while queues.looking > 0 || !queues.looks.is_empty() {
+            let woken = self.looked.wait(queues);
+            queues = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.queues().looking -= 1;
+        self.0.looked.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::bake::fixture::{blank_view, camera};
+
+    fn view() -> Arc<View> {
+        let size = [4, 4];
+        let camera = camera([0.0, 0.0, 3.0], 4.0, size, [0.0; 2]);
+        Arc::new(blank_view(0, camera, size, vec![[0; 4]; 16]))
+    }
+
+    #[test]
+    fn looks_come_before_silhouettes_each_in_their_order() {
+        let waiting = Waiting::default();
+        for number in 0..3 {
+            waiting.add(Task::Compare(number, view()));
+        }
+        let first = waiting.next();
+        assert!(matches!(first, Some((Task::Compare(0, _), None))));
+        waiting.add(Task::Look(view()));
+        waiting.add(Task::Look(view()));
+        for _ in 0..2 {
+            assert!(matches!(waiting.next(), Some((Task::Look(_), Some(_)))));
+        }
+        assert!(matches!(waiting.next(), Some((Task::Compare(1, _), None))));
+        assert!(matches!(waiting.next(), Some((Task::Compare(2, _), None))));
+        assert!(waiting.next().is_none());
+    }
+
+    #[test]
+    fn whoever_waits_for_looks_waits_for_those_that_were_begun_and_for_those_that_fail() {
+        let waiting = Waiting::default();
+        waiting.await_looks();
+        waiting.add(Task::Look(view()));
+        let done = AtomicBool::new(false);
+        thread::scope(|threads| {
+            let waiter = threads.spawn(|| {
+                waiting.await_looks();
+                done.load(Ordering::Relaxed)
+            });
+            let failed = threads.spawn(|| {
+                let _task = waiting.next().expect("a look");
+                done.store(true, Ordering::Relaxed);
+                std::panic::resume_unwind(Box::new("it failed"));
+            });
+            assert!(failed.join().is_err());
+            assert!(waiter.join().expect("no panic"), "not before it ended");
+        });
+    }
+}

@@ -1,0 +1,106 @@
+//! Looks at views → how many pixels of how many views show each cell, how coarsely, and which of those are fine enough to do
+//! without the others.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use super::cells::{Cells, LEVELS, Look};
+use crate::bake::raster::NOTHING;
+
+/// A texel has fine pixels enough if it has so many, of so many views.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enough {
+    pub(super) pixels: f64,
+    pub(super) views: f64,
+}
+
+/// What is counted of each cell, by levels of coarseness.
+#[derive(Debug)]
+pub(super) struct Counts {
+    /// Pixels that a sample stands for.
+    pixels: f64,
+    /// Samples of all views.
+    samples: Vec<AtomicU32>,
+    /// Views, each by its finest sample.
+    views: Vec<AtomicU32>,
+}
+
+/// What the views show of a cell, as far as it is fine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shown {
+    pub(super) texels: f64,
+    /// Of all views together.
+    pub(super) pixels: f64,
+    /// Views that show it.
+    pub(super) views: f64,
+    /// The last level that is fine.
+    pub(super) coarsest: u8,
+}
+
+impl Shown {
+    /// Whether it is shown so much.
+    pub(super) fn is_enough(&self, enough: Enough) -> bool {
+        self.pixels >= enough.pixels * self.texels && self.views >= enough.views
+    }
+}
+
+impl Counts {
+    /// Of looks at every `stride`-th pixel.
+    pub(super) fn new(cells: &Cells<'_>, stride: u32) -> Self {
+        let zeros = || {
+            let zeros = (0..cells.count() * LEVELS).map(|_| AtomicU32::new(0));
+            zeros.collect()
+        };
+        Self {
+            pixels: f64::from(stride * stride),
+            samples: zeros(),
+            views: zeros(),
+        }
+    }
+
+    /// Counts a view.
+    pub(super) fn enter(&self, look: &Look) {
+        const UNSEEN: u8 = u8::MAX;
+        let mut finest = vec![UNSEEN; self.samples.len() / LEVELS];
+        let shown = || {
+            let both = look.cells.iter().zip(&look.levels);
+            both.filter(|(cell, _)| **cell != NOTHING)
+                .map(|(&cell, &level)| (cell as usize, level))
+        };
+        for (cell, level) in shown() {
+            self.samples[cell * LEVELS + level as usize].fetch_add(1, Relaxed);
+            finest[cell] = finest[cell].min(level);
+        }
+        for (cell, _) in shown() {
+            let level = std::mem::replace(&mut finest[cell], UNSEEN);
+            if level != UNSEEN {
+                self.views[cell * LEVELS + level as usize].fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// What is shown of each cell: of the finest levels as many as are `enough`, and all where there are no more.
+    pub(super) fn shown(&self, cells: &Cells<'_>, enough: Enough) -> Vec<Shown> {
+        let of = |((texels, samples), views): ((u32, &[AtomicU32]), &[AtomicU32])| {
+            let mut shown = Shown {
+                texels: f64::from(texels),
+                pixels: 0.0,
+                views: 0.0,
+                coarsest: 0,
+            };
+            for (level, (samples, views)) in (0..).zip(samples.iter().zip(views)) {
+                if shown.is_enough(enough) {
+                    break;
+                }
+                shown.pixels += self.pixels * f64::from(samples.load(Relaxed));
+                shown.views += f64::from(views.load(Relaxed));
+                shown.coarsest = level;
+            }
+            shown
+        };
+        let samples = self.samples.par_chunks(LEVELS);
+        let views = self.views.par_chunks(LEVELS);
+        cells.texels().zip(samples).zip(views).map(of).collect()
+    }
+}
