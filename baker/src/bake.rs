@@ -10,6 +10,7 @@
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
 //! | `thin` | masks of all views → which pixels of each have no row: coarse ones among many finer, and what does not fit the memory |
 //! | `kept` | what `thin` decided → views without those pixels |
+//! | `ahead` | things that threads make ready → the one that takes them in |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | what a pixel is: a weighted sum of texels |
 //! | `subset` | rows → the few by which λ is found where there are very many |
@@ -51,6 +52,8 @@ mod refine;
 mod thin;
 
 pub mod kept;
+
+mod ahead;
 
 pub mod raster;
 

@@ -284,7 +284,7 @@ impl Ahead for Early<'_> {
     }
 
     fn forget(&mut self) -> Result<(), Failure> {
-        self.backend.forget().map_err(failure)
+        timed("forget", || self.backend.forget()).map_err(failure)
     }
 }
 

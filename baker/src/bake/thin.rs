@@ -31,10 +31,11 @@ mod shown;
 mod survey;
 
 use std::borrow::Borrow;
+use std::convert::Infallible;
 
 use proto::table::{Camera, View};
-use rayon::prelude::*;
 
+use super::ahead::ahead;
 use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
 use super::footprint::MIN_ALPHA;
@@ -204,7 +205,11 @@ impl Thinning {
                 levels,
             }
         };
-        let views: Vec<Thinned> = looks.par_iter().map(thin).collect();
+        let mut views: Vec<Thinned> = Vec::with_capacity(looks.len());
+        let Ok(()) = ahead(looks, thin, |view| {
+            views.push(view);
+            Ok::<_, Infallible>(())
+        });
         Self {
             pixels: views.iter().map(|view| view.pixels).sum(),
             left_out: views.iter().map(|view| view.left_out).sum(),

@@ -1,6 +1,5 @@
 //! One job on a device: its stages and buffers, views in, texels out. What happens between is in `passes.rs`.
 
-mod ahead;
 mod passes;
 
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use super::pools::{self, Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
 use super::stage::bind;
 use super::tiles::{self, Bounds, Drawn, Place, Tiles, Work};
+use crate::bake::ahead::ahead;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BINS, RowMemory, Ties};
 use crate::bake::colour::observed;
@@ -31,7 +31,6 @@ use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 use crate::pace;
 use crate::progress::{each, expect, unit};
-use ahead::ahead;
 
 /// Words of [`super::super::backend::ViewResiduals`] on the device.
 pub(super) const SUMS: usize = BINS + 4;

@@ -92,6 +92,8 @@ pub(super) struct Pools {
     tones: Buffer,
     full: Buffer,
     open: Option<Open>,
+    /// Of pools whose views were forgotten, to be filled anew.
+    spare: Vec<Arc<Buffers>>,
     /// Entries that a pixel that counts may be expected to have.
     per_pixel: f32,
     pixels: Vec<Filled>,
@@ -193,6 +195,7 @@ impl Pools {
             tones,
             full,
             open: None,
+            spare: Vec::new(),
             per_pixel: open::AT_FIRST,
             pixels: Vec::new(),
             seams: Vec::new(),
@@ -229,9 +232,10 @@ impl Pools {
         (self.view_blocks.len() as u32 - 1, first, size)
     }
 
-    /// There will be so many blocks.
+    /// There will be so many blocks, and no view before all is begun anew.
     pub(super) fn await_blocks(&mut self, blocks: u64) {
         self.awaited = blocks;
+        self.spare.clear();
     }
 
     /// Bytes of the sums of all blocks that there are or will be.
@@ -240,11 +244,16 @@ impl Pools {
         BLOCK_BYTES * there.max(self.awaited)
     }
 
-    /// Lets go of all views, none of which has been visited.
+    /// Lets go of all views, none of which has been visited, and keeps the buffers for those that come instead.
     pub(super) fn forget(&mut self) {
-        self.open = None;
-        self.pixels.clear();
-        self.scratch = None;
+        let open = self.open.take().map(Open::into_buffers);
+        let filled = self.pixels.drain(..).map(|pool| pool.buffers);
+        // Not those that others were to be drawn into again: there is room for all that stayed, and for one such.
+        let scratch = self.scratch.take();
+        let stayed = |buffers: &Arc<Buffers>| {
+            (scratch.as_ref()).is_none_or(|scratch| !Arc::ptr_eq(buffers, scratch))
+        };
+        self.spare.extend(filled.chain(open).filter(stayed));
         self.blocks = None;
         self.view_blocks.clear();
     }
@@ -316,6 +325,7 @@ impl Pools {
             let open = self.settle(device, budget, tiles, open, reserve)?;
             self.close(open);
         }
+        self.spare.clear();
         if self.blocks.is_none() {
             let count = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
             let blocks = blocks(&OnDevice { device, budget }, count)?;

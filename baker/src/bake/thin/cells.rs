@@ -124,8 +124,8 @@ impl<'a> Cells<'a> {
     }
 
     /// Texels of each.
-    pub(super) fn texels(&self) -> impl IndexedParallelIterator<Item = u32> {
-        self.cells.par_iter().map(|cell| cell.texels)
+    pub(super) fn texels(&self) -> impl Iterator<Item = u32> {
+        self.cells.iter().map(|cell| cell.texels)
     }
 
     /// Of each square the sum over its cells.

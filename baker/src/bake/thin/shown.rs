@@ -3,8 +3,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use rayon::prelude::*;
-
 use super::cells::{Cells, LEVELS, Look};
 use crate::bake::raster::NOTHING;
 
@@ -99,8 +97,8 @@ impl Counts {
             }
             shown
         };
-        let samples = self.samples.par_chunks(LEVELS);
-        let views = self.views.par_chunks(LEVELS);
+        let samples = self.samples.chunks(LEVELS);
+        let views = self.views.chunks(LEVELS);
         cells.texels().zip(samples).zip(views).map(of).collect()
     }
 }

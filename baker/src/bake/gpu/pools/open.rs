@@ -11,6 +11,7 @@ use super::super::layout;
 use super::super::memory::{Budget, read_as, write};
 use super::super::tiles::{Tiles, Work};
 use super::{Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
+use crate::laps::timed;
 
 /// Entries of a pixel that counts before any were: nine where a texel is about a pixel, twelve where its box is larger.
 pub(super) const AT_FIRST: f32 = 14.0;
@@ -74,7 +75,7 @@ impl Pools {
             self.close(open);
             open = self.start(device, budget, tiles, reserve)?;
         }
-        tiles.build(device, &work, &open.buffers.drawn)?;
+        timed("tiles", || tiles.build(device, &work, &open.buffers.drawn))?;
         open.guessed = open.guessed.plus(guess);
         open.since.push(work);
         self.open = Some(open);
@@ -98,13 +99,18 @@ impl Pools {
         tiles: &Tiles,
         reserve: u64,
     ) -> Result<Open, GpuError> {
-        let stays = self.scratch.is_none() && stays(budget, self.pool_bytes(), reserve);
-        let buffers = match &self.scratch {
-            Some(scratch) => {
-                write(device, &scratch.counters, &NOTHING);
-                Arc::clone(scratch)
+        let (spare, pool) = (self.spare.pop(), self.pool_bytes());
+        let stays = self.scratch.is_none()
+            && match &spare {
+                Some(_) => budget.left() >= pool + reserve,
+                None => stays(budget, pool, reserve),
+            };
+        let buffers = match self.scratch.as_ref().or(spare.as_ref()) {
+            Some(empty) => {
+                write(device, &empty.counters, &NOTHING);
+                Arc::clone(empty)
             }
-            None => Arc::new(self.buffers(device, budget, tiles)?),
+            None => Arc::new(timed("pools", || self.buffers(device, budget, tiles))?),
         };
         if !stays {
             self.scratch = Some(Arc::clone(&buffers));
@@ -191,6 +197,10 @@ impl Pools {
 }
 
 impl Open {
+    pub(super) fn into_buffers(self) -> Arc<Buffers> {
+        self.buffers
+    }
+
     fn expected(&self) -> layout::Pool {
         self.certain.plus(self.guessed)
     }
@@ -200,7 +210,7 @@ impl Open {
     fn ask(&mut self, device: &Device, budget: &Arc<Budget>) -> Result<Vec<Work>, GpuError> {
         self.guessed = layout::Pool::default();
         let counters = &self.buffers.counters;
-        let counted: Vec<u32> = read_as(device, budget, counters, COUNTERS)?;
+        let counted: Vec<u32> = timed("asks", || read_as(device, budget, counters, COUNTERS))?;
         let since = std::mem::take(&mut self.since);
         if counted[4] != 0 {
             let layout::Pool {

@@ -3,9 +3,8 @@
 use std::sync::mpsc;
 use std::thread;
 
-use crate::laps::timed;
-
-/// Threads at most. They are none of the pool's: those are busy with views' silhouettes while an adapter waits for these.
+/// Threads at most. They are none of the pool's: those are busy with silhouettes, one of which takes longer than what an adapter
+/// waits for.
 const THREADS: usize = 4;
 /// Things that wait for each of them.
 const READY: usize = 2;
@@ -39,7 +38,7 @@ pub(super) fn ahead<T: Sync, U: Send, E>(
         for (nth, thing) in from.iter().enumerate() {
             let receiver = made.get(nth % threads.max(1)).and_then(Option::as_ref);
             // Without a thread, or after its panic, which the scope passes on.
-            let next = timed("cut", || receiver.and_then(|receiver| receiver.recv().ok()));
+            let next = receiver.and_then(|receiver| receiver.recv().ok());
             take(next.unwrap_or_else(|| make(thing)))?;
         }
         Ok(())
