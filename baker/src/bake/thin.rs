@@ -21,7 +21,7 @@
 //! |---|---|
 //! | cell | square of [`cells::EDGE`]² texels, as far as one chart lies in it |
 //! | sample | what the middle of every [`STRIDE`]-th pixel hits |
-//! | coarse | of a sample: it covers more texels than those that are enough for its cell |
+//! | coarse | of a sample: its pixel covers more than a texel, and more than those that are enough for its cell |
 //! | block | [`BLOCK`]² pixels, those that keep each other company: it keeps what the neediest of its samples asks for, and nothing if all are coarse |
 //!
 //! A pixel without a row is one of alpha 0 to the adapter.

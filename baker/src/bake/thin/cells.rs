@@ -52,6 +52,9 @@ pub(in crate::bake) struct Look {
 /// Levels of coarseness, of which three are a factor of two.
 pub(super) const LEVELS: usize = 32;
 
+/// The last level of pixels that cover less than a texel.
+pub(super) const SHARP: u8 = (LEVELS / 2 - 1) as u8;
+
 /// The level of a pixel that covers so many texels: one of a texel has the middle one.
 fn level_of(texels: f64) -> u8 {
     let level = 3.0 * texels.log2() + LEVELS as f64 / 2.0;

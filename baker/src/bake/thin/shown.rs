@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::cells::{Cells, LEVELS, Look};
+use super::cells::{Cells, LEVELS, Look, SHARP};
 use crate::bake::raster::NOTHING;
 
 /// A texel has fine pixels enough if it has so many, of so many views.
@@ -78,7 +78,8 @@ impl Counts {
         }
     }
 
-    /// What is shown of each cell: of the finest levels as many as are `enough`, and all where there are no more.
+    /// What is shown of each cell: of the finest levels as many as are `enough`, and all where there are no more. A pixel that covers
+    /// less than a texel is as fine as any: 100 views of 1024² in 1024² texels lost 0.1 dB where such were left out.
     pub(super) fn shown(&self, cells: &Cells<'_>, enough: Enough) -> Vec<Shown> {
         let of = |((texels, samples), views): ((u32, &[AtomicU32]), &[AtomicU32])| {
             let mut shown = Shown {
@@ -88,7 +89,7 @@ impl Counts {
                 coarsest: 0,
             };
             for (level, (samples, views)) in (0..).zip(samples.iter().zip(views)) {
-                if shown.is_enough(enough) {
+                if level > SHARP && shown.is_enough(enough) {
                     break;
                 }
                 shown.pixels += self.pixels * f64::from(samples.load(Relaxed));
