@@ -56,7 +56,8 @@ const VIEWS: f64 = 24.0;
 pub(super) const PLANNED: f64 = 0.75;
 /// Entries that a row is taken to have before they are estimated: more than most have where pixels are so many.
 pub(super) const ENTRIES: f64 = 16.0;
-/// Where a texel has so many, coarser pixels have no row.
+/// Where a texel has so many, coarser pixels have no row. 100 views of 512² in 1024² texels: 47.11 dB with all 7.6 million rows, 47.09 with
+/// these 6.4 million, 47.06 and 47.02 with 6 and 4 pixels of 12 views (6.0, 5.4), 46.96 with 4 of 8 (4.7).
 const ENOUGH: Enough = Enough {
     pixels: 6.0,
     views: 16.0,
