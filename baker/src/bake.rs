@@ -136,7 +136,7 @@ use plan::Plan;
 use refine::{Ahead, Refiner};
 use rejected::Doubts;
 use scene::Scene;
-pub use supply::Supply;
+pub use supply::{HandedViews, Supply};
 use surface::Original;
 use thin::Thinning;
 use vertices::Coloured;
@@ -157,7 +157,7 @@ pub fn run(
     let (mesh, surface) = tables(session, job, fds)?;
     let (put, summary) = match job.product {
         Product::Texture => {
-            let mut views = session;
+            let mut views = HandedViews::new(session);
             let baked = bake(&mesh, surface, warm, job, session, &mut views)?;
             let Baked {
                 texture,
@@ -185,10 +185,9 @@ pub fn run(
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
             let mut layers = LayerSet::default();
+            let mut views = HandedViews::new(session);
             let next_view = || {
-                let received = session.receive_layered(LayerSet::default());
-                let received = received.map_err(|error| internal(&error))?;
-                Ok(received.map(|(layered, set)| {
+                Ok(views.next(LayerSet::default())?.map(|(layered, set)| {
                     layers = layers.or(set);
                     layered.view
                 }))

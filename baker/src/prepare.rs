@@ -1,16 +1,19 @@
 //! The role that reads untrusted files: a mesh and pictures → flat tables.
 //!
 //! ```text
-//!  mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh ─┐
-//!                                     └─► Surface ─┘                  ├─ views ─► View, View, …
-//!  transforms.json, pictures ─────────────────────────────────────────┘
+//!  mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
+//!                                     └─► Surface  └────────┐
+//!  transforms.json, pictures ───────────────────────── views ─► View, View, …
 //! ```
 //!
 //! One safetensors file may be both ([`arrays`]); views may be a model of COLMAP ([`colmap`]).
 //!
-//! Tables are put in this order: the surface before simplification, if there was any; the mesh; the views, each as soon as it
-//! is decoded. No GPU, no file but those that the supervisor opens for it, nothing fetched.
+//! Tables are put in this order: the surface before simplification, if there was any; then the mesh once it is unwrapped, and
+//! beside it the views, each as soon as it is decoded: an unwrap keeps few cores busy, and views need the mesh's shape alone.
+//! No GPU, no file but those that the supervisor opens for it, nothing fetched.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proto::job::{PrepareJob, Repair, Up};
@@ -18,7 +21,7 @@ use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table
 use proto::table::Surface;
 
 use crate::pace;
-use crate::progress::{PhaseClock, Progress, each};
+use crate::progress::{PhaseClock, Progress, both, each};
 use crate::run::{internal, peak_rss_kib};
 use crate::session::Session;
 
@@ -58,15 +61,20 @@ use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
 
-/// The mesh half of the role's result.
-struct Prepared {
-    unwrapped: Unwrapped,
+/// The surface that is baked.
+struct Shaped {
+    surface: CleanMesh,
     /// The surface before simplification.
     original: Option<CleanMesh>,
     simplify_error: Option<f32>,
     triangles_read: usize,
     counts: Counts,
     steps: Vec<MeshStep>,
+}
+
+/// Its atlas.
+struct LaidOut {
+    unwrapped: Unwrapped,
     texture: Option<TextureChoice>,
 }
 
@@ -96,13 +104,15 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         (false, false) => views::lookouts(&views_folder, job).unwrap_or_default(),
         (false, true) => Vec::new(),
     };
-    let seen = (&eyes[..], &lookouts[..]);
-    let prepared = prepare_mesh(&mesh_folder, job, seen, session, &mut clock)?;
-    if let Some(choice) = prepared.texture {
-        let told = session.choose(job.pages.atlas(choice.size));
-        told.map_err(|error| internal(&error))?;
-    }
-    if let Some(original) = prepared.original {
+    let Shaped {
+        surface,
+        original,
+        simplify_error,
+        triangles_read,
+        counts,
+        steps,
+    } = shape(&mesh_folder, job, &eyes, session, &mut clock)?;
+    if let Some(original) = original {
         let surface = Surface {
             positions: original.positions,
             triangles: original.triangles,
@@ -110,26 +120,45 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         let put = session.put(Table::Surface, surface.byte_len(), |out| surface.write(out));
         put.map_err(|error| internal(&error))?;
     }
-    let Unwrapped {
-        mesh,
-        method,
-        utilisation,
-    } = prepared.unwrapped;
-    let put = session.put(Table::Mesh, mesh.byte_len(), |out| mesh.write(out));
-    put.map_err(|error| internal(&error))?;
-    let views = views::deliver(session, &views_folder, job, &mesh, &mut clock)?;
+    let (mut of_views, unwanted) = (PhaseClock::default(), AtomicBool::new(false));
+    let mesh = || {
+        let mesh = lay_out(&surface, job, &lookouts, session, &mut clock).and_then(|laid_out| {
+            put_mesh(session, job, &laid_out)?;
+            Ok(laid_out)
+        });
+        unwanted.store(mesh.is_err(), Ordering::Relaxed);
+        mesh
+    };
+    let positions = surface.positions.as_slice();
+    let views = || {
+        let wanted = (positions, &unwanted);
+        views::deliver(session, &views_folder, job, wanted, &mut of_views)
+    };
+    let (laid_out, views) =
+        both("views", mesh, views).map_err(|error| no_thread("read views", &error))?;
+    let LaidOut {
+        unwrapped:
+            Unwrapped {
+                mesh,
+                method,
+                utilisation,
+            },
+        texture,
+    } = laid_out?;
+    let views = views?;
+    clock.append(of_views);
     Ok(PrepareSummary {
-        triangles_read: prepared.triangles_read as u64,
-        triangles_degenerate: prepared.counts.degenerate,
+        triangles_read: triangles_read as u64,
+        triangles_degenerate: counts.degenerate,
         triangles: mesh.triangles.len() as u64,
         vertices: mesh.positions.len() as u64,
-        nonmanifold_edges: prepared.counts.nonmanifold_edges,
-        mesh: prepared.steps,
-        simplify_error: prepared.simplify_error,
+        nonmanifold_edges: counts.nonmanifold_edges,
+        mesh: steps,
+        simplify_error,
         unwrap: method,
         charts: u64::from(mesh.charts),
         atlas_utilisation: utilisation,
-        texture: prepared.texture,
+        texture,
         views: views.views,
         holdout_views: views.holdout_views,
         times: clock.into_times(),
@@ -137,13 +166,34 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     })
 }
 
-fn prepare_mesh(
+/// Hands the mesh over, after the edge of its texture where that was chosen here.
+fn put_mesh(session: &Session, job: &PrepareJob, laid_out: &LaidOut) -> Result<(), Failure> {
+    if let Some(choice) = laid_out.texture {
+        let told = session.choose(job.pages.atlas(choice.size));
+        told.map_err(|error| internal(&error))?;
+    }
+    let mesh = &laid_out.unwrapped.mesh;
+    let put = session.put(Table::Mesh, mesh.byte_len(), |out| mesh.write(out));
+    put.map_err(|error| internal(&error))
+}
+
+/// What the user is told where the system gives no thread.
+fn no_thread(to: &str, error: &io::Error) -> Failure {
+    Failure {
+        code: Code::SpawnFailed,
+        message: format!("the system gave no thread to {to} with: {error}"),
+        hint: "this host is short of processes or memory (ulimit -a): fewer jobs at once need less"
+            .to_owned(),
+    }
+}
+
+fn shape(
     folder: &Folder<'_>,
     job: &PrepareJob,
-    (eyes, lookouts): (&[Eye], &[Lookout]),
+    eyes: &[Eye],
     progress: &dyn Progress,
     clock: &mut PhaseClock,
-) -> Result<Prepared, Failure> {
+) -> Result<Shaped, Failure> {
     let name = &job.mesh_file;
     let raw = clock.time(Phase::LoadMesh, || {
         load::read_set(folder, name, (job.keep_uvs, job.uv_set), progress)
@@ -198,32 +248,39 @@ fn prepare_mesh(
             (simplified.mesh, Some(cleaned), Some(simplified.error))
         }
     };
+    Ok(Shaped {
+        surface,
+        original,
+        simplify_error,
+        triangles_read,
+        counts,
+        steps,
+    })
+}
+
+fn lay_out(
+    surface: &CleanMesh,
+    job: &PrepareJob,
+    lookouts: &[Lookout],
+    progress: &dyn Progress,
+    clock: &mut PhaseClock,
+) -> Result<LaidOut, Failure> {
     let asked = job.texture_auto || surface.triangles.len() <= texels::MANY;
     let lookouts = if asked { lookouts } else { &[] };
     let resolved = clock.time(Phase::Unwrap, || {
-        texels::resolved(&surface, lookouts, progress)
+        texels::resolved(surface, lookouts, progress)
     });
     let texture = job.texture_auto.then(|| {
         let most = job.pages.page(job.texture_size);
-        texels::choose(&surface, &resolved, (most, job.pages), progress)
+        texels::choose(surface, &resolved, (most, job.pages), progress)
     });
     let wanted = Wanted {
         texture_size: texture.map_or(job.texture_size, |choice| job.pages.atlas(choice.size)),
         pages: job.pages,
         views: resolved.is_known().then_some(&resolved),
     };
-    let unwrapped = clock.time(Phase::Unwrap, || {
-        make_atlas(&surface, job, wanted, progress)
-    })?;
-    Ok(Prepared {
-        unwrapped,
-        original,
-        simplify_error,
-        triangles_read,
-        counts,
-        steps,
-        texture,
-    })
+    let unwrapped = clock.time(Phase::Unwrap, || make_atlas(surface, job, wanted, progress))?;
+    Ok(LaidOut { unwrapped, texture })
 }
 
 fn make_atlas(
@@ -238,13 +295,8 @@ fn make_atlas(
             .map_err(|error| error.failure(&job.mesh_file));
     }
     let deadline = Duration::from_millis(job.unwrap_deadline_ms);
-    let unwrapped =
-        unwrap::unwrap(surface, wanted, (job.quality, deadline), progress).map_err(|error| Failure {
-            code: Code::SpawnFailed,
-            message: format!("the system gave no thread to unwrap the mesh with: {error}"),
-            hint: "this host is short of processes or memory (ulimit -a): fewer jobs at once need less"
-                .to_owned(),
-        })?;
+    let unwrapped = unwrap::unwrap(surface, wanted, (job.quality, deadline), progress)
+        .map_err(|error| no_thread("unwrap the mesh", &error))?;
     let texels = f64::from(texture_size).powi(2) * f64::from(unwrapped.utilisation);
     if texels < surface.triangles.len() as f64 {
         progress.warning(&format!(
@@ -282,7 +334,7 @@ mod tests {
     fn prepare(
         file: &str,
         change: impl FnOnce(&mut PrepareJob),
-    ) -> Result<(Prepared, PhaseClock), Failure> {
+    ) -> Result<(Shaped, LaidOut, PhaseClock), Failure> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.obj"), file).unwrap();
         let mut job = PrepareJob {
@@ -305,31 +357,30 @@ mod tests {
         let files = folder::Local(dir.path().to_path_buf());
         let folder = Folder::new(&files, Root::Mesh);
         let mut clock = PhaseClock::default();
-        let prepared = prepare_mesh(&folder, &job, (&[], &[]), &Silent, &mut clock)?;
-        Ok((prepared, clock))
+        let shaped = shape(&folder, &job, &[], &Silent, &mut clock)?;
+        let laid_out = lay_out(&shaped.surface, &job, &[], &Silent, &mut clock)?;
+        Ok((shaped, laid_out, clock))
     }
 
     #[test]
     fn a_mesh_passes_all_stages() {
         let file = format!("{TENT}f 1 1 2\nf 5 1 2\n");
-        let (prepared, clock) = prepare(&file, |_| ()).unwrap();
-        assert_eq!(prepared.triangles_read, 6);
-        assert_eq!(
-            (prepared.counts.degenerate, prepared.counts.duplicate),
-            (1, 1)
-        );
-        assert_eq!(prepared.unwrapped.mesh.triangles.len(), 4);
-        assert!(prepared.original.is_none() && prepared.simplify_error.is_none());
+        let (shaped, laid_out, clock) = prepare(&file, |_| ()).unwrap();
+        assert_eq!(shaped.triangles_read, 6);
+        assert_eq!((shaped.counts.degenerate, shaped.counts.duplicate), (1, 1));
+        assert_eq!(laid_out.unwrapped.mesh.triangles.len(), 4);
+        assert!(shaped.original.is_none() && shaped.simplify_error.is_none());
         let phases: Vec<Phase> = clock.into_times().iter().map(|time| time.phase).collect();
         assert_eq!(phases, [Phase::LoadMesh, Phase::Clean, Phase::Unwrap]);
     }
 
     #[test]
     fn a_simplified_mesh_comes_with_its_original() {
-        let (prepared, _) = prepare(TENT, |job| job.simplify = Simplify::TargetFaces(2)).unwrap();
-        assert!(prepared.unwrapped.mesh.triangles.len() <= 2);
-        assert_eq!(prepared.original.unwrap().triangles.len(), 4);
-        assert!(prepared.simplify_error.unwrap() > 0.0);
+        let simplify = |job: &mut PrepareJob| job.simplify = Simplify::TargetFaces(2);
+        let (shaped, laid_out, _) = prepare(TENT, simplify).unwrap();
+        assert!(laid_out.unwrapped.mesh.triangles.len() <= 2);
+        assert_eq!(shaped.original.unwrap().triangles.len(), 4);
+        assert!(shaped.simplify_error.unwrap() > 0.0);
     }
 
     #[test]
@@ -339,14 +390,14 @@ mod tests {
             "{}f 1 3 2\n",
             TENT.replace("f 2/2 3/3 5/5", "f 3/3 2/2 5/5")
         );
-        let (prepared, clock) = prepare(&file, |job| {
+        let (shaped, _, clock) = prepare(&file, |job| {
             job.repair.orient = true;
             job.repair.fill_holes = Some(1.0);
             job.simplify = Simplify::TargetFaces(5);
         })
         .unwrap();
-        assert_eq!(prepared.original.unwrap().triangles.len(), 6);
-        let changed: Vec<u64> = prepared.steps.iter().map(|step| step.changed).collect();
+        assert_eq!(shaped.original.unwrap().triangles.len(), 6);
+        let changed: Vec<u64> = shaped.steps.iter().map(|step| step.changed).collect();
         assert_eq!(changed, [1, 1]);
         let times = clock.into_times();
         assert!(times.iter().any(|time| time.phase == Phase::Repair));
@@ -354,8 +405,8 @@ mod tests {
 
     #[test]
     fn a_mesh_with_z_up_is_turned() {
-        let (given, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
-        let (turned, _) = prepare(TENT, |job| {
+        let (_, given, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
+        let (_, turned, _) = prepare(TENT, |job| {
             job.keep_uvs = true;
             job.repair.up = Up::Z;
         })
@@ -371,10 +422,10 @@ mod tests {
 
     #[test]
     fn kept_coordinates_are_turned_to_our_convention() {
-        let (prepared, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
-        assert_eq!(prepared.unwrapped.method, UnwrapMethod::Kept);
-        assert_eq!(prepared.unwrapped.mesh.uvs[0], [0.0, 1.0]);
-        assert_eq!(prepared.unwrapped.mesh.charts, 1);
+        let (_, laid_out, _) = prepare(TENT, |job| job.keep_uvs = true).unwrap();
+        assert_eq!(laid_out.unwrapped.method, UnwrapMethod::Kept);
+        assert_eq!(laid_out.unwrapped.mesh.uvs[0], [0.0, 1.0]);
+        assert_eq!(laid_out.unwrapped.mesh.charts, 1);
     }
 
     #[test]

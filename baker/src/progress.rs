@@ -1,11 +1,15 @@
 //! How a stage says that work was done: [`Progress`] upwards to whoever listens, [`PhaseClock`] for the report.
 
+mod beside;
+
 use std::time::{Duration, Instant};
 
 use proto::message::{Phase, PhaseTime};
 use proto::recorder::State;
 
 use crate::{last_words, pace};
+
+pub(crate) use beside::{Strand, both, said};
 
 /// Listens to the pipeline. Called from many threads; counts are of work done, never of time passed.
 pub trait Progress: Sync {
@@ -37,6 +41,7 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
     note(|state| {
         state.set_label(label);
         state.predicted_ms = u64::try_from(predicted.as_millis()).unwrap_or(u64::MAX);
+        said(state);
     });
 }
 
@@ -53,6 +58,7 @@ pub(crate) fn wait_for(label: &str, software: bool) {
         state.set_label(label);
         let pass = u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
         state.predicted_ms = state.predicted_ms.max(pass);
+        said(state);
     });
 }
 
@@ -135,6 +141,13 @@ impl PhaseClock {
         match self.times.iter_mut().find(|time| time.phase == phase) {
             Some(time) => time.ms += ms,
             None => self.times.push(PhaseTime { phase, ms }),
+        }
+    }
+
+    /// Adds what another clock has measured.
+    pub fn append(&mut self, other: Self) {
+        for PhaseTime { phase, ms } in other.times {
+            self.add(phase, ms);
         }
     }
 

@@ -219,33 +219,41 @@ impl Session {
         &self,
         wanted: LayerSet,
     ) -> Result<Option<(LayeredView, LayerSet)>, SessionError> {
-        let early = self
-            .early
-            .lock()
-            .ok()
-            .and_then(|mut early| early.pop_front());
-        let message = match early {
-            Some(message) => message,
-            None => self.receive()?,
-        };
-        match message {
-            (ToChild::View { .. }, fds) => {
-                let fd = fds
-                    .into_iter()
-                    .next()
-                    .ok_or(SessionError::OutOfTurn("View without memory"))?;
-                let blob = BlobFile::open(fd)?;
-                progress::expect(
-                    "reading a view",
-                    progress::each(blob.len() as usize, pace::TABLE_BYTE),
-                );
-                let view = LayeredView::read(&mut blob.reader(), wanted)?;
-                progress::unit();
-                Ok(Some(view))
-            }
-            (ToChild::EndOfViews { .. }, _) => Ok(None),
-            (other, _) => Err(out_of_turn(&other)),
+        match self.receive_handed()? {
+            Handed::View(blob) => Ok(Some(read_view(&blob, wanted)?)),
+            Handed::End => Ok(None),
         }
+    }
+
+    /// Waits for the next view, or for word that none follows.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else.
+    pub(crate) fn receive_handed(&self) -> Result<Handed, SessionError> {
+        match self.take_early() {
+            Some(message) => handed(message),
+            None => handed(self.receive()?),
+        }
+    }
+
+    /// The same, if it has come.
+    pub(crate) fn try_receive_handed(&self) -> Result<Option<Handed>, SessionError> {
+        if let Some(message) = self.take_early() {
+            return handed(message).map(Some);
+        }
+        match self.channel.try_receive_with_fds() {
+            Err(ChannelError::WouldBlock) => Ok(None),
+            received => {
+                #[cfg(feature = "failpoints")]
+                crate::failpoints::silence::answered();
+                handed(received?).map(Some)
+            }
+        }
+    }
+
+    fn take_early(&self) -> Option<(ToChild, Vec<OwnedFd>)> {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.pop_front()
     }
 
     /// Asks for all views once more.
@@ -347,6 +355,46 @@ impl Session {
     }
 }
 
+/// What the supervisor hands over while views are awaited.
+#[derive(Debug)]
+pub(crate) enum Handed {
+    /// A view's table.
+    View(BlobFile),
+    /// None follows.
+    End,
+}
+
+fn handed(message: (ToChild, Vec<OwnedFd>)) -> Result<Handed, SessionError> {
+    match message {
+        (ToChild::View { .. }, fds) => {
+            let fd = fds
+                .into_iter()
+                .next()
+                .ok_or(SessionError::OutOfTurn("View without memory"))?;
+            Ok(Handed::View(BlobFile::open(fd)?))
+        }
+        (ToChild::EndOfViews { .. }, _) => Ok(Handed::End),
+        (other, _) => Err(out_of_turn(&other)),
+    }
+}
+
+/// Reads a view with those of its layers that are wanted; tells which it has.
+///
+/// # Errors
+/// It does not pass its checks.
+pub(crate) fn read_view(
+    blob: &BlobFile,
+    wanted: LayerSet,
+) -> Result<(LayeredView, LayerSet), SessionError> {
+    progress::expect(
+        "reading a view",
+        progress::each(blob.len() as usize, pace::TABLE_BYTE),
+    );
+    let view = LayeredView::read(&mut blob.reader(), wanted)?;
+    progress::unit();
+    Ok(view)
+}
+
 impl Files for Session {
     fn open(&self, root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError> {
         let name = name.to_owned();
@@ -377,6 +425,7 @@ impl Progress for Session {
             (state.done, state.total) = (done, total);
             state.predicted_ms = 0;
             state.set_label("");
+            progress::said(state);
         });
         self.tell(phase, done, total);
         #[cfg(feature = "failpoints")]

@@ -126,6 +126,23 @@ impl Channel {
     /// # Errors
     /// [`ChannelError::Closed`] at the end, otherwise what is wrong with the packet. Descriptors of a bad packet are closed.
     pub fn receive_with_fds<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        self.take_with_fds(MsgFlags::empty())
+    }
+
+    /// The same, if one has come.
+    ///
+    /// # Errors
+    /// As [`Channel::receive_with_fds`]; [`ChannelError::WouldBlock`] if none has.
+    pub fn try_receive_with_fds<T: DeserializeOwned>(
+        &self,
+    ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        self.take_with_fds(MsgFlags::MSG_DONTWAIT)
+    }
+
+    fn take_with_fds<T: DeserializeOwned>(
+        &self,
+        how: MsgFlags,
+    ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let mut packet = vec![0; MAX_PACKET_BYTES];
         let mut control = nix::cmsg_space!([std::os::fd::RawFd; KERNEL_PACKET_FDS]);
         let mut slices = [IoSliceMut::new(&mut packet)];
@@ -133,7 +150,7 @@ impl Channel {
             self.socket.as_raw_fd(),
             &mut slices,
             Some(&mut control),
-            MsgFlags::MSG_CMSG_CLOEXEC,
+            how | MsgFlags::MSG_CMSG_CLOEXEC,
         )?;
         let flags = message.flags;
         let length = message.bytes;
@@ -253,8 +270,15 @@ mod tests {
         let sent = ToChild::Grant {
             table: Table::View(7),
         };
+        assert!(matches!(
+            theirs.try_receive_with_fds::<ToChild>(),
+            Err(ChannelError::WouldBlock)
+        ));
         ours.send(&sent, &[file.as_fd()]).expect("room");
         let (received, fds): (ToChild, _) = theirs.receive_with_fds().expect("a packet");
+        assert_eq!((received, fds.len()), (sent.clone(), 1));
+        ours.send(&sent, &[file.as_fd()]).expect("room");
+        let (received, fds): (ToChild, _) = theirs.try_receive_with_fds().expect("it came");
         assert_eq!((received, fds.len()), (sent, 1));
     }
 

@@ -100,6 +100,15 @@ impl Phase {
         Self::Commit,
     ];
 
+    /// A role may be in both at the same time.
+    #[must_use]
+    pub fn is_beside(self, other: Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Unwrap, Self::DecodeViews) | (Self::DecodeViews, Self::Unwrap)
+        )
+    }
+
     /// Its place in [`Phase::ALL`]: what the flight recorder stores.
     #[must_use]
     pub fn number(self) -> u32 {

@@ -109,6 +109,14 @@ impl State {
         self.label_bytes = u32::try_from(end).unwrap_or(0);
     }
 
+    /// Tells again of what `other` told of; work and memory are all that there were.
+    pub fn resume(&mut self, other: &Self) {
+        (self.done, self.total) = (other.done, other.total);
+        self.predicted_ms = other.predicted_ms;
+        self.phase = other.phase;
+        (self.label, self.label_bytes) = (other.label, other.label_bytes);
+    }
+
     fn sum(&self) -> u64 {
         let bytes = bytemuck::bytes_of(self);
         fnv(&[&bytes[..bytes.len() - size_of::<u64>()]])

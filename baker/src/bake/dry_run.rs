@@ -29,7 +29,7 @@ use super::held::Room;
 use super::parts::Parts;
 use super::plan::Plan;
 use super::scene::Scene;
-use super::supply::Supply;
+use super::supply::{HandedViews, Supply};
 use super::surface::Original;
 use super::thin::{Decision, Thinner, Thinning};
 use super::warm::Warm;
@@ -61,7 +61,7 @@ pub fn run(
         });
     }
     let (mesh, surface) = tables(session, job, fds)?;
-    let mut views = session;
+    let mut views = HandedViews::new(session);
     plan(&mesh, surface, warm, job, format, session, &mut views)
 }
 

@@ -415,14 +415,15 @@ impl<'a> Refiner<'a> {
                 add(Task::Compare(views.len(), Arc::clone(&view)));
                 views.push(Arc::clone(&view));
                 if let Some(survey) = survey {
-                    pixels += view.counting();
-                    if pixels as f64 > survey.surely() {
-                        let first = if survey.has_begun() {
-                            views.len() - 1
-                        } else {
-                            0
-                        };
-                        survey.begin();
+                    let mut first = views.len() - 1;
+                    if !survey.has_begun() {
+                        pixels += view.counting();
+                        if pixels as f64 > survey.surely() {
+                            survey.begin();
+                            first = 0;
+                        }
+                    }
+                    if survey.has_begun() {
                         for view in &views[first..] {
                             add(Task::Look(Arc::clone(view)));
                         }

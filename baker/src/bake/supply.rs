@@ -1,11 +1,13 @@
 //! Where views come from, and where the textures of their layers go: the supervisor; in tests anything.
 
-use proto::message::{Failure, Table};
+mod handed;
+
+pub use handed::HandedViews;
+
+use proto::message::Failure;
 use proto::table::{LayerSet, LayerTexture, LayeredView, View};
 
 use super::layers;
-use crate::run::internal;
-use crate::session::Session;
 
 /// Where views come from, and where the textures of their layers go.
 pub trait Supply {
@@ -26,25 +28,6 @@ pub trait Supply {
     /// # Errors
     /// It is not taken.
     fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure>;
-}
-
-impl Supply for &Session {
-    fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
-        self.receive_layered(wanted)
-            .map_err(|error| internal(&error))
-    }
-
-    fn again(&mut self) -> Result<(), Failure> {
-        Session::again(self).map_err(|error| internal(&error))
-    }
-
-    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure> {
-        let bytes = LayerTexture::bytes_for(texture.size);
-        Session::put(self, Table::Layer(texture.layer), bytes, |out| {
-            texture.write(out)
-        })
-        .map_err(|error| internal(&error))
-    }
 }
 
 /// Views without layers: they are asked for once, and nothing else is.

@@ -255,8 +255,11 @@ pub fn unwrap_with<'a>(
     let (pieces, atlas) = densest(cuts, (texture_size, pages), work.improved);
     unit();
     let utilisation = atlas.utilisation as f32;
+    let assembled = assemble::assemble(mesh, &pieces, &atlas);
+    let triangles = mesh.triangles.len() as u64;
+    progress.progress(Phase::Unwrap, triangles, triangles);
     Ok(Unwrapped {
-        mesh: assemble::assemble(mesh, &pieces, &atlas),
+        mesh: assembled,
         method,
         utilisation,
     })

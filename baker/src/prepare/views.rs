@@ -1,9 +1,9 @@
 //! Posed pictures, of `transforms.json` or a safetensors file → one [`View`] table each, cropped to what can matter and handed
 //! on at once.
 //!
-//! The calling thread reads the pictures' files and speaks to the supervisor; the pool decodes, and reads what lies in a
-//! safetensors file. What is in flight is bounded in bytes
-//! and number, so memory does not grow with the number of views. Views go out in the order of the file: whoever adds
+//! The calling thread reads the pictures' files and speaks to the supervisor; a pool of its own decodes, and reads what lies in a
+//! safetensors file, while others unwrap: in one pool, whoever waits for a part of the unwrap would take a picture up instead.
+//! What is in flight is bounded in bytes and number, so memory does not grow with the number of views. Views go out in the order of the file: whoever adds
 //! floats up as they arrive gets the same sums every time.
 
 mod crop;
@@ -17,20 +17,23 @@ mod straighten;
 mod tests;
 
 use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use proto::job::{PrepareJob, Up};
 use proto::limits::MAX_TOTAL_VIEW_BYTES;
 use proto::message::{Code, Failure, Phase, Table};
-use proto::table::{LayerSet, LayeredView, Mesh, View};
+use proto::table::{LayerSet, LayeredView, View};
 
 use super::folder::Folder;
+use super::no_thread;
 use super::repair::Eye;
 use super::texels::Lookout;
-use crate::pace;
-use crate::progress::{PhaseClock, Progress, Silent, each, unit};
+use crate::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
 use crate::session::Session;
+use crate::{last_words, pace};
 use crop::Outline;
 use set::Set;
 use show::{Loaded, Sees};
@@ -49,17 +52,18 @@ const POSES: Duration = Duration::from_secs(2);
 /// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
 const IN_FLIGHT_BYTES: usize = 640 << 20;
 
-/// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file.
+/// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file. `positions` are the mesh's
+/// vertices; once the views are unwanted, none follows.
 pub(crate) fn deliver(
     session: &Session,
     views: &Folder<'_>,
     job: &PrepareJob,
-    mesh: &Mesh,
+    (positions, unwanted): (&[[f32; 3]], &AtomicBool),
     clock: &mut PhaseClock,
 ) -> Result<ViewsSummary, Failure> {
     clock.time(Phase::DecodeViews, || {
         session.progress(Phase::DecodeViews, 0, 0);
-        session.expect("poses", each(mesh.triangles.len(), pace::TRIANGLE) + POSES);
+        session.expect("poses", each(positions.len(), pace::TRIANGLE) + POSES);
         let mut set = Set::read(views, &job.views_file, job.repair.up, session)?;
         set.layered = job.layers;
         let held_out = choose_holdout(&set, job)?;
@@ -67,7 +71,8 @@ pub(crate) fn deliver(
         let holdout_views = held_out.iter().filter(|&&held| held).count() as u32;
         let delivery = Delivery {
             session,
-            outline: &Outline::new(mesh),
+            outline: &Outline::new(positions),
+            unwanted,
             mesh: &job.mesh_file,
             set: &set,
             held_out: &held_out,
@@ -126,6 +131,29 @@ impl<'a> Whole<'a> {
             each(source.decoding_bytes(), pace::DECODE_BYTE),
         );
         Ok(source.load(&self.outline, false)?.view)
+    }
+}
+
+/// Threads that decode, as many as others have for the mesh.
+fn pool() -> io::Result<rayon::ThreadPool> {
+    let start = |_| {
+        Strand::Second.take();
+        last_words::guard_thread();
+    };
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(rayon::current_num_threads())
+        .thread_name(|number| format!("views {number}"))
+        .start_handler(start)
+        .build()
+        .map_err(io::Error::other)
+}
+
+/// Never told: the mesh has failed, and that is.
+fn unwanted() -> Failure {
+    Failure {
+        code: Code::Cancelled,
+        message: "the views are not wanted any more".to_owned(),
+        hint: String::new(),
     }
 }
 
@@ -193,6 +221,7 @@ fn check_layers(set: &Set<'_>, held_out: &[bool], progress: &dyn Progress) -> Re
 struct Delivery<'a> {
     session: &'a Session,
     outline: &'a Outline,
+    unwanted: &'a AtomicBool,
     mesh: &'a str,
     set: &'a Set<'a>,
     held_out: &'a [bool],
@@ -221,11 +250,15 @@ impl Delivery<'_> {
         let mut tally = Tally::default();
         self.session
             .progress(Phase::DecodeViews, 0, self.set.len() as u64);
-        rayon::in_place_scope_fifo(|scope| {
-            let most = 2 * rayon::current_num_threads();
+        let pool = pool().map_err(|error| no_thread("decode views", &error))?;
+        pool.in_place_scope_fifo(|scope| {
+            let most = 2 * pool.current_num_threads();
             let mut in_flight = VecDeque::new();
             let mut bytes = 0;
             for index in 0..self.set.len() {
+                if self.unwanted.load(Ordering::Relaxed) {
+                    return Err(unwanted());
+                }
                 let source = self.set.source(index)?;
                 let needed = source.decoding_bytes();
                 while in_flight.len() >= most || bytes + needed > IN_FLIGHT_BYTES {

@@ -57,7 +57,10 @@ impl Lines {
         let mut over: Vec<Phase> = self
             .open
             .keys()
-            .filter(|(open, before)| *open == role && phase.is_none_or(|phase| *before < phase))
+            .filter(|(open, before)| {
+                let ends = |phase: Phase| *before < phase && !before.is_beside(phase);
+                *open == role && phase.is_none_or(ends)
+            })
             .map(|(_, phase)| *phase)
             .collect();
         over.sort_unstable();
@@ -67,9 +70,17 @@ impl Lines {
     }
 
     fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
-        // A role's phases follow each other: the next one ends those before it.
+        // A role's phases follow each other: the next one ends those before it. Of two that go on side by side, each ends with
+        // its last count.
         self.finish_before(role, Some(phase));
         let known = self.open.insert((role, phase), state).is_some();
+        if Phase::ALL.iter().any(|other| other.is_beside(phase))
+            && state.total > 0
+            && state.done >= state.total
+        {
+            self.finish(role, phase);
+            return;
+        }
         let now = Instant::now();
         let due = self.said.get_or_insert(now).elapsed() >= INTERVAL;
         if !due || !known {
@@ -128,5 +139,39 @@ impl Listener for Lines {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(lines: &mut Lines, phase: Phase, done: u64, total: u64) {
+        let state = PhaseState {
+            since: Instant::now(),
+            done,
+            total,
+        };
+        lines.progress(Role::Prepare, phase, state);
+    }
+
+    fn open(lines: &Lines) -> Vec<Phase> {
+        let mut open: Vec<Phase> = lines.open.keys().map(|(_, phase)| *phase).collect();
+        open.sort_unstable();
+        open
+    }
+
+    #[test]
+    fn a_phase_ends_those_before_it_and_two_side_by_side_end_by_themselves() {
+        let mut lines = Lines::default();
+        count(&mut lines, Phase::Clean, 0, 0);
+        count(&mut lines, Phase::Unwrap, 3, 9);
+        assert_eq!(open(&lines), [Phase::Unwrap]);
+        count(&mut lines, Phase::DecodeViews, 1, 2);
+        assert_eq!(open(&lines), [Phase::Unwrap, Phase::DecodeViews]);
+        count(&mut lines, Phase::DecodeViews, 2, 2);
+        assert_eq!(open(&lines), [Phase::Unwrap]);
+        count(&mut lines, Phase::Unwrap, 9, 9);
+        assert!(lines.open.is_empty());
     }
 }

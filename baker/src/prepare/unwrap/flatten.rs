@@ -139,7 +139,9 @@ pub(super) fn flatten(
         let steps = steps.load(Ordering::Relaxed);
         if steps > told {
             (told, since) = (steps, Effort::begin());
-            progress.progress(Phase::Unwrap, done.load(Ordering::Relaxed), total);
+            // All are there only once they are laid out.
+            let flat = done.load(Ordering::Relaxed).min(total.saturating_sub(1));
+            progress.progress(Phase::Unwrap, flat, total);
             progress.expect("flattening", predicted);
         }
         if effort.spent() >= limit || since.spent() >= longest {

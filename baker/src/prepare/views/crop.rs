@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use proto::table::{Camera, Mesh};
+use proto::table::Camera;
 
 use crate::prepare::picture::Picture;
 use crate::render::{Projection, projected_bounds};
@@ -33,20 +33,21 @@ const MAX_POINTS: usize = 1 << 15;
 const CELLS: f32 = 24.0;
 
 impl Outline {
-    pub(super) fn new(mesh: &Mesh) -> Self {
-        if mesh.positions.len() <= MAX_POINTS {
+    /// Of a mesh with these vertices.
+    pub(super) fn new(positions: &[[f32; 3]]) -> Self {
+        if positions.len() <= MAX_POINTS {
             return Self {
-                points: mesh.positions.clone(),
+                points: positions.to_vec(),
                 whole: false,
             };
         }
-        let [low, high] = bounds(&mesh.positions);
+        let [low, high] = bounds(positions);
         let edge = (0..3)
             .map(|axis| high[axis] - low[axis])
             .fold(0.0, f32::max)
             / CELLS;
         let mut cells: HashMap<[u32; 3], [[f32; 3]; 2]> = HashMap::new();
-        for &point in &mesh.positions {
+        for &point in positions {
             // A mesh without extent has one cell: NaN and infinity become indices too.
             let cell = std::array::from_fn(|axis| ((point[axis] - low[axis]) / edge) as u32);
             let [low, high] = cells.entry(cell).or_insert([point; 2]);

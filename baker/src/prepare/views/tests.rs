@@ -45,23 +45,13 @@ fn supervise(channel: &Channel) -> (Vec<View>, Vec<String>) {
     }
 }
 
-fn mesh() -> Mesh {
-    // A square of two units about the origin, in the plane z = 0.
-    let positions = vec![
-        [-1.0, -1.0, 0.0],
-        [1.0, -1.0, 0.0],
-        [1.0, 1.0, 0.0],
-        [-1.0, 1.0, 0.0],
-    ];
-    Mesh {
-        normals: vec![[0.0, 0.0, 1.0]; 4],
-        uvs: vec![[0.0; 2]; 4],
-        surface_vertices: vec![0, 1, 2, 3],
-        triangles: vec![[0, 1, 2], [0, 2, 3]],
-        charts: 1,
-        positions,
-    }
-}
+/// Corners of a square of two units about the origin, in the plane z = 0.
+const SQUARE: [[f32; 3]; 4] = [
+    [-1.0, -1.0, 0.0],
+    [1.0, -1.0, 0.0],
+    [1.0, 1.0, 0.0],
+    [-1.0, 1.0, 0.0],
+];
 
 /// On the z axis at distance 4, looking at the origin; turned away on demand.
 fn frame(file: &str, away: bool) -> Value {
@@ -108,12 +98,17 @@ fn deliver_from(folder: &Path, transforms: &Value, job: &PrepareJob) -> Outcome 
 }
 
 fn deliver_written(folder: &Path, job: &PrepareJob) -> Outcome {
+    deliver_if(folder, job, &AtomicBool::new(false))
+}
+
+fn deliver_if(folder: &Path, job: &PrepareJob, unwanted: &AtomicBool) -> Outcome {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let supervisor = thread::spawn(move || supervise(&ours));
     let session = Session::over(theirs);
     let files = Local(folder.to_path_buf());
     let views = Folder::new(&files, Root::Views);
-    let result = deliver(&session, &views, job, &mesh(), &mut PhaseClock::default());
+    let wanted = (&SQUARE[..], unwanted);
+    let result = deliver(&session, &views, job, wanted, &mut PhaseClock::default());
     drop(session);
     let (views, warnings) = supervisor.join().expect("no panic");
     (result, views, warnings)
@@ -387,6 +382,17 @@ fn files_are_relative_to_the_file_that_names_them() {
 }
 
 #[test]
+fn views_of_a_mesh_that_failed_are_not_read() {
+    let folder = folder();
+    let file = folder.path().join(&job(0).views_file);
+    let written = transforms(&[frame("opaque", false)]).to_string();
+    std::fs::write(file, written).expect("writes");
+    let (result, views, _) = deliver_if(folder.path(), &job(0), &AtomicBool::new(true));
+    assert_eq!(result.expect_err("unwanted").code, Code::Cancelled);
+    assert!(views.is_empty());
+}
+
+#[test]
 fn outline_of_a_large_mesh_holds_it_closely() {
     // A sphere of 40,000 points, and the same with all of them projected.
     let points: Vec<[f32; 3]> = (0..40_000)
@@ -399,10 +405,6 @@ fn outline_of_a_large_mesh_holds_it_closely() {
             [r * turn.cos(), r * turn.sin(), z]
         })
         .collect();
-    let large = Mesh {
-        positions: points.clone(),
-        ..mesh()
-    };
     let camera = proto::table::Camera {
         rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         translation: [0.1, 0.2, 4.0],
@@ -416,7 +418,7 @@ fn outline_of_a_large_mesh_holds_it_closely() {
         has_alpha: false,
         turned: false,
     };
-    let loose = Outline::new(&large)
+    let loose = Outline::new(&points)
         .crop(&camera, &picture)
         .expect("it shows");
     let exact = Outline {

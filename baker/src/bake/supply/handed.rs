@@ -1,0 +1,205 @@
+//! Views' tables as the supervisor hands them over → views, in their order: threads read the next ones while one is taken in.
+//! Where prepare was faster, all lie there at the start, and one thread would copy them at a few GB/s.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use proto::blob::BlobFile;
+use proto::message::{Failure, Table};
+use proto::table::{LayerSet, LayerTexture, LayeredView};
+
+use super::Supply;
+use crate::last_words;
+use crate::run::internal;
+use crate::session::{Handed, Session, SessionError, read_view};
+
+/// Threads that read, at most.
+const THREADS: usize = 4;
+/// Bytes of tables that are read before they are asked for, beside the one that is.
+const AHEAD: u64 = 64 << 20;
+
+/// A view with those of its layers that are wanted, and which it has.
+type Layered = (LayeredView, LayerSet);
+
+/// A table, what is wanted of it, and where what was read is awaited.
+type Task = (BlobFile, LayerSet, SyncSender<Read>);
+type Read = Result<Layered, SessionError>;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub struct HandedViews<'a> {
+    session: &'a Session,
+    /// None where the system gives no thread.
+    readers: Option<Sender<Task>>,
+    /// Under way, with the bytes of their tables.
+    ahead: VecDeque<(u64, Receiver<Read>)>,
+    bytes: u64,
+    ended: bool,
+}
+
+impl<'a> HandedViews<'a> {
+    /// Those of this conversation.
+    #[must_use]
+    pub fn new(session: &'a Session) -> Self {
+        let (readers, tasks) = channel::<Task>();
+        let tasks = Arc::new(Mutex::new(tasks));
+        let reader = || {
+            let tasks = Arc::clone(&tasks);
+            move || {
+                last_words::guard_thread();
+                loop {
+                    let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((blob, wanted, to)) = task else { return };
+                    // Nobody waits any more after an earlier one has failed.
+                    let _unheard = to.send(read_view(&blob, wanted));
+                }
+            }
+        };
+        let threads = THREADS.min(rayon::current_num_threads());
+        let spawn = |_| {
+            thread::Builder::new()
+                .name("read".to_owned())
+                .spawn(reader())
+        };
+        let some = (0..threads).filter_map(|nth| spawn(nth).ok()).count() > 0;
+        Self {
+            session,
+            readers: some.then_some(readers),
+            ahead: VecDeque::new(),
+            bytes: 0,
+            ended: false,
+        }
+    }
+
+    /// Begins to read what was handed over.
+    fn begin(&mut self, handed: Handed, wanted: LayerSet) {
+        let Handed::View(blob) = handed else {
+            self.ended = true;
+            return;
+        };
+        let bytes = blob.len();
+        let (to, read) = sync_channel(1);
+        let refused = match &self.readers {
+            Some(readers) => readers.send((blob, wanted, to)).err().map(|error| error.0),
+            None => Some((blob, wanted, to)),
+        };
+        if let Some((blob, wanted, to)) = refused {
+            let _room_for_one = to.send(read_view(&blob, wanted));
+        }
+        self.ahead.push_back((bytes, read));
+        self.bytes += bytes;
+    }
+}
+
+impl Supply for HandedViews<'_> {
+    fn next(&mut self, wanted: LayerSet) -> Result<Option<Layered>, Failure> {
+        let failed = |error: SessionError| internal(&error);
+        if self.ahead.is_empty() && !self.ended {
+            let handed = self.session.receive_handed().map_err(failed)?;
+            self.begin(handed, wanted);
+        }
+        while !self.ended
+            && self.bytes < AHEAD
+            && let Some(handed) = self.session.try_receive_handed().map_err(failed)?
+        {
+            self.begin(handed, wanted);
+        }
+        let Some((bytes, read)) = self.ahead.pop_front() else {
+            return Ok(None);
+        };
+        self.bytes -= bytes;
+        let read = read.recv().map_err(|error| internal(&error))?;
+        read.map(Some).map_err(failed)
+    }
+
+    fn again(&mut self) -> Result<(), Failure> {
+        self.ended = false;
+        self.session.again().map_err(|error| internal(&error))
+    }
+
+    fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure> {
+        let bytes = LayerTexture::bytes_for(texture.size);
+        let put = self
+            .session
+            .put(Table::Layer(texture.layer), bytes, |out| texture.write(out));
+        put.map_err(|error| internal(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use proto::blob::Blob;
+    use proto::channel::Channel;
+    use proto::message::{FromChild, ToChild};
+
+    use super::*;
+    use crate::bake::fixture::{blank_view, camera};
+
+    const VIEWS: u32 = 40;
+
+    /// The table of a view whose size tells its index.
+    fn table(index: u32) -> Blob {
+        let size = [index % 7 + 1, index + 1];
+        let camera = camera([0.0, 0.0, 3.0], 4.0, size, [0.0; 2]);
+        let pixels = vec![[index as u8; 4]; (size[0] * size[1]) as usize];
+        let view = blank_view(index, camera, size, pixels);
+        let blob = Blob::create("view", view.byte_len()).expect("memory");
+        let file = blob.as_fd().try_clone_to_owned().expect("a descriptor");
+        let file = BlobFile::open(file).expect("sealed in size");
+        view.write(&mut file.writer()).expect("room");
+        blob
+    }
+
+    fn hand(to: &Channel, blob: &Blob, index: u32) {
+        let message = ToChild::View { index };
+        to.send(&message, &[blob.as_fd()]).expect("room");
+    }
+
+    #[test]
+    fn views_come_in_their_order_and_once_more_where_they_are_asked_for() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        let supervisor = thread::spawn(move || {
+            for again in [false, true] {
+                if again {
+                    let asked = ours.receive::<FromChild>().expect("a packet");
+                    assert_eq!(asked, FromChild::Again);
+                }
+                (0..VIEWS).for_each(|index| hand(&ours, &table(index), index));
+                let end = ToChild::EndOfViews { count: VIEWS };
+                ours.send(&end, &[]).expect("room");
+            }
+        });
+        let session = Session::over(theirs);
+        let mut views = HandedViews::new(&session);
+        for pass in 0..2 {
+            if pass > 0 {
+                views.again().expect("the supervisor is there");
+            }
+            for index in 0..VIEWS {
+                let next = views.next(LayerSet::default()).expect("a table");
+                let view = next.expect("a view").0.view;
+                assert_eq!((view.index, view.height), (index, index + 1));
+                assert!(view.pixels.iter().all(|pixel| pixel[0] == index as u8));
+            }
+            let end = views.next(LayerSet::default()).expect("an end");
+            assert!(end.is_none());
+        }
+        supervisor.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_table_that_is_none_is_told_after_those_before_it() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        hand(&ours, &table(3), 3);
+        hand(&ours, &Blob::create("view", 400).expect("memory"), 4);
+        let session = Session::over(theirs);
+        let mut views = HandedViews::new(&session);
+        let first = views.next(LayerSet::default()).expect("a table");
+        assert_eq!(first.expect("a view").0.view.index, 3);
+        assert!(views.next(LayerSet::default()).is_err());
+    }
+}
