@@ -24,6 +24,8 @@
 // Of each block of all views, which windows it shows anything of; then, of each square of the texture, which windows have it:
 // see gpu/marks.rs. Neither read nor written where `tile.squares_at` is 0.
 @group(1) @binding(13) var<storage, read_write> marks: array<u32>;
+// After a word for each block of the region: column and line of each block that is listed, lower and upper half.
+@group(1) @binding(14) var<storage, read> places: array<u32>;
 
 // Places in the table of texels: four times as many as a patch may touch. Eight texels that lie together across share eight
 // places, as they share what a device reads at once.
@@ -49,6 +51,8 @@ var<workgroup> numbered: atomic<u32>;
 var<workgroup> crowded: u32;
 var<workgroup> first: Pool;
 
+// The block, by its place among those that are listed.
+var<private> nth: u32;
 var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
@@ -72,18 +76,26 @@ var<private> coord_edges_there: array<vec2<f32>, 2>;
 
 @compute @workgroup_size(PIXEL_LANES, PIXEL_LANES)
 fn footprint(
-    @builtin(global_invocation_id) pixel_at: vec3<u32>,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_id) within: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    // A workgroup is a block.
+    nth = group.y * GROUPS_ACROSS + group.x;
+    if nth >= tile.listed {
+        return;
+    }
     merged = 0u;
-    let pixel = pixel_at.xy;
+    let region = region_blocks();
+    let listed = places[region.x * region.y + nth];
+    let pixel = vec2(listed & 0xffffu, listed >> 16u) * BLOCK + within.xy;
     var colour = 0u;
     var valid = all(pixel < tile.size);
     if valid && was_drawn(pixel * TAPS) {
         atomicAdd(&drawn, 1u);
     }
     if valid {
-        colour = pixels[pixel.y * tile.size.x + pixel.x];
+        colour = pixels[nth * BLOCK * BLOCK + lane];
         valid = (colour >> 24u) >= MIN_ALPHA;
     }
     stood_on = 0u;
@@ -108,10 +120,9 @@ fn footprint(
     }
     workgroupBarrier();
     if lane == 0u {
-        count_units(pixel.y * PIXEL_LANES + pixel.x / PIXEL_LANES, atomicLoad(&drawn));
+        count_units(nth, atomicLoad(&drawn));
         crowded = atomicLoad(&wanted);
         if tile.squares_at != 0u {
-            // A workgroup is a block.
             let block = (tile.origin + pixel) / BLOCK;
             marks[tile.first_block + block.y * (tile.blocks & 0xffffu) + block.x] = atomicLoad(&shown);
         }
@@ -301,7 +312,7 @@ fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, colour: u32) {
 // Where a tap meets the texture; false where it hits nothing.
 fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     let sample = vec2(tap % TAPS, tap / TAPS);
-    let triangle = triangle_at(pixel * TAPS + sample);
+    let triangle = triangle_at(nth, pixel * TAPS + sample);
     if triangle == 0u {
         return false;
     }
@@ -375,9 +386,7 @@ fn merge() {
     let corner = floor(low);
     let span = floor(high) - corner + 2.0;
     if span.x * span.y > f32(WINDOW) {
-        for (var tap = 0u; tap < TAPS * TAPS; tap++) {
-            scatter(met[tap]);
-        }
+        merge_apart();
         return;
     }
     // They lie together: each texel of the window sums what the taps give it.
@@ -402,29 +411,24 @@ fn append(at: vec2<f32>, weight: f32) {
     merged++;
 }
 
-// For taps far apart, as across a seam.
-fn scatter(at: vec2<f32>) {
-    let corner = floor(at);
-    let share = at - corner;
-    add(corner, (1.0 - share.x) * (1.0 - share.y) * TAP_SHARE);
-    add(corner + vec2(1.0, 0.0), share.x * (1.0 - share.y) * TAP_SHARE);
-    add(corner + vec2(0.0, 1.0), (1.0 - share.x) * share.y * TAP_SHARE);
-    add(corner + vec2(1.0, 1.0), share.x * share.y * TAP_SHARE);
-}
-
-// The latest texels are looked at first: the next tap most often shares them.
-fn add(corner: vec2<f32>, weight: f32) {
-    if weight == 0.0 {
-        return;
-    }
-    let texel = u32(corner.y) * tile.texture_size + u32(corner.x);
-    for (var k = merged; k > 0u; k--) {
-        if merged_texels[k - 1u] == texel {
-            merged_weights[k - 1u] += weight;
-            return;
+// For taps far apart, as across a seam: each texel of a tap's own is appended with the first tap that meets it, and with what all
+// of them give it. Nothing waits for what was appended before, as a search for it would.
+fn merge_apart() {
+    for (var tap = 0u; tap < TAPS * TAPS; tap++) {
+        for (var k = 0u; k < 4u; k++) {
+            let at = floor(met[tap]) + vec2(f32(k & 1u), f32(k >> 1u));
+            var weight = 0.0;
+            var before = false;
+            for (var other = 0u; other < TAPS * TAPS; other++) {
+                let share = max(vec2(0.0), 1.0 - abs(met[other] - at));
+                weight += share.x * share.y;
+                before |= other < tap && share.x * share.y > 0.0;
+            }
+            if weight > 0.0 && !before {
+                append(at, weight * TAP_SHARE);
+            }
         }
     }
-    append(corner, weight);
 }
 
 fn camera_point(vertex: u32) -> vec3<f32> {

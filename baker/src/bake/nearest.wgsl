@@ -14,15 +14,19 @@
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 // Of each sample: bits of NEAR / z in the upper half, all ones minus the triangle in the lower. 0 where there is none.
 @group(1) @binding(3) var<storage, read_write> nearest: array<atomic<u64>>;
-// Their number, then the triangles that are not small.
+// Their number, how many workgroups the largest of them takes, then the triangles that are not small.
 @group(1) @binding(4) var<storage, read_write> listed: array<atomic<u32>>;
 // Workgroups of `large`.
 @group(1) @binding(5) var<storage, read_write> groups: array<u32, 3>;
+// Of each block of the region, its place among those that are listed, 1 more; 0 where it is not.
+@group(1) @binding(6) var<storage, read> places: array<u32>;
 
 // Samples of a triangle's rectangle that one invocation draws at most.
 const SMALL: u32 = 128u;
 // Samples of a rectangle for each workgroup of `large`, as long as the workgroups of a triangle suffice.
 const PART: u32 = 1024u;
+// Blocks under a rectangle that are looked at to see whether any of them is listed.
+const LOOKS: u32 = 64u;
 
 // From the lesser end to the other in camera axes, and the sign that makes it the triangle's own edge.
 struct Edge {
@@ -108,6 +112,11 @@ fn side(line: Edge, slope: vec2<f32>) -> f32 {
 }
 
 fn draw(triangle: u32, shape: Footing, sample: vec2<u32>) {
+    let block = sample / (BLOCK * TAPS);
+    let place = places[block.y * region_blocks().x + block.x];
+    if place == 0u {
+        return;
+    }
     let at = (vec2<f32>(sample) + 0.5) / f32(TAPS);
     let slope = (at - tile.centre) / tile.focal;
     let sides = vec3(side(shape.edges[0], slope), side(shape.edges[1], slope), side(shape.edges[2], slope));
@@ -121,8 +130,28 @@ fn draw(triangle: u32, shape: Footing, sample: vec2<u32>) {
     let z = dot(sides / sum, shape.depths);
     if z >= NEAR {
         let word = (u64(bitcast<u32>(NEAR / z)) << 32u) | u64(~triangle);
-        atomicMax(&nearest[sample.y * (tile.size.x * TAPS) + sample.x], word);
+        atomicMax(&nearest[word_of(place - 1u, sample)], word);
     }
+}
+
+// Any block under it is listed, or they are too many to look.
+fn may_show(shape: Footing) -> bool {
+    let edge = BLOCK * TAPS;
+    let first = shape.low / edge;
+    let end = (shape.high + edge - 1u) / edge;
+    let size = end - first;
+    if size.x * size.y > LOOKS {
+        return true;
+    }
+    let across = region_blocks().x;
+    for (var y = first.y; y < end.y; y++) {
+        for (var x = first.x; x < end.x; x++) {
+            if places[y * across + x] != 0u {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 @compute @workgroup_size(TRIANGLE_LANES)
@@ -141,7 +170,11 @@ fn small(
         return;
     }
     if size.x > SMALL || size.y > SMALL || size.x * size.y > SMALL {
-        atomicStore(&listed[1u + atomicAdd(&listed[0], 1u)], triangle);
+        if !may_show(shape) {
+            return;
+        }
+        atomicMax(&listed[1], min(PARTS, (size.x * size.y + PART - 1u) / PART));
+        atomicStore(&listed[2u + atomicAdd(&listed[0], 1u)], triangle);
         // Until it has been drawn.
         count_units(triangle, ~0u);
         return;
@@ -157,7 +190,7 @@ fn small(
 fn arrange() {
     count_units(0u, 1u);
     let count = atomicLoad(&listed[0]);
-    groups[0] = PARTS;
+    groups[0] = max(1u, atomicLoad(&listed[1]));
     groups[1] = min(count, GROUPS_ACROSS);
     groups[2] = (count + GROUPS_ACROSS - 1u) / GROUPS_ACROSS;
 }
@@ -174,10 +207,11 @@ fn large(
     if group.x == 0u {
         count_group(lane);
     }
-    let triangle = atomicLoad(&listed[1u + index]);
+    let triangle = atomicLoad(&listed[2u + index]);
     let shape = footing(triangle);
     let size = shape.high - shape.low;
     let all = size.x * size.y;
+    // What does not take so much leaves the others nothing to do.
     let part = max(PART, (all + PARTS - 1u) / PARTS);
     let end = min(all, (group.x + 1u) * part);
     for (var at = group.x * part + lane; at < end; at += TRIANGLE_LANES) {

@@ -1,4 +1,5 @@
-// The part of a view that is drawn at once, and its camera in scene units. Same as `layout::Tile`.
+// The part of a view that is drawn at once, and its camera in scene units. Same as `layout::Tile`. What is drawn are blocks that
+// are listed, within a region. `size`, `origin` and `centre` are the region's.
 struct Tile {
     row_x: vec4<f32>,
     row_y: vec4<f32>,
@@ -16,5 +17,18 @@ struct Tile {
     core: vec2<u32>,
     // Where `marks` of footprint.wgsl has the bits of the texture's squares; 0 where none are to be made.
     squares_at: u32,
-    unused: u32,
+    // Its blocks.
+    listed: u32,
+}
+
+// Blocks of the region across, and down.
+fn region_blocks() -> vec2<u32> {
+    return (tile.size + BLOCK - 1u) / BLOCK;
+}
+
+// Where a sample's word is, of those of the `nth` block that is listed.
+fn word_of(nth: u32, sample: vec2<u32>) -> u32 {
+    let edge = BLOCK * TAPS;
+    let within = sample % edge;
+    return (nth * edge + within.y) * edge + within.x;
 }

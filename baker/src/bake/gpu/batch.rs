@@ -52,7 +52,7 @@ impl<'a> Batch<'a> {
             return Ok(());
         }
         self.tick();
-        self.submit()
+        self.submit().map(drop)
     }
 
     /// Records the tally's unit for a submission whose last commands read the tally.
@@ -61,19 +61,17 @@ impl<'a> Batch<'a> {
         device.tally().tick(self.pass());
     }
 
-    /// Sends what is recorded, which has its unit already.
-    pub(super) fn submit(&mut self) -> Result<(), GpuError> {
+    /// Sends what is recorded, which has its unit already; returns what can be waited for, if there was anything.
+    pub(super) fn submit(&mut self) -> Result<Option<wgpu::SubmissionIndex>, GpuError> {
         self.entries = 0;
         self.pass = None;
-        match self.encoder.take() {
-            Some(encoder) => {
-                self.device.submit(self.label, encoder)?;
-                match self.device.times() {
-                    Some(times) => times.read_if_full(self.device),
-                    None => Ok(()),
-                }
-            }
-            None => Ok(()),
+        let Some(encoder) = self.encoder.take() else {
+            return Ok(None);
+        };
+        let sent = self.device.submit(self.label, encoder)?;
+        if let Some(times) = self.device.times() {
+            times.read_if_full(self.device)?;
         }
+        Ok(Some(sent))
     }
 }

@@ -306,9 +306,8 @@ impl Device {
         &self.tally
     }
 
-    /// All that was asked for was done, if `visited` is the device's count.
-    pub(super) fn verify(&self, visited: u32) -> Result<(), GpuError> {
-        let asked = self.tally.asked();
+    /// All was done of which `asked` is the host's count, if `visited` is the device's.
+    pub(super) fn verify(&self, visited: u32, asked: u32) -> Result<(), GpuError> {
         if visited == asked {
             return Ok(());
         }
@@ -358,24 +357,36 @@ impl Device {
         GpuError::failed(label(), reason)
     }
 
-    /// Submits commands under a name.
+    /// Submits commands under a name; returns what can be waited for.
     pub(super) fn submit(
         &self,
         name: &'static str,
         encoder: wgpu::CommandEncoder,
-    ) -> Result<(), GpuError> {
+    ) -> Result<wgpu::SubmissionIndex, GpuError> {
         now(name);
         // Drivers may do some of the work within this call: lavapipe compiles and runs all of it here.
         crate::progress::wait_for(name, self.info.kind == "software");
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
-        sent.map(|_| ()).map_err(|error| refused(name, &error))
+        sent.map_err(|error| refused(name, &error))
     }
 
     /// Waits for all that was submitted.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
+        self.poll(wgpu::PollType::wait_indefinitely())
+    }
+
+    /// Waits for a submission and those before it; others may be at work.
+    pub(super) fn wait_for(&self, sent: wgpu::SubmissionIndex) -> Result<(), GpuError> {
+        self.poll(wgpu::PollType::Wait {
+            submission_index: Some(sent),
+            timeout: None,
+        })
+    }
+
+    fn poll(&self, how: wgpu::PollType) -> Result<(), GpuError> {
         crate::progress::wait_for(label(), self.info.kind == "software");
-        let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
+        let polled = self.device.poll(how);
         crate::progress::unit();
         self.check()?;
         polled

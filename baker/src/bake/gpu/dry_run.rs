@@ -17,7 +17,7 @@ use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
 use super::pools::{self, Forecast, Tile, seams};
 use super::raster::{self, Samples};
-use super::tiles::{self, Bounds, Drawn};
+use super::tiles::{self, Bounds, Drawn, Shape};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
@@ -54,7 +54,7 @@ pub struct DryRun {
     bounds: Bounds,
     /// Bytes of a tile.
     tile: u64,
-    edge: u32,
+    shape: Shape,
     room: layout::Pool,
     /// Texels in a row.
     size: u32,
@@ -89,12 +89,12 @@ impl DryRun {
         let entries = fit::entries(&budget, scene.window.size, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
         let bounds = Bounds::new(way, &kit.device.limits, budget.binding, taps);
-        let [edge, _] = bounds.edges(entries, fit::is_whole(scene.window.size, scene.texels()))?;
+        let (shape, _) = bounds.shape(entries)?;
         let mut run = Self {
             budget,
             bounds,
-            tile: tiles::bytes(edge, taps),
-            edge,
+            tile: tiles::bytes(shape.blocks, taps),
+            shape,
             room: pools::room(entries),
             size: scene.window.size,
             texels: scene.texels() as u32,
@@ -108,7 +108,9 @@ impl DryRun {
         };
         let triangles = scene.triangles.len() as u32;
         run.made(BufferGroup::Tile, |make| {
-            Ok([tiles::parameters(make)?, tiles::pixels(make, edge)?].into())
+            let mut held = vec![tiles::parameters(make)?];
+            held.extend(tiles::blocks(make, shape)?);
+            Ok(held)
         })?;
         run.made(BufferGroup::Mesh, |make| {
             let mut held = vec![
@@ -120,7 +122,7 @@ impl DryRun {
             Ok(held)
         })?;
         run.made(BufferGroup::Tile, |make| {
-            Ok(match Samples::made(make, way, edge * taps, triangles)? {
+            Ok(match Samples::made(make, way, (shape, taps), triangles)? {
                 Samples::Words {
                     nearest,
                     listed,
@@ -182,9 +184,9 @@ impl DryRun {
 
     /// Takes a view in.
     pub fn add_view(&mut self, view: &View) {
-        let parts = tiles::parts(view, self.edge, Drawn::default()).into_iter();
-        self.tiles
-            .extend(parts.map(|(_, _, counting)| (self.views, counting)));
+        let parts = tiles::parts(view, self.shape, Drawn::default());
+        let counting = parts.iter().map(|part| (self.views, part.counting));
+        self.tiles.extend(counting);
         self.blocks += pools::view_blocks(view)
             .into_iter()
             .map(u64::from)
@@ -206,7 +208,7 @@ impl DryRun {
         let budget = Arc::clone(&self.budget);
         let make = Counted(&budget);
         let reserve = fit::reserve(self.texels) + self.blocks * pools::BLOCK_BYTES;
-        let mut forecast = Forecast::new(self.room, reserve);
+        let mut forecast = Forecast::new(&make, &budget, self.room, reserve);
         for &(view, counting) in &self.tiles {
             let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
             let holds = layout::Pool {
@@ -220,9 +222,9 @@ impl DryRun {
                 counting,
                 holds,
             };
-            forecast.add(&make, &budget, tile)?;
+            forecast.add(tile)?;
         }
-        let rows = forecast.complete(&make, &budget, self.views)?;
+        let rows = forecast.complete(self.views)?;
         let Forecast {
             kept,
             scratch,

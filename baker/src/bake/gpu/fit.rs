@@ -3,6 +3,7 @@
 mod passes;
 
 use std::sync::Arc;
+use std::thread;
 
 use proto::job::{BakeJob, Blend, Memory};
 use proto::plan::RowsHeld;
@@ -18,7 +19,7 @@ use super::memory::{
     write_planes,
 };
 use super::planes::{Colour, Planes, colour_planes};
-use super::pools::{self, Pools, Visit, pool_entries};
+use super::pools::{self, Filling, PoolMaker, Pools, Visit, pool_entries};
 use super::shaders::DEVIATION;
 use super::stage::bind;
 use super::tiles::{self, Bounds, Drawn, Place, Tiles, Work};
@@ -126,7 +127,7 @@ pub(super) fn row_memory(
     others: u64,
 ) -> RowMemory {
     let pool = entries(budget, size, texels);
-    let own = Planes::<()>::bytes(size, texels) + bounds.bytes(pool, is_whole(size, texels));
+    let own = Planes::<()>::bytes(size, texels) + bounds.bytes(pool);
     let left = match texels as u64 * 4 <= budget.binding {
         true => budget.cap().saturating_sub(others + own),
         false => 0,
@@ -153,8 +154,7 @@ pub(super) fn fits(kit: &Kit, options: &Options, size: u32, texels: usize, other
     let (way, limits) = (kit.drawing.way, &kit.device.limits);
     let bounds = Bounds::new(way, limits, budget.binding, kit.taps);
     let pool = entries(&budget, size, texels);
-    bounds.edges(pool, is_whole(size, texels)).is_ok()
-        && row_memory(&budget, bounds, size, texels, others).all > 0
+    bounds.shape(pool).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
 }
 
 /// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
@@ -410,12 +410,14 @@ impl Fit {
             unit();
             works
         };
-        ahead(&placed, cut, |works| {
-            for work in works {
-                pools.add(device, budget, tiles, work, reserve)?;
-                unit();
-            }
-            Ok::<_, GpuError>(())
+        let mould = Arc::clone(pools.mould());
+        thread::scope(|scope| {
+            let make = || mould.buffers(device, budget, tiles);
+            // A few views fill no pool.
+            let maker = (placed.len() > 1).then(|| PoolMaker::begin(scope, make));
+            let filling = Filling::new(pools, device, budget, tiles, reserve);
+            let mut filling = filling.of_views(maker.flatten(), placed.len());
+            ahead(&placed, cut, |works| filling.add(works))
         })?;
         self.views.extend(views.iter().map(|view| view.index));
         self.view_sums = None;
@@ -560,10 +562,10 @@ impl Fit {
         Ok(())
     }
 
-    /// Edges of the tiles, and of such as any pool holds: for tests.
+    /// What tiles are, and how many blocks any pool holds: for tests.
     #[cfg(test)]
-    pub(super) fn tile_edges(&self) -> [u32; 2] {
-        self.tiles.edges()
+    pub(super) fn tile_shape(&self) -> (tiles::Shape, u32) {
+        self.tiles.shape()
     }
 
     /// Rows of a view, with their places, drawn into a pool of their own: for tests.
@@ -579,17 +581,19 @@ impl Fit {
             starts: vec![0],
             ..Rows::default()
         };
-        let pool = self
-            .pools
-            .buffers(&self.device, &self.budget, &self.tiles)?;
-        for work in self
+        let mould = self.pools.mould();
+        let pool = mould.buffers(&self.device, &self.budget, &self.tiles)?;
+        let mut works = self
             .tiles
-            .cut(view, &camera, (0, 0, size), Drawn::default())
-        {
+            .cut(view, &camera, (0, 0, size), Drawn::default());
+        while let Some(work) = works.pop() {
             write(&self.device, &pool.counters, &[0u32; COUNTERS]);
             self.tiles.build(&self.device, &work, &pool.drawn)?;
             let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, COUNTERS)?;
-            assert_eq!(counts[4], 0, "a tile fits a pool");
+            if counts[4] != 0 {
+                works.extend(self.tiles.split(&work));
+                continue;
+            }
             let read = |from: &Buffer, count: u32| {
                 read_as::<u32>(&self.device, &self.budget, from, count as usize)
             };

@@ -28,8 +28,13 @@ pub(super) const PATCH_TEXELS: u32 = 256;
 pub(super) const GROUPS_ACROSS: u32 = 1 << 15;
 /// Invocations of a workgroup over triangles, or over the samples of one.
 pub(super) const TRIANGLE_LANES: u32 = 64;
-/// Workgroups that draw a large triangle: one that fills 2048² samples makes 4096 steps in each.
+/// Workgroups that draw a large triangle: one that fills 6144² samples, a region of six taps, makes 36,864
+/// steps in each invocation.
 pub(super) const PARTS: u32 = 16;
+const _: () = assert!(
+    PIXEL_LANES == BLOCK,
+    "a workgroup of footprint.wgsl is a block"
+);
 /// Words of the tally, and how far apart those are that are counted in: a sector of the caches of real GPUs.
 pub(super) const TALLY_WORDS: usize = 2048;
 const TALLY_STRIDE: usize = 8;
@@ -68,7 +73,8 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     )
 }
 
-/// The part of a view that is drawn at once, and its camera in scene units.
+/// The part of a view that is drawn at once, and its camera in scene units. What is drawn are blocks that are listed, within a
+/// region.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Tile {
@@ -78,10 +84,11 @@ pub(super) struct Tile {
     pub(super) row_z: [f32; 4],
     /// In pixels.
     pub(super) focal: [f32; 2],
-    /// From the tile's top left corner: small numbers keep their digits.
+    /// From the region's top left corner: small numbers keep their digits.
     pub(super) centre: [f32; 2],
+    /// Of the region.
     pub(super) size: [u32; 2],
-    /// Top left corner in the view.
+    /// Its top left corner in the view.
     pub(super) origin: [u32; 2],
     pub(super) texture_size: u32,
     /// Position of the view among those added, and its blocks as in [`Patch`].
@@ -92,7 +99,8 @@ pub(super) struct Tile {
     pub(super) core: [u32; 2],
     /// Where the marks have the bits of the texture's squares, see `marks.rs`; 0 where none are to be made.
     pub(super) squares_at: u32,
-    pub(super) unused: u32,
+    /// Its blocks.
+    pub(super) listed: u32,
 }
 
 /// How many a pool of rows holds of each, or has room for.

@@ -332,6 +332,13 @@ pub(super) struct Staging<B = wgpu::Buffer> {
     piece: usize,
 }
 
+impl Staging {
+    /// For the only piece.
+    fn first(&self) -> &wgpu::Buffer {
+        &self.halves[0].item
+    }
+}
+
 impl<B> Staging<B> {
     /// For `bytes` bytes of each of so many buffers.
     pub(super) fn made<M: Maker<Buffer = B>>(
@@ -352,8 +359,7 @@ impl<B> Staging<B> {
     }
 }
 
-/// Reads the first `count` numbers of `from`, after everything that was submitted. They are given out only if poll and map went
-/// well, the device is not lost, and the tally that came with them says that all work was done.
+/// Reads the first `count` numbers of `from`, after everything that was submitted, if that was all done ([`Coming::arrive`]).
 pub(super) fn read_as<T: bytemuck::Pod>(
     device: &Device,
     budget: &Arc<Budget>,
@@ -390,12 +396,105 @@ pub(super) fn read_planes(
     Ok(out)
 }
 
-/// A piece on its way to the host.
-struct Piece {
-    start: usize,
-    /// Of all buffers together.
+/// What is on its way to the host: bytes of some buffers side by side, and the device's count of its work up to there.
+#[derive(Debug)]
+struct Coming {
     bytes: u64,
+    /// The host's count.
+    asked: u32,
+    sent: wgpu::SubmissionIndex,
     mapped: mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>,
+}
+
+impl Coming {
+    /// Sends for `part` bytes of each of `from`, from `start` on.
+    fn send(
+        device: &Device,
+        from: &[&Buffer],
+        (start, part): (u64, u64),
+        to: &wgpu::Buffer,
+    ) -> Result<Self, GpuError> {
+        let bytes = part * from.len() as u64;
+        let mut batch = Batch::new(device, "read-back");
+        batch.tick();
+        let encoder = batch.encoder();
+        for (at, from) in (0..).zip(from) {
+            encoder.copy_buffer_to_buffer(&from.item, start, to, at * part, part);
+        }
+        let tally = device.tally();
+        encoder.copy_buffer_to_buffer(&tally.buffer, 0, to, bytes, tally::BYTES);
+        let asked = tally.asked();
+        let sent = (batch.submit()?).ok_or_else(|| device.lost("a read-back was not sent"))?;
+        let (sender, mapped) = mpsc::channel();
+        to.map_async(wgpu::MapMode::Read, ..bytes + tally::BYTES, move |result| {
+            // The receiver outlives the poll below, or the read has already failed.
+            drop(sender.send(result));
+        });
+        Ok(Self {
+            bytes,
+            asked,
+            sent,
+            mapped,
+        })
+    }
+
+    /// Waits for it, and gives `take` what came. It is given out only if poll and map went well, the device is not lost, and the
+    /// tally that came with it says that all work before it was done.
+    fn arrive(
+        self,
+        device: &Device,
+        to: &wgpu::Buffer,
+        take: impl FnOnce(&[u8]),
+    ) -> Result<(), GpuError> {
+        device.wait_for(self.sent)?;
+        match self.mapped.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
+            Err(_) => return Err(device.lost("read-back was never answered")),
+        }
+        let mapped = to
+            .get_mapped_range(..self.bytes + tally::BYTES)
+            .map_err(|error| device.lost(error.to_string()))?;
+        let (data, count) = mapped.split_at(self.bytes as usize);
+        device.verify(tally::counted(count), self.asked)?;
+        take(data);
+        device.read_back(data.len());
+        drop(mapped);
+        to.unmap();
+        Ok(())
+    }
+}
+
+/// A few numbers that the device was asked for, and may answer while it is given more to do.
+#[derive(Debug)]
+pub(super) struct Question {
+    staging: Staging,
+    coming: Coming,
+}
+
+impl Question {
+    /// Asks for the first `count` words of `from`, as they will be after everything that was submitted.
+    pub(super) fn ask(
+        device: &Device,
+        budget: &Arc<Budget>,
+        from: &Buffer,
+        count: usize,
+    ) -> Result<Self, GpuError> {
+        let bytes = count * size_of::<u32>();
+        let staging = Staging::made(&OnDevice { device, budget }, 1, bytes)?;
+        let coming = Coming::send(device, &[from], (0, bytes as u64), staging.first())?;
+        Ok(Self { staging, coming })
+    }
+
+    /// Waits for the answer.
+    pub(super) fn answer(self, device: &Device) -> Result<Vec<u32>, GpuError> {
+        let mut words = Vec::new();
+        let Self { staging, coming } = self;
+        coming.arrive(device, staging.first(), |data| {
+            words = bytemuck::pod_collect_to_vec(data);
+        })?;
+        Ok(words)
+    }
 }
 
 /// Reads the first `bytes` bytes of each of some buffers, piece by piece: `take` is given where a piece begins and what all of
@@ -407,61 +506,22 @@ fn read_pieces(
     bytes: usize,
     mut take: impl FnMut(usize, &[u8]),
 ) -> Result<(), GpuError> {
-    let pieces = (0..bytes).step_by(staging.piece.max(1));
+    let piece = staging.piece.max(1);
     let mut halves = staging.halves.iter().cycle();
-    let send = |start: usize, to: &wgpu::Buffer| {
-        let part = staging.piece.min(bytes - start) as u64;
-        let size = part * from.len() as u64;
-        let mut batch = Batch::new(device, "read-back");
-        batch.tick();
-        let encoder = batch.encoder();
-        for (at, from) in (0..).zip(from) {
-            encoder.copy_buffer_to_buffer(&from.item, start as u64, to, at * part, part);
-        }
-        let tally = &device.tally().buffer;
-        encoder.copy_buffer_to_buffer(tally, 0, to, size, tally::BYTES);
-        batch.submit()?;
-        let (sender, mapped) = mpsc::channel();
-        to.map_async(wgpu::MapMode::Read, ..size + tally::BYTES, move |result| {
-            // The receiver outlives the poll below, or the read has already failed.
-            drop(sender.send(result));
-        });
-        Ok(Piece {
-            start,
-            bytes: size,
-            mapped,
-        })
-    };
-    let mut ahead: Option<(Piece, &wgpu::Buffer)> = None;
-    for next in pieces.map(Some).chain([None]) {
-        let now = ahead.take();
-        let mapped = match &now {
-            None => None,
-            Some((piece, half)) => {
-                device.wait()?;
-                match piece.mapped.try_recv() {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => return Err(device.lost(format!("read-back: {error}"))),
-                    Err(_) => return Err(device.lost("read-back was never answered")),
-                }
-                let mapped = half
-                    .get_mapped_range(..piece.bytes + tally::BYTES)
-                    .map_err(|error| device.lost(error.to_string()))?;
-                device.verify(tally::counted(&mapped[piece.bytes as usize..]))?;
-                Some(mapped)
-            }
+    let mut starts = (0..bytes).step_by(piece);
+    let mut send = || -> Result<_, GpuError> {
+        let (Some(start), Some(half)) = (starts.next(), halves.next()) else {
+            return Ok(None);
         };
-        // Counted is what was asked before: only now may more be asked.
-        if let (Some(start), Some(half)) = (next, halves.next()) {
-            ahead = Some((send(start, &half.item)?, &half.item));
-        }
-        if let (Some((piece, half)), Some(mapped)) = (now, mapped) {
-            let data = &mapped[..piece.bytes as usize];
-            take(piece.start, data);
-            device.read_back(data.len());
-            drop(mapped);
-            half.unmap();
-        }
+        let part = piece.min(bytes - start) as u64;
+        let coming = Coming::send(device, from, (start as u64, part), &half.item)?;
+        Ok(Some((start, coming, &half.item)))
+    };
+    let mut next = send()?;
+    while let Some((start, coming, half)) = next {
+        // The other half, if there is one, is on its way while this one is taken.
+        next = send()?;
+        coming.arrive(device, half, |data| take(start, data))?;
     }
     Ok(())
 }

@@ -1,11 +1,14 @@
 //! Rows on the device: pools that stay, and pools that are drawn again for every pass because the budget is full.
 //!
-//! The device appends tiles to a pool and counts what they came to (`open.rs`); a pool that is full is one that passes visit.
+//! The device appends tiles to a pool and counts what they came to (`open.rs`), of two pools in turn (`filling.rs`); a pool that is
+//! full is one that passes visit.
 //!
 //! The order of rows within a pool and which pool they are in make no difference to any result: what crosses rows is summed
 //! in integers.
 
+mod filling;
 mod forecast;
+mod maker;
 mod open;
 pub(super) mod seams;
 mod sizes;
@@ -25,7 +28,10 @@ use super::stage::{Compiled, bind, bind_layout};
 use super::tiles::{Tiles, Work};
 use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
+use filling::Ends;
 pub(super) use forecast::{Forecast, Tile};
+pub(super) use maker::PoolMaker;
+pub(super) use open::Filling;
 use open::Open;
 pub(super) use sizes::memory;
 pub(super) use sizes::{bytes_of, pool_entries, room};
@@ -84,18 +90,23 @@ struct Bound {
     _buffer: Buffer,
 }
 
+/// What pools are made like.
+#[derive(Debug)]
+pub(super) struct Mould {
+    room: layout::Pool,
+    /// The same on the device.
+    full: Buffer,
+}
+
 /// All rows of a job.
 #[derive(Debug)]
 pub(super) struct Pools {
     layout: wgpu::BindGroupLayout,
-    room: layout::Pool,
     tones: Buffer,
-    full: Buffer,
-    open: Option<Open>,
+    mould: Arc<Mould>,
+    ends: Ends<Open>,
     /// Of pools whose views were forgotten, to be filled anew.
     spare: Vec<Arc<Buffers>>,
-    /// Entries that a pixel that counts may be expected to have.
-    per_pixel: f32,
     pixels: Vec<Filled>,
     seams: Vec<seams::Seams>,
     /// What rows are drawn again into.
@@ -177,6 +188,33 @@ pub(super) fn rows_layout(device: &Device) -> wgpu::BindGroupLayout {
     bind_layout(&device.device, "rows", ROWS)
 }
 
+impl Mould {
+    /// Makes the buffers of a pool for what is drawn from `tiles`.
+    pub(super) fn buffers(
+        &self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        tiles: &Tiles,
+    ) -> Result<Buffers, GpuError> {
+        let make = OnDevice { device, budget };
+        let [patches, rows, entries, touched, trust, counters] = pool_buffers(&make, self.room)?;
+        write(device, &counters, &NOTHING);
+        let drawn = tiles.bind(
+            device,
+            [&counters, &self.full, &patches, &rows, &entries, &touched],
+        );
+        Ok(Buffers {
+            patches,
+            rows,
+            entries,
+            touched,
+            trust,
+            counters,
+            drawn,
+        })
+    }
+}
+
 impl Pools {
     pub(super) fn new(
         device: &Device,
@@ -191,12 +229,10 @@ impl Pools {
         write(device, &full, &[room]);
         Ok(Self {
             layout,
-            room,
             tones,
-            full,
-            open: None,
+            mould: Arc::new(Mould { room, full }),
+            ends: Ends::default(),
             spare: Vec::new(),
-            per_pixel: open::AT_FIRST,
             pixels: Vec::new(),
             seams: Vec::new(),
             scratch: None,
@@ -215,12 +251,12 @@ impl Pools {
     /// What a pool has room for: for tests.
     #[cfg(test)]
     pub(super) fn room(&self) -> layout::Pool {
-        self.room
+        self.mould.room
     }
 
     /// Bytes of device memory for one pool.
     pub(super) fn pool_bytes(&self) -> u64 {
-        bytes_of(self.room)
+        bytes_of(self.mould.room)
     }
 
     /// Makes room for a view; tiles added from now on are its own. Returns its position and its part of all blocks.
@@ -246,7 +282,7 @@ impl Pools {
 
     /// Lets go of all views, none of which has been visited, and keeps the buffers for those that come instead.
     pub(super) fn forget(&mut self) {
-        let open = self.open.take().map(Open::into_buffers);
+        let open = self.ends.take().map(Open::into_buffers);
         let filled = self.pixels.drain(..).map(|pool| pool.buffers);
         // Not those that others were to be drawn into again: there is room for all that stayed, and for one such.
         let scratch = self.scratch.take();
@@ -286,33 +322,13 @@ impl Pools {
         }
     }
 
-    /// Makes the buffers of a pool.
-    pub(super) fn buffers(
-        &self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-    ) -> Result<Buffers, GpuError> {
-        let make = OnDevice { device, budget };
-        let [patches, rows, entries, touched, trust, counters] = pool_buffers(&make, self.room)?;
-        write(device, &counters, &NOTHING);
-        let drawn = tiles.bind(
-            device,
-            [&counters, &self.full, &patches, &rows, &entries, &touched],
-        );
-        Ok(Buffers {
-            patches,
-            rows,
-            entries,
-            touched,
-            trust,
-            counters,
-            drawn,
-        })
+    /// What pools are made like.
+    pub(super) fn mould(&self) -> &Arc<Mould> {
+        &self.mould
     }
 
     /// All views are in, for now: makes what passes over them bind, and lets `first` visit the rows that it has not. `reserve`
-    /// is as in [`Self::add`].
+    /// is as in [`Filling`].
     pub(super) fn complete(
         &mut self,
         device: &Device,
@@ -321,10 +337,7 @@ impl Pools {
         first: Visit<'_>,
         reserve: u64,
     ) -> Result<(), GpuError> {
-        if let Some(open) = self.open.take() {
-            let open = self.settle(device, budget, tiles, open, reserve)?;
-            self.close(open);
-        }
+        Filling::new(self, device, budget, tiles, reserve).complete()?;
         self.spare.clear();
         if self.blocks.is_none() {
             let count = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
@@ -375,7 +388,7 @@ impl Pools {
                 let all = layout::Visited {
                     patches: counts.patches,
                     first: subset.patches,
-                    gap: self.room.patches - counts.patches,
+                    gap: self.mould.room.patches - counts.patches,
                     unused: 0,
                 };
                 let few = layout::Visited {

@@ -12,6 +12,7 @@ use super::layout::{GROUPS_ACROSS, TRIANGLE_LANES};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
 use super::shaders::{FOOTPRINT_DRAWN, FOOTPRINT_NEAREST, NEAREST, RASTER, Shader};
 use super::stage::{Compiled, bind};
+use super::tiles::{PIXELS, Shape};
 use crate::bake::scene::Scene;
 
 /// How a device finds the nearest triangles.
@@ -59,6 +60,9 @@ pub(super) const ATOMICS: wgpu::Features =
 /// Bytes of a dispatch's workgroups in three directions.
 const GROUPS: u64 = 12;
 
+/// Bytes of what precedes the list of triangles: how many they are, and how large.
+const LISTED: u64 = 8;
+
 /// Bytes of a sample's word in compute.
 pub(super) const WORD: u64 = 8;
 
@@ -100,17 +104,17 @@ pub(super) enum Samples<B = wgpu::Buffer, T = wgpu::TextureView> {
 }
 
 impl<B, T> Samples<B, T> {
-    /// For tiles of at most `across` samples along an edge, and so many triangles.
+    /// For tiles of this shape, of `taps`² samples a pixel, and so many triangles.
     pub(super) fn made<M: Maker<Buffer = B, Target = T>>(
         make: &M,
         way: Way,
-        across: u32,
+        (shape, taps): (Shape, u32),
         triangles: u32,
     ) -> Result<Self, GpuError> {
         match way {
             Way::Compute => {
-                let words = u64::from(across) * u64::from(across) * WORD;
-                let listed = (u64::from(triangles) + 1) * 4;
+                let words = words(shape.blocks, taps);
+                let listed = LISTED + u64::from(triangles) * 4;
                 let dispatched = wgpu::BufferUsages::INDIRECT | wgpu::BufferUsages::COPY_DST;
                 Ok(Self::Words {
                     nearest: make.buffer("nearest", words, STORAGE)?,
@@ -119,12 +123,20 @@ impl<B, T> Samples<B, T> {
                     dispatched: make.buffer("dispatched", GROUPS, dispatched)?,
                 })
             }
-            Way::Graphics => Ok(Self::Targets {
-                ids: make.target("ids", across, wgpu::TextureFormat::R32Uint)?,
-                depth: make.target("depth", across, wgpu::TextureFormat::Depth32Float)?,
-            }),
+            Way::Graphics => {
+                let across = shape.region * taps;
+                Ok(Self::Targets {
+                    ids: make.target("ids", across, wgpu::TextureFormat::R32Uint)?,
+                    depth: make.target("depth", across, wgpu::TextureFormat::Depth32Float)?,
+                })
+            }
         }
     }
+}
+
+/// Bytes of the words of so many blocks.
+fn words(blocks: u32, taps: u32) -> u64 {
+    u64::from(blocks) * PIXELS as u64 * u64::from(taps * taps) * WORD
 }
 
 /// Positions and triangles, with nothing in them yet.
@@ -140,14 +152,14 @@ pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>
 }
 
 impl Raster {
-    /// For tiles of at most `edge` pixels, whose parameters are in `tile`.
+    /// For tiles of this shape, whose parameters are in `tile` and whose blocks are listed in `places`.
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
         drawing: Drawing,
         scene: &Scene,
-        tile: &Buffer,
-        edge: u32,
+        [tile, places]: [&Buffer; 2],
+        shape: Shape,
         taps: u32,
     ) -> Result<Self, GpuError> {
         let make = OnDevice { device, budget };
@@ -155,7 +167,7 @@ impl Raster {
         write(device, &mesh[0], &scene.positions);
         write(device, &mesh[1], &scene.triangles);
         let triangles = scene.triangles.len() as u32;
-        let samples = Samples::made(&make, drawing.way, edge * taps, triangles)?;
+        let samples = Samples::made(&make, drawing.way, (shape, taps), triangles)?;
         let mut buffers = vec![tile, &mesh[0], &mesh[1]];
         if let Samples::Words {
             nearest,
@@ -164,7 +176,7 @@ impl Raster {
             ..
         } = &samples
         {
-            buffers.extend([nearest, listed, groups]);
+            buffers.extend([nearest, listed, groups, places]);
         }
         let resources: Vec<_> = buffers
             .iter()
@@ -194,17 +206,22 @@ impl Raster {
         }
     }
 
-    /// Records it for the tile in the buffer, which is of `size` pixels.
-    pub(super) fn record(&self, batch: &mut Batch<'_>, size: [u32; 2]) -> Result<(), GpuError> {
-        let size = size.map(|edge| edge * self.taps);
+    /// Records it for the tile in the buffer, whose region is of `size` pixels, and of which so many blocks are listed.
+    pub(super) fn record(
+        &self,
+        batch: &mut Batch<'_>,
+        size: [u32; 2],
+        listed: u32,
+    ) -> Result<(), GpuError> {
         match &self.samples {
             Samples::Words {
                 nearest,
-                listed,
+                listed: large,
                 groups,
                 dispatched,
-            } => self.find(batch, size, [nearest, listed, groups, dispatched]),
+            } => self.find(batch, listed, [nearest, large, groups, dispatched]),
             Samples::Targets { ids, depth } => {
+                let size = size.map(|edge| edge * self.taps);
                 self.draw(batch, size, &ids.item, &depth.item);
                 Ok(())
             }
@@ -214,13 +231,12 @@ impl Raster {
     fn find(
         &self,
         batch: &mut Batch<'_>,
-        size: [u32; 2],
-        [nearest, listed, groups, dispatched]: [&Buffer; 4],
+        blocks: u32,
+        [nearest, large, groups, dispatched]: [&Buffer; 4],
     ) -> Result<(), GpuError> {
-        let words = u64::from(size[0]) * u64::from(size[1]) * WORD;
         let encoder = batch.encoder();
-        encoder.clear_buffer(&nearest.item, 0, Some(words));
-        encoder.clear_buffer(&listed.item, 0, Some(4));
+        encoder.clear_buffer(&nearest.item, 0, Some(words(blocks, self.taps)));
+        encoder.clear_buffer(&large.item, 0, Some(LISTED));
         let stage = &self.drawing.stage;
         let small = self.triangles.div_ceil(TRIANGLE_LANES);
         let across = [small.min(GROUPS_ACROSS), small.div_ceil(GROUPS_ACROSS)];

@@ -110,6 +110,7 @@ pub(super) static NEAREST: Shader = Shader {
         ("nearest", Kind::Write),
         ("listed", Kind::Write),
         ("groups", Kind::Write),
+        ("places", Kind::Read),
     ],
     entries: &[
         ("small", Over::Triangles),
@@ -118,7 +119,7 @@ pub(super) static NEAREST: Shader = Shader {
     ],
 };
 
-const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
+const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 15] {
     [
         ("tile", Kind::Uniform),
         ("positions", Kind::Read),
@@ -134,6 +135,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
         ("new_touched", Kind::Write),
         ("squares", Kind::Read),
         ("marks", Kind::Write),
+        ("places", Kind::Read),
     ]
 }
 

@@ -1,160 +1,153 @@
-//! Tiles → rows in a pool: the device appends and counts, and the host does not wait to hear of it.
+//! Tiles → rows in a pool: the device appends and counts, and the host does not wait to hear of it (`filling.rs`).
 //!
-//! How many entries a tile comes to is known only when it has been drawn; most are far below what it may come to. The host
-//! guesses, and asks when the pool should be nearly full, or all views are in. If something did not fit, what was counted
-//! since it last asked is forgotten, and those tiles are drawn again one by one, into the next pool where they must be.
+//! If something did not fit, what was counted since the host last asked is forgotten, and those tiles are drawn again one by
+//! one, into the next pool where they must be.
 
 use std::sync::Arc;
 
 use super::super::device::{Device, GpuError};
 use super::super::layout;
-use super::super::memory::{Budget, read_as, write};
+use super::super::memory::{Budget, Question, write};
 use super::super::tiles::{Tiles, Work};
+use super::filling::{Counting, Ends, Fill, Level, Rates};
+use super::maker::PoolMaker;
 use super::{Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
 use crate::laps::timed;
-
-/// Entries of a pixel that counts before any were: nine where a texel is about a pixel, twelve where its box is larger.
-pub(super) const AT_FIRST: f32 = 14.0;
-/// Of what pixels came to so far, this much is expected of the next.
-const SPARE: f32 = 1.15;
-
-/// What a tile may come to, of so many pixels that count.
-pub(super) fn guess(counting: u32, per_pixel: f32) -> layout::Pool {
-    layout::Pool {
-        rows: counting,
-        entries: (counting as f32 * per_pixel) as u32,
-        ..layout::Pool::default()
-    }
-}
-
-/// Entries to be expected of a pixel, where `pixels` came to `entries`.
-pub(super) fn learnt(entries: u32, pixels: u64) -> f32 {
-    entries as f32 / pixels as f32 * SPARE
-}
+use crate::progress::unit;
 
 /// Whether another pool may stay: there is room for one in which the others are drawn again, and `reserve` bytes.
 pub(super) fn stays(budget: &Budget, pool_bytes: u64, reserve: u64) -> bool {
     budget.left() >= 2 * pool_bytes + reserve
 }
 
-/// The pool that tiles are added to.
+/// A pool that tiles are added to.
 #[derive(Debug)]
 pub(super) struct Open {
     buffers: Arc<Buffers>,
     streamed: bool,
     works: Vec<Work>,
-    /// What is in it, as the device said, and of how many pixels.
-    certain: layout::Pool,
+    level: Level<Work>,
     subset: Subset,
-    pixels: u64,
-    /// Tiles since, and what they may have come to.
-    since: Vec<Work>,
-    guessed: layout::Pool,
+    /// Of the tiles since.
+    question: Option<Question>,
 }
 
-impl Pools {
-    /// Draws a tile of the latest view into a pool. Pools stay as long as the budget has `reserve` bytes left, and room for
-    /// one in which the others are drawn again.
-    pub(in crate::bake::gpu) fn add(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        work: Work,
-        reserve: u64,
-    ) -> Result<(), GpuError> {
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => self.start(device, budget, tiles, reserve)?,
-        };
-        let guess = self.guess(&work);
-        if !open.expected().plus(guess).within(self.room) && !open.since.is_empty() {
-            open = self.settle(device, budget, tiles, open, reserve)?;
+/// Pools that tiles are added to, and what that takes. Pools stay as long as the budget has `reserve` bytes left, and room for
+/// one in which the others are drawn again.
+#[derive(Debug)]
+pub(in crate::bake::gpu) struct Filling<'a> {
+    pools: &'a mut Pools,
+    device: &'a Device,
+    budget: &'a Arc<Budget>,
+    tiles: &'a Tiles,
+    reserve: u64,
+    maker: Option<PoolMaker>,
+    /// Pixels that count of the views before, and the number of views before and after.
+    pixels: u64,
+    views: [usize; 2],
+}
+
+/// Of what the views so far let expect of those that follow, this much surely comes.
+const SURELY: f64 = 0.75;
+
+impl Counting for Work {
+    fn counting(&self) -> u32 {
+        self.counting_pixels()
+    }
+}
+
+impl Fill for Filling<'_> {
+    type Tile = Work;
+    type Pool = Open;
+
+    fn ends(&mut self) -> &mut Ends<Open> {
+        &mut self.pools.ends
+    }
+
+    fn room(&self) -> layout::Pool {
+        self.pools.mould.room
+    }
+
+    fn level(pool: &mut Open) -> &mut Level<Work> {
+        &mut pool.level
+    }
+
+    fn streamed(pool: &Open) -> bool {
+        pool.streamed
+    }
+
+    fn collect(&mut self) -> Result<(), GpuError> {
+        if let Some(maker) = &mut self.maker {
+            let made = timed("pools", || maker.take())?;
+            self.pools.spare.extend(made);
         }
-        if !open.expected().plus(guess).within(self.room) && open.certain.rows > 0 {
-            self.close(open);
-            open = self.start(device, budget, tiles, reserve)?;
-        }
-        timed("tiles", || tiles.build(device, &work, &open.buffers.drawn))?;
-        open.guessed = open.guessed.plus(guess);
-        open.since.push(work);
-        self.open = Some(open);
         Ok(())
     }
 
-    /// Expects nothing of any tile, until the device is asked: for tests of what does not fit.
-    #[cfg(test)]
-    pub(in crate::bake::gpu) fn expect_nothing(&mut self) {
-        self.per_pixel = 0.0;
+    fn stays(&self) -> bool {
+        let (pools, budget) = (&*self.pools, self.budget);
+        let pool = pools.pool_bytes();
+        pools.scratch.is_none()
+            && match pools.spare.last() {
+                Some(_) => budget.left() >= pool + self.reserve,
+                None => stays(budget, pool, self.reserve),
+            }
     }
 
-    fn guess(&self, work: &Work) -> layout::Pool {
-        guess(work.counting(), self.per_pixel)
-    }
-
-    fn start(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        reserve: u64,
-    ) -> Result<Open, GpuError> {
-        let (spare, pool) = (self.spare.pop(), self.pool_bytes());
-        let stays = self.scratch.is_none()
-            && match &spare {
-                Some(_) => budget.left() >= pool + reserve,
-                None => stays(budget, pool, reserve),
-            };
-        let buffers = match self.scratch.as_ref().or(spare.as_ref()) {
+    fn start(&mut self) -> Result<Open, GpuError> {
+        self.collect()?;
+        let stays = self.stays();
+        let Self {
+            pools,
+            device,
+            budget,
+            tiles,
+            ..
+        } = self;
+        let spare = pools.spare.pop();
+        let buffers = match pools.scratch.as_ref().or(spare.as_ref()) {
             Some(empty) => {
                 write(device, &empty.counters, &NOTHING);
                 Arc::clone(empty)
             }
-            None => Arc::new(timed("pools", || self.buffers(device, budget, tiles))?),
+            None => {
+                let make = || pools.mould.buffers(device, budget, tiles);
+                Arc::new(timed("pools", make)?)
+            }
         };
         if !stays {
-            self.scratch = Some(Arc::clone(&buffers));
+            pools.scratch = Some(Arc::clone(&buffers));
         }
         Ok(Open {
             buffers,
             streamed: !stays,
             works: Vec::new(),
-            certain: layout::Pool::default(),
+            level: Level::default(),
             subset: Subset::default(),
-            pixels: 0,
-            since: Vec::new(),
-            guessed: layout::Pool::default(),
+            question: None,
         })
     }
 
-    pub(super) fn close(&mut self, open: Open) {
-        if open.certain.rows > 0 {
-            self.pixels.push(Filled {
-                counts: open.certain,
-                subset: open.subset,
-                buffers: open.buffers,
-                works: open.works,
-                counted: false,
-                bound: None,
-            });
-        }
+    fn draw(&mut self, tile: &Work, pool: &Open) -> Result<(), GpuError> {
+        let drawn = &pool.buffers.drawn;
+        timed("tiles", || self.tiles.build(self.device, tile, drawn))
     }
 
-    /// Makes certain of the tiles since; what did not fit is in the pool that is open after it.
-    pub(super) fn settle(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        mut open: Open,
-        reserve: u64,
-    ) -> Result<Open, GpuError> {
-        for work in open.ask(device, budget)? {
+    fn ask(&mut self, pool: &mut Open) -> Result<(), GpuError> {
+        if pool.question.is_none() && !pool.level.since.is_empty() {
+            let counters = &pool.buffers.counters;
+            pool.question = Some(Question::ask(self.device, self.budget, counters, COUNTERS)?);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, mut pool: Open) -> Result<Open, GpuError> {
+        for work in self.answer(&mut pool)? {
             let rest;
-            (open, rest) = self.alone(device, budget, tiles, open, work, reserve)?;
-            for part in rest.iter().flat_map(|work| tiles.split(work)) {
+            (pool, rest) = self.alone(pool, work)?;
+            for part in rest.iter().flat_map(|work| self.tiles.split(work)) {
                 let left;
-                (open, left) = self.alone(device, budget, tiles, open, part, reserve)?;
+                (pool, left) = self.alone(pool, part)?;
                 if !left.is_empty() {
                     // An empty pool holds any tile of that size.
                     return Err(GpuError::Refused {
@@ -164,65 +157,134 @@ impl Pools {
                 }
             }
         }
-        if open.pixels > 0 {
-            self.per_pixel = learnt(open.certain.entries, open.pixels);
+        if pool.level.pixels > 0 {
+            self.pools.ends.rates = Rates::learnt(pool.level.certain, pool.level.pixels);
         }
-        Ok(open)
+        Ok(pool)
     }
 
-    /// Draws a tile by itself, into the next pool if it must be; returns the pool, and the tile where not even an empty one holds it.
-    fn alone(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        mut open: Open,
-        work: Work,
-        reserve: u64,
-    ) -> Result<(Open, Vec<Work>), GpuError> {
-        tiles.build(device, &work, &open.buffers.drawn)?;
-        open.since.push(work);
-        let mut rest = open.ask(device, budget)?;
-        if !rest.is_empty() && open.certain.rows > 0 {
-            self.close(open);
-            open = self.start(device, budget, tiles, reserve)?;
-            for work in rest {
-                tiles.build(device, &work, &open.buffers.drawn)?;
-                open.since.push(work);
-            }
-            rest = open.ask(device, budget)?;
+    fn close(&mut self, pool: Open) {
+        if pool.level.certain.rows > 0 {
+            self.pools.pixels.push(Filled {
+                counts: pool.level.certain,
+                subset: pool.subset,
+                buffers: pool.buffers,
+                works: pool.works,
+                counted: false,
+                bound: None,
+            });
         }
-        Ok((open, rest))
     }
 }
 
-impl Open {
-    pub(super) fn into_buffers(self) -> Arc<Buffers> {
-        self.buffers
+impl<'a> Filling<'a> {
+    /// No view follows.
+    pub(in crate::bake::gpu) fn new(
+        pools: &'a mut Pools,
+        device: &'a Device,
+        budget: &'a Arc<Budget>,
+        tiles: &'a Tiles,
+        reserve: u64,
+    ) -> Self {
+        Self {
+            pools,
+            device,
+            budget,
+            tiles,
+            reserve,
+            maker: None,
+            pixels: 0,
+            views: [0; 2],
+        }
     }
 
-    fn expected(&self) -> layout::Pool {
-        self.certain.plus(self.guessed)
+    /// So many views follow, and what `maker` makes for them.
+    pub(in crate::bake::gpu) fn of_views(self, maker: Option<PoolMaker>, views: usize) -> Self {
+        let views = [0, views];
+        Self {
+            maker,
+            views,
+            ..self
+        }
     }
 
-    /// Asks the device what is in the pool. If something did not fit, the pool holds what it held when last asked, and the tiles
-    /// since are returned.
-    fn ask(&mut self, device: &Device, budget: &Arc<Budget>) -> Result<Vec<Work>, GpuError> {
-        self.guessed = layout::Pool::default();
-        let counters = &self.buffers.counters;
-        let counted: Vec<u32> = timed("asks", || read_as(device, budget, counters, COUNTERS))?;
-        let since = std::mem::take(&mut self.since);
+    /// Draws the tiles of the next view into pools.
+    pub(in crate::bake::gpu) fn add(&mut self, works: Vec<Work>) -> Result<(), GpuError> {
+        let pixels = works.iter().map(|work| u64::from(work.counting_pixels()));
+        self.pixels += pixels.sum::<u64>();
+        self.views = [self.views[0] + 1, self.views[1].saturating_sub(1)];
+        for work in works {
+            self.place(work)?;
+            unit();
+        }
+        self.foresee();
+        Ok(())
+    }
+
+    /// Lets another pool be made, where one surely will be needed that stays.
+    fn foresee(&mut self) {
+        let (rates, room) = (self.pools.ends.rates, self.pools.mould.room);
+        let [before, after] = self.views.map(|views| views as f64);
+        let pixels = self.pixels as f64 / before * after;
+        let sure = rates.entries_known(pixels * SURELY) > f64::from(room.entries);
+        let stays = self.pools.spare.is_empty() && self.stays();
+        if let Some(maker) = &mut self.maker
+            && sure
+            && stays
+            && !maker.is_at_work()
+        {
+            maker.begin_one();
+        }
+    }
+
+    /// All views are in, for now.
+    pub(super) fn complete(&mut self) -> Result<(), GpuError> {
+        self.finish()
+    }
+
+    /// Draws a tile by itself, into the next pool if it must be; returns the pool, and the tile where not even an empty one holds it.
+    fn alone(&mut self, mut pool: Open, work: Work) -> Result<(Open, Vec<Work>), GpuError> {
+        let mut works = vec![work];
+        loop {
+            for work in works {
+                self.draw(&work, &pool)?;
+                pool.level.since.push(work);
+            }
+            works = self.answer(&mut pool)?;
+            if works.is_empty() || pool.level.certain.rows == 0 {
+                return Ok((pool, works));
+            }
+            self.close(pool);
+            pool = self.start()?;
+        }
+    }
+
+    /// Hears from the device what is in a pool. If something did not fit, the pool holds what it held when last asked, and the
+    /// tiles since are returned.
+    fn answer(&mut self, pool: &mut Open) -> Result<Vec<Work>, GpuError> {
+        self.ask(pool)?;
+        let Some(question) = pool.question.take() else {
+            return Ok(Vec::new());
+        };
+        let counted = timed("asks", || question.answer(self.device))?;
+        let since = pool.level.take_since();
         if counted[4] != 0 {
+            tracing::warn!(
+                "overflow {} tiles: {:?} of {:?}",
+                since.len(),
+                &counted,
+                self.pools.mould.room
+            );
             let layout::Pool {
                 patches,
                 rows,
                 entries,
                 texels,
-            } = self.certain;
+            } = pool.level.certain;
             let Subset {
                 patches: few,
                 rows: of_few,
-            } = self.subset;
+            } = pool.subset;
             let counted = [
                 patches,
                 rows,
@@ -233,26 +295,37 @@ impl Open {
                 of_few,
                 patches - few,
             ];
-            write(device, counters, &counted);
+            write(self.device, &pool.buffers.counters, &counted);
             return Ok(since);
         }
-        self.certain = layout::Pool {
+        let holds = layout::Pool {
             patches: counted[0],
             rows: counted[1],
             entries: counted[2],
             texels: counted[3],
         };
-        self.subset = Subset {
+        pool.level.enter(&since, holds);
+        pool.subset = Subset {
             patches: counted[5],
             rows: counted[6],
         };
-        self.pixels += since
-            .iter()
-            .map(|work| u64::from(work.counting()))
-            .sum::<u64>();
-        if self.streamed {
-            self.works.extend(since);
+        if pool.streamed {
+            pool.works.extend(since);
         }
         Ok(Vec::new())
+    }
+}
+
+impl Pools {
+    /// Expects nothing of any tile, until the device is asked: for tests of what does not fit.
+    #[cfg(test)]
+    pub(in crate::bake::gpu) fn expect_nothing(&mut self) {
+        self.ends.rates = Rates::nothing();
+    }
+}
+
+impl Open {
+    pub(super) fn into_buffers(self) -> Arc<Buffers> {
+        self.buffers
     }
 }

@@ -84,16 +84,15 @@ impl layout::Pool {
             && self.texels <= room.texels
     }
 
-    /// What `pixels` of a tile of `size` come to at most, each of `taps`² samples: each sample on texels of its own, each pixel
-    /// in a block of its own as long as there are so many, and some of each block in the subset.
+    /// What so many blocks come to at most, each pixel of `taps`² samples: each sample on texels of its own, and some of each
+    /// block in the subset.
     #[cfg(test)]
-    pub(super) fn most(pixels: u32, size: [u32; 2], taps: u32) -> Self {
-        let row = 4 * taps * taps;
+    pub(super) fn most(blocks: u32, taps: u32) -> Self {
+        let (row, pixels) = (4 * taps * taps, blocks * BLOCK * BLOCK);
         let entries = pixels.saturating_mul(row);
-        let [across, down] = size.map(|edge| edge.div_ceil(BLOCK));
         let few = (PATCH_TEXELS / row).clamp(1, ROW_LANES);
         Self {
-            patches: pixels.min(2 * across * down * ROW_LANES.div_ceil(few)),
+            patches: pixels.min(2 * blocks * ROW_LANES.div_ceil(few)),
             rows: pixels,
             entries,
             texels: entries,

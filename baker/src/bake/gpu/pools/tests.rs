@@ -3,18 +3,15 @@
 use super::sizes::SIZES;
 use super::*;
 use crate::bake::gpu::layout::{PATCH_TEXELS, ROW_LANES, SEAM, entry_parts};
-use crate::bake::gpu::tiles::tile_edge;
+use crate::bake::gpu::tiles::sure_blocks;
 use crate::bake::rows::Entry;
 
 #[test]
 fn an_empty_pool_holds_the_worst_tile() {
     for entries in SIZES {
         for taps in 1..=6 {
-            let Some(edge) = tile_edge(taps, entries, 16384) else {
-                assert!(entries < 1 << 17, "{entries} entries, {taps} taps");
-                continue;
-            };
-            let worst = layout::Pool::most(edge * edge, [edge; 2], taps);
+            let blocks = sure_blocks(taps, entries).expect("a block fits any pool");
+            let worst = layout::Pool::most(blocks, taps);
             assert!(worst.within(room(entries)), "{worst:?} of {entries}");
         }
     }

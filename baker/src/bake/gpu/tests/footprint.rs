@@ -10,6 +10,7 @@ use crate::bake::backend::Backend;
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
 use crate::bake::gpu::raster::Way;
+use crate::bake::gpu::tiles::{Drawn, parts};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
@@ -163,7 +164,7 @@ fn footprints_within_a_window_agree_and_leave_out_what_is_elsewhere() {
 #[test]
 fn tiles_of_a_small_binding_give_the_same_footprints() {
     let scene = ball(24, 260);
-    // A pool of 64 Ki entries holds 32² pixels of 16 twice: four tiles.
+    // A pool of 64 Ki entries: tiles of few blocks.
     let small = Options {
         taps: 2,
         binding_limit: Some(300 << 10),
@@ -277,20 +278,23 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
     use crate::progress::heard::{Heard, during};
 
     let scene = ball(8, 64);
-    // A pool of 16 Ki entries: tiles of 16² pixels.
+    // Pools of some 17 Ki entries, and small tiles.
     let small = Options {
         taps: 2,
-        binding_limit: Some(64 << 10),
+        binding_limit: Some(70 << 10),
         ..options()
     };
     let Some(mut gpu) = gpu(&scene, &small) else {
         return;
     };
     let seen = view(0, 256, 128, 3.5, 2.0);
+    let (shape, _) = gpu.fit.as_ref().expect("alive").tile_shape();
+    let tiles = parts(&seen, shape, Drawn::default()).len();
+    assert!(tiles > 4, "{shape:?}");
     let (rows, heard) = during(|| gpu.add_view(&seen));
     rows.expect("rows");
     let units = heard.iter().filter(|&said| *said == Heard::Unit).count();
-    assert!(units >= 256 / 16 * (128 / 16), "{units}");
+    assert!(units >= tiles, "{units} for {tiles} tiles");
     let Some(Heard::Expect(_, predicted)) = heard.first() else {
         panic!("a unit before a prediction");
     };

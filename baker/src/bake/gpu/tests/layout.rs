@@ -190,7 +190,7 @@ fn structures_have_the_same_fields_on_both_sides() {
                 blocks,
                 core,
                 squares_at,
-                unused
+                listed
             }),
         ),
         (

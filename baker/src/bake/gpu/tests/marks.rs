@@ -1,11 +1,14 @@
 //! Windows drawn by what the views were foreseen to show of them, and in tiles that no pool holds, against the same drawn whole.
 
+use std::collections::BTreeMap;
+
 use proto::table::View;
 
 use super::{Options, ball, begin, device, options, view};
 use crate::bake::backend::{Backend, Ties};
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
+use crate::bake::gpu::tiles::{Drawn, Part, Shape, parts};
 use crate::bake::kept::Kept;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
@@ -99,10 +102,10 @@ fn a_tile_that_no_pool_holds_is_split() {
     let scene = ball(24, size);
     let window = Window::strips(size, std::slice::from_ref(&(64..256)));
     let views: Vec<View> = (0..3)
-        .map(|k| view(k, 64, 64, 1.7, 2.0 * f64::from(k)))
+        .map(|k| view(k, 32, 32, 1.7, 2.0 * f64::from(k)))
         .collect();
     let ample = Options {
-        taps: 2,
+        taps: 4,
         ..options()
     };
     // The planes, and so little for rows that pools are of 2¹⁵ entries.
@@ -119,12 +122,12 @@ fn a_tile_that_no_pool_holds_is_split() {
     };
     let (rows, texels, _) = given(&mut gpu, &views);
     let fit = gpu.fit.as_ref().expect("alive");
-    let ([edge, sure], room) = (fit.tile_edges(), fit.pools.room().entries);
-    assert!(edge > sure, "{edge} {sure}");
+    let ((shape, sure), room) = (fit.tile_shape(), fit.pools.room().entries);
+    assert!(shape.blocks > sure, "{shape:?} {sure}");
     let drawn = scene.within(&window);
     let most = views
         .iter()
-        .flat_map(|view| in_tiles(&drawn, view, ample.taps, edge));
+        .flat_map(|view| in_tiles(&drawn, view, ample.taps, shape));
     let most = most.max().unwrap_or(0);
     assert!(most > room as usize, "{most} entries for a room of {room}");
     let (all, wanted, _) = given(&mut begun(&ample).expect("an adapter"), &views);
@@ -133,16 +136,20 @@ fn a_tile_that_no_pool_holds_is_split() {
 }
 
 /// Entries of a view's rows in each of its tiles.
-fn in_tiles(scene: &Scene, view: &View, taps: u32, edge: u32) -> Vec<usize> {
-    let across = view.width.div_ceil(edge);
-    let mut tiles = vec![0; (across * view.height.div_ceil(edge)) as usize];
+fn in_tiles(scene: &Scene, view: &View, taps: u32, shape: Shape) -> Vec<usize> {
+    let mut of_blocks: BTreeMap<[u32; 2], usize> = BTreeMap::new();
     for rows in footprints(scene, view, taps) {
         for (row, pixel) in rows.pixels.iter().enumerate() {
-            let [x, y] = [pixel % view.width, pixel / view.width].map(|at| at / edge);
-            tiles[(y * across + x) as usize] += rows.row(row).len();
+            let corner = [pixel % view.width, pixel / view.width].map(|at| at / 8 * 8);
+            *of_blocks.entry(corner).or_default() += rows.row(row).len();
         }
     }
-    tiles
+    let of = |part: &Part| {
+        let corners = part.corners.iter();
+        corners.filter_map(|corner| of_blocks.get(corner)).sum()
+    };
+    let parts = parts(view, shape, Drawn::default());
+    parts.iter().map(of).collect()
 }
 
 #[test]

@@ -414,6 +414,31 @@ fn tiles_that_do_not_fit_after_all_come_to_the_same() {
 }
 
 #[test]
+fn views_given_together_and_one_by_one_come_to_the_same() {
+    // Together, pools are made while others are filled, and each is filled in turn with the next; by themselves neither.
+    let scene = ball(24, SIZE);
+    let views: Vec<View> = (0..24)
+        .map(|k| view(k, 70 + k, 60, 3.0, 0.3 * f64::from(k)))
+        .collect();
+    let small = Options {
+        binding_limit: Some(300 << 10),
+        ..options()
+    };
+    let texels = |together: bool| {
+        let mut gpu = begin(device()?, scene.clone(), &Ties::default(), &small).expect("a job");
+        let all: Vec<&View> = views.iter().collect();
+        for some in all.chunks(if together { all.len() } else { 1 }) {
+            gpu.add_views(some, None).expect("rows");
+        }
+        gpu.average().expect("average");
+        let held = gpu.rows_held();
+        assert_eq!((held.kept, held.views), (held.rows, 24));
+        Some((gpu.read_texels().expect("texels"), held.rows))
+    };
+    assert!(texels(true) == texels(false));
+}
+
+#[test]
 fn views_that_were_forgotten_leave_no_trace() {
     let scene = ball(24, SIZE);
     let ties = ties(&scene);

@@ -1,0 +1,61 @@
+//! That another pool will be needed → its buffers, made on a thread of its own while the device draws: a driver takes as long to
+//! allocate a pool as a device to fill it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, Scope};
+
+use super::super::device::GpuError;
+use super::Buffers;
+
+/// Makes one pool at a time.
+#[derive(Debug)]
+pub(in crate::bake::gpu) struct PoolMaker {
+    ask: Sender<()>,
+    made: Receiver<Result<Buffers, GpuError>>,
+    under_way: bool,
+}
+
+impl PoolMaker {
+    /// With what `make` makes; none where the system gives no thread.
+    pub(in crate::bake::gpu) fn begin<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        make: impl Fn() -> Result<Buffers, GpuError> + Send + 'scope,
+    ) -> Option<Self> {
+        let (ask, asked) = channel();
+        let (sender, made) = channel();
+        let work = move || {
+            while asked.recv().is_ok() {
+                if sender.send(make()).is_err() {
+                    return;
+                }
+            }
+        };
+        let builder = Builder::new().name("pools".to_owned());
+        builder.spawn_scoped(scope, work).ok().map(|_| Self {
+            ask,
+            made,
+            under_way: false,
+        })
+    }
+
+    /// One is being made.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.under_way
+    }
+
+    /// Begins to make one.
+    pub(super) fn begin_one(&mut self) {
+        self.under_way = self.ask.send(()).is_ok();
+    }
+
+    /// Waits for the one that is being made, if there is one.
+    pub(super) fn take(&mut self) -> Result<Option<Arc<Buffers>>, GpuError> {
+        if !std::mem::take(&mut self.under_way) {
+            return Ok(None);
+        }
+        // After a panic, which the scope passes on, there is none.
+        let made = self.made.recv().ok().transpose()?;
+        Ok(made.map(Arc::new))
+    }
+}
