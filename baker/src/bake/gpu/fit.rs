@@ -373,7 +373,7 @@ impl Fit {
         self.add_views(&[view], None)
     }
 
-    /// Adds views as far as they are `kept`; while the device draws some, the next are cut.
+    /// Adds views as far as they are `kept`; while the device draws some, the next are cut and staged.
     pub(super) fn add_views(
         &mut self,
         views: &[&View],
@@ -406,7 +406,8 @@ impl Fit {
                 shown: shown(),
                 kept: kept.and_then(|kept| kept.of(view)),
             };
-            let works = tiles.cut(view, &scene.camera(&view.camera), place, drawn);
+            let mut works = tiles.cut(view, &scene.camera(&view.camera), place, drawn);
+            works.iter_mut().for_each(|work| tiles.stage(device, work));
             unit();
             works
         };
@@ -588,7 +589,7 @@ impl Fit {
             .cut(view, &camera, (0, 0, size), Drawn::default());
         while let Some(work) = works.pop() {
             write(&self.device, &pool.counters, &[0u32; COUNTERS]);
-            self.tiles.build(&self.device, &work, &pool.drawn)?;
+            self.tiles.build(&self.device, &work, None, &pool.drawn)?;
             let counts: Vec<u32> = read_as(&self.device, &self.budget, &pool.counters, COUNTERS)?;
             if counts[4] != 0 {
                 works.extend(self.tiles.split(&work));

@@ -487,7 +487,7 @@ impl Pools {
         batch.send()?;
         write(batch.device, &pool.buffers.counters, &NOTHING);
         for work in &pool.works {
-            tiles.build(batch.device, work, &pool.buffers.drawn)?;
+            tiles.build(batch.device, work, None, &pool.buffers.drawn)?;
         }
         if let Some(again) = again {
             dispatch(batch, pool.counts, bound, &[again])?;

@@ -37,6 +37,8 @@ const REGION: u32 = 1024;
 pub(super) struct Work {
     tile: layout::Tile,
     part: Part,
+    /// Its pixels where the queue copies them from, for the first time that it is drawn.
+    staged: Option<wgpu::QueueWriteBufferView>,
 }
 
 impl Work {
@@ -48,6 +50,11 @@ impl Work {
     /// Pixels whose alpha lets them count.
     pub(super) fn counting_pixels(&self) -> u32 {
         self.part.counting
+    }
+
+    /// What was staged for its first drawing: to be let go just before that is sent.
+    pub(super) fn take_staged(&mut self) -> Option<wgpu::QueueWriteBufferView> {
+        self.staged.take()
     }
 
     /// Of each block of the region, its place among the tile's, 1 more, or 0; then of each of those its column and line in the
@@ -345,12 +352,31 @@ impl Tiles {
                 squares_at: self.marked,
                 listed: part.corners.len() as u32,
             };
-            Work { tile, part }
+            Work {
+                tile,
+                part,
+                staged: None,
+            }
         };
         parts(view, self.shape, drawn)
             .into_iter()
             .map(work)
             .collect()
+    }
+
+    /// Copies the pixels of a tile to where the queue takes them from, from any thread.
+    pub(super) fn stage(&self, device: &Device, work: &mut Work) {
+        let bytes: &[u8] = bytemuck::cast_slice(&work.part.pixels);
+        let size = wgpu::BufferSize::new(bytes.len() as u64);
+        let staged = size.and_then(|size| {
+            let queue = &device.queue;
+            queue.write_buffer_with(&self.pixels.item, 0, size)
+        });
+        // Where it is refused, so is what is written when the tile is drawn, and that is told.
+        work.staged = staged.map(|mut staged| {
+            staged.copy_from_slice(bytes);
+            staged
+        });
     }
 
     /// Cuts a tile into such as any pool holds, of the same region.
@@ -361,21 +387,33 @@ impl Tiles {
                 listed,
                 ..work.tile
             };
-            Work { tile, part }
+            Work {
+                tile,
+                part,
+                staged: None,
+            }
         };
         work.part.split(self.sure).map(piece).collect()
     }
 
-    /// Draws a tile and appends its rows to the pool that `pool` binds.
+    /// Draws a tile, whose pixels may be staged, and appends its rows to the pool that `pool` binds.
     pub(super) fn build(
         &self,
         device: &Device,
         work: &Work,
+        staged: Option<wgpu::QueueWriteBufferView>,
         pool: &wgpu::BindGroup,
     ) -> Result<(), GpuError> {
         write(device, &self.tile, &[work.tile]);
         write(device, &self.places, &work.places());
-        write(device, &self.pixels, &work.part.pixels);
+        match staged {
+            Some(staged) => {
+                device.uploaded(staged.len());
+                // The queue takes it now.
+                drop(staged);
+            }
+            None => write(device, &self.pixels, &work.part.pixels),
+        }
         let mut batch = Batch::new(device, "footprint");
         let listed = work.tile.listed;
         self.raster.record(&mut batch, work.tile.size, listed)?;

@@ -189,7 +189,7 @@ pub(super) trait Fill {
     /// Begins one.
     fn start(&mut self) -> Result<Self::Pool, GpuError>;
     /// Draws a tile into it.
-    fn draw(&mut self, tile: &Self::Tile, pool: &Self::Pool) -> Result<(), GpuError>;
+    fn draw(&mut self, tile: &mut Self::Tile, pool: &Self::Pool) -> Result<(), GpuError>;
     /// Asks the device what it came to.
     fn ask(&mut self, pool: &mut Self::Pool) -> Result<(), GpuError>;
     /// Waits for the answer; what did not fit is in the pool that is returned, or in others before it.
@@ -198,7 +198,7 @@ pub(super) trait Fill {
     fn close(&mut self, pool: Self::Pool);
 
     /// Puts a tile where there should be room for it.
-    fn place(&mut self, tile: Self::Tile) -> Result<(), GpuError> {
+    fn place(&mut self, mut tile: Self::Tile) -> Result<(), GpuError> {
         let mut pool = match self.ends().filling.take() {
             Some(pool) => pool,
             None => self.next()?,
@@ -224,7 +224,7 @@ pub(super) trait Fill {
                 }
             };
         };
-        self.draw(&tile, &pool)?;
+        self.draw(&mut tile, &pool)?;
         Self::level(&mut pool).add(tile, guess);
         self.ends().filling = Some(pool);
         Ok(())
@@ -335,7 +335,7 @@ mod tests {
             })
         }
 
-        fn draw(&mut self, _: &Square, pool: &Pool) -> Result<(), GpuError> {
+        fn draw(&mut self, _: &mut Square, pool: &Pool) -> Result<(), GpuError> {
             self.did.push(Did::Draw(pool.number));
             Ok(())
         }

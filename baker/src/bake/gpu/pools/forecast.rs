@@ -139,7 +139,7 @@ impl<M: Maker> Fill for Forecast<'_, M> {
         })
     }
 
-    fn draw(&mut self, _: &Tile, _: &Open) -> Result<(), GpuError> {
+    fn draw(&mut self, _: &mut Tile, _: &Open) -> Result<(), GpuError> {
         Ok(())
     }
 

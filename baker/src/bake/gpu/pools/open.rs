@@ -128,9 +128,11 @@ impl Fill for Filling<'_> {
         })
     }
 
-    fn draw(&mut self, tile: &Work, pool: &Open) -> Result<(), GpuError> {
-        let drawn = &pool.buffers.drawn;
-        timed("tiles", || self.tiles.build(self.device, tile, drawn))
+    fn draw(&mut self, tile: &mut Work, pool: &Open) -> Result<(), GpuError> {
+        let (staged, drawn) = (tile.take_staged(), &pool.buffers.drawn);
+        timed("tiles", || {
+            self.tiles.build(self.device, tile, staged, drawn)
+        })
     }
 
     fn ask(&mut self, pool: &mut Open) -> Result<(), GpuError> {
@@ -246,8 +248,8 @@ impl<'a> Filling<'a> {
     fn alone(&mut self, mut pool: Open, work: Work) -> Result<(Open, Vec<Work>), GpuError> {
         let mut works = vec![work];
         loop {
-            for work in works {
-                self.draw(&work, &pool)?;
+            for mut work in works {
+                self.draw(&mut work, &pool)?;
                 pool.level.since.push(work);
             }
             works = self.answer(&mut pool)?;
