@@ -60,8 +60,8 @@ pub struct DryRun {
     size: u32,
     texels: u32,
     groups: Vec<(BufferGroup, Group)>,
-    /// Of each tile its view and the pixels that count.
-    tiles: Vec<(u32, u32)>,
+    /// As they would be of all of the texture.
+    tiles: Vec<Cut>,
     views: u32,
     blocks: u64,
     seams: u32,
@@ -69,6 +69,27 @@ pub struct DryRun {
     share: f64,
     /// Deviations will be read.
     maps: bool,
+}
+
+/// A tile: its view, its pixels that count, and its blocks.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    view: u32,
+    counting: u32,
+    blocks: u32,
+}
+
+impl Cut {
+    /// The pixels that count of each of the tiles that this becomes where a `share` of its blocks is shown, in tiles of so many.
+    fn into_tiles(self, share: f64, blocks: u32) -> impl Iterator<Item = u32> {
+        let tiles = (f64::from(self.blocks) * share / f64::from(blocks)).ceil() as u32;
+        let tiles = tiles.max(1);
+        let end = move |nth: u32| {
+            let part = u64::from(self.counting) * u64::from(nth) / u64::from(tiles);
+            part as u32
+        };
+        (0..tiles).map(move |nth| end(nth + 1) - end(nth))
+    }
 }
 
 /// Buffers that are counted, for as long as they are here.
@@ -185,8 +206,12 @@ impl DryRun {
     /// Takes a view in.
     pub fn add_view(&mut self, view: &View) {
         let parts = tiles::parts(view, self.shape, Drawn::default());
-        let counting = parts.iter().map(|part| (self.views, part.counting));
-        self.tiles.extend(counting);
+        let nth = self.views;
+        self.tiles.extend(parts.iter().map(|part| Cut {
+            view: nth,
+            counting: part.counting,
+            blocks: part.corners.len() as u32,
+        }));
         self.blocks += pools::view_blocks(view)
             .into_iter()
             .map(u64::from)
@@ -209,20 +234,21 @@ impl DryRun {
         let make = Counted(&budget);
         let reserve = fit::reserve(self.texels) + self.blocks * pools::BLOCK_BYTES;
         let mut forecast = Forecast::new(&make, &budget, self.room, reserve);
-        for &(view, counting) in &self.tiles {
-            let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
-            let holds = layout::Pool {
-                patches: of(rates.patches),
-                rows: of(rates.rows),
-                entries: of(rates.entries),
-                texels: of(rates.touched),
-            };
-            let tile = Tile {
-                view,
-                counting,
-                holds,
-            };
-            forecast.add(tile)?;
+        for cut in &self.tiles {
+            for counting in cut.into_tiles(self.share, self.shape.blocks) {
+                let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
+                let holds = layout::Pool {
+                    patches: of(rates.patches),
+                    rows: of(rates.rows),
+                    entries: of(rates.entries),
+                    texels: of(rates.touched),
+                };
+                forecast.add(Tile {
+                    view: cut.view,
+                    counting,
+                    holds,
+                })?;
+            }
         }
         let rows = forecast.complete(self.views)?;
         let Forecast {
@@ -347,4 +373,22 @@ pub fn patches(rows: &Rows, width: u32, window: &Window, taps: u32) -> [u64; 2] 
         }
     }
     [patches, touched]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_draws_what_it_shows_of_a_tile_in_tiles_of_its_own() {
+        let cut = Cut {
+            view: 3,
+            counting: 1000,
+            blocks: 256,
+        };
+        let tiles = |share, blocks| cut.into_tiles(share, blocks).collect::<Vec<_>>();
+        assert_eq!(tiles(1.0, 256), [1000]);
+        assert_eq!(tiles(0.7, 64), [333, 333, 334], "180 blocks");
+        assert_eq!(tiles(0.0, 64), [1000]);
+    }
 }

@@ -29,6 +29,8 @@ pub(super) use cut::{Drawn, PIXELS, Part, Shape, parts};
 const BLOCKS: [u32; 14] = [
     8192, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1,
 ];
+/// Entries of a pixel, usually; a tile of them takes half a pool at most, or much of each pool would stay empty.
+const USUAL: u64 = 12;
 /// Edge of a tile's region in pixels where it holds blocks from wherever they lie: offsets from its corner keep their digits.
 const REGION: u32 = 1024;
 
@@ -161,7 +163,10 @@ impl Bounds {
             ),
         })?;
         let most = pools::bytes_of(pools::room(pool)) * 3 / 5;
-        let fits = |&blocks: &u32| self.fits(blocks) && bytes(blocks, self.taps) <= most;
+        let fits = |&blocks: &u32| {
+            let usual = u64::from(blocks) * PIXELS as u64 * USUAL;
+            self.fits(blocks) && bytes(blocks, self.taps) <= most && 2 * usual <= u64::from(pool)
+        };
         let blocks = BLOCKS.into_iter().find(fits).unwrap_or(sure).max(sure);
         let region = match self.way {
             Way::Compute => REGION,
@@ -460,6 +465,8 @@ mod tests {
             of(bounds(Way::Graphics, 2048), 1 << 25),
             (shape(8192, 512), 4096)
         );
+        let few = Bounds { taps: 2, ..compute };
+        assert_eq!(of(few, 1 << 17), (shape(64, REGION), 64));
         assert!(bounds(Way::Compute, 1 << 9).shape(1 << 25).is_err());
     }
 }

@@ -207,14 +207,14 @@ pub(super) trait Fill {
             let (rates, room) = (self.ends().rates, self.room());
             let guess = rates.of(tile.counting());
             let level = Self::level(&mut pool);
-            let learn = !rates.known && level.since.len() >= FIRST;
-            if level.has_room(guess, room) && !learn {
+            let unsure = !rates.known;
+            if level.has_room(guess, room) && !(unsure && level.since.len() >= FIRST) {
                 break guess;
             }
             pool = if level.since.is_empty() {
                 self.close(pool);
                 self.next()?
-            } else if learn || Self::streamed(&pool) {
+            } else if unsure || Self::streamed(&pool) {
                 self.settle(pool)?
             } else {
                 self.ask(&mut pool)?;
