@@ -104,15 +104,8 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         (false, false) => views::lookouts(&views_folder, job).unwrap_or_default(),
         (false, true) => Vec::new(),
     };
-    let Shaped {
-        surface,
-        original,
-        simplify_error,
-        triangles_read,
-        counts,
-        steps,
-    } = shape(&mesh_folder, job, &eyes, session, &mut clock)?;
-    if let Some(original) = original {
+    let mut shaped = shape(&mesh_folder, job, &eyes, session, &mut clock)?;
+    if let Some(original) = shaped.original.take() {
         let surface = Surface {
             positions: original.positions,
             triangles: original.triangles,
@@ -120,9 +113,10 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         let put = session.put(Table::Surface, surface.byte_len(), |out| surface.write(out));
         put.map_err(|error| internal(&error))?;
     }
+    let surface = &shaped.surface;
     let (mut of_views, unwanted) = (PhaseClock::default(), AtomicBool::new(false));
     let mesh = || {
-        let mesh = lay_out(&surface, job, &lookouts, session, &mut clock).and_then(|laid_out| {
+        let mesh = lay_out(surface, job, &lookouts, session, &mut clock).and_then(|laid_out| {
             put_mesh(session, job, &laid_out)?;
             Ok(laid_out)
         });
@@ -148,13 +142,13 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     let views = views?;
     clock.append(of_views);
     Ok(PrepareSummary {
-        triangles_read: triangles_read as u64,
-        triangles_degenerate: counts.degenerate,
+        triangles_read: shaped.triangles_read as u64,
+        triangles_degenerate: shaped.counts.degenerate,
         triangles: mesh.triangles.len() as u64,
         vertices: mesh.positions.len() as u64,
-        nonmanifold_edges: counts.nonmanifold_edges,
-        mesh: steps,
-        simplify_error,
+        nonmanifold_edges: shaped.counts.nonmanifold_edges,
+        mesh: shaped.steps,
+        simplify_error: shaped.simplify_error,
         unwrap: method,
         charts: u64::from(mesh.charts),
         atlas_utilisation: utilisation,

@@ -207,20 +207,8 @@ impl Session {
     /// # Errors
     /// The supervisor is gone or says something else, or the view's table does not pass its checks.
     pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
-        let received = self.receive_layered(LayerSet::default())?;
-        Ok(received.map(|(layered, _)| layered.view))
-    }
-
-    /// As [`Self::receive_view`], with those of its layers that are wanted; tells which it has.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn receive_layered(
-        &self,
-        wanted: LayerSet,
-    ) -> Result<Option<(LayeredView, LayerSet)>, SessionError> {
         match self.receive_handed()? {
-            Handed::View(blob) => Ok(Some(read_view(&blob, wanted)?)),
+            Handed::View(blob) => Ok(Some(read_view(&blob, LayerSet::default())?.0.view)),
             Handed::End => Ok(None),
         }
     }

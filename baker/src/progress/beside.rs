@@ -11,6 +11,7 @@ use std::thread;
 use proto::recorder::State;
 
 use super::note;
+use crate::last_words;
 
 /// One of the two things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,7 @@ pub(crate) fn both<A, B: Send>(
     let done = thread::scope(|threads| {
         let beside = move || {
             Strand::Second.take();
+            last_words::guard_thread();
             let _under = Under(Strand::Second);
             second()
         };

@@ -88,7 +88,7 @@ pub(crate) const COLUMNS: [Column; 28] = [
 /// What a reader of the table should know.
 pub(crate) const LEGEND: &str = "\
 PSNR in sRGB: mean and worst of the views that the fit did not see, rendered with 8×8 samples a pixel, and of the fit's own
-pixels. Seams: mean difference across chart borders. Stages overlap where roles do. Wall: whole job, less measuring.
+pixels. Seams: mean difference across chart borders. Stages overlap where roles do, and views are decoded while the mesh is unwrapped. Wall: whole job, less measuring.
 Peak of a role: its own memory; of all: everything resident at one moment, shared tables counted once.";
 
 impl Row {
