@@ -17,9 +17,18 @@ pub const BAND: u32 = 16;
 /// Pixels more transparent than this are mostly not of the object.
 pub const MIN_ALPHA: u8 = 128;
 
+/// A texel that makes less of a pixel than this has no entry in its row, and the others of the row share what it had. A twelfth
+/// of all entries is so little: at 61.7 dB that costs 0.05, at 57.9 nothing (of 3/1000 an eighth is, for 0.1 dB at 61.7).
+pub const LEAST_ENTRY: f32 = 1.0 / 512.0;
+
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
 #[must_use]
 pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
+    footprints_above(scene, view, taps, LEAST_ENTRY)
+}
+
+/// [`footprints`] without entries of less than `least`.
+fn footprints_above(scene: &Scene, view: &View, taps: u32, least: f32) -> Vec<Rows> {
     let camera = scene.camera(&view.camera);
     let projected = Projected::of_scene(scene, &camera, view.width, view.height);
     let bands = projected.bands(view.height, BAND);
@@ -29,7 +38,15 @@ pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
         .map(|(band, triangles)| {
             let first = band as u32 * BAND;
             let end = (first + BAND).min(view.height);
-            let rows = band_footprints(scene, view, &projected, triangles, first, end, taps);
+            let rows = band_footprints(
+                scene,
+                view,
+                &projected,
+                triangles,
+                [first, end],
+                taps,
+                least,
+            );
             unit();
             rows
         })
@@ -42,9 +59,9 @@ fn band_footprints(
     view: &View,
     projected: &Projected,
     triangles: &[u32],
-    first: u32,
-    end: u32,
+    [first, end]: [u32; 2],
     taps: u32,
+    least: f32,
 ) -> Rows {
     let mut rows = Rows {
         view: view.index,
@@ -83,6 +100,7 @@ fn band_footprints(
                 true
             });
             if covered && met {
+                drop_least(&mut footprint, least);
                 scene.window.take(&mut footprint);
                 rows.entries.extend_from_slice(&footprint);
                 rows.starts.push(rows.entries.len() as u32);
@@ -93,6 +111,15 @@ fn band_footprints(
     }
     rows.entries.shrink_to_fit();
     rows
+}
+
+/// Takes out what makes less than `least` of a pixel; the weights then sum to 1 again.
+fn drop_least(footprint: &mut Vec<Entry>, least: f32) {
+    footprint.retain(|entry| entry.weight >= least);
+    let sum: f32 = footprint.iter().map(|entry| entry.weight).sum();
+    for entry in footprint {
+        entry.weight /= sum;
+    }
 }
 
 /// Where on the texture a point of a pixel lies, in texels.

@@ -65,7 +65,6 @@ var<private> shows: u32;
 var<private> met: array<vec2<f32>, TAPS * TAPS>;
 // Most texels of a rectangle around the taps for which their weights are summed texel by texel.
 const WINDOW: u32 = 64u;
-const TAP_SHARE: f32 = 1.0 / f32(TAPS * TAPS);
 
 // The triangle of the last tap, 1 more: a corner and the edges from it, in camera axes and in texels.
 var<private> stood_on: u32;
@@ -374,7 +373,7 @@ fn renumber() {
     }
 }
 
-// Taps → texels and their weights: the bilinear lookups of all, merged.
+// Taps → texels and their weights: the bilinear lookups of all, merged, and their sum 1.
 fn merge() {
     merged = 0u;
     var low = met[0];
@@ -387,9 +386,20 @@ fn merge() {
     let span = floor(high) - corner + 2.0;
     if span.x * span.y > f32(WINDOW) {
         merge_apart();
-        return;
+    } else {
+        merge_together(corner, span);
     }
-    // They lie together: each texel of the window sums what the taps give it.
+    var sum = 0.0;
+    for (var k = 0u; k < merged; k++) {
+        sum += merged_weights[k];
+    }
+    for (var k = 0u; k < merged; k++) {
+        merged_weights[k] /= sum;
+    }
+}
+
+// For taps that lie together: each texel of the window sums what they give it.
+fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
     for (var y = 0.0; y < span.y; y += 1.0) {
         for (var x = 0.0; x < span.x; x += 1.0) {
             let at = corner + vec2(x, y);
@@ -398,14 +408,16 @@ fn merge() {
                 let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
                 weight += share.x * share.y;
             }
-            if weight > 0.0 {
-                append(at, weight * TAP_SHARE);
-            }
+            append(at, weight);
         }
     }
 }
 
+// A texel and its weight, in taps; none of less than counts, see footprint.rs.
 fn append(at: vec2<f32>, weight: f32) {
+    if weight < LEAST_ENTRY * f32(TAPS * TAPS) {
+        return;
+    }
     merged_texels[merged] = u32(at.y) * tile.texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
@@ -424,8 +436,8 @@ fn merge_apart() {
                 weight += share.x * share.y;
                 before |= other < tap && share.x * share.y > 0.0;
             }
-            if weight > 0.0 && !before {
-                append(at, weight * TAP_SHARE);
+            if !before {
+                append(at, weight);
             }
         }
     }

@@ -65,11 +65,14 @@ fn texel_of(cell: u32, nth: u32) -> u32 {
     return select(texels.count, texel, at.x < texels.size && texel < texels.count);
 }
 
-// Diagonal and links → mass and stiffness of each texel's share, into p and q.
+// Diagonal and links → mass and stiffness of each texel's share, into p and q: both are empty where none takes part.
 @compute @workgroup_size(TEXEL_LANES)
 fn weigh_texels(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         let bits = linked(texel);
         let own = share_of(texel);
         var held = bitcast<f32>(diagonal[texel]);
@@ -156,7 +159,7 @@ fn restrict_1(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invoc
         var sum = 0.0;
         for (var nth = 0u; nth < 4u; nth++) {
             let texel = texel_of(cell, nth);
-            if texel < texels.count {
+            if texel < texels.count && takes_part(texel) {
                 sum += share_of(texel) * bitcast<f32>(r[texel]);
             }
         }
@@ -189,8 +192,11 @@ fn prolong(level: u32, first: u32) {
     let base = inverses() + own.first;
     for (var cell = first; cell < own.size.x * own.size.y; cell += texels.stride) {
         let inverse = coarse[base + cell];
-        let sum = inverse * coarse[own.first + cell] + prolonged(cell, level);
-        coarse[own.first + cell] = select(0.0, sum, inverse > 0.0);
+        var value = 0.0;
+        if inverse > 0.0 {
+            value = inverse * coarse[own.first + cell] + prolonged(cell, level);
+        }
+        coarse[own.first + cell] = value;
     }
 }
 

@@ -12,12 +12,14 @@
 @group(1) @binding(8) var<storage, read_write> lambda: array<f32>;
 // Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high words of many sums.
 @group(1) @binding(9) var<storage, read> trusted: array<u32, TALLY_WORDS>;
-// Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower.
-@group(1) @binding(10) var<storage, read> links: array<u32>;
+// Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower; bit 2 of those that take part.
+@group(1) @binding(10) var<storage, read_write> links: array<u32>;
 @group(1) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
 @group(1) @binding(12) var<storage, read_write> scalars: array<Scalars, 3>;
 // The cells of all coarse levels, one level after the other: their values, and then what each is multiplied with.
 @group(1) @binding(13) var<storage, read_write> coarse: array<f32>;
+
+const PARTAKER: u32 = 4u;
 
 var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
 
@@ -62,6 +64,12 @@ fn linked(texel: u32) -> u32 {
 
 fn link_bits(texel: u32) -> u32 {
     return (links[texel / 4u] >> (8u * (texel % 4u))) & 3u;
+}
+
+// Whether anything holds a texel, see regularise.wgsl: what is left of a texture between its charts, and where there are no rows
+// but those of the subset, is most of it, and wherever a wave finds none it reads nothing else.
+fn takes_part(texel: u32) -> bool {
+    return (links[texel / 4u] & (PARTAKER << (8u * (texel % 4u)))) != 0u;
 }
 
 // λ of a link between texels of these: their mean, and none where one has none.

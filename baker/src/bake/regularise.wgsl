@@ -95,3 +95,22 @@ fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
         diagonal[texel] = bitcast<u32>(sum);
     }
 }
+
+// diagonal → which texels take part in the solution: any whose diagonal is above 0 in some channel. The first channel begins,
+// the others add to it. An invocation has four texels, a word.
+@compute @workgroup_size(TEXEL_LANES)
+fn enlist(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    let four = PARTAKER * 0x01010101u;
+    for (var word = at.x; 4u * word < texels.count; word += texels.stride) {
+        var bits = links[word];
+        if texels.channel == 0u {
+            bits &= ~four;
+        }
+        for (var nth = 0u; nth < min(4u, texels.count - 4u * word); nth++) {
+            let held = bitcast<f32>(diagonal[4u * word + nth]) > 0.0;
+            bits |= select(0u, PARTAKER << (8u * nth), held);
+        }
+        links[word] = bits;
+    }
+}

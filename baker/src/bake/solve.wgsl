@@ -75,6 +75,9 @@ fn begin(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
     count_group(lane);
     let reach = scalars[texels.channel].reach_x;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         r[texel] = bitcast<u32>(-(value_of(r[texel], texel, reach) + smooth_x(texel)));
     }
 }
@@ -89,6 +92,9 @@ fn set_out(
     count_group(lane);
     var sum = vec2(0.0);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         let z = preconditioned(texel);
         p[texel] = z;
         sum = vec2(sum.x + bitcast<f32>(r[texel]) * z, max(sum.y, abs(z)));
@@ -121,6 +127,9 @@ fn finish_apply(
     var sum = 0.0;
     let reach = scalars[texels.channel].reach_p;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         let product = value_of(q[texel], texel, reach) + smooth_p(texel);
         q[texel] = bitcast<u32>(product);
         sum += p[texel] * product;
@@ -148,6 +157,9 @@ fn advance(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
     count_group(lane);
     let alpha = scalars[texels.channel].alpha;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         x[texel] += alpha * p[texel];
         r[texel] = bitcast<u32>(bitcast<f32>(r[texel]) - alpha * bitcast<f32>(q[texel]));
         q[texel] = 0u;
@@ -164,6 +176,9 @@ fn project(
     count_group(lane);
     var sum = 0.0;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         sum += bitcast<f32>(r[texel]) * preconditioned(texel);
     }
     let total = reduce(lane, vec2(sum, 0.0), false);
@@ -195,6 +210,9 @@ fn direct(
     var largest = 0.0;
     let beta = scalars[texels.channel].beta;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
+        if !takes_part(texel) {
+            continue;
+        }
         let next = preconditioned(texel) + beta * p[texel];
         p[texel] = next;
         largest = max(largest, abs(next));

@@ -39,7 +39,7 @@ fn difference(mesh: &Mesh, texture: &Texture, view: &View, taps: u32) -> f32 {
     let picture = render(mesh, texture.into(), &view.camera, size, taps, Blend::Srgb);
     let mut has_row = vec![false; picture.colours.len()];
     let mut largest = 0.0f32;
-    for rows in footprints(&scene, view, TAPS) {
+    for rows in footprints_above(&scene, view, TAPS, 0.0) {
         assert_eq!(rows.view, view.index);
         for row in 0..rows.len() {
             let pixel = rows.pixels[row] as usize;
@@ -114,6 +114,33 @@ fn weights_are_positive_sum_to_one_and_name_each_texel_once() {
         }
     }
     assert!(count > 500, "only {count} rows");
+}
+
+#[test]
+fn what_makes_next_to_nothing_of_a_pixel_has_no_entry_and_the_others_share_it() {
+    let (scene, view) = (Scene::new(&cube(), 61), grey([-0.6, -1.9, 0.4], [33, 19]));
+    let (all, kept) = (
+        footprints_above(&scene, &view, 4, 0.0),
+        footprints(&scene, &view, 4),
+    );
+    assert_eq!(all.len(), kept.len());
+    let (mut dropped, mut of) = (0, 0);
+    for (all, kept) in all.iter().zip(&kept) {
+        assert_eq!(all.pixels, kept.pixels);
+        for row in 0..all.len() {
+            let (large, small): (Vec<&Entry>, Vec<&Entry>) =
+                (all.row(row).iter()).partition(|entry| entry.weight >= LEAST_ENTRY);
+            let sum: f32 = large.iter().map(|entry| entry.weight).sum();
+            assert_eq!(large.len(), kept.row(row).len());
+            for (entry, own) in large.into_iter().zip(kept.row(row)) {
+                assert_eq!(entry.texel, own.texel);
+                assert!((entry.weight / sum - own.weight).abs() < 1e-6);
+            }
+            (dropped, of) = (dropped + small.len(), of + all.row(row).len());
+        }
+    }
+    let share = dropped as f64 / of as f64;
+    assert!((0.03..0.2).contains(&share), "{share} of the entries");
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) lambda: Colour<B>,
     /// Sum of the pixels' part that λ is relative to.
     pub(super) trusted: Held<B>,
-    /// One byte a texel.
+    /// One byte a texel: its links, and whether it takes part in the solution.
     pub(super) links: Held<B>,
     /// For each channel, one of every workgroup.
     pub(super) partials: Held<B>,

@@ -289,7 +289,7 @@ const PLANES: &[(&str, Kind)] = &[
     ("counts", Kind::Read),
     ("lambda", Kind::Write),
     ("trusted", Kind::Read),
-    ("links", Kind::Read),
+    ("links", Kind::Write),
     ("partials", Kind::Write),
     ("scalars", Kind::Write),
     ("coarse", Kind::Write),
@@ -311,6 +311,7 @@ pub(super) static REGULARISE: Shader = Shader {
         ("soften", Over::Texels),
         ("scale", Over::Texels),
         ("settle", Over::Texels),
+        ("enlist", Over::Texels),
     ],
 };
 

@@ -225,7 +225,9 @@ impl Fit {
             Which::All,
             self.again(),
         )?;
-        self.texels(&mut batch, regularise, own, &["settle"])?;
+        self.texels(&mut batch, regularise, own, &["settle", "enlist"])?;
+        // Directions of the last solution.
+        clear(batch.encoder(), &planes.p);
         self.texels(
             &mut batch,
             &self.stages.multilevel,

@@ -282,24 +282,25 @@ fn a_view_with_scale_0_is_out() {
 
 #[test]
 fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
-    // A line of texture, a hundred-thousandth of a texel off the middle of a column: pixels show that much of the next one.
+    // Two boards side by side, each a line of texture: the left one on the middle of a column, the right one a hundredth of a
+    // texel off it, so that its pixels show that much of the next column. Its view hardly counts.
     let column = 100;
-    let middle = column as f32 + 0.5;
-    let mut u = middle / SIZE as f32;
-    while u * (SIZE as f32) < middle + 1e-5 {
-        u = u.next_up();
-    }
     let [far, near] = [9.0, -9.0];
+    let board = |left: f32, right: f32, off: f32, v: f32| {
+        let u = (column as f32 + 0.5 + off) / SIZE as f32;
+        let positions = [[left, near], [right, near], [right, far], [left, far]];
+        let at = |share: f32| [u, v + 0.45 * share];
+        (
+            positions.map(|[x, y]| [x, y, 0.0]),
+            [0.0, 0.3, 1.0, 0.7].map(at),
+        )
+    };
+    let boards = [board(near, 0.0, 0.0, 0.0), board(0.0, far, 0.01, 0.5)];
     let mesh = Mesh {
-        positions: vec![
-            [near, near, 0.0],
-            [far, near, 0.0],
-            [far, far, 0.0],
-            [near, far, 0.0],
-        ],
-        uvs: vec![[u, 0.0], [u, 0.3], [u, 1.0], [u, 0.7]],
-        triangles: vec![[0, 1, 2], [0, 2, 3]],
-        surface_vertices: vec![0, 1, 2, 3],
+        positions: boards.iter().flat_map(|board| board.0).collect(),
+        uvs: boards.iter().flat_map(|board| board.1).collect(),
+        triangles: vec![[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]],
+        surface_vertices: (0..8).collect(),
         ..Mesh::default()
     };
     let scene = Scene::new(&mesh, SIZE);
@@ -307,44 +308,43 @@ fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
         return;
     };
     let mut gpu = begin(device, scene, &Ties::default(), &options()).expect("a job");
-    let mut few = view(0, 16, 16, 5.0, 0.0);
-    for (at, pixel) in (0..).zip(&mut few.pixels) {
-        *pixel = [30 + at % 20, 60, 140 + at % 7, 255];
+    for half in [0, 1] {
+        let mut few = view(half, 16, 16, 5.0, 0.0);
+        for (at, pixel) in (0..).zip(&mut few.pixels) {
+            let alpha = if at % 16 / 8 == half { 255 } else { 0 };
+            *pixel = [30 + (at % 20) as u8, 60, 140 + (at % 7) as u8, alpha];
+        }
+        gpu.add_view(&few).expect("rows");
+        let fit = gpu.fit.as_ref().expect("alive");
+        let rows = fit.rows_of(&few).expect("rows");
+        assert!(rows.len() > 64, "{}", rows.len());
+        let beside = |entry: &&Entry| entry.texel % SIZE == column + 1;
+        let weights: Vec<f32> = (rows.entries.iter().filter(beside))
+            .map(|entry| entry.weight)
+            .collect();
+        let few = weights.iter().all(|weight| (2e-3..2e-2).contains(weight));
+        assert!(few && (weights.len() > 64) == (half == 1), "{weights:?}");
     }
-    gpu.add_view(&few).expect("rows");
-    let rows = gpu
-        .fit
-        .as_ref()
-        .expect("alive")
-        .rows_of(&few)
-        .expect("rows");
-    let beside = |entry: &&Entry| entry.texel % SIZE == column + 1;
-    let weights: Vec<f32> = rows
-        .entries
-        .iter()
-        .filter(beside)
-        .map(|entry| entry.weight)
-        .collect();
-    assert!(
-        weights.len() > 256 && weights.iter().all(|&weight| weight < 1e-4),
-        "{weights:?}"
-    );
     // As dark as the pixels, which count the more for it.
     let start = vec![[0.02, 0.05, 0.3, 0.0]; (SIZE * SIZE) as usize];
     gpu.write_texels(&start).expect("written");
-    gpu.reweight(&[Belief::from(f32::INFINITY)], STRENGTH)
+    let hardly = Belief {
+        scale: f32::INFINITY,
+        share: 1e-6,
+    };
+    gpu.reweight(&[Belief::from(f32::INFINITY), hardly], STRENGTH)
         .expect("weighed");
     gpu.solve(6).expect("solved");
     let solved = gpu.read_texels().expect("texels");
-    let mut moved = 0;
+    let mut moved = [0; 2];
     for (at, (one, other)) in (0..).zip(start.iter().zip(&solved)) {
         if at % SIZE == column {
-            moved += u32::from(one != other);
+            moved[(at / SIZE >= SIZE / 2) as usize] += u32::from(one != other);
         } else {
             assert_eq!(one, other, "texel {at}");
         }
     }
-    assert!(moved > 50, "{moved}");
+    assert!(moved.iter().all(|&moved| moved > 20), "{moved:?}");
 }
 
 #[test]
@@ -486,9 +486,17 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
         streamed.0 == small.0 && streamed.1 == small.1,
         "streaming changes the result"
     );
-    // Other tiles have other offsets to their cameras: not the same bytes, the same picture.
-    let off = largest_difference(&small.0, &double(&held.0));
-    assert!(off < 5e-3, "{off}");
+    // Other tiles have other offsets to their cameras: not the same bytes, the same picture, but where entries that just count,
+    // or just do not, are all that shows a texel.
+    let (mut off, mut far) = (0.0f64, 0);
+    for (one, other) in small.0.iter().zip(&held.0) {
+        let difference = largest_difference(&[*one], &double(&[*other]));
+        far += u32::from(difference > 5e-3);
+        if one[3].min(other[3]) > 0.1 {
+            off = off.max(difference);
+        }
+    }
+    assert!(off < 2e-3 && far < 30, "{off}, {far} texels");
 }
 
 /// The least budget at which the fixed buffers fit, nearly: rows are drawn again for every pass.
