@@ -28,7 +28,7 @@ pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
 }
 
 /// [`footprints`] without entries of less than `least`.
-fn footprints_above(scene: &Scene, view: &View, taps: u32, least: f32) -> Vec<Rows> {
+pub(super) fn footprints_above(scene: &Scene, view: &View, taps: u32, least: f32) -> Vec<Rows> {
     let camera = scene.camera(&view.camera);
     let projected = Projected::of_scene(scene, &camera, view.width, view.height);
     let bands = projected.bands(view.height, BAND);

@@ -28,16 +28,18 @@ mod plan;
 mod shown;
 
 use std::borrow::Cow;
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 use proto::message::{Failure, Phase};
 use proto::plan::RowsHeld;
 use proto::table::View;
 
-use super::backend::{Backend, ViewResiduals};
+use super::backend::{Backend, Ties, ViewResiduals};
 use super::colour::Space;
 use super::explain::{Bench, Fit, ties};
 use super::fill::{Tones, fill_far};
 use super::fit;
+use super::scene::Scene;
 use super::window::Window;
 use super::{failure, read_finite};
 use crate::laps::timed;
@@ -50,9 +52,40 @@ struct Part {
     held: RowsHeld,
 }
 
+/// A window of the texture with what an adapter is given of it beside the views.
+struct Given {
+    window: Window,
+    scene: Scene,
+    ties: Ties,
+}
+
+impl Given {
+    fn of(bench: &Bench<'_>, window: &Window) -> Self {
+        Self {
+            window: window.clone(),
+            scene: bench.scene.within(window),
+            ties: ties(bench.atlas, window),
+        }
+    }
+}
+
 /// Fits `views` part by part. The adapter has none of them, and ends with those of the last band.
 pub(super) fn fit(
     bench: &Bench<'_>,
+    backend: &mut dyn Backend,
+    parts: &Parts,
+    views: &[View],
+    space: Space,
+    maps: bool,
+    clock: &mut PhaseClock,
+) -> Result<Fit, Failure> {
+    thread::scope(|threads| fit_within(threads, bench, backend, parts, views, space, maps, clock))
+}
+
+/// [`fit`], with `threads` that end with it.
+fn fit_within<'scope, 'env>(
+    threads: &'scope Scope<'scope, 'env>,
+    bench: &'env Bench<'env>,
     backend: &mut dyn Backend,
     parts: &Parts,
     views: &[View],
@@ -67,13 +100,28 @@ pub(super) fn fit(
     told(0.0);
     let mut tones = Tones::none(scene);
     let mut begin = |backend: &mut dyn Backend,
-                     window: (&Window, Option<&[Window]>),
+                     given: Given,
+                     foreseen: Option<&[Window]>,
                      anyway,
                      clock: &mut PhaseClock| {
         let views = (views, space);
-        begin(bench, backend, window, views, anyway, &mut tones, clock)
+        begin(
+            bench, backend, given, foreseen, views, anyway, &mut tones, clock,
+        )
     };
-    begin(backend, (&parts.rehearsal, Some(&parts.bands)), true, clock)?;
+    let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
+    // While a device fits, the processor makes ready what it is given next.
+    let apart = backend.is_apart();
+    let beside = |band: Option<&Cow<'_, Window>>| {
+        let band = band.filter(|_| apart)?.clone().into_owned();
+        let builder = thread::Builder::new().name("band".to_owned());
+        builder
+            .spawn_scoped(threads, move || Given::of(bench, &band))
+            .ok()
+    };
+    let strips = Given::of(bench, &parts.rehearsal);
+    begin(backend, strips, Some(&parts.bands), true, clock)?;
+    let mut next = beside(bands.last());
     let mut fitted = clock
         .time(Phase::Fit, || {
             let plan = bench.plan.of_strips();
@@ -90,15 +138,19 @@ pub(super) fn fit(
     let mut residuals: Vec<ViewResiduals> = Vec::new();
     let mut rows = RowsHeld::default();
     let mut count = 0;
-    let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
     while let Some(band) = bands.pop() {
         let (band, course) = (&*band, &fitted.course);
         let halves = parts.halves(band);
-        let fits = begin(backend, (band, None), halves.is_none(), clock)?;
+        let given = match next.take().map(ScopedJoinHandle::join) {
+            None => Given::of(bench, band),
+            Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        };
+        let fits = begin(backend, given, None, halves.is_none(), clock)?;
         if let (false, Some(halves)) = (fits, halves) {
             bands.extend(halves.into_iter().rev().map(Cow::Owned));
             continue;
         }
+        next = beside(bands.last());
         count += 1;
         let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
         let (before, own) = (1.0 + of(band.core().start), of(band.core().len()));
@@ -162,7 +214,8 @@ pub(super) fn fit(
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
-    (window, foreseen): (&Window, Option<&[Window]>),
+    given: Given,
+    foreseen: Option<&[Window]>,
     (views, space): (&[View], Space),
     anyway: bool,
     tones: &mut Tones,
@@ -170,10 +223,13 @@ fn begin(
 ) -> Result<bool, Failure> {
     let step = bench.step + crate::pace::ADAPTER;
     bench.progress.expect("the buffers of a part", step);
+    let Given {
+        window,
+        scene,
+        ties,
+    } = given;
     clock
         .time(Phase::Raster, || {
-            let scene = bench.scene.within(window);
-            let ties = ties(bench.atlas, window);
             backend.again(&scene, &ties, bench.plan.taps, space.blend())?;
             drop((scene, ties));
             if let Some(windows) = foreseen {

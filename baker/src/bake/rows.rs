@@ -1,7 +1,8 @@
 //! The linear model of the pixels of a view: pixel = weighted sum of texels. Every adapter builds, keeps and multiplies the same rows.
 //!
 //! A pixel is the mean of s×s bilinear taps, each on the surface that it really hits; taps that share texels are merged, so
-//! a row holds each texel once and its weights sum to 1. A pixel has a row only if every tap hits the mesh and its alpha is at
+//! a row holds each texel once and its weights sum to 1; what makes next to nothing of a pixel is left out
+//! ([`LEAST_ENTRY`](super::footprint::LEAST_ENTRY)). A pixel has a row only if every tap hits the mesh and its alpha is at
 //! least [`MIN_ALPHA`](super::footprint::MIN_ALPHA); how much a row counts goes with
 //! [`alpha_weight`](super::backend::alpha_weight).
 

@@ -53,12 +53,13 @@ impl Plane {
         let mut values = vec![0.0; self.values.len()];
         let row = |at: usize| &across[at * width..(at + 1) * width];
         for (at, out) in values.chunks_exact_mut(width).enumerate() {
-            for (k, &weight) in kernel.iter().enumerate() {
-                if at >= k {
-                    add(out, row(at - k), weight);
-                }
-                if k > 0 && at + k < height {
-                    add(out, row(at + k), weight);
+            add(out, row(at), kernel[0]);
+            for (k, &weight) in kernel.iter().enumerate().skip(1) {
+                match (at.checked_sub(k), at + k < height) {
+                    (Some(above), true) => add_both(out, [row(above), row(at + k)], weight),
+                    (Some(above), false) => add(out, row(above), weight),
+                    (None, true) => add(out, row(at + k), weight),
+                    (None, false) => {}
                 }
             }
         }
@@ -78,6 +79,12 @@ impl Plane {
 fn add(out: &mut [f32], line: &[f32], weight: f32) {
     for (out, value) in out.iter_mut().zip(line) {
         *out += weight * value;
+    }
+}
+
+fn add_both(out: &mut [f32], [one, other]: [&[f32]; 2], weight: f32) {
+    for ((out, one), other) in out.iter_mut().zip(one).zip(other) {
+        *out += weight * (one + other);
     }
 }
 

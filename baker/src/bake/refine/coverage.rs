@@ -3,6 +3,8 @@
 //!
 //! [`Cover`]: super::outline::Cover
 
+use std::ops::Range;
+
 use proto::table::Camera;
 
 use super::blur::Plane;
@@ -14,11 +16,14 @@ use crate::progress::unit;
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
+/// Pixels whose samples in a row fit a word.
+const TOGETHER: usize = (WORD - 1) / SAMPLES as usize;
+
 /// The samples of a plane that are covered.
 struct Samples {
     /// Row by row.
     bits: Vec<u64>,
-    /// Of a row, one more than it fills: three bits are read across the end of any word.
+    /// Of a row, one more than it fills: bits are read across the end of any word.
     words: usize,
 }
 
@@ -49,28 +54,71 @@ pub(super) fn share(
         if rows.iter().all(|&word| word == 0) {
             continue;
         }
-        for (column, value) in line.iter_mut().enumerate() {
-            let of_row = |row| samples_at(row, column * s).count_ones();
-            let covered: u32 = rows.chunks_exact(words).map(of_row).sum();
-            *value = each * covered as f32;
+        for (nth, pixels) in line.chunks_mut(TOGETHER).enumerate() {
+            let bits = TOGETHER * s;
+            let of_row = |row| samples_at(row, nth * bits, bits);
+            let (mut all, mut any) = (u64::MAX, 0);
+            for row in rows.chunks_exact(words) {
+                let samples = of_row(row);
+                (all, any) = (all & samples, any | samples);
+            }
+            // Most of a picture lies wholly within the mesh or without.
+            if any == 0 || all == (1 << bits) - 1 {
+                pixels.fill(if any == 0 { 0.0 } else { 1.0 });
+                continue;
+            }
+            for (place, value) in pixels.iter_mut().enumerate() {
+                let of_row = |row| samples_at(row, nth * bits + place * s, s).count_ones();
+                let covered: u32 = rows.chunks_exact(words).map(of_row).sum();
+                *value = each * covered as f32;
+            }
         }
     }
     unit();
     Plane { width, values }
 }
 
-/// The samples of a pixel, from a bit of its row on.
-fn samples_at(row: &[u64], bit: usize) -> u64 {
+/// So many samples of a row, fewer than a word has, from a bit on.
+fn samples_at(row: &[u64], bit: usize, count: usize) -> u64 {
     let (word, within) = (bit / WORD, bit % WORD);
     // Twice, since a shift by all bits is none.
     let next = row[word + 1] << 1 << (WORD - 1 - within);
-    (row[word] >> within | next) & ((1 << SAMPLES) - 1)
+    (row[word] >> within | next) & ((1 << count) - 1)
 }
 
 impl Samples {
+    /// Whether all samples of these rows and columns are covered; of none, they are.
+    fn all_set(&self, mut rows: Range<usize>, columns: Range<usize>) -> bool {
+        if columns.is_empty() {
+            return true;
+        }
+        let last = columns.end - 1;
+        let [from, to] = ends(columns.start, last);
+        let (one, other) = (columns.start / WORD, last / WORD);
+        rows.all(|row| {
+            let row = &self.bits[row * self.words..][..self.words];
+            match other - one {
+                0 => row[one] & from & to == from & to,
+                _ => {
+                    row[one] & from == from
+                        && row[other] & to == to
+                        && row[one + 1..other].iter().all(|&word| word == u64::MAX)
+                }
+            }
+        })
+    }
+
     /// One triangle's samples.
     fn draw(&mut self, corners: [[f64; 3]; 3], [width, height]: [usize; 2]) {
         let footing = footing(corners, width as f64, height as f64);
+        // Most faces lie before or behind others that were drawn, and change nothing.
+        let [rows, columns] = [footing.rows, footing.columns].map(|range| {
+            let [first, end] = range.map(|at| at.max(0) as usize * SAMPLES as usize);
+            first..end
+        });
+        if self.all_set(rows.start..rows.end.min(height * SAMPLES as usize), columns) {
+            return;
+        }
         for span in footing.spans(SAMPLES, [0, height as i32]) {
             let holds = |column: &usize| span.inverse_depth(&footing, *column).is_some();
             // Each edge accepts all samples on one side of its zero, so what all accept has no gaps.
@@ -84,10 +132,17 @@ impl Samples {
     }
 }
 
+/// Masks of the words in which the bits from one to another begin and end.
+fn ends(first: usize, last: usize) -> [u64; 2] {
+    [
+        u64::MAX << (first % WORD),
+        u64::MAX >> (WORD - 1 - last % WORD),
+    ]
+}
+
 /// Sets the bits of a row from one to another.
 fn set(row: &mut [u64], first: usize, last: usize) {
-    let from = u64::MAX << (first % WORD);
-    let to = u64::MAX >> (WORD - 1 - last % WORD);
+    let [from, to] = ends(first, last);
     match (first / WORD, last / WORD) {
         (one, other) if one == other => row[one] |= from & to,
         (one, other) => {
@@ -136,7 +191,7 @@ mod tests {
                 .filter(|bit| row[bit / WORD] >> (bit % WORD) & 1 == 1)
                 .collect();
             assert!(all.iter().copied().eq(first..=last), "{first} {last}");
-            assert_eq!(samples_at(&row, first), [1, 3, 7][(last - first).min(2)]);
+            assert_eq!(samples_at(&row, first, 3), [1, 3, 7][(last - first).min(2)]);
         }
     }
 }

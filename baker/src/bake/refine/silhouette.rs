@@ -4,6 +4,8 @@
 //! in efficient second-order minimisation, Benhimane and Malis 2004), and each pixel of the band around them counts by a
 //! Geman-McClure weight, whose scale follows the residuals: an occluder's outline is not the object's.
 
+use std::ops::Range;
+
 use proto::table::Camera;
 
 use super::blur::Plane;
@@ -30,6 +32,22 @@ pub(super) struct Band {
     scale: f32,
 }
 
+/// Pixels of a row that are looked at at once.
+const TOGETHER: usize = 16;
+
+fn line(plane: &Plane, row: usize, width: usize) -> &[f32] {
+    &plane.values[row * width..(row + 1) * width]
+}
+
+/// Whether some pixels of the middle one of three lines have no slope.
+fn are_flat([above, own, below]: &[&[f32]; 3], columns: &Range<usize>) -> bool {
+    let (from, to) = (columns.start, columns.end);
+    let same = |one: &[f32], other: &[f32]| {
+        (one.iter().zip(other)).fold(true, |all, (one, other)| all & (one == other))
+    };
+    same(&own[from - 1..to - 1], &own[from + 1..to + 1]) && same(&above[from..to], &below[from..to])
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Pixel {
     at: usize,
@@ -53,25 +71,27 @@ impl Band {
         let width = alpha.width;
         let mut pixels = Vec::new();
         for row in rows[0]..rows[1] {
-            for at in row * width + columns[0]..row * width + columns[1].max(columns[0]) {
+            let line = |plane, row| line(plane, row, width);
+            let lines =
+                [alpha, share].map(|plane| [row - 1, row, row + 1].map(|row| line(plane, row)));
+            for from in (columns[0]..columns[1]).step_by(TOGETHER) {
+                let columns = from..(from + TOGETHER).min(columns[1]);
                 // Far from both there is nothing to look at.
-                if alpha.values[at - 1] == alpha.values[at + 1]
-                    && share.values[at - 1] == share.values[at + 1]
-                    && alpha.values[at - width] == alpha.values[at + width]
-                    && share.values[at - width] == share.values[at + width]
-                {
+                if lines.iter().all(|lines| are_flat(lines, &columns)) {
                     continue;
                 }
-                let (a, b) = (alpha.slope(at), share.slope(at));
-                let slope = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
-                // Where they lie far apart each has a slope of its own.
-                let steepest = [a, b, slope].map(|of| of[0] * of[0] + of[1] * of[1]);
-                if steepest.into_iter().fold(0.0, f32::max) > least {
-                    pixels.push(Pixel {
-                        at,
-                        residual: alpha.values[at] - share.values[at],
-                        slope,
-                    });
+                for at in columns.map(|column| row * width + column) {
+                    let (a, b) = (alpha.slope(at), share.slope(at));
+                    let slope = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
+                    // Where they lie far apart each has a slope of its own.
+                    let steepest = [a, b, slope].map(|of| of[0] * of[0] + of[1] * of[1]);
+                    if steepest.into_iter().fold(0.0, f32::max) > least {
+                        pixels.push(Pixel {
+                            at,
+                            residual: alpha.values[at] - share.values[at],
+                            slope,
+                        });
+                    }
                 }
             }
         }

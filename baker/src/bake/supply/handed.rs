@@ -16,9 +16,9 @@ use crate::run::internal;
 use crate::session::{Handed, Session, SessionError, read_view};
 
 /// Threads that read, at most.
-const THREADS: usize = 4;
+const THREADS: usize = 8;
 /// Bytes of tables that are read before they are asked for, beside the one that is.
-const AHEAD: u64 = 64 << 20;
+const AHEAD: u64 = 128 << 20;
 
 /// A view with those of its layers that are wanted, and which it has.
 type Layered = (LayeredView, LayerSet);

@@ -8,7 +8,7 @@ use super::cells::{Cells, EDGE, LEVELS};
 use super::shown::Counts;
 use super::*;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
-use crate::bake::footprint::{footprints, texel_coords};
+use crate::bake::footprint::{footprints_above, texel_coords};
 use crate::bake::raster::{NOTHING, Projected, raster};
 
 const SIZE: u32 = 64;
@@ -88,7 +88,8 @@ fn seen_in(size: u32, views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
     let mut seen = vec![(0.0, BTreeSet::new()); (size * size) as usize];
     let mut count = 0;
     for view in views {
-        for rows in footprints(&scene, view, TAPS) {
+        // With whatever makes next to nothing of a pixel, too.
+        for rows in footprints_above(&scene, view, TAPS, 0.0) {
             count += rows.len();
             for entry in &rows.entries {
                 let texel = &mut seen[entry.texel as usize];
