@@ -11,6 +11,7 @@ use proto::table::Mesh;
 use super::glb::{self, Dress, GlbError, Leaf, provenance, quantised};
 use super::material::{self, Layers, Material};
 use super::pages::{self, Sheets};
+use super::png::Kind;
 use super::read_back::{self, ReadBack, Tolerance};
 use super::{Skin, obj, picture, ply, put, tangents};
 use crate::pace;
@@ -76,15 +77,19 @@ pub(super) fn write_files(
             session.warning("a JPEG has no alpha: the base colour is a PNG");
             format = TextureFormat::Png;
         }
+        let quality = form.quality;
+        let within = |kind, size, texels: &[[u8; 4]]| {
+            picture::encode_within(kind, format, quality, size, texels)
+        };
         let made = clock.time(Phase::Png, || {
-            sheets.encode(
-                texture.size,
-                &texture.texels,
-                |size, texels| match material.alpha {
-                    Some(_) => picture::encode_translucent(format, form.quality, size, texels),
-                    None => picture::encode(format, form.quality, size, texels),
-                },
-            )
+            sheets.encode(texture.size, &texture.texels, |size, texels| {
+                match (form.container, &material.alpha) {
+                    (Container::Glb, Some(_)) => within(Kind::Translucent, size, texels),
+                    (Container::Glb, None) => within(Kind::Colour, size, texels),
+                    (_, Some(_)) => picture::encode_translucent(format, quality, size, texels),
+                    (_, None) => picture::encode(format, quality, size, texels),
+                }
+            })
         });
         let (files, held) = made.map_err(|error| internal(&error))?;
         pictures = files;

@@ -8,6 +8,7 @@
 use proto::job::Blend;
 use proto::message::ViewScore;
 use proto::table::{Camera, Mesh, View};
+use rayon::prelude::*;
 
 use crate::render::{self, Paint, Render, srgb};
 
@@ -63,15 +64,23 @@ pub fn compare(
         let size = [view.width, (bottom - top) as u32];
         let render = render::render(mesh, paint, &camera, size, SAMPLES, blend);
         let on_object = on_object(view, &render, top);
-        for row in first..last {
-            for column in 0..width {
+        let compared = |row: usize| {
+            let of_column = |column: usize| {
                 let index = (row - top) * width + column;
                 let colour = exposed(render.colours[index], gain);
                 let seen = view.pixels[row * width + column];
-                let coverage = render.coverage[index];
-                let error = (on_object[index] && coverage >= 1.0).then(|| {
-                    let off =
-                        [0, 1, 2].map(|channel| colour[channel] - f32::from(seen[channel]) / 255.0);
+                let off =
+                    [0, 1, 2].map(|channel| colour[channel] - f32::from(seen[channel]) / 255.0);
+                let counts = on_object[index] && render.coverage[index] >= 1.0;
+                (colour, counts.then_some(off))
+            };
+            (0..width).map(of_column).collect::<Vec<_>>()
+        };
+        let lines: Vec<_> = (first..last).into_par_iter().map(compared).collect();
+        for (row, line) in (first..last).zip(lines) {
+            for (column, (colour, off)) in line.into_iter().enumerate() {
+                let index = (row - top) * width + column;
+                let error = off.map(|off| {
                     squares += off
                         .iter()
                         .map(|&x| f64::from(x) * f64::from(x))
@@ -83,7 +92,7 @@ pub fn compare(
                     column,
                     row,
                     colour,
-                    coverage,
+                    coverage: render.coverage[index],
                     on_object: on_object[index],
                     error,
                 });
@@ -130,6 +139,7 @@ fn on_object(view: &View, render: &Render, top: usize) -> Vec<bool> {
     let width = render.width;
     let full = |index: usize| render.coverage[index] >= 1.0;
     let mut mask: Vec<bool> = (0..width * render.height)
+        .into_par_iter()
         .map(|index| view.pixels[top * width + index][3] == 255 && (view.has_alpha || full(index)))
         .collect();
     for _ in 0..EROSION {
@@ -151,7 +161,7 @@ fn erode(mask: &[bool], width: usize) -> Vec<bool> {
             && mask[index - width]
             && mask[index + width]
     };
-    (0..mask.len()).map(inner).collect()
+    (0..mask.len()).into_par_iter().map(inner).collect()
 }
 
 #[cfg(test)]

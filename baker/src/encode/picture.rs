@@ -1,4 +1,4 @@
-//! Texels → a picture of the format that was asked for, decoded again before it counts.
+//! Texels → a picture of the format that was asked for, decoded again before it counts: here, or with the file that holds it.
 //!
 //! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution), a lossy WebP
 //! (colour at half the resolution, as the format has it) and a KTX2 ([`super::ktx2`]) come back as other texels: they take the place of the old ones, so that all that is measured and shown
@@ -85,6 +85,24 @@ pub fn encode_translucent(
     texels: &[[u8; 4]],
 ) -> Result<Encoded, TextureError> {
     encode_as(Kind::Translucent, format, quality, size, texels)
+}
+
+/// Encodes `size`² texels for a file that is read again with the pictures in it ([`super::read_back`]): a PNG is not decoded
+/// here, to be decoded there once more.
+///
+/// # Errors
+/// As [`encode`], but for a PNG that does not read back.
+pub(super) fn encode_within(
+    kind: Kind,
+    format: TextureFormat,
+    quality: u8,
+    size: u32,
+    texels: &[[u8; 4]],
+) -> Result<Encoded, TextureError> {
+    match format {
+        TextureFormat::Png => Ok((png::encode_as(kind, size, size, texels)?, None)),
+        _ => encode_as(kind, format, quality, size, texels),
+    }
 }
 
 /// What encoding a texel may take on a slow machine, in nanoseconds, before it says more itself.
