@@ -1,5 +1,7 @@
 //! Texels → their first mip levels in linear light, and bilinear lookups in them as a GPU does for an sRGB texture.
 
+use rayon::prelude::*;
+
 use crate::render::{Image, split, srgb};
 
 /// Levels that seams are measured at.
@@ -26,7 +28,7 @@ impl Chain {
         let mut levels = vec![Level {
             width,
             height,
-            texels: image.texels().iter().map(light).collect(),
+            texels: image.texels().par_iter().map(light).collect(),
         }];
         while let Some(last) = levels.last()
             && levels.len() < LEVELS
@@ -72,7 +74,7 @@ impl Level {
         Self {
             width,
             height,
-            texels: (0..width * height).map(texel).collect(),
+            texels: (0..width * height).into_par_iter().map(texel).collect(),
         }
     }
 

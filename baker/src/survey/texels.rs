@@ -1,36 +1,73 @@
 //! Texture coordinates → the triangle whose inside holds each texel's centre.
 
+use std::ops::Range;
+
 use proto::table::Mesh;
+use rayon::prelude::*;
 
 use crate::render::Textures;
 
 /// No triangle.
 pub(crate) const NOTHING: u32 = u32::MAX;
 
+/// Rows of texels in one piece of work.
+const BAND: usize = 64;
+
 /// The triangle of each texel of image `image`, row by row; of several the first.
 #[must_use]
 pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u32> {
     let [width, height] = textures.images[image].size();
     let mut owners = vec![NOTHING; width * height];
-    for (number, triangle) in mesh.triangles.iter().enumerate() {
-        if textures.number(number) != image {
-            continue;
-        }
-        let corners = triangle.map(|corner| {
+    let corners = |number: usize| {
+        mesh.triangles[number].map(|corner| {
             let [u, v] = mesh.uvs[corner as usize].map(f64::from);
             [u * width as f64, v * height as f64]
-        });
-        fill(corners, [width, height], |texel| {
-            if owners[texel] == NOTHING {
-                owners[texel] = number as u32;
+        })
+    };
+    let rows: Vec<Range<usize>> = (0..mesh.triangles.len())
+        .into_par_iter()
+        .map(|number| match textures.number(number) == image {
+            true => range(corners(number), 1, height),
+            false => 0..0,
+        })
+        .collect();
+    let bands = owners.par_chunks_mut((BAND * width).max(1)).enumerate();
+    bands.for_each(|(band, owners)| {
+        let first = band * BAND;
+        let own = first..first + owners.len() / width;
+        for (number, rows) in rows.iter().enumerate() {
+            let rows = rows.start.max(own.start)..rows.end.min(own.end);
+            if rows.is_empty() {
+                continue;
             }
-        });
-    }
+            fill(corners(number), rows, width, |column, row| {
+                let owner = &mut owners[(row - first) * width + column];
+                if *owner == NOTHING {
+                    *owner = number as u32;
+                }
+            });
+        }
+    });
     owners
 }
 
-/// Names the texels whose centre lies in a triangle, its edges included.
-fn fill(corners: [[f64; 2]; 3], [width, height]: [usize; 2], mut found: impl FnMut(usize)) {
+/// Columns (axis 0) or rows (1) of texels whose middles lie between the least and the largest of three corners, of so many.
+fn range(corners: [[f64; 2]; 3], axis: usize, size: usize) -> Range<usize> {
+    let values = corners.map(|corner| corner[axis]);
+    let low = values.into_iter().fold(f64::INFINITY, f64::min);
+    let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max);
+    let first = (low - 0.5).ceil().clamp(0.0, size as f64) as usize;
+    let end = ((high - 0.5).floor() + 1.0).clamp(0.0, size as f64) as usize;
+    first..end
+}
+
+/// Names the texels of these rows whose centre lies in a triangle, its edges included, by column and row.
+fn fill(
+    corners: [[f64; 2]; 3],
+    rows: Range<usize>,
+    width: usize,
+    mut found: impl FnMut(usize, usize),
+) {
     let [a, b, c] = corners;
     let edge = |p: [f64; 2], q: [f64; 2], at: [f64; 2]| {
         (q[0] - p[0]) * (at[1] - p[1]) - (q[1] - p[1]) * (at[0] - p[0])
@@ -39,20 +76,12 @@ fn fill(corners: [[f64; 2]; 3], [width, height]: [usize; 2], mut found: impl FnM
     if area == 0.0 || area.is_nan() {
         return;
     }
-    let range = |axis: usize, size: usize| {
-        let values = corners.map(|corner| corner[axis]);
-        let low = values.into_iter().fold(f64::INFINITY, f64::min);
-        let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max);
-        let first = (low - 0.5).ceil().clamp(0.0, size as f64) as usize;
-        let end = ((high - 0.5).floor() + 1.0).clamp(0.0, size as f64) as usize;
-        first..end
-    };
-    for row in range(1, height) {
-        for column in range(0, width) {
+    for row in rows {
+        for column in range(corners, 0, width) {
             let at = [column as f64 + 0.5, row as f64 + 0.5];
             let inside = [edge(a, b, at), edge(b, c, at), edge(c, a, at)];
             if inside.iter().all(|value| value * area.signum() >= 0.0) {
-                found(row * width + column);
+                found(column, row);
             }
         }
     }
