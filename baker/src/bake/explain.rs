@@ -283,6 +283,13 @@ impl Ahead for Early<'_> {
         timed("rows", || self.backend.add_views(views, kept)).map_err(failure)
     }
 
+    fn pass(&self) -> Duration {
+        match self.backend.adapter().kind == "software" {
+            true => pace::SOFTWARE_PASS,
+            false => pace::PASS,
+        }
+    }
+
     fn forget(&mut self) -> Result<(), Failure> {
         timed("forget", || self.backend.forget()).map_err(failure)
     }

@@ -78,6 +78,9 @@ pub(super) trait Ahead: Send {
     /// The adapter's.
     fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure>;
 
+    /// How long one pass of it may take.
+    fn pass(&self) -> Duration;
+
     /// Forgets all that it took: some do not stay as they were.
     ///
     /// # Errors
@@ -264,6 +267,7 @@ impl<'a> Refiner<'a> {
             ..Meanwhile::default()
         };
         let (hand, handed) = mpsc::channel::<Arc<View>>();
+        let pass = ahead.as_ref().map(|ahead| ahead.pass());
         let (views, verdicts, gains, took, times) = thread::scope(|threads| {
             let taker = ahead.as_deref_mut().and_then(|ahead| {
                 let meanwhile = &meanwhile;
@@ -315,6 +319,10 @@ impl<'a> Refiner<'a> {
                 vec![1.0; views.len()]
             };
             let begun = Instant::now();
+            // What was said of the views would hold while nobody but the adapter is at work.
+            if let Some(pass) = pass {
+                progress.expect("views that are drawn ahead", pass);
+            }
             let took = match taker.map(ScopedJoinHandle::join) {
                 None => Took {
                     taken: 0,

@@ -232,6 +232,10 @@ impl Ahead for Eager {
         Ok(())
     }
 
+    fn pass(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     fn forget(&mut self) -> Result<(), Failure> {
         self.has.clear();
         self.forgot = true;
