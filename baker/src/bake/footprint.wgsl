@@ -63,6 +63,8 @@ var<private> shows: u32;
 
 // Of each tap, where it meets the texture: in texels from the middle of the first, clamped to the edge.
 var<private> met: array<vec2<f32>, TAPS * TAPS>;
+// Most texels of a rectangle around the taps for which their weights are summed texel by texel.
+const WINDOW: u32 = 64u;
 
 // The triangle of the last tap, 1 more: a corner and the edges from it, in camera axes and in texels.
 var<private> stood_on: u32;
@@ -382,7 +384,7 @@ fn merge() {
     }
     let corner = floor(low);
     let span = floor(high) - corner + 2.0;
-    if span.x * span.y > f32(TOGETHER_TEXELS) {
+    if span.x * span.y > f32(WINDOW) {
         merge_apart();
     } else {
         merge_together(corner, span);
@@ -406,16 +408,16 @@ fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
                 let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
                 weight += share.x * share.y;
             }
-            // None of less than counts, see footprint.rs.
-            if weight >= LEAST_ENTRY * f32(TAPS * TAPS) {
-                append(at, weight);
-            }
+            append(at, weight);
         }
     }
 }
 
-// A texel and its weight, in taps.
+// A texel and its weight, in taps; none of less than counts, see footprint.rs.
 fn append(at: vec2<f32>, weight: f32) {
+    if weight < LEAST_ENTRY * f32(TAPS * TAPS) {
+        return;
+    }
     merged_texels[merged] = u32(at.y) * tile.texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
@@ -434,7 +436,7 @@ fn merge_apart() {
                 weight += share.x * share.y;
                 before |= other < tap && share.x * share.y > 0.0;
             }
-            if weight > 0.0 && !before {
+            if !before {
                 append(at, weight);
             }
         }

@@ -6,7 +6,7 @@ use proto::job::Blend;
 
 use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
 use crate::bake::colour::SLOPE_FLOOR;
-use crate::bake::footprint::{LEAST_ENTRY, MIN_ALPHA, TOGETHER_TEXELS};
+use crate::bake::footprint::{LEAST_ENTRY, MIN_ALPHA};
 use crate::bake::multilevel::LEVELS;
 use crate::bake::subset::{ONE_IN, SQUARES};
 use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
@@ -64,8 +64,7 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
-         const MIN_ALPHA: u32 = {MIN_ALPHA}u; const LEAST_ENTRY: f32 = {LEAST_ENTRY:?}f; \
-         const TOGETHER_TEXELS: u32 = {TOGETHER_TEXELS}u; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
+         const MIN_ALPHA: u32 = {MIN_ALPHA}u; const LEAST_ENTRY: f32 = {LEAST_ENTRY:?}f; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
          const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
          const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; \
          const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
