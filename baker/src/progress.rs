@@ -45,15 +45,20 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
     });
 }
 
+/// How long one pass of an adapter may take.
+pub(crate) fn pass(software: bool) -> Duration {
+    if software {
+        pace::SOFTWARE_PASS
+    } else {
+        pace::PASS
+    }
+}
+
 /// The process waits for its adapter. What was said of the stage holds, if it is longer.
 pub(crate) fn wait_for(label: &str, software: bool) {
     #[cfg(test)]
     heard::push(heard::Heard::Wait(label.to_owned()));
-    let pass = if software {
-        pace::SOFTWARE_PASS
-    } else {
-        pace::PASS
-    };
+    let pass = pass(software);
     note(|state| {
         state.set_label(label);
         let pass = u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);

@@ -24,7 +24,7 @@ use super::window::Window;
 use super::{failure, gutter, read_finite, start, unseen};
 use crate::laps::{self, timed};
 use crate::pace;
-use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::progress::{self, PhaseClock, Progress, each, unit};
 use crate::run::internal;
 
 /// What all textures of a job have in common.
@@ -132,9 +132,9 @@ impl Bench<'_> {
     ) -> Result<Fit, Failure> {
         match *taken {
             Taken::All => self.fit_at_once(backend, space, maps, clock),
-            Taken::InParts(parts, views) => {
-                parts::fit(self, backend, parts, views, space, maps, clock)
-            }
+            Taken::InParts(parts, views) => thread::scope(|threads| {
+                parts::fit(threads, self, backend, parts, views, space, maps, clock)
+            }),
         }
     }
 
@@ -284,10 +284,7 @@ impl Ahead for Early<'_> {
     }
 
     fn pass(&self) -> Duration {
-        match self.backend.adapter().kind == "software" {
-            true => pace::SOFTWARE_PASS,
-            false => pace::PASS,
-        }
+        progress::pass(self.backend.adapter().kind == "software")
     }
 
     fn forget(&mut self) -> Result<(), Failure> {

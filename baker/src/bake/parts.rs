@@ -69,21 +69,9 @@ impl Given {
     }
 }
 
-/// Fits `views` part by part. The adapter has none of them, and ends with those of the last band.
-pub(super) fn fit(
-    bench: &Bench<'_>,
-    backend: &mut dyn Backend,
-    parts: &Parts,
-    views: &[View],
-    space: Space,
-    maps: bool,
-    clock: &mut PhaseClock,
-) -> Result<Fit, Failure> {
-    thread::scope(|threads| fit_within(threads, bench, backend, parts, views, space, maps, clock))
-}
-
-/// [`fit`], with `threads` that end with it.
-fn fit_within<'scope, 'env>(
+/// Fits `views` part by part, with `threads` for what is made ready meanwhile. The adapter has none of the views, and ends with
+/// those of the last band.
+pub(super) fn fit<'scope, 'env>(
     threads: &'scope Scope<'scope, 'env>,
     bench: &'env Bench<'env>,
     backend: &mut dyn Backend,
