@@ -255,6 +255,20 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_pixels_are_added_as_any_few_are_and_the_last_alone() {
+        for width in [1_usize, 2, 7, 10] {
+            let row: Vec<[u8; 4]> = (0..width)
+                .map(|k| [200, 3, 9, (31 * k + 5) as u8])
+                .collect();
+            let mut sums = vec![1; width.div_ceil(2)];
+            add_alpha(&mut sums, &row, 2);
+            let few =
+                |few: &[[u8; 4]]| 1 + few.iter().map(|pixel| u32::from(pixel[3])).sum::<u32>();
+            assert!(sums.iter().copied().eq(row.chunks(2).map(few)), "{width}");
+        }
+    }
+
+    #[test]
     fn a_large_view_is_averaged_down() {
         let size = [1300_u32, 1701];
         let pixels = (0..size[0] * size[1])
