@@ -34,9 +34,9 @@ pub(crate) struct Args {
     pub(crate) json: PathBuf,
     /// Make the input here, from the sample in this program, and bake it on the GPU at many sizes: each stage by the device's
     /// clock, what is moved, memory, quality, and jobs an hour. Needs kiln and kiln-baker beside this program and no file else.
-    #[arg(long, conflicts_with_all = ["folder", "keep_uvs", "blend", "markdown", "keep"])]
+    #[arg(long, conflicts_with_all = ["folder", "keep_uvs", "blend", "markdown"])]
     pub(crate) gpu: bool,
-    /// With --gpu: what to vary, separated by commas. By default everything, which takes about half an hour.
+    /// With --gpu: what to vary, separated by commas. By default everything but the largest, which takes about half an hour.
     #[arg(long, value_enum, value_delimiter = ',', requires = "gpu")]
     pub(crate) axes: Vec<Axis>,
     /// With --gpu: only the smallest size of each, to see that it runs.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
         requires = "gpu"
     )]
     pub(crate) picture: PathBuf,
-    /// Keep the GLBs and reports in this folder.
+    /// Keep the GLBs and reports in this folder; with --gpu, what they were made from, too.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,
     /// The program under test.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory. `figures` are
-//! the sizes that are compared with other tools, `throughput` is many jobs at once. Nothing but this program, `kiln` and
+//! the sizes that are compared with other tools, `throughput` is many jobs at once, `largest` is one large job within a budget. Nothing but this program, `kiln` and
 //! `kiln-baker` is needed where it runs.
 
 mod chart;
@@ -43,6 +43,8 @@ pub(crate) enum Axis {
     Budget,
     /// Many jobs at once.
     Throughput,
+    /// 400 views of 2048² into 8192² within 8 GiB: some ten minutes, and 8 GB of the disk.
+    Largest,
 }
 
 /// One bake.
@@ -62,7 +64,7 @@ impl Point {
         match self.axis {
             Axis::Views => f64::from(self.sizes.views),
             Axis::Size => f64::from(self.sizes.edge),
-            Axis::Texture | Axis::Figures | Axis::Budget | Axis::Throughput => {
+            Axis::Texture | Axis::Figures | Axis::Budget | Axis::Throughput | Axis::Largest => {
                 f64::from(self.texture)
             }
             Axis::Faces => f64::from(self.sizes.triangles()),
@@ -123,6 +125,14 @@ fn points(axis: Axis) -> Vec<Point> {
             .map(|budget| point(BASE, TEXTURE, &["--vram-budget", budget]))
             .to_vec(),
         Axis::Throughput => vec![point(BASE, TEXTURE, &[]), point(large, 2048, &[])],
+        Axis::Largest => {
+            let sizes = Sizes {
+                views: 400,
+                edge: 2048,
+                level: 0,
+            };
+            vec![point(sizes, 8192, &["--vram-budget", "8G"])]
+        }
     }
 }
 
@@ -132,6 +142,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
     let mut axes = args.axes.clone();
     if axes.is_empty() {
         axes = Axis::value_variants().to_vec();
+        axes.retain(|&axis| axis != Axis::Largest);
     }
     let mut all: Vec<Point> = axes.iter().copied().flat_map(points).collect();
     if args.smallest {
@@ -143,7 +154,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
         all.iter_mut().for_each(smallest);
         all.dedup_by_key(|point| point.axis);
     }
-    let mut made: Option<(Sizes, Input, TempDir)> = None;
+    let mut made: Option<(Sizes, Input, Option<TempDir>)> = None;
     let mut rows: Vec<(Point, Result<Measured, String>)> = Vec::new();
     println!("{}", Measured::heading());
     for (number, point) in (1..).zip(&all) {
@@ -157,15 +168,13 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
         let (_, input, _) = match made.take().filter(|(sizes, ..)| *sizes == point.sizes) {
             Some(same) => made.insert(same),
             None => {
-                let folder = tempfile::Builder::new()
-                    .prefix("kiln-bench-")
-                    .tempdir()
-                    .map_err(at(&std::env::temp_dir()))?;
-                let input = input::make(point.sizes, folder.path()).map_err(at(folder.path()))?;
-                made.insert((point.sizes, input, folder))
+                let (folder, gone_with) = folder(args, point.sizes)?;
+                let input = input::make(point.sizes, &folder).map_err(at(&folder))?;
+                made.insert((point.sizes, input, gone_with))
             }
         };
-        let measured = measure::measure(args, kiln, point, input);
+        let keep = (args.keep.as_ref()).map(|folder| folder.join(format!("{number:02}")));
+        let measured = measure::measure(args, kiln, point, input, keep.as_deref());
         match &measured {
             Ok(measured) => println!("{}  {}", measured.line(), point.name()),
             Err(error) => println!("failed: {error}  {}", point.name()),
@@ -182,6 +191,20 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
         args.picture.display()
     );
     Ok(rows.iter().all(|(_, measured)| measured.is_ok()))
+}
+
+/// Where an input is made, and what it goes with if it does not stay.
+fn folder(args: &Args, sizes: Sizes) -> Result<(PathBuf, Option<TempDir>), BenchError> {
+    if let Some(keep) = &args.keep {
+        let Sizes { views, edge, .. } = sizes;
+        let name = format!("{views}x{edge}_{}", sizes.triangles());
+        return Ok((keep.join(name), None));
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("kiln-bench-")
+        .tempdir()
+        .map_err(at(&std::env::temp_dir()))?;
+    Ok((folder.path().to_owned(), Some(folder)))
 }
 
 fn whole(args: &Args, facts: &Value, rows: &[(Point, Result<Measured, String>)]) -> Value {

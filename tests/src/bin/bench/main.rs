@@ -83,13 +83,13 @@ fn main() -> ExitCode {
 /// Whether every set was baked.
 fn run(args: &Args) -> Result<bool, BenchError> {
     let kiln = kiln(args)?;
+    if let Some(folder) = &args.keep {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+    }
     if args.gpu {
         return gpu::run(args, &kiln);
     }
     let sets = sets(args)?;
-    if let Some(folder) = &args.keep {
-        fs::create_dir_all(folder).map_err(at(folder))?;
-    }
     let qualities = args.quality.names();
     let facts = machine::facts(&kiln);
     let (mut rows, mut entries) = (Vec::new(), Vec::new());
