@@ -356,7 +356,6 @@ fn bake_on(
             break;
         };
         if refiner.too_many() || apart.is_some() {
-            let view = bench.cut(view, refiner.thinning(), doubts.as_mut());
             apart.get_or_insert_default().push(view);
         } else if !taken {
             let thinning = refiner.thinning();
@@ -374,8 +373,13 @@ fn bake_on(
     let unforeseen = apart.is_none() && backend.overflows();
     if unforeseen {
         backend.forget().map_err(failure)?;
-        apart = Some(again(&bench, &refiner, supply)?);
+        apart = Some(again(&refiner, supply)?);
     }
+    let apart = apart.map(|views| {
+        // Of views that come again, what was rejected is told of the first time.
+        let doubts = doubts.as_mut().filter(|_| !unforeseen);
+        bench.cut_all(views, refiner.thinning(), doubts, &mut clock)
+    });
     let blocks = |view: &View| {
         let edges = [view.width, view.height].map(|edge| u64::from(edge.div_ceil(backend::BLOCK)));
         edges[0] * edges[1]
@@ -384,7 +388,9 @@ fn bake_on(
         backend.await_blocks(views.iter().map(blocks).sum());
         let memory = |texels| backend.row_memory(texels);
         let least = if unforeseen { 2 } else { 1 };
-        Parts::of(&scene, &atlas, plan.taps, memory, least, views)
+        clock.time(Phase::Raster, || {
+            Parts::of(&scene, &atlas, plan.taps, memory, least, views)
+        })
     });
     let taken = match (&parts, &apart) {
         (Some(parts), Some(views)) => Taken::InParts(parts, views),
@@ -470,19 +476,15 @@ fn bake_on(
     })
 }
 
-/// All views of the fit once more, as they were taken the first time.
-fn again(
-    bench: &Bench<'_>,
-    refiner: &Refiner<'_>,
-    supply: &mut impl Supply,
-) -> Result<Vec<View>, Failure> {
+/// All views of the fit once more, as they came to be the first time.
+fn again(refiner: &Refiner<'_>, supply: &mut impl Supply) -> Result<Vec<View>, Failure> {
     let mut views = Vec::new();
     supply.again()?;
     while let Some((layered, _)) = supply.next(LayerSet::default())? {
         let mut view = layered.view;
         if !view.holdout {
             refiner.repeat(&mut view);
-            views.push(bench.cut(view, refiner.thinning(), None));
+            views.push(view);
         }
     }
     Ok(views)

@@ -1,4 +1,4 @@
-// Rows → mean colour of each texel by footprint weight, and that weight: Σ a y / Σ a.
+// Rows → mean colour of each texel by footprint weight, and that weight: Σ a y / Σ a. A texel without any keeps its colour.
 //
 // Sums are integers, so they do not depend on the order. A texel that n rows touch holds values below n in steps of
 // n/2³¹: nothing overflows, and rarely seen texels are as finely summed as often seen ones.
@@ -72,15 +72,12 @@ fn mean(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_
     count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         let w = f32(atomicLoad(&sum_w[texel]));
-        var colour = vec3(0.0);
-        var total = 0.0;
+        weight[texel] = 0.0;
         if w > 0.0 {
-            colour = vec3(f32(atomicLoad(&sum_r[texel])), f32(atomicLoad(&sum_g[texel])), f32(atomicLoad(&sum_b[texel]))) / w;
-            total = w / steps(atomicLoad(&counts[texel]));
+            x_r[texel] = f32(atomicLoad(&sum_r[texel])) / w;
+            x_g[texel] = f32(atomicLoad(&sum_g[texel])) / w;
+            x_b[texel] = f32(atomicLoad(&sum_b[texel])) / w;
+            weight[texel] = w / steps(atomicLoad(&counts[texel]));
         }
-        x_r[texel] = colour.r;
-        x_g[texel] = colour.g;
-        x_b[texel] = colour.b;
-        weight[texel] = total;
     }
 }

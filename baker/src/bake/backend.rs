@@ -211,7 +211,8 @@ pub trait Backend: Send {
     /// The adapter's.
     fn forget(&mut self) -> Result<(), BackendError>;
 
-    /// Texels become the mean of their pixels by footprint weight, 0 where nothing is observed; the weight goes to alpha.
+    /// Texels become the mean of their pixels by footprint weight, which goes to alpha. Those that are not observed keep their
+    /// colour, which is 0 at first, and have an alpha of 0.
     ///
     /// # Errors
     /// The adapter's.

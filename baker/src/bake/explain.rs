@@ -7,6 +7,7 @@ use std::time::Duration;
 use proto::message::{Failure, Phase};
 use proto::plan::RowsHeld;
 use proto::table::View;
+use rayon::prelude::*;
 
 use super::atlas::Atlas;
 use super::backend::{Backend, Ties};
@@ -22,7 +23,7 @@ use super::surface::Original;
 use super::thin::Thinning;
 use super::window::Window;
 use super::{failure, gutter, read_finite, start, unseen};
-use crate::laps::{self, timed};
+use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{self, PhaseClock, Progress, each, unit};
 use crate::run::internal;
@@ -85,6 +86,26 @@ impl Bench<'_> {
             thinning.kept().thin(&mut view);
         }
         view
+    }
+
+    /// The same of all views that there are.
+    pub(super) fn cut_all(
+        &self,
+        views: Vec<View>,
+        thinning: Option<&Thinning>,
+        doubts: Option<&mut Doubts>,
+        clock: &mut PhaseClock,
+    ) -> Vec<View> {
+        clock.time(Phase::Raster, || match doubts {
+            // They are kept in their order.
+            Some(doubts) => (views.into_iter())
+                .map(|view| self.cut(view, thinning, Some(&mut *doubts)))
+                .collect(),
+            None => timed_in_pool("cut", || {
+                let views = views.into_par_iter();
+                views.map(|view| self.cut(view, thinning, None)).collect()
+            }),
+        })
     }
 
     /// Hands a view to the adapter less what is left out of it ([`Self::cut`]), as the one after `before` others.

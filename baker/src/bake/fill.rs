@@ -5,6 +5,8 @@
 //! vertices given), then interpolated into unseen chart texels. This crosses chart borders as the surface does; atlas
 //! neighbours would bring in the colours of whatever chart lies next.
 
+use std::sync::{Arc, OnceLock};
+
 use rayon::prelude::*;
 
 use super::atlas::{Atlas, LINK_DOWN, LINK_RIGHT, barycentrics};
@@ -26,9 +28,12 @@ pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
 }
 
 /// What the texels of one part of a texture after the other tell of the colours of the surface.
+#[derive(Clone)]
 pub struct Tones {
     /// For each point of the surface, the weighted colours of the texels around it, and their weights.
     sums: Vec<[f64; 4]>,
+    /// Points that share an edge, once they are asked for.
+    neighbours: Arc<OnceLock<Neighbours>>,
 }
 
 impl Tones {
@@ -37,6 +42,7 @@ impl Tones {
     pub fn none(scene: &Scene) -> Self {
         Self {
             sums: vec![[0.0; 4]; scene.surface_vertices.len()],
+            neighbours: Arc::default(),
         }
     }
 
@@ -50,17 +56,13 @@ impl Tones {
         texels: &mut [[f32; 4]],
         place: impl Fn(usize) -> Option<usize> + Sync,
     ) {
-        let covered = |index: usize| {
-            let at = place(index)?;
-            let triangle = atlas.triangles[at];
-            (triangle != NOTHING).then_some((triangle, at))
-        };
+        let covered = covered(atlas, place);
         let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
         let holes = (texels.par_iter().enumerate())
             .any(|(index, texel)| unseen(texel) && covered(index).is_some());
         // Of parts, all that is told is told to those that follow.
         if holes || texels.len() != atlas.triangles.len() {
-            self.add(scene, texels, covered);
+            self.add(scene, texels, &covered);
         }
         if holes {
             let colours = self.colours(scene);
@@ -69,16 +71,8 @@ impl Tones {
                 .enumerate()
                 .filter(|(_, texel)| unseen(texel))
                 .for_each(|(index, texel)| {
-                    let Some((triangle, at)) = covered(index) else {
-                        return;
-                    };
-                    let corners = scene.triangles[triangle as usize];
-                    let weights = barycentrics(scene, triangle, at);
-                    for (corner, weight) in corners.into_iter().zip(weights) {
-                        let colour = colours[scene.surface_vertices[corner as usize] as usize];
-                        for channel in 0..3 {
-                            texel[channel] += weight.clamp(0.0, 1.0) * colour[channel];
-                        }
+                    if let Some(covered) = covered(index) {
+                        *texel = between(scene, &colours, covered);
                     }
                 });
         }
@@ -91,6 +85,32 @@ impl Tones {
         pull_push(texels, scene.size as usize);
         let put_back = |(texel, weight): (&mut [f32; 4], f32)| texel[3] = weight;
         texels.par_iter_mut().zip(weights).for_each(put_back);
+    }
+
+    /// Adds what the observed texels of a part tell. `place` is as in [`Self::fill`].
+    pub fn learn(
+        &mut self,
+        scene: &Scene,
+        atlas: &Atlas,
+        texels: &[[f32; 4]],
+        place: impl Fn(usize) -> Option<usize> + Sync,
+    ) {
+        self.add(scene, texels, covered(atlas, place));
+    }
+
+    /// So many texels of a part by what was told so far; alpha is 0, and those that no triangle covers are black. `place` is as in
+    /// [`Self::fill`].
+    #[must_use]
+    pub fn part(
+        &self,
+        scene: &Scene,
+        atlas: &Atlas,
+        texels: usize,
+        place: impl Fn(usize) -> Option<usize> + Sync,
+    ) -> Vec<[f32; 4]> {
+        let (colours, covered) = (self.colours(scene), covered(atlas, place));
+        let of = |texel| covered(texel).map_or([0.0; 4], |at| between(scene, &colours, at));
+        (0..texels).into_par_iter().map(of).collect()
     }
 
     /// Adds what observed texels tell, where `covered` says which triangle covers each, and which texel of the texture it is.
@@ -142,8 +162,36 @@ impl Tones {
         let colours = (self.sums.iter())
             .map(|sum| (sum[3] > 0.0).then(|| std::array::from_fn(|c| (sum[c] / sum[3]) as f32)))
             .collect();
-        diffuse(colours, &scene.triangles, &scene.surface_vertices)
+        let neighbours = self.neighbours.get_or_init(|| {
+            Neighbours::new(&scene.triangles, &scene.surface_vertices, self.sums.len())
+        });
+        diffuse_over(colours, neighbours)
     }
+}
+
+/// Of a texel of a part, the triangle that covers it, and which texel of the texture it is; `place` is as in [`Tones::fill`].
+fn covered(
+    atlas: &Atlas,
+    place: impl Fn(usize) -> Option<usize> + Sync,
+) -> impl Fn(usize) -> Option<(u32, usize)> + Sync {
+    move |index| {
+        let at = place(index)?;
+        let triangle = atlas.triangles[at];
+        (triangle != NOTHING).then_some((triangle, at))
+    }
+}
+
+/// A texel that a triangle covers, between the colours of its corners; alpha is 0.
+fn between(scene: &Scene, colours: &[[f32; 3]], (triangle, at): (u32, usize)) -> [f32; 4] {
+    let mut texel = [0.0; 4];
+    let corners = scene.triangles[triangle as usize];
+    for (corner, weight) in corners.into_iter().zip(barycentrics(scene, triangle, at)) {
+        let colour = colours[scene.surface_vertices[corner as usize] as usize];
+        for channel in 0..3 {
+            texel[channel] += weight.clamp(0.0, 1.0) * colour[channel];
+        }
+    }
+    texel
 }
 
 /// Texels that are linked to an observed one by no more steps than this are told by it.
@@ -206,12 +254,16 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
 /// Gives every point of the surface a colour: those that have one keep it, the others take their neighbours'. `points` says
 /// which point each of the triangles' corners is.
 pub(super) fn diffuse(
-    mut colours: Vec<Option<[f32; 3]>>,
+    colours: Vec<Option<[f32; 3]>>,
     triangles: &[[u32; 3]],
     points: &[u32],
 ) -> Vec<[f32; 3]> {
     let neighbours = Neighbours::new(triangles, points, colours.len());
-    let unknown = spread(&mut colours, &neighbours);
+    diffuse_over(colours, &neighbours)
+}
+
+fn diffuse_over(mut colours: Vec<Option<[f32; 3]>>, neighbours: &Neighbours) -> Vec<[f32; 3]> {
+    let unknown = spread(&mut colours, neighbours);
     // Bodies that no view sees at all take the mean of all that is seen.
     let known: Vec<[f32; 3]> = colours.iter().flatten().copied().collect();
     let mean: [f32; 3] = std::array::from_fn(|c| {

@@ -17,9 +17,12 @@ pub const BAND: u32 = 16;
 /// Pixels more transparent than this are mostly not of the object.
 pub const MIN_ALPHA: u8 = 128;
 
-/// A texel that makes less of a pixel than this has no entry in its row, and the others of the row share what it had. A twelfth
-/// of all entries is so little: at 61.7 dB that costs 0.05, at 57.9 nothing (of 3/1000 an eighth is, for 0.1 dB at 61.7).
+/// A texel that makes less of a pixel than this has no entry in its row, and the others of the row share what it had, where the
+/// taps lie together. A twelfth of all entries is so little: at 61.7 dB that costs 0.05, at 57.9 nothing (of 3/1000 an eighth is,
+/// for 0.1 dB at 61.7). Where they lie apart few pixels show a texel, and it costs 0.1 dB at 4096².
 pub const LEAST_ENTRY: f32 = 1.0 / 512.0;
+/// Taps lie together where the rectangle around the texels that they meet has no more than so many.
+pub const TOGETHER_TEXELS: u32 = 64;
 
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
 #[must_use]
@@ -83,7 +86,7 @@ fn band_footprints(
                 continue;
             }
             footprint.clear();
-            let mut met = false;
+            let (mut met, mut around) = (false, Around::default());
             let covered = (0..taps * taps).all(|tap| {
                 let (k, l) = (tap % taps, tap / taps);
                 let at = ((row - first) * taps + l) as usize * samples.row_length
@@ -96,11 +99,14 @@ fn band_footprints(
                 let y = f64::from(row) + (f64::from(l) + 0.5) * step;
                 let [u, v] = texel_coords(scene, projected, triangle, x, y);
                 met |= scene.window.meets([u, v]);
+                around.add(scene.size, [u, v]);
                 add_tap(&mut footprint, scene.size, u, v, share);
                 true
             });
             if covered && met {
-                drop_least(&mut footprint, least);
+                if around.texels() <= TOGETHER_TEXELS as f32 {
+                    drop_least(&mut footprint, least);
+                }
                 scene.window.take(&mut footprint);
                 rows.entries.extend_from_slice(&footprint);
                 rows.starts.push(rows.entries.len() as u32);
@@ -111,6 +117,27 @@ fn band_footprints(
     }
     rows.entries.shrink_to_fit();
     rows
+}
+
+/// The rectangle around the texels that some taps meet: the first of them, each way, for the least and the largest tap.
+#[derive(Default)]
+struct Around(Option<[[f32; 2]; 2]>);
+
+impl Around {
+    fn add(&mut self, size: u32, tap: [f32; 2]) {
+        let first = tap.map(|at| (at - 0.5).clamp(0.0, (size - 1) as f32).floor());
+        let [low, high] = self.0.get_or_insert([first; 2]);
+        for axis in 0..2 {
+            low[axis] = low[axis].min(first[axis]);
+            high[axis] = high[axis].max(first[axis]);
+        }
+    }
+
+    fn texels(&self) -> f32 {
+        let [low, high] = self.0.unwrap_or_default();
+        // A tap meets the next one, too.
+        (high[0] - low[0] + 2.0) * (high[1] - low[1] + 2.0)
+    }
 }
 
 /// Takes out what makes less than `least` of a pixel; the weights then sum to 1 again.

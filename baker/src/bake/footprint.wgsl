@@ -6,7 +6,7 @@
 // whoever reads them sums integers or keeps to one row, so the order shows in no result. One workgroup is 8×8 pixels, which
 // make one patch, or several where they touch too many texels.
 
-@group(1) @binding(0) var<uniform> tile: Tile;
+@group(1) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
@@ -22,9 +22,9 @@
 // Where the squares of the texture are in the window, see window.rs; not read where it is all of the texture.
 @group(1) @binding(12) var<storage, read> squares: array<u32>;
 // Of each block of all views, which windows it shows anything of; then, of each square of the texture, which windows have it:
-// see gpu/marks.rs. Neither read nor written where `tile.squares_at` is 0.
+// see gpu/marks.rs. Neither read nor written where `regions[region].squares_at` is 0.
 @group(1) @binding(13) var<storage, read_write> marks: array<u32>;
-// After a word for each block of the region: column and line of each block that is listed, lower and upper half.
+// Of each block that is listed its column and line in its region, twelve bits each, and that region; then what nearest.wgsl reads.
 @group(1) @binding(14) var<storage, read> places: array<u32>;
 
 // Places in the table of texels: four times as many as a patch may touch. Eight texels that lie together across share eight
@@ -63,8 +63,6 @@ var<private> shows: u32;
 
 // Of each tap, where it meets the texture: in texels from the middle of the first, clamped to the edge.
 var<private> met: array<vec2<f32>, TAPS * TAPS>;
-// Most texels of a rectangle around the taps for which their weights are summed texel by texel.
-const WINDOW: u32 = 64u;
 
 // The triangle of the last tap, 1 more: a corner and the edges from it, in camera axes and in texels.
 var<private> stood_on: u32;
@@ -81,15 +79,15 @@ fn footprint(
 ) {
     // A workgroup is a block.
     nth = group.y * GROUPS_ACROSS + group.x;
-    if nth >= tile.listed {
+    if nth >= regions[0].listed {
         return;
     }
     merged = 0u;
-    let region = region_blocks();
-    let listed = places[region.x * region.y + nth];
-    let pixel = vec2(listed & 0xffffu, listed >> 16u) * BLOCK + within.xy;
+    let listed = places[nth];
+    region = listed >> 24u;
+    let pixel = vec2(listed & 0xfffu, (listed >> 12u) & 0xfffu) * BLOCK + within.xy;
     var colour = 0u;
-    var valid = all(pixel < tile.size);
+    var valid = all(pixel < regions[region].size);
     if valid && was_drawn(pixel * TAPS) {
         atomicAdd(&drawn, 1u);
     }
@@ -109,7 +107,7 @@ fn footprint(
     valid = valid && belongs;
     if valid {
         merge();
-        if tile.core.y != 0u {
+        if regions[region].core.y != 0u {
             renumber();
         }
     }
@@ -121,9 +119,9 @@ fn footprint(
     if lane == 0u {
         count_units(nth, atomicLoad(&drawn));
         crowded = atomicLoad(&wanted);
-        if tile.squares_at != 0u {
-            let block = (tile.origin + pixel) / BLOCK;
-            marks[tile.first_block + block.y * (tile.blocks & 0xffffu) + block.x] = atomicLoad(&shown);
+        if regions[region].squares_at != 0u {
+            let block = (regions[region].origin + pixel) / BLOCK;
+            marks[regions[region].first_block + block.y * (regions[region].blocks & 0xffffu) + block.x] = atomicLoad(&shown);
         }
     }
     let kinds = workgroupUniformLoad(&crowded);
@@ -158,13 +156,13 @@ fn in_subset() -> bool {
     for (var k = 1u; k < merged; k++) {
         texel = min(texel, merged_texels[k]);
     }
-    if tile.core.y != 0u {
-        let row = texel / tile.texture_size;
-        return row >= tile.core.x && row < tile.core.y;
+    if regions[region].core.y != 0u {
+        let row = texel / regions[region].texture_size;
+        return row >= regions[region].core.x && row < regions[region].core.y;
     }
-    let edge = (tile.texture_size + SQUARES - 1u) / SQUARES;
-    let column = texel % tile.texture_size / edge;
-    let row = texel / tile.texture_size / edge;
+    let edge = (regions[region].texture_size + SQUARES - 1u) / SQUARES;
+    let column = texel % regions[region].texture_size / edge;
+    let row = texel / regions[region].texture_size / edge;
     return (column + 3u * row) % ONE_IN == 0u;
 }
 
@@ -284,15 +282,15 @@ fn reserve(lane: u32, subset: bool) {
 // Writes the patch, and the row of this invocation if it has one.
 fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, colour: u32) {
     if lane == 0u {
-        let block = (tile.origin + pixel) / BLOCK;
+        let block = (regions[region].origin + pixel) / BLOCK;
         new_patches[first.patches] = Patch(
             first.rows,
             first.entries,
             first.texels,
             (atomicLoad(&reserved) >> 16u) | (atomicLoad(&gathered) << 16u),
-            tile.view,
-            tile.first_block,
-            tile.blocks,
+            regions[region].view,
+            regions[region].first_block,
+            regions[region].blocks,
             block.x | (block.y << 16u),
         );
     }
@@ -320,19 +318,19 @@ fn meets(pixel: vec2<u32>, tap: u32) -> bool {
         stand(triangle - 1u);
     }
     let point = vec2<f32>(pixel) + (vec2<f32>(sample) + 0.5) / f32(TAPS);
-    let texel = surface_point((point - tile.centre) / tile.focal);
-    met[tap] = clamp(texel - 0.5, vec2(0.0), vec2(f32(tile.texture_size - 1u)));
+    let texel = surface_point((point - regions[region].centre) / regions[region].focal);
+    met[tap] = clamp(texel - 0.5, vec2(0.0), vec2(f32(regions[region].texture_size - 1u)));
     let first = vec2<u32>(met[tap]);
-    belongs |= tile.core.y == 0u || (square(first) & COARSE) == 0u;
-    if tile.squares_at != 0u {
-        shows |= marks[tile.squares_at + nth_square(first)];
+    belongs |= regions[region].core.y == 0u || (square(first) & COARSE) == 0u;
+    if regions[region].squares_at != 0u {
+        shows |= marks[regions[region].squares_at + nth_square(first)];
     }
     return true;
 }
 
 // Edge of a square of the texture in texels.
 fn edge_of_square() -> u32 {
-    return select(SQUARE_OF_LARGE, SQUARE_OF_SMALL, tile.texture_size <= SMALL_TEXTURE);
+    return select(SQUARE_OF_LARGE, SQUARE_OF_SMALL, regions[region].texture_size <= SMALL_TEXTURE);
 }
 
 // Of the square that a texel is in, see window.rs.
@@ -342,7 +340,7 @@ fn square(texel: vec2<u32>) -> u32 {
 
 fn nth_square(texel: vec2<u32>) -> u32 {
     let edge = edge_of_square();
-    let across = (tile.texture_size + edge - 1u) / edge;
+    let across = (regions[region].texture_size + edge - 1u) / edge;
     return (texel.y / edge) * across + texel.x / edge;
 }
 
@@ -352,11 +350,11 @@ fn renumber() {
     let all = merged;
     merged = 0u;
     for (var k = 0u; k < all; k++) {
-        let texel = vec2(merged_texels[k] % tile.texture_size, merged_texels[k] / tile.texture_size);
+        let texel = vec2(merged_texels[k] % regions[region].texture_size, merged_texels[k] / regions[region].texture_size);
         let weight = merged_weights[k];
         let first = square(texel);
         var at = merged;
-        var own = first + (texel.y % edge) * tile.texture_size + texel.x % edge;
+        var own = first + (texel.y % edge) * regions[region].texture_size + texel.x % edge;
         if (first & COARSE) != 0u {
             own = first & ~COARSE;
             at = 0u;
@@ -384,7 +382,7 @@ fn merge() {
     }
     let corner = floor(low);
     let span = floor(high) - corner + 2.0;
-    if span.x * span.y > f32(WINDOW) {
+    if span.x * span.y > f32(TOGETHER_TEXELS) {
         merge_apart();
     } else {
         merge_together(corner, span);
@@ -408,17 +406,17 @@ fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
                 let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
                 weight += share.x * share.y;
             }
-            append(at, weight);
+            // None of less than counts, see footprint.rs.
+            if weight >= LEAST_ENTRY * f32(TAPS * TAPS) {
+                append(at, weight);
+            }
         }
     }
 }
 
-// A texel and its weight, in taps; none of less than counts, see footprint.rs.
+// A texel and its weight, in taps.
 fn append(at: vec2<f32>, weight: f32) {
-    if weight < LEAST_ENTRY * f32(TAPS * TAPS) {
-        return;
-    }
-    merged_texels[merged] = u32(at.y) * tile.texture_size + u32(at.x);
+    merged_texels[merged] = u32(at.y) * regions[region].texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
 }
@@ -436,7 +434,7 @@ fn merge_apart() {
                 weight += share.x * share.y;
                 before |= other < tap && share.x * share.y > 0.0;
             }
-            if !before {
+            if weight > 0.0 && !before {
                 append(at, weight);
             }
         }
@@ -445,7 +443,7 @@ fn merge_apart() {
 
 fn camera_point(vertex: u32) -> vec3<f32> {
     let point = vec4(positions[3u * vertex], positions[3u * vertex + 1u], positions[3u * vertex + 2u], 1.0);
-    return vec3(dot(tile.row_x, point), dot(tile.row_y, point), dot(tile.row_z, point));
+    return vec3(dot(regions[region].row_x, point), dot(regions[region].row_y, point), dot(regions[region].row_z, point));
 }
 
 // An edge in camera axes, from the difference of its ends and not the difference of two far points.
@@ -455,7 +453,7 @@ fn camera_edge(start: u32, end: u32) -> vec3<f32> {
         positions[3u * end + 1u] - positions[3u * start + 1u],
         positions[3u * end + 2u] - positions[3u * start + 2u],
     );
-    return vec3(dot(tile.row_x.xyz, edge), dot(tile.row_y.xyz, edge), dot(tile.row_z.xyz, edge));
+    return vec3(dot(regions[region].row_x.xyz, edge), dot(regions[region].row_y.xyz, edge), dot(regions[region].row_z.xyz, edge));
 }
 
 // The triangle that the next taps meet.

@@ -53,6 +53,7 @@ use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Options, options};
 use self::kit::Kit;
+use self::marks::Foreseen;
 use super::atlas::Atlas;
 use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
 use super::kept::Kept;
@@ -100,7 +101,9 @@ impl Gpu {
     /// The texture does not fit the device.
     pub fn new(kit: Kit, scene: Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
         let info = kit.device.info().clone();
-        let fit = under_way("preparing the fit", || Fit::new(kit, scene, ties, options))?;
+        let fit = under_way("preparing the fit", || {
+            Fit::new(kit, scene, ties, options, 0)
+        })?;
         Ok(Self {
             fit: Some(Box::new(fit)),
             options: *options,
@@ -211,7 +214,7 @@ impl Backend for Gpu {
         blend: Blend,
     ) -> Result<(), BackendError> {
         let foreseen = self.run(Fit::foreseen)?;
-        let Some(fit) = self.fit.take() else {
+        let Some(mut fit) = self.fit.take() else {
             return Err(BackendError::Lost("the device failed before".to_owned()));
         };
         self.peak = self.peak.max(fit.budget.peak());
@@ -222,12 +225,23 @@ impl Backend for Gpu {
             gpu_times: false,
             ..self.options
         };
+        let own = scene.window.texels();
+        let windows = foreseen.as_ref().map(Foreseen::texels);
+        let room = windows.map_or(own, |largest| largest.min(own * fit::ROOMY));
         let next = under_way("the next texture", || {
+            if fit.would_do(scene, taps, blend) {
+                if let Err(error) = fit.renew(scene.clone(), ties) {
+                    // See [`Drop`].
+                    Box::leak(fit);
+                    return Err(error);
+                }
+                return Ok(*fit);
+            }
             let kit = match fit.into_kit()? {
                 kit if (kit.taps, kit.blend) == (taps, blend) => kit,
                 kit => Kit::new(kit.device, taps, blend)?,
             };
-            Fit::new(kit, scene.clone(), ties, &options)
+            Fit::new(kit, scene.clone(), ties, &options, room)
         });
         self.failed = next.is_err();
         let mut fit = next?;

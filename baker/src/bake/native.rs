@@ -227,11 +227,11 @@ impl Backend for Native {
             .zip(sums)
             .for_each(|(texel, sum)| {
                 let weight = sum[3];
-                *texel = if weight > 0.0 {
-                    [sum[0] / weight, sum[1] / weight, sum[2] / weight, weight]
+                if weight > 0.0 {
+                    *texel = [sum[0] / weight, sum[1] / weight, sum[2] / weight, weight];
                 } else {
-                    [0.0; 4]
-                };
+                    texel[3] = 0.0;
+                }
             });
         Ok(())
     }

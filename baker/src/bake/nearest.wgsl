@@ -9,16 +9,18 @@
 // Small triangles are drawn by one invocation each, `small`; the others are listed, `arrange` makes a dispatch of the list, and
 // `large` draws each by several workgroups. Nearest wins, of equals the first: the maximum of depth and number in one word.
 
-@group(1) @binding(0) var<uniform> tile: Tile;
+@group(1) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 // Of each sample: bits of NEAR / z in the upper half, all ones minus the triangle in the lower. 0 where there is none.
 @group(1) @binding(3) var<storage, read_write> nearest: array<atomic<u64>>;
-// Their number, how many workgroups the largest of them takes, then the triangles that are not small.
+// Their number, how many workgroups the largest of them takes, then the triangles that are not small, each with the region in
+// which it is not in the upper bits.
 @group(1) @binding(4) var<storage, read_write> listed: array<atomic<u32>>;
 // Workgroups of `large`.
 @group(1) @binding(5) var<storage, read_write> groups: array<u32, 3>;
-// Of each block of the region, its place among those that are listed, 1 more; 0 where it is not.
+// After what footprint.wgsl reads, the map of each region: of each of its blocks, the place among those that are listed, 1 more;
+// 0 where it is not.
 @group(1) @binding(6) var<storage, read> places: array<u32>;
 
 // Samples of a triangle's rectangle that one invocation draws at most.
@@ -54,11 +56,11 @@ fn position(vertex: u32) -> vec3<f32> {
 }
 
 fn in_camera(by: vec3<f32>) -> vec3<f32> {
-    return vec3(turned(tile.row_x, by), turned(tile.row_y, by), turned(tile.row_z, by));
+    return vec3(turned(regions[region].row_x, by), turned(regions[region].row_y, by), turned(regions[region].row_z, by));
 }
 
 fn place(point: vec3<f32>) -> vec3<f32> {
-    return in_camera(point) + vec3(tile.row_x.w, tile.row_y.w, tile.row_z.w);
+    return in_camera(point) + vec3(regions[region].row_x.w, regions[region].row_y.w, regions[region].row_z.w);
 }
 
 // By where they are and not by number: a seam of the texture has two vertices at one place.
@@ -85,7 +87,7 @@ fn footing(triangle: u32) -> Footing {
     let c = position(triangles[3u * triangle + 2u]);
     var corners = array(place(a), place(b), place(c));
     let depths = vec3(corners[0].z, corners[1].z, corners[2].z);
-    let end = vec2<f32>(tile.size * TAPS);
+    let end = vec2<f32>(regions[region].size * TAPS);
     var low = vec2(0.0);
     var high = end;
     if all(depths < vec3(NEAR)) {
@@ -94,7 +96,7 @@ fn footing(triangle: u32) -> Footing {
         low = end;
         high = vec2(0.0);
         for (var k = 0u; k < 3u; k++) {
-            let at = (tile.focal * corners[k].xy / corners[k].z + tile.centre) * f32(TAPS);
+            let at = (regions[region].focal * corners[k].xy / corners[k].z + regions[region].centre) * f32(TAPS);
             low = min(low, at);
             high = max(high, at);
         }
@@ -113,12 +115,12 @@ fn side(line: Edge, slope: vec2<f32>) -> f32 {
 
 fn draw(triangle: u32, shape: Footing, sample: vec2<u32>) {
     let block = sample / (BLOCK * TAPS);
-    let place = places[block.y * region_blocks().x + block.x];
+    let place = places[regions[region].map_at + block.y * region_blocks().x + block.x];
     if place == 0u {
         return;
     }
     let at = (vec2<f32>(sample) + 0.5) / f32(TAPS);
-    let slope = (at - tile.centre) / tile.focal;
+    let slope = (at - regions[region].centre) / regions[region].focal;
     let sides = vec3(side(shape.edges[0], slope), side(shape.edges[1], slope), side(shape.edges[2], slope));
     if !(all(sides >= vec3(0.0)) || all(sides <= vec3(0.0))) {
         return;
@@ -146,7 +148,7 @@ fn may_show(shape: Footing) -> bool {
     let across = region_blocks().x;
     for (var y = first.y; y < end.y; y++) {
         for (var x = first.x; x < end.x; x++) {
-            if places[y * across + x] != 0u {
+            if places[regions[region].map_at + y * across + x] != 0u {
                 return true;
             }
         }
@@ -160,6 +162,7 @@ fn small(
     @builtin(local_invocation_index) lane: u32,
 ) {
     count_group(lane);
+    region = group.z;
     let triangle = (group.y * GROUPS_ACROSS + group.x) * TRIANGLE_LANES + lane;
     if triangle >= arrayLength(&triangles) / 3u {
         return;
@@ -174,7 +177,7 @@ fn small(
             return;
         }
         atomicMax(&listed[1], min(PARTS, (size.x * size.y + PART - 1u) / PART));
-        atomicStore(&listed[2u + atomicAdd(&listed[0], 1u)], triangle);
+        atomicStore(&listed[2u + atomicAdd(&listed[0], 1u)], (region << TRIANGLE_BITS) | triangle);
         // Until it has been drawn.
         count_units(triangle, ~0u);
         return;
@@ -207,7 +210,9 @@ fn large(
     if group.x == 0u {
         count_group(lane);
     }
-    let triangle = atomicLoad(&listed[2u + index]);
+    let entry = atomicLoad(&listed[2u + index]);
+    region = entry >> TRIANGLE_BITS;
+    let triangle = entry & ((1u << TRIANGLE_BITS) - 1u);
     let shape = footing(triangle);
     let size = shape.high - shape.low;
     let all = size.x * size.y;

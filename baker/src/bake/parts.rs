@@ -34,7 +34,7 @@ use proto::message::{Failure, Phase};
 use proto::plan::RowsHeld;
 use proto::table::View;
 
-use super::backend::{Backend, Ties, ViewResiduals};
+use super::backend::{Backend, BackendError, Ties, ViewResiduals};
 use super::colour::Space;
 use super::explain::{Bench, Fit, ties};
 use super::fill::{Tones, fill_far};
@@ -52,21 +52,32 @@ struct Part {
     held: RowsHeld,
 }
 
-/// A window of the texture with what an adapter is given of it beside the views.
+/// What an adapter is given of a window of the texture beside the views.
 struct Given {
-    window: Window,
     scene: Scene,
     ties: Ties,
+    /// What texels begin with that no pixel shows; none where nothing is known before.
+    start: Option<Vec<[f32; 4]>>,
 }
 
 impl Given {
-    fn of(bench: &Bench<'_>, window: &Window) -> Self {
+    fn of(bench: &Bench<'_>, window: &Window, tones: Option<&Tones>) -> Self {
+        let start = tones.map(|tones| {
+            let place = place(window);
+            tones.part(bench.scene, bench.atlas, window.texels(), place)
+        });
         Self {
-            window: window.clone(),
             scene: bench.scene.within(window),
             ties: ties(bench.atlas, window),
+            start,
         }
     }
+}
+
+/// Which texel of the texture each of a window is.
+fn place(window: &Window) -> impl Fn(usize) -> Option<usize> + Sync + use<> {
+    let places = window.places();
+    move |texel| places[texel].map(|place| place as usize)
 }
 
 /// Fits `views` part by part, with `threads` for what is made ready meanwhile. The adapter has none of the views, and ends with
@@ -87,29 +98,40 @@ pub(super) fn fit<'scope, 'env>(
     let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
     told(0.0);
     let mut tones = Tones::none(scene);
-    let mut begin = |backend: &mut dyn Backend,
-                     given: Given,
-                     foreseen: Option<&[Window]>,
-                     anyway,
-                     clock: &mut PhaseClock| {
-        let views = (views, space);
+    let begin = |backend: &mut dyn Backend,
+                 given: Given,
+                 foreseen: Option<&[Window]>,
+                 anyway,
+                 clock: &mut PhaseClock| {
         begin(
-            bench, backend, given, foreseen, views, anyway, &mut tones, clock,
+            bench,
+            backend,
+            given,
+            foreseen,
+            (views, space),
+            anyway,
+            clock,
         )
     };
     let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
     // While a device fits, the processor makes ready what it is given next.
     let apart = backend.is_apart();
-    let beside = |band: Option<&Cow<'_, Window>>| {
+    let beside = |band: Option<&Cow<'_, Window>>, tones: &Tones| {
         let band = band.filter(|_| apart)?.clone().into_owned();
+        let tones = tones.clone();
         let builder = thread::Builder::new().name("band".to_owned());
         builder
-            .spawn_scoped(threads, move || Given::of(bench, &band))
+            .spawn_scoped(threads, move || Given::of(bench, &band, Some(&tones)))
             .ok()
     };
-    let strips = Given::of(bench, &parts.rehearsal);
+    let strips = clock.time(Phase::Raster, || Given::of(bench, &parts.rehearsal, None));
     begin(backend, strips, Some(&parts.bands), true, clock)?;
-    let mut next = beside(bands.last());
+    clock
+        .time(Phase::Init, || {
+            first(bench, backend, &parts.rehearsal, &mut tones)
+        })
+        .map_err(failure)?;
+    let mut next = beside(bands.last(), &tones);
     let mut fitted = clock
         .time(Phase::Fit, || {
             let plan = bench.plan.of_strips();
@@ -129,16 +151,17 @@ pub(super) fn fit<'scope, 'env>(
     while let Some(band) = bands.pop() {
         let (band, course) = (&*band, &fitted.course);
         let halves = parts.halves(band);
-        let given = match next.take().map(ScopedJoinHandle::join) {
-            None => Given::of(bench, band),
+        let given = || match next.take().map(ScopedJoinHandle::join) {
+            None => Given::of(bench, band, Some(&tones)),
             Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         };
+        let given = clock.time(Phase::Raster, || timed("what is given", given));
         let fits = begin(backend, given, None, halves.is_none(), clock)?;
         if let (false, Some(halves)) = (fits, halves) {
             bands.extend(halves.into_iter().rev().map(Cow::Owned));
             continue;
         }
-        next = beside(bands.last());
+        next = beside(bands.last(), &tones);
         count += 1;
         let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
         let (before, own) = (1.0 + of(band.core().start), of(band.core().len()));
@@ -159,6 +182,13 @@ pub(super) fn fit<'scope, 'env>(
             })
         });
         let Part { texels: own, held } = part.map_err(failure)?;
+        if !bands.is_empty() {
+            clock.time(Phase::Init, || {
+                timed("tones", || {
+                    tones.learn(scene, bench.atlas, &own, place(band));
+                });
+            });
+        }
         let core = band.of_core(&own).iter();
         let to = band.core().start * size;
         for ((texel, observed), own) in texels[to..].iter_mut().zip(&mut observed[to..]).zip(core) {
@@ -196,9 +226,8 @@ pub(super) fn fit<'scope, 'env>(
     })
 }
 
-/// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
-/// known of the surface so far (`tones`). `foreseen` are the windows that follow. False, with nothing done, where not all rows
-/// fit and it is not to be begun `anyway`.
+/// Gives the adapter a window of the texture, what is known of its texels so far, the views, and their averages there.
+/// `foreseen` are the windows that follow. False, with nothing done, where not all rows fit and it is not to be begun `anyway`.
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
@@ -206,20 +235,20 @@ fn begin(
     foreseen: Option<&[Window]>,
     (views, space): (&[View], Space),
     anyway: bool,
-    tones: &mut Tones,
     clock: &mut PhaseClock,
 ) -> Result<bool, Failure> {
     let step = bench.step + crate::pace::ADAPTER;
     bench.progress.expect("the buffers of a part", step);
-    let Given {
-        window,
-        scene,
-        ties,
-    } = given;
+    let Given { scene, ties, start } = given;
     clock
         .time(Phase::Raster, || {
-            backend.again(&scene, &ties, bench.plan.taps, space.blend())?;
+            timed("again", || {
+                backend.again(&scene, &ties, bench.plan.taps, space.blend())
+            })?;
             drop((scene, ties));
+            if let Some(start) = start {
+                timed("write texels", || backend.write_texels(&start))?;
+            }
             if let Some(windows) = foreseen {
                 backend.foresee(windows)?;
             }
@@ -235,19 +264,23 @@ fn begin(
         .time(Phase::Init, || {
             timed("average", || backend.average())?;
             // The last of the rows may not have been counted before.
-            if !fits(backend) {
-                return Ok(false);
-            }
-            let mut texels = timed("read texels", || read_finite(backend))?;
-            timed("fill", || {
-                let places = window.places();
-                let place = |texel: usize| places[texel].map(|place| place as usize);
-                tones.fill(bench.scene, bench.atlas, &mut texels, place);
-            });
-            timed("write texels", || backend.write_texels(&texels))?;
-            Ok(true)
+            Ok(fits(backend))
         })
         .map_err(failure)
+}
+
+/// Gives those texels of the first window a colour that no pixel shows, and tells of the surface what the others do.
+fn first(
+    bench: &Bench<'_>,
+    backend: &mut dyn Backend,
+    window: &Window,
+    tones: &mut Tones,
+) -> Result<(), BackendError> {
+    let mut texels = timed("read texels", || read_finite(backend))?;
+    timed("fill", || {
+        tones.fill(bench.scene, bench.atlas, &mut texels, place(window));
+    });
+    timed("write texels", || backend.write_texels(&texels))
 }
 
 /// Adds the residuals of other pixels of the same views.

@@ -4,7 +4,7 @@
 // Depth is NEAR / z, larger is nearer: floating point spends its precision where a far plane would waste it, and no far
 // plane is needed.
 
-@group(0) @binding(0) var<uniform> tile: Tile;
+@group(0) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(0) @binding(1) var<storage, read> positions: array<f32>;
 @group(0) @binding(2) var<storage, read> triangles: array<u32>;
 
@@ -22,12 +22,12 @@ fn project(@builtin(vertex_index) corner: u32) -> Corner {
     }
     let at = 3u * triangles[corner - 3u];
     let point = vec4(positions[at], positions[at + 1u], positions[at + 2u], 1.0);
-    let x = dot(tile.row_x, point);
-    let y = dot(tile.row_y, point);
-    let z = dot(tile.row_z, point);
+    let x = dot(regions[region].row_x, point);
+    let y = dot(regions[region].row_y, point);
+    let z = dot(regions[region].row_z, point);
     // Pixels of the tile, times z; row 0 is on top and clip space has y up.
-    let pixel = tile.focal * vec2(x, y) + tile.centre * z;
-    let half = 0.5 * vec2<f32>(tile.size);
+    let pixel = regions[region].focal * vec2(x, y) + regions[region].centre * z;
+    let half = 0.5 * vec2<f32>(regions[region].size);
     let clip = (pixel - half * z) / half;
     return Corner(vec4(clip.x, -clip.y, NEAR, z), corner / 3u + 1u);
 }

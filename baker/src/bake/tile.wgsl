@@ -1,6 +1,6 @@
-// The part of a view that is drawn at once, and its camera in scene units. Same as `layout::Tile`. What is drawn are blocks that
-// are listed, within a region. `size`, `origin` and `centre` are the region's.
-struct Tile {
+// What is drawn at once: blocks of one view or of several. Of each view, those within a region, and its camera in scene units.
+// Same as `layout::Region`; `size`, `origin` and `centre` are the region's.
+struct Region {
     row_x: vec4<f32>,
     row_y: vec4<f32>,
     row_z: vec4<f32>,
@@ -17,13 +17,21 @@ struct Tile {
     core: vec2<u32>,
     // Where `marks` of footprint.wgsl has the bits of the texture's squares; 0 where none are to be made.
     squares_at: u32,
-    // Its blocks.
+    // Blocks of all regions.
     listed: u32,
+    // Where `places` has its map.
+    map_at: u32,
+    unused_0: u32,
+    unused_1: u32,
+    unused_2: u32,
 }
 
-// Blocks of the region across, and down.
+// Which of them the invocation works in.
+var<private> region: u32;
+
+// Its blocks across, and down.
 fn region_blocks() -> vec2<u32> {
-    return (tile.size + BLOCK - 1u) / BLOCK;
+    return (regions[region].size + BLOCK - 1u) / BLOCK;
 }
 
 // Where a sample's word is, of those of the `nth` block that is listed.

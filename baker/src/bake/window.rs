@@ -43,6 +43,8 @@ pub struct Window {
     pub core: [u32; 2],
     /// Where `core` begins in the texture.
     first: u32,
+    /// It is strips all over the texture.
+    scattered: bool,
     /// For each square of the texture, line by line, the number of its first texel in the window, and whether it has but one
     /// ([`COARSE`]); none where all are where they were.
     squares: Option<Arc<[u32]>>,
@@ -94,6 +96,7 @@ impl Window {
             rows: size,
             core: [0, size],
             first: 0,
+            scattered: false,
             squares: None,
         }
     }
@@ -114,7 +117,19 @@ impl Window {
     /// Strips of lines of squares, in their order; there for all of them.
     #[must_use]
     pub fn strips(size: u32, strips: &[Range<u32>]) -> Self {
-        Self::of(size, strips, &BTreeSet::new())
+        Self {
+            scattered: true,
+            ..Self::of(size, strips, &BTreeSet::new())
+        }
+    }
+
+    /// Of the pixels that are drawn for it, this share has rows, about: for strips all are drawn.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        match self.scattered {
+            true => f64::from(self.core[1] - self.core[0]) / f64::from(self.size.max(1)),
+            false => 1.0,
+        }
     }
 
     fn of(size: u32, strips: &[Range<u32>], beside: &BTreeSet<u32>) -> Self {
@@ -145,6 +160,7 @@ impl Window {
             rows: layout.rows,
             core: [first, end],
             first: 0,
+            scattered: false,
             squares: Some(layout.squares.into_iter().flatten().collect()),
         }
     }

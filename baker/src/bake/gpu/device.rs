@@ -5,7 +5,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use proto::job::{Device as Wanted, WarmJob};
 use proto::message::{AdapterInfo, PipelineCache, StageTime};
@@ -63,6 +63,14 @@ pub struct Device {
     times: Option<Times>,
     /// Bytes that the host wrote, and read.
     moved: [AtomicU64; 2],
+    pace: Mutex<Pace>,
+}
+
+/// What was submitted last, and what was when the last step ended.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<wgpu::SubmissionIndex>,
+    step: Option<wgpu::SubmissionIndex>,
 }
 
 /// Opens the adapter that the job asks for. None where any will do and no real GPU is there, or the processor was asked for:
@@ -176,7 +184,10 @@ impl Device {
             required_features: adapter.features() & (FEATURES | ATOMICS | cache::FEATURE),
             required_limits: limits.clone(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            // As for little memory, but blocks grow to half as much: what lies unused in the last one is beyond any budget.
+            memory_hints: wgpu::MemoryHints::Manual {
+                suballocated_device_memory_block_size: 8 << 20..32 << 20,
+            },
             trace: wgpu::Trace::Off,
         };
         let (device, queue) =
@@ -219,6 +230,7 @@ impl Device {
             tally,
             times: None,
             moved: [AtomicU64::new(0), AtomicU64::new(0)],
+            pace: Mutex::default(),
         };
         match tally {
             Ok(tally) => {
@@ -368,7 +380,24 @@ impl Device {
         crate::progress::wait_for(name, self.info.kind == "software");
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
-        sent.map_err(|error| refused(name, &error))
+        let sent = sent.map_err(|error| refused(name, &error))?;
+        self.pace().last = Some(sent.clone());
+        Ok(sent)
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a step: waits for what was submitted until the step before ended, so that the device has work while the next one is
+    /// recorded, and no more than that lies in its queue.
+    pub(super) fn keep_pace(&self) -> Result<(), GpuError> {
+        let before = {
+            let mut pace = self.pace();
+            let last = pace.last.clone();
+            std::mem::replace(&mut pace.step, last)
+        };
+        before.map_or(Ok(()), |sent| self.wait_for(sent))
     }
 
     /// Waits for all that was submitted.

@@ -17,7 +17,7 @@ use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
 use super::pools::{self, Forecast, Tile, seams};
 use super::raster::{self, Samples};
-use super::tiles::{self, Bounds, Drawn, Shape};
+use super::tiles::{self, Bounds, Drawn, Room, Shape, Taken, map_words};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
@@ -55,13 +55,15 @@ pub struct DryRun {
     /// Bytes of a tile.
     tile: u64,
     shape: Shape,
+    /// Of a tile.
+    tile_room: Room,
     room: layout::Pool,
     /// Texels in a row.
     size: u32,
     texels: u32,
     groups: Vec<(BufferGroup, Group)>,
-    /// As they would be of all of the texture.
-    tiles: Vec<Cut>,
+    /// Of the views, as they would be for all of the texture.
+    cuts: Vec<Cut>,
     views: u32,
     blocks: u64,
     seams: u32,
@@ -71,24 +73,29 @@ pub struct DryRun {
     maps: bool,
 }
 
-/// A tile: its view, its pixels that count, and its blocks.
-#[derive(Clone, Copy, Debug)]
+/// A part of a view: its pixels that count, its blocks, and the words of its map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     view: u32,
     counting: u32,
     blocks: u32,
+    map: u32,
 }
 
 impl Cut {
-    /// The pixels that count of each of the tiles that this becomes where a `share` of its blocks is shown, in tiles of so many.
-    fn into_tiles(self, share: f64, blocks: u32) -> impl Iterator<Item = u32> {
-        let tiles = (f64::from(self.blocks) * share / f64::from(blocks)).ceil() as u32;
-        let tiles = tiles.max(1);
-        let end = move |nth: u32| {
-            let part = u64::from(self.counting) * u64::from(nth) / u64::from(tiles);
+    /// The parts that this becomes where a `share` of its blocks is shown, in tiles of so many.
+    fn shown(self, share: f64, blocks: u32) -> impl Iterator<Item = Self> {
+        let shown = (f64::from(self.blocks) * share).ceil() as u32;
+        let parts = shown.div_ceil(blocks).max(1);
+        let end = move |of: u32, nth: u32| {
+            let part = u64::from(of) * u64::from(nth) / u64::from(parts);
             part as u32
         };
-        (0..tiles).map(move |nth| end(nth + 1) - end(nth))
+        (0..parts).map(move |nth| Self {
+            counting: end(self.counting, nth + 1) - end(self.counting, nth),
+            blocks: end(shown, nth + 1) - end(shown, nth),
+            ..self
+        })
     }
 }
 
@@ -109,28 +116,30 @@ impl DryRun {
         let budget = fit::bounds(&kit.device, options);
         let entries = fit::entries(&budget, scene.window.size, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
-        let bounds = Bounds::new(way, &kit.device.limits, budget.binding, taps);
-        let (shape, _) = bounds.shape(entries)?;
+        let bounds = Bounds::new(way, &kit.device.limits, &budget, taps);
+        let (shape, _) = bounds.shape(entries, scene.window.share())?;
+        let triangles = scene.triangles.len() as u32;
+        let tile_room = Room::of(way, shape, triangles);
         let mut run = Self {
             budget,
             bounds,
             tile: tiles::bytes(shape.blocks, taps),
             shape,
+            tile_room,
             room: pools::room(entries),
             size: scene.window.size,
             texels: scene.texels() as u32,
             groups: Vec::new(),
-            tiles: Vec::new(),
+            cuts: Vec::new(),
             views: 0,
             blocks: 0,
             seams: 0,
             share: 1.0,
             maps: options.maps,
         };
-        let triangles = scene.triangles.len() as u32;
         run.made(BufferGroup::Tile, |make| {
-            let mut held = vec![tiles::parameters(make)?];
-            held.extend(tiles::blocks(make, shape)?);
+            let mut held = vec![tiles::regions(make)?];
+            held.extend(tiles::blocks(make, shape, tile_room)?);
             Ok(held)
         })?;
         run.made(BufferGroup::Mesh, |make| {
@@ -154,7 +163,7 @@ impl DryRun {
             })
         })?;
         run.made(BufferGroup::Texture, |make| {
-            Ok(Planes::made(make, &scene.window)?.into_buffers())
+            Ok(Planes::made(make, &scene.window, 0)?.into_buffers())
         })?;
         run.made(BufferGroup::Views, |make| Ok(pools::shared(make)?.into()))?;
         for packed in seams::parts(&ties.seams) {
@@ -195,7 +204,7 @@ impl DryRun {
     ) -> Result<Self, GpuError> {
         let new = Self::new(kit, scene, ties, options)?;
         Ok(Self {
-            tiles: self.tiles.clone(),
+            cuts: self.cuts.clone(),
             views: self.views,
             blocks: self.blocks,
             share,
@@ -205,12 +214,13 @@ impl DryRun {
 
     /// Takes a view in.
     pub fn add_view(&mut self, view: &View) {
-        let parts = tiles::parts(view, self.shape, Drawn::default());
+        let parts = tiles::parts(view, self.tile_room.piece(self.shape), Drawn::default());
         let nth = self.views;
-        self.tiles.extend(parts.iter().map(|part| Cut {
+        self.cuts.extend(parts.iter().map(|part| Cut {
             view: nth,
             counting: part.counting,
             blocks: part.corners.len() as u32,
+            map: map_words(part.size),
         }));
         self.blocks += pools::view_blocks(view)
             .into_iter()
@@ -234,21 +244,21 @@ impl DryRun {
         let make = Counted(&budget);
         let reserve = fit::reserve(self.texels) + self.blocks * pools::BLOCK_BYTES;
         let mut forecast = Forecast::new(&make, &budget, self.room, reserve);
-        for cut in &self.tiles {
-            for counting in cut.into_tiles(self.share, self.shape.blocks) {
-                let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
-                let holds = layout::Pool {
-                    patches: of(rates.patches),
-                    rows: of(rates.rows),
-                    entries: of(rates.entries),
-                    texels: of(rates.touched),
-                };
-                forecast.add(Tile {
-                    view: cut.view,
-                    counting,
-                    holds,
-                })?;
-            }
+        for cuts in self.tiles() {
+            let counting = cuts.iter().map(|cut| cut.counting).sum();
+            let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
+            let holds = layout::Pool {
+                patches: of(rates.patches),
+                rows: of(rates.rows),
+                entries: of(rates.entries),
+                texels: of(rates.touched),
+            };
+            let views = [cuts.first(), cuts.last()].map(|cut| cut.map_or(0, |cut| cut.view));
+            forecast.add(Tile {
+                views,
+                counting,
+                holds,
+            })?;
         }
         let rows = forecast.complete(self.views)?;
         let Forecast {
@@ -299,6 +309,23 @@ impl DryRun {
             peak: self.budget.peak(),
             rows,
         })
+    }
+
+    /// The tiles in which the views are drawn.
+    fn tiles(&self) -> Vec<Vec<Cut>> {
+        let count = self.views as usize;
+        let blocks = self.blocks as f64 / f64::from(self.views.max(1));
+        let at_once = self.tile_room.views(blocks, self.share, count) as u32;
+        let takes = |cut: &Cut| Taken {
+            blocks: cut.blocks,
+            map: cut.map,
+        };
+        let some = (self.cuts).chunk_by(|one, other| one.view / at_once == other.view / at_once);
+        let tiles = some.flat_map(|cuts| {
+            let shown = |cut: &Cut| cut.shown(self.share, self.shape.blocks);
+            self.tile_room.together(cuts.iter().flat_map(shown), takes)
+        });
+        tiles.collect()
     }
 
     fn made(
@@ -380,15 +407,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_draws_what_it_shows_of_a_tile_in_tiles_of_its_own() {
+    fn a_window_is_drawn_in_parts_of_what_it_shows() {
         let cut = Cut {
             view: 3,
             counting: 1000,
             blocks: 256,
+            map: 300,
         };
-        let tiles = |share, blocks| cut.into_tiles(share, blocks).collect::<Vec<_>>();
-        assert_eq!(tiles(1.0, 256), [1000]);
-        assert_eq!(tiles(0.7, 64), [333, 333, 334], "180 blocks");
-        assert_eq!(tiles(0.0, 64), [1000]);
+        let counting = |share, blocks| {
+            let shown = cut.shown(share, blocks);
+            shown.map(|cut| cut.counting).collect::<Vec<_>>()
+        };
+        assert_eq!(counting(1.0, 256), [1000]);
+        assert_eq!(counting(0.7, 64), [333, 333, 334], "180 blocks");
+        assert_eq!(counting(0.0, 64), [1000]);
+        let blocks: u32 = cut.shown(0.7, 64).map(|cut| cut.blocks).sum();
+        assert_eq!(blocks, 180);
     }
 }

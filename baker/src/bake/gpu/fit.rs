@@ -52,6 +52,9 @@ pub struct Options {
 /// Planes of a texture: 26 that stay, two of them of coarse levels, and five for what passes need for a while.
 const PLANES: u64 = 31;
 
+/// The planes of a window have room for another of so many times as many texels at most.
+pub(super) const ROOMY: usize = 2;
+
 /// Tiles, read-back and whatever else does not grow with the texture.
 const FIXED: u64 = 64 << 20;
 
@@ -152,9 +155,9 @@ pub(super) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
 pub(super) fn fits(kit: &Kit, options: &Options, size: u32, texels: usize, others: u64) -> bool {
     let budget = bounds(&kit.device, options);
     let (way, limits) = (kit.drawing.way, &kit.device.limits);
-    let bounds = Bounds::new(way, limits, budget.binding, kit.taps);
+    let bounds = Bounds::new(way, limits, &budget, kit.taps);
     let pool = entries(&budget, size, texels);
-    bounds.shape(pool).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
+    bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
 }
 
 /// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
@@ -251,11 +254,13 @@ struct Known {
 }
 
 impl Fit {
+    /// With planes that have `room` for so many texels, and for its own.
     pub(super) fn new(
         kit: Kit,
         scene: Scene,
         ties: &Ties,
         options: &Options,
+        room: usize,
     ) -> Result<Self, GpuError> {
         let Kit {
             mut device,
@@ -275,7 +280,7 @@ impl Fit {
         if options.maps && stages.deviation.is_none() {
             stages.deviation = Some(DEVIATION.compile(&device, &layout, taps, blend)?);
         }
-        let planes = Planes::new(&device, &budget, &scene.window)?;
+        let planes = Planes::new(&device, &budget, &scene.window, room)?;
         let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);
         let groups = Groups {
             average: planes.average_group(&device, &stages.average),
@@ -313,6 +318,32 @@ impl Fit {
         fit.set_ties(ties)?;
         passes_fit(&fit.budget, fit.planes.count)?;
         Ok(fit)
+    }
+
+    /// Whether [`Self::renew`] makes what [`Self::new`] would for this scene and its window, with little more memory.
+    pub(super) fn would_do(&self, scene: &Scene, taps: u32, blend: Blend) -> bool {
+        let window = &scene.window;
+        let (texels, room) = (window.texels(), self.planes.room as usize);
+        let entries = entries(&self.budget, window.size, window.texels());
+        (self.taps, self.blend, self.planes.size) == (taps, blend, window.size)
+            && (texels..=texels * ROOMY).contains(&room)
+            && self.pools.room_is(entries)
+            && self.tiles.would_do(window, entries)
+            && self.scene.triangles == scene.triangles
+            && self.scene.positions == scene.positions
+            && self.scene.texel_coords == scene.texel_coords
+    }
+
+    /// Begins anew with another window of the same scene, and forgets the views. Buffers stay: a driver takes 10-20 ms to make
+    /// those of a part.
+    pub(super) fn renew(&mut self, scene: Scene, ties: &Ties) -> Result<(), GpuError> {
+        self.forget()?;
+        self.pools.narrowed = false;
+        self.scene = scene;
+        self.planes.renew(&self.device, &self.scene.window)?;
+        self.tiles.renew(&self.device, &self.scene.window);
+        self.set_ties(ties)?;
+        passes_fit(&self.budget, self.planes.count)
     }
 
     /// Frees all but the device and its stages.
@@ -399,18 +430,32 @@ impl Fit {
             ..
         } = self;
         let (tiles, bit) = (&*tiles, *bit);
-        let cut = |&(view, place): &(&View, Place)| -> Vec<Work> {
+        let cut = |&(view, place): &(&View, Place)| {
             let (_, first, blocks) = place;
             let shown = || foreseen.as_ref()?.shown(bit?, first, blocks);
             let drawn = Drawn {
                 shown: shown(),
                 kept: kept.and_then(|kept| kept.of(view)),
             };
-            let mut works = tiles.cut(view, &scene.camera(&view.camera), place, drawn);
-            works.iter_mut().for_each(|work| tiles.stage(device, work));
+            let parts = tiles.cut(view, &scene.camera(&view.camera), place, drawn);
             unit();
-            works
+            parts
         };
+        let cut = |some: &&[(&View, Place)]| -> (usize, Vec<Work>) {
+            let mut works = tiles.together(some.iter().flat_map(cut));
+            works.iter_mut().for_each(|work| tiles.stage(device, work));
+            (some.len(), works)
+        };
+        let blocks: u64 = (placed.iter())
+            .map(|(_, (_, _, [across, down]))| u64::from(across * down))
+            .sum();
+        let share = match (bit, foreseen.as_ref()) {
+            (Some(_), Some(foreseen)) => 1.0 / foreseen.count() as f64,
+            _ => 1.0,
+        };
+        let blocks = blocks as f64 / placed.len().max(1) as f64;
+        let at_once = tiles.views_at_once(blocks, share, placed.len());
+        let some: Vec<&[(&View, Place)]> = placed.chunks(at_once).collect();
         let mould = Arc::clone(pools.mould());
         thread::scope(|scope| {
             let make = || mould.buffers(device, budget, tiles);
@@ -418,7 +463,7 @@ impl Fit {
             let maker = (placed.len() > 1).then(|| PoolMaker::begin(scope, make));
             let filling = Filling::new(pools, device, budget, tiles, reserve);
             let mut filling = filling.of_views(maker.flatten(), placed.len());
-            ahead(&placed, cut, |works| filling.add(works))
+            ahead(&some, cut, |(views, works)| filling.add(works, views))
         })?;
         self.views.extend(views.iter().map(|view| view.index));
         self.view_sums = None;
@@ -502,7 +547,7 @@ impl Fit {
                     device: &self.device,
                     budget: &self.budget,
                 };
-                Staging::made(&make, 4, count * 4)?
+                Staging::made(&make, 4, self.planes.room as usize * 4)?
             }
         };
         let texels = read_planes(&self.device, &staging, planes, count)?;
@@ -584,9 +629,8 @@ impl Fit {
         };
         let mould = self.pools.mould();
         let pool = mould.buffers(&self.device, &self.budget, &self.tiles)?;
-        let mut works = self
-            .tiles
-            .cut(view, &camera, (0, 0, size), Drawn::default());
+        let parts = (self.tiles).cut(view, &camera, (0, 0, size), Drawn::default());
+        let mut works = self.tiles.together(parts);
         while let Some(work) = works.pop() {
             write(&self.device, &pool.counters, &[0u32; COUNTERS]);
             self.tiles.build(&self.device, &work, None, &pool.drawn)?;

@@ -6,7 +6,7 @@ use proto::job::Blend;
 
 use crate::bake::backend::{BINS, BINS_PER_OCTAVE, BLOCK, CONSENSUS_POWER};
 use crate::bake::colour::SLOPE_FLOOR;
-use crate::bake::footprint::{LEAST_ENTRY, MIN_ALPHA};
+use crate::bake::footprint::{LEAST_ENTRY, MIN_ALPHA, TOGETHER_TEXELS};
 use crate::bake::multilevel::LEVELS;
 use crate::bake::subset::{ONE_IN, SQUARES};
 use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
@@ -31,6 +31,11 @@ pub(super) const TRIANGLE_LANES: u32 = 64;
 /// Workgroups that draw a large triangle: one that fills 6144² samples, a region of six taps, makes 36,864
 /// steps in each invocation.
 pub(super) const PARTS: u32 = 16;
+/// Regions of a tile at most.
+pub(super) const REGIONS: u32 = 16;
+/// Bits of a listed triangle's number; above them is its region.
+pub(super) const TRIANGLE_BITS: u32 = 28;
+const _: () = assert!(REGIONS <= 1 << (u32::BITS - TRIANGLE_BITS));
 const _: () = assert!(
     PIXEL_LANES == BLOCK,
     "a workgroup of footprint.wgsl is a block"
@@ -64,31 +69,31 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
         "const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; const ROW_LANES: u32 = {ROW_LANES}u; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
-         const MIN_ALPHA: u32 = {MIN_ALPHA}u; const LEAST_ENTRY: f32 = {LEAST_ENTRY:?}f; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
+         const MIN_ALPHA: u32 = {MIN_ALPHA}u; const LEAST_ENTRY: f32 = {LEAST_ENTRY:?}f; \
+         const TOGETHER_TEXELS: u32 = {TOGETHER_TEXELS}u; const PATCH_TEXELS: u32 = {PATCH_TEXELS}u; \
          const GROUPS_ACROSS: u32 = {GROUPS_ACROSS}u; const TRIANGLE_LANES: u32 = {TRIANGLE_LANES}u; \
-         const PARTS: u32 = {PARTS}u; const SEAM: u32 = {SEAM}u; \
+         const PARTS: u32 = {PARTS}u; const REGIONS: u32 = {REGIONS}u; const TRIANGLE_BITS: u32 = {TRIANGLE_BITS}u; const SEAM: u32 = {SEAM}u; \
          const TALLY_WORDS: u32 = {TALLY_WORDS}u; const TALLY_STRIDE: u32 = {TALLY_STRIDE}u; \
          const SMALL_TEXTURE: u32 = {SMALL_TEXTURE}u; const SQUARE_OF_SMALL: u32 = {small}u; const SQUARE_OF_LARGE: u32 = {large}u; const COARSE: u32 = {COARSE}u; const SQUARES: u32 = {SQUARES}u; const ONE_IN: u32 = {ONE_IN}u; \
          const LEVELS: u32 = {LEVELS}u; const BLOCK: u32 = {BLOCK}u; const SLOPE_FLOOR: f32 = {SLOPE_FLOOR:?}f;\n"
     )
 }
 
-/// The part of a view that is drawn at once, and its camera in scene units. What is drawn are blocks that are listed, within a
-/// region.
+/// Of a view, the region whose blocks are drawn with those of others in one tile, and its camera in scene units.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct Tile {
+pub(super) struct Region {
     /// Rows of the camera's rotation, each with its part of the translation.
     pub(super) row_x: [f32; 4],
     pub(super) row_y: [f32; 4],
     pub(super) row_z: [f32; 4],
     /// In pixels.
     pub(super) focal: [f32; 2],
-    /// From the region's top left corner: small numbers keep their digits.
+    /// From its top left corner: small numbers keep their digits.
     pub(super) centre: [f32; 2],
-    /// Of the region.
+    /// In pixels.
     pub(super) size: [u32; 2],
-    /// Its top left corner in the view.
+    /// Top left corner in the view.
     pub(super) origin: [u32; 2],
     pub(super) texture_size: u32,
     /// Position of the view among those added, and its blocks as in [`Patch`].
@@ -99,8 +104,13 @@ pub(super) struct Tile {
     pub(super) core: [u32; 2],
     /// Where the marks have the bits of the texture's squares, see `marks.rs`; 0 where none are to be made.
     pub(super) squares_at: u32,
-    /// Its blocks.
+    /// Blocks of all regions of the tile.
     pub(super) listed: u32,
+    /// Where the map of its blocks is.
+    pub(super) map_at: u32,
+    pub(super) unused_0: u32,
+    pub(super) unused_1: u32,
+    pub(super) unused_2: u32,
 }
 
 /// How many a pool of rows holds of each, or has room for.

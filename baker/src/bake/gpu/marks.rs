@@ -34,6 +34,16 @@ impl Foreseen {
         }
     }
 
+    /// Texels of the largest window.
+    pub(super) fn texels(&self) -> usize {
+        self.windows.iter().map(Window::texels).max().unwrap_or(0)
+    }
+
+    /// Windows that follow.
+    pub(super) fn count(&self) -> usize {
+        self.windows.len()
+    }
+
     fn bit(&self, nth: usize) -> u32 {
         1 << (nth * BITS / self.windows.len().max(BITS))
     }

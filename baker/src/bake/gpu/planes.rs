@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{Scalars, TALLY_WORDS, TEXEL_LANES, Texels, texel_groups};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
@@ -19,6 +20,8 @@ pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 #[derive(Debug)]
 pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) count: u32,
+    /// There is room for so many.
+    pub(super) room: u32,
     pub(super) size: u32,
     /// Texels, in the space of the fit.
     pub(super) x: Colour<B>,
@@ -83,15 +86,21 @@ pub(super) fn colour_planes<M: Maker>(
 }
 
 impl<B> Planes<B> {
-    /// The buffers of a window, with nothing in them yet.
-    pub(super) fn made<M: Maker<Buffer = B>>(make: &M, window: &Window) -> Result<Self, GpuError> {
+    /// The buffers of a window, with nothing in them yet; others of so many texels have `room` in them.
+    pub(super) fn made<M: Maker<Buffer = B>>(
+        make: &M,
+        window: &Window,
+        room: usize,
+    ) -> Result<Self, GpuError> {
         let (size, count) = (window.size, window.texels() as u32);
-        let plane = |label: &str| make.buffer(label, u64::from(count) * 4, STORAGE);
+        let room = count.max(room as u32);
+        let plane = |label: &str| make.buffer(label, u64::from(room) * 4, STORAGE);
         let uniform = |label: &str| make.buffer(label, size_of::<Texels>() as u64, UNIFORM);
-        let partials = u64::from(texel_groups(count)) * 3 * 8;
+        let partials = u64::from(texel_groups(room)) * 3 * 8;
         let scalars = 3 * size_of::<Scalars>() as u64;
         Ok(Self {
             count,
+            room,
             size,
             x: colour(plane, "x")?,
             weight: plane("weight")?,
@@ -103,11 +112,11 @@ impl<B> Planes<B> {
             counts: plane("counts")?,
             lambda: colour(plane, "lambda")?,
             trusted: make.buffer("trusted", TRUSTED, STORAGE)?,
-            links: make.buffer("links", u64::from(count), STORAGE)?,
+            links: make.buffer("links", u64::from(room), STORAGE)?,
             partials: make.buffer("partials", partials, STORAGE)?,
             scalars: make.buffer("scalars", scalars, STORAGE)?,
             coarse: colour(
-                |label| make.buffer(label, coarse_bytes(size, count), STORAGE),
+                |label| make.buffer(label, coarse_bytes(size, room), STORAGE),
                 "coarse",
             )?,
             texels: colour(uniform, "texels")?,
@@ -129,6 +138,7 @@ impl Planes<()> {
     pub(super) fn into_buffers(self) -> Vec<Held<()>> {
         let Self {
             count: _,
+            room: _,
             size: _,
             x,
             weight,
@@ -157,10 +167,41 @@ impl Planes {
         device: &Device,
         budget: &Arc<Budget>,
         window: &Window,
+        room: usize,
     ) -> Result<Self, GpuError> {
-        let planes = Self::made(&OnDevice { device, budget }, window)?;
+        let planes = Self::made(&OnDevice { device, budget }, window, room)?;
         planes.set_strength(device, 0.0, 0.0, false);
         Ok(planes)
+    }
+
+    /// Those of another window, as if they had just been made.
+    pub(super) fn renew(&mut self, device: &Device, window: &Window) -> Result<(), GpuError> {
+        (self.size, self.count) = (window.size, window.texels() as u32);
+        let colours = [
+            &self.x,
+            &self.r,
+            &self.p,
+            &self.q,
+            &self.diagonal,
+            &self.lambda,
+            &self.coarse,
+        ];
+        let others = [
+            &self.weight,
+            &self.exponents,
+            &self.counts,
+            &self.trusted,
+            &self.links,
+            &self.partials,
+            &self.scalars,
+        ];
+        let mut batch = Batch::new(device, "planes");
+        for plane in colours.into_iter().flatten().chain(others) {
+            batch.encoder().clear_buffer(&plane.item, 0, None);
+        }
+        batch.send()?;
+        self.set_strength(device, 0.0, 0.0, false);
+        Ok(())
     }
 
     /// Sets the ties' strength: of links relative to the mean diagonal, of seams relative to links.

@@ -248,6 +248,11 @@ impl Pools {
         self.layout
     }
 
+    /// Whether pools are of so many entries.
+    pub(super) fn room_is(&self, entries: u32) -> bool {
+        self.mould.room == room(entries)
+    }
+
     /// What a pool has room for: for tests.
     #[cfg(test)]
     pub(super) fn room(&self) -> layout::Pool {
@@ -311,7 +316,7 @@ impl Pools {
         let of = |pool: &Filled| u64::from(pool.counts.rows);
         let kept = |pool: &&Filled| pool.works.is_empty();
         let redrawn = self.pixels.iter().flat_map(|pool| &pool.works);
-        let views: BTreeSet<u32> = redrawn.map(Work::view).collect();
+        let views: BTreeSet<u32> = redrawn.flat_map(Work::views).collect();
         RowsHeld {
             rows: self.pixels.iter().map(of).sum(),
             kept: self.pixels.iter().filter(kept).map(of).sum(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::layout::{GROUPS_ACROSS, TRIANGLE_LANES};
+use super::layout::{GROUPS_ACROSS, REGIONS, Region, TRIANGLE_LANES};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
 use super::shaders::{FOOTPRINT_DRAWN, FOOTPRINT_NEAREST, NEAREST, RASTER, Shader};
 use super::stage::{Compiled, bind};
@@ -40,6 +40,14 @@ impl Way {
         }
     }
 
+    /// Regions of a tile at most, where the mesh has so many triangles: in each of them all may be listed.
+    pub(super) fn regions(self, triangles: u32) -> u32 {
+        match self {
+            Self::Compute => (MOST_LISTED / triangles.max(1)).clamp(1, REGIONS),
+            Self::Graphics => 1,
+        }
+    }
+
     /// The pipeline of what is drawn, of the raster's stage.
     pub(super) fn pipeline(
         self,
@@ -62,6 +70,8 @@ const GROUPS: u64 = 12;
 
 /// Bytes of what precedes the list of triangles: how many they are, and how large.
 const LISTED: u64 = 8;
+/// Triangles that are listed at most, of all regions of a tile together, unless one region has more.
+const MOST_LISTED: u32 = 1 << 18;
 
 /// Bytes of a sample's word in compute.
 pub(super) const WORD: u64 = 8;
@@ -114,7 +124,8 @@ impl<B, T> Samples<B, T> {
         match way {
             Way::Compute => {
                 let words = words(shape.blocks, taps);
-                let listed = LISTED + u64::from(triangles) * 4;
+                let listed = u64::from(triangles) * u64::from(way.regions(triangles));
+                let listed = LISTED + listed * 4;
                 let dispatched = wgpu::BufferUsages::INDIRECT | wgpu::BufferUsages::COPY_DST;
                 Ok(Self::Words {
                     nearest: make.buffer("nearest", words, STORAGE)?,
@@ -152,13 +163,13 @@ pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>
 }
 
 impl Raster {
-    /// For tiles of this shape, whose parameters are in `tile` and whose blocks are listed in `places`.
+    /// For tiles of this shape, whose `regions` and blocks, which are listed in `places`, are in these buffers.
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
         drawing: Drawing,
         scene: &Scene,
-        [tile, places]: [&Buffer; 2],
+        [regions, places]: [&Buffer; 2],
         shape: Shape,
         taps: u32,
     ) -> Result<Self, GpuError> {
@@ -168,7 +179,7 @@ impl Raster {
         write(device, &mesh[1], &scene.triangles);
         let triangles = scene.triangles.len() as u32;
         let samples = Samples::made(&make, drawing.way, (shape, taps), triangles)?;
-        let mut buffers = vec![tile, &mesh[0], &mesh[1]];
+        let mut buffers = vec![regions, &mesh[0], &mesh[1]];
         if let Samples::Words {
             nearest,
             listed,
@@ -206,12 +217,12 @@ impl Raster {
         }
     }
 
-    /// Records it for the tile in the buffer, whose region is of `size` pixels, and of which so many blocks are listed.
+    /// Records it for the regions in the buffer, of which so many blocks are listed.
     pub(super) fn record(
         &self,
         batch: &mut Batch<'_>,
-        size: [u32; 2],
-        listed: u32,
+        regions: &[Region],
+        blocks: u32,
     ) -> Result<(), GpuError> {
         match &self.samples {
             Samples::Words {
@@ -219,10 +230,16 @@ impl Raster {
                 listed: large,
                 groups,
                 dispatched,
-            } => self.find(batch, listed, [nearest, large, groups, dispatched]),
+            } => {
+                let buffers = [nearest, large, groups, dispatched];
+                self.find(batch, regions.len() as u32, blocks, buffers)
+            }
             Samples::Targets { ids, depth } => {
-                let size = size.map(|edge| edge * self.taps);
-                self.draw(batch, size, &ids.item, &depth.item);
+                // There is one.
+                for region in regions {
+                    let size = region.size.map(|edge| edge * self.taps);
+                    self.draw(batch, size, &ids.item, &depth.item);
+                }
                 Ok(())
             }
         }
@@ -231,6 +248,7 @@ impl Raster {
     fn find(
         &self,
         batch: &mut Batch<'_>,
+        regions: u32,
         blocks: u32,
         [nearest, large, groups, dispatched]: [&Buffer; 4],
     ) -> Result<(), GpuError> {
@@ -241,8 +259,7 @@ impl Raster {
         let small = self.triangles.div_ceil(TRIANGLE_LANES);
         let across = [small.min(GROUPS_ACROSS), small.div_ceil(GROUPS_ACROSS)];
         // Workgroups past the last triangle count as well.
-        let asked = across[0] * across[1];
-        stage.dispatch(batch, "small", &self.bind, None, across, asked)?;
+        stage.dispatch_for_each(batch, "small", &self.bind, across, regions)?;
         stage.dispatch(batch, "arrange", &self.bind, None, [1, 1], 1)?;
         batch
             .encoder()

@@ -93,7 +93,7 @@ pub(super) static RASTER: Shader = Shader {
     name: "raster",
     text: &[include_str!("../raster.wgsl"), TILE_WGSL],
     bindings: &[
-        ("tile", Kind::Uniform),
+        ("regions", Kind::Uniform),
         ("positions", Kind::Read),
         ("triangles", Kind::Read),
     ],
@@ -104,7 +104,7 @@ pub(super) static NEAREST: Shader = Shader {
     name: "nearest",
     text: &[include_str!("../nearest.wgsl"), TALLY_WGSL, TILE_WGSL],
     bindings: &[
-        ("tile", Kind::Uniform),
+        ("regions", Kind::Uniform),
         ("positions", Kind::Read),
         ("triangles", Kind::Read),
         ("nearest", Kind::Write),
@@ -121,7 +121,7 @@ pub(super) static NEAREST: Shader = Shader {
 
 const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 15] {
     [
-        ("tile", Kind::Uniform),
+        ("regions", Kind::Uniform),
         ("positions", Kind::Read),
         ("triangles", Kind::Read),
         ("texel_coords", Kind::Read),

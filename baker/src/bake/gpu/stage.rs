@@ -168,10 +168,10 @@ pub(super) fn bind(
     })
 }
 
-/// How many workgroups: across and down, or what a buffer holds.
+/// How many workgroups: across, down and deep, or what a buffer holds.
 #[derive(Clone, Copy, Debug)]
 enum Groups<'a> {
-    Of([u32; 2]),
+    Of([u32; 3]),
     In(&'a wgpu::Buffer),
 }
 
@@ -186,7 +186,29 @@ impl Compiled {
         groups: [u32; 2],
         units: u32,
     ) -> Result<(), GpuError> {
-        self.record(batch, entry, own, rows, Groups::Of(groups), units)
+        let [across, down] = groups;
+        self.record(
+            batch,
+            entry,
+            own,
+            rows,
+            Groups::Of([across, down, 1]),
+            units,
+        )
+    }
+
+    /// The same once for each of so many regions.
+    pub(super) fn dispatch_for_each(
+        &self,
+        batch: &mut Batch<'_>,
+        entry: &'static str,
+        own: &wgpu::BindGroup,
+        [across, down]: [u32; 2],
+        regions: u32,
+    ) -> Result<(), GpuError> {
+        let groups = [across, down, regions];
+        let units = groups.iter().product();
+        self.record(batch, entry, own, None, Groups::Of(groups), units)
     }
 
     /// Records one dispatch of as many workgroups as `groups` says by then, which settles the tally by itself.
@@ -232,7 +254,7 @@ impl Compiled {
             pass.set_bind_group(2, rows, &[]);
         }
         match groups {
-            Groups::Of([x, y]) => pass.dispatch_workgroups(x, y, 1),
+            Groups::Of([x, y, z]) => pass.dispatch_workgroups(x, y, z),
             Groups::In(buffer) => pass.dispatch_workgroups_indirect(buffer, 0),
         }
         if let Some((set, [_, end])) = measured {

@@ -1,13 +1,15 @@
-//! View → rows, tile by tile: draws the mesh into ids and depth, then gathers footprints into a pool of rows.
+//! Views → rows, tile by tile: draws the mesh into ids and depth, then gathers footprints into a pool of rows.
 //!
 //! | module | what it turns into what |
 //! |---|---|
 //! | `cut` | a view → the blocks of it that count, as many together as a tile holds |
+//! | `together` | what was cut of some views → tiles, of several views each |
 //!
 //! A device takes as long for a tile as for the slowest of its blocks, and has room for thousands of them: the more of a tile
-//! counts, the better. So in compute a tile holds blocks from all over its region, and samples of no other.
+//! counts, the better. So in compute a tile holds blocks from all over its regions, and samples of no other.
 
 mod cut;
+mod together;
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use crate::bake::backend::BLOCK;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 pub(super) use cut::{Drawn, PIXELS, Part, Shape, parts};
+pub(super) use together::{Room, Taken, map_words};
 
 /// Blocks of a tile, the largest number that fits is taken.
 const BLOCKS: [u32; 14] = [
@@ -34,24 +37,54 @@ const USUAL: u64 = 12;
 /// Edge of a tile's region in pixels where it holds blocks from wherever they lie: offsets from its corner keep their digits.
 const REGION: u32 = 1024;
 
+/// A part of a view, and what the device is told of it but for its place in a tile.
+type Placed = (layout::Region, Part);
+
 /// A tile as the host keeps it: enough to draw it again.
 #[derive(Debug)]
 pub(super) struct Work {
-    tile: layout::Tile,
-    part: Part,
+    parts: Vec<Placed>,
     /// Its pixels where the queue copies them from, for the first time that it is drawn.
     staged: Option<wgpu::QueueWriteBufferView>,
 }
 
 impl Work {
-    /// Position of its view among those added.
-    pub(super) fn view(&self) -> u32 {
-        self.tile.view
+    fn of(parts: Vec<Placed>) -> Self {
+        Self {
+            parts,
+            staged: None,
+        }
+    }
+
+    /// Positions of its views among those added.
+    pub(super) fn views(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().map(|(region, _)| region.view)
     }
 
     /// Pixels whose alpha lets them count.
     pub(super) fn counting_pixels(&self) -> u32 {
-        self.part.counting
+        self.parts.iter().map(|(_, part)| part.counting).sum()
+    }
+
+    fn blocks(&self) -> u32 {
+        let of = |(_, part): &Placed| part.corners.len() as u32;
+        self.parts.iter().map(of).sum()
+    }
+
+    /// Its regions, as the device is told of them.
+    fn regions(&self) -> Vec<layout::Region> {
+        let listed = self.blocks();
+        let mut map_at = listed;
+        let mut placed = |&(region, _): &Placed| {
+            let placed = layout::Region {
+                listed,
+                map_at,
+                ..region
+            };
+            map_at += map_words(region.size);
+            placed
+        };
+        self.parts.iter().map(&mut placed).collect()
     }
 
     /// What was staged for its first drawing: to be let go just before that is sent.
@@ -59,33 +92,44 @@ impl Work {
         self.staged.take()
     }
 
-    /// Of each block of the region, its place among the tile's, 1 more, or 0; then of each of those its column and line in the
-    /// region, lower and upper half.
+    /// Of each of its blocks the column and line in its region, twelve bits each, and above them the region; then of each block of
+    /// each region its place among those, 1 more, or 0.
     fn places(&self) -> Vec<u32> {
-        let [across, down] = self.tile.size.map(|edge| edge.div_ceil(BLOCK));
-        let mut places = vec![0; (across * down) as usize];
-        for (nth, corner) in (1..).zip(&self.part.corners) {
-            let [column, line] = self.column_and_line(*corner);
-            places[(line * across + column) as usize] = nth;
-            places.push(column | line << 16);
+        let mut places = Vec::new();
+        let mut maps = Vec::new();
+        for (nth, (region, part)) in (0..).zip(&self.parts) {
+            let first = maps.len();
+            maps.resize(first + map_words(region.size) as usize, 0);
+            let across = region.size[0].div_ceil(BLOCK);
+            for corner in &part.corners {
+                let [column, line] =
+                    [0, 1].map(|axis| (corner[axis] - region.origin[axis]) / BLOCK);
+                places.push(column | line << 12 | nth << 24);
+                maps[first + (line * across + column) as usize] = places.len() as u32;
+            }
         }
+        places.extend(maps);
         places
     }
 
-    fn column_and_line(&self, corner: [u32; 2]) -> [u32; 2] {
-        [0, 1].map(|axis| (corner[axis] - self.tile.origin[axis]) / BLOCK)
+    /// Pixels of its blocks that lie in their views, counting or not.
+    fn units(&self) -> u32 {
+        let of = |(region, part): &Placed| -> u32 {
+            let end = [0, 1].map(|axis| region.origin[axis] + region.size[axis]);
+            let inside = |corner: &[u32; 2]| -> u32 {
+                [0, 1]
+                    .map(|axis| BLOCK.min(end[axis] - corner[axis]))
+                    .iter()
+                    .product()
+            };
+            part.corners.iter().map(inside).sum()
+        };
+        self.parts.iter().map(of).sum()
     }
 
-    /// Pixels of its blocks that lie in the view, counting or not.
-    fn units(&self) -> u32 {
-        let end = [0, 1].map(|axis| self.tile.origin[axis] + self.tile.size[axis]);
-        let inside = |corner: &[u32; 2]| -> u32 {
-            [0, 1]
-                .map(|axis| BLOCK.min(end[axis] - corner[axis]))
-                .iter()
-                .product()
-        };
-        self.part.corners.iter().map(inside).sum()
+    /// Bytes of its pixels, part by part.
+    fn pixels(&self) -> impl Iterator<Item = &[u8]> {
+        (self.parts.iter()).map(|(_, part)| bytemuck::cast_slice(part.pixels.as_slice()))
     }
 }
 
@@ -97,12 +141,13 @@ pub(super) type Place = (u32, u32, [u32; 2]);
 pub(super) struct Tiles {
     pub(super) bounds: Bounds,
     shape: Shape,
+    room: Room,
     /// Any pool holds so many blocks.
     sure: u32,
     window: Window,
     raster: Raster,
     footprint: Compiled,
-    tile: Buffer,
+    regions: Buffer,
     places: Buffer,
     pixels: Buffer,
     texel_coords: Buffer,
@@ -126,15 +171,27 @@ pub(super) struct Bounds {
     way: Way,
     /// Samples of a tile: along an edge where it is drawn, in all where its triangles are found in compute.
     samples: u32,
+    /// Bytes of a tile most of whose pixels have no row.
+    most: u64,
 }
 
+/// Of a job's memory, this much may be such a tile: one of strips of 1024 blocks, as many as a small pool holds rows of, takes a device
+/// as long as one of three times as many.
+const SCATTERED: u64 = 12;
+
 impl Bounds {
-    pub(super) fn new(way: Way, limits: &wgpu::Limits, binding: u64, taps: u32) -> Self {
+    pub(super) fn new(way: Way, limits: &wgpu::Limits, budget: &Budget, taps: u32) -> Self {
         let samples = match way {
-            Way::Compute => u32::try_from(binding / WORD).unwrap_or(u32::MAX),
+            Way::Compute => u32::try_from(budget.binding / WORD).unwrap_or(u32::MAX),
             Way::Graphics => limits.max_texture_dimension_2d,
         };
-        Self { taps, way, samples }
+        let most = budget.cap() / SCATTERED;
+        Self {
+            taps,
+            way,
+            samples,
+            most,
+        }
     }
 
     /// Edge in pixels, whole blocks, of a region all of which is drawn.
@@ -150,9 +207,9 @@ impl Bounds {
     }
 
     /// What tiles are that are drawn into pools of so many entries, and how many blocks any pool holds. Most pixels come to a few
-    /// entries, and of a part of a texture most have no row, so tiles need not be such: they may take three fifths of
-    /// a pool, and what does not fit is split.
-    pub(super) fn shape(self, pool: u32) -> Result<(Shape, u32), GpuError> {
+    /// entries, so tiles need not be such: they may take three fifths of a pool, and what does not fit is split. Where but a `share`
+    /// of the pixels has rows they may be larger.
+    pub(super) fn shape(self, pool: u32, share: f64) -> Result<(Shape, u32), GpuError> {
         let sure = sure_blocks(self.taps, pool).filter(|&blocks| self.fits(blocks));
         let sure = sure.ok_or_else(|| GpuError::OutOfMemory {
             what: "the smallest tile".to_owned(),
@@ -163,9 +220,14 @@ impl Bounds {
             ),
         })?;
         let most = pools::bytes_of(pools::room(pool)) * 3 / 5;
+        let most = if share < 1.0 {
+            most.max(self.most)
+        } else {
+            most
+        };
         let fits = |&blocks: &u32| {
-            let usual = u64::from(blocks) * PIXELS as u64 * USUAL;
-            self.fits(blocks) && bytes(blocks, self.taps) <= most && 2 * usual <= u64::from(pool)
+            let usual = share * (u64::from(blocks) * PIXELS as u64 * USUAL) as f64;
+            self.fits(blocks) && bytes(blocks, self.taps) <= most && 2.0 * usual <= f64::from(pool)
         };
         let blocks = BLOCKS.into_iter().find(fits).unwrap_or(sure).max(sure);
         let region = match self.way {
@@ -175,9 +237,9 @@ impl Bounds {
         Ok((Shape { blocks, region }, sure))
     }
 
-    /// What the tiles take, in bytes.
+    /// What tiles take all of whose pixels have rows, in bytes.
     pub(super) fn bytes(self, pool: u32) -> u64 {
-        let shape = self.shape(pool);
+        let shape = self.shape(pool, 1.0);
         shape.map_or(0, |(shape, _)| bytes(shape.blocks, self.taps))
     }
 }
@@ -188,15 +250,20 @@ pub(super) fn bytes(blocks: u32, taps: u32) -> u64 {
 }
 
 /// What a tile is drawn with.
-pub(super) fn parameters<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
-    make.buffer("tile", size_of::<layout::Tile>() as u64, UNIFORM)
+pub(super) fn regions<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
+    let bytes = size_of::<[layout::Region; layout::REGIONS as usize]>();
+    make.buffer("regions", bytes as u64, UNIFORM)
 }
 
 /// Where its blocks lie, and their pixels.
-pub(super) fn blocks<M: Maker>(make: &M, shape: Shape) -> Result<[Held<M::Buffer>; 2], GpuError> {
-    let region = u64::from(shape.region / BLOCK).pow(2);
+pub(super) fn blocks<M: Maker>(
+    make: &M,
+    shape: Shape,
+    room: Room,
+) -> Result<[Held<M::Buffer>; 2], GpuError> {
+    let places = u64::from(room.map) + u64::from(shape.blocks);
     Ok([
-        make.buffer("places", (region + u64::from(shape.blocks)) * 4, STORAGE)?,
+        make.buffer("places", places * 4, STORAGE)?,
         make.buffer(
             "pixels",
             u64::from(shape.blocks) * PIXELS as u64 * 4,
@@ -232,11 +299,12 @@ impl Tiles {
         taps: u32,
         pool: u32,
     ) -> Result<Self, GpuError> {
-        let bounds = Bounds::new(drawing.way, &device.limits, budget.binding, taps);
-        let (shape, sure) = bounds.shape(pool)?;
+        let bounds = Bounds::new(drawing.way, &device.limits, budget, taps);
+        let (shape, sure) = bounds.shape(pool, scene.window.share())?;
         let make = OnDevice { device, budget };
-        let tile = parameters(&make)?;
-        let [places, pixels] = blocks(&make, shape)?;
+        let room = Room::of(drawing.way, shape, scene.triangles.len() as u32);
+        let regions = regions(&make)?;
+        let [places, pixels] = blocks(&make, shape, room)?;
         let texel_coords = texel_coords(&make, scene)?;
         write(device, &texel_coords, &scene.texel_coords);
         let squares = squares(&make, scene)?;
@@ -247,18 +315,19 @@ impl Tiles {
             budget,
             drawing,
             scene,
-            [&tile, &places],
+            [&regions, &places],
             shape,
             taps,
         )?;
         Ok(Self {
             bounds,
             shape,
+            room,
             sure,
             window: scene.window.clone(),
             raster,
             footprint,
-            tile,
+            regions,
             places,
             pixels,
             texel_coords,
@@ -292,7 +361,7 @@ impl Tiles {
             "footprint",
             &self.footprint.layout,
             &[
-                self.tile.item.as_entire_binding(),
+                self.regions.item.as_entire_binding(),
                 self.raster.mesh[0].item.as_entire_binding(),
                 self.raster.mesh[1].item.as_entire_binding(),
                 self.texel_coords.item.as_entire_binding(),
@@ -311,6 +380,21 @@ impl Tiles {
         )
     }
 
+    /// Whether tiles for a window with a pool of so many entries would be as these are.
+    pub(super) fn would_do(&self, window: &Window, pool: u32) -> bool {
+        let shape = self.bounds.shape(pool, window.share());
+        let squares = |window: &Window| window.squares().len();
+        let alike = squares(window) == squares(&self.window);
+        alike && shape.is_ok_and(|shape| shape == (self.shape, self.sure))
+    }
+
+    /// Draws for this window from now on, for which they would do.
+    pub(super) fn renew(&mut self, device: &Device, window: &Window) {
+        write(device, &self.squares, window.squares());
+        self.window = window.clone();
+        self.marked = 0;
+    }
+
     /// Makes marks of so many blocks in a buffer that has bits of squares behind them, before any pool is made.
     pub(super) fn learn(&mut self, marks: Buffer, blocks: u32) {
         (self.marks, self.marked) = (marks, blocks);
@@ -321,23 +405,38 @@ impl Tiles {
         (self.marked > 0).then_some((&self.marks, self.marked as usize))
     }
 
-    /// Cuts what is `drawn` of a view into tiles, leaving out blocks without a pixel that counts. `camera` is in scene units,
-    /// `place` what the pools say of the view.
+    /// How many views of so many blocks on the mean, of which this `share` is drawn, are to be cut at once where `count` are there.
+    pub(super) fn views_at_once(&self, blocks: f64, share: f64, count: usize) -> usize {
+        self.room.views(blocks, share, count)
+    }
+
+    /// Puts what was cut of some views together in tiles.
+    pub(super) fn together(&self, parts: impl IntoIterator<Item = Placed>) -> Vec<Work> {
+        let takes = |(region, part): &Placed| Taken {
+            blocks: part.corners.len() as u32,
+            map: map_words(region.size),
+        };
+        let tiles = self.room.together(parts, takes);
+        tiles.into_iter().map(Work::of).collect()
+    }
+
+    /// Cuts what is `drawn` of a view into parts that a tile holds, leaving out blocks without a pixel that counts. `camera` is in
+    /// scene units, `place` what the pools say of the view.
     pub(super) fn cut(
         &self,
         view: &View,
         camera: &Camera,
         (index, first_block, blocks): Place,
         drawn: Drawn<'_>,
-    ) -> Vec<Work> {
+    ) -> Vec<Placed> {
         let window = &self.window;
         let row = |k: usize| {
             let [x, y, z] = camera.rotation[k];
             [x as f32, y as f32, z as f32, camera.translation[k] as f32]
         };
-        let work = |part: Part| {
+        let placed = |part: Part| {
             let offset = |axis: usize| (camera.centre[axis] - f64::from(part.origin[axis])) as f32;
-            let tile = layout::Tile {
+            let region = layout::Region {
                 row_x: row(0),
                 row_y: row(1),
                 row_z: row(2),
@@ -355,50 +454,47 @@ impl Tiles {
                     window.core
                 },
                 squares_at: self.marked,
-                listed: part.corners.len() as u32,
+                listed: 0,
+                map_at: 0,
+                unused_0: 0,
+                unused_1: 0,
+                unused_2: 0,
             };
-            Work {
-                tile,
-                part,
-                staged: None,
-            }
+            (region, part)
         };
-        parts(view, self.shape, drawn)
+        parts(view, self.room.piece(self.shape), drawn)
             .into_iter()
-            .map(work)
+            .map(placed)
             .collect()
     }
 
     /// Copies the pixels of a tile to where the queue takes them from, from any thread.
     pub(super) fn stage(&self, device: &Device, work: &mut Work) {
-        let bytes: &[u8] = bytemuck::cast_slice(&work.part.pixels);
-        let size = wgpu::BufferSize::new(bytes.len() as u64);
+        let bytes: usize = work.pixels().map(<[u8]>::len).sum();
+        let size = wgpu::BufferSize::new(bytes as u64);
         let staged = size.and_then(|size| {
             let queue = &device.queue;
             queue.write_buffer_with(&self.pixels.item, 0, size)
         });
         // Where it is refused, so is what is written when the tile is drawn, and that is told.
         work.staged = staged.map(|mut staged| {
-            staged.copy_from_slice(bytes);
+            let mut at = 0;
+            for pixels in work.pixels() {
+                staged.slice(at..at + pixels.len()).copy_from_slice(pixels);
+                at += pixels.len();
+            }
             staged
         });
     }
 
-    /// Cuts a tile into such as any pool holds, of the same region.
+    /// Cuts a tile into such as any pool holds, of the same regions.
     pub(super) fn split(&self, work: &Work) -> Vec<Work> {
-        let piece = |part: Part| {
-            let listed = part.corners.len() as u32;
-            let tile = layout::Tile {
-                listed,
-                ..work.tile
-            };
-            Work {
-                tile,
-                part,
-                staged: None,
-            }
+        let pieces = |(region, part): &Placed| {
+            let region = *region;
+            let of = move |part| Work::of(vec![(region, part)]);
+            part.split(self.sure).map(of).collect::<Vec<_>>()
         };
-        work.part.split(self.sure).map(piece).collect()
+        work.parts.iter().flat_map(pieces).collect()
     }
 
     /// Draws a tile, whose pixels may be staged, and appends its rows to the pool that `pool` binds.
@@ -409,7 +505,8 @@ impl Tiles {
         staged: Option<wgpu::QueueWriteBufferView>,
         pool: &wgpu::BindGroup,
     ) -> Result<(), GpuError> {
-        write(device, &self.tile, &[work.tile]);
+        let (regions, listed) = (work.regions(), work.blocks());
+        write(device, &self.regions, &regions);
         write(device, &self.places, &work.places());
         match staged {
             Some(staged) => {
@@ -417,11 +514,13 @@ impl Tiles {
                 // The queue takes it now.
                 drop(staged);
             }
-            None => write(device, &self.pixels, &work.part.pixels),
+            None => {
+                let pixels: Vec<u8> = work.pixels().flatten().copied().collect();
+                write(device, &self.pixels, &pixels);
+            }
         }
         let mut batch = Batch::new(device, "footprint");
-        let listed = work.tile.listed;
-        self.raster.record(&mut batch, work.tile.size, listed)?;
+        self.raster.record(&mut batch, &regions, listed)?;
         let groups = [listed.min(GROUPS_ACROSS), listed.div_ceil(GROUPS_ACROSS)];
         // Each pixel on which something was drawn counts, and with the backdrop that is every one.
         self.footprint
@@ -447,8 +546,9 @@ mod tests {
             taps: 4,
             way,
             samples,
+            most: 64 << 20,
         };
-        let of = |bounds: Bounds, pool| bounds.shape(pool).expect("one fits");
+        let of = |bounds: Bounds, pool| bounds.shape(pool, 1.0).expect("one fits");
         let shape = |blocks, region| Shape { blocks, region };
         let compute = bounds(Way::Compute, 1 << 24);
         assert_eq!(of(compute, 1 << 25), (shape(8192, REGION), 4096));
@@ -467,6 +567,13 @@ mod tests {
         );
         let few = Bounds { taps: 2, ..compute };
         assert_eq!(of(few, 1 << 17), (shape(64, REGION), 64));
-        assert!(bounds(Way::Compute, 1 << 9).shape(1 << 25).is_err());
+        assert!(bounds(Way::Compute, 1 << 9).shape(1 << 25, 1.0).is_err());
+        let strips = |share| compute.shape(1 << 21, share).expect("one fits").0.blocks;
+        assert_eq!([1.0, 0.5, 0.125].map(strips), [1024, 2048, 4096]);
+        let tight = Bounds {
+            most: 1 << 20,
+            ..compute
+        };
+        assert_eq!(tight.shape(1 << 21, 0.1).expect("one fits").0.blocks, 1024);
     }
 }

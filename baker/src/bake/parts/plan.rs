@@ -1,7 +1,8 @@
 //! Memory, what the views show of each square → the windows in which a texture is fitted.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
+
+use rayon::prelude::*;
 
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::RowMemory;
@@ -23,9 +24,11 @@ const STRIPS: u32 = 64;
 const LEAST_STRIP: u32 = 16;
 /// Strips that show less than this share of what such a part of the views should are not like the texture.
 const LEAST_SHARE: f64 = 0.5;
-/// Of the memory, this much is planned with. A band whose rows do not fit after all is halved, which costs another drawing of it;
-/// three quarters were most often half a part more than there need be for each that there is.
-const PLANNED: f64 = 0.9;
+/// Of the memory, this much is planned with. A band whose rows do not fit after all is halved, which costs another drawing of it and
+/// buffers of another size; three quarters were most often half a part more than there need be for each that there is.
+const PLANNED: f64 = 0.85;
+/// And of that for the strips: their tiles are larger.
+const STRIPS_PLANNED: f64 = 0.9;
 /// Entries of a row that are planned with, at least: rooms are made for so many, and what a part shows of a block takes more than
 /// its share of them.
 const LEAST_ENTRIES: f64 = 9.0;
@@ -39,9 +42,11 @@ pub(in crate::bake) struct Parts {
     pub(super) bands: Vec<Window>,
     /// Shares of all pixels that the rehearsal and each of the bands show.
     shares: Vec<f64>,
-    /// For each line of squares, what is tied to it.
-    tied: Vec<BTreeSet<u32>>,
+    tied: Tied,
 }
+
+/// For each line of squares, the squares with what seams tie to it, in order.
+type Tied = Vec<Vec<u32>>;
 
 /// Strips all over a texture, one in so many of its lines.
 fn strips(size: u32, one_in: u32) -> Window {
@@ -79,29 +84,37 @@ impl Parts {
         masks: &[impl Mask],
     ) -> Self {
         let size = scene.size;
-        let pixels = timed("parts", || shown_by_square(scene, atlas, masks));
-        let entries = timed("entries", || entries_drawn(scene, taps, masks)).max(LEAST_ENTRIES);
+        let (pixels, entries) = timed("parts", || {
+            let shown = || shown_by_square(scene, atlas, masks);
+            rayon::join(shown, || entries_drawn(scene, taps, masks))
+        });
+        let entries = entries.max(LEAST_ENTRIES);
         // Around what a seam ties to a band: what a pixel there covers.
         let reach = entries.sqrt() as u32;
-        let tied = tied(atlas, size, reach);
+        let tied = timed("tied", || tied(atlas, size, reach));
         let mut planned = PLANNED;
         let ranges = loop {
-            let room = |texels: usize| planned * memory(texels).rows(entries);
-            let ranges = bands(size, &pixels, &tied, room);
+            let ranges = timed("bands", || {
+                let room = |texels: usize| planned * memory(texels).rows(entries);
+                let first = bands(size, &pixels, &tied, room);
+                // All of them have the buffers of the largest.
+                let largest = first.iter().map(|(_, texels)| *texels).max();
+                let largest = largest.unwrap_or(0);
+                bands(size, &pixels, &tied, |texels| room(texels.max(largest)))
+            });
             if ranges.len() as u32 >= least.min(size / LEAST_BAND) || planned < 1e-6 {
                 break ranges;
             }
             planned /= 2.0;
         };
         let room = |texels: usize| planned * memory(texels).rows(entries);
-        let bands: Vec<Window> = ranges
-            .into_iter()
-            .map(|band| window(size, band, &tied))
+        let bands: Vec<Window> = (ranges.into_par_iter())
+            .map(|(band, _)| window(size, band, &tied))
             .collect();
         let of = |window: &Window| on(&pixels, window);
         let mut one_in = ONE_IN.max(bands.len() as u32);
         let mut rehearsal = strips(size, one_in);
-        while of(&rehearsal) > room(rehearsal.texels()) && one_in < across(size) {
+        while of(&rehearsal) > STRIPS_PLANNED * room(rehearsal.texels()) && one_in < across(size) {
             one_in *= 2;
             rehearsal = strips(size, one_in);
         }
@@ -158,15 +171,12 @@ fn on(pixels: &[f64], window: &Window) -> f64 {
     own.map(|(_, pixels)| pixels).sum()
 }
 
-/// For each line of squares, the squares with what seams tie to it, and as many texels around that as `reach` says.
-fn tied(atlas: &Atlas, size: u32, reach: u32) -> Vec<BTreeSet<u32>> {
+/// What seams tie to each line, with as many texels around it as `reach` says.
+fn tied(atlas: &Atlas, size: u32, reach: u32) -> Tied {
     let (edge, across) = (square(size), across(size));
-    let mut tied = vec![BTreeSet::new(); across as usize];
-    for row in 0..atlas.seams.len() {
+    let ties = |row: usize| {
+        let mut ties: Vec<[u32; 2]> = Vec::new();
         let entries = atlas.seams.row(row);
-        let lines: BTreeSet<u32> = (entries.iter())
-            .map(|entry| entry.texel / size / edge)
-            .collect();
         for entry in entries {
             let around = |at: u32| {
                 let end = (at + reach).min(size - 1) / edge;
@@ -175,18 +185,34 @@ fn tied(atlas: &Atlas, size: u32, reach: u32) -> Vec<BTreeSet<u32>> {
             for line in around(entry.texel / size) {
                 for column in around(entry.texel % size) {
                     let square = line * across + column;
-                    for &other in lines.iter().filter(|&&other| other != line) {
-                        tied[other as usize].insert(square);
-                    }
+                    let others = entries.iter().map(|entry| entry.texel / size / edge);
+                    ties.extend(
+                        others
+                            .filter(|&other| other != line)
+                            .map(|other| [other, square]),
+                    );
                 }
             }
         }
+        ties.sort_unstable();
+        ties.dedup();
+        ties
+    };
+    let mut ties: Vec<[u32; 2]> = (0..atlas.seams.len())
+        .into_par_iter()
+        .flat_map_iter(ties)
+        .collect();
+    ties.par_sort_unstable();
+    ties.dedup();
+    let mut tied = vec![Vec::new(); across as usize];
+    for [line, square] in ties {
+        tied[line as usize].push(square);
     }
     tied
 }
 
 /// The window of some lines.
-fn window(size: u32, band: Range<u32>, tied: &[BTreeSet<u32>]) -> Window {
+fn window(size: u32, band: Range<u32>, tied: &[Vec<u32>]) -> Window {
     let margin = MARGIN / square(size);
     let own = band.start.saturating_sub(margin)..(band.end + margin).min(across(size));
     let beside = tied[band.start as usize..band.end as usize].iter();
@@ -194,24 +220,26 @@ fn window(size: u32, band: Range<u32>, tied: &[BTreeSet<u32>]) -> Window {
 }
 
 /// The fewest bands, of lines of squares, whose windows show no more than there is `room` for in so many texels, as even as
-/// they can be.
+/// they can be, and the texels of their windows, about.
 fn bands(
     size: u32,
     pixels: &[f64],
-    tied: &[BTreeSet<u32>],
+    tied: &[Vec<u32>],
     room: impl Fn(usize) -> f64,
-) -> Vec<Range<u32>> {
+) -> Vec<(Range<u32>, usize)> {
     let (lines, margin) = (across(size), MARGIN / square(size));
     let of_line = |line: u32| {
         let own = (line * lines) as usize..((line + 1) * lines) as usize;
         pixels.get(own).map_or(0.0, |own| own.iter().sum())
     };
-    let fill = |share: f64| {
-        let mut bands: Vec<Range<u32>> = Vec::new();
+    let mut band = Growing::new(size);
+    let mut fill = |share: f64| {
+        let mut bands: Vec<(Range<u32>, usize)> = Vec::new();
         let mut start = 0;
         while start < lines {
-            let mut band = Growing::new(size, start);
+            band.begin(start);
             let mut end = start;
+            let mut texels = 0;
             while end < lines {
                 band.add(end, pixels, tied);
                 // With its margins.
@@ -222,8 +250,9 @@ fn bands(
                     break;
                 }
                 end += 1;
+                texels = band.texels();
             }
-            bands.push(start..end);
+            bands.push((start..end, texels));
             start = end;
         }
         bands
@@ -245,32 +274,49 @@ struct Growing {
     size: u32,
     first: u32,
     end: u32,
-    beside: BTreeSet<u32>,
+    /// Of each square of the texture, the last band that it was beside, by its number.
+    beside: Vec<u32>,
+    number: u32,
+    /// Squares that are beside this one.
+    count: usize,
     pixels: f64,
 }
 
 impl Growing {
-    fn new(size: u32, first: u32) -> Self {
+    fn new(size: u32) -> Self {
         Self {
             size,
-            first,
-            end: first,
-            beside: BTreeSet::new(),
+            first: 0,
+            end: 0,
+            beside: vec![0; (across(size) as usize).pow(2)],
+            number: 0,
+            count: 0,
             pixels: 0.0,
         }
     }
 
-    fn add(&mut self, line: u32, pixels: &[f64], tied: &[BTreeSet<u32>]) {
+    /// Another, of no lines from this one on.
+    fn begin(&mut self, first: u32) {
+        (self.first, self.end) = (first, first);
+        self.number += 1;
+        (self.count, self.pixels) = (0, 0.0);
+    }
+
+    fn add(&mut self, line: u32, pixels: &[f64], tied: &[Vec<u32>]) {
         let across = across(self.size);
         self.end = line + 1;
         for square in line * across..(line + 1) * across {
-            if !self.beside.remove(&square) {
+            if std::mem::take(&mut self.beside[square as usize]) == self.number {
+                self.count -= 1;
+            } else {
                 self.pixels += pixels[square as usize];
             }
         }
         for &square in &tied[line as usize] {
             let own = (self.first..self.end).contains(&(square / across));
-            if !own && self.beside.insert(square) {
+            let beside = &mut self.beside[square as usize];
+            if !own && std::mem::replace(beside, self.number) != self.number {
+                self.count += 1;
                 self.pixels += pixels[square as usize];
             }
         }
@@ -280,7 +326,7 @@ impl Growing {
     fn texels(&self) -> usize {
         let (edge, across) = (square(self.size), across(self.size));
         let lines = self.end - self.first + 2 * (MARGIN / edge);
-        let own = (lines * across) as usize + self.beside.len();
+        let own = (lines * across) as usize + self.count;
         // Those elsewhere have one each, and each of the four groups an unfinished row.
         let elsewhere = (across * across) as usize + (2 * (edge + 1) * self.size) as usize;
         own * (edge * edge) as usize + elsewhere

@@ -58,7 +58,7 @@ impl Fit {
             groups,
         )?;
         batch.send()?;
-        self.device.wait()
+        self.device.keep_pace()
     }
 
     pub(in crate::bake::gpu) fn deviations(&mut self) -> Result<Vec<f32>, GpuError> {
@@ -239,7 +239,7 @@ impl Fit {
             residuals: false,
             weights: true,
         };
-        self.device.wait()
+        self.device.keep_pace()
     }
 
     /// Restores the weights of rows that are drawn again.
@@ -315,6 +315,6 @@ impl Fit {
         }
         batch.send()?;
         self.known.residuals = false;
-        self.device.wait()
+        self.device.keep_pace()
     }
 }

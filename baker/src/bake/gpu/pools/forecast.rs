@@ -15,8 +15,8 @@ use proto::plan::RowsHeld;
 /// A tile as it will be.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bake::gpu) struct Tile {
-    /// Position of its view.
-    pub(in crate::bake::gpu) view: u32,
+    /// Positions of its first and last view.
+    pub(in crate::bake::gpu) views: [u32; 2],
     /// Pixels whose alpha lets them count.
     pub(in crate::bake::gpu) counting: u32,
     /// What they come to.
@@ -93,8 +93,11 @@ impl<'a, M: Maker> Forecast<'a, M> {
         self.held.rows += rows;
         if !streamed {
             self.held.kept += rows;
-        } else if rows > 0 && self.last_redrawn.replace(tile.view) != Some(tile.view) {
-            self.held.views_redrawn += 1;
+        } else if rows > 0 {
+            let [first, last] = tile.views;
+            let known = self.last_redrawn.is_some_and(|known| known >= first);
+            self.held.views_redrawn += last + 1 - first - u32::from(known);
+            self.last_redrawn = Some(last);
         }
     }
 }

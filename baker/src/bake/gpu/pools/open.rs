@@ -210,11 +210,15 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Draws the tiles of the next view into pools.
-    pub(in crate::bake::gpu) fn add(&mut self, works: Vec<Work>) -> Result<(), GpuError> {
+    /// Draws the tiles of the next so many views into pools.
+    pub(in crate::bake::gpu) fn add(
+        &mut self,
+        works: Vec<Work>,
+        views: usize,
+    ) -> Result<(), GpuError> {
         let pixels = works.iter().map(|work| u64::from(work.counting_pixels()));
         self.pixels += pixels.sum::<u64>();
-        self.views = [self.views[0] + 1, self.views[1].saturating_sub(1)];
+        self.views = [self.views[0] + views, self.views[1].saturating_sub(views)];
         for work in works {
             self.place(work)?;
             unit();

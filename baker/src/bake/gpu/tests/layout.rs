@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
 use proto::job::Blend;
 
-use crate::bake::gpu::layout::{Patch, Pool, Row, Scalars, Texels, Tile, Visited};
+use crate::bake::gpu::layout::{Patch, Pool, Region, Row, Scalars, Texels, Visited};
 use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
 
 fn parse(shader: &Shader) -> Module {
@@ -175,8 +175,8 @@ macro_rules! shape {
 fn structures_have_the_same_fields_on_both_sides() {
     let shapes: [(&str, Shape); 7] = [
         (
-            "Tile",
-            shape!(Tile {
+            "Region",
+            shape!(Region {
                 row_x,
                 row_y,
                 row_z,
@@ -190,7 +190,11 @@ fn structures_have_the_same_fields_on_both_sides() {
                 blocks,
                 core,
                 squares_at,
-                listed
+                listed,
+                map_at,
+                unused_0,
+                unused_1,
+                unused_2
             }),
         ),
         (

@@ -322,7 +322,7 @@ fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
         let weights: Vec<f32> = (rows.entries.iter().filter(beside))
             .map(|entry| entry.weight)
             .collect();
-        let few = weights.iter().all(|weight| (2e-3..2e-2).contains(weight));
+        let few = weights.iter().all(|&weight| weight < 2e-2);
         assert!(few && (weights.len() > 64) == (half == 1), "{weights:?}");
     }
     // As dark as the pixels, which count the more for it.
@@ -735,12 +735,9 @@ fn a_job_without_views_leaves_texels_alone() {
     assert!(gpu.residuals().expect("residuals").is_empty());
     assert!(gpu.read_texels().expect("texels") == texels);
     gpu.average().expect("averaged");
-    assert!(
-        gpu.read_texels()
-            .expect("texels")
-            .iter()
-            .all(|texel| *texel == [0.0; 4])
-    );
+    // What is not observed keeps its colour, and has no weight.
+    let unseen = texels.iter().map(|&[r, g, b, _]| [r, g, b, 0.0]);
+    assert!(gpu.read_texels().expect("texels").into_iter().eq(unseen));
 }
 
 #[test]
