@@ -404,7 +404,7 @@ fn bake_on(
         doubts,
         &mut clock,
     )?;
-    drop(apart);
+    clock.time(Phase::Gutter, || timed("views let go", || drop(apart)));
     let Explained {
         fit,
         seam_residual,

@@ -16,8 +16,8 @@ const FEATURES: [(wgpu::Features, &str); 4] = [
     ),
 ];
 
-/// Storage buffers that one stage binds at most: `normal` 9 of its own, 6 for rows and the tally; a test counts them.
-pub(crate) const STORAGE_BUFFERS: u32 = 16;
+/// Storage buffers that one stage binds at most: those over texels all planes of three channels, and the tally; a test counts them.
+pub(crate) const STORAGE_BUFFERS: u32 = 28;
 /// Bytes of one binding that a texture of 4096² needs.
 const BINDING_BYTES: u64 = 64 << 20;
 

@@ -267,13 +267,13 @@ impl Bench<'_> {
             })
         });
         let drawn = drawn.transpose().map_err(|error| internal(&error))?;
-        clock.time(Phase::Gutter, || {
+        let seam_residual = clock.time(Phase::Gutter, || {
             let mending = fit.mending.take();
             let mending =
                 mending.unwrap_or_else(|| Mending::new(scene, atlas, &fit.observed, space));
             mending.mend(&mut fit.texels);
+            gutter::seam_residual(&fit.texels, atlas, space.blend())
         });
-        let seam_residual = gutter::seam_residual(&fit.texels, atlas, space.blend());
         unit();
         Ok(Explained {
             fit,

@@ -21,11 +21,11 @@ fn share_along(place: u32, cell: u32, cells: u32) -> f32 {
 }
 
 // What a cell has of the finer level's numbers, which begin at `base`.
-fn restricted(cell: u32, level: u32, base: u32) -> f32 {
+fn restricted(cell: u32, level: u32, base: u32) -> vec3<f32> {
     let own = level_of(level);
     let finer = level_of(level - 1u);
     let at = vec2(cell % own.size.x, cell / own.size.x);
-    var sum = 0.0;
+    var sum = vec3(0.0);
     for (var dy = 0u; dy < 4u; dy++) {
         let y = 2u * at.y + dy - 1u;
         // Before the first it is a very large number.
@@ -37,7 +37,7 @@ fn restricted(cell: u32, level: u32, base: u32) -> f32 {
             let x = 2u * at.x + dx - 1u;
             if x < finer.size.x {
                 let along = share_along(x, at.x, own.size.x);
-                sum += along * down * coarse[base + finer.first + y * finer.size.x + x];
+                sum += along * down * coarse_at(base + finer.first + y * finer.size.x + x);
             }
         }
     }
@@ -45,7 +45,7 @@ fn restricted(cell: u32, level: u32, base: u32) -> f32 {
 }
 
 // What the cells of the coarser level say at a cell.
-fn prolonged(cell: u32, level: u32) -> f32 {
+fn prolonged(cell: u32, level: u32) -> vec3<f32> {
     let own = level_of(level);
     let above = level_of(level + 1u);
     let at = vec2(cell % own.size.x, cell / own.size.x);
@@ -53,8 +53,9 @@ fn prolonged(cell: u32, level: u32) -> f32 {
     let far = vec2(beside(at.x, above.size.x), beside(at.y, above.size.y));
     let row_near = above.first + near.y * above.size.x;
     let row_far = above.first + far.y * above.size.x;
-    return 0.5625 * coarse[row_near + near.x] + 0.1875 * (coarse[row_near + far.x] + coarse[row_far + near.x])
-        + 0.0625 * coarse[row_far + far.x];
+    return 0.5625 * coarse_at(row_near + near.x)
+        + 0.1875 * (coarse_at(row_near + far.x) + coarse_at(row_far + near.x))
+        + 0.0625 * coarse_at(row_far + far.x);
 }
 
 // The four texels of a cell of the first level: fewer at the end of an odd row or column.
@@ -75,21 +76,21 @@ fn weigh_texels(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_inv
         }
         let bits = linked(texel);
         let own = share_of(texel);
-        var held = bitcast<f32>(diagonal[texel]);
-        var mass = 0.0;
-        var stiffness = 0.0;
+        var held = bitcast<vec3<f32>>(diagonal_at(texel));
+        var mass = vec3(0.0);
+        var stiffness = vec3(0.0);
         for (var side = 0u; side < 4u; side++) {
             if (bits & (1u << side)) != 0u {
                 let other = neighbour(texel, side);
-                let strength = link(lambda[texel], lambda[other]);
+                let strength = link(lambda_at(texel), lambda_at(other));
                 let share = share_of(other);
                 held -= strength;
                 stiffness += strength * own * share;
                 mass += 0.5 * strength * (own - share) * (own - share);
             }
         }
-        p[texel] = mass + own * max(held, 0.0);
-        q[texel] = bitcast<u32>(stiffness);
+        set_p(texel, mass + own * max(held, vec3(0.0)));
+        set_q(texel, bitcast<vec3<u32>>(stiffness));
     }
 }
 
@@ -99,18 +100,18 @@ fn weigh_1(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
     let count = cells_of(1u);
     let base = inverses();
     for (var cell = at.x; cell < count; cell += texels.stride) {
-        var mass = 0.0;
-        var stiffness = 0.0;
+        var mass = vec3(0.0);
+        var stiffness = vec3(0.0);
         for (var nth = 0u; nth < 4u; nth++) {
             let texel = texel_of(cell, nth);
             if texel < texels.count {
-                mass += p[texel];
-                stiffness += bitcast<f32>(q[texel]);
+                mass += p_at(texel);
+                stiffness += bitcast<vec3<f32>>(q_at(texel));
             }
         }
-        coarse[base + cell] = mass;
+        set_coarse(base + cell, mass);
         // Half of the links are within the cell.
-        coarse[cell] = 0.5 * stiffness;
+        set_coarse(cell, 0.5 * stiffness);
     }
 }
 
@@ -120,8 +121,8 @@ fn weigh(level: u32, first: u32) {
     for (var cell = first; cell < own.size.x * own.size.y; cell += texels.stride) {
         let mass = restricted(cell, level, base);
         let stiffness = 0.25 * restricted(cell, level, 0u);
-        coarse[base + own.first + cell] = mass;
-        coarse[own.first + cell] = stiffness;
+        set_coarse(base + own.first + cell, mass);
+        set_coarse(own.first + cell, stiffness);
     }
 }
 
@@ -144,9 +145,9 @@ fn invert(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
     let base = inverses();
     let first = cells_of(1u);
     for (var cell = at.x; cell < base; cell += texels.stride) {
-        let stiffness = coarse[cell] * select(STIFFNESS, 1.0, cell < first);
-        let sum = MASS * coarse[base + cell] + stiffness;
-        coarse[base + cell] = select(0.0, 1.0 / sum, sum > 0.0);
+        let stiffness = coarse_at(cell) * select(STIFFNESS, 1.0, cell < first);
+        let sum = MASS * coarse_at(base + cell) + stiffness;
+        set_coarse(base + cell, select(vec3(0.0), 1.0 / sum, sum > vec3(0.0)));
     }
 }
 
@@ -156,14 +157,14 @@ fn restrict_1(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invoc
     count_group(lane);
     let count = cells_of(1u);
     for (var cell = at.x; cell < count; cell += texels.stride) {
-        var sum = 0.0;
+        var sum = vec3(0.0);
         for (var nth = 0u; nth < 4u; nth++) {
             let texel = texel_of(cell, nth);
             if texel < texels.count && takes_part(texel) {
-                sum += share_of(texel) * bitcast<f32>(r[texel]);
+                sum += share_of(texel) * bitcast<vec3<f32>>(r_at(texel));
             }
         }
-        coarse[cell] = sum;
+        set_coarse(cell, sum);
     }
 }
 
@@ -172,7 +173,7 @@ fn restrict_2(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invoc
     count_group(lane);
     let own = level_of(2u);
     for (var cell = at.x; cell < own.size.x * own.size.y; cell += texels.stride) {
-        coarse[own.first + cell] = restricted(cell, 2u, 0u);
+        set_coarse(own.first + cell, restricted(cell, 2u, 0u));
     }
 }
 
@@ -183,7 +184,7 @@ fn restrict_3(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invoc
     let own = level_of(3u);
     let base = inverses() + own.first;
     for (var cell = at.x; cell < own.size.x * own.size.y; cell += texels.stride) {
-        coarse[own.first + cell] = coarse[base + cell] * restricted(cell, 3u, 0u);
+        set_coarse(own.first + cell, coarse_at(base + cell) * restricted(cell, 3u, 0u));
     }
 }
 
@@ -191,12 +192,9 @@ fn prolong(level: u32, first: u32) {
     let own = level_of(level);
     let base = inverses() + own.first;
     for (var cell = first; cell < own.size.x * own.size.y; cell += texels.stride) {
-        let inverse = coarse[base + cell];
-        var value = 0.0;
-        if inverse > 0.0 {
-            value = inverse * coarse[own.first + cell] + prolonged(cell, level);
-        }
-        coarse[own.first + cell] = value;
+        let inverse = coarse_at(base + cell);
+        let value = inverse * coarse_at(own.first + cell) + prolonged(cell, level);
+        set_coarse(own.first + cell, select(vec3(0.0), value, inverse > vec3(0.0)));
     }
 }
 

@@ -33,6 +33,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use proto::message::{Failure, Phase};
 use proto::plan::RowsHeld;
 use proto::table::View;
+use rayon::prelude::*;
 
 use super::backend::{Backend, BackendError, Ties, ViewResiduals};
 use super::colour::Space;
@@ -189,11 +190,12 @@ pub(super) fn fit<'scope, 'env>(
                 });
             });
         }
-        let core = band.of_core(&own).iter();
+        let core = band.of_core(&own).par_iter();
         let to = band.core().start * size;
-        for ((texel, observed), own) in texels[to..].iter_mut().zip(&mut observed[to..]).zip(core) {
-            (*texel, *observed) = (*own, own[3]);
-        }
+        clock.time(Phase::Fit, || {
+            let own = (texels[to..].par_iter_mut().zip(&mut observed[to..])).zip(core);
+            own.for_each(|((texel, observed), own)| (*texel, *observed) = (*own, own[3]));
+        });
         if let Some(deviations) = &mut deviations {
             let own = clock
                 .time(Phase::Gutter, || backend.deviations())

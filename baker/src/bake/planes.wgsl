@@ -1,52 +1,153 @@
-// What regularise.wgsl, multilevel.wgsl and solve.wgsl share: the planes of one channel, reductions, links.
+// What regularise.wgsl, multilevel.wgsl and solve.wgsl share: the planes of the three channels, reductions, links. An invocation has
+// all channels of a texel: what is told by its place and its links is told for all of them at once.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
-@group(1) @binding(1) var<storage, read_write> x: array<f32>;
-@group(1) @binding(2) var<storage, read_write> r: array<u32>;
-@group(1) @binding(3) var<storage, read_write> p: array<f32>;
-@group(1) @binding(4) var<storage, read_write> q: array<u32>;
-@group(1) @binding(5) var<storage, read_write> diagonal: array<u32>;
-@group(1) @binding(6) var<storage, read_write> exponents: array<u32>;
-@group(1) @binding(7) var<storage, read> counts: array<u32>;
+@group(1) @binding(1) var<storage, read_write> x_r: array<f32>;
+@group(1) @binding(2) var<storage, read_write> x_g: array<f32>;
+@group(1) @binding(3) var<storage, read_write> x_b: array<f32>;
+@group(1) @binding(4) var<storage, read_write> r_r: array<u32>;
+@group(1) @binding(5) var<storage, read_write> r_g: array<u32>;
+@group(1) @binding(6) var<storage, read_write> r_b: array<u32>;
+@group(1) @binding(7) var<storage, read_write> p_r: array<f32>;
+@group(1) @binding(8) var<storage, read_write> p_g: array<f32>;
+@group(1) @binding(9) var<storage, read_write> p_b: array<f32>;
+@group(1) @binding(10) var<storage, read_write> q_r: array<u32>;
+@group(1) @binding(11) var<storage, read_write> q_g: array<u32>;
+@group(1) @binding(12) var<storage, read_write> q_b: array<u32>;
+@group(1) @binding(13) var<storage, read_write> diagonal_r: array<u32>;
+@group(1) @binding(14) var<storage, read_write> diagonal_g: array<u32>;
+@group(1) @binding(15) var<storage, read_write> diagonal_b: array<u32>;
+// One byte for each channel.
+@group(1) @binding(16) var<storage, read_write> exponents: array<u32>;
+@group(1) @binding(17) var<storage, read> counts: array<u32>;
 // λ of each texel.
-@group(1) @binding(8) var<storage, read_write> lambda: array<f32>;
+@group(1) @binding(18) var<storage, read_write> lambda_r: array<f32>;
+@group(1) @binding(19) var<storage, read_write> lambda_g: array<f32>;
+@group(1) @binding(20) var<storage, read_write> lambda_b: array<f32>;
 // Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high words of many sums.
-@group(1) @binding(9) var<storage, read> trusted: array<u32, TALLY_WORDS>;
+@group(1) @binding(21) var<storage, read> trusted: array<u32, TALLY_WORDS>;
 // Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower; bit 2 of those that take part.
-@group(1) @binding(10) var<storage, read_write> links: array<u32>;
-@group(1) @binding(11) var<storage, read_write> partials: array<vec2<f32>>;
-@group(1) @binding(12) var<storage, read_write> scalars: array<Scalars, 3>;
+@group(1) @binding(22) var<storage, read_write> links: array<u32>;
+// Of every workgroup, one channel after the other: a sum, and the largest of something.
+@group(1) @binding(23) var<storage, read_write> partials: array<vec2<f32>>;
+@group(1) @binding(24) var<storage, read_write> scalars: array<Scalars, 3>;
 // The cells of all coarse levels, one level after the other: their values, and then what each is multiplied with.
-@group(1) @binding(13) var<storage, read_write> coarse: array<f32>;
+@group(1) @binding(25) var<storage, read_write> coarse_r: array<f32>;
+@group(1) @binding(26) var<storage, read_write> coarse_g: array<f32>;
+@group(1) @binding(27) var<storage, read_write> coarse_b: array<f32>;
+
+fn x_at(texel: u32) -> vec3<f32> {
+    return vec3(x_r[texel], x_g[texel], x_b[texel]);
+}
+
+fn set_x(texel: u32, value: vec3<f32>) {
+    x_r[texel] = value.r;
+    x_g[texel] = value.g;
+    x_b[texel] = value.b;
+}
+
+fn r_at(texel: u32) -> vec3<u32> {
+    return vec3(r_r[texel], r_g[texel], r_b[texel]);
+}
+
+fn set_r(texel: u32, value: vec3<u32>) {
+    r_r[texel] = value.r;
+    r_g[texel] = value.g;
+    r_b[texel] = value.b;
+}
+
+fn p_at(texel: u32) -> vec3<f32> {
+    return vec3(p_r[texel], p_g[texel], p_b[texel]);
+}
+
+fn set_p(texel: u32, value: vec3<f32>) {
+    p_r[texel] = value.r;
+    p_g[texel] = value.g;
+    p_b[texel] = value.b;
+}
+
+fn q_at(texel: u32) -> vec3<u32> {
+    return vec3(q_r[texel], q_g[texel], q_b[texel]);
+}
+
+fn set_q(texel: u32, value: vec3<u32>) {
+    q_r[texel] = value.r;
+    q_g[texel] = value.g;
+    q_b[texel] = value.b;
+}
+
+fn diagonal_at(texel: u32) -> vec3<u32> {
+    return vec3(diagonal_r[texel], diagonal_g[texel], diagonal_b[texel]);
+}
+
+fn set_diagonal(texel: u32, value: vec3<u32>) {
+    diagonal_r[texel] = value.r;
+    diagonal_g[texel] = value.g;
+    diagonal_b[texel] = value.b;
+}
+
+fn lambda_at(texel: u32) -> vec3<f32> {
+    return vec3(lambda_r[texel], lambda_g[texel], lambda_b[texel]);
+}
+
+fn set_lambda(texel: u32, value: vec3<f32>) {
+    lambda_r[texel] = value.r;
+    lambda_g[texel] = value.g;
+    lambda_b[texel] = value.b;
+}
+
+fn coarse_at(cell: u32) -> vec3<f32> {
+    return vec3(coarse_r[cell], coarse_g[cell], coarse_b[cell]);
+}
+
+fn set_coarse(cell: u32, value: vec3<f32>) {
+    coarse_r[cell] = value.r;
+    coarse_g[cell] = value.g;
+    coarse_b[cell] = value.b;
+}
 
 const PARTAKER: u32 = 4u;
 
 var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
+var<workgroup> sums: array<vec3<f32>, TEXEL_LANES>;
+var<workgroup> maxima: array<vec3<f32>, TEXEL_LANES>;
 
-// Sum of the first and sum or maximum of the second components over the workgroup, in lane 0.
-fn reduce(lane: u32, value: vec2<f32>, maximum: bool) -> vec2<f32> {
+// Sum of one and maximum of the other over the workgroup, for each channel, among its partial results.
+fn part(group: u32, lane: u32, sum: vec3<f32>, largest: vec3<f32>) {
+    sums[lane] = sum;
+    maxima[lane] = largest;
+    workgroupBarrier();
+    for (var half = TEXEL_LANES / 2u; half > 0u; half /= 2u) {
+        if lane < half {
+            sums[lane] += sums[lane + half];
+            maxima[lane] = max(maxima[lane], maxima[lane + half]);
+        }
+        workgroupBarrier();
+    }
+    if lane < 3u {
+        partials[lane * texels.groups + group] = vec2(sums[0][lane], maxima[0][lane]);
+    }
+}
+
+// Sum and maximum of what all workgroups have of a channel, in lane 0. A stage that ends so has a workgroup for each channel.
+fn whole(channel: u32, lane: u32) -> vec2<f32> {
+    var value = vec2(0.0);
+    for (var group = lane; group < texels.groups; group += TEXEL_LANES) {
+        value = join(value, partials[channel * texels.groups + group]);
+    }
     lanes[lane] = value;
     workgroupBarrier();
     for (var half = TEXEL_LANES / 2u; half > 0u; half /= 2u) {
         if lane < half {
-            lanes[lane] = join(lanes[lane], lanes[lane + half], maximum);
+            lanes[lane] = join(lanes[lane], lanes[lane + half]);
         }
         workgroupBarrier();
     }
     return lanes[0];
 }
 
-fn join(a: vec2<f32>, b: vec2<f32>, maximum: bool) -> vec2<f32> {
-    return vec2(a.x + b.x, select(a.y + b.y, max(a.y, b.y), maximum));
-}
-
-// The partial results of all workgroups of a channel, by one. A stage that ends so is dispatched once for the three channels.
-fn reduce_partials(channel: u32, lane: u32, maximum: bool) -> vec2<f32> {
-    var value = vec2(0.0);
-    for (var group = lane; group < texels.groups; group += TEXEL_LANES) {
-        value = join(value, partials[channel * texels.groups + group], maximum);
-    }
-    return reduce(lane, value, maximum);
+fn join(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    return vec2(a.x + b.x, max(a.y, b.y));
 }
 
 // Bits of linked neighbours: 1 right, 2 lower, 4 left, 8 upper.
@@ -73,8 +174,8 @@ fn takes_part(texel: u32) -> bool {
 }
 
 // λ of a link between texels of these: their mean, and none where one has none.
-fn link(one: f32, other: f32) -> f32 {
-    return select(0.5 * (one + other), 0.0, min(one, other) == 0.0);
+fn link(one: vec3<f32>, other: vec3<f32>) -> vec3<f32> {
+    return select(0.5 * (one + other), vec3(0.0), min(one, other) == vec3(0.0));
 }
 
 // The neighbour that bit `side` of `linked` stands for.
@@ -83,9 +184,17 @@ fn neighbour(texel: u32, side: u32) -> u32 {
     return select(texel - offset, texel + offset, side < 2u);
 }
 
-fn value_of(sum: u32, texel: u32, reach: i32) -> f32 {
-    let exponent = exponent_of(exponents[texel], texels.channel);
-    return f32(bitcast<i32>(sum)) * exp2i(reach - exponent);
+fn value_of(sum: vec3<u32>, texel: u32, reach: vec3<i32>) -> vec3<f32> {
+    let k = reach - exponents_of(exponents[texel]);
+    return vec3<f32>(bitcast<vec3<i32>>(sum)) * vec3(exp2i(k.r), exp2i(k.g), exp2i(k.b));
+}
+
+fn reach_of_x() -> vec3<i32> {
+    return vec3(scalars[0].reach_x, scalars[1].reach_x, scalars[2].reach_x);
+}
+
+fn reach_of_p() -> vec3<i32> {
+    return vec3(scalars[0].reach_p, scalars[1].reach_p, scalars[2].reach_p);
 }
 
 // A level of cells of 2^level texels squared: how many across and down, and the first of them among all.
@@ -117,7 +226,7 @@ fn cell_of(texel: u32) -> u32 {
 }
 
 // How much the coarse levels take part in a texel: what is held by links more than by rows.
-fn share_of(texel: u32) -> f32 {
-    let d = bitcast<f32>(diagonal[texel]);
-    return select(0.0, min(4.0 * lambda[texel] / d, 1.0), d > 0.0);
+fn share_of(texel: u32) -> vec3<f32> {
+    let d = bitcast<vec3<f32>>(diagonal_at(texel));
+    return select(vec3(0.0), min(4.0 * lambda_at(texel) / d, vec3(1.0)), d > vec3(0.0));
 }

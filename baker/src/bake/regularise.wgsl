@@ -9,14 +9,11 @@ fn observe(
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
-    var count = 0.0;
+    var count = vec3(0.0);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        count += select(0.0, 1.0, q[texel] != 0u);
+        count += select(vec3(0.0), vec3(1.0), q_at(texel) != vec3(0u));
     }
-    let total = reduce(lane, vec2(count, 0.0), false);
-    if lane == 0u {
-        partials[texels.channel * texels.groups + group.x] = total;
-    }
+    part(group.x, lane, count, vec3(0.0));
 }
 
 // Sums of the lower and upper halves of low words, and of high ones.
@@ -33,7 +30,7 @@ fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
         atomicAdd(&trusted_words[1], trusted[slot] >> 16u);
         atomicAdd(&trusted_words[2], trusted[slot + 1u]);
     }
-    let observed = reduce_partials(channel, lane, false).x;
+    let observed = whole(channel, lane).x;
     if lane == 0u {
         // Carried to the end: what is rounded is one number, however it was spread.
         let least = atomicLoad(&trusted_words[0]);
@@ -46,14 +43,23 @@ fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
 }
 
+fn smoothness() -> vec3<f32> {
+    return vec3(scalars[0].smoothness, scalars[1].smoothness, scalars[2].smoothness);
+}
+
+fn slopes_squared_at(texel: u32) -> vec3<f32> {
+    let value = x_at(texel);
+    return vec3(slope_squared_at(value.r), slope_squared_at(value.g), slope_squared_at(value.b));
+}
+
 // λ, judged in sRGB at the texel's colour; none for a texel that no row of the subset sees, where there are no others.
 @compute @workgroup_size(TEXEL_LANES)
 fn soften(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let strength = scalars[texels.channel].smoothness;
+    let strength = smoothness();
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        let tied = texels.narrowed == 0u || q[texel] != 0u;
-        lambda[texel] = select(0.0, strength * slope_squared_at(x[texel]), tied);
+        let tied = vec3(texels.narrowed == 0u) | (q_at(texel) != vec3(0u));
+        set_lambda(texel, select(vec3(0.0), strength * slopes_squared_at(texel), tied));
     }
 }
 
@@ -63,11 +69,11 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
     count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         // bound < 2^reach ⇒ bound · 2^(30 − reach) < 2³⁰; nothing at all to sum takes any exponent.
-        let bound = f32(counts[texel]) * bitcast<f32>(q[texel]);
-        let exponent = u32(clamp(30 - reach_of(bound), -100, 100) + 127);
-        let shift = 8u * texels.channel;
-        exponents[texel] = (exponents[texel] & ~(255u << shift)) | (exponent << shift);
-        q[texel] = 0u;
+        let bound = f32(counts[texel]) * bitcast<vec3<f32>>(q_at(texel));
+        let reach = vec3(reach_of(bound.r), reach_of(bound.g), reach_of(bound.b));
+        let exponent = vec3<u32>(clamp(30 - reach, vec3(-100), vec3(100)) + 127);
+        exponents[texel] = exponent.r | (exponent.g << 8u) | (exponent.b << 16u);
+        set_q(texel, vec3(0u));
     }
 }
 
@@ -80,35 +86,30 @@ const LEAST_SHARE: f32 = 1e-9;
 fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     // λ is a share of that mean, and both are judged in sRGB.
-    let least = LEAST_SHARE * scalars[texels.channel].smoothness / texels.smoothness;
+    let least = LEAST_SHARE * smoothness() / texels.smoothness;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        var sum = value_of(diagonal[texel], texel, 0);
-        if sum < least * slope_squared_at(x[texel]) {
-            sum = 0.0;
-        }
+        var sum = value_of(diagonal_at(texel), texel, vec3(0));
+        sum = select(sum, vec3(0.0), sum < least * slopes_squared_at(texel));
         let bits = linked(texel);
         for (var side = 0u; side < 4u; side++) {
             if (bits & (1u << side)) != 0u {
-                sum += link(lambda[texel], lambda[neighbour(texel, side)]);
+                sum += link(lambda_at(texel), lambda_at(neighbour(texel, side)));
             }
         }
-        diagonal[texel] = bitcast<u32>(sum);
+        set_diagonal(texel, bitcast<vec3<u32>>(sum));
     }
 }
 
-// diagonal → which texels take part in the solution: any whose diagonal is above 0 in some channel. The first channel begins,
-// the others add to it. An invocation has four texels, a word.
+// diagonal → which texels take part in the solution: any whose diagonal is above 0 in some channel. An invocation has four
+// texels, a word.
 @compute @workgroup_size(TEXEL_LANES)
 fn enlist(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let four = PARTAKER * 0x01010101u;
     for (var word = at.x; 4u * word < texels.count; word += texels.stride) {
-        var bits = links[word];
-        if texels.channel == 0u {
-            bits &= ~four;
-        }
+        var bits = links[word] & ~four;
         for (var nth = 0u; nth < min(4u, texels.count - 4u * word); nth++) {
-            let held = bitcast<f32>(diagonal[4u * word + nth]) > 0.0;
+            let held = any(bitcast<vec3<f32>>(diagonal_at(4u * word + nth)) > vec3(0.0));
             bits |= select(0u, PARTAKER << (8u * nth), held);
         }
         links[word] = bits;

@@ -1,45 +1,45 @@
 // Preconditioned conjugate gradients (Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1) with the
-// diagonal and the coarse levels of multilevel.wgsl as preconditioner, and the ties between linked texels. One dispatch is one
-// channel; its coefficients never leave the adapter.
+// diagonal and the coarse levels of multilevel.wgsl as preconditioner, and the ties between linked texels. Each channel is a
+// system of its own; their coefficients never leave the adapter.
 // Native twin: normal.rs.
 //
 // Buffers r, q and diagonal hold the integer sums of normal.wgsl first and, from the stage named here on, the floats made of
 // them in place. Reductions are trees of fixed shape: same bytes every run.
 
 // The ties' part of the product with x, and with p.
-fn smooth_x(texel: u32) -> f32 {
+fn smooth_x(texel: u32) -> vec3<f32> {
     let bits = linked(texel);
-    let own = x[texel];
-    let strength = lambda[texel];
-    var sum = 0.0;
+    let own = x_at(texel);
+    let strength = lambda_at(texel);
+    var sum = vec3(0.0);
     for (var side = 0u; side < 4u; side++) {
         if (bits & (1u << side)) != 0u {
             let other = neighbour(texel, side);
-            sum += link(strength, lambda[other]) * (own - x[other]);
+            sum += link(strength, lambda_at(other)) * (own - x_at(other));
         }
     }
     return sum;
 }
 
-fn smooth_p(texel: u32) -> f32 {
+fn smooth_p(texel: u32) -> vec3<f32> {
     let bits = linked(texel);
-    let own = p[texel];
-    let strength = lambda[texel];
-    var sum = 0.0;
+    let own = p_at(texel);
+    let strength = lambda_at(texel);
+    var sum = vec3(0.0);
     for (var side = 0u; side < 4u; side++) {
         if (bits & (1u << side)) != 0u {
             let other = neighbour(texel, side);
-            sum += link(strength, lambda[other]) * (own - p[other]);
+            sum += link(strength, lambda_at(other)) * (own - p_at(other));
         }
     }
     return sum;
 }
 
 // z, once the levels hold what the residuals come to on them.
-fn preconditioned(texel: u32) -> f32 {
-    let d = bitcast<f32>(diagonal[texel]);
-    let z = bitcast<f32>(r[texel]) / d + share_of(texel) * coarse[cell_of(texel)];
-    return select(0.0, z, d > 0.0);
+fn preconditioned(texel: u32) -> vec3<f32> {
+    let d = bitcast<vec3<f32>>(diagonal_at(texel));
+    let z = bitcast<vec3<f32>>(r_at(texel)) / d + share_of(texel) * coarse_at(cell_of(texel));
+    return select(vec3(0.0), z, d > vec3(0.0));
 }
 
 @compute @workgroup_size(TEXEL_LANES)
@@ -49,21 +49,18 @@ fn measure(
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
-    var largest = 0.0;
+    var largest = vec3(0.0);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        largest = max(largest, abs(x[texel]));
+        largest = max(largest, abs(x_at(texel)));
     }
-    let total = reduce(lane, vec2(0.0, largest), true);
-    if lane == 0u {
-        partials[texels.channel * texels.groups + group.x] = total;
-    }
+    part(group.x, lane, vec3(0.0), largest);
 }
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_measure(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
-    let total = reduce_partials(channel, lane, true);
+    let total = whole(channel, lane);
     if lane == 0u {
         scalars[channel].reach_x = reach_of(1.0 + total.y);
     }
@@ -73,12 +70,12 @@ fn reduce_measure(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
 @compute @workgroup_size(TEXEL_LANES)
 fn begin(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let reach = scalars[texels.channel].reach_x;
+    let reach = reach_of_x();
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         if !takes_part(texel) {
             continue;
         }
-        r[texel] = bitcast<u32>(-(value_of(r[texel], texel, reach) + smooth_x(texel)));
+        set_r(texel, bitcast<vec3<u32>>(-(value_of(r_at(texel), texel, reach) + smooth_x(texel))));
     }
 }
 
@@ -90,26 +87,25 @@ fn set_out(
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
-    var sum = vec2(0.0);
+    var sum = vec3(0.0);
+    var largest = vec3(0.0);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         if !takes_part(texel) {
             continue;
         }
         let z = preconditioned(texel);
-        p[texel] = z;
-        sum = vec2(sum.x + bitcast<f32>(r[texel]) * z, max(sum.y, abs(z)));
+        set_p(texel, z);
+        sum += bitcast<vec3<f32>>(r_at(texel)) * z;
+        largest = max(largest, abs(z));
     }
-    let total = reduce(lane, sum, true);
-    if lane == 0u {
-        partials[texels.channel * texels.groups + group.x] = total;
-    }
+    part(group.x, lane, sum, largest);
 }
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_set_out(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
-    let total = reduce_partials(channel, lane, true);
+    let total = whole(channel, lane);
     if lane == 0u {
         scalars[channel].rz = total.x;
         scalars[channel].reach_p = reach_of(total.y);
@@ -124,27 +120,24 @@ fn finish_apply(
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
-    var sum = 0.0;
-    let reach = scalars[texels.channel].reach_p;
+    var sum = vec3(0.0);
+    let reach = reach_of_p();
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         if !takes_part(texel) {
             continue;
         }
-        let product = value_of(q[texel], texel, reach) + smooth_p(texel);
-        q[texel] = bitcast<u32>(product);
-        sum += p[texel] * product;
+        let product = value_of(q_at(texel), texel, reach) + smooth_p(texel);
+        set_q(texel, bitcast<vec3<u32>>(product));
+        sum += p_at(texel) * product;
     }
-    let total = reduce(lane, vec2(sum, 0.0), false);
-    if lane == 0u {
-        partials[texels.channel * texels.groups + group.x] = total;
-    }
+    part(group.x, lane, sum, vec3(0.0));
 }
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
-    let total = reduce_partials(channel, lane, false);
+    let total = whole(channel, lane);
     if lane == 0u {
         let rz = scalars[channel].rz;
         scalars[channel].alpha = select(0.0, rz / total.x, total.x > 0.0);
@@ -155,14 +148,15 @@ fn reduce_apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
 @compute @workgroup_size(TEXEL_LANES)
 fn advance(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    let alpha = scalars[texels.channel].alpha;
+    let alpha = vec3(scalars[0].alpha, scalars[1].alpha, scalars[2].alpha);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         if !takes_part(texel) {
             continue;
         }
-        x[texel] += alpha * p[texel];
-        r[texel] = bitcast<u32>(bitcast<f32>(r[texel]) - alpha * bitcast<f32>(q[texel]));
-        q[texel] = 0u;
+        set_x(texel, x_at(texel) + alpha * p_at(texel));
+        let left = bitcast<vec3<f32>>(r_at(texel)) - alpha * bitcast<vec3<f32>>(q_at(texel));
+        set_r(texel, bitcast<vec3<u32>>(left));
+        set_q(texel, vec3(0u));
     }
 }
 
@@ -174,24 +168,21 @@ fn project(
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
-    var sum = 0.0;
+    var sum = vec3(0.0);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         if !takes_part(texel) {
             continue;
         }
-        sum += bitcast<f32>(r[texel]) * preconditioned(texel);
+        sum += bitcast<vec3<f32>>(r_at(texel)) * preconditioned(texel);
     }
-    let total = reduce(lane, vec2(sum, 0.0), false);
-    if lane == 0u {
-        partials[texels.channel * texels.groups + group.x] = total;
-    }
+    part(group.x, lane, sum, vec3(0.0));
 }
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_project(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
-    let total = reduce_partials(channel, lane, false);
+    let total = whole(channel, lane);
     if lane == 0u {
         let rz = scalars[channel].rz;
         scalars[channel].beta = select(0.0, total.x / rz, rz > 0.0);
@@ -207,27 +198,24 @@ fn direct(
     @builtin(workgroup_id) group: vec3<u32>,
 ) {
     count_group(lane);
-    var largest = 0.0;
-    let beta = scalars[texels.channel].beta;
+    var largest = vec3(0.0);
+    let beta = vec3(scalars[0].beta, scalars[1].beta, scalars[2].beta);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         if !takes_part(texel) {
             continue;
         }
-        let next = preconditioned(texel) + beta * p[texel];
-        p[texel] = next;
+        let next = preconditioned(texel) + beta * p_at(texel);
+        set_p(texel, next);
         largest = max(largest, abs(next));
     }
-    let total = reduce(lane, vec2(0.0, largest), true);
-    if lane == 0u {
-        partials[texels.channel * texels.groups + group.x] = total;
-    }
+    part(group.x, lane, vec3(0.0), largest);
 }
 
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_direct(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
-    let total = reduce_partials(channel, lane, true);
+    let total = whole(channel, lane);
     if lane == 0u {
         scalars[channel].reach_p = reach_of(total.y);
     }

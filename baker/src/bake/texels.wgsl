@@ -2,8 +2,7 @@
 struct Texels {
     size: u32,
     count: u32,
-    // Channel that a dispatch is for.
-    channel: u32,
+    unused: u32,
     // Workgroups of a dispatch over all texels, and their invocations: each takes every stride-th texel.
     groups: u32,
     stride: u32,
@@ -43,9 +42,9 @@ fn reach_of(v: f32) -> i32 {
     return i32((bitcast<u32>(v) >> 23u) & 255u) - 126;
 }
 
-// Byte `channel` of a texel's packed exponents, which are those of single precision.
-fn exponent_of(packed: u32, channel: u32) -> i32 {
-    return i32((packed >> (8u * channel)) & 255u) - 127;
+// A texel's packed exponents, a byte for each channel, which are those of single precision.
+fn exponents_of(packed: u32) -> vec3<i32> {
+    return vec3<i32>(vec3(packed, packed >> 8u, packed >> 16u) & vec3(255u)) - 127;
 }
 
 // Two to the power of all three.

@@ -203,9 +203,9 @@ struct Groups {
     diagonal: wgpu::BindGroup,
     defect: wgpu::BindGroup,
     apply: wgpu::BindGroup,
-    regularise: [wgpu::BindGroup; 3],
-    multilevel: [wgpu::BindGroup; 3],
-    solve: [wgpu::BindGroup; 3],
+    regularise: wgpu::BindGroup,
+    multilevel: wgpu::BindGroup,
+    solve: wgpu::BindGroup,
 }
 
 /// Per-view numbers and the texels they were made from.
@@ -289,9 +289,9 @@ impl Fit {
             diagonal: normal(&planes.x, &planes.diagonal),
             defect: normal(&planes.x, &planes.r),
             apply: normal(&planes.p, &planes.q),
-            regularise: planes.channel_groups(&device, &stages.regularise),
-            multilevel: planes.channel_groups(&device, &stages.multilevel),
-            solve: planes.channel_groups(&device, &stages.solve),
+            regularise: planes.solve_group(&device, &stages.regularise),
+            multilevel: planes.solve_group(&device, &stages.multilevel),
+            solve: planes.solve_group(&device, &stages.solve),
         };
         let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);

@@ -2,7 +2,7 @@
 //!
 //! One buffer holds one number of one channel: at 4096² that is 64 MiB, half of the smallest binding seen (lavapipe's
 //! 128 MiB), where four channels together would be 256 MiB; at 8192² it is 256 MiB, which real GPUs bind. Row stages bind the
-//! three channels side by side, texel stages run once for each.
+//! three channels side by side, texel stages all of them.
 
 use std::sync::Arc;
 
@@ -49,8 +49,7 @@ pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) scalars: Held<B>,
     /// For each cell of the coarse levels two numbers.
     pub(super) coarse: Colour<B>,
-    /// One for each channel.
-    pub(super) texels: Colour<B>,
+    pub(super) texels: Held<B>,
 }
 
 /// Bytes of the sums that λ is relative to.
@@ -95,7 +94,6 @@ impl<B> Planes<B> {
         let (size, count) = (window.size, window.texels() as u32);
         let room = count.max(room as u32);
         let plane = |label: &str| make.buffer(label, u64::from(room) * 4, STORAGE);
-        let uniform = |label: &str| make.buffer(label, size_of::<Texels>() as u64, UNIFORM);
         let partials = u64::from(texel_groups(room)) * 3 * 8;
         let scalars = 3 * size_of::<Scalars>() as u64;
         Ok(Self {
@@ -119,7 +117,7 @@ impl<B> Planes<B> {
                 |label| make.buffer(label, coarse_bytes(size, room), STORAGE),
                 "coarse",
             )?,
-            texels: colour(uniform, "texels")?,
+            texels: make.buffer("texels", size_of::<Texels>() as u64, UNIFORM)?,
         })
     }
 }
@@ -128,7 +126,7 @@ impl Planes<()> {
     /// What the planes of so many texels take, in bytes, in a texture with rows of `size`.
     pub(super) fn bytes(size: u32, texels: usize) -> u64 {
         let groups = u64::from(texel_groups(texels as u32));
-        let fixed = 3 * (size_of::<Scalars>() + size_of::<Texels>()) as u64 + TRUSTED;
+        let fixed = (3 * size_of::<Scalars>() + size_of::<Texels>()) as u64 + TRUSTED;
         let plane = |bytes: u64| bytes.max(16).next_multiple_of(16);
         let coarse = 3 * plane(coarse_bytes(size, texels as u32));
         21 * plane(4 * texels as u64) + plane(texels as u64) + coarse + groups * 3 * 8 + fixed
@@ -156,8 +154,10 @@ impl Planes<()> {
             coarse,
             texels,
         } = self;
-        let colours = [x, r, p, q, diagonal, lambda, coarse, texels];
-        let others = [weight, exponents, counts, trusted, links, partials, scalars];
+        let colours = [x, r, p, q, diagonal, lambda, coarse];
+        let others = [
+            weight, exponents, counts, trusted, links, partials, scalars, texels,
+        ];
         colours.into_iter().flatten().chain(others).collect()
     }
 }
@@ -214,47 +214,33 @@ impl Planes {
         narrowed: bool,
     ) {
         let groups = texel_groups(self.count);
-        for (channel, to) in (0..).zip(&self.texels) {
-            let texels = Texels {
-                size: self.size,
-                count: self.count,
-                channel,
-                groups,
-                stride: groups * TEXEL_LANES,
-                smoothness,
-                seam_ratio,
-                narrowed: narrowed.into(),
-            };
-            write(device, to, &[texels]);
-        }
+        let texels = Texels {
+            size: self.size,
+            count: self.count,
+            unused: 0,
+            groups,
+            stride: groups * TEXEL_LANES,
+            smoothness,
+            seam_ratio,
+            narrowed: narrowed.into(),
+        };
+        write(device, &self.texels, &[texels]);
     }
 
-    /// Own group of `regularise`, `multilevel` and `solve`, one for each channel.
-    pub(super) fn channel_groups(&self, device: &Device, stage: &Compiled) -> [wgpu::BindGroup; 3] {
-        std::array::from_fn(|c| {
-            let buffers = [
-                &self.texels[c],
-                &self.x[c],
-                &self.r[c],
-                &self.p[c],
-                &self.q[c],
-                &self.diagonal[c],
-                &self.exponents,
-                &self.counts,
-                &self.lambda[c],
-                &self.trusted,
-                &self.links,
-                &self.partials,
-                &self.scalars,
-                &self.coarse[c],
-            ];
-            bind(
-                device,
-                "solve",
-                &stage.layout,
-                &buffers.map(|buffer| buffer.item.as_entire_binding()),
-            )
-        })
+    /// Own group of `regularise`, `multilevel` and `solve`.
+    pub(super) fn solve_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
+        let mut buffers = vec![&self.texels];
+        for colour in [&self.x, &self.r, &self.p, &self.q, &self.diagonal] {
+            buffers.extend(colour);
+        }
+        buffers.extend([&self.exponents, &self.counts]);
+        buffers.extend(&self.lambda);
+        buffers.extend([&self.trusted, &self.links, &self.partials, &self.scalars]);
+        buffers.extend(&self.coarse);
+        let resources: Vec<_> = (buffers.into_iter())
+            .map(|buffer| buffer.item.as_entire_binding())
+            .collect();
+        bind(device, "solve", &stage.layout, &resources)
     }
 
     /// Own group of `normal`: reads `v`, sums into `out`.
@@ -266,7 +252,7 @@ impl Planes {
         out: &Colour,
     ) -> wgpu::BindGroup {
         let buffers = [
-            &self.texels[0],
+            &self.texels,
             &v[0],
             &v[1],
             &v[2],
@@ -290,7 +276,7 @@ impl Planes {
         let [x_r, x_g, x_b] = &self.x;
         let [r_r, r_g, r_b] = &self.r;
         let buffers = [
-            &self.texels[0],
+            &self.texels,
             &self.counts,
             r_r,
             r_g,
@@ -314,7 +300,7 @@ impl Planes {
     pub(super) fn deviation_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let [x_r, x_g, x_b] = &self.x;
         let buffers = [
-            &self.texels[0],
+            &self.texels,
             x_r,
             x_g,
             x_b,

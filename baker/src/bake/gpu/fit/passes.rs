@@ -12,24 +12,23 @@ use crate::bake::gpu::pools::{Visit, Which};
 use crate::bake::gpu::stage::Compiled;
 
 impl Fit {
-    /// Records dispatches over all texels, of each entry point one for each channel.
+    /// Records dispatches over all texels.
     fn texels(
         &self,
         batch: &mut Batch<'_>,
         stage: &Compiled,
-        groups: &[wgpu::BindGroup; 3],
+        own: &wgpu::BindGroup,
         entries: &[&'static str],
     ) -> Result<(), GpuError> {
         let count = texel_groups(self.planes.count);
         for &entry in entries {
-            if entry.starts_with("reduce") {
-                // One group for each channel; which bind group makes no difference.
-                stage.dispatch(batch, entry, &groups[0], None, [3, 1], 3)?;
-                continue;
-            }
-            for own in groups {
-                stage.dispatch(batch, entry, own, None, [count, 1], count)?;
-            }
+            // Of those that end a reduction, one workgroup for each channel.
+            let groups = if entry.starts_with("reduce") {
+                3
+            } else {
+                count
+            };
+            stage.dispatch(batch, entry, own, None, [groups, 1], groups)?;
         }
         Ok(())
     }

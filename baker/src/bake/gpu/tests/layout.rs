@@ -234,7 +234,7 @@ fn structures_have_the_same_fields_on_both_sides() {
             shape!(Texels {
                 size,
                 count,
-                channel,
+                unused,
                 groups,
                 stride,
                 smoothness,
