@@ -357,6 +357,11 @@ fn bake_on(
         };
         if refiner.too_many() || apart.is_some() {
             apart.get_or_insert_default().push(view);
+        } else if backend.overflows() {
+            // All views will come again; what was rejected of this one is told of it as it is now.
+            if doubts.is_some() {
+                bench.cut(view, refiner.thinning(), doubts.as_mut());
+            }
         } else if !taken {
             let thinning = refiner.thinning();
             bench.take_in(

@@ -146,12 +146,33 @@ pub struct RowMemory {
     pub row: f64,
     /// For an entry.
     pub entry: f64,
+    /// A texel that rows which lie together touch takes room that so many entries take, or these do; 0 where it takes none.
+    pub touched: f64,
+}
+
+/// What a row has on the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PerRow {
+    /// Texels with their weights.
+    pub entries: f64,
+    /// Texels that those which lie together touch, each counted once.
+    pub touched: f64,
 }
 
 impl RowMemory {
     /// Rows that stay, if each has so many entries.
     #[must_use]
     pub fn rows(&self, entries: f64) -> f64 {
+        self.rows_of(PerRow {
+            entries,
+            touched: 0.0,
+        })
+    }
+
+    /// Rows that stay, if each has so much.
+    #[must_use]
+    pub fn rows_of(&self, each: PerRow) -> f64 {
+        let entries = each.entries.max(each.touched * self.touched);
         self.all as f64 / (self.row + entries * self.entry)
     }
 }
@@ -217,6 +238,15 @@ pub trait Backend: Send {
     /// # Errors
     /// The adapter's.
     fn average(&mut self) -> Result<(), BackendError>;
+
+    /// The weight with which each texel of the window is observed.
+    ///
+    /// # Errors
+    /// The adapter's.
+    fn read_weights(&mut self) -> Result<Vec<f32>, BackendError> {
+        let texels = self.read_texels()?;
+        Ok(texels.iter().map(|texel| texel[3]).collect())
+    }
 
     /// The texels of the window.
     ///

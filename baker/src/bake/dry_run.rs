@@ -149,18 +149,18 @@ fn plan(
     let rates = sample.rates();
     let mut room = Room::of(job.memory);
     let mut rows = processor_rows(&sample, &mut room);
-    let count = |window: &Window, share: f64| {
+    let count = |window: &Window, share: f64, largest: usize| {
         let (Some(device), Some(kit), Some(options)) = (&device, &*kit, &options) else {
             return Ok(Counts::default());
         };
         let (scene, ties) = (scene.within(window), ties(&atlas, window));
-        let part = device.part(kit, &scene, &ties, options, share);
+        let part = device.part(kit, &scene, &ties, options, share, largest);
         let counts = part.and_then(|part| part.finish(rates));
         counts.map_err(|error| failure(BackendError::from(error)))
     };
     let mut counts = Counts::default();
     if device.is_some() && window.is_whole() {
-        counts = count(&window, 1.0)?;
+        counts = count(&window, 1.0, window.texels())?;
         rows = counts.rows;
     }
     let foreseen = !window.is_whole() || matches!(decision, Decision::TooMany(_));
@@ -172,8 +172,14 @@ fn plan(
         (rows.kept, rows.views_redrawn) = (rows.rows, 0);
     }
     let mut most: Option<Counts> = None;
-    for (window, share) in parts.iter().flat_map(Parts::windows) {
-        let part = count(window, share)?;
+    for (nth, (window, share)) in parts.iter().flat_map(Parts::windows).enumerate() {
+        // The first comes before any is foreseen.
+        let others = parts.iter().flat_map(Parts::windows).skip(1);
+        let largest = match nth {
+            0 => window.texels(),
+            _ => (others.map(|(window, _)| window.texels()).max()).unwrap_or(0),
+        };
+        let part = count(window, share, largest)?;
         rows.kept -= (part.rows.rows - part.rows.kept).min(rows.kept);
         rows.views_redrawn = rows.views_redrawn.max(part.rows.views_redrawn);
         if most.as_ref().is_none_or(|most| most.peak < part.peak) {

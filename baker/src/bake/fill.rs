@@ -5,7 +5,7 @@
 //! vertices given), then interpolated into unseen chart texels. This crosses chart borders as the surface does; atlas
 //! neighbours would bring in the colours of whatever chart lies next.
 
-use std::sync::{Arc, OnceLock};
+use std::cell::OnceCell;
 
 use rayon::prelude::*;
 
@@ -28,12 +28,11 @@ pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
 }
 
 /// What the texels of one part of a texture after the other tell of the colours of the surface.
-#[derive(Clone)]
 pub struct Tones {
     /// For each point of the surface, the weighted colours of the texels around it, and their weights.
     sums: Vec<[f64; 4]>,
     /// Points that share an edge, once they are asked for.
-    neighbours: Arc<OnceLock<Neighbours>>,
+    neighbours: OnceCell<Neighbours>,
 }
 
 impl Tones {
@@ -42,7 +41,7 @@ impl Tones {
     pub fn none(scene: &Scene) -> Self {
         Self {
             sums: vec![[0.0; 4]; scene.surface_vertices.len()],
-            neighbours: Arc::default(),
+            neighbours: OnceCell::new(),
         }
     }
 
@@ -96,21 +95,6 @@ impl Tones {
         place: impl Fn(usize) -> Option<usize> + Sync,
     ) {
         self.add(scene, texels, covered(atlas, place));
-    }
-
-    /// So many texels of a part by what was told so far; alpha is 0, and those that no triangle covers are black. `place` is as in
-    /// [`Self::fill`].
-    #[must_use]
-    pub fn part(
-        &self,
-        scene: &Scene,
-        atlas: &Atlas,
-        texels: usize,
-        place: impl Fn(usize) -> Option<usize> + Sync,
-    ) -> Vec<[f32; 4]> {
-        let (colours, covered) = (self.colours(scene), covered(atlas, place));
-        let of = |texel| covered(texel).map_or([0.0; 4], |at| between(scene, &colours, at));
-        (0..texels).into_par_iter().map(of).collect()
     }
 
     /// Adds what observed texels tell, where `covered` says which triangle covers each, and which texel of the texture it is.

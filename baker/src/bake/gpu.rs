@@ -136,6 +136,7 @@ impl Backend for Gpu {
             all: 0,
             row: 0.0,
             entry: 1.0,
+            touched: 0.0,
         };
         (self.fit.as_ref()).map_or(none, |fit| fit.row_memory(texels))
     }
@@ -176,6 +177,10 @@ impl Backend for Gpu {
 
     fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError> {
         self.run(Fit::read_texels)
+    }
+
+    fn read_weights(&mut self) -> Result<Vec<f32>, BackendError> {
+        self.run(|fit| fit.read_weights())
     }
 
     fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError> {
@@ -226,8 +231,8 @@ impl Backend for Gpu {
             ..self.options
         };
         let own = scene.window.texels();
-        let windows = foreseen.as_ref().map(Foreseen::texels);
-        let room = windows.map_or(own, |largest| largest.min(own * fit::ROOMY));
+        let largest = foreseen.as_ref().map_or(own, Foreseen::texels);
+        let room = fit::room(own, largest);
         let next = under_way("the next texture", || {
             if fit.would_do(scene, taps, blend) {
                 if let Err(error) = fit.renew(scene.clone(), ties) {

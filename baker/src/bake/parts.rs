@@ -35,16 +35,18 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 use rayon::prelude::*;
 
-use super::backend::{Backend, BackendError, Ties, ViewResiduals};
+use super::backend::{Backend, Ties, ViewResiduals};
 use super::colour::Space;
 use super::explain::{Bench, Fit, ties};
 use super::fill::{Tones, fill_far};
 use super::fit;
+use super::raster::NOTHING;
 use super::scene::Scene;
 use super::window::Window;
 use super::{failure, read_finite};
 use crate::laps::timed;
 use crate::progress::PhaseClock;
+use plan::sparser;
 pub(super) use plan::{Parts, first_window};
 
 /// What one window's fit came to.
@@ -57,20 +59,23 @@ struct Part {
 struct Given {
     scene: Scene,
     ties: Ties,
-    /// What texels begin with that no pixel shows; none where nothing is known before.
-    start: Option<Vec<[f32; 4]>>,
+}
+
+/// How a window was begun.
+enum Begun {
+    /// Not all of its rows fit.
+    Overflown,
+    /// Some of its texels are shown by no pixel: they have a colour now, and what the others say is among the tones.
+    Filled,
+    /// All of them are shown.
+    Whole,
 }
 
 impl Given {
-    fn of(bench: &Bench<'_>, window: &Window, tones: Option<&Tones>) -> Self {
-        let start = tones.map(|tones| {
-            let place = place(window);
-            tones.part(bench.scene, bench.atlas, window.texels(), place)
-        });
+    fn of(bench: &Bench<'_>, window: &Window) -> Self {
         Self {
             scene: bench.scene.within(window),
             ties: ties(bench.atlas, window),
-            start,
         }
     }
 }
@@ -100,39 +105,42 @@ pub(super) fn fit<'scope, 'env>(
     told(0.0);
     let mut tones = Tones::none(scene);
     let begin = |backend: &mut dyn Backend,
+                 window: &Window,
                  given: Given,
                  foreseen: Option<&[Window]>,
                  anyway,
+                 tones: &mut Tones,
                  clock: &mut PhaseClock| {
+        let views = (views, space);
         begin(
-            bench,
-            backend,
-            given,
-            foreseen,
-            (views, space),
-            anyway,
-            clock,
+            bench, backend, window, given, foreseen, views, anyway, tones, clock,
         )
     };
     let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
     // While a device fits, the processor makes ready what it is given next.
     let apart = backend.is_apart();
-    let beside = |band: Option<&Cow<'_, Window>>, tones: &Tones| {
+    let beside = |band: Option<&Cow<'_, Window>>| {
         let band = band.filter(|_| apart)?.clone().into_owned();
-        let tones = tones.clone();
         let builder = thread::Builder::new().name("band".to_owned());
         builder
-            .spawn_scoped(threads, move || Given::of(bench, &band, Some(&tones)))
+            .spawn_scoped(threads, move || Given::of(bench, &band))
             .ok()
     };
-    let strips = clock.time(Phase::Raster, || Given::of(bench, &parts.rehearsal, None));
-    begin(backend, strips, Some(&parts.bands), true, clock)?;
-    clock
-        .time(Phase::Init, || {
-            first(bench, backend, &parts.rehearsal, &mut tones)
-        })
-        .map_err(failure)?;
-    let mut next = beside(bands.last(), &tones);
+    let mut rehearsal = Cow::Borrowed(&parts.rehearsal);
+    loop {
+        let sparser = sparser(&rehearsal);
+        let strips = clock.time(Phase::Raster, || Given::of(bench, &rehearsal));
+        let (bands, anyway) = (Some(parts.bands.as_slice()), sparser.is_none());
+        let begun = begin(
+            backend, &rehearsal, strips, bands, anyway, &mut tones, clock,
+        )?;
+        if !matches!(begun, Begun::Overflown) {
+            break;
+        }
+        // Rows that are drawn again for each pass take longer than drawing all of them once more.
+        rehearsal = sparser.map_or(rehearsal, Cow::Owned);
+    }
+    let mut next = beside(bands.last());
     let mut fitted = clock
         .time(Phase::Fit, || {
             let plan = bench.plan.of_strips();
@@ -153,16 +161,17 @@ pub(super) fn fit<'scope, 'env>(
         let (band, course) = (&*band, &fitted.course);
         let halves = parts.halves(band);
         let given = || match next.take().map(ScopedJoinHandle::join) {
-            None => Given::of(bench, band, Some(&tones)),
+            None => Given::of(bench, band),
             Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         };
         let given = clock.time(Phase::Raster, || timed("what is given", given));
-        let fits = begin(backend, given, None, halves.is_none(), clock)?;
-        if let (false, Some(halves)) = (fits, halves) {
+        let anyway = halves.is_none();
+        let begun = begin(backend, band, given, None, anyway, &mut tones, clock)?;
+        if let (Begun::Overflown, Some(halves)) = (&begun, halves) {
             bands.extend(halves.into_iter().rev().map(Cow::Owned));
             continue;
         }
-        next = beside(bands.last(), &tones);
+        next = beside(bands.last());
         count += 1;
         let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
         let (before, own) = (1.0 + of(band.core().start), of(band.core().len()));
@@ -183,7 +192,7 @@ pub(super) fn fit<'scope, 'env>(
             })
         });
         let Part { texels: own, held } = part.map_err(failure)?;
-        if !bands.is_empty() {
+        if let (Begun::Whole, false) = (begun, bands.is_empty()) {
             clock.time(Phase::Init, || {
                 timed("tones", || {
                     tones.learn(scene, bench.atlas, &own, place(band));
@@ -228,29 +237,29 @@ pub(super) fn fit<'scope, 'env>(
     })
 }
 
-/// Gives the adapter a window of the texture, what is known of its texels so far, the views, and their averages there.
-/// `foreseen` are the windows that follow. False, with nothing done, where not all rows fit and it is not to be begun `anyway`.
+/// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
+/// known of the surface so far (`tones`). `foreseen` are the windows that follow. With nothing done where not all rows fit and it is
+/// not to be begun `anyway`.
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
+    window: &Window,
     given: Given,
     foreseen: Option<&[Window]>,
     (views, space): (&[View], Space),
     anyway: bool,
+    tones: &mut Tones,
     clock: &mut PhaseClock,
-) -> Result<bool, Failure> {
+) -> Result<Begun, Failure> {
     let step = bench.step + crate::pace::ADAPTER;
     bench.progress.expect("the buffers of a part", step);
-    let Given { scene, ties, start } = given;
+    let Given { scene, ties } = given;
     clock
         .time(Phase::Raster, || {
             timed("again", || {
                 backend.again(&scene, &ties, bench.plan.taps, space.blend())
             })?;
             drop((scene, ties));
-            if let Some(start) = start {
-                timed("write texels", || backend.write_texels(&start))?;
-            }
             if let Some(windows) = foreseen {
                 backend.foresee(windows)?;
             }
@@ -260,29 +269,33 @@ fn begin(
         .map_err(failure)?;
     let fits = |backend: &dyn Backend| anyway || !backend.overflows();
     if !fits(backend) {
-        return Ok(false);
+        return Ok(Begun::Overflown);
     }
     clock
         .time(Phase::Init, || {
             timed("average", || backend.average())?;
             // The last of the rows may not have been counted before.
-            Ok(fits(backend))
+            if !fits(backend) {
+                return Ok(Begun::Overflown);
+            }
+            let place = place(window);
+            let weights = timed("read weights", || backend.read_weights())?;
+            let triangles = &bench.atlas.triangles;
+            let unseen = |(texel, weight): (usize, &f32)| {
+                *weight <= 0.0 && place(texel).is_some_and(|at| triangles[at] != NOTHING)
+            };
+            // What the first of them tells of the surface the others go by.
+            if foreseen.is_none() && !weights.par_iter().enumerate().any(unseen) {
+                return Ok(Begun::Whole);
+            }
+            let mut texels = timed("read texels", || read_finite(backend))?;
+            timed("fill", || {
+                tones.fill(bench.scene, bench.atlas, &mut texels, place);
+            });
+            timed("write texels", || backend.write_texels(&texels))?;
+            Ok(Begun::Filled)
         })
         .map_err(failure)
-}
-
-/// Gives those texels of the first window a colour that no pixel shows, and tells of the surface what the others do.
-fn first(
-    bench: &Bench<'_>,
-    backend: &mut dyn Backend,
-    window: &Window,
-    tones: &mut Tones,
-) -> Result<(), BackendError> {
-    let mut texels = timed("read texels", || read_finite(backend))?;
-    timed("fill", || {
-        tones.fill(bench.scene, bench.atlas, &mut texels, place(window));
-    });
-    timed("write texels", || backend.write_texels(&texels))
 }
 
 /// Adds the residuals of other pixels of the same views.

@@ -15,7 +15,7 @@ use super::kit::Kit;
 use super::layout::{self, PATCH_TEXELS, ROW_LANES};
 use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
-use super::pools::{self, Forecast, Tile, seams};
+use super::pools::{self, Forecast, Tile, TilePart, seams};
 use super::raster::{self, Samples};
 use super::tiles::{self, Bounds, Drawn, Room, Shape, Taken, map_words};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
@@ -57,10 +57,12 @@ pub struct DryRun {
     shape: Shape,
     /// Of a tile.
     tile_room: Room,
-    room: layout::Pool,
+    pool: layout::Pool,
     /// Texels in a row.
     size: u32,
     texels: u32,
+    /// Planes have room for so many.
+    planes: u32,
     groups: Vec<(BufferGroup, Group)>,
     /// Of the views, as they would be for all of the texture.
     cuts: Vec<Cut>,
@@ -113,6 +115,17 @@ impl DryRun {
     /// # Errors
     /// The texture does not fit the device: the error that a bake would end with.
     pub fn new(kit: &Kit, scene: &Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
+        Self::with_room(kit, scene, ties, options, 0)
+    }
+
+    /// With planes that have `room` for so many texels, and for its own.
+    fn with_room(
+        kit: &Kit,
+        scene: &Scene,
+        ties: &Ties,
+        options: &Options,
+        room: usize,
+    ) -> Result<Self, GpuError> {
         let budget = fit::bounds(&kit.device, options);
         let entries = fit::entries(&budget, scene.window.size, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
@@ -126,9 +139,10 @@ impl DryRun {
             tile: tiles::bytes(shape.blocks, taps),
             shape,
             tile_room,
-            room: pools::room(entries),
+            pool: pools::room(entries),
             size: scene.window.size,
             texels: scene.texels() as u32,
+            planes: scene.texels().max(room) as u32,
             groups: Vec::new(),
             cuts: Vec::new(),
             views: 0,
@@ -163,7 +177,7 @@ impl DryRun {
             })
         })?;
         run.made(BufferGroup::Texture, |make| {
-            Ok(Planes::made(make, &scene.window, 0)?.into_buffers())
+            Ok(Planes::made(make, &scene.window, room)?.into_buffers())
         })?;
         run.made(BufferGroup::Views, |make| Ok(pools::shared(make)?.into()))?;
         for packed in seams::parts(&ties.seams) {
@@ -190,7 +204,7 @@ impl DryRun {
         )
     }
 
-    /// The same job in a part of its texture, which shows this share of the pixels.
+    /// The same job in a part of its texture, which shows this share of the pixels; the largest part has so many texels.
     ///
     /// # Errors
     /// The part does not fit the device.
@@ -201,8 +215,10 @@ impl DryRun {
         ties: &Ties,
         options: &Options,
         share: f64,
+        largest: usize,
     ) -> Result<Self, GpuError> {
-        let new = Self::new(kit, scene, ties, options)?;
+        let room = fit::room(scene.texels(), largest);
+        let new = Self::with_room(kit, scene, ties, options, room)?;
         Ok(Self {
             cuts: self.cuts.clone(),
             views: self.views,
@@ -243,22 +259,23 @@ impl DryRun {
         let budget = Arc::clone(&self.budget);
         let make = Counted(&budget);
         let reserve = fit::reserve(self.texels) + self.blocks * pools::BLOCK_BYTES;
-        let mut forecast = Forecast::new(&make, &budget, self.room, reserve);
+        let mut forecast = Forecast::new(&make, &budget, self.pool, reserve);
         for cuts in self.tiles() {
-            let counting = cuts.iter().map(|cut| cut.counting).sum();
-            let of = |rate: f64| (f64::from(counting) * self.share * rate).round() as u32;
-            let holds = layout::Pool {
-                patches: of(rates.patches),
-                rows: of(rates.rows),
-                entries: of(rates.entries),
-                texels: of(rates.touched),
+            let part = |cut: &Cut| {
+                let counting = f64::from(cut.counting) * self.share;
+                let of = |rate: f64| (counting * rate).round() as u32;
+                TilePart {
+                    view: cut.view,
+                    counting: cut.counting,
+                    holds: layout::Pool {
+                        patches: of(rates.patches),
+                        rows: of(rates.rows),
+                        entries: of(rates.entries),
+                        texels: of(rates.touched),
+                    },
+                }
             };
-            let views = [cuts.first(), cuts.last()].map(|cut| cut.map_or(0, |cut| cut.view));
-            forecast.add(Tile {
-                views,
-                counting,
-                holds,
-            })?;
+            forecast.add(Tile(cuts.iter().map(part).collect()))?;
         }
         let rows = forecast.complete(self.views)?;
         let Forecast {
@@ -291,9 +308,10 @@ impl DryRun {
             })?;
         }
         // The sums of the views, and what a plane of deviations is read through.
+        let planes = self.planes;
         let once = (views * fit::SUMS * 4).max(if maps { texels as usize * 4 } else { 0 });
         self.made(BufferGroup::ReadBack, |make| {
-            let mut held = Staging::made(make, 4, texels as usize * 4)?.halves;
+            let mut held = Staging::made(make, 4, planes as usize * 4)?.halves;
             held.extend(Staging::made(make, 1, once)?.halves);
             Ok(held)
         })?;

@@ -15,8 +15,8 @@ use super::kit::{Kit, Stages};
 use super::layout;
 use super::marks::Foreseen;
 use super::memory::{
-    Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_as, read_planes, write,
-    write_planes,
+    Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_as, read_plane, read_planes,
+    write, write_planes,
 };
 use super::planes::{Colour, Planes, colour_planes};
 use super::pools::{self, Filling, PoolMaker, Pools, Visit, pool_entries};
@@ -53,7 +53,12 @@ pub struct Options {
 const PLANES: u64 = 31;
 
 /// The planes of a window have room for another of so many times as many texels at most.
-pub(super) const ROOMY: usize = 2;
+const ROOMY: usize = 2;
+
+/// Texels that the planes of a window of so many have room for, where the largest of those that follow has so many.
+pub(super) fn room(texels: usize, largest: usize) -> usize {
+    largest.min(ROOMY * texels)
+}
 
 /// Tiles, read-back and whatever else does not grow with the texture.
 const FIXED: u64 = 64 << 20;
@@ -338,6 +343,7 @@ impl Fit {
     /// those of a part.
     pub(super) fn renew(&mut self, scene: Scene, ties: &Ties) -> Result<(), GpuError> {
         self.forget()?;
+        self.pools.expect_as_at_first();
         self.pools.narrowed = false;
         self.scene = scene;
         self.planes.renew(&self.device, &self.scene.window)?;
@@ -536,23 +542,31 @@ impl Fit {
     }
 
     pub(super) fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, GpuError> {
-        let count = self.planes.count as usize;
+        let (count, staging) = (self.planes.count as usize, self.staging()?);
         let [r, g, b] = &self.planes.x;
         let planes = [r, g, b, &self.planes.weight];
-        // Made while the device still works on what is to be read.
-        let staging = match self.staging.take() {
-            Some(staging) => staging,
-            None => {
-                let make = OnDevice {
-                    device: &self.device,
-                    budget: &self.budget,
-                };
-                Staging::made(&make, 4, self.planes.room as usize * 4)?
-            }
-        };
         let texels = read_planes(&self.device, &staging, planes, count)?;
         self.staging = Some(staging);
         Ok(texels)
+    }
+
+    /// What texels are read through, made while the device still works on what is to be read; to be put back.
+    fn staging(&mut self) -> Result<Staging, GpuError> {
+        if let Some(staging) = self.staging.take() {
+            return Ok(staging);
+        }
+        let make = OnDevice {
+            device: &self.device,
+            budget: &self.budget,
+        };
+        Staging::made(&make, 4, self.planes.room as usize * 4)
+    }
+
+    pub(super) fn read_weights(&mut self) -> Result<Vec<f32>, GpuError> {
+        let (count, staging) = (self.planes.count as usize, self.staging()?);
+        let weights = read_plane(&self.device, &staging, &self.planes.weight, count)?;
+        self.staging = Some(staging);
+        Ok(weights)
     }
 
     pub(super) fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), GpuError> {

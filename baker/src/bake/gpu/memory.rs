@@ -375,6 +375,21 @@ pub(super) fn read_as<T: bytemuck::Pod>(
     Ok(out)
 }
 
+/// The same of one plane of numbers, through `staging` that is there for four.
+pub(super) fn read_plane(
+    device: &Device,
+    staging: &Staging,
+    plane: &Buffer,
+    count: usize,
+) -> Result<Vec<f32>, GpuError> {
+    let mut out = vec![0.0; count];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
+    read_pieces(device, staging, &[plane], count * 4, |start, data| {
+        bytes[start..start + data.len()].copy_from_slice(data);
+    })?;
+    Ok(out)
+}
+
 /// The same of planes of numbers side by side, `[a, b, c, d]` of each place, through `staging` for so many of four buffers.
 pub(super) fn read_planes(
     device: &Device,

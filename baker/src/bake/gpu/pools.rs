@@ -29,7 +29,7 @@ use super::tiles::{Tiles, Work};
 use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
 use filling::Ends;
-pub(super) use forecast::{Forecast, Tile};
+pub(super) use forecast::{Forecast, Tile, TilePart};
 pub(super) use maker::PoolMaker;
 pub(super) use open::Filling;
 use open::Open;
@@ -246,6 +246,11 @@ impl Pools {
     /// Frees all but the layout of the groups.
     pub(super) fn into_layout(self) -> wgpu::BindGroupLayout {
         self.layout
+    }
+
+    /// Expects of tiles what is expected at first: they come to something else than those before.
+    pub(super) fn expect_as_at_first(&mut self) {
+        self.ends.rates = Ends::<Open>::default().rates;
     }
 
     /// Whether pools are of so many entries.

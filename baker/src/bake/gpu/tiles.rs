@@ -66,6 +66,17 @@ impl Work {
         self.parts.iter().map(|(_, part)| part.counting).sum()
     }
 
+    /// The same of each of its parts.
+    pub(super) fn counting_by_part(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.parts.iter().map(|(_, part)| part.counting)
+    }
+
+    /// Keeps so many of its parts, and gives the others. What was staged of all of them is of no use any more.
+    pub(super) fn split_off(&mut self, parts: usize) -> Self {
+        self.staged = None;
+        Self::of(self.parts.split_off(parts))
+    }
+
     fn blocks(&self) -> u32 {
         let of = |(_, part): &Placed| part.corners.len() as u32;
         self.parts.iter().map(of).sum()

@@ -5,13 +5,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::RowMemory;
+use crate::bake::backend::{PerRow, RowMemory};
 use crate::bake::scene::Scene;
 use crate::bake::thin::Mask;
 use crate::bake::window::{COARSE, Window, across, square};
 use crate::laps::timed;
 
-use super::shown::{entries_drawn, shown_by_square};
+use super::shown::{rows_drawn, shown_by_square};
 
 /// Texels on each side of a band.
 const MARGIN: u32 = 8;
@@ -19,6 +19,8 @@ const MARGIN: u32 = 8;
 const LEAST_BAND: u32 = 32;
 /// The rehearsal's strips are one in so many lines, or as many as there are bands.
 const ONE_IN: u32 = 8;
+/// Of fewer lines than one in twice as many, nothing is learnt.
+const SPARSEST: u32 = 32;
 /// Strips that a texture is cut into for that, unless they were lower than [`LEAST_STRIP`] texels.
 const STRIPS: u32 = 64;
 const LEAST_STRIP: u32 = 16;
@@ -61,6 +63,14 @@ fn strips(size: u32, one_in: u32) -> Window {
     Window::strips(size, &strips)
 }
 
+/// Strips of half as many lines as these; none where they would be too few to tell of all the texture, or are no strips.
+pub(super) fn sparser(window: &Window) -> Option<Window> {
+    let one_in = (1.0 / window.share()).round() as u32;
+    let sparser = strips(window.size, 2 * one_in);
+    let fewer = one_in > 1 && one_in <= SPARSEST && sparser.texels() < window.texels();
+    fewer.then_some(sparser)
+}
+
 /// The largest window of strips for which `fits` is true; the smallest where none.
 pub(in crate::bake) fn first_window(size: u32, fits: impl Fn(usize) -> bool) -> Window {
     let mut one_in = ONE_IN;
@@ -84,18 +94,19 @@ impl Parts {
         masks: &[impl Mask],
     ) -> Self {
         let size = scene.size;
-        let (pixels, entries) = timed("parts", || {
+        let (pixels, drawn) = timed("parts", || {
             let shown = || shown_by_square(scene, atlas, masks);
-            rayon::join(shown, || entries_drawn(scene, taps, masks))
+            rayon::join(shown, || rows_drawn(scene, taps, masks))
         });
-        let entries = entries.max(LEAST_ENTRIES);
+        let entries = drawn.entries.max(LEAST_ENTRIES);
+        let each = PerRow { entries, ..drawn };
         // Around what a seam ties to a band: what a pixel there covers.
         let reach = entries.sqrt() as u32;
         let tied = timed("tied", || tied(atlas, size, reach));
         let mut planned = PLANNED;
         let ranges = loop {
             let ranges = timed("bands", || {
-                let room = |texels: usize| planned * memory(texels).rows(entries);
+                let room = |texels: usize| planned * memory(texels).rows_of(each);
                 let first = bands(size, &pixels, &tied, room);
                 // All of them have the buffers of the largest.
                 let largest = first.iter().map(|(_, texels)| *texels).max();
@@ -107,7 +118,7 @@ impl Parts {
             }
             planned /= 2.0;
         };
-        let room = |texels: usize| planned * memory(texels).rows(entries);
+        let room = |texels: usize| planned * memory(texels).rows_of(each);
         let bands: Vec<Window> = (ranges.into_par_iter())
             .map(|(band, _)| window(size, band, &tied))
             .collect();
@@ -130,6 +141,7 @@ impl Parts {
             bands = bands.len(),
             one_in,
             entries,
+            touched = each.touched,
             reach,
             ?shares,
             "parts"

@@ -1,11 +1,12 @@
-//! Masks of all views → how many pixels each square of the texture is shown by, and how many entries a row has.
+//! Masks of all views → how many pixels each square of the texture is shown by, and what a row has.
 
 use proto::table::View;
 use rayon::prelude::*;
 
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::BLOCK;
+use crate::bake::backend::{BLOCK, PerRow};
 use crate::bake::footprint::footprints;
+use crate::bake::gpu::dry_run::patches;
 use crate::bake::scene::Scene;
 use crate::bake::thin::cells::{Cells, EDGE};
 use crate::bake::thin::{ENTRIES, Mask};
@@ -47,9 +48,10 @@ fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
     (stride.max(2.0).max(coarsest) as u32).min(BLOCK)
 }
 
-/// Entries of a row on the mean, by the rows of some blocks of some views.
-pub(super) fn entries_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> f64 {
+/// What a row has on the mean, by the rows of some blocks of some views.
+pub(super) fn rows_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> PerRow {
     let [mut rows, mut entries] = [0, 0];
+    let mut touched = 0;
     for mask in masks.iter().step_by(masks.len().div_ceil(DRAWN).max(1)) {
         let head = mask.head();
         let [width, height] = head.size;
@@ -76,10 +78,17 @@ pub(super) fn entries_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> f6
         for chunk in footprints(scene, &some, taps) {
             rows += chunk.len();
             entries += chunk.entries.len();
+            touched += patches(&chunk, width, &scene.window, taps)[1];
         }
     }
     match rows {
-        0 => ENTRIES,
-        _ => entries as f64 / rows as f64,
+        0 => PerRow {
+            entries: ENTRIES,
+            touched: 0.0,
+        },
+        _ => PerRow {
+            entries: entries as f64 / rows as f64,
+            touched: touched as f64 / rows as f64,
+        },
     }
 }

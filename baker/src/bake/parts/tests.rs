@@ -6,10 +6,10 @@ use std::time::Duration;
 use proto::job::{Blend, Memory, Quality};
 use proto::table::View;
 
-use super::shown::entries_drawn;
+use super::shown::rows_drawn;
 use super::*;
 use crate::bake::atlas::Atlas;
-use crate::bake::backend::RowMemory;
+use crate::bake::backend::{PerRow, RowMemory};
 use crate::bake::explain::Taken;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
 use crate::bake::footprint::footprints;
@@ -39,6 +39,7 @@ fn memory(rows: f64) -> RowMemory {
         all: rows as u64,
         row: 1.0,
         entry: 0.0,
+        touched: 0.0,
     }
 }
 
@@ -235,6 +236,22 @@ fn a_rehearsal_lies_all_over_the_texture_or_where_something_is() {
 }
 
 #[test]
+fn strips_whose_rows_do_not_fit_become_sparser_as_long_as_they_tell_of_the_whole() {
+    let strips = first_window(1024, |_| true);
+    let lines = |window: &Window| window.core[1] - window.core[0];
+    let mut all = vec![strips];
+    while let Some(sparser) = sparser(&all[all.len() - 1]) {
+        all.push(sparser);
+    }
+    let lines: Vec<u32> = all.iter().map(lines).collect();
+    assert_eq!(lines, [128, 64, 32, 16], "of 1024");
+    // A band is what it is.
+    assert!(sparser(&Window::whole(1024)).is_none());
+    let band = Window::band(1024, 0..8, 0..6, &[].into());
+    assert!(sparser(&band).is_none());
+}
+
+#[test]
 fn windows_are_as_small_as_memory_asks_for() {
     let asked = RefCell::new(Vec::new());
     let window = first_window(1024, |texels| {
@@ -267,15 +284,18 @@ fn entries_are_those_of_the_rows_however_small_the_squares_are_in_the_views() {
             entries += chunk.entries.len();
         }
         let wanted = entries as f64 / rows as f64;
-        let found = entries_drawn(&scene, taps, &views);
+        let PerRow {
+            entries: found,
+            touched,
+        } = rows_drawn(&scene, taps, &views);
+        // A block has 64 rows at most, and all of them touch some of the same texels.
+        assert!((found / 64.0..found).contains(&touched), "{touched}");
         // By a sixteenth of some of the views.
         assert!(
             (found / wanted - 1.0).abs() < 0.15,
             "{found} of {wanted} at {size}²"
         );
     }
-    assert_eq!(
-        entries_drawn(&Scene::new(&cube(), 24), 2, &[] as &[View]),
-        ENTRIES
-    );
+    let none = rows_drawn(&Scene::new(&cube(), 24), 2, &[] as &[View]);
+    assert_eq!((none.entries, none.touched), (ENTRIES, 0.0));
 }

@@ -265,6 +265,7 @@ fn thinly(
             all,
             row: 1.0,
             entry: 0.0,
+            touched: 0.0,
         };
         refiner.thin(&atlas, 2, memory);
     }
@@ -363,6 +364,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
             all: all / 2,
             row: 1.0,
             entry: 0.0,
+            touched: 0.0,
         };
         refiner.thin(&atlas, 2, memory);
         let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());

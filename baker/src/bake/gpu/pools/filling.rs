@@ -22,10 +22,31 @@ const FIRST: usize = 8;
 /// Of what pixels came to so far, this much is expected of the next.
 const SPARE: f32 = 1.15;
 
-/// Pixels of a view that are drawn together.
-pub(super) trait Counting {
+/// Pixels that are drawn together.
+pub(super) trait Counting: Sized {
     /// Those whose alpha lets them count.
     fn counting(&self) -> u32;
+
+    /// Keeps as many of its parts as `fit`, which is asked for pixels that count, and gives the others; none, and keeps all, where not
+    /// even one of several does.
+    fn divide(&mut self, _fit: impl Fn(u32) -> bool) -> Option<Self> {
+        None
+    }
+}
+
+/// How many of some parts, each of so many pixels that count, `fit` together: fewer than all.
+pub(super) fn fitting(
+    counting: impl ExactSizeIterator<Item = u32>,
+    fit: impl Fn(u32) -> bool,
+) -> usize {
+    let all = counting.len();
+    let sums = counting.scan(0, |sum, counting| {
+        *sum += counting;
+        Some(*sum)
+    });
+    sums.take(all.saturating_sub(1))
+        .take_while(|&sum| fit(sum))
+        .count()
 }
 
 /// What a pixel that counts may be expected to come to.
@@ -210,6 +231,15 @@ pub(super) trait Fill {
             let unsure = !rates.known;
             if level.has_room(guess, room) && !(unsure && level.since.len() >= FIRST) {
                 break guess;
+            }
+            // What is left of a pool is for a part of the tile.
+            let fits = |counting: u32| level.has_room(rates.of(counting), room);
+            if !unsure && let Some(rest) = tile.divide(fits) {
+                let guess = rates.of(tile.counting());
+                self.draw(&mut tile, &pool)?;
+                Self::level(&mut pool).add(tile, guess);
+                tile = rest;
+                continue;
             }
             pool = if level.since.is_empty() {
                 self.close(pool);
@@ -435,6 +465,16 @@ mod tests {
         let closed = after.iter().position(|did| matches!(did, Did::Close(3, _)));
         let begun = after.iter().position(|did| *did == Did::Start(4));
         assert!(closed < begun, "{after:?}");
+    }
+
+    #[test]
+    fn as_many_parts_fit_as_there_is_room_for_and_never_all() {
+        let of = |parts: &[u32], room: u32| fitting(parts.iter().copied(), |sum| sum <= room);
+        assert_eq!(of(&[10, 20, 30, 40], 59), 2);
+        assert_eq!(of(&[10, 20, 30, 40], 60), 3);
+        assert_eq!(of(&[10, 20, 30, 40], 1000), 3);
+        assert_eq!(of(&[10, 20], 9), 0);
+        assert_eq!((of(&[10], 1000), of(&[], 1000)), (0, 0));
     }
 
     #[test]

@@ -6,26 +6,42 @@
 use super::super::device::GpuError;
 use super::super::layout;
 use super::super::memory::{Budget, Held, Maker};
-use super::filling::{Counting, Ends, Fill, Level, Rates};
+use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
 use super::open::stays;
 use super::pool_buffers;
 use super::sizes::bytes_of;
 use proto::plan::RowsHeld;
 
-/// A tile as it will be.
+/// A tile as it will be: its parts.
+#[derive(Clone, Debug)]
+pub(in crate::bake::gpu) struct Tile(pub(in crate::bake::gpu) Vec<TilePart>);
+
+/// What of a view is in a tile.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bake::gpu) struct Tile {
-    /// Positions of its first and last view.
-    pub(in crate::bake::gpu) views: [u32; 2],
+pub(in crate::bake::gpu) struct TilePart {
+    /// Position of the view.
+    pub(in crate::bake::gpu) view: u32,
     /// Pixels whose alpha lets them count.
     pub(in crate::bake::gpu) counting: u32,
     /// What they come to.
     pub(in crate::bake::gpu) holds: layout::Pool,
 }
 
+impl Tile {
+    fn holds(&self) -> layout::Pool {
+        let parts = self.0.iter().map(|part| part.holds);
+        parts.fold(layout::Pool::default(), layout::Pool::plus)
+    }
+}
+
 impl Counting for Tile {
     fn counting(&self) -> u32 {
-        self.counting
+        self.0.iter().map(|part| part.counting).sum()
+    }
+
+    fn divide(&mut self, fit: impl Fn(u32) -> bool) -> Option<Self> {
+        let kept = fitting(self.0.iter().map(|part| part.counting), fit);
+        (kept > 0).then(|| Self(self.0.split_off(kept)))
     }
 }
 
@@ -88,16 +104,15 @@ impl<'a, M: Maker> Forecast<'a, M> {
         Ok(self.held)
     }
 
-    fn enter(&mut self, tile: Tile, streamed: bool) {
-        let rows = u64::from(tile.holds.rows);
-        self.held.rows += rows;
-        if !streamed {
-            self.held.kept += rows;
-        } else if rows > 0 {
-            let [first, last] = tile.views;
-            let known = self.last_redrawn.is_some_and(|known| known >= first);
-            self.held.views_redrawn += last + 1 - first - u32::from(known);
-            self.last_redrawn = Some(last);
+    fn enter(&mut self, tile: &Tile, streamed: bool) {
+        for part in &tile.0 {
+            let rows = u64::from(part.holds.rows);
+            self.held.rows += rows;
+            if !streamed {
+                self.held.kept += rows;
+            } else if rows > 0 && self.last_redrawn.replace(part.view) != Some(part.view) {
+                self.held.views_redrawn += 1;
+            }
         }
     }
 }
@@ -152,13 +167,13 @@ impl<M: Maker> Fill for Forecast<'_, M> {
 
     fn settle(&mut self, mut pool: Open) -> Result<Open, GpuError> {
         for tile in pool.level.take_since() {
-            let certain = pool.level.certain;
-            if !certain.plus(tile.holds).within(self.room) && certain.rows > 0 {
+            let (certain, own) = (pool.level.certain, tile.holds());
+            if !certain.plus(own).within(self.room) && certain.rows > 0 {
                 pool = self.start()?;
             }
-            let holds = pool.level.certain.plus(tile.holds);
-            pool.level.enter(&[tile], holds);
-            self.enter(tile, pool.streamed);
+            let holds = pool.level.certain.plus(own);
+            pool.level.enter([&tile], holds);
+            self.enter(&tile, pool.streamed);
         }
         if pool.level.pixels > 0 {
             self.ends.rates = Rates::learnt(pool.level.certain, pool.level.pixels);

@@ -9,7 +9,7 @@ use super::super::device::{Device, GpuError};
 use super::super::layout;
 use super::super::memory::{Budget, Question, write};
 use super::super::tiles::{Tiles, Work};
-use super::filling::{Counting, Ends, Fill, Level, Rates};
+use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
 use super::maker::PoolMaker;
 use super::{Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
 use crate::laps::timed;
@@ -53,6 +53,11 @@ const SURELY: f64 = 0.75;
 impl Counting for Work {
     fn counting(&self) -> u32 {
         self.counting_pixels()
+    }
+
+    fn divide(&mut self, fit: impl Fn(u32) -> bool) -> Option<Self> {
+        let kept = fitting(self.counting_by_part(), fit);
+        (kept > 0).then(|| self.split_off(kept))
     }
 }
 

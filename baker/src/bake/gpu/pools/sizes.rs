@@ -50,6 +50,7 @@ pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) 
         all: left.saturating_sub(reserve + pool) / pool * pool,
         row: 0.0,
         entry: pool as f64 / f64::from(room.entries) / FILLED,
+        touched: f64::from(room.entries) / f64::from(room.texels),
     }
 }
 
