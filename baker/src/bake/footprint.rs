@@ -19,7 +19,7 @@ pub const MIN_ALPHA: u8 = 128;
 
 /// A texel that makes less of a pixel than this has no entry in its row, and the others of the row share what it had, where the
 /// taps lie together. A twelfth of all entries is so little: at 61.7 dB that costs 0.05, at 57.9 nothing (of 3/1000 an eighth is,
-/// for 0.1 dB at 61.7). Where they lie apart few pixels show a texel, and it costs 0.1 dB at 4096².
+/// for 0.1 dB at 61.7). Where they lie apart few pixels show a texel, and none is left out.
 pub const LEAST_ENTRY: f32 = 1.0 / 512.0;
 /// Taps lie together where the rectangle around the texels that they meet has no more than so many.
 pub const TOGETHER_TEXELS: u32 = 64;

@@ -180,7 +180,7 @@ impl Backend for Gpu {
     }
 
     fn read_weights(&mut self) -> Result<Vec<f32>, BackendError> {
-        self.run(|fit| fit.read_weights())
+        self.run(Fit::read_weights)
     }
 
     fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError> {

@@ -61,6 +61,15 @@ struct Given {
     ties: Ties,
 }
 
+impl Given {
+    fn of(bench: &Bench<'_>, window: &Window) -> Self {
+        Self {
+            scene: bench.scene.within(window),
+            ties: ties(bench.atlas, window),
+        }
+    }
+}
+
 /// How a window was begun.
 enum Begun {
     /// Not all of its rows fit.
@@ -69,15 +78,6 @@ enum Begun {
     Filled,
     /// All of them are shown.
     Whole,
-}
-
-impl Given {
-    fn of(bench: &Bench<'_>, window: &Window) -> Self {
-        Self {
-            scene: bench.scene.within(window),
-            ties: ties(bench.atlas, window),
-        }
-    }
 }
 
 /// Which texel of the texture each of a window is.

@@ -36,6 +36,8 @@
 @group(1) @binding(26) var<storage, read_write> coarse_g: array<f32>;
 @group(1) @binding(27) var<storage, read_write> coarse_b: array<f32>;
 
+// One pair for each plane: WGSL passes no buffer to a function.
+
 fn x_at(texel: u32) -> vec3<f32> {
     return vec3(x_r[texel], x_g[texel], x_b[texel]);
 }

@@ -2,7 +2,6 @@
 struct Texels {
     size: u32,
     count: u32,
-    unused: u32,
     // Workgroups of a dispatch over all texels, and their invocations: each takes every stride-th texel.
     groups: u32,
     stride: u32,

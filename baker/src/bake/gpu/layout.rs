@@ -180,7 +180,6 @@ pub(super) fn entry_parts(entry: u32) -> (f32, u32) {
 pub(super) struct Texels {
     pub(super) size: u32,
     pub(super) count: u32,
-    pub(super) unused: u32,
     pub(super) groups: u32,
     pub(super) stride: u32,
     pub(super) smoothness: f32,

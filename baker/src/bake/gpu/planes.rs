@@ -217,7 +217,6 @@ impl Planes {
         let texels = Texels {
             size: self.size,
             count: self.count,
-            unused: 0,
             groups,
             stride: groups * TEXEL_LANES,
             smoothness,

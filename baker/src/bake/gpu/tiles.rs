@@ -2,7 +2,7 @@
 //!
 //! | module | what it turns into what |
 //! |---|---|
-//! | `cut` | a view → the blocks of it that count, as many together as a tile holds |
+//! | `cut` | a view → parts of it: the blocks that count, so many together |
 //! | `together` | what was cut of some views → tiles, of several views each |
 //!
 //! A device takes as long for a tile as for the slowest of its blocks, and has room for thousands of them: the more of a tile

@@ -236,6 +236,24 @@ fn a_rehearsal_lies_all_over_the_texture_or_where_something_is() {
 }
 
 #[test]
+fn what_patches_touch_is_planned_with_where_it_takes_room() {
+    let views = views();
+    let (scene, atlas, _) = parts_of(&views, 1e9);
+    let count = |touched: f64| {
+        let memory = |_| RowMemory {
+            all: 200_000,
+            row: 0.0,
+            entry: 1.0,
+            touched,
+        };
+        Parts::of(&scene, &atlas, 3, memory, 1, &views).count()
+    };
+    // Less than half of the entries' room, then several times as much.
+    assert_eq!(count(0.0), count(1.0));
+    assert!(count(20.0) > count(1.0), "{} {}", count(20.0), count(1.0));
+}
+
+#[test]
 fn strips_whose_rows_do_not_fit_become_sparser_as_long_as_they_tell_of_the_whole() {
     let strips = first_window(1024, |_| true);
     let lines = |window: &Window| window.core[1] - window.core[0];

@@ -234,7 +234,6 @@ fn structures_have_the_same_fields_on_both_sides() {
             shape!(Texels {
                 size,
                 count,
-                unused,
                 groups,
                 stride,
                 smoothness,

@@ -1,7 +1,7 @@
-//! A view → the blocks of it that have a pixel that counts, as many together as a tile holds.
+//! A view → parts of it: the blocks that have a pixel that counts, so many together.
 //!
-//! A tile need not be a square: of a view that is left out in part, or of which a part of the texture shows here and there, it
-//! holds such blocks from wherever they lie within its region.
+//! A part need not be a square: of a view that is left out in part, or of which a part of the texture shows here and there, it
+//! has such blocks from wherever they lie within its region.
 
 use proto::table::View;
 
@@ -13,7 +13,7 @@ use crate::bake::kept::KeptOfView;
 /// Pixels of a block.
 pub(in crate::bake::gpu) const PIXELS: usize = (BLOCK * BLOCK) as usize;
 
-/// What a tile may be.
+/// What a tile may be, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Shape {
     /// Its blocks at most.
@@ -106,7 +106,7 @@ impl Part {
     }
 }
 
-/// Cuts what is `drawn` of a view into tiles, leaving out blocks without a pixel that counts.
+/// Cuts what is `drawn` of a view into parts of this shape, leaving out blocks without a pixel that counts.
 pub(in crate::bake::gpu) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut finish = |part: Part| {

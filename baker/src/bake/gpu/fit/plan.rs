@@ -1,0 +1,196 @@
+//! Memory that is asked for, or that a driver says there is → what a job plans with on a device: its budget, the room of its planes, and
+//! what that leaves for rows.
+
+use std::sync::Arc;
+
+use proto::job::{BakeJob, Memory};
+
+use crate::bake::atlas::Atlas;
+use crate::bake::backend::RowMemory;
+use crate::bake::gpu::device::{Device, GpuError};
+use crate::bake::gpu::driver::{self, DriverMemory};
+use crate::bake::gpu::kit::Kit;
+use crate::bake::gpu::layout;
+use crate::bake::gpu::memory::Budget;
+use crate::bake::gpu::planes::Planes;
+use crate::bake::gpu::pools::{self, pool_entries};
+use crate::bake::gpu::tiles::Bounds;
+use crate::bake::scene::Scene;
+
+/// How a job uses the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of device memory that the job may use. Rows beyond it are drawn again for every pass.
+    pub vram_budget: u64,
+    /// Bytes of one binding where that is to be less than the adapter's own bound: for tests of splitting.
+    pub binding_limit: Option<u64>,
+    /// The texture's maps will be asked for.
+    pub maps: bool,
+    /// Measure every stage by the device's clock.
+    pub gpu_times: bool,
+}
+
+/// Planes of a texture: 26 that stay, two of them of coarse levels, and five for what passes need for a while.
+const PLANES: u64 = 31;
+
+/// The planes of a window have room for another of so many times as many texels at most.
+pub(super) const ROOMY: usize = 2;
+
+/// Texels that the planes of a window of so many have room for, where the largest of those that follow has so many.
+pub(in crate::bake::gpu) fn room(texels: usize, largest: usize) -> usize {
+    largest.min(ROOMY * texels)
+}
+
+/// Tiles, read-back and whatever else does not grow with the texture.
+const FIXED: u64 = 64 << 20;
+
+/// What so many texels need whatever the views.
+const fn texture_bytes(texels: usize) -> u64 {
+    PLANES * texels as u64 * 4
+}
+
+/// Memory for rows where a driver does not say what there is: forty views of 512² four times over.
+const ROWS: u64 = 2 << 30;
+/// Where it does, rows may have half of what is left, and no more than this.
+const MOST_ROWS: u64 = 16 << 30;
+
+/// Memory that a job plans with on the device of `kit`, in bytes: `asked`, or where nobody says how much, what its texture
+/// needs and plenty for rows, of which it takes what there are. The smaller plan has a quarter of it for rows.
+fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
+    let left = driver::memory(&kit.device.device).map(DriverMemory::left);
+    planned(texture_size, asked, memory, left)
+}
+
+/// How a job uses the device of `kit`.
+#[must_use]
+pub fn options(kit: &Kit, texture_size: u32, job: &BakeJob) -> Options {
+    Options {
+        vram_budget: budget(kit, texture_size, job.vram_budget, job.memory),
+        binding_limit: None,
+        maps: job.maps,
+        gpu_times: job.gpu_times,
+    }
+}
+
+fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u64>) -> u64 {
+    let texture = texture_bytes((texture_size as usize).pow(2)) + FIXED;
+    let rows = left.map_or(ROWS, |left| {
+        (left.saturating_sub(texture) / 2).min(MOST_ROWS)
+    });
+    let all = asked.unwrap_or(texture + rows);
+    match memory {
+        Memory::Full => all,
+        Memory::Small => all.min(texture + all.saturating_sub(texture) / 4),
+    }
+}
+
+/// The budget of a job on a device, with nothing in it yet.
+pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options) -> Arc<Budget> {
+    let adapters = device.limits.max_storage_buffer_binding_size;
+    let binding = options
+        .binding_limit
+        .map_or(adapters, |limit| limit.min(adapters));
+    // What other programs have taken of the device cannot be planned with.
+    let there = driver::memory(&device.device).map_or(u64::MAX, DriverMemory::left);
+    Budget::new(options.vram_budget.min(there), binding)
+}
+
+/// Entries of the pools of a window of so many texels in rows of `size`.
+pub(in crate::bake::gpu) fn entries(budget: &Budget, size: u32, texels: usize) -> u32 {
+    let left = budget.cap().saturating_sub(texture_bytes(texels));
+    pool_entries(left, budget.binding, is_whole(size, texels))
+}
+
+/// Whether a window of so many texels in rows of `size` is all of a texture.
+pub(in crate::bake::gpu) fn is_whole(size: u32, texels: usize) -> bool {
+    texels == (size as usize).pow(2)
+}
+
+/// What there is for rows in a window of so many texels in rows of `size`, of which nothing is there yet, if `others` bytes
+/// are taken beside its tiles: nothing where not even its planes fit.
+pub(in crate::bake::gpu) fn row_memory(
+    budget: &Budget,
+    bounds: Bounds,
+    size: u32,
+    texels: usize,
+    others: u64,
+) -> RowMemory {
+    let pool = entries(budget, size, texels);
+    let own = Planes::<()>::bytes(size, texels) + bounds.bytes(pool);
+    let left = match texels as u64 * 4 <= budget.binding {
+        true => budget.cap().saturating_sub(others + own),
+        false => 0,
+    };
+    let room = pools::room(pool);
+    pools::memory(room, left, reserve(texels as u32))
+}
+
+/// What mesh and seams of a job take, about.
+pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
+    let seams = &atlas.seams;
+    let mesh = size_of_val(scene.positions.as_slice())
+        + size_of_val(scene.texel_coords.as_slice())
+        + 2 * size_of_val(scene.triangles.as_slice());
+    // Patches, rows, trust; entries, and touched texels, of which there are fewer.
+    let seams = seams.len() * (size_of::<layout::Row>() + 8) + seams.entries.len() * 8;
+    (mesh + seams) as u64
+}
+
+/// Whether a window of so many texels in rows of `size`, beside `others` and its tiles, leaves memory for rows on the device of
+/// `kit`.
+pub(in crate::bake::gpu) fn fits(
+    kit: &Kit,
+    options: &Options,
+    size: u32,
+    texels: usize,
+    others: u64,
+) -> bool {
+    let budget = bounds(&kit.device, options);
+    let (way, limits) = (kit.drawing.way, &kit.device.limits);
+    let bounds = Bounds::new(way, limits, &budget, kit.taps);
+    let pool = entries(&budget, size, texels);
+    bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
+}
+
+/// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
+/// (three planes), read-back (four that stay, and one of deviations, or pieces of them), and per-view numbers.
+pub(in crate::bake::gpu) fn reserve(texels: u32) -> u64 {
+    let plane = u64::from(texels) * 4;
+    3 * plane + (5 * plane).min(64 << 20) + (4 << 20)
+}
+
+/// The budget has that much left.
+pub(in crate::bake::gpu) fn passes_fit(budget: &Budget, texels: u32) -> Result<(), GpuError> {
+    let (bytes, left) = (reserve(texels), budget.left());
+    if bytes <= left {
+        return Ok(());
+    }
+    Err(GpuError::OutOfMemory {
+        what: "the passes over the texels".to_owned(),
+        bytes,
+        why: format!("{left} bytes are left of a budget of {}", budget.cap()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_takes_what_is_asked_or_what_is_there_and_the_smaller_a_quarter_for_rows() {
+        let texture = texture_bytes(1024 * 1024) + FIXED;
+        let plan = |asked, memory, left| planned(1024, asked, memory, left);
+        assert_eq!(plan(Some(7 << 20), Memory::Full, Some(1 << 30)), 7 << 20);
+        assert_eq!(plan(None, Memory::Full, None), texture + ROWS);
+        assert_eq!(plan(None, Memory::Small, None), texture + ROWS / 4);
+        let left = texture + (6 << 30);
+        assert_eq!(plan(None, Memory::Full, Some(left)), texture + (3 << 30));
+        assert_eq!(plan(None, Memory::Full, Some(1 << 40)), texture + MOST_ROWS);
+        assert_eq!(
+            plan(None, Memory::Full, Some(5)),
+            texture,
+            "told where it does not fit"
+        );
+        assert_eq!(plan(Some(texture / 2), Memory::Small, None), texture / 2);
+    }
+}
