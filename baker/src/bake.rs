@@ -6,7 +6,7 @@
 //! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
 //! | `window` | squares of texels → the part of a texture that an adapter works on |
 //! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
-//! | `surface` | mesh before simplification → views without the pixels that it shows elsewhere |
+//! | `surface` | what the views show, before any simplification → views without the pixels that the mesh shows elsewhere |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
 //! | `thin` | masks of all views → which pixels of each have no row: coarse ones among many finer, and what does not fit the memory |
 //! | `kept` | what `thin` decided → views without those pixels |
@@ -109,6 +109,7 @@ mod fixture;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use proto::blob::BlobFile;
 use proto::job::{BakeJob, Blend, Product};
@@ -117,7 +118,7 @@ use proto::message::{
     ViewFit,
 };
 use proto::plan::RowsHeld;
-use proto::table::{LayerSet, Mesh, Refined, Surface, Texture, View};
+use proto::table::{LayerSet, Refined, Surface, Texture, View};
 use rayon::prelude::*;
 
 use crate::laps::{self, timed};
@@ -136,7 +137,7 @@ use plan::Plan;
 use refine::{Ahead, Refiner};
 use rejected::Doubts;
 use scene::Scene;
-pub use supply::{HandedViews, Supply};
+pub use supply::{HandedViews, Supply, Unwrapped};
 use surface::Original;
 use thin::Thinning;
 use vertices::Coloured;
@@ -154,15 +155,16 @@ pub fn run(
     fds: Vec<OwnedFd>,
 ) -> Result<BakeSummary, Failure> {
     let stages = warm.stages();
-    let (mesh, surface) = tables(session, job, fds)?;
-    let (put, summary) = match job.product {
+    let surface = surface(session, fds)?;
+    let mut views = HandedViews::new(session);
+    let (put, summary, came) = match job.product {
         Product::Texture => {
-            let mut views = HandedViews::new(session);
-            let baked = bake(&mesh, surface, warm, job, session, &mut views)?;
+            let baked = bake(surface, warm, job, session, &mut views)?;
             let Baked {
                 texture,
                 rejected,
                 refined,
+                came,
                 summary,
             } = baked;
             put_refined(session, refined.as_ref())?;
@@ -173,7 +175,7 @@ pub fn run(
                 put.map_err(|error| internal(&error))?;
             }
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
-            (put, summary)
+            (put, summary, came)
         }
         Product::VertexColours => {
             let blend = warm.blend;
@@ -185,7 +187,7 @@ pub fn run(
             // An open adapter is let go: nothing of this rung may depend on it.
             drop(warm);
             let mut layers = LayerSet::default();
-            let mut views = HandedViews::new(session);
+            let Unwrapped { mesh, came, .. } = views.mesh()?;
             let next_view = || {
                 Ok(views.next(LayerSet::default())?.map(|(layered, set)| {
                     layers = layers.or(set);
@@ -202,13 +204,14 @@ pub fn run(
                 session.warning("no channels beside the base colour: colours of vertices have no texture for them");
             }
             let put = session.put(Table::Colours, colours.byte_len(), |out| colours.write(out));
-            (put, summary)
+            (put, summary, came)
         }
     };
     put.map_err(|error| internal(&error))?;
     let mut summary = BakeSummary {
         peak_rss_kib: peak_rss_kib(),
         pipeline_cache: stages.map(|(origin, _)| origin),
+        from_mesh_ms: came.elapsed().as_secs_f64() * 1e3,
         ..summary
     };
     if let Some((_, ms)) = stages {
@@ -228,34 +231,17 @@ fn put_refined(session: &Session, refined: Option<&Refined>) -> Result<(), Failu
         .map_err(|error| internal(&error))
 }
 
-/// Reads the tables of a job: the mesh, and the surface before simplification, if there was any.
-fn tables(
-    session: &Session,
-    job: &BakeJob,
-    fds: Vec<OwnedFd>,
-) -> Result<(Mesh, Option<Surface>), Failure> {
-    let read = |fd| BlobFile::open(fd).map_err(|error| internal(&error));
-    let (mesh, surface) = if job.has_surface {
-        let [mesh, surface] = take_fds(fds)?;
-        let surface = read(surface)?;
-        session.expect(
-            "reading the surface",
-            each(surface.len() as usize, pace::TABLE_BYTE),
-        );
-        let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
-        unit();
-        (mesh, Some(surface))
-    } else {
-        let [mesh] = take_fds(fds)?;
-        (mesh, None)
-    };
-    let mesh = read(mesh)?;
+/// Reads the surface that the views show.
+fn surface(session: &Session, fds: Vec<OwnedFd>) -> Result<Surface, Failure> {
+    let [surface] = take_fds(fds)?;
+    let surface = BlobFile::open(surface).map_err(|error| internal(&error))?;
     session.expect(
-        "reading the mesh",
-        each(mesh.len() as usize, pace::TABLE_BYTE),
+        "reading the surface",
+        each(surface.len() as usize, pace::TABLE_BYTE),
     );
-    let mesh = Mesh::read(&mut mesh.reader()).map_err(|error| internal(&error))?;
-    Ok((mesh, surface))
+    let surface = Surface::read(&mut surface.reader()).map_err(|error| internal(&error))?;
+    unit();
+    Ok(surface)
 }
 
 /// A texture and what is to be said of it.
@@ -267,33 +253,34 @@ pub struct Baked {
     pub rejected: Vec<(u32, Vec<u8>)>,
     /// The views' cameras and exposures at the end; none where all were taken as given.
     pub refined: Option<Refined>,
+    /// When the mesh came.
+    pub came: Instant,
     /// The report.
     pub summary: BakeSummary,
 }
 
-/// Bakes the views that `views` yields, until it yields none; and their layers, if they have any.
+/// Bakes the views of a surface that `supply` yields, until it yields none, onto the mesh that it yields; and their layers, if they
+/// have any.
 ///
 /// # Errors
 /// What the user is told: no adapter, the adapter's failures, or views that see nothing.
 pub fn bake(
-    mesh: &Mesh,
-    surface: Option<Surface>,
+    surface: Surface,
     warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
-    views: &mut impl Supply,
+    supply: &mut impl Supply,
 ) -> Result<Baked, Failure> {
     let plan = Plan::new(warm.quality);
     let blend = warm.blend;
     let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
-    bake_on(open, mesh, surface, &plan, blend, job, progress, views)
+    bake_on(open, surface, &plan, blend, job, progress, supply)
 }
 
 /// [`bake`] on the adapter that `open` gives.
 fn bake_on(
     open: impl FnOnce(&Scene, &Atlas) -> Result<(Box<dyn Backend>, Window), Failure>,
-    mesh: &Mesh,
-    surface: Option<Surface>,
+    surface: Surface,
     plan: &Plan,
     blend: Blend,
     job: &BakeJob,
@@ -301,18 +288,32 @@ fn bake_on(
     supply: &mut impl Supply,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
-    let size = job.texture_size;
     laps::take();
+    let original = Original::new(surface);
+    let mut refiner = Refiner::new(job.refine, job.memory, &original);
+    let mut sets: Vec<LayerSet> = Vec::new();
+    refiner.look_early(progress, &mut clock, || {
+        let next = supply.early()?;
+        Ok(next.map(|(view, set)| noted(view, set, &mut sets)))
+    })?;
+    if supply.all_came() {
+        refiner.settle(progress, &mut clock);
+    }
+    let Unwrapped {
+        mesh,
+        texture_size: size,
+        came,
+    } = supply.mesh()?;
+    let mesh = &mesh;
 
     progress.progress(Phase::OpenDevice, 0, 0);
     let texels = (size as usize).pow(2);
     let step = each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE);
     progress.expect("the map of the texture", step);
-    let scene = timed("scene", || Scene::new(mesh, size));
+    let scene = timed("scene", || Scene::framed(mesh, size, original.frame()));
     unit();
     let atlas = timed("atlas", || Atlas::new(&scene));
     unit();
-    let original = surface.map(|surface| Original::new(&scene, surface));
     // Never torn down: a driver that breaks then would take a finished texture with it.
     let (backend, window) = clock.time(Phase::OpenDevice, || {
         timed("buffers", || open(&scene, &atlas))
@@ -322,26 +323,20 @@ fn bake_on(
     let bench = Bench {
         scene: &scene,
         atlas: &atlas,
-        original: original.as_ref(),
+        original: original.if_other(),
         plan,
         progress,
         step,
     };
-    let mut sets: Vec<LayerSet> = Vec::new();
     let mut doubts = job.rejected.then(Doubts::default);
-    let mut refiner = Refiner::new(job.refine, job.memory, &scene, original.as_ref());
     // Views that the adapter is given part by part.
     let mut apart = (!window.is_whole()).then(Vec::new);
-    refiner.thin(&atlas, plan.taps, backend.row_memory(scene.texels()));
+    let memory = backend.row_memory(scene.texels());
+    refiner.thin(&scene, &atlas, plan.taps, memory);
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
         let next = supply.next(LayerSet::default())?;
-        Ok(next.map(|(layered, set)| {
-            if !layered.view.holdout {
-                sets.push(set);
-            }
-            layered.view
-        }))
+        Ok(next.map(|(layered, set)| noted(layered.view, set, &mut sets)))
     };
     let mut views = 0;
     loop {
@@ -477,8 +472,17 @@ fn bake_on(
         texture,
         rejected,
         refined: refiner.refined(),
+        came,
         summary,
     })
+}
+
+/// A view, of which it is noted what layers it has, if it is of the fit.
+fn noted(view: View, set: LayerSet, sets: &mut Vec<LayerSet>) -> View {
+    if !view.holdout {
+        sets.push(set);
+    }
+    view
 }
 
 /// All views of the fit once more, as they came to be the first time.
@@ -509,7 +513,7 @@ fn open(
         let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
         return Ok((Box::new(native), scene.window.clone()));
     };
-    let options = gpu::options(&kit, job.texture_size, job);
+    let options = gpu::options(&kit, scene.size, job);
     let window = gpu::window(&kit, scene, atlas, &options);
     let ties = ties(atlas, &window);
     // The surface before simplification has masked the views already.
@@ -649,6 +653,7 @@ fn summary(
         gpu_times: Vec::new(),
         host_times: Vec::new(),
         pipeline_cache: None,
+        from_mesh_ms: 0.0,
         peak_vram_kib: 0,
         driver_vram_kib: None,
         uploaded_kib: 0,

@@ -8,8 +8,9 @@
 //!
 //! One safetensors file may be both ([`arrays`]); views may be a model of COLMAP ([`colmap`]).
 //!
-//! Tables are put in this order: the surface before simplification, if there was any; then the mesh once it is unwrapped, and
-//! beside it the views, each as soon as it is decoded: an unwrap keeps few cores busy, and views need the mesh's shape alone.
+//! Tables are put in this order: the surface that the views show, before simplification if there was any; then the mesh once it is
+//! unwrapped, and beside it the views, each as soon as it is decoded: an unwrap keeps few cores busy, and views need the mesh's shape
+//! alone. A bake looks at them meanwhile.
 //! No GPU, no file but those that the supervisor opens for it, nothing fetched.
 
 use std::io;
@@ -105,14 +106,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         (false, true) => Vec::new(),
     };
     let mut shaped = shape(&mesh_folder, job, &eyes, session, &mut clock)?;
-    if let Some(original) = shaped.original.take() {
-        let surface = Surface {
-            positions: original.positions,
-            triangles: original.triangles,
-        };
-        let put = session.put(Table::Surface, surface.byte_len(), |out| surface.write(out));
-        put.map_err(|error| internal(&error))?;
-    }
+    put_surface(session, &mut shaped)?;
     let surface = &shaped.surface;
     let (mut of_views, unwanted) = (PhaseClock::default(), AtomicBool::new(false));
     let mesh = || {
@@ -158,6 +152,20 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
         times: clock.into_times(),
         peak_rss_kib: peak_rss_kib(),
     })
+}
+
+/// Hands the surface over that the views show, and forgets it where the mesh is another.
+fn put_surface(session: &Session, shaped: &mut Shaped) -> Result<(), Failure> {
+    let original = shaped.original.take();
+    let simplified = original.is_some();
+    let shown = original.unwrap_or_else(|| shaped.surface.clone());
+    let surface = Surface {
+        positions: shown.positions,
+        triangles: shown.triangles,
+        simplified,
+    };
+    let put = session.put(Table::Surface, surface.byte_len(), |out| surface.write(out));
+    put.map_err(|error| internal(&error))
 }
 
 /// Hands the mesh over, after the edge of its texture where that was chosen here.

@@ -67,7 +67,7 @@ pub struct Session {
     channel: Channel,
     /// Held from a question to its answer, so that threads do not take each other's.
     turn: Mutex<()>,
-    /// Views that arrived while an answer was awaited: the supervisor sends both as they come.
+    /// What was handed over while an answer was awaited: the supervisor sends both as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
 }
@@ -210,10 +210,12 @@ impl Session {
         match self.receive_handed()? {
             Handed::View(blob) => Ok(Some(read_view(&blob, LayerSet::default())?.0.view)),
             Handed::End => Ok(None),
+            Handed::Mesh { .. } => Err(SessionError::OutOfTurn("Mesh")),
+            Handed::AllViews => Err(SessionError::OutOfTurn("Delivered")),
         }
     }
 
-    /// Waits for the next view, or for word that none follows.
+    /// Waits for the next view, the mesh of a bake, or word that none follows.
     ///
     /// # Errors
     /// The supervisor is gone or says something else.
@@ -301,15 +303,29 @@ impl Session {
             .send(&FromChild::Chosen { texture_size }, &[])?)
     }
 
-    /// Sends a question and waits for its answer, past the views that come in between.
+    /// Says that every view was filled, and how many there are.
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn delivered(&self, views: u32) -> Result<(), SessionError> {
+        Ok(self.channel.send(&FromChild::Delivered { views }, &[])?)
+    }
+
+    /// Sends a question and waits for its answer, past the mesh and the views that come in between.
     fn ask(&self, question: &FromChild) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.channel.send(question, &[])?;
         loop {
             match self.receive()? {
-                view @ (ToChild::View { .. } | ToChild::EndOfViews { .. }, _) => {
+                handed @ (
+                    ToChild::View { .. }
+                    | ToChild::EndOfViews { .. }
+                    | ToChild::Delivered { .. }
+                    | ToChild::Mesh { .. },
+                    _,
+                ) => {
                     let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-                    early.push_back(view);
+                    early.push_back(handed);
                 }
                 answer => return Ok(answer),
             }
@@ -343,24 +359,37 @@ impl Session {
     }
 }
 
-/// What the supervisor hands over while views are awaited.
+/// What the supervisor hands over after the start.
 #[derive(Debug)]
 pub(crate) enum Handed {
     /// A view's table.
     View(BlobFile),
-    /// None follows.
+    /// No view follows, the mesh may.
+    AllViews,
+    /// The mesh's table.
+    Mesh {
+        /// See there.
+        blob: BlobFile,
+        /// Edge of its atlas in texels.
+        texture_size: u32,
+    },
+    /// Nothing follows.
     End,
 }
 
 fn handed(message: (ToChild, Vec<OwnedFd>)) -> Result<Handed, SessionError> {
+    let blob = |fds: Vec<OwnedFd>, without| {
+        let fd = fds.into_iter().next();
+        let blob = BlobFile::open(fd.ok_or(SessionError::OutOfTurn(without))?);
+        blob.map_err(SessionError::from)
+    };
     match message {
-        (ToChild::View { .. }, fds) => {
-            let fd = fds
-                .into_iter()
-                .next()
-                .ok_or(SessionError::OutOfTurn("View without memory"))?;
-            Ok(Handed::View(BlobFile::open(fd)?))
+        (ToChild::View { .. }, fds) => Ok(Handed::View(blob(fds, "View without memory")?)),
+        (ToChild::Mesh { texture_size }, fds) => {
+            let blob = blob(fds, "Mesh without memory")?;
+            Ok(Handed::Mesh { blob, texture_size })
         }
+        (ToChild::Delivered { .. }, _) => Ok(Handed::AllViews),
         (ToChild::EndOfViews { .. }, _) => Ok(Handed::End),
         (other, _) => Err(out_of_turn(&other)),
     }
@@ -475,6 +504,8 @@ fn out_of_turn(message: &ToChild) -> SessionError {
         ToChild::Warm(_) => "Warm",
         ToChild::View { .. } => "View",
         ToChild::EndOfViews { .. } => "EndOfViews",
+        ToChild::Delivered { .. } => "Delivered",
+        ToChild::Mesh { .. } => "Mesh",
         ToChild::Grant { .. } => "Grant",
         ToChild::Opened { .. } => "Opened",
         ToChild::Pipelines { .. } => "Pipelines",

@@ -34,21 +34,31 @@ fn data(of: &str) -> PathBuf {
 /// What a role has made.
 type Tables = HashMap<Table, Blob>;
 
-/// Runs a role that is sent `views`, and keeps what it fills.
-fn role<T>(views: &[&Blob], run: impl FnOnce(&Session) -> Result<T, Failure>) -> (T, Tables) {
+/// Runs a role that is sent `mesh` if it asks for none by itself, and `views`, and keeps what it fills.
+fn role<T>(
+    mesh: Option<&Blob>,
+    views: &[&Blob],
+    run: impl FnOnce(&Session) -> Result<T, Failure>,
+) -> (T, Tables) {
     let (ours, theirs) = Channel::pair().expect("sockets");
     let session = Session::over(theirs);
     thread::scope(|scope| {
-        let supervisor = scope.spawn(move || supervise(&ours, views));
+        let supervisor = scope.spawn(move || supervise(&ours, mesh, views));
         let done = run(&session).expect("the role does its work");
         drop(session);
         (done, supervisor.join().expect("no panic"))
     })
 }
 
-fn supervise(channel: &Channel, views: &[&Blob]) -> Tables {
+fn supervise(channel: &Channel, mesh: Option<&Blob>, views: &[&Blob]) -> Tables {
     fn send(channel: &Channel, message: &ToChild, fds: &[BorrowedFd<'_>]) {
         channel.send(message, fds).expect("is received");
+    }
+    if let Some(mesh) = mesh {
+        let message = ToChild::Mesh {
+            texture_size: TEXTURE,
+        };
+        send(channel, &message, &[mesh.as_fd()]);
     }
     for (index, view) in (0..).zip(views) {
         send(channel, &ToChild::View { index }, &[view.as_fd()]);
@@ -96,7 +106,7 @@ fn prepared() -> Tables {
         unwrap_deadline_ms: 60_000,
         layers: true,
     };
-    role(&[], |session| prepare::run(session, &job)).1
+    role(None, &[], |session| prepare::run(session, &job)).1
 }
 
 /// The views in their order, held-out ones or the others.
@@ -120,10 +130,8 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         blend: Blend::Linear,
     };
     let job = BakeJob {
-        texture_size: TEXTURE,
         product,
         memory,
-        has_surface: false,
         maps: true,
         refine: Refine::Auto,
         vram_budget: None,
@@ -132,8 +140,9 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
         dry_run: None,
     };
     let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
-    role(&views(tables, false), |session| {
-        bake::run(session, warm, &job, vec![fd(&tables[&Table::Mesh])])
+    let mesh = Some(&tables[&Table::Mesh]);
+    role(mesh, &views(tables, false), |session| {
+        bake::run(session, warm, &job, vec![fd(&tables[&Table::Surface])])
     })
 }
 
@@ -150,7 +159,7 @@ fn encoded(tables: &Tables, product: Product, baked: &Blob) -> (EncodeSummary, T
     let mut views = views(tables, true);
     views.extend(self::views(tables, false).into_iter().take(2));
     let fds = vec![fd(&tables[&Table::Mesh]), fd(baked)];
-    role(&views, |session| encode::run(session, &job, fds))
+    role(None, &views, |session| encode::run(session, &job, fds))
 }
 
 fn bytes(blob: &Blob) -> Vec<u8> {

@@ -56,6 +56,17 @@ pub enum Memory {
     Small,
 }
 
+impl Memory {
+    /// Bytes of views that a bake holds until it knows all of them; of larger ones it takes the first in before.
+    #[must_use]
+    pub fn held_view_bytes(self) -> u64 {
+        match self {
+            Self::Full => 512 << 20,
+            Self::Small => 128 << 20,
+        }
+    }
+}
+
 /// What a bake makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -332,18 +343,14 @@ pub struct WarmJob {
     pub blend: Blend,
 }
 
-/// The job of the bake role, after its [`WarmJob`]: flat tables into a texture. Fds: mesh, then the original surface if
-/// `has_surface`.
+/// The job of the bake role, after its [`WarmJob`]: flat tables into a texture. Fd: the surface whose views they are. The mesh with
+/// its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeJob {
-    /// Edge of the atlas in texels: of the texture, or of all its pages together.
-    pub texture_size: u32,
     /// What to make.
     pub product: Product,
     /// How much memory to plan with.
     pub memory: Memory,
-    /// A second fd holds the surface before simplification.
-    pub has_surface: bool,
     /// Make [`crate::table::maps::Maps`], too, where the product is a texture.
     pub maps: bool,
     /// Move cameras and exposures first.

@@ -153,7 +153,7 @@ impl Phase {
 pub enum Table {
     /// [`crate::table::Mesh`].
     Mesh,
-    /// [`crate::table::Surface`]: the mesh before simplification.
+    /// [`crate::table::Surface`]: what the views show, before the mesh.
     Surface,
     /// [`crate::table::View`] by its index, counted without gaps from 0.
     View(u32),
@@ -190,7 +190,7 @@ pub enum Table {
 pub enum ToChild {
     /// The job; answers `Hello`. Fds: the input tables (see the job's own text).
     Start(Start),
-    /// A view, with its fd. Indices may come in any order, each once.
+    /// A view, with its fd. Indices may come in any order, each once; to a bake also before its mesh.
     View {
         /// Index of the view.
         index: u32,
@@ -216,6 +216,16 @@ pub enum ToChild {
     Pipelines {
         /// Whether they are used, and handed over where there are more in the end.
         keep: bool,
+    },
+    /// All views were sent: `EndOfViews` follows when prepare has answered, too. To a bake alone.
+    Delivered {
+        /// How many.
+        views: u32,
+    },
+    /// The mesh of a bake, with its fd: once after `Start`, before `EndOfViews`.
+    Mesh {
+        /// Edge of its atlas in texels: of the texture, or of all its pages together.
+        texture_size: u32,
     },
 }
 
@@ -309,6 +319,11 @@ pub enum FromChild {
     },
     /// After `Ready`: every stage is compiled, and what is to be kept of that was handed over. From here on data may come.
     Compiled,
+    /// Prepare has filled every view; the mesh may follow.
+    Delivered {
+        /// How many, those among them that are held out.
+        views: u32,
+    },
 }
 
 /// A folder that input files lie beneath.
@@ -765,6 +780,10 @@ pub struct BakeSummary {
     /// Whether the stages had been compiled by an earlier process; none where the processor bakes, which compiles none.
     #[serde(default)]
     pub pipeline_cache: Option<PipelineCache>,
+    /// Wall time in ms from the moment at which the mesh came to the one at which the result was handed over; views that came before
+    /// it had been looked at by then.
+    #[serde(default)]
+    pub from_mesh_ms: f64,
     /// Largest sum of GPU buffers and textures alive at once in KiB; 0 for the native adapter.
     pub peak_vram_kib: u64,
     /// Device memory of the process after the fit by the driver's own account (`VK_EXT_memory_budget`) in KiB, if it gives one.

@@ -3,7 +3,7 @@
 //! ```text
 //!  Mesh     magic "KILNMSH1" | vertices u32 | triangles u32 | charts u32 | 0…  positions f32×3 | normals f32×3 | uvs f32×2
 //!                                                                            | surface_vertices u32 | triangles u32×3
-//!  Surface  magic "KILNSRF1" | vertices u32 | triangles u32 | 0…             positions f32×3 | triangles u32×3
+//!  Surface  magic "KILNSRF2" | vertices u32 | triangles u32 | simplified u32 | 0…   positions f32×3 | triangles u32×3
 //!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8 | layers RGBA8
 //!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
 //!                                                                            | coverage u8 | residual u8 (if maps is 1)

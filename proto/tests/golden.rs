@@ -91,10 +91,8 @@ fn messages_to_a_child() {
         layers: true,
     };
     let bake = BakeJob {
-        texture_size: 300,
         product: Product::VertexColours,
         memory: Memory::Small,
-        has_surface: true,
         maps: true,
         refine: Refine::On,
         vram_budget: Some(9),
@@ -116,7 +114,7 @@ fn messages_to_a_child() {
         ),
         (
             ToChild::Start(Start::Bake(bake)),
-            "0001fb2c010101010102010901010101",
+            "000101010102010901010101",
         ),
         (
             ToChild::Start(Start::Encode(EncodeJob {
@@ -229,6 +227,8 @@ fn messages_to_a_child() {
             "0501081a",
         ),
         (ToChild::Pipelines { keep: true }, "0601"),
+        (ToChild::Mesh { texture_size: 300 }, "08fb2c01"),
+        (ToChild::Delivered { views: 40 }, "0728"),
     ]);
 }
 
@@ -345,6 +345,7 @@ fn messages_from_a_child() {
             count: 1,
         }],
         pipeline_cache: Some(PipelineCache::Miss),
+        from_mesh_ms: 0.25,
         driver_vram_kib: Some(8),
         uploaded_kib: 9,
         read_back_kib: 10,
@@ -463,7 +464,7 @@ fn messages_from_a_child() {
         ),
         (
             FromChild::Done(Done::Bake(bake)),
-            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05090807060507000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f010101060108090a07",
+            "050101610676756c6b616e0864697363726574650164010203040000003f0000803e0000803e05090807060507000048420000003e010102000040400000003f010000c03f0000803f010000003f0000803e0000003e000000000101010203010000003f000000c03f02010000803e01030405000020420000003f000000000000f83f010b000000000000f83f01056170706c79000000000000e03f03010466696c6c000000000000f83f010101000000000000d03f060108090a07",
         ),
         (
             FromChild::Done(Done::Encode(encode)),
@@ -501,6 +502,7 @@ fn messages_from_a_child() {
             "040f",
         ),
         (FromChild::Compiled, "0b"),
+        (FromChild::Delivered { views: 42 }, "0c2a"),
         (
             FromChild::Open {
                 root: Root::Views,

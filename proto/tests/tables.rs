@@ -26,6 +26,7 @@ fn surface() -> Surface {
     Surface {
         positions: mesh().positions,
         triangles: mesh().triangles,
+        simplified: true,
     }
 }
 
@@ -213,6 +214,7 @@ fn every_field_of_a_surface_is_bounded() {
             ("most vertices", 8, &MAX),
             ("no triangles", 12, &ZERO),
             ("most triangles", 12, &MAX),
+            ("neither simplified nor not", 16, &2_u32.to_le_bytes()),
             ("position NaN", 64, &NAN),
             ("last position huge", 64 + 44, &HUGE),
             ("corner", 64 + 48, &4_u32.to_le_bytes()),

@@ -33,6 +33,7 @@ pub(crate) fn packet(packet: &FromChild) {
         FromChild::Progress { .. } => "packet.progress",
         FromChild::Open { .. } => "packet.open",
         FromChild::Chosen { .. } => "packet.chosen",
+        FromChild::Delivered { .. } => "packet.delivered",
         FromChild::Warning { .. } => "packet.warning",
         FromChild::Allocate { .. } => "packet.allocate",
         FromChild::Filled { .. } => "packet.filled",

@@ -2,6 +2,9 @@
 //! bake, its stages compiled,
 //! each view as soon as it is filled, `EndOfViews` when no view will follow; the views once more where bake asks for them. A
 //! fresh [`Feed`] repeats everything from kept tables.
+//!
+//! A bake that makes a texture looks at views while their mesh is unwrapped: it is sent as many before it as it may hold. Its turn
+//! on the adapter begins with the mesh.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -54,10 +57,15 @@ pub struct Feed {
     ready: bool,
     compiled: bool,
     started: bool,
+    /// Bake has its mesh.
+    meshed: bool,
+    /// Of the views that it was sent before.
+    view_bytes: u64,
     /// The files that prepare asks for.
     pub opener: Opener,
     views_seen: usize,
     views_sent: u32,
+    delivered: bool,
     ended: bool,
     /// How often the views were sent once more.
     repeats: usize,
@@ -91,6 +99,12 @@ impl Feed {
         self.started
     }
 
+    /// Whether the child has all that it begins its own work with: of a bake, the mesh.
+    #[must_use]
+    pub fn at_work(&self) -> bool {
+        self.started && self.meshed
+    }
+
     /// The adapter is open; tells whether that was asked for, and for the first time.
     pub fn ready(&mut self) -> bool {
         self.warmed && !std::mem::replace(&mut self.ready, true)
@@ -122,7 +136,7 @@ impl Feed {
 
     /// Bake wants the views once more; tells whether it may.
     pub fn again(&mut self) -> bool {
-        let may = self.started && self.ended && self.repeats < Layer::ALL.len();
+        let may = self.at_work() && self.ended && self.repeats < Layer::ALL.len();
         if may {
             self.repeats += 1;
             (self.views_seen, self.views_sent, self.ended) = (0, 0, false);
@@ -135,7 +149,7 @@ impl Feed {
         if self.started {
             return Vec::new();
         }
-        (self.started, self.ended) = (true, true);
+        (self.started, self.meshed, self.ended) = (true, true, true);
         vec![Parcel {
             message: ToChild::Start(Start::Prepare(spec.prepare_job())),
             fds: Vec::new(),
@@ -147,7 +161,7 @@ impl Feed {
         if self.started {
             return None;
         }
-        (self.started, self.ended) = (true, true);
+        (self.started, self.meshed, self.ended) = (true, true, true);
         Some(Parcel {
             message: ToChild::Start(Start::Compare(job)),
             fds: Vec::new(),
@@ -160,22 +174,25 @@ impl Feed {
         self.warm(warm).into_iter().collect()
     }
 
-    /// What bake can be sent now: the mesh, and the views that prepare marked for the fit.
-    pub fn for_bake(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
+    /// What bake can be sent now: the surface, the mesh if its adapter has a `place` for it, and the views that prepare marked for the
+    /// fit.
+    pub fn for_bake(
+        &mut self,
+        spec: &Spec,
+        stock: &Stock,
+        place: impl FnOnce() -> bool,
+    ) -> Vec<Parcel> {
         let mut parcels = self.before_data(spec);
         if !self.compiled {
             return parcels;
         }
         if !self.started {
-            let Some(mesh) = stock.filled(Table::Mesh) else {
+            let Some(surface) = stock.filled(Table::Surface) else {
                 return parcels;
             };
-            let surface = stock.filled(Table::Surface);
             let job = BakeJob {
-                texture_size: stock.texture_size(),
                 product: self.rung.product,
                 memory: self.rung.memory,
-                has_surface: surface.is_some(),
                 maps: spec.maps.is_some(),
                 refine: spec.refine,
                 vram_budget: spec.vram_budget,
@@ -183,26 +200,57 @@ impl Feed {
                 rejected: spec.rejected.is_some(),
                 dry_run: spec.dry_run.then_some(spec.form.texture),
             };
-            let fds = std::iter::once(mesh)
-                .chain(surface)
-                .map(|blob| Handed::Blob(Arc::clone(blob)))
-                .collect();
             parcels.push(Parcel {
                 message: ToChild::Start(Start::Bake(job)),
-                fds,
+                fds: vec![Handed::Blob(Arc::clone(surface))],
             });
             self.started = true;
         }
+        if !self.meshed
+            && let Some(mesh) = stock.filled(Table::Mesh)
+            && place()
+        {
+            parcels.push(Parcel {
+                message: ToChild::Mesh {
+                    texture_size: stock.texture_size(),
+                },
+                fds: vec![Handed::Blob(Arc::clone(mesh))],
+            });
+            self.meshed = true;
+        }
         for &(index, holdout) in stock.views().iter().skip(self.views_seen) {
+            let blob = stock.filled(Table::View(index));
+            let bytes = blob.map_or(0, |blob| blob.len());
+            if !holdout && !self.meshed && !self.held_before_mesh(spec, bytes) {
+                return parcels;
+            }
             self.views_seen += 1;
             if !holdout {
                 self.view(stock, index, &mut parcels);
             }
         }
-        if stock.prepared() {
+        if stock.delivered() && !std::mem::replace(&mut self.delivered, true) {
+            let views = self.views_sent;
+            parcels.push(Parcel {
+                message: ToChild::Delivered { views },
+                fds: Vec::new(),
+            });
+        }
+        if self.meshed && stock.prepared() {
             self.end(&mut parcels);
         }
         parcels
+    }
+
+    /// Whether bake may hold `bytes` more of views before it has its mesh.
+    fn held_before_mesh(&mut self, spec: &Spec, bytes: u64) -> bool {
+        let looks = self.rung.product == Product::Texture && !spec.dry_run;
+        let held = self.view_bytes + bytes;
+        let fit = looks && held <= self.rung.memory.held_view_bytes();
+        if fit {
+            self.view_bytes = held;
+        }
+        fit
     }
 
     /// What encode is sent: all at once, since all is there.
@@ -223,7 +271,7 @@ impl Feed {
         if self.started {
             return parcels;
         }
-        self.started = true;
+        (self.started, self.meshed) = (true, true);
         let refined = stock.filled(Table::Refined);
         let job = EncodeJob {
             product,
@@ -315,6 +363,7 @@ mod tests {
     fn views_are_sent_again_where_all_were_sent_and_no_oftener_than_there_are_layers() {
         let mut feed = Feed {
             started: true,
+            meshed: true,
             ..Feed::default()
         };
         assert!(!feed.again(), "before all were sent");

@@ -44,6 +44,8 @@ pub struct Stock {
     /// What the views of the fit show beside their colours.
     layers: LayerSet,
     view_bytes: u64,
+    /// All views are there.
+    delivered: bool,
     prepared: bool,
 }
 
@@ -65,6 +67,7 @@ impl Stock {
             views: Vec::new(),
             layers: LayerSet::default(),
             view_bytes: 0,
+            delivered: false,
             prepared: false,
         }
     }
@@ -127,7 +130,8 @@ impl Stock {
     ) -> Result<Arc<Blob>, StockError> {
         let (owner, min, max) = self.rules(table);
         let index_ok = match table {
-            Table::View(index) | Table::Rejected(index) => (index as usize) < MAX_VIEWS,
+            Table::View(index) => !self.delivered && (index as usize) < MAX_VIEWS,
+            Table::Rejected(index) => (index as usize) < MAX_VIEWS,
             Table::Picture(page) => page < self.pages.count(),
             // Of what no view shows there is no texture.
             Table::Layer(layer) => self.prepared && self.layers.has(layer),
@@ -226,6 +230,20 @@ impl Stock {
         Ok(())
     }
 
+    /// Takes it that every view is there; `false` where that is said twice, or there are not so many.
+    pub fn deliver(&mut self, views: u32) -> bool {
+        let all = self.views.len() == views as usize && self.view_tables() == self.views.len();
+        all && !std::mem::replace(&mut self.delivered, true)
+    }
+
+    /// Views that were asked for.
+    fn view_tables(&self) -> usize {
+        let tables = self.tables.keys();
+        tables
+            .filter(|table| matches!(table, Table::View(_)))
+            .count()
+    }
+
     /// Checks that a role that says it is done has filled what it must and left nothing open; bake the `product` that it was
     /// asked for, and no other.
     ///
@@ -253,6 +271,12 @@ impl Stock {
                 let fit = self.views.len() - holdout;
                 if self.filled(Table::Mesh).is_none() {
                     return Err(StockError::Incomplete("there is no mesh"));
+                }
+                if self.filled(Table::Surface).is_none() {
+                    return Err(StockError::Incomplete("there is no surface"));
+                }
+                if !self.delivered {
+                    return Err(StockError::Incomplete("nobody said which view is the last"));
                 }
                 if fit == 0 {
                     return Err(StockError::Incomplete("there is no view for the fit"));
@@ -355,6 +379,7 @@ impl Stock {
             self.views.clear();
             self.layers = LayerSet::default();
             self.view_bytes = 0;
+            self.delivered = false;
             self.prepared = false;
         }
     }
@@ -402,7 +427,13 @@ impl Stock {
         &self.views
     }
 
-    /// Prepare is done: no further view will come.
+    /// No further view will come.
+    #[must_use]
+    pub fn delivered(&self) -> bool {
+        self.delivered
+    }
+
+    /// Prepare is done.
     #[must_use]
     pub fn prepared(&self) -> bool {
         self.prepared

@@ -126,8 +126,10 @@ pub struct Plan {
     pub faults: Vec<Planned>,
     /// Views that prepare makes, beyond the held-out ones.
     pub views: u32,
-    /// Prepare hands over a surface, too.
-    pub surface: bool,
+    /// Prepare has simplified the mesh.
+    pub simplified: bool,
+    /// It hands the mesh over after the views, of which a bake may have some by then.
+    pub mesh_last: bool,
     /// Bake has so many GPUs, by its word.
     #[serde(default)]
     pub gpus: u32,
@@ -140,13 +142,14 @@ pub struct Plan {
 pub const PIPELINES: &[u8] = b"compiled by a saboteur";
 
 impl Plan {
-    /// A job without faults: four views for the fit, and a surface.
+    /// A job without faults: four views for the fit, and a simplified mesh.
     #[must_use]
     pub fn healthy() -> Self {
         Self {
             faults: Vec::new(),
             views: 4,
-            surface: true,
+            simplified: true,
+            mesh_last: false,
             gpus: 0,
             pipelines: false,
         }

@@ -43,9 +43,9 @@ fn a_clean_job_feeds_each_role_what_it_is_due() {
 }
 
 #[test]
-fn a_job_without_surface_preview_or_holdout_works() {
+fn a_job_without_simplification_preview_or_holdout_works() {
     let mut plan = Plan::healthy();
-    (plan.surface, plan.views) = (false, 1);
+    (plan.simplified, plan.mesh_last, plan.views) = (false, true, 1);
     let bench = Bench::new(SABOTEUR, &plan);
     let outcome = bench.run(&[]);
     outcome.assert_code(0);

@@ -18,7 +18,7 @@ use std::time::Instant;
 use proto::job::{BakeJob, Product, TextureFormat};
 use proto::message::{Code, Failure, Phase};
 use proto::plan::{BakePlan, RowsHeld};
-use proto::table::{LayerSet, Mesh, Surface};
+use proto::table::{LayerSet, Surface};
 
 use super::atlas::Atlas;
 use super::backend::BackendError;
@@ -29,12 +29,12 @@ use super::held::Room;
 use super::parts::Parts;
 use super::plan::Plan;
 use super::scene::Scene;
-use super::supply::{HandedViews, Supply};
+use super::supply::{HandedViews, Supply, Unwrapped};
 use super::surface::Original;
 use super::thin::{Decision, Thinner, Thinning};
 use super::warm::Warm;
 use super::window::Window;
-use super::{failure, gpu, layers, native, refine, tables};
+use super::{failure, gpu, layers, native, refine, surface};
 use crate::pace;
 use crate::progress::{Progress, each, unit};
 use crate::run::peak_rss_kib;
@@ -60,36 +60,39 @@ pub fn run(
             hint: "leave out --vertex-colours, or --dry-run".to_owned(),
         });
     }
-    let (mesh, surface) = tables(session, job, fds)?;
+    let surface = surface(session, fds)?;
     let mut views = HandedViews::new(session);
-    plan(&mesh, surface, warm, job, format, session, &mut views)
+    plan(surface, warm, job, format, session, &mut views)
 }
 
 /// Plans the bake of the views that `supply` yields.
 fn plan(
-    mesh: &Mesh,
-    surface: Option<Surface>,
+    surface: Surface,
     warm: Warm,
     job: &BakeJob,
     format: TextureFormat,
     progress: &dyn Progress,
     supply: &mut impl Supply,
 ) -> Result<BakePlan, Failure> {
-    let begun = Instant::now();
     let compile_ms = warm.stages().map_or(0.0, |(_, ms)| ms);
     let (adapter, numbers) = (warm.adapter(), Plan::new(warm.quality));
-    let size = job.texture_size;
+    let original = Original::new(surface);
+    let Unwrapped {
+        mesh,
+        texture_size: size,
+        ..
+    } = supply.mesh()?;
+    let begun = Instant::now();
     let texels = (size as usize).pow(2);
     progress.progress(Phase::OpenDevice, 0, 0);
     progress.expect(
         "the map of the texture",
         each(texels, pace::TEXEL) + each(mesh.triangles.len(), pace::TRIANGLE),
     );
-    let scene = Scene::new(mesh, size);
+    let scene = Scene::framed(&mesh, size, original.frame());
     unit();
     let atlas = Atlas::new(&scene);
     unit();
-    let original = surface.map(|surface| Original::new(&scene, surface));
     // Never closed: against a broken driver that blocks, and what it would free goes with the process.
     let kit = ManuallyDrop::new(warm.into_kit()?);
     let driver = kit.as_ref().and_then(|kit| account(kit.device()));
@@ -139,7 +142,7 @@ fn plan(
         each(scene.triangles.len(), pace::TRIANGLE)
             + each(pixels * (numbers.taps as usize).pow(2), pace::SAMPLE),
     );
-    sample.draw(&scene, original.as_ref(), numbers.taps, |view| {
+    sample.draw(&scene, original.if_other(), numbers.taps, |view| {
         if let Some(device) = &mut device {
             device.add_view(view);
         }

@@ -1,8 +1,12 @@
 //! Small meshes, cameras, textures and views for the tests of this folder. Pictures are made by the reference renderer,
 //! which shares no code with what is tested.
 
+use std::collections::VecDeque;
+use std::time::Instant;
+
 use proto::job::Blend;
-use proto::table::{Camera, Mesh, Texture, View};
+use proto::message::Failure;
+use proto::table::{Camera, LayerSet, LayerTexture, LayeredView, Mesh, Surface, Texture, View};
 
 use crate::render::render;
 
@@ -11,6 +15,78 @@ use super::backend::Ties;
 use super::gutter::gutter;
 use super::raster::NOTHING;
 use super::scene::Scene;
+use super::supply::{Supply, Unwrapped};
+
+/// Where views of a mesh come from: some before the mesh.
+pub(super) struct Given<F> {
+    mesh: Option<Unwrapped>,
+    early: VecDeque<View>,
+    all_early: bool,
+    next: F,
+}
+
+impl<F: FnMut() -> Result<Option<View>, Failure>> Given<F> {
+    /// A mesh and the edge of its texture, and after it the views that `next` yields.
+    pub(super) fn new(mesh: &Mesh, texture_size: u32, next: F) -> Self {
+        let mesh = Unwrapped {
+            mesh: mesh.clone(),
+            texture_size,
+            came: Instant::now(),
+        };
+        Self {
+            mesh: Some(mesh),
+            early: VecDeque::new(),
+            all_early: false,
+            next,
+        }
+    }
+
+    /// The same, of which these come before the mesh; perhaps all.
+    pub(super) fn with_early(self, early: Vec<View>, all: bool) -> Self {
+        Self {
+            early: early.into(),
+            all_early: all,
+            ..self
+        }
+    }
+}
+
+impl<F: FnMut() -> Result<Option<View>, Failure>> Supply for Given<F> {
+    fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
+        let view = self.early.pop_front();
+        Ok(view.map(|view| (view, LayerSet::default())))
+    }
+
+    fn all_came(&self) -> bool {
+        self.all_early
+    }
+
+    fn mesh(&mut self) -> Result<Unwrapped, Failure> {
+        Ok(self.mesh.take().expect("it is asked for once"))
+    }
+
+    fn next(&mut self, _: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
+        let layers = Vec::new();
+        Ok((self.next)()?.map(|view| (LayeredView { view, layers }, LayerSet::default())))
+    }
+
+    fn again(&mut self) -> Result<(), Failure> {
+        unreachable!("no view has a layer, and all fit")
+    }
+
+    fn put(&mut self, _: &LayerTexture) -> Result<(), Failure> {
+        unreachable!("no view has a layer")
+    }
+}
+
+/// What views of a mesh show that was not simplified.
+pub(super) fn surface(mesh: &Mesh) -> Surface {
+    Surface {
+        positions: mesh.positions.clone(),
+        triangles: mesh.triangles.clone(),
+        simplified: false,
+    }
+}
 
 /// Splitmix64.
 pub(super) struct Random(pub(super) u64);

@@ -157,14 +157,12 @@ pub(super) fn texel_coords(
     x: f64,
     y: f64,
 ) -> [f32; 2] {
-    let edges = &projected.footings[triangle as usize].edges;
-    let over_depth = edges.map(|edge| edge[0] * x + edge[1] * y + edge[2]);
-    let sum = over_depth[0] + over_depth[1] + over_depth[2];
+    let weights = projected.barycentric(triangle, x, y);
     let mut coords = [0.0; 2];
-    for (corner, weight) in scene.triangles[triangle as usize].iter().zip(over_depth) {
+    for (corner, weight) in scene.triangles[triangle as usize].iter().zip(weights) {
         let [u, v] = scene.texel_coords[*corner as usize];
-        coords[0] += weight / sum * f64::from(u);
-        coords[1] += weight / sum * f64::from(v);
+        coords[0] += weight * f64::from(u);
+        coords[1] += weight * f64::from(v);
     }
     coords.map(|value| value as f32)
 }

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use proto::job::Blend;
-use proto::message::{Code, Failure, LayerFit};
+use proto::message::{Failure, LayerFit};
 use proto::table::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal};
 use rayon::prelude::*;
 
@@ -106,15 +106,6 @@ pub(super) fn bake(
     }
     fits.sort_by_key(|fit| fit.name);
     Ok(fits)
-}
-
-/// What may be asked for where no view has a layer: a bug of ours.
-pub(super) fn no_layers() -> Failure {
-    Failure {
-        code: Code::Internal,
-        message: "layers of views that have none".to_owned(),
-        hint: String::new(),
-    }
 }
 
 /// A channel that nothing shows is the user's to find.

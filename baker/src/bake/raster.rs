@@ -72,6 +72,14 @@ impl Projected {
         Self::new(&scene.positions, &scene.triangles, camera, width, height)
     }
 
+    /// Barycentric coordinates of a triangle, on the surface, where the pixel `(x, y)` hits its plane.
+    pub(super) fn barycentric(&self, triangle: u32, x: f64, y: f64) -> [f64; 3] {
+        let edges = &self.footings[triangle as usize].edges;
+        let over_depth = edges.map(|edge| edge[0] * x + edge[1] * y + edge[2]);
+        let sum = over_depth[0] + over_depth[1] + over_depth[2];
+        over_depth.map(|weight| weight / sum)
+    }
+
     /// Triangles that touch each band of `band` rows of pixels, in their own order.
     #[must_use]
     pub fn bands(&self, height: u32, band: u32) -> Vec<Vec<u32>> {
@@ -176,20 +184,22 @@ pub fn raster(
         let footing = &projected.footings[triangle as usize];
         for span in footing.spans(s, [first as i32, end as i32]) {
             let line = (span.row - above) * row_length;
-            for column in span.columns.clone() {
-                let Some(inverse_depth) = span.inverse_depth(footing, column) else {
-                    continue;
-                };
-                let at = line + column;
-                if inverse_depth > samples.inverse_depths[at] {
-                    samples.inverse_depths[at] = inverse_depth;
-                    samples.triangles[at] = triangle;
-                }
+            // What lies beyond its end it does not hit; one that holds none may end before it starts.
+            let length = span.columns.len().next_multiple_of(TOGETHER);
+            let [from, to] = [0, length].map(|more| (span.columns.start + more).min(row_length));
+            if from < to {
+                let [from, to] = [from + line, to + line];
+                let depths = &mut samples.inverse_depths[from..to];
+                let triangles = &mut samples.triangles[from..to];
+                span.enter(footing, triangle, depths, triangles);
             }
         }
     }
     samples
 }
+
+/// Samples that are looked at side by side.
+const TOGETHER: usize = 4;
 
 /// One row of samples of a triangle, as far as its edges may accept any.
 #[derive(Clone, Debug)]
@@ -245,6 +255,48 @@ impl Footing {
 }
 
 impl Span {
+    /// Enters a triangle into its samples, wherever it is the nearest so far.
+    fn enter(&self, footing: &Footing, triangle: u32, depths: &mut [f64], triangles: &mut [u32]) {
+        let (fours, rest) = depths.as_chunks_mut::<TOGETHER>();
+        let (nearest, nearest_rest) = triangles.as_chunks_mut::<TOGETHER>();
+        let mut column = self.columns.start as i32;
+        for (depths, nearest) in fours.iter_mut().zip(nearest) {
+            self.enter_some(footing, triangle, column, depths, nearest);
+            column += TOGETHER as i32;
+        }
+        for (depth, nearest) in rest.iter_mut().zip(nearest_rest) {
+            let (depths, nearest) = (std::array::from_mut(depth), std::array::from_mut(nearest));
+            self.enter_some(footing, triangle, column, depths, nearest);
+            column += 1;
+        }
+    }
+
+    /// Some samples from a column on, side by side. What the triangle does to each is chosen, not branched to: one of a few pixels
+    /// hits half of them, which no processor foresees.
+    fn enter_some<const N: usize>(
+        &self,
+        footing: &Footing,
+        triangle: u32,
+        column: i32,
+        depths: &mut [f64; N],
+        nearest: &mut [u32; N],
+    ) {
+        let columns: [i32; N] = std::array::from_fn(|k| column + k as i32);
+        let x = columns.map(|column| (f64::from(column) + 0.5) * self.step);
+        let [a, b, c] =
+            [0, 1, 2].map(|edge: usize| x.map(|x| footing.edges[edge][0] * x + self.start[edge]));
+        let inverse: [f64; N] = std::array::from_fn(|k| (a[k] + b[k] + c[k]) * footing.scale);
+        let hits: [u64; N] = std::array::from_fn(|k| {
+            let within = (a[k] >= 0.0) & (b[k] >= 0.0) & (c[k] >= 0.0);
+            u64::from(within & (inverse[k] > depths[k])).wrapping_neg()
+        });
+        for k in 0..N {
+            let chosen = inverse[k].to_bits() & hits[k] | depths[k].to_bits() & !hits[k];
+            depths[k] = f64::from_bits(chosen);
+            nearest[k] = triangle & hits[k] as u32 | nearest[k] & !hits[k] as u32;
+        }
+    }
+
     /// 1 / depth of a sample; none where it lies outside the triangle.
     pub(super) fn inverse_depth(&self, footing: &Footing, column: usize) -> Option<f64> {
         let x = (column as f64 + 0.5) * self.step;

@@ -1,5 +1,6 @@
 //! Views as they came → views whose cameras see the mesh where the picture shows it, and whose exposures are those of one
-//! camera: on the processor, the same for every adapter. An adapter of its own draws the views meanwhile as they came, and again
+//! camera: on the processor, the same for every adapter. Views that come before the mesh are looked at while that is unwrapped; where
+//! they are all, nothing is left to do once it comes. Of others, an adapter of its own draws them meanwhile as they came, and again
 //! where they do not stay so.
 //!
 //! | module | what it turns into what |
@@ -43,7 +44,7 @@ use proto::message::{
 use proto::table::{Camera, Refined, RefinedView, View};
 use rayon::prelude::*;
 
-use super::atlas::{Atlas, charts};
+use super::atlas::Atlas;
 use super::backend::RowMemory;
 use super::scene::Scene;
 use super::surface::Original;
@@ -55,8 +56,8 @@ use camera::{Shape, Verdict};
 use gain::{Grid, Sums};
 use waiting::{Task, Waiting};
 
-/// Views may take this much memory while they wait for the last one: exposures are known only then.
-const HELD_BYTES: usize = 512 << 20;
+/// Before the mesh comes, one of so many threads looks at views: the others' cores are for decoding and the unwrap.
+const SHARE: usize = 4;
 /// Standard deviation of the exposures' logarithm from which on they are evened out: clean views seem to have 0.001-0.002.
 const LEAST_SPREAD: f64 = 0.005;
 /// And only if views then deviate from each other by no more than this share of what they did.
@@ -64,10 +65,7 @@ const LEFT: f64 = 0.95;
 
 /// Views of a job that take less wait for the last one; of larger ones nobody knows all before the first is taken in.
 pub(super) fn held_bytes(memory: Memory) -> usize {
-    match memory {
-        Memory::Full => HELD_BYTES,
-        Memory::Small => HELD_BYTES / 4,
-    }
+    usize::try_from(memory.held_view_bytes()).unwrap_or(usize::MAX)
 }
 
 /// An adapter of its own that takes views in while the processor refines them: most stay as they came.
@@ -91,9 +89,9 @@ pub(super) trait Ahead: Send {
 /// Stands between the views and the bake.
 pub(super) struct Refiner<'a> {
     mode: Refine,
-    scene: &'a Scene,
     shape: Shape<'a>,
     held_bytes: usize,
+    early: Early,
     /// Views wait for each other.
     held: bool,
     /// Where pixels may be left out.
@@ -110,6 +108,16 @@ pub(super) struct Refiner<'a> {
     spread: Option<f64>,
 }
 
+/// Views that came before the mesh.
+#[derive(Debug, Default)]
+struct Early {
+    views: Vec<Arc<View>>,
+    /// What their silhouettes say, as long as they are not settled.
+    verdicts: Vec<Verdict>,
+    /// They are all, and their cameras and exposures what they stay.
+    settled: bool,
+}
+
 /// What an adapter that took views ahead has, and what was left out of them.
 struct Took {
     taken: usize,
@@ -117,10 +125,11 @@ struct Took {
     steps: Vec<StageTime>,
 }
 
-/// Views as they came, what their silhouettes say, and how long they were waited for.
+/// Views as they came, what their silhouettes say, whether none follows, and how long they were waited for.
 struct Looked {
     views: Vec<Arc<View>>,
     verdicts: Vec<Verdict>,
+    ended: bool,
     waited: Duration,
 }
 
@@ -160,24 +169,17 @@ struct Done {
 }
 
 impl<'a> Refiner<'a> {
-    /// Views will be compared with `original`, or with the scene's mesh where nothing was simplified.
-    pub(super) fn new(
-        mode: Refine,
-        memory: Memory,
-        scene: &'a Scene,
-        original: Option<&'a Original>,
-    ) -> Self {
-        let (positions, triangles) = match original {
-            Some(original) => original.shape(),
-            None => (scene.positions.as_slice(), scene.triangles.as_slice()),
-        };
+    /// Views will be compared with `original`.
+    pub(super) fn new(mode: Refine, memory: Memory, original: &'a Original) -> Self {
+        let (positions, triangles) = original.shape();
         Self {
             mode,
-            scene,
             shape: Shape {
+                frame: original.frame(),
                 positions,
                 triangles,
             },
+            early: Early::default(),
             held_bytes: held_bytes(memory),
             held: mode != Refine::Off,
             survey: None,
@@ -191,11 +193,64 @@ impl<'a> Refiner<'a> {
         }
     }
 
+    /// Looks at views that come before the mesh, until `next_view` yields none.
+    ///
+    /// # Errors
+    /// Those of `next_view`.
+    pub(super) fn look_early(
+        &mut self,
+        progress: &dyn Progress,
+        clock: &mut PhaseClock,
+        mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
+    ) -> Result<(), Failure> {
+        self.held = true;
+        let begun = Instant::now();
+        // Nobody takes them in yet.
+        let (hand, _) = mpsc::channel();
+        let nobody = Meanwhile {
+            waiting: Waiting::for_few(rayon::current_num_threads().div_ceil(SHARE)),
+            ..Meanwhile::default()
+        };
+        let looked = self.look(progress, &mut next_view, hand, &nobody, Early::default())?;
+        self.early = Early {
+            views: looked.views,
+            verdicts: looked.verdicts,
+            settled: false,
+        };
+        let worked = begun.elapsed().saturating_sub(looked.waited);
+        clock.add(self.phase(), worked.as_secs_f64() * 1e3);
+        Ok(())
+    }
+
+    /// Those views are all: their cameras and exposures are what they stay.
+    pub(super) fn settle(&mut self, progress: &dyn Progress, clock: &mut PhaseClock) {
+        let begun = Instant::now();
+        let Early {
+            views,
+            mut verdicts,
+            ..
+        } = std::mem::take(&mut self.early);
+        self.ended = true;
+        let gains = self.judge(progress, &views, &mut verdicts);
+        self.early = Early {
+            views: self.mended(views, verdicts, gains).map(Arc::new).collect(),
+            verdicts: Vec::new(),
+            settled: true,
+        };
+        clock.add(self.phase(), begun.elapsed().as_secs_f64() * 1e3);
+    }
+
     /// Leaves out what many views show of this atlas, where rows of `taps`² samples do not fit the memory or others show it
     /// better; see [`Self::thinning`].
-    pub(super) fn thin(&mut self, atlas: &'a Atlas, taps: u32, memory: RowMemory) {
+    pub(super) fn thin(
+        &mut self,
+        scene: &'a Scene,
+        atlas: &'a Atlas,
+        taps: u32,
+        memory: RowMemory,
+    ) {
         let thinner = Thinner {
-            scene: self.scene,
+            scene,
             atlas,
             taps,
             memory,
@@ -236,7 +291,7 @@ impl<'a> Refiner<'a> {
         if !self.held {
             return Ok(fitted(&mut next_view)?.map(|view| (view, false)));
         }
-        if self.ready.is_empty() && !self.ended {
+        if self.ready.is_empty() && (!self.ended || self.early.settled) {
             let begun = Instant::now();
             let [elsewhere, took] = self.fill(progress, &mut next_view, ahead)?;
             let worked = begun.elapsed().saturating_sub(elsewhere + took);
@@ -258,12 +313,16 @@ impl<'a> Refiner<'a> {
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
         ahead: Option<&mut dyn Ahead>,
     ) -> Result<[Duration; 2], Failure> {
-        let first = self.done.is_empty();
+        let early = std::mem::take(&mut self.early);
+        let settled = early.settled;
+        let first = settled || self.done.is_empty();
         let mut ahead = ahead.filter(|_| first);
         // Looks of a first fill are all that it decides by.
         let survey = self.survey.take().filter(|_| first);
+        let moves = |verdict: &Verdict| verdict.fate == CameraFate::Moved;
         let meanwhile = Meanwhile {
             survey: survey.as_ref(),
+            moved: AtomicBool::new(early.verdicts.iter().any(moves)),
             ..Meanwhile::default()
         };
         let (hand, handed) = mpsc::channel::<Arc<View>>();
@@ -307,16 +366,13 @@ impl<'a> Refiner<'a> {
             let Looked {
                 views,
                 mut verdicts,
+                ended,
                 waited,
-            } = self.look(progress, next_view, hand, &meanwhile)?;
-            if self.mode == Refine::Auto {
-                keep_if_most_agree(&mut verdicts, &views);
-            }
-            let gains = if self.mode != Refine::Off && first && self.ended {
-                self.expose(progress, &views, &verdicts)
-            } else {
-                self.exposure = ExposureFate::TooLarge;
-                vec![1.0; views.len()]
+            } = self.look(progress, next_view, hand, &meanwhile, early)?;
+            self.ended = ended;
+            let gains = match settled {
+                true => Vec::new(),
+                false => self.judge(progress, &views, &mut verdicts),
             };
             let begun = Instant::now();
             // What was said of the views would hold while nobody but the adapter is at work.
@@ -348,32 +404,69 @@ impl<'a> Refiner<'a> {
             taken = 0;
         }
         self.taken = taken;
-        for ((view, verdict), gain) in views.into_iter().zip(verdicts).zip(gains) {
+        if settled {
+            self.ready = views.into_iter().map(Arc::unwrap_or_clone).collect();
+        } else {
+            self.ready = self.mended(views, verdicts, gains).collect();
+        }
+        Ok(times)
+    }
+
+    /// What is to be divided out of each of the views, of which some cameras stay after all.
+    fn judge(
+        &mut self,
+        progress: &dyn Progress,
+        views: &[Arc<View>],
+        verdicts: &mut [Verdict],
+    ) -> Vec<f64> {
+        if self.mode == Refine::Auto {
+            keep_if_most_agree(verdicts, views);
+        }
+        if self.mode != Refine::Off && self.done.is_empty() && self.ended {
+            return self.expose(progress, views, verdicts);
+        }
+        self.exposure = ExposureFate::TooLarge;
+        vec![1.0; views.len()]
+    }
+
+    /// Views with these cameras, and these exposures divided out; which is noted.
+    fn mended(
+        &mut self,
+        views: Vec<Arc<View>>,
+        verdicts: Vec<Verdict>,
+        gains: Vec<f64>,
+    ) -> impl Iterator<Item = View> {
+        let both = || verdicts.iter().zip(&gains);
+        let done = both().map(|(&verdict, &gain)| Done { verdict, gain });
+        (self.done).extend(views.iter().map(|view| view.index).zip(done));
+        let mended = |((view, verdict), gain): ((Arc<View>, Verdict), f64)| {
             let mut view = Arc::unwrap_or_clone(view);
             view.camera = verdict.camera;
             if gain != 1.0 {
                 exposure::divide(&mut view, gain);
             }
-            self.done.insert(view.index, Done { verdict, gain });
-            self.ready.push_back(view);
-        }
-        Ok(times)
+            view
+        };
+        views.into_iter().zip(verdicts).zip(gains).map(mended)
     }
 
-    /// Takes views in and looks at them, each as it comes; `hand` is given all of them. What they show is surveyed once that is
-    /// more than surely stays.
+    /// Takes views in and looks at them, each as it comes, after those that were looked at `early`; `hand` is given all of them. What
+    /// they show is surveyed once that is more than surely stays.
     fn look(
-        &mut self,
+        &self,
         progress: &dyn Progress,
         next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
         hand: mpsc::Sender<Arc<View>>,
         meanwhile: &Meanwhile<'_>,
+        early: Early,
     ) -> Result<Looked, Failure> {
-        let count = AtomicU64::new(self.done.len() as u64);
+        let before = (self.done.len() + early.verdicts.len()) as u64;
+        let count = AtomicU64::new(before);
         let phase = self.phase();
-        progress.progress(phase, self.done.len() as u64, 0);
+        progress.progress(phase, before, 0);
         let (sender, results) = mpsc::channel();
-        let (scene, shape, mode) = (self.scene, self.shape, self.mode);
+        let (shape, mode) = (self.shape, self.mode);
+        let mut ended = self.ended;
         let mut waited = Duration::ZERO;
         let mut views: Vec<Arc<View>> = Vec::new();
         let Meanwhile {
@@ -382,16 +475,16 @@ impl<'a> Refiner<'a> {
             moved,
             all,
         } = meanwhile;
-        let work = |sender: &mpsc::Sender<_>| match waiting.next() {
-            Some((Task::Look(view), _looking)) => {
+        let work = |task: Task, sender: &mpsc::Sender<_>| match task {
+            Task::Look(view) => {
                 progress.expect("what a view shows of the texture", a_look(shape, &view));
                 if let Some(survey) = survey {
                     survey.look(&view);
                 }
             }
-            Some((Task::Compare(number, view), _)) => {
+            Task::Compare(number, view) => {
                 progress.expect("the silhouette of a view", a_look(shape, &view));
-                let verdict = camera::refine(scene, shape, &view, mode);
+                let verdict = camera::refine(shape, &view, mode);
                 if verdict.fate == CameraFate::Moved {
                     moved.store(true, Ordering::Relaxed);
                 }
@@ -400,27 +493,43 @@ impl<'a> Refiner<'a> {
                 let done = count.fetch_add(1, Ordering::Relaxed) + 1;
                 progress.progress(phase, done, 0);
             }
-            None => {}
         };
         let work = &work;
         rayon::in_place_scope(|scope| {
-            let add = |task| {
-                waiting.add(task);
+            let another = || {
                 let sender = sender.clone();
-                scope.spawn(move |_| work(&sender));
+                scope.spawn(move |_| {
+                    while let Some((task, _looking)) = waiting.next() {
+                        work(task, &sender);
+                    }
+                });
+            };
+            let add = |task| {
+                if waiting.add(task) {
+                    another();
+                }
             };
             let (mut bytes, mut pixels) = (0, 0);
-            while bytes < self.held_bytes {
-                let begun = Instant::now();
-                let view = fitted(next_view)?;
-                waited += begun.elapsed();
-                let Some(view) = view.map(Arc::new) else {
-                    self.ended = true;
-                    all.store(true, Ordering::Relaxed);
+            let mut came = early.views.into_iter();
+            all.store(ended, Ordering::Relaxed);
+            loop {
+                let view = if let Some(view) = came.next() {
+                    view
+                } else if ended || bytes >= self.held_bytes {
                     break;
+                } else {
+                    let begun = Instant::now();
+                    let view = fitted(next_view)?;
+                    waited += begun.elapsed();
+                    let Some(view) = view.map(Arc::new) else {
+                        ended = true;
+                        all.store(true, Ordering::Relaxed);
+                        break;
+                    };
+                    add(Task::Compare(views.len(), Arc::clone(&view)));
+                    view
                 };
                 bytes += size_of_val(view.pixels.as_slice());
-                add(Task::Compare(views.len(), Arc::clone(&view)));
                 views.push(Arc::clone(&view));
                 if let Some(survey) = survey {
                     let mut first = views.len() - 1;
@@ -440,15 +549,19 @@ impl<'a> Refiner<'a> {
                 // Nobody takes views ahead, or no longer does.
                 let _unheard = hand.send(view);
             }
+            (0..waiting.for_all()).for_each(|_| another());
             drop(hand);
             Ok::<(), Failure>(())
         })?;
         drop(sender);
         let mut results: Vec<(usize, Verdict)> = results.into_iter().collect();
         results.sort_by_key(|(number, _)| *number);
+        let mut verdicts = early.verdicts;
+        verdicts.extend(results.into_iter().map(|(_, verdict)| verdict));
         Ok(Looked {
             views,
-            verdicts: results.into_iter().map(|(_, verdict)| verdict).collect(),
+            verdicts,
+            ended,
             waited,
         })
     }
@@ -461,12 +574,11 @@ impl<'a> Refiner<'a> {
         verdicts: &[Verdict],
     ) -> Vec<f64> {
         let mut gains = vec![1.0; views.len()];
-        let grid = Grid::of(views);
-        let (scene, shape, count) = (self.scene, self.shape, views.len() as u64);
-        let charts = charts(scene);
+        let (shape, count) = (self.shape, views.len() as u64);
+        let grid = Grid::of(views, shape);
         let light = |sums: &mut Sums, (view, verdict): (&Arc<View>, &Verdict)| {
             progress.expect("the light of a view", a_look(shape, view));
-            let samples = gain::samples(scene, &charts, view, &verdict.camera, grid, sums);
+            let samples = gain::samples(shape, view, &verdict.camera, grid, sums);
             progress.progress(Phase::Refine, count, count);
             samples
         };
@@ -492,9 +604,12 @@ impl<'a> Refiner<'a> {
             Refine::On => after < before,
         };
         if better {
-            self.exposure = ExposureFate::Evened;
             for (gain, log) in gains.iter_mut().zip(exposures.logs) {
-                *gain = log.map_or(1.0, f64::exp);
+                let known = log.map(f64::exp);
+                *gain = known.filter(|&gain| exposure::matters(gain)).unwrap_or(1.0);
+            }
+            if gains.iter().any(|&gain| gain != 1.0) {
+                self.exposure = ExposureFate::Evened;
             }
         }
         gains

@@ -20,20 +20,27 @@ pub struct Scene {
     pub size: u32,
     /// The part of it that an adapter works on.
     pub window: Window,
+    /// Where it is in the world.
+    pub frame: Frame,
+}
+
+/// Where the scene's unit ball is in the world.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Frame {
     /// World position of the scene's origin.
     pub centre: [f64; 3],
     /// World units in one scene unit.
     pub radius: f64,
 }
 
-impl Scene {
-    /// Normalises a mesh.
+impl Frame {
+    /// The ball around a surface.
     #[must_use]
-    pub fn new(mesh: &Mesh, size: u32) -> Self {
+    pub fn around(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Self {
         let mut low = [f64::INFINITY; 3];
         let mut high = [f64::NEG_INFINITY; 3];
-        for corner in mesh.triangles.iter().flatten() {
-            let position = mesh.positions[*corner as usize];
+        for corner in triangles.iter().flatten() {
+            let position = positions[*corner as usize];
             for axis in 0..3 {
                 low[axis] = low[axis].min(f64::from(position[axis]));
                 high[axis] = high[axis].max(f64::from(position[axis]));
@@ -45,28 +52,18 @@ impl Scene {
             .sum::<f64>()
             .sqrt();
         let radius = if diagonal > 0.0 { diagonal / 2.0 } else { 1.0 };
-        let positions = normalise(&mesh.positions, centre, radius);
-        let texel_coords = mesh
-            .uvs
-            .iter()
-            .map(|uv| [uv[0] * size as f32, uv[1] * size as f32])
-            .collect();
-        Self {
-            positions,
-            texel_coords,
-            surface_vertices: mesh.surface_vertices.clone(),
-            triangles: mesh.triangles.clone(),
-            size,
-            window: Window::whole(size),
-            centre,
-            radius,
-        }
+        Self { centre, radius }
     }
 
     /// World positions in scene units.
     #[must_use]
     pub fn normalise(&self, positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
-        normalise(positions, self.centre, self.radius)
+        let into = |position: &[f32; 3]| {
+            std::array::from_fn(|axis| {
+                ((f64::from(position[axis]) - self.centre[axis]) / self.radius) as f32
+            })
+        };
+        positions.iter().map(into).collect()
     }
 
     /// A camera that sees the scene as `camera` sees the world: `R (c + r x) + t = r (R x + (R c + t) / r)`, and a common
@@ -81,6 +78,40 @@ impl Scene {
             moved.translation[row] = (rotated + camera.translation[row]) / self.radius;
         }
         moved
+    }
+}
+
+impl Scene {
+    /// A mesh in the ball around itself.
+    #[must_use]
+    pub fn new(mesh: &Mesh, size: u32) -> Self {
+        let frame = Frame::around(&mesh.positions, &mesh.triangles);
+        Self::framed(mesh, size, frame)
+    }
+
+    /// A mesh in the ball around a surface: its own, or what it was before simplification.
+    #[must_use]
+    pub fn framed(mesh: &Mesh, size: u32, frame: Frame) -> Self {
+        let texel_coords = mesh
+            .uvs
+            .iter()
+            .map(|uv| [uv[0] * size as f32, uv[1] * size as f32])
+            .collect();
+        Self {
+            positions: frame.normalise(&mesh.positions),
+            texel_coords,
+            surface_vertices: mesh.surface_vertices.clone(),
+            triangles: mesh.triangles.clone(),
+            size,
+            window: Window::whole(size),
+            frame,
+        }
+    }
+
+    /// See [`Frame::camera`].
+    #[must_use]
+    pub fn camera(&self, camera: &Camera) -> Camera {
+        self.frame.camera(camera)
     }
 
     /// The same with another part of its texture to work on.
@@ -97,15 +128,6 @@ impl Scene {
     pub fn texels(&self) -> usize {
         self.window.texels()
     }
-}
-
-fn normalise(positions: &[[f32; 3]], centre: [f64; 3], radius: f64) -> Vec<[f32; 3]> {
-    positions
-        .iter()
-        .map(|position| {
-            std::array::from_fn(|axis| ((f64::from(position[axis]) - centre[axis]) / radius) as f32)
-        })
-        .collect()
 }
 
 /// Homogeneous pixel coordinates `(x·z, y·z, z)` of a point: its projection is `(x, y)`, its depth `z`.
@@ -195,7 +217,7 @@ mod tests {
         mesh.uvs.push([0.0; 2]);
         mesh.surface_vertices.push(24);
         let (with, without) = (Scene::new(&mesh, 8), Scene::new(&cube(), 8));
-        assert_eq!((with.centre, with.radius), (without.centre, without.radius));
+        assert_eq!(with.frame, without.frame);
         assert_eq!(with.texels(), 64);
     }
 
@@ -204,7 +226,11 @@ mod tests {
         let mut mesh = cube();
         mesh.positions.fill([3.0, 4.0, 5.0]);
         let scene = Scene::new(&mesh, 8);
-        assert_eq!((scene.centre, scene.radius), ([3.0, 4.0, 5.0], 1.0));
+        let frame = Frame {
+            centre: [3.0, 4.0, 5.0],
+            radius: 1.0,
+        };
+        assert_eq!(scene.frame, frame);
         assert!(scene.positions.iter().all(|at| *at == [0.0; 3]));
     }
 }

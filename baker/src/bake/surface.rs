@@ -8,7 +8,7 @@ use proto::table::{Surface, View};
 use rayon::prelude::*;
 
 use super::raster::{Projected, raster};
-use super::scene::Scene;
+use super::scene::{Frame, Scene};
 use crate::progress::unit;
 
 /// Difference in depth that drops a pixel, in scene units (radii).
@@ -16,21 +16,38 @@ const LARGEST_DIFFERENCE: f64 = 0.02;
 /// Rows of pixels in one piece of work.
 const BAND: u32 = 32;
 
-/// The surface before simplification, in scene units.
+/// The surface that the views show, in scene units: before simplification, if there was any.
 #[derive(Clone, Debug)]
 pub struct Original {
+    frame: Frame,
     positions: Vec<[f32; 3]>,
     triangles: Vec<[u32; 3]>,
+    simplified: bool,
 }
 
 impl Original {
-    /// Takes the surface into the scene's units.
+    /// Takes the surface into the ball around it.
     #[must_use]
-    pub fn new(scene: &Scene, surface: Surface) -> Self {
+    pub fn new(surface: Surface) -> Self {
+        let frame = Frame::around(&surface.positions, &surface.triangles);
         Self {
-            positions: scene.normalise(&surface.positions),
+            frame,
+            positions: frame.normalise(&surface.positions),
             triangles: surface.triangles,
+            simplified: surface.simplified,
         }
+    }
+
+    /// Where that ball is.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// This, where the mesh is another surface.
+    #[must_use]
+    pub fn if_other(&self) -> Option<&Self> {
+        self.simplified.then_some(self)
     }
 
     /// Its vertices and triangles.
@@ -103,17 +120,19 @@ mod tests {
     fn kept(original: (Vec<[f32; 3]>, Vec<[u32; 3]>)) -> Vec<bool> {
         let (positions, triangles) = relief(0.0);
         let uvs = vec![[0.5; 2]; positions.len()];
-        let scene = Scene::new(&mesh(positions, uvs, triangles), 16);
+        let mesh = mesh(positions, uvs, triangles);
         let (positions, triangles) = original;
         let size = [64, 66];
         // From so far away that a pixel stands for one place whatever its height: 20 px a unit, 33 rows a band and more.
         let camera = camera([0.0, 0.0, 100.0], 2000.0, size, [0.0, 0.0]);
         let mut view = blank_view(0, camera, size, vec![[9, 9, 9, 255]; 64 * 66]);
-        let surface = Surface {
+        let original = Original::new(Surface {
             positions,
             triangles,
-        };
-        Original::new(&scene, surface).mask(&scene, &mut view);
+            simplified: true,
+        });
+        let scene = Scene::framed(&mesh, 16, original.frame());
+        original.mask(&scene, &mut view);
         view.pixels.iter().map(|pixel| pixel[3] == 255).collect()
     }
 

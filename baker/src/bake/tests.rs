@@ -2,7 +2,7 @@
 
 use proto::job::{Blend, Memory, Quality, Refine};
 use proto::message::Code;
-use proto::table::{Layer, LayerTexture, LayeredView, View};
+use proto::table::{Layer, LayerTexture, LayeredView, Mesh, View};
 
 use super::backend::Ties;
 use super::fixture::{around, camera, cube, paint, view, waves};
@@ -105,10 +105,8 @@ impl Backend for Spoilt {
 
 fn job() -> BakeJob {
     BakeJob {
-        texture_size: SIZE,
         product: Product::Texture,
         memory: Memory::Full,
-        has_surface: false,
         maps: true,
         refine: Refine::Off,
         vram_budget: None,
@@ -141,13 +139,12 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
     };
     bake_on(
         open,
-        &mesh,
-        None,
+        fixture::surface(&mesh),
         &plan,
         Blend::Linear,
         &job,
         &Silent,
-        &mut || Ok(views.next()),
+        &mut fixture::Given::new(&mesh, SIZE, || Ok(views.next())),
     )
 }
 
@@ -208,6 +205,7 @@ fn psnr_is_best_for_nothing_and_worst_for_no_number() {
 
 /// Views that glow in their own colours, can be asked for again, and how often they were; and how they glow on the surface.
 struct Again {
+    mesh: Mesh,
     views: Vec<View>,
     next: usize,
     asked: u32,
@@ -215,6 +213,22 @@ struct Again {
 }
 
 impl Supply for Again {
+    fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
+        Ok(None)
+    }
+
+    fn all_came(&self) -> bool {
+        false
+    }
+
+    fn mesh(&mut self) -> Result<Unwrapped, Failure> {
+        Ok(Unwrapped {
+            mesh: self.mesh.clone(),
+            texture_size: 160,
+            came: Instant::now(),
+        })
+    }
+
     fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure> {
         let view = self.views.get(self.next).cloned();
         self.next += 1;
@@ -253,6 +267,7 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
         view
     });
     let mut supply = Again {
+        mesh: mesh.clone(),
         views: views.collect(),
         next: 0,
         asked: 0,
@@ -260,7 +275,6 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     };
     let plan = Plan::new(Quality::Draft);
     let job = BakeJob {
-        texture_size: 160,
         refine: Refine::Auto,
         rejected: true,
         ..job()
@@ -280,8 +294,7 @@ fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) 
     };
     let baked = bake_on(
         open,
-        &mesh,
-        None,
+        fixture::surface(&mesh),
         &plan,
         Blend::Linear,
         &job,
@@ -336,5 +349,53 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
             );
         }
         assert!(parts.texture.maps.is_some());
+    }
+}
+
+#[test]
+fn a_texture_is_the_same_whether_views_come_before_the_mesh_or_after_it() {
+    let mesh = cube();
+    let texture = paint(&mesh, SIZE, waves);
+    let views: Vec<View> = (0..6)
+        .map(|k| {
+            let size = [81, 77];
+            let mut camera = camera(around(k, 6, 2.2), 100.0, size, [0.5, 1.0]);
+            camera.translation[0] += 0.01 * f64::from(k % 3);
+            view(k, &mesh, &texture, camera, size)
+        })
+        .collect();
+    let baked = |early: usize| {
+        let (before, after) = views.split_at(early);
+        let mut after = after.iter().cloned();
+        let mut supply = fixture::Given::new(&mesh, SIZE, || Ok(after.next()))
+            .with_early(before.to_vec(), early == views.len());
+        let plan = Plan::new(Quality::Draft);
+        let open = |scene: &Scene, atlas: &Atlas| -> Result<(Box<dyn Backend>, Window), Failure> {
+            let ties = fixture::ties(atlas);
+            let (scene, window) = (scene.clone(), scene.window.clone());
+            let native = Native::new(scene, ties, plan.taps, Blend::Linear, Memory::Full);
+            Ok((Box::new(native), window))
+        };
+        let job = BakeJob {
+            refine: Refine::On,
+            ..job()
+        };
+        let shown = fixture::surface(&mesh);
+        let baked = bake_on(
+            open,
+            shown,
+            &plan,
+            Blend::Linear,
+            &job,
+            &Silent,
+            &mut supply,
+        );
+        let baked = baked.expect("a texture");
+        (baked.texture, baked.refined.map(|refined| refined.views))
+    };
+    let after = baked(0);
+    assert!(after.1.is_some(), "some camera is moved");
+    for early in [2, views.len()] {
+        assert!(baked(early) == after, "{early} before the mesh");
     }
 }

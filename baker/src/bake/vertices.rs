@@ -76,7 +76,7 @@ impl Points {
 /// What the user is told: views that do not come, or that see nothing.
 pub fn bake(
     mesh: &Mesh,
-    surface: Option<Surface>,
+    surface: Surface,
     blend: Blend,
     refine: Refine,
     progress: &dyn Progress,
@@ -86,14 +86,14 @@ pub fn bake(
     let step = each(mesh.triangles.len(), pace::TRIANGLE);
     progress.progress(Phase::Raster, 0, 0);
     progress.expect("points of the surface", step);
-    let scene = Scene::new(mesh, 1);
+    let original = Original::new(surface);
+    let scene = Scene::framed(mesh, 1, original.frame());
     let points = Points::new(mesh);
     unit();
-    let original = surface.map(|surface| Original::new(&scene, surface));
     let mut samples = Samples::new(points.count);
     let mut views = Vec::new();
     // This rung is for where memory is short.
-    let mut refiner = Refiner::new(refine, Memory::Small, &scene, original.as_ref());
+    let mut refiner = Refiner::new(refine, Memory::Small, &original);
     while let Some((mut view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
         progress.progress(Phase::Raster, views.len() as u64, 0);
         progress.expect(
@@ -101,7 +101,7 @@ pub fn bake(
             step + each(view.pixels.len(), pace::LOOK_PIXEL),
         );
         let pixels = clock.time(Phase::Raster, || {
-            if let Some(original) = &original {
+            if let Some(original) = original.if_other() {
                 original.mask(&scene, &mut view);
             }
             let look = Look::new(&scene, &view);
@@ -163,6 +163,7 @@ pub fn bake(
         gpu_times: Vec::new(),
         host_times: Vec::new(),
         pipeline_cache: None,
+        from_mesh_ms: 0.0,
         driver_vram_kib: None,
         uploaded_kib: 0,
         read_back_kib: 0,

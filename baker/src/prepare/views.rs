@@ -32,6 +32,7 @@ use super::no_thread;
 use super::repair::Eye;
 use super::texels::Lookout;
 use crate::progress::{PhaseClock, Progress, Silent, Strand, each, unit};
+use crate::run::internal;
 use crate::session::Session;
 use crate::{last_words, pace};
 use crop::Outline;
@@ -78,6 +79,8 @@ pub(crate) fn deliver(
             held_out: &held_out,
         };
         delivery.run()?;
+        let told = session.delivered(set.len() as u32);
+        told.map_err(|error| internal(&error))?;
         Ok(ViewsSummary {
             views: set.len() as u32 - holdout_views,
             holdout_views,
@@ -293,10 +296,7 @@ impl Delivery<'_> {
         let name = self.set.name(next.index);
         self.session
             .expect(&name, each(next.bytes, pace::DECODE_BYTE));
-        let loaded = next
-            .result
-            .recv()
-            .map_err(|error| crate::run::internal(&error))??;
+        let loaded = next.result.recv().map_err(|error| internal(&error))??;
         let Loaded {
             view,
             layers,
@@ -320,7 +320,7 @@ impl Delivery<'_> {
             .put(Table::View(view.view.index), view.byte_len(), |out| {
                 view.write(out)
             })
-            .map_err(|error| crate::run::internal(&error))?;
+            .map_err(|error| internal(&error))?;
         match sees {
             Sees::Mesh => {}
             Sees::Nothing => tally.unseen.push(next.index),

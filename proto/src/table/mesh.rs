@@ -25,13 +25,15 @@ pub struct Mesh {
     pub charts: u32,
 }
 
-/// A surface without texture coordinates: the mesh before simplification.
+/// A surface without texture coordinates: what the views show. It is that of the mesh before its unwrap, or before it was simplified.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surface {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
     /// Corners, as vertex numbers.
     pub triangles: Vec<[u32; 3]>,
+    /// The mesh is another, of fewer triangles.
+    pub simplified: bool,
 }
 
 impl Mesh {
@@ -110,7 +112,7 @@ impl Mesh {
 }
 
 impl Surface {
-    const MAGIC: &'static [u8; 8] = b"KILNSRF1";
+    const MAGIC: &'static [u8; 8] = b"KILNSRF2";
 
     /// Size of the table.
     #[must_use]
@@ -125,7 +127,11 @@ impl Surface {
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
         out.write_all(&header(
             Self::MAGIC,
-            &[self.positions.len() as u32, self.triangles.len() as u32],
+            &[
+                self.positions.len() as u32,
+                self.triangles.len() as u32,
+                u32::from(self.simplified),
+            ],
         ))?;
         out.write_all(bytemuck::cast_slice(&self.positions))?;
         out.write_all(bytemuck::cast_slice(&self.triangles))?;
@@ -137,16 +143,23 @@ impl Surface {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [vertices, triangles] = read_header(input, Self::MAGIC, "surface")?;
+        let [vertices, triangles, simplified] = read_header(input, Self::MAGIC, "surface")?;
         let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
         let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
         let positions = read_array(input, vertices)?;
         check_numbers("position", &positions, MAX_COORDINATE)?;
         let triangles = read_array(input, triangle_count)?;
         check_triangles(&triangles, vertices)?;
+        if simplified > 1 {
+            return Err(TableError::Bound {
+                what: "mark of simplification",
+                value: u64::from(simplified),
+            });
+        }
         Ok(Self {
             positions,
             triangles,
+            simplified: simplified == 1,
         })
     }
 }

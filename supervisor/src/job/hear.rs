@@ -222,6 +222,13 @@ impl Job<'_> {
                     false => Err("it chooses the texture's edge after the mesh".to_owned()),
                 }
             }
+            FromChild::Delivered { views } => {
+                running.watch.alive();
+                if role != Role::Prepare || !self.stock.deliver(views) {
+                    return Err(format!("it says that {views} views are all"));
+                }
+                Ok(())
+            }
             FromChild::Filled { table } => {
                 running.watch.alive();
                 self.stock.fill(role, table).map_err(|error| chain(&error))
@@ -308,34 +315,35 @@ impl Job<'_> {
 
     /// Sends every child what it can be sent by now.
     pub(super) fn feed(&mut self) {
-        let (mut clogged, mut fed) = (Vec::new(), Vec::new());
+        let (mut clogged, mut fed, mut working) = (Vec::new(), Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
             if !running.watch.said_hello() || running.kill.is_some() || running.answered.is_some() {
                 continue;
             }
-            let before = running.feed.started();
+            let before = [running.feed.started(), running.feed.at_work()];
             let parcels = match running.child.role {
                 Role::Prepare => running.feed.for_prepare(self.spec),
                 Role::Bake => {
-                    // Its adapter is opened, and its input prepared, while another bakes.
-                    let first = !before && self.stock.filled(Table::Mesh).is_some();
-                    if first && !self.host.fleet().slot(&self.spec.name) {
-                        running.feed.before_data(self.spec)
-                    } else {
-                        running.feed.for_bake(self.spec, &self.stock)
-                    }
+                    // Its adapter is opened, and its input prepared and looked at, while another bakes.
+                    let place = || self.host.fleet().slot(&self.spec.name);
+                    running.feed.for_bake(self.spec, &self.stock, place)
                 }
                 Role::Encode => running.feed.for_encode(self.spec, &self.stock),
             };
-            if running.feed.started() && !before {
-                fed.push((running.child.role, running.number));
+            if running.feed.started() && !before[0] {
+                fed.push(running.child.role);
+            }
+            if running.feed.at_work() && !before[1] {
+                working.push((running.child.role, running.number));
             }
             if !parcels.into_iter().all(|parcel| running.child.send(parcel)) {
                 clogged.push(place);
             }
         }
-        for (role, attempt) in fed {
+        for (role, attempt) in working {
             self.listener.event(&Event::Working { role, attempt });
+        }
+        for role in fed {
             self.step(life::Event::Fed(role));
         }
         for place in clogged {

@@ -70,6 +70,7 @@ fn bake_done() -> Done {
         gpu_times: Vec::new(),
         host_times: Vec::new(),
         pipeline_cache: None,
+        from_mesh_ms: 0.0,
         peak_vram_kib: 0,
         driver_vram_kib: None,
         uploaded_kib: 0,

@@ -5,7 +5,7 @@ use proto::table::View;
 
 use super::*;
 use crate::bake::bake;
-use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::bake::fixture::{self, Given, around, camera, cube, paint, view, waves};
 use crate::bake::thin::{Mask, Survey};
 use crate::progress::Silent;
 
@@ -26,10 +26,8 @@ fn views() -> impl FnMut() -> Result<Option<View>, Failure> {
 
 fn job(product: Product) -> BakeJob {
     BakeJob {
-        texture_size: SIZE,
         product,
         memory: Memory::Full,
-        has_surface: false,
         maps: false,
         refine: Refine::Off,
         vram_budget: None,
@@ -53,9 +51,11 @@ fn warm() -> Warm {
 fn rows_that_were_all_counted_are_those_of_the_bake() {
     let (mesh, job) = (cube(), job(Product::Texture));
     let format = TextureFormat::Png;
-    let planned = plan(&mesh, None, warm(), &job, format, &Silent, &mut views());
+    let given = || Given::new(&mesh, SIZE, views());
+    let shown = || fixture::surface(&mesh);
+    let planned = plan(shown(), warm(), &job, format, &Silent, &mut given());
     let planned = planned.expect("a plan");
-    let baked = bake(&mesh, None, warm(), &job, &Silent, &mut views()).expect("a texture");
+    let baked = bake(shown(), warm(), &job, &Silent, &mut given()).expect("a texture");
     assert_eq!(planned.rows, baked.summary.rows);
     assert!(planned.rows.rows > 0 && planned.rows.kept == planned.rows.rows);
     assert_eq!(planned.sampled_views, 5);

@@ -12,11 +12,12 @@ use super::outline::{Cover, Outline};
 use super::pose::{Step, into_world, jacobian, moved};
 use super::silhouette::Band;
 use super::solve::{Square, determined, solve};
-use crate::bake::scene::{Scene, project};
+use crate::bake::scene::{Frame, project};
 
-/// The mesh whose silhouette the views show: before simplification.
+/// The surface whose silhouette the views show, in scene units: before simplification.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<'a> {
+    pub(super) frame: Frame,
     pub(super) positions: &'a [[f32; 3]],
     pub(super) triangles: &'a [[u32; 3]],
 }
@@ -80,7 +81,7 @@ const LEAST_SHOWN: f64 = 0.05;
 const POINTS: usize = 2048;
 
 /// Refines one view.
-pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
+pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
     if mode == Refine::Off {
         return Verdict::given(view);
     }
@@ -92,7 +93,7 @@ pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine)
         return given;
     }
     if mode == Refine::Auto
-        && let Some(distance) = glance(scene, shape, view)
+        && let Some(distance) = glance(shape, view)
     {
         return Verdict {
             fate: CameraFate::Agrees,
@@ -101,7 +102,7 @@ pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine)
         };
     }
     let outline = Outline::new(view);
-    let start = outline.camera(&scene.camera(&view.camera));
+    let start = outline.camera(&shape.frame.camera(&view.camera));
     let points = points(shape, &start);
     let mut look = Look::new(&outline, shape, start);
     let before = look.band(JUDGED);
@@ -154,20 +155,20 @@ pub(super) fn refine(scene: &Scene, shape: Shape<'_>, view: &View, mode: Refine)
     if !better {
         return verdict(CameraFate::OtherOutline, 0.0, held, distance);
     }
-    let mut seen = scene.camera(&view.camera);
+    let mut seen = shape.frame.camera(&view.camera);
     (seen.rotation, seen.translation) = (look.camera.rotation, look.camera.translation);
     let length = shift(&start, &look.camera, &points) * outline.scale;
     Verdict {
-        camera: into_world(scene, &seen, &view.camera),
+        camera: into_world(&shape.frame, &seen, &view.camera),
         ..verdict(CameraFate::Moved, length, held, after)
     }
 }
 
 /// Distance of the silhouettes in pixels of the view if they agree even at half its size: a quarter of the work, and all there
 /// is to do for most views.
-fn glance(scene: &Scene, shape: Shape<'_>, view: &View) -> Option<f64> {
+fn glance(shape: Shape<'_>, view: &View) -> Option<f64> {
     let outline = Outline::coarse(view);
-    let camera = outline.camera(&scene.camera(&view.camera));
+    let camera = outline.camera(&shape.frame.camera(&view.camera));
     let size = [outline.alpha.width, outline.alpha.height()];
     let share = coverage::share(shape.positions, shape.triangles, &camera, size);
     let [alpha, share] = [&outline.alpha, &share].map(|plane| plane.blurred(JUDGED));

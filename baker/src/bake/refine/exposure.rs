@@ -9,12 +9,24 @@ use crate::bake::colour::{decode, to_byte};
 /// Alpha of pixels that are saturated: what they show is at least as bright as they are, and counts little.
 const SATURATED_ALPHA: u8 = 128;
 
-/// Divides `gain` out.
-pub(super) fn divide(view: &mut View, gain: f64) {
-    let divided: [u8; 256] = std::array::from_fn(|byte| {
+/// What becomes of each byte where `gain` is divided out.
+fn divided(gain: f64) -> [u8; 256] {
+    std::array::from_fn(|byte| {
         let light = decode(byte as f32 / 255.0) / gain as f32;
         to_byte(light, Blend::Linear)
-    });
+    })
+}
+
+/// Whether any byte would be another without `gain`: if not, nothing is gained for the pixels that would be taken for saturated.
+pub(super) fn matters(gain: f64) -> bool {
+    (0..)
+        .zip(divided(gain))
+        .any(|(before, after)| before != after)
+}
+
+/// Divides `gain` out.
+pub(super) fn divide(view: &mut View, gain: f64) {
+    let divided = divided(gain);
     for pixel in &mut view.pixels {
         let saturated = pixel[..3].contains(&255);
         for channel in &mut pixel[..3] {
@@ -30,6 +42,16 @@ pub(super) fn divide(view: &mut View, gain: f64) {
 mod tests {
     use super::*;
     use crate::bake::fixture::{blank_view, camera};
+
+    #[test]
+    fn a_gain_matters_from_half_a_step_of_a_byte_on() {
+        for gain in [0.998, 1.0, 1.000_003, 1.002] {
+            assert!(!matters(gain), "{gain}");
+        }
+        for gain in [0.9, 0.99, 1.01, 1.1] {
+            assert!(matters(gain), "{gain}");
+        }
+    }
 
     #[test]
     fn a_gain_that_was_multiplied_is_divided_out() {

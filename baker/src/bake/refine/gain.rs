@@ -1,11 +1,11 @@
 //! What views say of places on the surface → how each is exposed, relative to the others.
 //!
 //! ```text
-//!   log y_i(t) = log g_i + log T(t)      y: mean of view i over cell t of a grid on the texture; T: what is there
+//!   log y_i(t) = log g_i + log T(t)      y: mean of view i over cell t of the surface; T: what is there
 //! ```
 //!
-//! A cell is of one chart: where two charts meet, what lies in one square of the texture is in two places of the surface, and
-//! two views of opposite sides share no other squares.
+//! A cell is what lies in one cube of a grid in space, and looks the same way: of a thin plate, two views of opposite sides share
+//! no cell. No texture is needed, so that views are compared while their mesh is unwrapped.
 //!
 //! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a factor
 //! of all views open; the mean of log g is 0. One shot: alternating with the texture took four rounds for a worse result.
@@ -15,24 +15,30 @@ use std::borrow::Borrow;
 use proto::table::{Camera, View};
 use rayon::prelude::*;
 
+use super::camera::Shape;
 use crate::bake::colour::decode;
-use crate::bake::footprint::texel_coords;
+use crate::bake::kept::hash;
 use crate::bake::raster::{NOTHING, Projected, raster};
-use crate::bake::scene::Scene;
 use crate::progress::unit;
 
-/// Cells along an edge of the texture, at most and at least. With 256 poses and exposures that are off come to the same 49.6 dB on the
+/// The surface has about as many cells as two thirds of a square with so many along its edge, at most and at least. With 256 poses and exposures that are off come to the same 49.6 dB on the
 /// statue's set, and the light of 100 views of 1024² takes four times as long to read.
 const FINEST: f64 = 128.0;
 const COARSEST: f64 = 16.0;
-/// Charts that are told apart in one square of the grid.
-const CHARTS: usize = 8;
-/// Pixels of a view for each cell of the whole texture, of which it sees a part: about four in each that it does see.
+/// Square of a cube's edge for each cell's share of the surface: a plane cuts one and a half cubes for each square of their edge.
+const CUT: f64 = 1.5;
+/// Share of that square.
+const FILLED: f64 = 0.65;
+/// Places of cells, which are found by their hash: two in a hundred of them share one with another.
+const PLACES: u32 = 1 << 19;
+/// Pixels of a view for each cell of that square, of which it sees a part: about four in each that it does see.
 const PIXELS: f64 = 1.2;
 /// Share of that which will do where columns and rows of a large view can be left out for it.
 const ENOUGH: f64 = 0.7;
 /// Pixels that a cell must have in a view.
 const LEAST_PIXELS: f32 = 2.0;
+/// Least edge of all cubes together, in scene units: of a surface without any area.
+const LEAST_EDGE: f64 = 1e-9;
 /// Bytes that are neither saturated nor so dark that rounding is felt.
 const USABLE: std::ops::RangeInclusive<u8> = 12..=250;
 /// Least cosine between the surface's normal and the ray: grazing pixels mix too much.
@@ -61,17 +67,17 @@ const LEAST_CELLS: usize = 32;
 pub(super) type Sample = (u32, f32);
 
 /// Where light is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Grid {
-    /// Cells along an edge of the texture.
-    cells: usize,
+    /// Edge of a cube in scene units.
+    edge: f64,
     /// Every so manieth column and row of a view is looked at.
     stride: u32,
 }
 
 impl Grid {
     /// As fine as the views can fill, and of large views no more pixels than that takes.
-    pub(super) fn of(views: &[impl Borrow<View> + Sync]) -> Self {
+    pub(super) fn of(views: &[impl Borrow<View> + Sync], shape: Shape<'_>) -> Self {
         let opaque = |view: &_| {
             let view: &View = Borrow::borrow(view);
             let lines = view.pixels.chunks(view.width.max(1) as usize);
@@ -80,36 +86,64 @@ impl Grid {
         };
         let mean = views.par_iter().map(opaque).sum::<u64>() as f64 / views.len().max(1) as f64;
         let cells = (mean / PIXELS).sqrt().clamp(COARSEST, FINEST);
+        let area: f64 = shape.triangles.iter().map(|t| area(shape, *t)).sum();
         Self {
-            cells: cells as usize,
+            edge: (CUT / FILLED * area).sqrt().max(LEAST_EDGE) / cells,
             stride: (mean / (ENOUGH * PIXELS) / cells.powi(2)).sqrt().max(1.0) as u32,
         }
     }
 }
 
-/// What a view, seen from `camera`, says of the cells of a grid. `charts` has the chart of each vertex.
+/// Twice the area of a triangle times its normal, in scene units.
+fn normal(shape: Shape<'_>, triangle: [u32; 3]) -> [f64; 3] {
+    let [a, b, c] = triangle.map(|corner| shape.positions[corner as usize].map(f64::from));
+    let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
+    let (u, v) = (minus(b, a), minus(c, a));
+    [
+        u[1] * v[2] - u[2] * v[1],
+        u[2] * v[0] - u[0] * v[2],
+        u[0] * v[1] - u[1] * v[0],
+    ]
+}
+
+fn area(shape: Shape<'_>, triangle: [u32; 3]) -> f64 {
+    let [x, y, z] = normal(shape, triangle);
+    0.5 * (x * x + y * y + z * z).sqrt()
+}
+
+/// The cell of a place on the surface whose normal is this.
+fn cell(at: [f64; 3], normal: [f64; 3], edge: f64) -> u32 {
+    let longest = (0..3).max_by(|&a, &b| normal[a].abs().total_cmp(&normal[b].abs()));
+    let axis = longest.unwrap_or(0);
+    let side = 2 * axis as i32 + i32::from(normal[axis] < 0.0);
+    let [x, y, z] = at.map(|at| (at / edge).floor() as i32);
+    hash([x.wrapping_mul(6).wrapping_add(side), y, z].map(i32::cast_unsigned)) % PLACES
+}
+
+/// What a view, seen from `camera`, says of the cells of a grid.
 pub(super) fn samples(
-    scene: &Scene,
-    charts: &[u32],
+    shape: Shape<'_>,
     view: &View,
     camera: &Camera,
     grid: Grid,
     sums: &mut Sums,
 ) -> Vec<Sample> {
-    let Grid {
-        cells: grid,
-        stride,
-    } = grid;
+    let Grid { edge, stride } = grid;
     // The picture of the middle one of each `stride` columns and rows.
     let [width, height] = [view.width, view.height].map(|edge| edge / stride);
     let middle = stride / 2;
     let off = f64::from(middle) + 0.5 - f64::from(stride) / 2.0;
-    let mut camera = scene.camera(camera);
+    let mut camera = shape.frame.camera(camera);
     for axis in 0..2 {
         camera.focal[axis] /= f64::from(stride);
         camera.centre[axis] = (camera.centre[axis] - off) / f64::from(stride);
     }
-    let projected = Projected::of_scene(scene, &camera, width, height);
+    let Shape {
+        positions,
+        triangles,
+        ..
+    } = shape;
+    let projected = Projected::new(positions, triangles, &camera, width, height);
     let log: [f32; 256] = std::array::from_fn(|byte| decode(byte as f32 / 255.0).max(1e-6).ln());
     // The camera's place: -Rᵀ t.
     let eye: [f64; 3] = std::array::from_fn(|axis| {
@@ -121,15 +155,21 @@ pub(super) fn samples(
     let found: Vec<Vec<Sample>> = bands
         .par_iter()
         .enumerate()
-        .map(|(band, triangles)| {
+        .map(|(band, of_band)| {
             let first = band as u32 * BAND;
             let end = (first + BAND).min(height);
-            let hits = raster(&projected, triangles, width, first, end, 1);
+            let hits = raster(&projected, of_band, width, first, end, 1);
             let mut found = Vec::new();
             for row in first.max(1)..end.min(height.saturating_sub(1)) {
                 for column in 1..width.saturating_sub(1) {
                     let triangle = hits.triangles[((row - first) * width + column) as usize];
-                    if triangle == NOTHING || !faces(scene, triangle, eye) {
+                    if triangle == NOTHING {
+                        continue;
+                    }
+                    let corners = triangles[triangle as usize];
+                    let normal = normal(shape, corners);
+                    let corners = corners.map(|corner| positions[corner as usize].map(f64::from));
+                    if !faces(corners[0], normal, eye) {
                         continue;
                     }
                     let [x, y] = [column, row].map(|at| at * stride + middle);
@@ -137,19 +177,18 @@ pub(super) fn samples(
                         continue;
                     };
                     let (x, y) = (f64::from(column) + 0.5, f64::from(row) + 0.5);
-                    let at = texel_coords(scene, &projected, triangle, x, y);
-                    let cell = at
-                        .map(|at| ((at / scene.size as f32 * grid as f32) as usize).min(grid - 1));
-                    let chart = charts[scene.triangles[triangle as usize][0] as usize] as usize;
-                    let cell = (cell[1] * grid + cell[0]) * CHARTS + chart % CHARTS;
-                    found.push((cell as u32, light));
+                    let weights = projected.barycentric(triangle, x, y);
+                    let at = std::array::from_fn(|axis| {
+                        (0..3).map(|k| weights[k] * corners[k][axis]).sum()
+                    });
+                    found.push((cell(at, normal, edge), light));
                 }
             }
             unit();
             found
         })
         .collect();
-    sums.0.resize(grid * grid * CHARTS, [0.0; 2]);
+    sums.0.resize(PLACES as usize, [0.0; 2]);
     let mut cells = Vec::new();
     for (cell, light) in found.into_iter().flatten() {
         let sum = &mut sums.0[cell as usize];
@@ -187,17 +226,10 @@ fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<f32> {
     })
 }
 
-fn faces(scene: &Scene, triangle: u32, eye: [f64; 3]) -> bool {
-    let [a, b, c] = scene.triangles[triangle as usize]
-        .map(|corner| scene.positions[corner as usize].map(f64::from));
-    let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
+/// Whether a plane through `at` with this normal is seen from `eye` at no grazing angle.
+fn faces(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> bool {
     let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-    let (u, v, ray) = (minus(b, a), minus(c, a), minus(eye, a));
-    let normal = [
-        u[1] * v[2] - u[2] * v[1],
-        u[2] * v[0] - u[0] * v[2],
-        u[0] * v[1] - u[1] * v[0],
-    ];
+    let ray = std::array::from_fn(|axis| eye[axis] - at[axis]);
     dot(normal, ray).powi(2) >= LEAST_COSINE.powi(2) * dot(normal, normal) * dot(ray, ray)
 }
 

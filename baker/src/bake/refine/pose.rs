@@ -3,7 +3,7 @@
 
 use proto::table::Camera;
 
-use crate::bake::scene::Scene;
+use crate::bake::scene::Frame;
 
 /// Turn (radians about the camera's x, y, z) and shift (scene units along them).
 pub(super) type Step = [f64; 6];
@@ -43,15 +43,15 @@ pub(super) fn moved(camera: &Camera, step: &Step) -> Camera {
     after
 }
 
-/// The pose of `seen`, a camera of the scene, for `camera`, the same one of the world: [`Scene::camera`] backwards.
-pub(super) fn into_world(scene: &Scene, seen: &Camera, camera: &Camera) -> Camera {
+/// The pose of `seen`, a camera of the scene, for `camera`, the same one of the world: [`Frame::camera`] backwards.
+pub(super) fn into_world(frame: &Frame, seen: &Camera, camera: &Camera) -> Camera {
     let mut world = *camera;
     world.rotation = seen.rotation;
     for row in 0..3 {
         let rotated: f64 = (0..3)
-            .map(|k| seen.rotation[row][k] * scene.centre[k])
+            .map(|k| seen.rotation[row][k] * frame.centre[k])
             .sum();
-        world.translation[row] = scene.radius * seen.translation[row] - rotated;
+        world.translation[row] = frame.radius * seen.translation[row] - rotated;
     }
     world
 }
@@ -93,6 +93,7 @@ fn orthonormal(rotation: &mut [[f64; 3]; 3]) {
 mod tests {
     use super::*;
     use crate::bake::fixture::{Random, camera, cube};
+    use crate::bake::scene::Scene;
     use crate::bake::scene::project;
 
     fn pixel(camera: &Camera, point: [f32; 3]) -> [f64; 2] {
@@ -150,7 +151,7 @@ mod tests {
         let mut world = camera([0.5, 0.2, -5.0], 700.0, [640, 480], [3.0, -5.0]);
         for row in 0..3 {
             let centre: f64 = (0..3)
-                .map(|k| world.rotation[row][k] * scene.centre[k])
+                .map(|k| world.rotation[row][k] * scene.frame.centre[k])
                 .sum();
             world.translation[row] -= centre;
         }
@@ -158,7 +159,7 @@ mod tests {
             &scene.camera(&world),
             &[0.01, -0.02, 0.03, 0.02, 0.01, -0.1],
         );
-        let world = into_world(&scene, &seen, &world);
+        let world = into_world(&scene.frame, &seen, &world);
         for (&at, &in_scene) in mesh.positions.iter().zip(&scene.positions) {
             let (a, b) = (pixel(&world, at), pixel(&seen, in_scene));
             assert!((a[0] - b[0]).hypot(a[1] - b[1]) < 1e-3, "{a:?} {b:?}");

@@ -5,7 +5,7 @@ use proto::plan::RowsHeld;
 use proto::table::Mesh;
 
 use super::*;
-use crate::bake::fixture::{around, camera, cube, paint, view, waves};
+use crate::bake::fixture::{around, camera, cube, paint, surface, view, waves};
 use crate::progress::Silent;
 
 const SIZE: [u32; 2] = [160, 150];
@@ -47,10 +47,26 @@ fn set(px: f64, exposed: f64) -> (Vec<View>, Vec<View>) {
 }
 
 fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<Refinement>) {
+    through_early(views, mode, memory, 0)
+}
+
+/// The same, of which so many come before the mesh.
+fn through_early(
+    views: &[View],
+    mode: Refine,
+    memory: Memory,
+    early: usize,
+) -> (Vec<View>, Option<Refinement>) {
     let mesh = body();
-    let scene = Scene::new(&mesh, 256);
-    let mut refiner = Refiner::new(mode, memory, &scene, None);
+    let shown = Original::new(surface(&mesh));
+    let mut refiner = Refiner::new(mode, memory, &shown);
     let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
+    let mut before = source.by_ref().take(early).collect::<Vec<_>>().into_iter();
+    let looked = refiner.look_early(&Silent, &mut clock, || Ok(before.next()));
+    looked.expect("views");
+    if early == views.len() {
+        refiner.settle(&Silent, &mut clock);
+    }
     let mut out = Vec::new();
     let mut next = || refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
     while let Some((view, _)) = next().expect("views") {
@@ -88,6 +104,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
         gpu_times: Vec::new(),
         host_times: Vec::new(),
         pipeline_cache: None,
+        from_mesh_ms: 0.0,
         driver_vram_kib: None,
         uploaded_kib: 0,
         read_back_kib: 0,
@@ -148,6 +165,20 @@ fn cameras_and_exposures_are_mended_the_same_way_each_time() {
 }
 
 #[test]
+fn views_that_come_before_the_mesh_are_mended_as_they_would_be_after_it() {
+    let (_, came) = set(2.0, 1.0);
+    for mode in [Refine::Auto, Refine::On] {
+        let after = through(&came, mode, Memory::Full);
+        for early in [1, 5, came.len()] {
+            let before = through_early(&came, mode, Memory::Full, early);
+            assert!(before == after, "{early} before the mesh");
+        }
+    }
+    let (out, refinement) = through_early(&came, Refine::Off, Memory::Full, came.len());
+    assert_eq!((out, refinement), (came, None));
+}
+
+#[test]
 fn clean_views_stay_as_they_are() {
     let (truth, came) = set(0.0, 0.0);
     let (out, refinement) = through(&came, Refine::Auto, Memory::Full);
@@ -174,8 +205,8 @@ fn held_out_views_are_not_for_the_fit() {
 fn views_that_cannot_all_be_held_are_moved_but_not_exposed() {
     let (truth, came) = set(2.0, 1.0);
     let mesh = body();
-    let scene = Scene::new(&mesh, 256);
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
+    let shown = Original::new(surface(&mesh));
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
     refiner.held_bytes = 3 * came[0].pixels.len() * 4;
     let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
     let mut out = Vec::new();
@@ -194,8 +225,8 @@ fn views_that_cannot_all_be_held_are_moved_but_not_exposed() {
 fn a_failure_of_the_views_is_passed_on() {
     let (_, came) = set(0.0, 0.0);
     let mesh = body();
-    let scene = Scene::new(&mesh, 256);
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
+    let shown = Original::new(surface(&mesh));
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
     let mut source = came.into_iter().take(3).map(Some).map(Ok);
     let failed = Failure {
         code: proto::message::Code::InvalidAsset,
@@ -243,6 +274,28 @@ impl Ahead for Eager {
     }
 }
 
+#[test]
+fn views_that_are_settled_before_the_mesh_are_taken_as_they_stay() {
+    let (_, came) = set(2.0, 1.0);
+    let (out, _) = through(&came, Refine::Auto, Memory::Full);
+    let shown = Original::new(surface(&body()));
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
+    let (mut clock, mut source) = (PhaseClock::default(), came.into_iter());
+    let looked = refiner.look_early(&Silent, &mut clock, || Ok(source.next()));
+    looked.expect("views");
+    refiner.settle(&Silent, &mut clock);
+    let mut eager = Eager::default();
+    let mut taken = 0;
+    let none = || panic!("all have come");
+    while let Some((view, ahead)) =
+        (refiner.next(&Silent, &mut clock, none, Some(&mut eager))).expect("views")
+    {
+        assert!(ahead && view == out[taken]);
+        taken += 1;
+    }
+    assert!(eager.has == out && taken == out.len() && !eager.forgot);
+}
+
 /// What an adapter has in the end that takes views ahead, and those that it had to take later; whether it forgot any.
 fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool) {
     thinly(views, held_bytes, None, 0)
@@ -258,7 +311,8 @@ fn thinly(
     let mesh = body();
     let scene = Scene::new(&mesh, if rows.is_some() { 96 } else { 256 });
     let atlas = Atlas::new(&scene);
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &scene, None);
+    let shown = Original::new(surface(&mesh));
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
     refiner.held_bytes = held_bytes.unwrap_or(refiner.held_bytes);
     if let Some(all) = rows {
         let memory = RowMemory {
@@ -267,7 +321,7 @@ fn thinly(
             entry: 0.0,
             touched: 0.0,
         };
-        refiner.thin(&atlas, 2, memory);
+        refiner.thin(&scene, &atlas, 2, memory);
     }
     let (tells, hears) = mpsc::channel();
     let (mut clock, mut source) = (PhaseClock::default(), (0..).zip(views.iter().cloned()));
@@ -355,10 +409,10 @@ fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
 fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
     let (clean, _) = set(0.0, 0.0);
     let mesh = body();
-    let scene = Scene::new(&mesh, 48);
+    let (scene, shown) = (Scene::new(&mesh, 48), Original::new(surface(&mesh)));
     let atlas = Atlas::new(&scene);
     let thinned = |mode: Refine| {
-        let mut refiner = Refiner::new(mode, Memory::Full, &scene, None);
+        let mut refiner = Refiner::new(mode, Memory::Full, &shown);
         let all = clean.iter().map(Mask::counting).sum::<usize>() as u64;
         let memory = RowMemory {
             all: all / 2,
@@ -366,7 +420,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
             entry: 0.0,
             touched: 0.0,
         };
-        refiner.thin(&atlas, 2, memory);
+        refiner.thin(&scene, &atlas, 2, memory);
         let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());
         let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
         assert_eq!(next.expect("views").map(|(view, _)| view.index), Some(0));

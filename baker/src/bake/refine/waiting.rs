@@ -16,46 +16,85 @@ pub(super) enum Task {
 }
 
 /// What is to be done, and what is being done.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Waiting {
     queues: Mutex<Queues>,
     looked: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queues {
     looks: VecDeque<Arc<View>>,
     silhouettes: VecDeque<(usize, Arc<View>)>,
     /// Looks that were begun.
     looking: usize,
+    /// Threads that were asked for and have not found all done.
+    threads: usize,
+    /// And the most that may be.
+    most: usize,
 }
 
 /// A look that was begun; it has ended when this goes, whatever came of it.
 #[derive(Debug)]
 pub(super) struct Looking<'a>(&'a Waiting);
 
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::for_few(usize::MAX)
+    }
+}
+
 impl Waiting {
+    /// For no more than `most` threads at once.
+    pub(super) fn for_few(most: usize) -> Self {
+        Self {
+            queues: Mutex::new(Queues {
+                looks: VecDeque::new(),
+                silhouettes: VecDeque::new(),
+                looking: 0,
+                threads: 0,
+                most,
+            }),
+            looked: Condvar::new(),
+        }
+    }
+
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task, for which [`Self::next`] is to be called once.
-    pub(super) fn add(&self, task: Task) {
+    /// Adds a task; tells whether another thread is to call [`Self::next`] until it has none.
+    pub(super) fn add(&self, task: Task) -> bool {
         let mut queues = self.queues();
         match task {
             Task::Look(view) => queues.looks.push_back(view),
             Task::Compare(number, view) => queues.silhouettes.push_back((number, view)),
         }
+        let more = queues.threads < queues.most;
+        queues.threads += usize::from(more);
+        more
     }
 
-    /// The next task, whichever was added for this call; a look ends with what comes with it.
+    /// From here on any number of threads may be; tells how many more there is work for.
+    pub(super) fn for_all(&self) -> usize {
+        let mut queues = self.queues();
+        queues.most = usize::MAX;
+        let more = queues.looks.len() + queues.silhouettes.len();
+        queues.threads += more;
+        more
+    }
+
+    /// The next task of a thread; a look ends with what comes with it.
     pub(super) fn next(&self) -> Option<(Task, Option<Looking<'_>>)> {
         let mut queues = self.queues();
         if let Some(view) = queues.looks.pop_front() {
             queues.looking += 1;
             return Some((Task::Look(view), Some(Looking(self))));
         }
-        let (number, view) = queues.silhouettes.pop_front()?;
+        let Some((number, view)) = queues.silhouettes.pop_front() else {
+            queues.threads = queues.threads.saturating_sub(1);
+            return None;
+        };
         Some((Task::Compare(number, view), None))
     }
 
@@ -106,6 +145,20 @@ mod tests {
         assert!(matches!(waiting.next(), Some((Task::Compare(1, _), None))));
         assert!(matches!(waiting.next(), Some((Task::Compare(2, _), None))));
         assert!(waiting.next().is_none());
+    }
+
+    #[test]
+    fn few_threads_are_asked_for_until_all_may_be() {
+        let waiting = Waiting::for_few(2);
+        let asked = |number| waiting.add(Task::Compare(number, view()));
+        assert_eq!([0, 1, 2, 3].map(asked), [true, true, false, false]);
+        // One of them does all but the last, and ends when there is nothing left.
+        let done = (0..4).map(|_| waiting.next().is_some());
+        assert_eq!(done.filter(|&some| some).count(), 4);
+        assert!(waiting.next().is_none());
+        assert_eq!([4, 5, 6].map(asked), [true, false, false]);
+        assert_eq!(waiting.for_all(), 3);
+        assert!(asked(7));
     }
 
     #[test]

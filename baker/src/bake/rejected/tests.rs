@@ -5,7 +5,7 @@ use std::io::Cursor;
 use proto::job::{Memory, Product, Quality, Refine};
 use proto::message::BakeSummary;
 
-use super::super::fixture::{around, camera, cube, paint, ties, view, waves};
+use super::super::fixture::{Given, around, camera, cube, paint, surface, ties, view, waves};
 use super::*;
 use crate::bake::window::Window;
 use crate::progress::Silent;
@@ -34,10 +34,8 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
         view
     });
     let job = proto::job::BakeJob {
-        texture_size: SIZE,
         product: Product::Texture,
         memory: Memory::Full,
-        has_surface: false,
         maps: false,
         refine: Refine::Off,
         vram_budget: None,
@@ -56,13 +54,12 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
     };
     let baked = super::super::bake_on(
         open,
-        &mesh,
-        None,
+        surface(&mesh),
         &plan,
         Blend::Linear,
         &job,
         &Silent,
-        &mut || Ok(views.next()),
+        &mut Given::new(&mesh, SIZE, || Ok(views.next())),
     );
     let baked = baked.expect("a texture");
     (baked.rejected, baked.summary)

@@ -1,17 +1,20 @@
-//! Views' tables as the supervisor hands them over → views, in their order: threads read the next ones while one is taken in.
+//! Tables as the supervisor hands them over → the mesh, and views in their order: threads read the next ones while one is taken in.
 //! Where prepare was faster, all lie there at the start, and one thread would copy them at a few GB/s.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use proto::blob::BlobFile;
 use proto::message::{Failure, Table};
-use proto::table::{LayerSet, LayerTexture, LayeredView};
+use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View};
 
-use super::Supply;
+use super::{Supply, Unwrapped};
 use crate::last_words;
+use crate::pace;
+use crate::progress::{each, expect, unit};
 use crate::run::internal;
 use crate::session::{Handed, Session, SessionError, read_view};
 
@@ -36,6 +39,10 @@ pub struct HandedViews<'a> {
     /// Under way, with the bytes of their tables.
     ahead: VecDeque<(u64, Receiver<Read>)>,
     bytes: u64,
+    /// The mesh's table, the edge of its atlas, and when it came, as long as nobody asked.
+    mesh: Option<(BlobFile, u32, Instant)>,
+    /// All views were handed over.
+    all: bool,
     ended: bool,
 }
 
@@ -69,15 +76,28 @@ impl<'a> HandedViews<'a> {
             readers: some.then_some(readers),
             ahead: VecDeque::new(),
             bytes: 0,
+            mesh: None,
+            all: false,
             ended: false,
         }
     }
 
     /// Begins to read what was handed over.
     fn begin(&mut self, handed: Handed, wanted: LayerSet) {
-        let Handed::View(blob) = handed else {
-            self.ended = true;
-            return;
+        let blob = match handed {
+            Handed::View(blob) => blob,
+            Handed::Mesh { blob, texture_size } => {
+                self.mesh = Some((blob, texture_size, Instant::now()));
+                return;
+            }
+            Handed::AllViews => {
+                self.all = true;
+                return;
+            }
+            Handed::End => {
+                self.ended = true;
+                return;
+            }
         };
         let bytes = blob.len();
         let (to, read) = sync_channel(1);
@@ -91,31 +111,86 @@ impl<'a> HandedViews<'a> {
         self.ahead.push_back((bytes, read));
         self.bytes += bytes;
     }
-}
 
-impl Supply for HandedViews<'_> {
-    fn next(&mut self, wanted: LayerSet) -> Result<Option<Layered>, Failure> {
+    /// Waits for what is handed over next.
+    fn await_next(&mut self, wanted: LayerSet) -> Result<(), Failure> {
+        let handed = self.session.receive_handed();
+        self.begin(handed.map_err(|error| internal(&error))?, wanted);
+        Ok(())
+    }
+
+    /// Takes what has come, as far as it may be read ahead.
+    fn take_what_came(&mut self, wanted: LayerSet) -> Result<(), Failure> {
         let failed = |error: SessionError| internal(&error);
-        if self.ahead.is_empty() && !self.ended {
-            let handed = self.session.receive_handed().map_err(failed)?;
-            self.begin(handed, wanted);
-        }
         while !self.ended
             && self.bytes < AHEAD
             && let Some(handed) = self.session.try_receive_handed().map_err(failed)?
         {
             self.begin(handed, wanted);
         }
+        Ok(())
+    }
+
+    /// The first of those that are under way.
+    fn first(&mut self) -> Result<Option<Layered>, Failure> {
         let Some((bytes, read)) = self.ahead.pop_front() else {
             return Ok(None);
         };
         self.bytes -= bytes;
         let read = read.recv().map_err(|error| internal(&error))?;
-        read.map(Some).map_err(failed)
+        read.map(Some).map_err(|error| internal(&error))
+    }
+}
+
+impl Supply for HandedViews<'_> {
+    fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
+        let none = LayerSet::default();
+        self.take_what_came(none)?;
+        while self.ahead.is_empty() && self.mesh.is_none() && !self.all {
+            self.await_next(none)?;
+        }
+        // The mesh is what everything waits for.
+        if self.mesh.is_some() {
+            return Ok(None);
+        }
+        let view = self.first()?;
+        Ok(view.map(|(layered, set)| (layered.view, set)))
+    }
+
+    fn all_came(&self) -> bool {
+        self.all && self.ahead.is_empty()
+    }
+
+    fn mesh(&mut self) -> Result<Unwrapped, Failure> {
+        // Nobody will ask for a view whose end it would be.
+        let last = self.all_came();
+        while !self.ended && (last || self.mesh.is_none()) {
+            self.await_next(LayerSet::default())?;
+        }
+        let Some((blob, texture_size, came)) = self.mesh.take() else {
+            return Err(internal(&SessionError::OutOfTurn("EndOfViews")));
+        };
+        let bytes = usize::try_from(blob.len()).unwrap_or(usize::MAX);
+        expect("reading the mesh", each(bytes, pace::TABLE_BYTE));
+        let mesh = Mesh::read(&mut blob.reader()).map_err(|error| internal(&error))?;
+        unit();
+        Ok(Unwrapped {
+            mesh,
+            texture_size,
+            came,
+        })
+    }
+
+    fn next(&mut self, wanted: LayerSet) -> Result<Option<Layered>, Failure> {
+        while self.ahead.is_empty() && !self.ended {
+            self.await_next(wanted)?;
+        }
+        self.take_what_came(wanted)?;
+        self.first()
     }
 
     fn again(&mut self) -> Result<(), Failure> {
-        self.ended = false;
+        (self.all, self.ended) = (false, false);
         self.session.again().map_err(|error| internal(&error))
     }
 
@@ -189,6 +264,64 @@ mod tests {
             assert!(end.is_none());
         }
         supervisor.join().expect("no panic");
+    }
+
+    /// The table of a mesh of twelve triangles.
+    fn mesh() -> Blob {
+        let mesh = crate::bake::fixture::cube();
+        let blob = Blob::create("mesh", mesh.byte_len()).expect("memory");
+        let file = blob.as_fd().try_clone_to_owned().expect("a descriptor");
+        let file = BlobFile::open(file).expect("sealed in size");
+        mesh.write(&mut file.writer()).expect("room");
+        blob
+    }
+
+    #[test]
+    fn views_come_before_the_mesh_and_after_it_and_none_is_lost() {
+        for before in [0, 3, 7] {
+            let (ours, theirs) = Channel::pair().expect("sockets");
+            let send = |message: &ToChild, blob: Option<&Blob>| {
+                let fds: Vec<_> = blob.iter().map(|blob| blob.as_fd()).collect();
+                ours.send(message, &fds).expect("room");
+            };
+            (0..before).for_each(|index| hand(&ours, &table(index), index));
+            if before == 7 {
+                send(&ToChild::Delivered { views: 7 }, None);
+            }
+            let session = Session::over(theirs);
+            let mut views = HandedViews::new(&session);
+            let mut indices = Vec::new();
+            // Without the mesh, only what has come is asked for: it would be waited for.
+            let enough = if before == 7 { 8 } else { before };
+            for _ in 0..enough {
+                let next = views.early().expect("a table");
+                indices.extend(next.map(|(view, _)| view.index));
+            }
+            assert!(indices.iter().copied().eq(0..before) && views.all_came() == (before == 7));
+            send(&ToChild::Mesh { texture_size: 300 }, Some(&mesh()));
+            (before..7).for_each(|index| hand(&ours, &table(index), index));
+            if before < 7 {
+                send(&ToChild::Delivered { views: 7 }, None);
+                assert!(views.early().expect("the mesh").is_none());
+                assert!(!views.all_came());
+            }
+            send(&ToChild::EndOfViews { count: 7 }, None);
+            let came = views.mesh().expect("a mesh");
+            assert_eq!((came.texture_size, came.mesh.triangles.len()), (300, 12));
+            while let Some((layered, _)) = views.next(LayerSet::default()).expect("a table") {
+                indices.push(layered.view.index);
+            }
+            assert!(indices.into_iter().eq(0..7), "{before} before the mesh");
+        }
+    }
+
+    #[test]
+    fn without_a_mesh_there_is_an_end() {
+        let (ours, theirs) = Channel::pair().expect("sockets");
+        ours.send(&ToChild::EndOfViews { count: 0 }, &[])
+            .expect("room");
+        let session = Session::over(theirs);
+        assert!(HandedViews::new(&session).mesh().is_err());
     }
 
     #[test]

@@ -6,14 +6,19 @@ use proto::message::Code;
 
 use super::*;
 use crate::bake::colour::encode;
-use crate::bake::fixture::{around, camera, cube, mesh, paint, sphere, view, waves};
+use crate::bake::fixture::{around, camera, cube, mesh, paint, sphere, surface, view, waves};
 use crate::progress::Silent;
 
 fn bake_all(mesh: &Mesh, views: &[View]) -> Result<Coloured, Failure> {
     let next = Cell::new(0);
-    bake(mesh, None, Blend::Linear, Refine::Off, &Silent, || {
-        Ok(views.get(next.replace(next.get() + 1)).cloned())
-    })
+    bake(
+        mesh,
+        surface(mesh),
+        Blend::Linear,
+        Refine::Off,
+        &Silent,
+        || Ok(views.get(next.replace(next.get() + 1)).cloned()),
+    )
 }
 
 /// What `count` cameras all around see of a mesh painted by `colour`.

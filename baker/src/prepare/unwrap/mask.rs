@@ -122,25 +122,35 @@ impl Bits {
             .map(|corner| corner[1])
             .fold(f64::NEG_INFINITY, f64::max)
             + SLACK;
+        // Each side upwards, and how far it goes across on its way; a level one is there at once.
+        let sides = [0, 1, 2].map(|side| {
+            let (mut a, mut b) = (corners[side], corners[(side + 1) % 3]);
+            if a[1] > b[1] {
+                std::mem::swap(&mut a, &mut b);
+            }
+            let slope = (b[0] - a[0]) / (b[1] - a[1]);
+            (a, b, if slope.is_finite() { slope } else { 0.0 })
+        });
         for row in cell(low, self.height)..=cell(high, self.height) {
             let (bottom, top) = (row as f64 - SLACK, row as f64 + 1.0 + SLACK);
             let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
-            for side in 0..3 {
-                let ([x0, y0], [x1, y1]) = (corners[side], corners[(side + 1) % 3]);
-                if y0.max(y1) < bottom || y0.min(y1) > top {
+            for (a, b, slope) in sides {
+                if b[1] < bottom || a[1] > top {
                     continue;
                 }
-                // The side's part within the row; a level side has all of it there.
-                for y in [y0.clamp(bottom, top), y1.clamp(bottom, top)] {
-                    let share = if y1 == y0 { 0.0 } else { (y - y0) / (y1 - y0) };
-                    let x = x0 + (x1 - x0) * share;
-                    from = from.min(x);
-                    to = to.max(x);
-                }
-                if y0 == y1 {
-                    from = from.min(x0.min(x1));
-                    to = to.max(x0.max(x1));
-                }
+                // The side's part within the row.
+                let x0 = if a[1] < bottom {
+                    a[0] + (bottom - a[1]) * slope
+                } else {
+                    a[0]
+                };
+                let x1 = if b[1] > top {
+                    a[0] + (top - a[1]) * slope
+                } else {
+                    b[0]
+                };
+                from = from.min(x0.min(x1));
+                to = to.max(x0.max(x1));
             }
             if from <= to {
                 self.fill(
@@ -161,17 +171,10 @@ impl Bits {
             ..Mask::default()
         };
         for row in 0..self.height {
-            let set = |cell: usize| self.bits[row * self.words + cell / 64] >> (cell % 64) & 1 == 1;
+            let words = &self.bits[row * self.words..(row + 1) * self.words];
             let mut cell = 0;
-            while cell < self.width {
-                if !set(cell) {
-                    cell += 1;
-                    continue;
-                }
-                let start = cell;
-                while cell < self.width && set(cell) {
-                    cell += 1;
-                }
+            while let Some(start) = next(words, cell, true) {
+                cell = next(words, start, false).unwrap_or(64 * self.words);
                 let length = (cell - start) as u32;
                 mask.spans.push([start as u32, length]);
                 if length > mask.longest[1] {
@@ -183,6 +186,19 @@ impl Bits {
         mask.order = coarse_to_fine(self.height);
         mask
     }
+}
+
+/// The first cell from `from` on that is set, or is not.
+fn next(words: &[u64], from: usize, set: bool) -> Option<usize> {
+    let turned = |word: u64| if set { word } else { !word };
+    let (first, rest) = words.get(from / 64..)?.split_first()?;
+    let own = turned(*first) & (!0 << (from % 64));
+    if own != 0 {
+        return Some(from / 64 * 64 + own.trailing_zeros() as usize);
+    }
+    let place = rest.iter().position(|&word| turned(word) != 0)?;
+    let word = from / 64 + 1 + place;
+    Some(64 * word + turned(words[word]).trailing_zeros() as usize)
 }
 
 /// `0..count`, far apart ones first.

@@ -265,7 +265,8 @@ impl<'a> Attempt<'a> {
             | FromChild::Ready { .. }
             | FromChild::Again
             | FromChild::Compiled
-            | FromChild::Chosen { .. } => Err("it does another role's work".to_owned()),
+            | FromChild::Chosen { .. }
+            | FromChild::Delivered { .. } => Err("it does another role's work".to_owned()),
         }
     }
 

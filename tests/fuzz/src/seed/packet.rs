@@ -52,10 +52,8 @@ fn to_child() -> Vec<ToChild> {
             layers: true,
         }),
         Start::Bake(BakeJob {
-            texture_size: 2048,
             product: Product::VertexColours,
             memory: Memory::Small,
-            has_surface: true,
             maps: true,
             refine: Refine::On,
             vram_budget: Some(1 << 30),
@@ -85,6 +83,8 @@ fn to_child() -> Vec<ToChild> {
     packets.extend([
         ToChild::View { index: 300 },
         ToChild::EndOfViews { count: 40 },
+        ToChild::Delivered { views: 40 },
+        ToChild::Mesh { texture_size: 1024 },
         ToChild::Grant {
             table: Table::View(3),
         },
@@ -138,6 +138,7 @@ fn from_child() -> Vec<FromChild> {
             limit: 512 << 20,
         },
         FromChild::Again,
+        FromChild::Delivered { views: 42 },
         FromChild::Filled {
             table: Table::Layer(Layer::Opacity),
         },
@@ -286,6 +287,7 @@ pub(super) fn summaries() -> [Done; 3] {
             gpu_times: Vec::new(),
             host_times: Vec::new(),
             pipeline_cache: None,
+            from_mesh_ms: 600.0,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,

@@ -93,6 +93,7 @@ fn prepare() -> Vec<Op> {
     for table in [Table::Surface, Table::Mesh, Table::View(0), Table::View(1)] {
         put(&mut ops, Role::Prepare, table);
     }
+    ops.push(Op::Delivered(Role::Prepare, 2));
     ops.push(Op::Done(Role::Prepare, 1, 1));
     ops
 }

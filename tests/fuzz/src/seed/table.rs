@@ -19,6 +19,7 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     let surface = Surface {
         positions: CORNERS.to_vec(),
         triangles: vec![[0, 1, 2], [2, 1, 0]],
+        simplified: true,
     };
     let view = View {
         index: 3,

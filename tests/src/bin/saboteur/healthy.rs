@@ -35,10 +35,12 @@ pub(crate) fn prepare(worker: &Worker) {
     drop(worker.open(Root::Views, &job.views_file));
     worker.progress(Phase::LoadMesh, 1, 1);
     worker.reach(Step::Work);
-    if worker.plan.surface {
-        worker.put(Table::Surface, &bytes_of(|out| surface().write(out)));
+    let surface = surface(worker.plan.simplified);
+    worker.put(Table::Surface, &bytes_of(|out| surface.write(out)));
+    let put_mesh = || worker.put(Table::Mesh, &bytes_of(|out| mesh().write(out)));
+    if !worker.plan.mesh_last {
+        put_mesh();
     }
-    worker.put(Table::Mesh, &bytes_of(|out| mesh().write(out)));
     let total = worker.plan.views + job.holdout;
     for index in 0..total {
         // The held-out ones in the middle, and all of them backwards: any order is legal.
@@ -53,6 +55,10 @@ pub(crate) fn prepare(worker: &Worker) {
             u64::from(total - index),
             u64::from(total),
         );
+    }
+    worker.send(&FromChild::Delivered { views: total });
+    if worker.plan.mesh_last {
+        put_mesh();
     }
     worker.reach(Step::Filled);
     worker.done(summary(Role::Prepare, worker.plan.views, job.holdout));
@@ -100,29 +106,37 @@ pub(crate) fn bake(worker: &Worker) {
         panic!("another job")
     };
     worker.reach(Step::Start);
-    worker.demand(
-        job.has_surface == worker.plan.surface && fds.len() == 1 + usize::from(job.has_surface),
-        "the fds",
-    );
-    let mut tables = fds
-        .into_iter()
-        .map(|fd| BlobFile::open(fd).expect("sealed in size"));
-    let first = tables.next().expect("a mesh");
-    worker.demand(
-        first.writer().write_all(&[0]).is_err(),
-        "a table is frozen once it is handed on",
-    );
-    worker.demand(
-        Mesh::read(&mut first.reader()).expect("a mesh") == mesh(),
-        "the mesh is as prepare wrote it",
-    );
-    for second in tables {
+    let table = |fds: Vec<OwnedFd>| {
+        let [fd] = <[OwnedFd; 1]>::try_from(fds).expect("one table");
+        let table = BlobFile::open(fd).expect("sealed in size");
         worker.demand(
-            Surface::read(&mut second.reader()).expect("a surface") == surface(),
-            "the surface",
+            table.writer().write_all(&[0]).is_err(),
+            "a table is frozen once it is handed on",
         );
-    }
-    let views = receive_views(worker);
+        table
+    };
+    let shown = Surface::read(&mut table(fds).reader()).expect("a surface");
+    worker.demand(
+        shown == surface(worker.plan.simplified),
+        "the surface is as prepare wrote it",
+    );
+    let mut texture_size = None;
+    let views = receive(worker, |message, fds| match message {
+        ToChild::Mesh { texture_size: edge } => {
+            worker.demand(
+                Mesh::read(&mut table(fds).reader()).expect("a mesh") == mesh(),
+                "the mesh is as prepare wrote it",
+            );
+            worker.demand(texture_size.replace(edge).is_none(), "it comes once");
+        }
+        ToChild::Delivered { views } => worker.demand(
+            views == worker.plan.views,
+            "it is told how many views there are",
+        ),
+        other => panic!("{other:?} among the views"),
+    });
+    worker.demand(texture_size.is_some(), "the mesh comes before the end");
+    let size = texture_size.unwrap_or_default();
     let mut indices: Vec<u32> = views.iter().map(|view| view.index).collect();
     indices.sort_unstable();
     worker.demand(
@@ -137,9 +151,9 @@ pub(crate) fn bake(worker: &Worker) {
     worker.demand(indices.len() == views.len(), "no view comes twice");
     worker.progress(Phase::Fit, 1, 2);
     worker.reach(Step::Work);
-    let count = job.texture_size as usize * job.texture_size as usize;
+    let count = size as usize * size as usize;
     let texture = Texture {
-        size: job.texture_size,
+        size,
         texels: vec![[7, 8, 9, 255]; count],
         provenance: vec![3; count],
         maps: job.maps.then(|| Maps {
@@ -173,7 +187,7 @@ pub(crate) fn encode(worker: &Worker) {
         texture.texels[0] == [7, 8, 9, 255],
         "the texture is as bake wrote it",
     );
-    let views = receive_views(worker);
+    let views = receive(worker, |other, _| panic!("{other:?} among the views"));
     worker.progress(Phase::Glb, 1, 2);
     worker.reach(Step::Work);
     let mut held: Vec<u32> = views
@@ -213,7 +227,8 @@ pub(crate) fn encode(worker: &Worker) {
     worker.done(summary(Role::Encode, 0, holdout));
 }
 
-fn receive_views(worker: &Worker) -> Vec<View> {
+/// Takes all views in, and gives `other` what comes between them.
+fn receive(worker: &Worker, mut other: impl FnMut(ToChild, Vec<OwnedFd>)) -> Vec<View> {
     let mut views = Vec::new();
     loop {
         match worker.receive() {
@@ -234,7 +249,7 @@ fn receive_views(worker: &Worker) -> Vec<View> {
                 );
                 return views;
             }
-            (other, _) => panic!("{other:?} among the views"),
+            (message, fds) => other(message, fds),
         }
     }
 }
@@ -242,7 +257,7 @@ fn receive_views(worker: &Worker) -> Vec<View> {
 /// Asks for memory and tries to change its size, then its bytes once it is handed over.
 pub(crate) fn tamper(worker: &Worker) {
     let table = Table::Surface;
-    let bytes = bytes_of(|out| surface().write(out));
+    let bytes = bytes_of(|out| surface(worker.plan.simplified).write(out));
     worker.send(&FromChild::Allocate {
         table,
         bytes: bytes.len() as u64,
@@ -271,6 +286,7 @@ pub(crate) fn tamper(worker: &Worker) {
     worker.send(&FromChild::Filled { table: Table::Mesh });
     let view = view(0, false);
     worker.put(Table::View(0), &bytes_of(|out| view.write(out)));
+    worker.send(&FromChild::Delivered { views: 1 });
     worker.done(summary(Role::Prepare, 1, 0));
     std::process::exit(0);
 }
@@ -292,10 +308,11 @@ fn mesh() -> Mesh {
     }
 }
 
-fn surface() -> Surface {
+fn surface(simplified: bool) -> Surface {
     Surface {
         positions: mesh().positions,
         triangles: vec![[0, 1, 2]],
+        simplified,
     }
 }
 
@@ -416,6 +433,7 @@ pub(crate) fn summary(role: Role, views: u32, holdout: u32) -> Done {
             gpu_times: Vec::new(),
             host_times: Vec::new(),
             pipeline_cache: None,
+            from_mesh_ms: 0.0,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,

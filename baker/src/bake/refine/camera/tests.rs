@@ -1,5 +1,6 @@
 use super::*;
 use crate::bake::fixture::{Random, around, camera, cube, noise, sphere, view};
+use crate::bake::scene::Scene;
 use proto::table::Mesh;
 
 const SIZE: [u32; 2] = [300, 260];
@@ -18,6 +19,7 @@ fn potato() -> Mesh {
 
 fn shape(scene: &Scene) -> Shape<'_> {
     Shape {
+        frame: scene.frame,
         positions: &scene.positions,
         triangles: &scene.triangles,
     }
@@ -80,7 +82,7 @@ fn a_known_perturbation_is_undone() {
         let off = apart(&scene, &view.camera, &truth);
         assert!(off > 0.6 * amount, "view {k} begins {off} px off");
         for mode in [Refine::Auto, Refine::On] {
-            let verdict = refine(&scene, shape(&scene), &view, mode);
+            let verdict = refine(shape(&scene), &view, mode);
             assert_eq!(verdict.fate, CameraFate::Moved, "view {k}: {verdict:?}");
             let left = apart(&scene, &verdict.camera, &truth);
             assert!(left < 0.08, "view {k}: {off} px became {left}");
@@ -97,10 +99,10 @@ fn true_cameras_are_left_alone_and_hardly_moved_on_demand() {
     let scene = Scene::new(&mesh, 64);
     for k in 0..7 {
         let (view, truth) = pair(&mesh, k, 0.0);
-        let verdict = refine(&scene, shape(&scene), &view, Refine::Auto);
+        let verdict = refine(shape(&scene), &view, Refine::Auto);
         assert_eq!(verdict.fate, CameraFate::Agrees, "{verdict:?}");
         assert_eq!((verdict.camera, verdict.moved), (view.camera, 0.0));
-        let verdict = refine(&scene, shape(&scene), &view, Refine::On);
+        let verdict = refine(shape(&scene), &view, Refine::On);
         let left = apart(&scene, &verdict.camera, &truth);
         assert!(left < 0.05, "view {k}: {left} px");
     }
@@ -119,7 +121,7 @@ fn a_sphere_is_not_turned() {
         camera: off,
         ..picture
     };
-    let verdict = refine(&scene, shape(&scene), &view, Refine::Auto);
+    let verdict = refine(shape(&scene), &view, Refine::Auto);
     assert_eq!((verdict.fate, verdict.held), (CameraFate::Moved, 3));
     // The shift is undone by what moves the surface least, which is a small turn, too: half a pixel of the rim is a tenth of
     // the radius deep.
@@ -146,7 +148,7 @@ fn a_turn_that_no_silhouette_shows_is_left_as_it_is() {
     let off = apart(&scene, &view.camera, &truth);
     assert!(off > 2.0, "{off}");
     for mode in [Refine::Auto, Refine::On] {
-        let verdict = refine(&scene, shape(&scene), &view, mode);
+        let verdict = refine(shape(&scene), &view, mode);
         assert!(verdict.moved < 0.05, "{verdict:?}");
     }
 }
@@ -164,7 +166,7 @@ fn another_outline_moves_nothing() {
     }
     for k in 0..7 {
         let (view, _) = pair(&mesh, k, 0.0);
-        let verdict = refine(&scene, shape(&slim), &view, Refine::Auto);
+        let verdict = refine(shape(&slim), &view, Refine::Auto);
         assert_ne!(verdict.fate, CameraFate::Moved, "{verdict:?}");
         assert_ne!(verdict.fate, CameraFate::Agrees, "{verdict:?}");
         assert_eq!(verdict.camera, view.camera);
@@ -176,7 +178,7 @@ fn what_has_no_silhouette_says_so() {
     let mesh = potato();
     let scene = Scene::new(&mesh, 64);
     let (view, _) = pair(&mesh, 0, 1.0);
-    let fate = |view: &View| refine(&scene, shape(&scene), view, Refine::On).fate;
+    let fate = |view: &View| refine(shape(&scene), view, Refine::On).fate;
     let mut opaque = view.clone();
     opaque.has_alpha = false;
     assert_eq!(fate(&opaque), CameraFate::NoAlpha);
@@ -210,7 +212,7 @@ fn an_occluder_does_not_pull() {
             view.pixels[row * SIZE[0] as usize + column] = [200, 30, 30, 255];
         }
     }
-    let verdict = refine(&scene, shape(&scene), &view, Refine::On);
+    let verdict = refine(shape(&scene), &view, Refine::On);
     assert_eq!(verdict.fate, CameraFate::Moved);
     let left = apart(&scene, &verdict.camera, &truth);
     assert!(left < 0.25, "{left} px");
@@ -233,7 +235,7 @@ fn a_crop_through_the_object_is_not_taken_for_its_edge() {
         pixels,
         ..view
     };
-    let verdict = refine(&scene, shape(&scene), &cut, Refine::Auto);
+    let verdict = refine(shape(&scene), &cut, Refine::Auto);
     assert_eq!(verdict.fate, CameraFate::Moved, "{verdict:?}");
     let left = apart(&scene, &verdict.camera, &truth);
     assert!(left < 0.2, "{left} px");

@@ -1,7 +1,7 @@
 use super::*;
-use crate::bake::atlas::charts;
 use crate::bake::fixture::{Random, around, camera, paint, sphere, view, waves};
 use crate::bake::refine::exposure::divide;
+use crate::bake::scene::Scene;
 
 /// What `count` views say of cells that each sees some of, at these gains, with noise; one word in `wrong` is far off.
 fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
@@ -25,6 +25,22 @@ fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
             of_view
         })
         .collect()
+}
+
+fn shape(scene: &Scene) -> Shape<'_> {
+    Shape {
+        frame: scene.frame,
+        positions: &scene.positions,
+        triangles: &scene.triangles,
+    }
+}
+
+fn said_of(scene: &Scene, views: &[View], grid: Grid) -> Vec<Vec<Sample>> {
+    let said = |view: &View| {
+        let sums = &mut Sums::default();
+        samples(shape(scene), view, &view.camera, grid, sums)
+    };
+    views.iter().map(said).collect()
 }
 
 fn centred(gains: &[f64]) -> Vec<f64> {
@@ -103,22 +119,7 @@ fn pictures_of_one_object_give_their_gains() {
             view(k, &mesh, &texture, camera, size)
         })
         .collect();
-    let samples = |views: &[View]| -> Vec<Vec<Sample>> {
-        let grid = Grid::of(views);
-        views
-            .iter()
-            .map(|view| {
-                samples(
-                    &scene,
-                    &charts(&scene),
-                    view,
-                    &view.camera,
-                    grid,
-                    &mut Sums::default(),
-                )
-            })
-            .collect()
-    };
+    let samples = |views: &[View]| said_of(&scene, views, Grid::of(views, shape(&scene)));
     let clean = solve(&samples(&views)).expect("they overlap");
     for log in &clean.logs {
         let log = log.expect("known");
@@ -135,22 +136,20 @@ fn pictures_of_one_object_give_their_gains() {
 }
 
 #[test]
-fn opposite_sides_that_meet_in_a_square_of_the_texture_are_not_compared() {
-    // A plate of two charts, the left half of the texture before and the right one behind; they meet within a square.
-    let (cells, middle) = (40, 20.5 / 40.0);
-    let side = |z: f32, u: [f32; 2]| {
+fn opposite_sides_of_a_thin_plate_are_not_compared() {
+    // Thinner than any cell.
+    let side = |z: f32| {
         let corner = |x: f32, y: f32| [x * z.signum(), y, z];
-        let positions = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]];
-        let uvs = [[u[0], 0.0], [u[1], 0.0], [u[1], 1.0], [u[0], 1.0]];
-        (positions.map(|[x, y]| corner(x, y)), uvs)
+        [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]].map(|[x, y]| corner(x, y))
     };
-    let (before, behind) = (side(0.05, [0.0, middle]), side(-0.05, [middle, 1.0]));
     let mut plate = crate::bake::fixture::cube();
-    plate.positions = [before.0, behind.0].concat();
-    plate.uvs = [before.1, behind.1].concat();
+    plate.positions = [side(0.001), side(-0.001)].concat();
+    plate.positions.iter_mut().for_each(|at| at[2] += 0.01);
+    let half = |u: [f32; 2]| [[u[0], 0.0], [u[1], 0.0], [u[1], 1.0], [u[0], 1.0]];
+    plate.uvs = [half([0.0, 0.5]), half([0.5, 1.0])].concat();
     plate.triangles = vec![[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]];
     let texture = paint(&plate, 256, |at| {
-        let bright = if at[2] > 0.0 { 0.9 } else { 0.4 };
+        let bright = if at[2] > 0.01 { 0.9 } else { 0.4 };
         waves(at.map(|x| 3.0 * x)).map(|value| bright * value)
     });
     let views: Vec<View> = [
@@ -171,31 +170,42 @@ fn opposite_sides_that_meet_in_a_square_of_the_texture_are_not_compared() {
         )
     })
     .collect();
-    let scene = Scene::new(&plate, 256);
-    let grid = Grid { cells, stride: 1 };
-    let found = |charts: &[u32]| {
-        let samples: Vec<_> = views
-            .iter()
-            .map(|view| {
-                samples(
-                    &scene,
-                    charts,
-                    view,
-                    &view.camera,
-                    grid,
-                    &mut Sums::default(),
-                )
-            })
-            .collect();
-        let logs = solve(&samples).expect("views of one side overlap").logs;
-        logs.into_iter()
+    let apart = |triangles: &[[u32; 3]]| {
+        let scene = Scene {
+            triangles: triangles.to_vec(),
+            ..Scene::new(&plate, 256)
+        };
+        let grid = Grid {
+            edge: 0.05,
+            stride: 1,
+        };
+        let logs = solve(&said_of(&scene, &views, grid)).expect("views of one side overlap");
+        let logs: Vec<f64> = (logs.logs.iter())
             .map(|log| log.expect("of either side"))
-            .collect::<Vec<f64>>()
+            .collect();
+        (logs[0] - logs[2]).abs()
     };
-    let apart = |logs: &[f64]| (logs[0] - logs[2]).abs();
-    let logs = found(&charts(&scene));
-    assert!(apart(&logs) < 0.01, "{logs:?}");
-    // As one chart, the dark side is taken for an underexposed view of the bright one.
-    let logs = found(&[0; 8]);
-    assert!(apart(&logs) > 0.5, "{logs:?}");
+    let both = apart(&plate.triangles);
+    assert!(both < 0.01, "{both}");
+    // As one sheet, its dark side is taken for an underexposed view of the bright one.
+    let sheet = apart(&plate.triangles[..2]);
+    assert!(sheet > 0.5, "{sheet}");
+}
+
+#[test]
+fn a_cell_is_one_place_that_looks_one_way() {
+    let up = [0.0, 0.1, 2.0];
+    let of = |at: [f64; 3], normal| cell(at, normal, 0.1);
+    let here = of([0.52, 0.31, -0.24], up);
+    assert_eq!(here, of([0.58, 0.39, -0.21], [0.5, -0.4, 0.9]));
+    for at in [
+        [0.62, 0.31, -0.24],
+        [0.52, 0.41, -0.24],
+        [0.52, 0.31, -0.14],
+    ] {
+        assert_ne!(here, of(at, up), "{at:?}");
+    }
+    for other in [[0.0, 0.1, -2.0], [3.0, 0.1, 2.0], [0.0, -3.0, 2.0]] {
+        assert_ne!(here, of([0.52, 0.31, -0.24], other), "{other:?}");
+    }
 }

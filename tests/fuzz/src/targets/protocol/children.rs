@@ -41,6 +41,8 @@ struct Child {
     question: Option<Question>,
     answered: bool,
     started: bool,
+    meshed: bool,
+    told: bool,
     views: HashSet<u32>,
     ended: bool,
 }
@@ -144,6 +146,10 @@ impl Children {
                 self.hear(role, FromChild::Open { root, name, limit });
             }
             Op::Opened(role) => self.opened(role),
+            Op::Delivered(role, views) => {
+                let views = u32::from(views);
+                self.hear(role, FromChild::Delivered { views });
+            }
             Op::Progress(role, phase, done, total) => {
                 self.hear(role, FromChild::Progress { phase, done, total });
             }
@@ -237,6 +243,11 @@ impl Children {
             }
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
             FromChild::Filled { table } => self.fill(role, table),
+            FromChild::Delivered { views } => {
+                let all = role == Role::Prepare && self.stock.deliver(views);
+                assert!(!all || views as usize == self.views.len(), "all are there");
+                all.then_some(()).ok_or(Violation)
+            }
             FromChild::Again => {
                 let may = role == Role::Bake && child.feed.again();
                 may.then_some(()).ok_or(Violation)
@@ -311,7 +322,7 @@ impl Children {
         match (role, &done) {
             (Role::Prepare, Done::Prepare(summary)) => {
                 let holdout = self.views.iter().filter(|view| view.1).count();
-                assert!(filled(Table::Mesh));
+                assert!(filled(Table::Mesh) && filled(Table::Surface) && self.stock.delivered());
                 assert!(holdout < self.views.len(), "some view is for the fit");
                 assert_eq!(summary.holdout_views as usize, holdout);
                 assert_eq!(summary.views as usize + holdout, self.views.len());
@@ -421,7 +432,7 @@ impl Children {
             }
             let parcels = match role {
                 Role::Prepare => child.feed.for_prepare(self.spec),
-                Role::Bake => child.feed.for_bake(self.spec, &self.stock),
+                Role::Bake => child.feed.for_bake(self.spec, &self.stock, || true),
                 Role::Encode => child.feed.for_encode(self.spec, &self.stock),
             };
             for parcel in parcels {
@@ -468,6 +479,8 @@ impl Child {
             question: None,
             answered: false,
             started: false,
+            meshed: false,
+            told: false,
             views: HashSet::new(),
             ended: false,
         }
@@ -487,7 +500,7 @@ impl Child {
                     Start::Bake(job) => {
                         assert!(self.compiled, "bake gets no data before it is compiled");
                         assert_eq!(job.product, self.product, "what it is asked to make");
-                        1 + usize::from(job.has_surface)
+                        1
                     }
                     Start::Encode(job) => 2 + usize::from(job.has_refined),
                     Start::Compare(_) => panic!("no part of a job"),
@@ -498,8 +511,17 @@ impl Child {
                 assert!(self.started && role != Role::Prepare);
                 assert!(self.views.insert(*index), "view {index} was sent twice");
             }
+            ToChild::Mesh { .. } => {
+                assert!(self.started && role == Role::Bake && parcel.fds.len() == 1);
+                assert!(!std::mem::replace(&mut self.meshed, true), "one mesh");
+            }
+            ToChild::Delivered { views } => {
+                assert_eq!(*views as usize, self.views.len());
+                assert!(role == Role::Bake && !std::mem::replace(&mut self.told, true));
+            }
             ToChild::EndOfViews { count } => {
                 assert_eq!(*count as usize, self.views.len());
+                assert_eq!(self.meshed, role == Role::Bake, "after the mesh of a bake");
                 self.ended = true;
             }
             ToChild::Grant { .. } | ToChild::Opened { .. } | ToChild::Pipelines { .. } => {

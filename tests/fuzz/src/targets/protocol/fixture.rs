@@ -116,6 +116,7 @@ pub(super) fn done(role: Role, fit: u8, holdout: u8) -> Done {
             gpu_times: Vec::new(),
             host_times: Vec::new(),
             pipeline_cache: None,
+            from_mesh_ms: 1.0,
             driver_vram_kib: None,
             uploaded_kib: 0,
             read_back_kib: 0,

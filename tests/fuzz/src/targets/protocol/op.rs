@@ -36,6 +36,8 @@ pub enum Op {
     Opened(Role),
     /// Ends without an answer.
     Dies(Role),
+    /// Says that so many views are all.
+    Delivered(Role, u8),
 }
 
 const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
@@ -51,7 +53,7 @@ impl Op {
             return Err(arbitrary::Error::NotEnoughData);
         }
         let kind: u8 = bytes.arbitrary()?;
-        Ok(match kind % 11 {
+        Ok(match kind % 12 {
             0 => Self::Packet(role(bytes)?, blob(bytes)?),
             1 => Self::Allocate(role(bytes)?, table(bytes)?, number(bytes)?),
             2 => Self::WriteView {
@@ -71,7 +73,8 @@ impl Op {
             7 => Self::Ready(role(bytes)?),
             8 => Self::Open(role(bytes)?, bytes.arbitrary::<u8>()? % 2 == 1),
             9 => Self::Opened(role(bytes)?),
-            _ => Self::Dies(role(bytes)?),
+            10 => Self::Dies(role(bytes)?),
+            _ => Self::Delivered(role(bytes)?, bytes.arbitrary()?),
         })
     }
 
@@ -112,6 +115,7 @@ impl Op {
             Self::Open(role, views) => out.extend([8, *role as u8, u8::from(*views)]),
             Self::Opened(role) => out.extend([9, *role as u8]),
             Self::Dies(role) => out.extend([10, *role as u8]),
+            Self::Delivered(role, views) => out.extend([11, *role as u8, *views]),
         }
     }
 }
@@ -221,6 +225,7 @@ mod tests {
             Op::Filled(Role::Bake, Table::Rejected(7)),
             Op::Filled(Role::Bake, Table::Refined),
             Op::Dies(Role::Encode),
+            Op::Delivered(Role::Prepare, 7),
         ];
         let mut bytes = Vec::new();
         ops.iter().for_each(|op| op.put(&mut bytes));
