@@ -109,6 +109,7 @@ mod fixture;
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use proto::blob::BlobFile;
@@ -139,7 +140,7 @@ use rejected::Doubts;
 use scene::Scene;
 pub use supply::{HandedViews, Supply, Unwrapped};
 use surface::Original;
-use thin::Thinning;
+use thin::{Thinner, Thinning};
 use vertices::Coloured;
 use warm::Warm;
 use window::Window;
@@ -315,9 +316,26 @@ fn bake_on(
     let atlas = timed("atlas", || Atlas::new(&scene));
     unit();
     // Never torn down: a driver that breaks then would take a finished texture with it.
-    let (backend, window) = clock.time(Phase::OpenDevice, || {
-        timed("buffers", || open(&scene, &atlas))
-    })?;
+    let (opened, looked) = clock.time(Phase::OpenDevice, || {
+        let look = || refiner.look_settled(progress, &scene, &atlas);
+        // While buffers are made.
+        let beside = || (look(), laps::take());
+        thread::scope(|threads| {
+            let builder = thread::Builder::new().name("looks".to_owned());
+            let looking = builder.spawn_scoped(threads, beside).ok();
+            let opened = timed("buffers", || open(&scene, &atlas));
+            let looked = match looking.map(ScopedJoinHandle::join) {
+                Some(Ok((looked, steps))) => {
+                    laps::add(steps);
+                    looked
+                }
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                None => look(),
+            };
+            (opened, looked)
+        })
+    });
+    let (backend, window) = opened?;
     let mut backend = ManuallyDrop::new(backend);
 
     let bench = Bench {
@@ -331,8 +349,13 @@ fn bake_on(
     let mut doubts = job.rejected.then(Doubts::default);
     // Views that the adapter is given part by part.
     let mut apart = (!window.is_whole()).then(Vec::new);
-    let memory = backend.row_memory(scene.texels());
-    refiner.thin(&scene, &atlas, plan.taps, memory);
+    let thinner = Thinner {
+        scene: &scene,
+        atlas: &atlas,
+        taps: plan.taps,
+        memory: backend.row_memory(scene.texels()),
+    };
+    refiner.thin(thinner, looked);
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
         let next = supply.next(LayerSet::default())?;

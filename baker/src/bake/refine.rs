@@ -45,13 +45,12 @@ use proto::table::{Camera, Refined, RefinedView, View};
 use rayon::prelude::*;
 
 use super::atlas::Atlas;
-use super::backend::RowMemory;
 use super::scene::Scene;
 use super::surface::Original;
-use super::thin::{Decision, Mask, Survey, Thinner, Thinning};
+use super::thin::{self, Decision, Mask, Sightings, Survey, Thinner, Thinning, Workers};
 use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
-use crate::progress::{PhaseClock, Progress, each};
+use crate::progress::{PhaseClock, Progress, each, unit};
 use camera::{Shape, Verdict};
 use gain::{Grid, Sums};
 use waiting::{Task, Waiting};
@@ -139,6 +138,8 @@ struct Meanwhile<'a> {
     waiting: Waiting,
     /// Of what the views show, where pixels may be left out.
     survey: Option<&'a Survey<'a>>,
+    /// Nothing is left to do of the views but to take them in.
+    settled: bool,
     /// The camera of some view was moved.
     moved: AtomicBool,
     /// No view follows.
@@ -154,9 +155,13 @@ impl Meanwhile<'_> {
     /// What becomes of the rows of all views, once all have come. What a part of them shows says nothing of what all do.
     fn decide(&self) -> Decision {
         let survey = self.survey.filter(|_| self.all.load(Ordering::Relaxed));
+        let workers = match self.settled {
+            true => Workers::Pool,
+            false => Workers::Own,
+        };
         survey.map_or(Decision::AllFit, |survey| {
             timed("looks", || self.waiting.await_looks());
-            timed("thinning", || survey.decide())
+            timed("thinning", || survey.decide(workers))
         })
     }
 }
@@ -240,23 +245,37 @@ impl<'a> Refiner<'a> {
         clock.add(self.phase(), begun.elapsed().as_secs_f64() * 1e3);
     }
 
-    /// Leaves out what many views show of this atlas, where rows of `taps`² samples do not fit the memory or others show it
-    /// better; see [`Self::thinning`].
-    pub(super) fn thin(
-        &mut self,
-        scene: &'a Scene,
-        atlas: &'a Atlas,
-        taps: u32,
-        memory: RowMemory,
-    ) {
-        let thinner = Thinner {
-            scene,
-            atlas,
-            taps,
-            memory,
-        };
+    /// What settled views show of this atlas, if some of it may be left out; without them, nothing is known yet.
+    pub(super) fn look_settled<'b>(
+        &self,
+        progress: &dyn Progress,
+        scene: &'b Scene,
+        atlas: &'b Atlas,
+    ) -> Sightings<'b> {
+        let looked = timed("cells", || Sightings::new(scene, atlas));
+        if self.early.settled {
+            timed("looks", || {
+                let views = self.early.views.par_iter();
+                let pixels: usize = views.clone().map(|view| view.counting()).sum();
+                if pixels as f64 > thin::enough(atlas) {
+                    looked.begin();
+                    views.for_each(|view| {
+                        progress
+                            .expect("what a view shows of the texture", a_look(self.shape, view));
+                        looked.look(view);
+                        unit();
+                    });
+                }
+            });
+        }
+        looked
+    }
+
+    /// Leaves out what many views show of the atlas, where their rows do not fit the memory or others show it better; see
+    /// [`Self::thinning`].
+    pub(super) fn thin(&mut self, thinner: Thinner<'a>, looked: Sightings<'a>) {
         self.held = true;
-        self.survey = Some(timed("cells", || Survey::new(thinner)));
+        self.survey = Some(Survey::of_looked(thinner, looked));
     }
 
     /// What is to be left out of each view, once the first of them is there.
@@ -322,6 +341,7 @@ impl<'a> Refiner<'a> {
         let moves = |verdict: &Verdict| verdict.fate == CameraFate::Moved;
         let meanwhile = Meanwhile {
             survey: survey.as_ref(),
+            settled,
             moved: AtomicBool::new(early.verdicts.iter().any(moves)),
             ..Meanwhile::default()
         };
@@ -334,7 +354,8 @@ impl<'a> Refiner<'a> {
                     let moved = || meanwhile.moved.load(Ordering::Relaxed);
                     let (mut views, mut taken) = (Vec::new(), 0);
                     for view in handed {
-                        if meanwhile.all_stay() && !moved() {
+                        // All settled ones are taken at once.
+                        if !settled && meanwhile.all_stay() && !moved() {
                             ahead.take(&[&view], None)?;
                             taken += 1;
                         }
@@ -474,7 +495,10 @@ impl<'a> Refiner<'a> {
             survey,
             moved,
             all,
+            ..
         } = meanwhile;
+        // What settled views show was looked at, where it is asked for.
+        let survey = survey.filter(|survey| !survey.has_begun());
         let work = |task: Task, sender: &mpsc::Sender<_>| match task {
             Task::Look(view) => {
                 progress.expect("what a view shows of the texture", a_look(shape, &view));

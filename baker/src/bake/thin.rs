@@ -34,6 +34,7 @@ use std::borrow::Borrow;
 use std::convert::Infallible;
 
 use proto::table::{Camera, View};
+use rayon::prelude::*;
 
 use super::ahead::ahead;
 use super::atlas::Atlas;
@@ -43,7 +44,7 @@ use super::kept::{ALL, Kept, hash};
 use super::scene::Scene;
 use cells::Look;
 use shown::{Enough, Shown};
-pub(super) use survey::Survey;
+pub(super) use survey::{Sightings, Survey};
 
 /// Pixels that a texel keeps, if it has them, or else no row is left out. 100 views of 1024² in 2048² texels, 10 pixels
 /// each: 51.90 dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views: 1024² texels with
@@ -80,9 +81,13 @@ pub(super) struct Thinner<'a> {
 impl Thinner<'_> {
     /// Of so many pixels that count none is left out.
     pub(super) fn surely(&self) -> f64 {
-        let enough = ENOUGH.pixels * self.atlas.covered as f64;
-        self.memory.rows(ENTRIES).min(enough)
+        self.memory.rows(ENTRIES).min(enough(self.atlas))
     }
+}
+
+/// Of so many pixels that count none is left out where the memory is large enough.
+pub(super) fn enough(atlas: &Atlas) -> f64 {
+    ENOUGH.pixels * atlas.covered as f64
 }
 
 /// Where a view is.
@@ -122,6 +127,15 @@ impl<V: Borrow<View> + Sync> Mask for V {
     fn counts(&self, pixel: usize) -> bool {
         self.borrow().pixels[pixel][3] >= MIN_ALPHA
     }
+}
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Workers {
+    /// The pool, which has nothing else to do.
+    Pool,
+    /// Threads beside it.
+    Own,
 }
 
 /// What becomes of the rows of all views.
@@ -188,7 +202,12 @@ struct Wanted {
 
 impl Thinning {
     /// By what each cell asks for.
-    fn of(looks: &[Look], shown: &[Shown], need: impl Fn(&Shown) -> Need) -> Self {
+    fn of(
+        looks: &[Look],
+        shown: &[Shown],
+        need: impl Fn(&Shown) -> Need,
+        workers: Workers,
+    ) -> Self {
         let needs: Vec<Need> = shown.iter().map(need).collect();
         let thin = |look: &Look| {
             let (view, asked) = (look.head.index, asked(look, shown, &needs));
@@ -206,11 +225,17 @@ impl Thinning {
                 levels,
             }
         };
-        let mut views: Vec<Thinned> = Vec::with_capacity(looks.len());
-        let Ok(()) = ahead(looks, thin, |view| {
-            views.push(view);
-            Ok::<_, Infallible>(())
-        });
+        let views: Vec<Thinned> = match workers {
+            Workers::Pool => looks.par_iter().map(thin).collect(),
+            Workers::Own => {
+                let mut views = Vec::with_capacity(looks.len());
+                let Ok(()) = ahead(looks, thin, |view| {
+                    views.push(view);
+                    Ok::<_, Infallible>(())
+                });
+                views
+            }
+        };
         Self {
             pixels: views.iter().map(|view| view.pixels).sum(),
             left_out: views.iter().map(|view| view.left_out).sum(),

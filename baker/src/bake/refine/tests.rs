@@ -5,12 +5,22 @@ use proto::plan::RowsHeld;
 use proto::table::Mesh;
 
 use super::*;
+use crate::bake::backend::RowMemory;
 use crate::bake::fixture::{around, camera, cube, paint, surface, view, waves};
 use crate::progress::Silent;
 
 const SIZE: [u32; 2] = [160, 150];
 const VIEWS: u32 = 8;
 const GAINS: [f64; 8] = [0.9, 1.1, 1.0, 1.05, 0.95, 1.12, 0.92, 0.97];
+
+fn thinner<'a>(scene: &'a Scene, atlas: &'a Atlas, memory: RowMemory) -> Thinner<'a> {
+    Thinner {
+        scene,
+        atlas,
+        taps: 2,
+        memory,
+    }
+}
 
 /// A cube whose corners are pulled, so that no turn looks like another.
 fn body() -> Mesh {
@@ -321,7 +331,10 @@ fn thinly(
             entry: 0.0,
             touched: 0.0,
         };
-        refiner.thin(&scene, &atlas, 2, memory);
+        refiner.thin(
+            thinner(&scene, &atlas, memory),
+            Sightings::new(&scene, &atlas),
+        );
     }
     let (tells, hears) = mpsc::channel();
     let (mut clock, mut source) = (PhaseClock::default(), (0..).zip(views.iter().cloned()));
@@ -420,7 +433,10 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
             entry: 0.0,
             touched: 0.0,
         };
-        refiner.thin(&scene, &atlas, 2, memory);
+        refiner.thin(
+            thinner(&scene, &atlas, memory),
+            Sightings::new(&scene, &atlas),
+        );
         let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());
         let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
         assert_eq!(next.expect("views").map(|(view, _)| view.index), Some(0));
