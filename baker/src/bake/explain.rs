@@ -290,18 +290,27 @@ pub(super) struct Early<'a> {
     pub(super) backend: &'a mut dyn Backend,
 }
 
+/// Views that are masked at once: each is a copy.
+const MASKED: usize = 8;
+
 impl Ahead for Early<'_> {
     fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure> {
-        let masked: Vec<View> = match self.bench.original {
-            None => Vec::new(),
-            Some(_) => (views.iter())
-                .map(|&view| self.bench.cut(view.clone(), None, None))
-                .collect(),
-        };
-        let own: Vec<&View> = masked.iter().collect();
-        let views = if masked.is_empty() { views } else { &own };
         let kept = thinning.map(Thinning::kept);
-        timed("rows", || self.backend.add_views(views, kept)).map_err(failure)
+        let mut add = |views: &[&View]| {
+            let added = timed("rows", || self.backend.add_views(views, kept));
+            added.map_err(failure)
+        };
+        if self.bench.original.is_none() {
+            return add(views);
+        }
+        for some in views.chunks(MASKED) {
+            let masked = some
+                .iter()
+                .map(|&view| self.bench.cut(view.clone(), None, None));
+            let masked: Vec<View> = masked.collect();
+            add(&masked.iter().collect::<Vec<_>>())?;
+        }
+        Ok(())
     }
 
     fn pass(&self) -> Duration {
