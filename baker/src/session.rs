@@ -211,7 +211,7 @@ impl Session {
             Handed::View(blob) => Ok(Some(read_view(&blob, LayerSet::default())?.0.view)),
             Handed::End => Ok(None),
             Handed::Mesh { .. } => Err(SessionError::OutOfTurn("Mesh")),
-            Handed::AllViews => Err(SessionError::OutOfTurn("Delivered")),
+            Handed::Delivered => Err(SessionError::OutOfTurn("Delivered")),
         }
     }
 
@@ -365,7 +365,7 @@ pub(crate) enum Handed {
     /// A view's table.
     View(BlobFile),
     /// No view follows, the mesh may.
-    AllViews,
+    Delivered,
     /// The mesh's table.
     Mesh {
         /// See there.
@@ -389,7 +389,7 @@ fn handed(message: (ToChild, Vec<OwnedFd>)) -> Result<Handed, SessionError> {
             let blob = blob(fds, "Mesh without memory")?;
             Ok(Handed::Mesh { blob, texture_size })
         }
-        (ToChild::Delivered { .. }, _) => Ok(Handed::AllViews),
+        (ToChild::Delivered { .. }, _) => Ok(Handed::Delivered),
         (ToChild::EndOfViews { .. }, _) => Ok(Handed::End),
         (other, _) => Err(out_of_turn(&other)),
     }

@@ -5,6 +5,7 @@
 //!
 //! | module | what it turns into what |
 //! |---|---|
+//! | `early` | views that come before the mesh → the same, with nothing left to do once that comes |
 //! | `waiting` | views that came → what a thread does next |
 //! | `pose` | six numbers → a moved camera, and its slope |
 //! | `blur` | a plane of numbers → a smooth one |
@@ -14,7 +15,9 @@
 //! | `solve` | normal equations → the step, where the silhouette determines it |
 //! | `camera` | a view → its camera, moved or not, and why |
 //! | `gain` | views → the exposure of each |
+//! | `judge` | verdicts on all views → which cameras stay after all, and what is to be divided out of each |
 //! | `exposure` | a view and its exposure → the view without it |
+//! | `told` | what was done to each view → the same once more, and the report |
 //!
 //! The mesh is fixed, so cameras need no other anchor. A simplified mesh has another silhouette than the pictures: cameras are
 //! judged by the mesh before simplification, and where no camera makes the silhouettes agree, none is moved. Measured on 40
@@ -23,12 +26,15 @@
 mod blur;
 mod camera;
 mod coverage;
+mod early;
 mod exposure;
 mod gain;
+mod judge;
 mod outline;
 mod pose;
 mod silhouette;
 mod solve;
+mod told;
 mod waiting;
 
 use std::collections::{HashMap, VecDeque};
@@ -38,29 +44,17 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use proto::job::{Memory, Refine};
-use proto::message::{
-    BakeSummary, CameraFate, ExposureFate, Failure, Phase, Refinement, StageTime,
-};
-use proto::table::{Camera, Refined, RefinedView, View};
-use rayon::prelude::*;
+use proto::message::{CameraFate, ExposureFate, Failure, Phase, StageTime};
+use proto::table::View;
 
-use super::atlas::Atlas;
-use super::scene::Scene;
 use super::surface::Original;
-use super::thin::{self, Decision, Mask, Sightings, Survey, Thinner, Thinning, Workers};
-use crate::laps::{self, timed, timed_in_pool};
+use super::thin::{Decision, Mask, Sightings, Survey, Thinner, Thinning, Workers};
+use crate::laps::{self, timed};
 use crate::pace;
-use crate::progress::{PhaseClock, Progress, each, unit};
+use crate::progress::{PhaseClock, Progress, each};
 use camera::{Shape, Verdict};
-use gain::{Grid, Sums};
+use early::Early;
 use waiting::{Task, Waiting};
-
-/// Before the mesh comes, one of so many threads looks at views: the others' cores are for decoding and the unwrap.
-const SHARE: usize = 4;
-/// Standard deviation of the exposures' logarithm from which on they are evened out: clean views seem to have 0.001-0.002.
-const LEAST_SPREAD: f64 = 0.005;
-/// And only if views then deviate from each other by no more than this share of what they did.
-const LEFT: f64 = 0.95;
 
 /// Views of a job that take less wait for the last one; of larger ones nobody knows all before the first is taken in.
 pub(super) fn held_bytes(memory: Memory) -> usize {
@@ -105,16 +99,6 @@ pub(super) struct Refiner<'a> {
     done: HashMap<u32, Done>,
     exposure: ExposureFate,
     spread: Option<f64>,
-}
-
-/// Views that came before the mesh.
-#[derive(Debug, Default)]
-struct Early {
-    views: Vec<Arc<View>>,
-    /// What their silhouettes say, as long as they are not settled.
-    verdicts: Vec<Verdict>,
-    /// They are all, and their cameras and exposures what they stay.
-    settled: bool,
 }
 
 /// What an adapter that took views ahead has, and what was left out of them.
@@ -196,79 +180,6 @@ impl<'a> Refiner<'a> {
             exposure: ExposureFate::default(),
             spread: None,
         }
-    }
-
-    /// Looks at views that come before the mesh, until `next_view` yields none.
-    ///
-    /// # Errors
-    /// Those of `next_view`.
-    pub(super) fn look_early(
-        &mut self,
-        progress: &dyn Progress,
-        clock: &mut PhaseClock,
-        mut next_view: impl FnMut() -> Result<Option<View>, Failure>,
-    ) -> Result<(), Failure> {
-        self.held = true;
-        let begun = Instant::now();
-        // Nobody takes them in yet.
-        let (hand, _) = mpsc::channel();
-        let nobody = Meanwhile {
-            waiting: Waiting::for_few(rayon::current_num_threads().div_ceil(SHARE)),
-            ..Meanwhile::default()
-        };
-        let looked = self.look(progress, &mut next_view, hand, &nobody, Early::default())?;
-        self.early = Early {
-            views: looked.views,
-            verdicts: looked.verdicts,
-            settled: false,
-        };
-        let worked = begun.elapsed().saturating_sub(looked.waited);
-        clock.add(self.phase(), worked.as_secs_f64() * 1e3);
-        Ok(())
-    }
-
-    /// Those views are all: their cameras and exposures are what they stay.
-    pub(super) fn settle(&mut self, progress: &dyn Progress, clock: &mut PhaseClock) {
-        let begun = Instant::now();
-        let Early {
-            views,
-            mut verdicts,
-            ..
-        } = std::mem::take(&mut self.early);
-        self.ended = true;
-        let gains = self.judge(progress, &views, &mut verdicts);
-        self.early = Early {
-            views: self.mended(views, verdicts, gains).map(Arc::new).collect(),
-            verdicts: Vec::new(),
-            settled: true,
-        };
-        clock.add(self.phase(), begun.elapsed().as_secs_f64() * 1e3);
-    }
-
-    /// What settled views show of this atlas, if some of it may be left out; without them, nothing is known yet.
-    pub(super) fn look_settled<'b>(
-        &self,
-        progress: &dyn Progress,
-        scene: &'b Scene,
-        atlas: &'b Atlas,
-    ) -> Sightings<'b> {
-        let looked = timed("cells", || Sightings::new(scene, atlas));
-        if self.early.settled {
-            timed("looks", || {
-                let views = self.early.views.par_iter();
-                let pixels: usize = views.clone().map(|view| view.counting()).sum();
-                if pixels as f64 > thin::enough(atlas) {
-                    looked.begin();
-                    views.for_each(|view| {
-                        progress
-                            .expect("what a view shows of the texture", a_look(self.shape, view));
-                        looked.look(view);
-                        unit();
-                    });
-                }
-            });
-        }
-        looked
     }
 
     /// Leaves out what many views show of the atlas, where their rows do not fit the memory or others show it better; see
@@ -433,23 +344,6 @@ impl<'a> Refiner<'a> {
         Ok(times)
     }
 
-    /// What is to be divided out of each of the views, of which some cameras stay after all.
-    fn judge(
-        &mut self,
-        progress: &dyn Progress,
-        views: &[Arc<View>],
-        verdicts: &mut [Verdict],
-    ) -> Vec<f64> {
-        if self.mode == Refine::Auto {
-            keep_if_most_agree(verdicts, views);
-        }
-        if self.mode != Refine::Off && self.done.is_empty() && self.ended {
-            return self.expose(progress, views, verdicts);
-        }
-        self.exposure = ExposureFate::TooLarge;
-        vec![1.0; views.len()]
-    }
-
     /// Views with these cameras, and these exposures divided out; which is noted.
     fn mended(
         &mut self,
@@ -589,125 +483,6 @@ impl<'a> Refiner<'a> {
             waited,
         })
     }
-
-    /// How all the views are exposed; returns what is to be divided out of each.
-    fn expose(
-        &mut self,
-        progress: &dyn Progress,
-        views: &[Arc<View>],
-        verdicts: &[Verdict],
-    ) -> Vec<f64> {
-        let mut gains = vec![1.0; views.len()];
-        let (shape, count) = (self.shape, views.len() as u64);
-        let grid = Grid::of(views, shape);
-        let light = |sums: &mut Sums, (view, verdict): (&Arc<View>, &Verdict)| {
-            progress.expect("the light of a view", a_look(shape, view));
-            let samples = gain::samples(shape, view, &verdict.camera, grid, sums);
-            progress.progress(Phase::Refine, count, count);
-            samples
-        };
-        let both = views.par_iter().zip(verdicts);
-        let samples: Vec<Vec<_>> = timed("light", || both.map_init(Sums::default, light).collect());
-        progress.expect(
-            "how views are exposed",
-            each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),
-        );
-        let Some(exposures) = timed_in_pool("exposures", || gain::solve(&samples)) else {
-            self.exposure = ExposureFate::Unknown;
-            return gains;
-        };
-        let known: Vec<f64> = exposures.logs.iter().flatten().copied().collect();
-        let squares: f64 = known.iter().map(|log| log * log).sum();
-        let spread = (squares / known.len() as f64).sqrt();
-        self.spread = Some(spread);
-        let [before, after] = exposures.deviation;
-        tracing::debug!(spread, before, after, "exposures");
-        let better = match self.mode {
-            Refine::Off => false,
-            Refine::Auto => spread > LEAST_SPREAD && after <= LEFT * before,
-            Refine::On => after < before,
-        };
-        if better {
-            for (gain, log) in gains.iter_mut().zip(exposures.logs) {
-                let known = log.map(f64::exp);
-                *gain = known.filter(|&gain| exposure::matters(gain)).unwrap_or(1.0);
-            }
-            if gains.iter().any(|&gain| gain != 1.0) {
-                self.exposure = ExposureFate::Evened;
-            }
-        }
-        gains
-    }
-
-    /// Does to a view that comes again what was done to it the first time.
-    pub(super) fn repeat(&self, view: &mut View) {
-        if let Some(done) = self.done.get(&view.index) {
-            view.camera = done.verdict.camera;
-            if done.gain != 1.0 {
-                exposure::divide(view, done.gain);
-            }
-        }
-    }
-
-    /// Where the camera of a view is by now, if it was looked at.
-    pub(super) fn camera(&self, view: u32) -> Option<Camera> {
-        self.done.get(&view).map(|done| done.verdict.camera)
-    }
-
-    /// Every view of the fit as it is by now; none where all were taken as given.
-    pub(super) fn refined(&self) -> Option<Refined> {
-        let touched = |done: &Done| done.verdict.fate == CameraFate::Moved || done.gain != 1.0;
-        if !self.done.values().any(touched) {
-            return None;
-        }
-        let mut views: Vec<RefinedView> = (self.done.iter())
-            .map(|(&index, done)| RefinedView {
-                index,
-                gain: done.gain as f32,
-                camera: done.verdict.camera,
-            })
-            .collect();
-        views.sort_by_key(|view| view.index);
-        Some(Refined { views })
-    }
-
-    /// Enters what was done into the summary of the bake.
-    pub(super) fn enter(&self, summary: &mut BakeSummary) {
-        if self.mode == Refine::Off {
-            return;
-        }
-        for fit in &mut summary.views {
-            if let Some(done) = self.done.get(&fit.view) {
-                fit.camera = done.verdict.fate;
-                fit.moved_px = done.verdict.moved as f32;
-                fit.gain = done.gain as f32;
-            }
-        }
-        let verdicts = || self.done.values().map(|done| done.verdict);
-        let count = |of: &[CameraFate]| {
-            let counted = verdicts().filter(|verdict| of.contains(&verdict.fate));
-            u32::try_from(counted.count()).unwrap_or(u32::MAX)
-        };
-        let moved = || verdicts().filter(|verdict| verdict.fate == CameraFate::Moved);
-        let median = |which: usize| {
-            let mut of: Vec<f64> = verdicts()
-                .filter_map(|verdict| Some(verdict.distance?[which]))
-                .collect();
-            of.sort_by(f64::total_cmp);
-            of.get(of.len() / 2).map(|&distance| distance as f32)
-        };
-        summary.refinement = Some(Refinement {
-            mode: self.mode,
-            cameras_moved: count(&[CameraFate::Moved]),
-            cameras_refused: count(&[CameraFate::OtherOutline, CameraFate::TooFar]),
-            directions_held: moved().map(|verdict| verdict.held).max().unwrap_or(0),
-            silhouette_before_px: median(0),
-            silhouette_after_px: median(1),
-            largest_move_px: moved().map(|verdict| verdict.moved).fold(0.0, f64::max) as f32,
-            exposure: self.exposure,
-            exposure_spread: self.spread.map(|spread| spread as f32),
-        });
-    }
 }
 
 /// The next view that is not only to measure with.
@@ -725,26 +500,6 @@ fn fitted(
 /// What drawing the mesh once for a view may take.
 fn a_look(shape: Shape<'_>, view: &View) -> Duration {
     each(shape.triangles.len(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
-}
-
-/// Where most silhouettes that are off stay off, the mesh has another outline than the pictures, and those that seem to
-/// fit do so by accident: none is moved.
-fn keep_if_most_agree(verdicts: &mut [Verdict], views: &[Arc<View>]) {
-    let moved = |verdict: &&Verdict| verdict.fate == CameraFate::Moved;
-    let refused = verdicts
-        .iter()
-        .filter(|verdict| matches!(verdict.fate, CameraFate::OtherOutline | CameraFate::TooFar));
-    let refused = refused.count();
-    if refused > verdicts.iter().filter(moved).count() {
-        for (verdict, view) in verdicts.iter_mut().zip(views) {
-            if verdict.fate == CameraFate::Moved {
-                verdict.fate = CameraFate::OtherOutline;
-                verdict.camera = view.camera;
-                verdict.moved = 0.0;
-                verdict.distance = verdict.distance.map(|[before, _]| [before; 2]);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub enum StockError {
     /// All views together are too large.
     #[error("views of {0} bytes in all are more than {MAX_TOTAL_VIEW_BYTES}")]
     TotalViews(u64),
-    /// Bake starts with the mesh, so the surface must be there before it.
+    /// Bake starts with the surface, so that must be there before the mesh.
     #[error("the surface came after the mesh")]
     SurfaceAfterMesh,
     /// The head of a view contradicts its packet.

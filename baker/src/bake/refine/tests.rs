@@ -1,12 +1,14 @@
 //! Whole sets through the refiner.
 
-use proto::message::{AdapterInfo, ProvenanceShares};
+use proto::message::{AdapterInfo, BakeSummary, ProvenanceShares, Refinement};
 use proto::plan::RowsHeld;
 use proto::table::Mesh;
 
 use super::*;
+use crate::bake::atlas::Atlas;
 use crate::bake::backend::RowMemory;
 use crate::bake::fixture::{around, camera, cube, paint, surface, view, waves};
+use crate::bake::scene::Scene;
 use crate::progress::Silent;
 
 const SIZE: [u32; 2] = [160, 150];

@@ -42,7 +42,7 @@ pub struct HandedViews<'a> {
     /// The mesh's table, the edge of its atlas, and when it came, as long as nobody asked.
     mesh: Option<(BlobFile, u32, Instant)>,
     /// All views were handed over.
-    all: bool,
+    delivered: bool,
     ended: bool,
 }
 
@@ -77,7 +77,7 @@ impl<'a> HandedViews<'a> {
             ahead: VecDeque::new(),
             bytes: 0,
             mesh: None,
-            all: false,
+            delivered: false,
             ended: false,
         }
     }
@@ -90,8 +90,8 @@ impl<'a> HandedViews<'a> {
                 self.mesh = Some((blob, texture_size, Instant::now()));
                 return;
             }
-            Handed::AllViews => {
-                self.all = true;
+            Handed::Delivered => {
+                self.delivered = true;
                 return;
             }
             Handed::End => {
@@ -146,7 +146,7 @@ impl Supply for HandedViews<'_> {
     fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
         let none = LayerSet::default();
         self.take_what_came(none)?;
-        while self.ahead.is_empty() && self.mesh.is_none() && !self.all {
+        while self.ahead.is_empty() && self.mesh.is_none() && !self.delivered {
             self.await_next(none)?;
         }
         // The mesh is what everything waits for.
@@ -158,7 +158,7 @@ impl Supply for HandedViews<'_> {
     }
 
     fn all_came(&self) -> bool {
-        self.all && self.ahead.is_empty()
+        self.delivered && self.ahead.is_empty()
     }
 
     fn mesh(&mut self) -> Result<Unwrapped, Failure> {
@@ -190,7 +190,7 @@ impl Supply for HandedViews<'_> {
     }
 
     fn again(&mut self) -> Result<(), Failure> {
-        (self.all, self.ended) = (false, false);
+        (self.delivered, self.ended) = (false, false);
         self.session.again().map_err(|error| internal(&error))
     }
 

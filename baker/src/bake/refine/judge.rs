@@ -1,0 +1,108 @@
+//! Verdicts on all views → which cameras stay after all, and what is to be divided out of each view.
+
+use std::sync::Arc;
+
+use proto::job::Refine;
+use proto::message::{CameraFate, ExposureFate, Phase};
+use proto::table::View;
+use rayon::prelude::*;
+
+use super::camera::Verdict;
+use super::gain::{self, Grid, Sums};
+use super::{Refiner, a_look, exposure};
+use crate::laps::{timed, timed_in_pool};
+use crate::pace;
+use crate::progress::{Progress, each};
+
+/// Standard deviation of the exposures' logarithm from which on they are evened out: clean views seem to have 0.001-0.002.
+const LEAST_SPREAD: f64 = 0.005;
+/// And only if views then deviate from each other by no more than this share of what they did.
+const LEFT: f64 = 0.95;
+
+impl Refiner<'_> {
+    /// What is to be divided out of each of the views, of which some cameras stay after all.
+    pub(super) fn judge(
+        &mut self,
+        progress: &dyn Progress,
+        views: &[Arc<View>],
+        verdicts: &mut [Verdict],
+    ) -> Vec<f64> {
+        if self.mode == Refine::Auto {
+            keep_if_most_agree(verdicts, views);
+        }
+        if self.mode != Refine::Off && self.done.is_empty() && self.ended {
+            return self.expose(progress, views, verdicts);
+        }
+        self.exposure = ExposureFate::TooLarge;
+        vec![1.0; views.len()]
+    }
+
+    /// How all the views are exposed; returns what is to be divided out of each.
+    fn expose(
+        &mut self,
+        progress: &dyn Progress,
+        views: &[Arc<View>],
+        verdicts: &[Verdict],
+    ) -> Vec<f64> {
+        let mut gains = vec![1.0; views.len()];
+        let (shape, count) = (self.shape, views.len() as u64);
+        let grid = Grid::of(views, shape);
+        let light = |sums: &mut Sums, (view, verdict): (&Arc<View>, &Verdict)| {
+            progress.expect("the light of a view", a_look(shape, view));
+            let samples = gain::samples(shape, view, &verdict.camera, grid, sums);
+            progress.progress(Phase::Refine, count, count);
+            samples
+        };
+        let both = views.par_iter().zip(verdicts);
+        let samples: Vec<Vec<_>> = timed("light", || both.map_init(Sums::default, light).collect());
+        progress.expect(
+            "how views are exposed",
+            each(samples.iter().map(Vec::len).sum(), pace::AGREE_POINT),
+        );
+        let Some(exposures) = timed_in_pool("exposures", || gain::solve(&samples)) else {
+            self.exposure = ExposureFate::Unknown;
+            return gains;
+        };
+        let known: Vec<f64> = exposures.logs.iter().flatten().copied().collect();
+        let squares: f64 = known.iter().map(|log| log * log).sum();
+        let spread = (squares / known.len() as f64).sqrt();
+        self.spread = Some(spread);
+        let [before, after] = exposures.deviation;
+        tracing::debug!(spread, before, after, "exposures");
+        let better = match self.mode {
+            Refine::Off => false,
+            Refine::Auto => spread > LEAST_SPREAD && after <= LEFT * before,
+            Refine::On => after < before,
+        };
+        if better {
+            for (gain, log) in gains.iter_mut().zip(exposures.logs) {
+                let known = log.map(f64::exp);
+                *gain = known.filter(|&gain| exposure::matters(gain)).unwrap_or(1.0);
+            }
+            if gains.iter().any(|&gain| gain != 1.0) {
+                self.exposure = ExposureFate::Evened;
+            }
+        }
+        gains
+    }
+}
+
+/// Where most silhouettes that are off stay off, the mesh has another outline than the pictures, and those that seem to
+/// fit do so by accident: none is moved.
+fn keep_if_most_agree(verdicts: &mut [Verdict], views: &[Arc<View>]) {
+    let moved = |verdict: &&Verdict| verdict.fate == CameraFate::Moved;
+    let refused = verdicts
+        .iter()
+        .filter(|verdict| matches!(verdict.fate, CameraFate::OtherOutline | CameraFate::TooFar));
+    let refused = refused.count();
+    if refused > verdicts.iter().filter(moved).count() {
+        for (verdict, view) in verdicts.iter_mut().zip(views) {
+            if verdict.fate == CameraFate::Moved {
+                verdict.fate = CameraFate::OtherOutline;
+                verdict.camera = view.camera;
+                verdict.moved = 0.0;
+                verdict.distance = verdict.distance.map(|[before, _]| [before; 2]);
+            }
+        }
+    }
+}
