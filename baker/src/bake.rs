@@ -291,7 +291,9 @@ fn bake_on(
     let mut clock = PhaseClock::default();
     laps::take();
     let original = Original::new(surface);
-    let mut refiner = Refiner::new(job.refine, job.memory, &original);
+    // What is rejected is told of views as they came.
+    let masked = !job.rejected;
+    let mut refiner = Refiner::new(job.refine, job.memory, &original, masked);
     let mut sets: Vec<LayerSet> = Vec::new();
     refiner.look_early(progress, &mut clock, || {
         let next = supply.early()?;
@@ -366,7 +368,6 @@ fn bake_on(
         // What was rejected is told of views that are kept, each as it was taken in.
         let ahead = backend.is_apart() && doubts.is_none() && apart.is_none();
         let mut early = Early {
-            bench: &bench,
             backend: &mut **backend,
         };
         let ahead = ahead.then_some(&mut early as &mut dyn Ahead);
@@ -378,13 +379,14 @@ fn bake_on(
         } else if backend.overflows() {
             // All views will come again; what was rejected of this one is told of it as it is now.
             if doubts.is_some() {
-                bench.cut(view, refiner.thinning(), doubts.as_mut());
+                bench.cut(view, masked, refiner.thinning(), doubts.as_mut());
             }
         } else if !taken {
             let thinning = refiner.thinning();
             bench.take_in(
                 &mut **backend,
                 view,
+                masked,
                 views,
                 thinning,
                 doubts.as_mut(),
@@ -401,7 +403,8 @@ fn bake_on(
     let apart = apart.map(|views| {
         // Of views that come again, what was rejected is told of the first time.
         let doubts = doubts.as_mut().filter(|_| !unforeseen);
-        bench.cut_all(views, refiner.thinning(), doubts, &mut clock)
+        let masked = masked && !unforeseen;
+        bench.cut_all(views, masked, refiner.thinning(), doubts, &mut clock)
     });
     let blocks = |view: &View| {
         let edges = [view.width, view.height].map(|edge| u64::from(edge.div_ceil(backend::BLOCK)));

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use proto::job::{PrepareJob, Repair, Up};
 use proto::message::{Code, Failure, MeshStep, Phase, PrepareSummary, Root, Table, TextureChoice};
-use proto::table::Surface;
+use proto::table::{Simplified, Surface};
 
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, both, each};
@@ -154,15 +154,24 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     })
 }
 
-/// Hands the surface over that the views show, and forgets it where the mesh is another.
+/// Hands the surface over that the views show, and forgets it where the mesh is another; that goes with it.
 fn put_surface(session: &Session, shaped: &mut Shaped) -> Result<(), Failure> {
     let original = shaped.original.take();
-    let simplified = original.is_some();
-    let shown = original.unwrap_or_else(|| shaped.surface.clone());
-    let surface = Surface {
-        positions: shown.positions,
-        triangles: shown.triangles,
-        simplified,
+    let mesh = shaped.surface.clone();
+    let surface = match original {
+        Some(original) => Surface {
+            positions: original.positions,
+            triangles: original.triangles,
+            simplified: Some(Simplified {
+                positions: mesh.positions,
+                triangles: mesh.triangles,
+            }),
+        },
+        None => Surface {
+            positions: mesh.positions,
+            triangles: mesh.triangles,
+            simplified: None,
+        },
     };
     let put = session.put(Table::Surface, surface.byte_len(), |out| surface.write(out));
     put.map_err(|error| internal(&error))
@@ -220,8 +229,14 @@ fn shape(
     let cleaned = cleaned.map_err(|error| error.failure(name))?;
     let mut counts = cleaned.counts;
     if counts.duplicate > 0 {
+        let flipped = match counts.flipped {
+            0 => String::new(),
+            count => format!(
+                ", {count} of them facing the other way: both sides of such a sheet share one colour"
+            ),
+        };
         progress.warning(&format!(
-            "{} triangles lay on others and were dropped",
+            "{} triangles lay on others and were dropped{flipped}",
             counts.duplicate
         ));
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!  Mesh     magic "KILNMSH1" | vertices u32 | triangles u32 | charts u32 | 0…  positions f32×3 | normals f32×3 | uvs f32×2
 //!                                                                            | surface_vertices u32 | triangles u32×3
-//!  Surface  magic "KILNSRF2" | vertices u32 | triangles u32 | simplified u32 | 0…   positions f32×3 | triangles u32×3
+//!  Surface  magic "KILNSRF3" | vertices u32 | triangles u32 | the same of what it was simplified to, or 0 | 0…
+//!                                                                            positions f32×3 | triangles u32×3 | the same of that
 //!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8 | layers RGBA8
 //!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
 //!                                                                            | coverage u8 | residual u8 (if maps is 1)
@@ -40,7 +41,7 @@ use crate::limits::{MAX_COORDINATE, MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
 pub use colours::Colours;
 pub use layers::{Layer, LayerSet, LayerTexture, LayeredView, pack_normal, unpack_normal};
-pub use mesh::{Mesh, Surface};
+pub use mesh::{Mesh, Simplified, Surface};
 pub use refined::{Refined, RefinedView};
 pub use texture::{Provenance, Texture};
 

@@ -246,7 +246,7 @@ fn memory_shorter_than_its_table_is_refused() {
     let surface = Surface {
         positions: vec![[0.0; 3]; 3],
         triangles: vec![[0, 1, 2]],
-        simplified: false,
+        simplified: None,
     };
     let mut bytes = Vec::new();
     surface.write(&mut bytes).expect("memory takes all");

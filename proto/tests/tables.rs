@@ -2,8 +2,8 @@
 
 use proto::table::maps::Maps;
 use proto::table::{
-    Camera, Layer, LayerSet, LayerTexture, LayeredView, Mesh, Refined, RefinedView, Surface,
-    TableError, Texture, View, ViewHeader,
+    Camera, Layer, LayerSet, LayerTexture, LayeredView, Mesh, Refined, RefinedView, Simplified,
+    Surface, TableError, Texture, View, ViewHeader,
 };
 
 fn mesh() -> Mesh {
@@ -26,7 +26,10 @@ fn surface() -> Surface {
     Surface {
         positions: mesh().positions,
         triangles: mesh().triangles,
-        simplified: true,
+        simplified: Some(Simplified {
+            positions: mesh().positions[1..].to_vec(),
+            triangles: vec![[0, 1, 2]],
+        }),
     }
 }
 
@@ -214,11 +217,17 @@ fn every_field_of_a_surface_is_bounded() {
             ("most vertices", 8, &MAX),
             ("no triangles", 12, &ZERO),
             ("most triangles", 12, &MAX),
-            ("neither simplified nor not", 16, &2_u32.to_le_bytes()),
+            ("simplified to two vertices", 16, &2_u32.to_le_bytes()),
+            ("simplified to no vertices", 16, &ZERO),
+            ("simplified to most vertices", 16, &MAX),
+            ("simplified to no triangles", 20, &ZERO),
+            ("simplified to most triangles", 20, &MAX),
             ("position NaN", 64, &NAN),
             ("last position huge", 64 + 44, &HUGE),
             ("corner", 64 + 48, &4_u32.to_le_bytes()),
             ("last corner", 64 + 48 + 20, &MAX),
+            ("simplified position NaN", 64 + 72, &NAN),
+            ("simplified corner", 64 + 72 + 36, &3_u32.to_le_bytes()),
         ],
     );
 }

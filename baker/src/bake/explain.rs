@@ -70,15 +70,19 @@ pub(super) struct Explained {
 }
 
 impl Bench<'_> {
-    /// A view less what is left out of it; `doubts` keeps it whole, if it is to be told what was rejected.
+    /// A view less what is left out of it; `doubts` keeps it whole, if it is to be told what was rejected. What shows another
+    /// surface is, unless it is out of it.
     pub(super) fn cut(
         &self,
         mut view: View,
+        masked: bool,
         thinning: Option<&Thinning>,
         doubts: Option<&mut Doubts>,
     ) -> View {
         let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
-        self.mask(&mut view);
+        if !masked {
+            self.mask(&mut view);
+        }
         if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
             doubts.keep(view.clone(), opaque);
         }
@@ -92,6 +96,7 @@ impl Bench<'_> {
     pub(super) fn cut_all(
         &self,
         views: Vec<View>,
+        masked: bool,
         thinning: Option<&Thinning>,
         doubts: Option<&mut Doubts>,
         clock: &mut PhaseClock,
@@ -99,11 +104,12 @@ impl Bench<'_> {
         clock.time(Phase::Raster, || match doubts {
             // They are kept in their order.
             Some(doubts) => (views.into_iter())
-                .map(|view| self.cut(view, thinning, Some(&mut *doubts)))
+                .map(|view| self.cut(view, masked, thinning, Some(&mut *doubts)))
                 .collect(),
             None => timed_in_pool("cut", || {
                 let views = views.into_par_iter();
-                views.map(|view| self.cut(view, thinning, None)).collect()
+                let cut = |view| self.cut(view, masked, thinning, None);
+                views.map(cut).collect()
             }),
         })
     }
@@ -113,6 +119,7 @@ impl Bench<'_> {
         &self,
         backend: &mut dyn Backend,
         view: View,
+        masked: bool,
         before: u64,
         thinning: Option<&Thinning>,
         doubts: Option<&mut Doubts>,
@@ -122,7 +129,7 @@ impl Bench<'_> {
         progress.progress(Phase::Raster, before, 0);
         clock
             .time(Phase::Raster, || {
-                let view = self.cut(view, thinning, doubts);
+                let view = self.cut(view, masked, thinning, doubts);
                 timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
@@ -133,12 +140,11 @@ impl Bench<'_> {
     /// Takes out of a view what shows another surface.
     fn mask(&self, view: &mut View) {
         if let Some(original) = self.original {
-            let triangles = original.triangles() + self.scene.triangles.len();
             self.progress.expect(
                 "the surface before simplification",
-                each(triangles, pace::TRIANGLE),
+                each(original.triangles(), pace::TRIANGLE),
             );
-            timed("other surfaces", || original.mask(self.scene, view));
+            timed("other surfaces", || original.mask(view));
         }
     }
 
@@ -286,31 +292,13 @@ impl Bench<'_> {
 
 /// The adapter, as it takes views in that are still being refined.
 pub(super) struct Early<'a> {
-    pub(super) bench: &'a Bench<'a>,
     pub(super) backend: &'a mut dyn Backend,
 }
-
-/// Views that are masked at once: each is a copy.
-const MASKED: usize = 8;
 
 impl Ahead for Early<'_> {
     fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure> {
         let kept = thinning.map(Thinning::kept);
-        let mut add = |views: &[&View]| {
-            let added = timed("rows", || self.backend.add_views(views, kept));
-            added.map_err(failure)
-        };
-        if self.bench.original.is_none() {
-            return add(views);
-        }
-        for some in views.chunks(MASKED) {
-            let masked = some
-                .iter()
-                .map(|&view| self.bench.cut(view.clone(), None, None));
-            let masked: Vec<View> = masked.collect();
-            add(&masked.iter().collect::<Vec<_>>())?;
-        }
-        Ok(())
+        timed("rows", || self.backend.add_views(views, kept)).map_err(failure)
     }
 
     fn pass(&self) -> Duration {

@@ -84,7 +84,7 @@ pub(super) fn surface(mesh: &Mesh) -> Surface {
     Surface {
         positions: mesh.positions.clone(),
         triangles: mesh.triangles.clone(),
-        simplified: false,
+        simplified: None,
     }
 }
 

@@ -71,8 +71,11 @@ pub(super) fn bake(
                 view.camera = camera;
             }
             match parts {
-                Some(_) => apart.push(bench.cut(view, refiner.thinning(), None)),
-                None => bench.take_in(backend, view, views, refiner.thinning(), None, clock)?,
+                Some(_) => apart.push(bench.cut(view, false, refiner.thinning(), None)),
+                None => {
+                    let thinning = refiner.thinning();
+                    bench.take_in(backend, view, false, views, thinning, None, clock)?;
+                }
             }
             (views, with) = (views + 1, with + 1);
         }

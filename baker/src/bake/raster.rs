@@ -11,6 +11,7 @@ use std::ops::Range;
 use proto::table::Camera;
 
 use super::scene::{Scene, project};
+use crate::progress::unit;
 
 /// No surface.
 pub const NOTHING: u32 = u32::MAX;
@@ -74,10 +75,7 @@ impl Projected {
 
     /// Barycentric coordinates of a triangle, on the surface, where the pixel `(x, y)` hits its plane.
     pub(super) fn barycentric(&self, triangle: u32, x: f64, y: f64) -> [f64; 3] {
-        let edges = &self.footings[triangle as usize].edges;
-        let over_depth = edges.map(|edge| edge[0] * x + edge[1] * y + edge[2]);
-        let sum = over_depth[0] + over_depth[1] + over_depth[2];
-        over_depth.map(|weight| weight / sum)
+        self.footings[triangle as usize].barycentric(x, y)
     }
 
     /// Triangles that touch each band of `band` rows of pixels, in their own order.
@@ -113,8 +111,23 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
+/// Columns and rows in the picture of three corners as [`project`] gives them, if the camera has all of them in front of it.
+fn pictured(h: [[f64; 3]; 3]) -> Option<[[f64; 3]; 2]> {
+    let in_front = h.iter().all(|corner| corner[2] > NEAR);
+    in_front.then(|| [0, 1].map(|axis| h.map(|corner| corner[axis] / corner[2])))
+}
+
 /// Of three corners as [`project`] gives them, in a picture of this size.
 pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
+    footing_at(h, pictured(h), [width, height])
+}
+
+/// The same where it is known where they are in the picture.
+fn footing_at(
+    h: [[f64; 3]; 3],
+    pictured: Option<[[f64; 3]; 2]>,
+    [width, height]: [f64; 2],
+) -> Footing {
     if h.iter().all(|corner| corner[2] <= NEAR) {
         return UNSEEN;
     }
@@ -127,11 +140,7 @@ pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
     }
     let edges = normals.map(|normal| normal.map(|value| value * determinant.signum()));
     let (mut columns, mut rows) = ([0.0, width], [0.0, height]);
-    if h.iter().all(|corner| corner[2] > NEAR) {
-        let (x, y) = (
-            h.map(|corner| corner[0] / corner[2]),
-            h.map(|corner| corner[1] / corner[2]),
-        );
+    if let Some([x, y]) = pictured {
         columns = span(x, width);
         rows = span(y, height);
     }
@@ -184,18 +193,69 @@ pub fn raster(
         let footing = &projected.footings[triangle as usize];
         for span in footing.spans(s, [first as i32, end as i32]) {
             let line = (span.row - above) * row_length;
-            // What lies beyond its end it does not hit; one that holds none may end before it starts.
-            let length = span.columns.len().next_multiple_of(TOGETHER);
-            let [from, to] = [0, length].map(|more| (span.columns.start + more).min(row_length));
-            if from < to {
-                let [from, to] = [from + line, to + line];
-                let depths = &mut samples.inverse_depths[from..to];
-                let triangles = &mut samples.triangles[from..to];
-                span.enter(footing, triangle, depths, triangles);
-            }
+            let line = line..line + row_length;
+            let depths = &mut samples.inverse_depths[line.clone()];
+            span.enter(footing, triangle, depths, &mut samples.triangles[line]);
         }
     }
     samples
+}
+
+/// What a camera sees of a surface at the middle of each pixel.
+#[derive(Clone, Debug)]
+pub struct Nearest {
+    /// The triangle, [`NOTHING`] where there is none; row by row.
+    pub triangles: Vec<u32>,
+    /// 1 / depth in scene units, 0 where there is none.
+    pub inverse_depths: Vec<f64>,
+}
+
+/// Triangles between two signs of life.
+const TOLD: usize = 1 << 16;
+/// What rounding may move a corner by, in pixels, and far more.
+const ROUNDED: f64 = 1e-6;
+
+/// What [`raster`] finds with one sample a pixel, of a whole picture and by one thread. Nothing is kept of a triangle, of which there
+/// may be as many as pixels: of those that fall between all samples, most of the work is not even begun.
+#[must_use]
+pub fn nearest(
+    positions: &[[f32; 3]],
+    triangles: &[[u32; 3]],
+    camera: &Camera,
+    [width, height]: [u32; 2],
+) -> Nearest {
+    let (across, pixels) = (width as usize, width as usize * height as usize);
+    let mut found = Nearest {
+        triangles: vec![NOTHING; pixels],
+        inverse_depths: vec![0.0; pixels],
+    };
+    let size = [width, height].map(f64::from);
+    let mut number = 0;
+    for block in triangles.chunks(TOLD) {
+        for corners in block {
+            let corners = corners.map(|corner| project(camera, positions[corner as usize]));
+            let pictured = pictured(corners);
+            if !pictured.is_some_and(|at| at.into_iter().any(between_samples)) {
+                let footing = footing_at(corners, pictured, size);
+                for span in footing.spans(1, [0, height as i32]) {
+                    let line = span.row * across;
+                    let line = line..line + across;
+                    let depths = &mut found.inverse_depths[line.clone()];
+                    span.enter(&footing, number, depths, &mut found.triangles[line]);
+                }
+            }
+            number += 1;
+        }
+        unit();
+    }
+    found
+}
+
+/// Whether the middles of all pixels lie on one side of three coordinates, or the other.
+fn between_samples(of: [f64; 3]) -> bool {
+    let low = of[0].min(of[1]).min(of[2]) - 0.5 - ROUNDED;
+    let high = of[0].max(of[1]).max(of[2]) - 0.5 + ROUNDED;
+    low.ceil() > high
 }
 
 /// Samples that are looked at side by side.
@@ -216,6 +276,13 @@ pub(super) struct Span {
 }
 
 impl Footing {
+    /// Barycentric coordinates, on the surface, where the pixel `(x, y)` hits its plane.
+    pub(super) fn barycentric(&self, x: f64, y: f64) -> [f64; 3] {
+        let over_depth = self.edges.map(|edge| edge[0] * x + edge[1] * y + edge[2]);
+        let sum = over_depth[0] + over_depth[1] + over_depth[2];
+        over_depth.map(|weight| weight / sum)
+    }
+
     /// Rows of samples, s×s to a pixel, of those pixel rows that it may touch.
     pub(super) fn spans(
         &self,
@@ -255,10 +322,13 @@ impl Footing {
 }
 
 impl Span {
-    /// Enters a triangle into its samples, wherever it is the nearest so far.
+    /// Enters a triangle into the samples of its row, wherever it is the nearest so far.
     fn enter(&self, footing: &Footing, triangle: u32, depths: &mut [f64], triangles: &mut [u32]) {
-        let (fours, rest) = depths.as_chunks_mut::<TOGETHER>();
-        let (nearest, nearest_rest) = triangles.as_chunks_mut::<TOGETHER>();
+        // What lies beyond its end it does not hit; one that holds none may end before it starts.
+        let length = self.columns.len().next_multiple_of(TOGETHER);
+        let [from, to] = [0, length].map(|more| (self.columns.start + more).min(depths.len()));
+        let (fours, rest) = depths[from..to].as_chunks_mut::<TOGETHER>();
+        let (nearest, nearest_rest) = triangles[from..to].as_chunks_mut::<TOGETHER>();
         let mut column = self.columns.start as i32;
         for (depths, nearest) in fours.iter_mut().zip(nearest) {
             self.enter_some(footing, triangle, column, depths, nearest);

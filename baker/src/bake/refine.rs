@@ -46,8 +46,9 @@ use std::time::{Duration, Instant};
 use proto::job::{Memory, Refine};
 use proto::message::{CameraFate, ExposureFate, Failure, Phase, StageTime};
 use proto::table::View;
+use rayon::prelude::*;
 
-use super::surface::Original;
+use super::surface::{Elsewhere, Original};
 use super::thin::{Decision, Mask, Sightings, Survey, Thinner, Thinning, Workers};
 use crate::laps::{self, timed};
 use crate::pace;
@@ -84,6 +85,8 @@ pub(super) struct Refiner<'a> {
     mode: Refine,
     shape: Shape<'a>,
     held_bytes: usize,
+    /// What another surface shows is taken out of the views.
+    masks: Option<&'a Original>,
     early: Early,
     /// Views wait for each other.
     held: bool,
@@ -108,10 +111,13 @@ struct Took {
     steps: Vec<StageTime>,
 }
 
-/// Views as they came, what their silhouettes say, whether none follows, and how long they were waited for.
+/// Views as they came, what their silhouettes say, what is to be taken out of them, whether none follows, and how long they were
+/// waited for.
 struct Looked {
     views: Vec<Arc<View>>,
     verdicts: Vec<Verdict>,
+    /// Of those that were looked at before the mesh came, where another surface shows.
+    elsewhere: Vec<Option<Elsewhere>>,
     ended: bool,
     waited: Duration,
 }
@@ -122,6 +128,8 @@ struct Meanwhile<'a> {
     waiting: Waiting,
     /// Of what the views show, where pixels may be left out.
     survey: Option<&'a Survey<'a>>,
+    /// The mesh has not come.
+    early: bool,
     /// Nothing is left to do of the views but to take them in.
     settled: bool,
     /// The camera of some view was moved.
@@ -158,8 +166,8 @@ struct Done {
 }
 
 impl<'a> Refiner<'a> {
-    /// Views will be compared with `original`.
-    pub(super) fn new(mode: Refine, memory: Memory, original: &'a Original) -> Self {
+    /// Views will be compared with `original`, and show nothing that the simplified mesh has not if they are to be `masked`.
+    pub(super) fn new(mode: Refine, memory: Memory, original: &'a Original, masked: bool) -> Self {
         let (positions, triangles) = original.shape();
         Self {
             mode,
@@ -168,6 +176,7 @@ impl<'a> Refiner<'a> {
                 positions,
                 triangles,
             },
+            masks: original.if_other().filter(|_| masked),
             early: Early::default(),
             held_bytes: held_bytes(memory),
             held: mode != Refine::Off,
@@ -219,7 +228,12 @@ impl<'a> Refiner<'a> {
         ahead: Option<&mut dyn Ahead>,
     ) -> Result<Option<(View, bool)>, Failure> {
         if !self.held {
-            return Ok(fitted(&mut next_view)?.map(|view| (view, false)));
+            let mut view = fitted(&mut next_view)?;
+            if let (Some(view), Some(masks)) = (&mut view, self.masks) {
+                progress.expect("the surface before simplification", masking(masks, view));
+                timed("other surfaces", || masks.mask(view));
+            }
+            return Ok(view.map(|view| (view, false)));
         }
         if self.ready.is_empty() && (!self.ended || self.early.settled) {
             let begun = Instant::now();
@@ -247,6 +261,8 @@ impl<'a> Refiner<'a> {
         let settled = early.settled;
         let first = settled || self.done.is_empty();
         let mut ahead = ahead.filter(|_| first);
+        // As they come, views show what is to be taken out of them.
+        let whole = settled || self.masks.is_none();
         // Looks of a first fill are all that it decides by.
         let survey = self.survey.take().filter(|_| first);
         let moves = |verdict: &Verdict| verdict.fate == CameraFate::Moved;
@@ -258,7 +274,7 @@ impl<'a> Refiner<'a> {
         };
         let (hand, handed) = mpsc::channel::<Arc<View>>();
         let pass = ahead.as_ref().map(|ahead| ahead.pass());
-        let (views, verdicts, gains, took, times) = thread::scope(|threads| {
+        let (views, verdicts, elsewhere, gains, took, mut times) = thread::scope(|threads| {
             let taker = ahead.as_deref_mut().and_then(|ahead| {
                 let meanwhile = &meanwhile;
                 let take = move || {
@@ -266,7 +282,7 @@ impl<'a> Refiner<'a> {
                     let (mut views, mut taken) = (Vec::new(), 0);
                     for view in handed {
                         // All settled ones are taken at once.
-                        if !settled && meanwhile.all_stay() && !moved() {
+                        if whole && !settled && meanwhile.all_stay() && !moved() {
                             ahead.take(&[&view], None)?;
                             taken += 1;
                         }
@@ -281,7 +297,7 @@ impl<'a> Refiner<'a> {
                         views.clear();
                     }
                     let left: Vec<&View> = (views.iter().skip(taken)).map(|view| &**view).collect();
-                    if !moved() && !left.is_empty() {
+                    if whole && !moved() && !left.is_empty() {
                         ahead.take(&left, decision.thinning())?;
                         taken += left.len();
                     }
@@ -298,6 +314,7 @@ impl<'a> Refiner<'a> {
             let Looked {
                 views,
                 mut verdicts,
+                elsewhere,
                 ended,
                 waited,
             } = self.look(progress, next_view, hand, &meanwhile, early)?;
@@ -320,7 +337,8 @@ impl<'a> Refiner<'a> {
                 Some(Ok(took)) => took?,
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
             };
-            Ok::<_, Failure>((views, verdicts, gains, took, [waited, begun.elapsed()]))
+            let times = [waited, begun.elapsed()];
+            Ok::<_, Failure>((views, verdicts, elsewhere, gains, took, times))
         })?;
         laps::add(took.steps);
         let mut taken = took.taken;
@@ -329,40 +347,66 @@ impl<'a> Refiner<'a> {
         }
         let stays =
             |(verdict, gain): (&Verdict, &f64)| verdict.fate != CameraFate::Moved && *gain == 1.0;
-        if let Some(ahead) = ahead
+        if let Some(ahead) = ahead.as_deref_mut()
             && !verdicts.iter().zip(&gains).take(taken).all(stays)
         {
             ahead.forget()?;
             taken = 0;
         }
-        self.taken = taken;
-        if settled {
-            self.ready = views.into_iter().map(Arc::unwrap_or_clone).collect();
-        } else {
-            self.ready = self.mended(views, verdicts, gains).collect();
+        let views = match settled {
+            true => views.into_iter().map(Arc::unwrap_or_clone).collect(),
+            false => self.mended(progress, views, verdicts, gains, elsewhere),
+        };
+        if let Some(ahead) = ahead
+            && !whole
+            && !self.too_many()
+        {
+            let begun = Instant::now();
+            ahead.take(&views.iter().collect::<Vec<_>>(), self.thinning())?;
+            taken = views.len();
+            times[1] += begun.elapsed();
         }
+        self.taken = taken;
+        self.ready = views.into();
         Ok(times)
     }
 
-    /// Views with these cameras, and these exposures divided out; which is noted.
+    /// Views with these cameras, these exposures divided out, and what shows `elsewhere` taken out, if anything is to be; which is
+    /// noted.
     fn mended(
         &mut self,
+        progress: &dyn Progress,
         views: Vec<Arc<View>>,
         verdicts: Vec<Verdict>,
         gains: Vec<f64>,
-    ) -> impl Iterator<Item = View> {
+        elsewhere: Vec<Option<Elsewhere>>,
+    ) -> Vec<View> {
         let both = || verdicts.iter().zip(&gains);
         let done = both().map(|(&verdict, &gain)| Done { verdict, gain });
         (self.done).extend(views.iter().map(|view| view.index).zip(done));
-        let mended = |((view, verdict), gain): ((Arc<View>, Verdict), f64)| {
+        let masks = self.masks;
+        let mended = |(((view, verdict), gain), elsewhere): (
+            ((Arc<View>, Verdict), f64),
+            Option<Elsewhere>,
+        )| {
             let mut view = Arc::unwrap_or_clone(view);
             view.camera = verdict.camera;
             if gain != 1.0 {
                 exposure::divide(&mut view, gain);
             }
+            let known = elsewhere.filter(|known| known.camera == view.camera);
+            match (known, masks) {
+                (Some(known), Some(_)) => known.take_out_of(&mut view),
+                (None, Some(masks)) => {
+                    progress.expect("the surface before simplification", masking(masks, &view));
+                    masks.mask(&mut view);
+                }
+                (_, None) => {}
+            }
             view
         };
-        views.into_iter().zip(verdicts).zip(gains).map(mended)
+        let views = views.into_par_iter().zip(verdicts).zip(gains);
+        timed("mended", || views.zip(elsewhere).map(mended).collect())
     }
 
     /// Takes views in and looks at them, each as it comes, after those that were looked at `early`; `hand` is given all of them. What
@@ -381,6 +425,8 @@ impl<'a> Refiner<'a> {
         progress.progress(phase, before, 0);
         let (sender, results) = mpsc::channel();
         let (shape, mode) = (self.shape, self.mode);
+        // Of later ones it is told when they are mended, by all threads.
+        let masks = self.masks.filter(|_| meanwhile.early);
         let mut ended = self.ended;
         let mut waited = Duration::ZERO;
         let mut views: Vec<Arc<View>> = Vec::new();
@@ -406,8 +452,12 @@ impl<'a> Refiner<'a> {
                 if verdict.fate == CameraFate::Moved {
                     moved.store(true, Ordering::Relaxed);
                 }
+                let elsewhere = masks.map(|masks| {
+                    progress.expect("the surface before simplification", masking(masks, &view));
+                    masks.elsewhere(&verdict.camera, [view.width, view.height])
+                });
                 // Nobody listens any more when a later view has failed.
-                let _unheard = sender.send((number, verdict));
+                let _unheard = sender.send((number, verdict, elsewhere));
                 let done = count.fetch_add(1, Ordering::Relaxed) + 1;
                 progress.progress(phase, done, 0);
             }
@@ -472,13 +522,17 @@ impl<'a> Refiner<'a> {
             Ok::<(), Failure>(())
         })?;
         drop(sender);
-        let mut results: Vec<(usize, Verdict)> = results.into_iter().collect();
-        results.sort_by_key(|(number, _)| *number);
-        let mut verdicts = early.verdicts;
-        verdicts.extend(results.into_iter().map(|(_, verdict)| verdict));
+        let mut results: Vec<(usize, Verdict, _)> = results.into_iter().collect();
+        results.sort_by_key(|(number, ..)| *number);
+        let (mut verdicts, mut elsewhere) = (early.verdicts, early.elsewhere);
+        for (_, verdict, of_view) in results {
+            verdicts.push(verdict);
+            elsewhere.push(of_view);
+        }
         Ok(Looked {
             views,
             verdicts,
+            elsewhere,
             ended,
             waited,
         })
@@ -495,6 +549,11 @@ fn fitted(
             other => return Ok(other),
         }
     }
+}
+
+/// What drawing both surfaces for a view may take.
+fn masking(original: &Original, view: &View) -> Duration {
+    each(original.triangles(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }
 
 /// What drawing the mesh once for a view may take.

@@ -4,25 +4,43 @@
 //! mesh does not have there. Dropping pixels that differ by more than 2 % of the radius was the best of six ways tried
 //! (35.6 against 35.1 dB; carrying hits over to the simplified surface gained sharpness and lost PSNR).
 
-use proto::table::{Surface, View};
-use rayon::prelude::*;
+use proto::table::{Camera, Simplified, Surface, View};
 
-use super::raster::{Projected, raster};
-use super::scene::{Frame, Scene};
-use crate::progress::unit;
+use super::raster::nearest;
+use super::scene::Frame;
 
 /// Difference in depth that drops a pixel, in scene units (radii).
 const LARGEST_DIFFERENCE: f64 = 0.02;
-/// Rows of pixels in one piece of work.
-const BAND: u32 = 32;
 
-/// The surface that the views show, in scene units: before simplification, if there was any.
+/// The surface that the views show, in scene units: before simplification, if there was any, and then after it, too.
 #[derive(Clone, Debug)]
 pub struct Original {
     frame: Frame,
     positions: Vec<[f32; 3]>,
     triangles: Vec<[u32; 3]>,
-    simplified: bool,
+    simplified: Option<Simplified>,
+}
+
+/// Pixels of a view that show another surface than the simplified mesh.
+#[derive(Clone, Debug)]
+pub(super) struct Elsewhere {
+    /// Of the view that it was looked from, in the world.
+    pub(super) camera: Camera,
+    /// One for each pixel, row by row.
+    bits: Vec<u64>,
+}
+
+impl Elsewhere {
+    /// Makes them transparent.
+    pub(super) fn take_out_of(&self, view: &mut View) {
+        for (pixels, &bits) in view.pixels.chunks_mut(u64::BITS as usize).zip(&self.bits) {
+            let mut left = bits;
+            while left != 0 {
+                pixels[left.trailing_zeros() as usize][3] = 0;
+                left &= left - 1;
+            }
+        }
+    }
 }
 
 impl Original {
@@ -34,7 +52,10 @@ impl Original {
             frame,
             positions: frame.normalise(&surface.positions),
             triangles: surface.triangles,
-            simplified: surface.simplified,
+            simplified: surface.simplified.map(|simplified| Simplified {
+                positions: frame.normalise(&simplified.positions),
+                triangles: simplified.triangles,
+            }),
         }
     }
 
@@ -47,7 +68,7 @@ impl Original {
     /// This, where the mesh is another surface.
     #[must_use]
     pub fn if_other(&self) -> Option<&Self> {
-        self.simplified.then_some(self)
+        self.simplified.is_some().then_some(self)
     }
 
     /// Its vertices and triangles.
@@ -56,48 +77,58 @@ impl Original {
         (&self.positions, &self.triangles)
     }
 
-    /// How many triangles it has.
+    /// How many triangles there are before and after.
     #[must_use]
     pub fn triangles(&self) -> usize {
-        self.triangles.len()
+        let after = self.simplified.as_ref();
+        self.triangles.len() + after.map_or(0, |after| after.triangles.len())
     }
 
-    /// Makes every pixel transparent where this surface and the scene's mesh lie at different depths, or only one of them lies.
-    pub fn mask(&self, scene: &Scene, view: &mut View) {
-        let camera = scene.camera(&view.camera);
-        let (width, height) = (view.width, view.height);
-        let before = Projected::new(&self.positions, &self.triangles, &camera, width, height);
-        let after = Projected::of_scene(scene, &camera, width, height);
-        let (bands_before, bands_after) = (before.bands(height, BAND), after.bands(height, BAND));
-        view.pixels
-            .par_chunks_mut((width * BAND) as usize)
-            .enumerate()
-            .for_each(|(band, pixels)| {
-                let first = band as u32 * BAND;
-                let end = (first + BAND).min(height);
-                let one = raster(&before, &bands_before[band], width, first, end, 1);
-                let other = raster(&after, &bands_after[band], width, first, end, 1);
-                for ((pixel, a), b) in pixels
-                    .iter_mut()
-                    .zip(one.inverse_depths)
-                    .zip(other.inverse_depths)
-                {
-                    // 0 where there is no surface: its depth is infinite, and so is the difference unless both are.
-                    if (a == 0.0) != (b == 0.0)
+    /// Pixels that `camera` sees in a picture of this size where the two surfaces lie at different depths, or only one of them lies.
+    pub(super) fn elsewhere(&self, world: &Camera, size: [u32; 2]) -> Elsewhere {
+        let camera = self.frame.camera(world);
+        let bits = match &self.simplified {
+            None => Vec::new(),
+            Some(after) => {
+                let depths = |positions, triangles| {
+                    nearest(positions, triangles, &camera, size).inverse_depths
+                };
+                let before = depths(&self.positions, &self.triangles);
+                let after = depths(&after.positions, &after.triangles);
+                // 0 where there is no surface: its depth is infinite, and so is the difference unless both are.
+                let differ = |(&a, &b): (&f64, &f64)| {
+                    (a == 0.0) != (b == 0.0)
                         || (a > 0.0 && (1.0 / a - 1.0 / b).abs() > LARGEST_DIFFERENCE)
-                    {
-                        pixel[3] = 0;
-                    }
-                }
-                unit();
-            });
+                };
+                let words = before
+                    .chunks(u64::BITS as usize)
+                    .zip(after.chunks(u64::BITS as usize));
+                let word = |(before, after): (&[f64], &[f64])| {
+                    let differ = before.iter().zip(after).map(differ);
+                    (0..)
+                        .zip(differ)
+                        .fold(0, |bits, (at, differs)| bits | u64::from(differs) << at)
+                };
+                words.map(word).collect()
+            }
+        };
+        Elsewhere {
+            camera: *world,
+            bits,
+        }
+    }
+
+    /// Makes every pixel transparent that shows another surface than the simplified mesh.
+    pub fn mask(&self, view: &mut View) {
+        let elsewhere = self.elsewhere(&view.camera, [view.width, view.height]);
+        elsewhere.take_out_of(view);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bake::fixture::{blank_view, camera, mesh};
+    use crate::bake::fixture::{blank_view, camera};
 
     /// A square in the plane z = 0 of 8×8 cells, those of the middle 4×4 this much nearer to the viewer.
     fn relief(height: f32) -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
@@ -119,8 +150,10 @@ mod tests {
     /// Which pixels of a 64×66 view keep their alpha.
     fn kept(original: (Vec<[f32; 3]>, Vec<[u32; 3]>)) -> Vec<bool> {
         let (positions, triangles) = relief(0.0);
-        let uvs = vec![[0.5; 2]; positions.len()];
-        let mesh = mesh(positions, uvs, triangles);
+        let simplified = Some(Simplified {
+            positions,
+            triangles,
+        });
         let (positions, triangles) = original;
         let size = [64, 66];
         // From so far away that a pixel stands for one place whatever its height: 20 px a unit, 33 rows a band and more.
@@ -129,10 +162,9 @@ mod tests {
         let original = Original::new(Surface {
             positions,
             triangles,
-            simplified: true,
+            simplified,
         });
-        let scene = Scene::framed(&mesh, 16, original.frame());
-        original.mask(&scene, &mut view);
+        original.mask(&mut view);
         view.pixels.iter().map(|pixel| pixel[3] == 255).collect()
     }
 

@@ -93,17 +93,14 @@ pub fn bake(
     let mut samples = Samples::new(points.count);
     let mut views = Vec::new();
     // This rung is for where memory is short.
-    let mut refiner = Refiner::new(refine, Memory::Small, &original);
-    while let Some((mut view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
+    let mut refiner = Refiner::new(refine, Memory::Small, &original, true);
+    while let Some((view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
         progress.progress(Phase::Raster, views.len() as u64, 0);
         progress.expect(
             "a view's word on the vertices",
             step + each(view.pixels.len(), pace::LOOK_PIXEL),
         );
         let pixels = clock.time(Phase::Raster, || {
-            if let Some(original) = original.if_other() {
-                original.mask(&scene, &mut view);
-            }
             let look = Look::new(&scene, &view);
             samples.add(&look.points(&scene, &points.of_vertex, points.count, blend));
             look.counted()

@@ -5,7 +5,7 @@
 //! which f32 can place its corners, relative to the size of the mesh, so meshes of any scale are treated alike. What is not
 //! manifold stays: it is counted, and the stages behind take it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use proto::message::{Code, Failure};
 
@@ -66,6 +66,8 @@ pub struct Counts {
     pub degenerate: u64,
     /// Triangles whose three points another triangle has too, whatever the winding, dropped.
     pub duplicate: u64,
+    /// Those of them that faced the other way.
+    pub flipped: u64,
     /// Edges with more than two triangles.
     pub nonmanifold_edges: u64,
 }
@@ -94,7 +96,7 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
         .ok()
         .map(|_| Vec::with_capacity(raw.triangles.len()));
     let mut points = Points::new(raw.positions.len());
-    let mut met = HashSet::with_capacity(raw.triangles.len());
+    let mut met = HashMap::with_capacity(raw.triangles.len());
     for corners in &raw.triangles {
         let places = corners.map(|vertex| raw.positions[vertex as usize]);
         if !has_area(places, diagonal * MIN_HEIGHT) {
@@ -105,8 +107,15 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
             std::array::from_fn(|k| points.number(corners[k], places[k], &mut mesh.positions));
         let mut any_order: [u32; 3] = triangle;
         any_order.sort_unstable();
-        if !met.insert(any_order) {
+        let [a, b, c] = triangle;
+        // Of its three steps from corner to corner, one goes down or two do.
+        let winding = [a > b, b > c, c > a]
+            .into_iter()
+            .filter(|&down| down)
+            .count();
+        if let Some(met) = met.insert(any_order, winding) {
             mesh.counts.duplicate += 1;
+            mesh.counts.flipped += u64::from(met != winding);
             continue;
         }
         mesh.triangles.push(triangle);
@@ -256,7 +265,13 @@ mod tests {
         ];
         let mesh = clean(&raw(&positions, &triangles)).unwrap();
         assert_eq!(mesh.triangles, [[0, 1, 2], [0, 2, 3]]);
-        assert_eq!((mesh.counts.degenerate, mesh.counts.duplicate), (2, 2));
+        let Counts {
+            degenerate,
+            duplicate,
+            flipped,
+            ..
+        } = mesh.counts;
+        assert_eq!((degenerate, duplicate, flipped), (2, 2, 1));
         assert_eq!(mesh.positions.len(), 4);
         assert_eq!(
             clean(&raw(&positions, &[[0, 4, 1]])),

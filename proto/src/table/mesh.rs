@@ -25,15 +25,25 @@ pub struct Mesh {
     pub charts: u32,
 }
 
-/// A surface without texture coordinates: what the views show. It is that of the mesh before its unwrap, or before it was simplified.
+/// A surface without texture coordinates: what the views show. It is that of the mesh before its unwrap, or before it was simplified,
+/// and then what it was simplified to comes with it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surface {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
     /// Corners, as vertex numbers.
     pub triangles: Vec<[u32; 3]>,
-    /// The mesh is another, of fewer triangles.
-    pub simplified: bool,
+    /// The mesh before its unwrap, where it is another, of fewer triangles.
+    pub simplified: Option<Simplified>,
+}
+
+/// What a surface was simplified to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Simplified {
+    /// World positions.
+    pub positions: Vec<[f32; 3]>,
+    /// Corners, as vertex numbers.
+    pub triangles: Vec<[u32; 3]>,
 }
 
 impl Mesh {
@@ -112,12 +122,20 @@ impl Mesh {
 }
 
 impl Surface {
-    const MAGIC: &'static [u8; 8] = b"KILNSRF2";
+    const MAGIC: &'static [u8; 8] = b"KILNSRF3";
 
     /// Size of the table.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        HEADER_BYTES as u64 + (self.positions.len() + self.triangles.len()) as u64 * 12
+        let [vertices, triangles] = self.simplified_counts();
+        let all = self.positions.len() + self.triangles.len() + vertices + triangles;
+        HEADER_BYTES as u64 + all as u64 * 12
+    }
+
+    /// Vertices and triangles of what it was simplified to; none of either where it was not.
+    fn simplified_counts(&self) -> [usize; 2] {
+        let of = |simplified: &Simplified| [simplified.positions.len(), simplified.triangles.len()];
+        self.simplified.as_ref().map_or([0; 2], of)
     }
 
     /// Writes the table.
@@ -125,16 +143,20 @@ impl Surface {
     /// # Errors
     /// [`TableError::Io`].
     pub fn write(&self, out: &mut impl Write) -> Result<(), TableError> {
-        out.write_all(&header(
-            Self::MAGIC,
-            &[
-                self.positions.len() as u32,
-                self.triangles.len() as u32,
-                u32::from(self.simplified),
-            ],
-        ))?;
+        let [vertices, triangles] = self.simplified_counts();
+        let counts = [
+            self.positions.len(),
+            self.triangles.len(),
+            vertices,
+            triangles,
+        ];
+        out.write_all(&header(Self::MAGIC, &counts.map(|count| count as u32)))?;
         out.write_all(bytemuck::cast_slice(&self.positions))?;
         out.write_all(bytemuck::cast_slice(&self.triangles))?;
+        if let Some(simplified) = &self.simplified {
+            out.write_all(bytemuck::cast_slice(&simplified.positions))?;
+            out.write_all(bytemuck::cast_slice(&simplified.triangles))?;
+        }
         Ok(())
     }
 
@@ -143,23 +165,29 @@ impl Surface {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
-        let [vertices, triangles, simplified] = read_header(input, Self::MAGIC, "surface")?;
-        let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
-        let triangle_count = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
-        let positions = read_array(input, vertices)?;
-        check_numbers("position", &positions, MAX_COORDINATE)?;
-        let triangles = read_array(input, triangle_count)?;
-        check_triangles(&triangles, vertices)?;
-        if simplified > 1 {
-            return Err(TableError::Bound {
-                what: "mark of simplification",
-                value: u64::from(simplified),
-            });
-        }
+        let [vertices, triangles, fewer_vertices, fewer] =
+            read_header(input, Self::MAGIC, "surface")?;
+        let mut shape = |vertices, triangles| {
+            let vertices = bound("number of vertices", vertices, 3, MAX_VERTICES)?;
+            let triangles = bound("number of triangles", triangles, 1, MAX_TRIANGLES)?;
+            let positions = read_array(input, vertices)?;
+            check_numbers("position", &positions, MAX_COORDINATE)?;
+            let triangles = read_array(input, triangles)?;
+            check_triangles(&triangles, vertices)?;
+            Ok::<_, TableError>((positions, triangles))
+        };
+        let (positions, triangles) = shape(vertices, triangles)?;
+        let simplified = (fewer_vertices, fewer) != (0, 0);
+        let simplified = simplified
+            .then(|| shape(fewer_vertices, fewer))
+            .transpose()?;
         Ok(Self {
             positions,
             triangles,
-            simplified: simplified == 1,
+            simplified: simplified.map(|(positions, triangles)| Simplified {
+                positions,
+                triangles,
+            }),
         })
     }
 }

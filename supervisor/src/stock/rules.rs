@@ -22,7 +22,7 @@ pub(super) fn rules(table: Table, size: u32, texture_bytes: u64) -> (Role, u64, 
         Table::Surface => (
             Role::Prepare,
             HEADER + 3 * 12 + 12,
-            HEADER + (vertices + triangles) * 12,
+            HEADER + 2 * (vertices + triangles) * 12,
         ),
         Table::View(_) => (
             Role::Prepare,

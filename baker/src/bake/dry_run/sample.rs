@@ -135,7 +135,7 @@ impl Sample {
             let early = self.drawn_pixels < FIRST || number.is_power_of_two();
             if self.drawn == 0 || (early && self.drawn_pixels < MOST) {
                 if let Some(original) = original {
-                    original.mask(scene, &mut view);
+                    original.mask(&mut view);
                 }
                 let begun = Instant::now();
                 let chunks = footprints(scene, &view, taps);

@@ -13,6 +13,7 @@ use super::waiting::Waiting;
 use super::{Meanwhile, Refiner, a_look};
 use crate::bake::atlas::Atlas;
 use crate::bake::scene::Scene;
+use crate::bake::surface::Elsewhere;
 use crate::bake::thin::{self, Mask, Sightings};
 use crate::laps::timed;
 use crate::progress::{PhaseClock, Progress, unit};
@@ -26,6 +27,8 @@ pub(super) struct Early {
     pub(super) views: Vec<Arc<View>>,
     /// What their silhouettes say, as long as they are not settled.
     pub(super) verdicts: Vec<Verdict>,
+    /// Where they show another surface, likewise.
+    pub(super) elsewhere: Vec<Option<Elsewhere>>,
     /// They are all, and their cameras and exposures what they stay.
     pub(super) settled: bool,
 }
@@ -47,12 +50,14 @@ impl Refiner<'_> {
         let (hand, _) = mpsc::channel();
         let nobody = Meanwhile {
             waiting: Waiting::for_few(rayon::current_num_threads().div_ceil(SHARE)),
+            early: true,
             ..Meanwhile::default()
         };
         let looked = self.look(progress, &mut next_view, hand, &nobody, Early::default())?;
         self.early = Early {
             views: looked.views,
             verdicts: looked.verdicts,
+            elsewhere: looked.elsewhere,
             settled: false,
         };
         let worked = begun.elapsed().saturating_sub(looked.waited);
@@ -66,14 +71,19 @@ impl Refiner<'_> {
         let Early {
             views,
             mut verdicts,
+            elsewhere,
             ..
         } = std::mem::take(&mut self.early);
         self.ended = true;
         let gains = self.judge(progress, &views, &mut verdicts);
         self.early = Early {
-            views: self.mended(views, verdicts, gains).map(Arc::new).collect(),
-            verdicts: Vec::new(),
+            views: (self
+                .mended(progress, views, verdicts, gains, elsewhere)
+                .into_iter())
+            .map(Arc::new)
+            .collect(),
             settled: true,
+            ..Early::default()
         };
         clock.add(self.phase(), begun.elapsed().as_secs_f64() * 1e3);
     }

@@ -18,7 +18,8 @@ use rayon::prelude::*;
 use super::camera::Shape;
 use crate::bake::colour::decode;
 use crate::bake::kept::hash;
-use crate::bake::raster::{NOTHING, Projected, raster};
+use crate::bake::raster::{NOTHING, footing, nearest};
+use crate::bake::scene::project;
 use crate::progress::unit;
 
 /// The surface has about as many cells as two thirds of a square with so many along its edge, at most and at least. With 256 poses and exposures that are off come to the same 49.6 dB on the
@@ -43,8 +44,6 @@ const LEAST_EDGE: f64 = 1e-9;
 const USABLE: std::ops::RangeInclusive<u8> = 12..=250;
 /// Least cosine between the surface's normal and the ray: grazing pixels mix too much.
 const LEAST_COSINE: f64 = 0.35;
-/// Rows of pixels in one piece of work.
-const BAND: u32 = 32;
 const REWEIGHTINGS: u32 = 8;
 /// Logarithms of gains that change by less than this have settled: a tenth of what clean views seem to have.
 const SETTLED: f64 = 1e-4;
@@ -143,7 +142,6 @@ pub(super) fn samples(
         triangles,
         ..
     } = shape;
-    let projected = Projected::new(positions, triangles, &camera, width, height);
     let log: [f32; 256] = std::array::from_fn(|byte| decode(byte as f32 / 255.0).max(1e-6).ln());
     // The camera's place: -Rᵀ t.
     let eye: [f64; 3] = std::array::from_fn(|axis| {
@@ -151,52 +149,38 @@ pub(super) fn samples(
             .map(|k| camera.rotation[k][axis] * camera.translation[k])
             .sum::<f64>()
     });
-    let bands = projected.bands(height, BAND);
-    let found: Vec<Vec<Sample>> = bands
-        .par_iter()
-        .enumerate()
-        .map(|(band, of_band)| {
-            let first = band as u32 * BAND;
-            let end = (first + BAND).min(height);
-            let hits = raster(&projected, of_band, width, first, end, 1);
-            let mut found = Vec::new();
-            for row in first.max(1)..end.min(height.saturating_sub(1)) {
-                for column in 1..width.saturating_sub(1) {
-                    let triangle = hits.triangles[((row - first) * width + column) as usize];
-                    if triangle == NOTHING {
-                        continue;
-                    }
-                    let corners = triangles[triangle as usize];
-                    let normal = normal(shape, corners);
-                    let corners = corners.map(|corner| positions[corner as usize].map(f64::from));
-                    if !faces(corners[0], normal, eye) {
-                        continue;
-                    }
-                    let [x, y] = [column, row].map(|at| at * stride + middle);
-                    let Some(light) = light(view, x, y, &log) else {
-                        continue;
-                    };
-                    let (x, y) = (f64::from(column) + 0.5, f64::from(row) + 0.5);
-                    let weights = projected.barycentric(triangle, x, y);
-                    let at = std::array::from_fn(|axis| {
-                        (0..3).map(|k| weights[k] * corners[k][axis]).sum()
-                    });
-                    found.push((cell(at, normal, edge), light));
-                }
-            }
-            unit();
-            found
-        })
-        .collect();
+    let hits = nearest(positions, triangles, &camera, [width, height]);
     sums.0.resize(PLACES as usize, [0.0; 2]);
     let mut cells = Vec::new();
-    for (cell, light) in found.into_iter().flatten() {
-        let sum = &mut sums.0[cell as usize];
-        if sum[1] == 0.0 {
-            cells.push(cell);
+    for row in 1..height.saturating_sub(1) {
+        for column in 1..width.saturating_sub(1) {
+            let triangle = hits.triangles[(row * width + column) as usize];
+            if triangle == NOTHING {
+                continue;
+            }
+            let numbers = triangles[triangle as usize];
+            let normal = normal(shape, numbers);
+            let corners = numbers.map(|corner| positions[corner as usize].map(f64::from));
+            if !faces(corners[0], normal, eye) {
+                continue;
+            }
+            let [x, y] = [column, row].map(|at| at * stride + middle);
+            let Some(light) = light(view, x, y, &log) else {
+                continue;
+            };
+            let (x, y) = (f64::from(column) + 0.5, f64::from(row) + 0.5);
+            let seen = numbers.map(|corner| project(&camera, positions[corner as usize]));
+            let weights = footing(seen, f64::from(width), f64::from(height)).barycentric(x, y);
+            let at =
+                std::array::from_fn(|axis| (0..3).map(|k| weights[k] * corners[k][axis]).sum());
+            let cell = cell(at, normal, edge);
+            let sum = &mut sums.0[cell as usize];
+            if sum[1] == 0.0 {
+                cells.push(cell);
+            }
+            sum[0] += light;
+            sum[1] += 1.0;
         }
-        sum[0] += light;
-        sum[1] += 1.0;
     }
     cells
         .into_iter()

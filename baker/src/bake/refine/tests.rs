@@ -2,7 +2,7 @@
 
 use proto::message::{AdapterInfo, BakeSummary, ProvenanceShares, Refinement};
 use proto::plan::RowsHeld;
-use proto::table::Mesh;
+use proto::table::{Mesh, Simplified};
 
 use super::*;
 use crate::bake::atlas::Atlas;
@@ -71,7 +71,7 @@ fn through_early(
 ) -> (Vec<View>, Option<Refinement>) {
     let mesh = body();
     let shown = Original::new(surface(&mesh));
-    let mut refiner = Refiner::new(mode, memory, &shown);
+    let mut refiner = Refiner::new(mode, memory, &shown, true);
     let (mut clock, mut source) = (PhaseClock::default(), views.iter().cloned());
     let mut before = source.by_ref().take(early).collect::<Vec<_>>().into_iter();
     let looked = refiner.look_early(&Silent, &mut clock, || Ok(before.next()));
@@ -218,7 +218,7 @@ fn views_that_cannot_all_be_held_are_moved_but_not_exposed() {
     let (truth, came) = set(2.0, 1.0);
     let mesh = body();
     let shown = Original::new(surface(&mesh));
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     refiner.held_bytes = 3 * came[0].pixels.len() * 4;
     let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
     let mut out = Vec::new();
@@ -238,7 +238,7 @@ fn a_failure_of_the_views_is_passed_on() {
     let (_, came) = set(0.0, 0.0);
     let mesh = body();
     let shown = Original::new(surface(&mesh));
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     let mut source = came.into_iter().take(3).map(Some).map(Ok);
     let failed = Failure {
         code: proto::message::Code::InvalidAsset,
@@ -291,7 +291,7 @@ fn views_that_are_settled_before_the_mesh_are_taken_as_they_stay() {
     let (_, came) = set(2.0, 1.0);
     let (out, _) = through(&came, Refine::Auto, Memory::Full);
     let shown = Original::new(surface(&body()));
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     let (mut clock, mut source) = (PhaseClock::default(), came.into_iter());
     let looked = refiner.look_early(&Silent, &mut clock, || Ok(source.next()));
     looked.expect("views");
@@ -306,6 +306,68 @@ fn views_that_are_settled_before_the_mesh_are_taken_as_they_stay() {
         taken += 1;
     }
     assert!(eager.has == out && taken == out.len() && !eager.forgot);
+}
+
+#[test]
+fn what_shows_another_surface_is_taken_out_whenever_views_come() {
+    let (_, came) = set(2.0, 1.0);
+    let mut shown = surface(&body());
+    let mut simplified = Simplified {
+        positions: shown.positions.clone(),
+        triangles: shown.triangles.clone(),
+    };
+    // All but one side lie where they lay.
+    for at in simplified.positions.iter_mut().filter(|at| at[2] > 0.0) {
+        at[2] *= 0.8;
+    }
+    shown.simplified = Some(simplified);
+    let shown = Original::new(shown);
+    let (whole, _) = through(&came, Refine::Auto, Memory::Full);
+    let mut masked = whole.clone();
+    masked.iter_mut().for_each(|view| shown.mask(view));
+    let clear = |views: &[View]| {
+        let pixels = views.iter().flat_map(|view| &view.pixels);
+        pixels.filter(|pixel| pixel[3] == 0).count()
+    };
+    let all = whole.iter().map(|view| view.pixels.len()).sum::<usize>();
+    let taken_out = clear(&masked) - clear(&whole);
+    assert!(
+        (all / 50..all / 2).contains(&taken_out),
+        "{taken_out} of {all}"
+    );
+    for (mode, early) in [0, 5, came.len()].map(|early| (Refine::Auto, early)) {
+        for masks in [true, false] {
+            let mut refiner = Refiner::new(mode, Memory::Full, &shown, masks);
+            let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
+            let mut before = source.by_ref().take(early).collect::<Vec<_>>().into_iter();
+            let looked = refiner.look_early(&Silent, &mut clock, || Ok(before.next()));
+            looked.expect("views");
+            if early == came.len() {
+                refiner.settle(&Silent, &mut clock);
+            }
+            let (mut out, mut later, mut eager) = (Vec::new(), Vec::new(), Eager::default());
+            while let Some((view, ahead)) = refiner
+                .next(&Silent, &mut clock, || Ok(source.next()), Some(&mut eager))
+                .expect("views")
+            {
+                if !ahead {
+                    later.push(view.clone());
+                }
+                out.push(view);
+            }
+            let wanted = if masks { &masked } else { &whole };
+            assert!(out == *wanted, "{early} early");
+            eager.has.extend(later);
+            assert!(eager.has == *wanted, "{early} early, ahead");
+        }
+    }
+    // Nobody looks at these.
+    let mut refiner = Refiner::new(Refine::Off, Memory::Full, &shown, true);
+    let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
+    let first = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
+    let mut wanted = came[0].clone();
+    shown.mask(&mut wanted);
+    assert!(first.expect("views").expect("one").0 == wanted && wanted != came[0]);
 }
 
 /// What an adapter has in the end that takes views ahead, and those that it had to take later; whether it forgot any.
@@ -324,7 +386,7 @@ fn thinly(
     let scene = Scene::new(&mesh, if rows.is_some() { 96 } else { 256 });
     let atlas = Atlas::new(&scene);
     let shown = Original::new(surface(&mesh));
-    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown);
+    let mut refiner = Refiner::new(Refine::Auto, Memory::Full, &shown, true);
     refiner.held_bytes = held_bytes.unwrap_or(refiner.held_bytes);
     if let Some(all) = rows {
         let memory = RowMemory {
@@ -427,7 +489,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
     let (scene, shown) = (Scene::new(&mesh, 48), Original::new(surface(&mesh)));
     let atlas = Atlas::new(&scene);
     let thinned = |mode: Refine| {
-        let mut refiner = Refiner::new(mode, Memory::Full, &shown);
+        let mut refiner = Refiner::new(mode, Memory::Full, &shown, true);
         let all = clean.iter().map(Mask::counting).sum::<usize>() as u64;
         let memory = RowMemory {
             all: all / 2,

@@ -1,7 +1,9 @@
 //! The smallest good table of each kind.
 
 use proto::table::maps::Maps;
-use proto::table::{Camera, Colours, Mesh, Refined, RefinedView, Surface, Texture, View};
+use proto::table::{
+    Camera, Colours, Mesh, Refined, RefinedView, Simplified, Surface, Texture, View,
+};
 
 use super::Seed;
 
@@ -19,7 +21,10 @@ pub(super) fn add(seeds: &mut Vec<Seed>) {
     let surface = Surface {
         positions: CORNERS.to_vec(),
         triangles: vec![[0, 1, 2], [2, 1, 0]],
-        simplified: true,
+        simplified: Some(Simplified {
+            positions: CORNERS.to_vec(),
+            triangles: vec![[0, 1, 2]],
+        }),
     };
     let view = View {
         index: 3,

@@ -37,6 +37,8 @@ pub(crate) enum Axis {
     Texture,
     /// Triangles: 1,000 to 1.5 million.
     Faces,
+    /// What image-to-3D apps ask for: views of 375,000 triangles, of which one in twenty stays.
+    Simplified,
     /// The sizes of published figures: 40 views of 512² and 100 of 1024².
     Figures,
     /// Less and less of the device's memory.
@@ -64,9 +66,12 @@ impl Point {
         match self.axis {
             Axis::Views => f64::from(self.sizes.views),
             Axis::Size => f64::from(self.sizes.edge),
-            Axis::Texture | Axis::Figures | Axis::Budget | Axis::Throughput | Axis::Largest => {
-                f64::from(self.texture)
-            }
+            Axis::Texture
+            | Axis::Simplified
+            | Axis::Figures
+            | Axis::Budget
+            | Axis::Throughput
+            | Axis::Largest => f64::from(self.texture),
             Axis::Faces => f64::from(self.sizes.triangles()),
         }
     }
@@ -116,6 +121,14 @@ fn points(axis: Axis) -> Vec<Point> {
         Axis::Faces => [-1, 0, 1, 2, 3, 4]
             .map(|level| point(Sizes { level, ..BASE }, TEXTURE, &[]))
             .to_vec(),
+        Axis::Simplified => {
+            let of = |sizes: Sizes, texture| {
+                let sizes = Sizes { level: 3, ..sizes };
+                let stay = (sizes.triangles() / 20).to_string();
+                point(sizes, texture, &["--target-faces", &stay])
+            };
+            vec![of(BASE, TEXTURE), of(large, 2048)]
+        }
         Axis::Figures => vec![
             point(BASE, TEXTURE, &[]),
             point(BASE, TEXTURE, &["--quality", "draft"]),

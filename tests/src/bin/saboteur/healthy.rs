@@ -15,7 +15,7 @@ use proto::message::{
 use proto::plan::RowsHeld;
 use proto::sandbox::Sandbox;
 use proto::table::maps::Maps;
-use proto::table::{Camera, Mesh, Surface, Texture, View};
+use proto::table::{Camera, Mesh, Simplified, Surface, Texture, View};
 
 use crate::worker::Worker;
 
@@ -312,7 +312,10 @@ fn surface(simplified: bool) -> Surface {
     Surface {
         positions: mesh().positions,
         triangles: vec![[0, 1, 2]],
-        simplified,
+        simplified: simplified.then(|| Simplified {
+            positions: mesh().positions,
+            triangles: vec![[0, 1, 2]],
+        }),
     }
 }
 
