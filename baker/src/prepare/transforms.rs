@@ -212,7 +212,7 @@ impl TransformsError {
             Self::Utf16 => "save the file as UTF-8",
             Self::Json(error) => match error.classify() {
                 Category::Eof => "the file ends early: write it again",
-                Category::Data if !error.to_string().contains("f64") => LAYOUT,
+                Category::Data if !is_of_a_number(&error.to_string()) => LAYOUT,
                 _ => "numbers are plain JSON numbers: NaN, Infinity and quoted numbers are not",
             },
             Self::NoFrames | Self::EmptyFrames | Self::Empty => LAYOUT,
@@ -227,6 +227,13 @@ impl TransformsError {
             Self::Frame { problem, .. } => problem.hint(),
         }
     }
+}
+
+/// Whether what `serde_json` says is about a number: one of the wrong kind, none at all, or one beyond all bounds.
+fn is_of_a_number(words: &str) -> bool {
+    ["f64", "expected value", "out of range"]
+        .iter()
+        .any(|part| words.contains(part))
 }
 
 impl Problem {

@@ -1,7 +1,7 @@
 //! Role → resource limits, no capabilities, no core dump, no debugger from outside.
 
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proto::limits::MAX_BLOB_BYTES;
 use proto::message::Role;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -13,6 +13,13 @@ const FEW_FILES: u64 = 64;
 const DRIVER_FILES: u64 = 512;
 /// What a software driver may set aside in one memfd: the memory of its "device" grows in it.
 const DRIVER_FILE_BYTES: u64 = 64 << 30;
+
+/// Lowers a limit for good; one that is lower yet stays.
+fn bound(resource: Resource, limit: u64) -> nix::Result<()> {
+    let (_, hard) = getrlimit(resource)?;
+    let limit = limit.min(hard);
+    setrlimit(resource, limit, limit)
+}
 
 /// Sets the limits; gives what could not be had, one clause each.
 pub(super) fn lower(role: Role, address_space: Option<u64>) -> Vec<String> {
@@ -40,7 +47,7 @@ pub(super) fn lower(role: Role, address_space: Option<u64>) -> Vec<String> {
         limits.retain(|(resource, ..)| *resource != Resource::RLIMIT_MEMLOCK);
     }
     for (resource, limit, what) in limits {
-        if let Err(errno) = setrlimit(resource, limit, limit) {
+        if let Err(errno) = bound(resource, limit) {
             missing.push(format!("limit of {what}: {}", errno.desc()));
         }
     }

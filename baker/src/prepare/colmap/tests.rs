@@ -275,6 +275,10 @@ fn lines_are_named_by_their_number() {
         "images.txt: line 1: \"zero\" is no QY"
     );
     assert_eq!(images("# nothing"), "images.txt: has no images");
+    let second = "images.txt: line 2 is not the points of the image before it: each image has a second line, which may be empty";
+    for points in [IMAGE, "1 2 3 4", "1 2 a.png", "1 2 3 4 5 6 7 8 9 000001"] {
+        assert_eq!(images(&format!("{IMAGE}{points}\n")), second, "{points}");
+    }
     let many = format!("{IMAGE}\n").repeat(MAX_VIEWS + 1);
     assert!(images(&many).contains("more than the 4096"));
 }

@@ -1,5 +1,5 @@
 //! `cameras.txt`, `images.txt` → cameras and images. Empty lines and those that begin with `#` are skipped, as COLMAP does; the
-//! line of points behind an image is skipped whatever it is.
+//! line of points behind an image is skipped: where it is none, every second image would be.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -43,9 +43,28 @@ impl Lines<'_, '_> {
         }
     }
 
-    fn skip(&mut self) -> Read<()> {
+    /// Passes the points of an image, three numbers each, of which the first are looked at.
+    fn skip_points(&mut self) -> Read<()> {
         self.number += 1;
-        self.file.until(b'\n', 0).map(drop)
+        let (bytes, _) = self.file.until(b'\n', LINE_BYTES)?;
+        if bytes.starts_with(b"#") {
+            return Ok(());
+        }
+        let (text, whole) = (String::from_utf8_lossy(&bytes), bytes.len() < LINE_BYTES);
+        let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
+        if !whole {
+            // It may go on.
+            words.pop();
+        }
+        let is_number = |word: &str| word.parse::<f64>().is_ok();
+        let other = words.iter().find(|word| !is_number(word));
+        if other.is_some() || (whole && !words.len().is_multiple_of(3)) {
+            return Err(Wrong::new(format!(
+                "line {} is not the points of the image before it: each image has a second line, which may be empty",
+                self.number
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -134,7 +153,7 @@ pub(super) fn images(file: &mut Stream<'_>) -> Read<Vec<Image>> {
         if images.len() > MAX_VIEWS {
             return Err(too_many(images.len() as u64, MAX_VIEWS, "images"));
         }
-        lines.skip()?;
+        lines.skip_points()?;
     }
     Ok(images)
 }

@@ -19,6 +19,7 @@ use json::mesh::{Mode, Semantic};
 use json::validation::Checked;
 use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::Phase;
+use serde_json::Value;
 
 pub use self::error::GltfError;
 use super::accessor::{self, Elements, Use};
@@ -83,7 +84,7 @@ fn read_with<T>(
     } else {
         (bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes), None)
     };
-    let root: json::Root = json::deserialize::from_slice(json).map_err(GltfError::Json)?;
+    let root = parse(json)?;
     check_root(&root)?;
     let instances = scene::instances(&root)?;
     if instances.is_empty() {
@@ -122,6 +123,30 @@ fn read_with<T>(
     warn(&root, &instances, reader.skipped, progress);
     let more = more(&mut reader)?;
     Ok((reader.finish()?, more))
+}
+
+/// Parses a file as the crate does, and once more without what no bake needs where that finds something wanting: a scene without
+/// nodes is one, and channels of animations have no node where an extension says what they move.
+fn parse(bytes: &[u8]) -> Result<json::Root, GltfError> {
+    let whole = match json::deserialize::from_slice(bytes) {
+        Ok(root) => return Ok(root),
+        Err(error) => GltfError::Json(error),
+    };
+    let Ok(mut file) = serde_json::from_slice::<serde_json::Map<_, _>>(bytes) else {
+        return Err(whole);
+    };
+    file.remove("animations");
+    let scenes = file.get_mut("scenes").and_then(Value::as_array_mut);
+    for scene in scenes
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        scene
+            .entry("nodes")
+            .or_insert_with(|| Value::Array(Vec::new()));
+    }
+    serde_json::from_value(Value::Object(file)).map_err(|_| whole)
 }
 
 fn check_root(root: &json::Root) -> Result<(), GltfError> {

@@ -47,6 +47,7 @@ type Corner = (u32, Option<u32>);
 
 /// Reads the bytes of a file.
 pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let mut shape = Shape::default();
     let mut joined = Vec::new();
     for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
@@ -202,6 +203,9 @@ mod tests {
         );
         let mesh = read(file, false).unwrap();
         assert_eq!((mesh.positions.len(), mesh.uvs), (4, Err(NoUvs::NotAsked)));
+        // Some editors mark a file as UTF-8 before its first word.
+        let marked = read(b"\xEF\xBB\xBFv 7 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n", false).unwrap();
+        assert_eq!(marked.positions[0], [7.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -368,6 +368,12 @@ fn broken_text_is_refused_whatever_it_is() {
             refusal(text.replace("3.0", number).as_bytes()).contains("not readable"),
             "{number}"
         );
+        let error = parse(text.replace("3.0", number).as_bytes()).expect_err("no number");
+        assert!(
+            error.hint().contains("plain JSON numbers"),
+            "{number}: {}",
+            error.hint()
+        );
     }
     for deep in [
         "[".repeat(200_000),

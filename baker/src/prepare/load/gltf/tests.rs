@@ -490,3 +490,35 @@ fn nesting_does_not_reach_the_stack() {
         }
     }
 }
+
+#[test]
+fn what_no_bake_needs_may_lack_what_the_parser_wants() {
+    let mut document = square();
+    document.more =
+        r#","animations":[{"samplers":[{"input":0,"output":0}],"channels":[{"sampler":0,"target":
+        {"path":"pointer","extensions":{"KHR_animation_pointer":{"pointer":"/materials/0"}}}}]}]"#
+            .to_owned();
+    let json = document
+        .json(
+            r#"{"mesh":0}"#,
+            r#"{"attributes":{"POSITION":0},"mode":5}"#,
+            r#","uri":"b.bin""#,
+        )
+        .replace(
+            r#""scenes":[{"nodes":[0]}]"#,
+            r#""scenes":[{"name":"empty"},{"nodes":[0]}]"#,
+        );
+    let read = |json: &str| {
+        read_files(
+            &[("a.gltf", json.as_bytes()), ("b.bin", &document.bytes)],
+            true,
+        )
+    };
+    let mesh = read(&json.replace(r#""scene":0"#, r#""scene":1"#)).unwrap();
+    assert_eq!(mesh.triangles.len(), 2);
+    // The first scene has nothing in it.
+    assert!(read(&json).is_err());
+    // What the parser said is told where that is not all that it misses.
+    let broken = read(&json.replace(r#""byteLength""#, r#""length""#)).unwrap_err();
+    assert!(broken.failure("a.gltf").message.contains("missing field"));
+}
