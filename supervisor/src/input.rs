@@ -102,6 +102,10 @@ pub(crate) fn unread(what: &str, error: &io::Error) -> Box<JobError> {
     JobError::own(Code::IoError, message, hint)
 }
 
+/// A bound that people set themselves, and rarely think of.
+const TOO_LARGE: &str =
+    "it is larger than a file may be here (ulimit -f, or the file system's own bound)";
+
 /// The system's reason in words that need no errno.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
@@ -110,6 +114,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
         ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         ErrorKind::StorageFull => "the disk is full".to_owned(),
+        ErrorKind::FileTooLarge => TOO_LARGE.to_owned(),
         _ => error.to_string(),
     }
 }

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::cli::{self, Command};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
-use crate::{doctor, many, panics, reserve, serve};
+use crate::{doctor, many, panics, reserve, serve, signals};
 
 /// Runs the command that the arguments name, and gives the program's exit code.
 #[must_use]
@@ -50,6 +50,13 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
             );
         }
     };
+    let outlived = {
+        let _entered = runtime.enter();
+        signals::outlive_large_files()
+    };
+    if let Err(error) = outlived {
+        tracing::warn!(%error, "a file that grows too large would end kiln");
+    }
     let code = match command {
         Command::Shown => ExitCode::from(exit::OK),
         Command::Bake { spec, .. } => {

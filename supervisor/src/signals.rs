@@ -14,6 +14,15 @@ pub struct Signals {
     hangup: SignalStream,
 }
 
+/// From here on a write beyond the largest file that this process may make (`ulimit -f`) is refused (`EFBIG`) and does not end
+/// the process. Programs that it starts have the signal's default again: a handler does not outlive `exec`.
+///
+/// # Errors
+/// The system has no room for a handler.
+pub fn outlive_large_files() -> std::io::Result<()> {
+    signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map(drop)
+}
+
 impl Signals {
     /// From here on they do not end this process any more.
     ///
