@@ -28,10 +28,10 @@ use proto::pages::Pages;
 pub(crate) use self::args::LEAST_MEMORY;
 use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
 use crate::error::JobError;
-use crate::input;
+use crate::input::{self, Input, companion};
 use crate::job::{MapTargets, Spec};
 use crate::ladder::Policy;
-use crate::output::Target;
+use crate::output::{Target, named_twice};
 use crate::screen::Voice;
 use crate::serve::Options;
 
@@ -296,7 +296,7 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
         provenance,
     ];
     outputs.extend(beside.iter().map(|(_, path)| Some(path)));
-    distinct(&[&mesh_path, &views.path], &outputs)?;
+    distinct(&read(&[&mesh, &views]), &outputs)?;
     let (texture_size, texture_auto) = args.job.texture()?;
     let glb = output.as_deref().map(Target::check).transpose()?;
     let check = |(table, path): &(Table, PathBuf)| Ok((*table, Target::check(path)?));
@@ -368,19 +368,25 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
     })
 }
 
-/// The outputs are different files, and none of them is an input.
-fn distinct(inputs: &[&PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), Box<JobError>> {
+/// The files that are known to be read before any of them is.
+fn read(inputs: &[&Input]) -> Vec<PathBuf> {
+    let beside = |input: &&Input| {
+        let cameras = companion(&input.name)?;
+        Some(input.path.with_file_name(cameras))
+    };
+    let named = inputs.iter().map(|input| input.path.clone());
+    named.chain(inputs.iter().filter_map(beside)).collect()
+}
+
+/// The outputs are different files, and none of them is an input. Inputs that others name are told apart when they are opened:
+/// see [`Given`](crate::output::Given).
+fn distinct(inputs: &[PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), Box<JobError>> {
     let place = |path: &Path| path.canonicalize().unwrap_or_else(|_absent| absolute(path));
     let mut taken: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
     for path in outputs.iter().flatten() {
         let place = place(path);
         if taken.contains(&place) {
-            let message = format!("{} is named twice", path.display());
-            return Err(JobError::own(
-                Code::InvalidSpec,
-                message,
-                "give each input and output a file of its own",
-            ));
+            return Err(named_twice(path));
         }
         taken.push(place);
     }

@@ -49,6 +49,7 @@ use crate::feed::Feed;
 use crate::host::Host;
 use crate::ladder::Rung;
 use crate::life::{self, Life, Outcome};
+use crate::output::Given;
 use crate::procfs::Share;
 use crate::report::Report;
 use crate::stock::Stock;
@@ -122,6 +123,8 @@ struct Job<'a> {
     /// What the role at fault left, by role: completes the error.
     evidence: HashMap<Role, bury::Evidence>,
     outcome: Option<Outcome>,
+    /// What its processes were handed.
+    given: Given,
     report: Report,
 }
 
@@ -177,6 +180,7 @@ pub async fn run(
         started: Instant::now(),
         evidence: HashMap::new(),
         outcome: None,
+        given: Given::default(),
         report: Report::new(spec),
     };
     job.step(life::Event::Begin);
@@ -253,6 +257,7 @@ impl Job<'_> {
             started,
             outcome,
             mut evidence,
+            given,
             ..
         } = self;
         let error = match outcome {
@@ -269,7 +274,7 @@ impl Job<'_> {
         if report.error.is_none() {
             listener.event(&Event::Done(&report));
         } else {
-            commit::failure_report(spec, &report);
+            commit::failure_report(spec, &report, &given);
             listener.event(&Event::Failed(&report));
         }
         report

@@ -6,6 +6,8 @@
 //!           → fsync of the folders → unlink of the old files    only now are the old files given up
 //! ```
 //!
+//! What would take the place of a file that the job was given to read is refused before the first exchange ([`Given`]).
+//!
 //! If anything fails before the folders are synced, every exchange is undone: a job that failed has changed nothing. A
 //! failed fsync is never repeated on the same file: the kernel has dropped the pages, and the second call would succeed.
 //! kill -9 or a power cut leaves each target whole, old or new, and at most a part, which the next run removes.
@@ -26,7 +28,10 @@ use crate::reserve::lend;
 
 use self::part::Part;
 
+mod given;
 mod part;
+
+pub use self::given::{FileId, Given, named_twice};
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 256 * 1024;
@@ -38,6 +43,8 @@ const SWAPS: u32 = 8;
 pub struct Target {
     path: PathBuf,
     folder: PathBuf,
+    /// What it replaces.
+    old: Option<FileId>,
 }
 
 impl Target {
@@ -46,10 +53,15 @@ impl Target {
     /// # Errors
     /// One line that says what stands in the way.
     pub fn check(path: &Path) -> Result<Self, Box<JobError>> {
+        let old = fs::metadata(path);
+        // The name is tried, since without one a file would be written first.
+        let long =
+            (old.as_ref()).is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename);
         let fail = |code: Code, why: &str| {
             let message = format!("cannot write {}: {why}", path.display());
             let hint = match code {
                 Code::IoError => "nothing has been done yet",
+                _ if long => "choose a shorter name: nothing has been done yet",
                 _ => "the folder must exist and be writable: nothing has been done yet",
             };
             JobError::own(code, message, hint)
@@ -57,7 +69,11 @@ impl Target {
         if path.file_name().is_none() {
             return Err(fail(Code::OutputError, "it has no file name"));
         }
-        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        if long {
+            return Err(fail(Code::OutputError, "the name is too long"));
+        }
+        let old = old.ok();
+        if old.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             return Err(fail(Code::OutputError, "it exists and is not a file"));
         }
         let folder = match path.parent() {
@@ -72,6 +88,7 @@ impl Target {
         Ok(Self {
             path: path.to_path_buf(),
             folder,
+            old: old.as_ref().map(FileId::from),
         })
     }
 
@@ -79,6 +96,27 @@ impl Target {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it was this file that the target was to replace when it was checked.
+    #[must_use]
+    pub fn replaces(&self, file: FileId) -> bool {
+        self.old == Some(file)
+    }
+
+    /// Checks that it replaces nothing that was given to be read.
+    ///
+    /// # Errors
+    /// It would.
+    pub fn spares(&self, given: &Given) -> Result<(), Box<JobError>> {
+        if given.is_empty() {
+            return Ok(());
+        }
+        match FileId::at(&self.path) {
+            Ok(Some(file)) if given.holds(file) => Err(named_twice(&self.path)),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.error(&error)),
+        }
     }
 
     /// Copies `bytes` to a file beside the target and syncs it. Dropping the result removes the file.
@@ -124,11 +162,15 @@ impl Target {
 
     fn error(&self, error: &io::Error) -> Box<JobError> {
         let message = format!("cannot write {}: {}", self.path.display(), reason(error));
-        JobError::own(
-            code(error),
-            message,
-            "free some space or choose another place with -o",
-        )
+        let code = code(error);
+        let hint = match code {
+            _ if error.kind() == io::ErrorKind::FileTooLarge => {
+                "raise that limit, or ask for a smaller texture"
+            }
+            Code::IoError => "free some space or choose another place with -o",
+            _ => "choose another place with -o",
+        };
+        JobError::own(code, message, hint)
     }
 }
 
@@ -186,13 +228,13 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Gives the file its name, in place of whatever had it.
+    /// Gives the file its name, in place of whatever had it: nothing was given to be read.
     ///
     /// # Errors
     /// The system refuses; the old file is then still there.
     pub fn commit(self) -> Result<u64, Box<JobError>> {
         let size = self.size;
-        commit([self]).map(|()| size)
+        commit([self], &Given::default()).map(|()| size)
     }
 
     /// Bytes of the file.
@@ -253,11 +295,13 @@ impl Staged {
     }
 }
 
-/// Names all files, in this order, or none.
+/// Names all files, in this order, or none. None takes the place of a file that was given to be read.
 ///
 /// # Errors
-/// The system refuses; the old files are then still there.
-pub fn commit(files: impl IntoIterator<Item = Staged>) -> Result<(), Box<JobError>> {
+/// The system refuses, or one of the old files was given; they are then still there.
+pub fn commit(files: impl IntoIterator<Item = Staged>, given: &Given) -> Result<(), Box<JobError>> {
+    let files: Vec<Staged> = files.into_iter().collect();
+    (files.iter()).try_for_each(|file| file.target.spares(given))?;
     let mut swapped: Vec<Swapped> = Vec::new();
     let done: Result<(), Box<JobError>> = files.into_iter().try_for_each(|file| {
         at("commit.rename").map_err(|error| file.target.error(&error))?;

@@ -7,6 +7,8 @@ mod plan;
 mod summary;
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use proto::job::{
 };
 use proto::limits::MAX_TEXT_BYTES;
 use proto::message::{
-    AdapterInfo, BakeSummary, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
+    AdapterInfo, BakeSummary, Code, Done, EncodeSummary, PhaseTime, PrepareSummary, Role,
 };
 use proto::pages::Pages;
 use proto::plan::BakePlan;
@@ -27,10 +29,13 @@ use serde_json::Value;
 use crate::error::{Attempt, JobError};
 use crate::job::Spec;
 use crate::ladder::{Policy, Step};
+use crate::output::{self, Given, Target};
 use crate::words::{self, printable};
 
 /// Number of the schema.
 const SCHEMA: u32 = 1;
+/// Every report begins so, whatever its schema.
+const HEAD: &[u8] = b"{\n  \"schema\": ";
 
 /// Everything about one job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,7 +144,8 @@ pub struct Options {
 /// PSNR in dB.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Psnr {
-    /// Over all pixels that took part in the fit, before the texture is rounded to 8 bits.
+    /// Over all pixels that took part in the fit, before the texture is rounded to 8 bits; `null` with vertex colours, which
+    /// are no fit.
     pub train_db: Option<f32>,
     /// Mean over the held-out views, with the finished texture.
     pub holdout_db: Option<f32>,
@@ -211,6 +217,17 @@ pub struct FileEntry {
 /// JSON is UTF-8, and a path need not be: what is not, reads U+FFFD.
 fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+/// Whether nothing is lost with what lies there.
+fn replaceable(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(HEAD.len() as u64).read_to_end(&mut head));
+    match read {
+        Ok(_) => head.is_empty() || head == HEAD,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
 }
 
 impl Report {
@@ -350,6 +367,14 @@ impl Report {
         }
     }
 
+    /// Enters what bake made: colours at vertices are no fit, and have no PSNR.
+    pub fn made(&mut self, product: Product) {
+        self.product = product;
+        if product == Product::VertexColours {
+            self.psnr.train_db = None;
+        }
+    }
+
     /// Enters how the job went.
     pub fn close(&mut self, time: Duration, error: Option<Box<JobError>>) {
         self.ms = time.as_secs_f64() * 1e3;
@@ -369,6 +394,23 @@ impl Report {
         if self.error.is_some() {
             self.files.clear();
         }
+    }
+
+    /// Puts a failed job's report in place, where nothing lies but an older report or nothing at all: the job may not have
+    /// learnt which files are its inputs.
+    ///
+    /// # Errors
+    /// It cannot be written, or something else lies there.
+    pub fn put(&self, target: &Target, given: &Given) -> Result<(), Box<JobError>> {
+        if !replaceable(target.path()) {
+            let message = format!(
+                "{} is no report: that of the failed job does not take its place",
+                target.path().display()
+            );
+            return Err(JobError::own(Code::OutputError, message, ""));
+        }
+        let staged = target.stage(&mut self.to_json().as_slice())?;
+        output::commit([staged], given)
     }
 
     /// The file's bytes.

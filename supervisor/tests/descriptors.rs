@@ -67,7 +67,7 @@ fn what_was_accepted_is_ended_well_without_a_descriptor_left() {
         let target = target.as_ref().expect("asked for");
         target.stage(&mut &b"new"[..]).expect("written")
     });
-    output::commit(files).expect("named");
+    output::commit(files, &output::Given::default()).expect("named");
     for name in [&out, &report] {
         // Reading takes a descriptor, too.
         let text = reserve::lend(|| fs::read_to_string(name)).expect("there");

@@ -52,6 +52,17 @@ fn a_job_is_submitted_waited_for_and_fetched() {
         "nowhere",
     );
 
+    for name in ["report.json", "model.glb"] {
+        kiln(&bench, &["fetch", &id, name, "-o", "out/new/"]).assert_code(0);
+    }
+    assert_eq!(
+        names_in(&bench.path("out/new")),
+        ["model.glb", "report.json"],
+        "the folder is made"
+    );
+    kiln(&bench, &["fetch", &id, "-o", "out/all/"]).assert_code(0);
+    assert!(bench.path("out/all/preview.png").exists());
+
     let status = kiln(&bench, &["status", &id]);
     assert!(status.stdout.contains(&"state     succeeded".to_owned()));
     let status = kiln(&bench, &["status", &id, "--json"]);
@@ -185,6 +196,14 @@ fn what_is_wrong_here_is_told_before_the_sidecar_is_asked() {
         64,
         "named twice",
     );
+    for name in ["x.obj", "X.PLY"] {
+        let outcome = of("mesh.glb", &["--wait", "-o", name]);
+        assert_refused(&outcome, 64, "but a GLB");
+        for words in ["wait", "fetch"] {
+            let outcome = kiln(&bench, &[words, "latest", "-o", name]);
+            assert_refused(&outcome, 64, "but a GLB");
+        }
+    }
     assert_refused(&of("mesh.glb", &["--key", "a b"]), 64, "printable");
     let far = ["--url", "http://10.0.0.1:80", "--token-file", "token"];
     assert_refused(&of("mesh.glb", &far), 64, "of this machine");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::{BlendArg, bytes, seconds};
 use super::repair::UpArg;
-use super::{baker_path, distinct};
+use super::{baker_path, distinct, read};
 use crate::error::JobError;
 use crate::input;
 use crate::job::compare::{Compared, Comparison, run};
@@ -87,14 +87,9 @@ pub(super) fn task(args: CompareArgs) -> Result<Task, Box<JobError>> {
     let second = second.transpose()?;
     let views = input::find_views(&args.views, args.images.as_deref())?;
     // The same mesh twice is no mistake, and shows that nothing differs; an output in an input's place is one.
-    let inputs = [
-        Some(&first.path),
-        second.as_ref().map(|input| &input.path),
-        Some(&views.path),
-    ];
-    for input in inputs.into_iter().flatten() {
-        distinct(&[input], &[args.picture.as_ref()])?;
-    }
+    let mut inputs = vec![&first, &views];
+    inputs.extend(&second);
+    distinct(&read(&inputs), &[args.picture.as_ref()])?;
     let picture = args.picture.as_deref().map(Target::check).transpose()?;
     let log_filter = if args.verbose {
         "warn,baker=debug"

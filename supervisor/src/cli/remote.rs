@@ -72,6 +72,15 @@ struct Delivery {
     report: Option<Target>,
 }
 
+impl Delivery {
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        let maps = self.maps.iter();
+        let maps = maps.flat_map(|maps| [&maps.coverage, &maps.residual, &maps.provenance]);
+        let one = [&self.glb, &self.preview, &self.report];
+        one.into_iter().flatten().chain(maps)
+    }
+}
+
 type Checked<T> = Result<T, Box<JobError>>;
 
 fn task(args: PlaceArgs, what: What) -> Checked<Task> {
@@ -118,7 +127,7 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
         Some(output) => {
             let outputs = [Some(output), preview.as_ref(), report.as_ref()];
             Some(deliver(
-                &[&args.mesh, &views.path],
+                &super::read(&[&mesh, &views]),
                 outputs,
                 maps.as_deref(),
             )?)
@@ -214,9 +223,23 @@ fn random_key() -> String {
     format!("{:016x}{:016x}", half(), half())
 }
 
+/// A sidecar makes a GLB, whatever its name is here: no ending says something else.
+fn is_glb(path: &Path) -> Checked<()> {
+    let ending = path.extension().unwrap_or_default();
+    let ending = ending.to_string_lossy().to_ascii_lowercase();
+    match ending.as_str() {
+        "obj" | "ply" => Err(JobError::own(
+            Code::InvalidSpec,
+            format!("{}: a sidecar makes no {ending}, but a GLB", path.display()),
+            "give -o a name that ends in .glb; kiln bake -o makes PLY and OBJ",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Checks GLB, preview and report, and the folder of the maps.
 fn deliver(
-    inputs: &[&PathBuf],
+    inputs: &[PathBuf],
     paths: [Option<&PathBuf>; 3],
     maps: Option<&Path>,
 ) -> Checked<Delivery> {
@@ -224,6 +247,7 @@ fn deliver(
         MapTargets::within(folder).map(Some)
     });
     let [glb, preview, report] = paths;
+    glb.map_or(Ok(()), |path| is_glb(path))?;
     let maps_at = [&coverage, &residual, &provenance].map(Option::as_ref);
     let outputs = [&[glb, preview, report], &maps_at[..]].concat();
     super::distinct(inputs, &outputs)?;
@@ -269,5 +293,9 @@ pub(super) fn list(args: ListArgs) -> Checked<Task> {
 }
 
 pub(super) fn fetch(args: FetchArgs) -> Checked<Task> {
+    // Alone and without a name it is the model.
+    if args.names.is_empty() && !args.output.is_dir() {
+        is_glb(&args.output)?;
+    }
     task(args.place, What::Fetch(args.id, args.names, args.output))
 }

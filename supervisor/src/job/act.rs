@@ -41,13 +41,12 @@ impl Job<'_> {
             }
             Action::Stage => {
                 self.report.ladder = self.life.tried().to_vec();
-                self.report.product = self.life.rung().product;
                 let staging = commit::stage(self.spec, &self.stock, &mut self.report, self.started);
                 self.staging = Some(staging);
             }
             Action::Name => {
                 let named = match self.staged.take() {
-                    Some(batch) => batch.commit(),
+                    Some(batch) => batch.commit(&self.given),
                     None => Ok(()),
                 };
                 self.step(life::Event::Named(named));

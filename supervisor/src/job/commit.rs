@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::error::JobError;
 use crate::job::{MapTargets, Spec, rejected};
-use crate::output::{self, Staged, Target};
+use crate::output::{self, Given, Staged, Target};
 use crate::report::{FileEntry, Report};
 use crate::stock::Stock;
 use tokio::task::{JoinError, JoinHandle};
@@ -26,9 +26,9 @@ pub struct Batch {
 impl Batch {
     /// Names them all or none: the GLB last, so that who sees it sees the rest.
     /// # Errors
-    /// The system refuses one of them.
-    pub fn commit(self) -> Result<(), Box<JobError>> {
-        output::commit(self.files.into_iter().rev())
+    /// The system refuses one of them, or it would replace a file that the job was given.
+    pub fn commit(self, given: &Given) -> Result<(), Box<JobError>> {
+        output::commit(self.files.into_iter().rev(), given)
     }
 }
 
@@ -159,12 +159,11 @@ pub(super) fn joined(
 }
 
 /// A failed job leaves its report, too, where one was asked for. Best effort: the failure itself is told anyway.
-pub(super) fn failure_report(spec: &Spec, report: &Report) {
+///
+/// It may have failed before all of its inputs were `given`, so this takes the place of nothing but an older report.
+pub(super) fn failure_report(spec: &Spec, report: &Report, given: &Given) {
     let Some(target) = &spec.report else { return };
-    if let Err(error) = target
-        .stage(&mut report.to_json().as_slice())
-        .and_then(Staged::commit)
-    {
+    if let Err(error) = report.put(target, given) {
         tracing::warn!("{}", error.message);
     }
 }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::libc::SIGKILL;
 use proto::blob::Blob;
 use proto::job::{Blend, Up};
 use proto::limits::MAX_STARTS;
@@ -23,9 +24,12 @@ use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::input::Input;
 use crate::ladder::Step;
-use crate::output::Target;
+use crate::output::{self, Given, Target};
 use crate::signals::Signals;
 use crate::verdict::{Ending, Exit, Fault, RetryClass, fault};
+
+/// What helps where memory was short.
+const MORE_MEMORY: &str = "fewer or smaller views, or one mesh at a time, need less memory";
 
 /// A checked comparison.
 #[derive(Clone, Debug)]
@@ -81,8 +85,13 @@ pub async fn run(
         let mut attempt = Attempt::new(spec, &host, &mut *listener, number);
         let ending = match attempt.run(&mut signals, over).await {
             Ok(done) => {
-                let Attempt { warnings, blob, .. } = attempt;
-                write(spec, blob.map(|(blob, _)| blob))?;
+                let Attempt {
+                    warnings,
+                    blob,
+                    given,
+                    ..
+                } = attempt;
+                write(spec, blob.map(|(blob, _)| blob), &given)?;
                 return Ok(Compared {
                     summary: done,
                     warnings,
@@ -113,21 +122,29 @@ pub async fn run(
 }
 
 /// The sheet → its place.
-fn write(spec: &Comparison, blob: Option<Arc<Blob>>) -> Result<(), Box<JobError>> {
+fn write(spec: &Comparison, blob: Option<Arc<Blob>>, given: &Given) -> Result<(), Box<JobError>> {
     if let (Some(target), Some(blob)) = (&spec.picture, blob) {
-        target.stage(&mut blob.reader())?.commit()?;
+        let sheet = target.stage(&mut blob.reader())?;
+        output::commit([sheet], given)?;
     }
     Ok(())
 }
 
 fn error(fault: Fault, ending: &Ending, tail: Vec<String>, attempts: u32) -> Box<JobError> {
     let mut message = fault.message;
+    let killed = fault.code == Code::WorkerCrashed && ending.exit == Exit::Signal(SIGKILL);
     match attempts {
         1 => {}
         2 => message.push_str(", twice"),
         count => message.push_str(&format!(", after {} other failures", count - 1)),
     }
-    let mut error = JobError::own(fault.code, message, fault.hint);
+    let hint = match fault.code {
+        // It makes nothing that could be smaller.
+        Code::OutOfHostMemory => MORE_MEMORY.to_owned(),
+        _ if killed => MORE_MEMORY.to_owned(),
+        _ => fault.hint,
+    };
+    let mut error = JobError::own(fault.code, message, hint);
     error.class = fault.class;
     error.role = Some(Role::Prepare);
     error.phase = Some(ending.phase);

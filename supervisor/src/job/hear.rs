@@ -1,5 +1,6 @@
 //! What a child says → checked, and carried out: the supervisor's half of the protocol.
 
+use std::io;
 use std::time::Instant;
 
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
@@ -13,6 +14,7 @@ use crate::event::Event;
 use crate::feed::{Handed, Parcel};
 use crate::life;
 use crate::opener::Opened;
+use crate::output::{FileId, named_twice};
 use crate::sandbox;
 use crate::stock::StockError;
 use crate::verdict::{Exit, Kill};
@@ -250,6 +252,9 @@ impl Job<'_> {
                 let time = running.child.spawned.elapsed();
                 self.listener.event(&Event::RoleDone { role, time });
                 self.report.role_done(done, time);
+                if role == Role::Bake {
+                    self.report.made(running.feed.rung().product);
+                }
                 self.step(life::Event::Answered(role));
                 Ok(())
             }
@@ -278,8 +283,16 @@ impl Job<'_> {
         self.report.confined(role, account);
     }
 
-    /// Hands a file down that a child asked for.
+    /// Hands a file down that a child asked for, unless an output of the job is to take its place.
     fn opened(&mut self, place: usize, Opened { outcome, file }: Opened) {
+        if let Some(id) = file.as_ref().and_then(FileId::of) {
+            self.given.add(id);
+            let spec = self.spec;
+            if let Some(target) = spec.outputs().find(|target| target.replaces(id)) {
+                self.step(life::Event::Stop(named_twice(target.path())));
+                return;
+            }
+        }
         let Some(running) = self.running.get_mut(place) else {
             return;
         };
@@ -364,14 +377,36 @@ pub(super) fn mismatch(version: u32, build_id: &str) -> Option<String> {
     })
 }
 
-fn no_memory(role: Role, table: Table, bytes: u64, error: &dyn std::error::Error) -> Box<JobError> {
+/// It is the limit of a file's size that is in the way.
+fn too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let system = error.downcast_ref::<io::Error>();
+    system.is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
+        || error.source().is_some_and(too_large)
+}
+
+fn no_memory(
+    role: Role,
+    table: Table,
+    bytes: u64,
+    error: &(dyn std::error::Error + 'static),
+) -> Box<JobError> {
     let message = format!(
         "no shared memory for {table:?} of {}: {}",
         words::size(bytes),
         chain(error)
     );
-    let hint = "fewer or smaller views, or a higher limit of open files (ulimit -n), may help";
-    let mut error = JobError::own(Code::OutOfHostMemory, message, hint);
+    let mut error = match too_large(error) {
+        true => JobError::own(
+            Code::IoError,
+            message,
+            "raise the limit of a file's size (ulimit -f), which holds for shared memory, too",
+        ),
+        false => JobError::own(
+            Code::OutOfHostMemory,
+            message,
+            "fewer or smaller views, or a higher limit of open files (ulimit -n), may help",
+        ),
+    };
     error.role = Some(role);
     error
 }

@@ -44,11 +44,41 @@ fn a_batch_is_named_wholly_or_not_at_all() {
     // What cannot be replaced by a file.
     fs::create_dir(place("refused")).expect("folder");
     fs::write(place("refused/x"), b"x").expect("file");
-    let error = commit(files).expect_err("refused");
+    let error = commit(files, &Given::default()).expect_err("refused");
     assert_eq!(error.exit_code, 73, "{}", error.message);
     assert_eq!(fs::read(place("old")).expect("there"), b"old");
     assert!(!place("fresh").exists(), "it was not there before");
     assert_eq!(entries(folder.path()), 2, "old and the folder");
+}
+
+#[test]
+fn a_file_that_was_given_is_replaced_by_no_name_of_its_own() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let place = |name: &str| folder.path().join(name);
+    for name in ["view.png", "old.png"] {
+        fs::write(place(name), b"old").expect("file");
+    }
+    std::os::unix::fs::symlink("view.png", place("link.png")).expect("a link");
+    let mut given = Given::default();
+    let file = FileId::from(&fs::metadata(place("view.png")).expect("there"));
+    given.add(file);
+    for name in ["view.png", "link.png"] {
+        let target = Target::check(&place(name)).expect("writable");
+        assert!(target.replaces(file), "{name}");
+        let other = Target::check(&place("old.png")).expect("writable");
+        let files = [&other, &target].map(|target| target.stage(&mut &b"new"[..]).expect("room"));
+        let error = commit(files, &given).expect_err("an input");
+        assert_eq!(error.exit_code, 64);
+        assert!(
+            error.message.ends_with(&format!("{name} is named twice")),
+            "{}",
+            error.message
+        );
+        for old in ["view.png", "old.png"] {
+            assert_eq!(fs::read(place(old)).expect("there"), b"old", "{name}");
+        }
+    }
+    assert_eq!(entries(folder.path()), 3);
 }
 
 #[test]
@@ -102,7 +132,25 @@ fn a_reader_that_fails_leaves_nothing() {
         "{}",
         error.message
     );
+    assert!(error.hint.contains("free some space"));
+    let error = target.error(&io::Error::from_raw_os_error(nix::libc::EFBIG));
+    assert_eq!(error.exit_code, 74);
+    assert!(error.message.contains("ulimit -f") && !error.hint.contains("space"));
     assert_eq!(entries(folder.path()), 0);
+}
+
+#[test]
+fn a_name_that_is_too_long_is_known_before_any_work() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let name = |bytes| folder.path().join("n".repeat(bytes));
+    Target::check(&name(255)).expect("the longest");
+    let error = Target::check(&name(256)).expect_err("too long");
+    assert_eq!(error.exit_code, 73);
+    assert!(
+        error.message.ends_with("the name is too long") && error.hint.contains("shorter"),
+        "{}",
+        error.message
+    );
 }
 
 #[test]

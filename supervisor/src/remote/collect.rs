@@ -22,6 +22,7 @@ use crate::error::JobError;
 use crate::hands;
 use crate::input::{Input, companion};
 use crate::opener::Opener;
+use crate::output::Given;
 use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
 
@@ -45,6 +46,8 @@ pub struct Collection {
     pub inputs: [Input; 2],
     /// Each once.
     pub files: Vec<Found>,
+    /// The same, as they lie on the disk.
+    pub given: Given,
     /// For the spec.
     pub mesh: Source,
     /// For the spec.
@@ -56,8 +59,21 @@ pub struct Collection {
 /// # Errors
 /// The mesh or the views cannot be opened, or a file has a name that cannot be sent.
 pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobError>> {
+    walk(mesh, views, true).await
+}
+
+/// Finds the files, and reads but those that name others.
+///
+/// # Errors
+/// The mesh or the views cannot be opened.
+pub async fn given(mesh: &Input, views: &Input) -> Result<Given, Box<JobError>> {
+    let found = walk(mesh, views, false).await?;
+    Ok(found.given)
+}
+
+async fn walk(mesh: &Input, views: &Input, sent: bool) -> Result<Collection, Box<JobError>> {
     let inputs = [mesh.clone(), views.clone()];
-    let mut files = Vec::new();
+    let (mut files, mut given) = (Vec::new(), Given::default());
     let mut sources = Vec::new();
     for (root, input, what) in [
         (Root::Mesh, mesh, "the mesh"),
@@ -67,6 +83,8 @@ pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobE
             inputs: &inputs,
             root,
             opener: Opener::default(),
+            sent,
+            given: &mut given,
             files: BTreeMap::new(),
             found: Vec::new(),
         };
@@ -104,6 +122,7 @@ pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobE
     Ok(Collection {
         inputs,
         files,
+        given,
         mesh,
         views,
     })
@@ -113,6 +132,9 @@ struct Finder<'a> {
     inputs: &'a [Input; 2],
     root: Root,
     opener: Opener,
+    /// Whether they are to be sent, for which they are read.
+    sent: bool,
+    given: &'a mut Given,
     files: BTreeMap<String, Digest>,
     found: Vec<Found>,
 }
@@ -186,6 +208,12 @@ impl Finder<'_> {
 
     /// Reads the file for its digest, and gives it back.
     async fn enter(&mut self, name: &str, file: File) -> Result<File, Box<JobError>> {
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| crate::input::unread(name, &error))?;
+        self.given.add((&metadata).into());
+        if !self.sent {
+            return Ok(file);
+        }
         let sent = plain(name);
         let unsendable = |why: &str| {
             let message = format!("{name}: a file whose name {why} cannot be sent");

@@ -53,7 +53,6 @@ impl Report {
         let train = self
             .psnr
             .train_db
-            .filter(|_| self.product == Product::Texture)
             .map(|db| format!("PSNR {db:.1} dB on the views of the fit"));
         let count = self
             .encode

@@ -140,7 +140,7 @@ pub(in crate::cli) struct FetchArgs {
     /// The files: model.glb, preview.png, coverage.png, residual.png, provenance.png, report.json. By default all that there are.
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
-    /// A folder that is there, for files by their names; or where to put the one file (model.glb, if none is named).
+    /// A folder that is there, or a new one with a slash at its end, for files by their names; or where to put the one file (model.glb, if none is named).
     #[arg(short, long, value_name = "FOLDER|FILE", default_value = ".")]
     pub(super) output: PathBuf,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 //!
 //! A signal ends this process and never the job: it was accepted, and can be waited for again.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
@@ -13,8 +14,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{Delivery, Submit, Task, What, show};
 use crate::event::Event;
-use crate::output::{self, Staged, Target};
-use crate::remote::collect::collect;
+use crate::output::{self, Given, Target};
+use crate::remote::collect::{self, collect};
 use crate::remote::error::Refused;
 use crate::remote::jobs::Job;
 use crate::remote::upload::upload;
@@ -73,7 +74,8 @@ impl Desk<'_> {
             }
             What::Wait(id, limit, delivery) => {
                 let id = self.client.find(&id).await?;
-                let wait = self.wait(id, &delivery, None);
+                let given = Given::default();
+                let wait = self.wait(id, &delivery, None, &given);
                 match limit {
                     None => wait.await,
                     Some(limit) => timeout(limit, wait)
@@ -132,6 +134,15 @@ impl Desk<'_> {
             spec.views = Some(collected.views.clone());
             collection = Some(collected);
         }
+        let given = match (&collection, &delivery) {
+            (Some(collection), _) => collection.given.clone(),
+            // What this user may not read, the sidecar may.
+            (None, Some(_)) => (collect::given(&mesh, &views).await).unwrap_or_default(),
+            (None, None) => Given::default(),
+        };
+        if let Some(delivery) = &delivery {
+            (delivery.targets()).try_for_each(|target| target.spares(&given))?;
+        }
         let mut lacking = false;
         let job = loop {
             let attempt = async {
@@ -171,12 +182,19 @@ impl Desk<'_> {
             true => screen::result(&json!({ "event": "accepted", "job": id }).to_string()),
             false => self.say(&format!("job {id}")),
         }
-        self.wait(id, &delivery, Some([mesh.path, views.path]))
-            .await
+        let inputs = Some([mesh.path, views.path]);
+        self.wait(id, &delivery, inputs, &given).await
     }
 
-    /// Until the job is over and its files are in place; `inputs` are the caller's own, where they are known.
-    async fn wait(&self, id: JobId, delivery: &Delivery, inputs: Option<[PathBuf; 2]>) -> Done {
+    /// Until the job is over and its files are in place; `inputs` are the caller's own, where they are
+    /// known, and `given` all that they name.
+    async fn wait(
+        &self,
+        id: JobId,
+        delivery: &Delivery,
+        inputs: Option<[PathBuf; 2]>,
+        given: &Given,
+    ) -> Done {
         if delivery.preview.is_some() || delivery.maps.is_some() {
             let job = self.client.job(id).await?;
             for (wanted, option, name) in [
@@ -201,8 +219,7 @@ impl Desk<'_> {
             let code = error.exit_code;
             if let Some(target) = &delivery.report {
                 // The failure itself is told anyway.
-                let written = target.stage(&mut report.to_json().as_slice());
-                if let Err(error) = written.and_then(Staged::commit) {
+                if let Err(error) = report.put(target, given) {
                     tracing::warn!("{}", error.message);
                 }
             }
@@ -243,7 +260,7 @@ impl Desk<'_> {
             staged.insert(0, target.stage(&mut report.to_json().as_slice())?);
         }
         // The GLB last, so that who sees it sees the rest.
-        output::commit(staged)?;
+        output::commit(staged, given)?;
         match (output, self.json) {
             (Some(_), _) => listener.event(&Event::Done(&report)),
             (None, true) => {
@@ -290,7 +307,9 @@ impl Desk<'_> {
                 after: None,
             }));
         }
-        let folder = output.is_dir();
+        // Whoever writes a slash means a folder, be it there or not.
+        let fresh = output.as_os_str().as_bytes().ends_with(b"/") && !output.exists();
+        let folder = fresh || output.is_dir();
         let names = match (names.is_empty(), folder) {
             (true, true) if !job.known.artifacts.is_empty() => {
                 let all = job.known.artifacts.iter();
@@ -307,13 +326,24 @@ impl Desk<'_> {
             return Err(crate::error::JobError::own(
                 Code::OutputError,
                 message,
-                "name a folder that is there with -o",
+                "name a folder that is there with -o, or a new one with a / at its end",
             )
             .into());
         }
+        let all: Vec<_> = names
+            .iter()
+            .map(|name| job.made(name))
+            .collect::<Result<_, _>>()?;
+        if fresh {
+            std::fs::create_dir(output).map_err(|error| {
+                let why = crate::input::reason(&error);
+                let message = format!("cannot make the folder {}: {why}", output.display());
+                let hint = "name another one with -o";
+                crate::error::JobError::own(Code::OutputError, message, hint)
+            })?;
+        }
         let (mut staged, mut lines) = (Vec::new(), Vec::new());
-        for name in &names {
-            let made = job.made(name)?;
+        for made in all {
             let path = match folder {
                 true => output.join(&made.name),
                 false => output.to_path_buf(),
@@ -322,7 +352,7 @@ impl Desk<'_> {
             staged.push(self.client.fetch(id, made, &target).await?);
             lines.push((made, path));
         }
-        output::commit(staged)?;
+        output::commit(staged, &Given::default())?;
         for (made, path) in lines {
             match self.json {
                 true => {

@@ -1,5 +1,6 @@
 //! One process that compares: spawned, confined, fed, watched, buried.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,6 +27,7 @@ use crate::job::lend::Loan;
 use crate::job::spawn::unborn;
 use crate::job::{EVENTS, Running};
 use crate::ladder::Rung;
+use crate::output::{FileId, Given, named_twice};
 use crate::procfs::Share;
 use crate::reserve::lend;
 use crate::sandbox;
@@ -54,6 +56,8 @@ pub(super) struct Attempt<'a> {
     pub(super) warnings: Vec<String>,
     /// The sheet, and whether it is written.
     pub(super) blob: Option<(Arc<Blob>, bool)>,
+    /// What the process was handed.
+    pub(super) given: Given,
     summary: Option<CompareSummary>,
     failure: Option<Failure>,
     over: Option<Box<JobError>>,
@@ -75,6 +79,7 @@ impl<'a> Attempt<'a> {
             number,
             warnings: Vec::new(),
             blob: None,
+            given: Given::default(),
             summary: None,
             failure: None,
             over: None,
@@ -125,6 +130,10 @@ impl<'a> Attempt<'a> {
                     }
                     child::Event::Violation(what) => running.kill(Kill::Violation(what), self.listener),
                     child::Event::Opened(opened) => {
+                        if let Some(error) = opened.file.as_ref().and_then(|file| self.takes(file)) {
+                            self.end(&mut running, error);
+                            continue;
+                        }
                         running.feed.opener.answered();
                         running.watch.alive();
                         let parcel = Parcel {
@@ -327,6 +336,15 @@ impl<'a> Attempt<'a> {
         let blob = Arc::new(blob);
         self.blob = Some((Arc::clone(&blob), false));
         Ok(blob)
+    }
+
+    /// Takes note of a file that is handed down; an error where the sheet is to take its place.
+    fn takes(&mut self, file: &Arc<OwnedFd>) -> Option<Box<JobError>> {
+        let file = FileId::of(file)?;
+        self.given.add(file);
+        let sheet = self.spec.picture.as_ref();
+        let twice = sheet.filter(|sheet| sheet.replaces(file));
+        twice.map(|sheet| named_twice(sheet.path()))
     }
 
     fn end(&mut self, running: &mut Running, error: Box<JobError>) {
