@@ -17,7 +17,7 @@ use super::spec::{ARRAYS, JobSpec, Source};
 use crate::error::JobError;
 use crate::input::{Input, Pictures, find, find_uploaded, is_model, likely};
 
-/// Folders that the operator allowed, opened.
+/// Folders that the operator allowed, opened; a folder that a link leads to by both of its names.
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Vec<(PathBuf, Arc<OwnedFd>)>);
 
@@ -36,9 +36,12 @@ impl Roots {
             let real = folder.canonicalize().map_err(|error| failed(&error))?;
             let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             let fd = open(&real, flags, Mode::empty()).map_err(|errno| failed(&errno.into()))?;
-            Ok((real, Arc::new(fd)))
+            let named = std::path::absolute(folder).map_err(|error| failed(&error))?;
+            let fd = Arc::new(fd);
+            Ok::<_, Box<JobError>>([(named, Arc::clone(&fd)), (real, fd)])
         });
-        opened.collect::<Result<_, _>>().map(Self)
+        let opened: Vec<_> = opened.collect::<Result<_, _>>()?;
+        Ok(Self(opened.into_iter().flatten().collect()))
     }
 
     /// Finds a file beneath a root, without following any link.
@@ -115,8 +118,10 @@ impl Roots {
     }
 
     fn root_of<'a>(&self, path: &'a Path) -> Result<(&Arc<OwnedFd>, &'a Path), String> {
+        // The innermost: what is a link beneath one root may be another root's name.
         (self.0.iter())
-            .find_map(|(root, fd)| Some((fd, path.strip_prefix(root).ok()?)))
+            .filter_map(|(root, fd)| Some((fd, path.strip_prefix(root).ok()?)))
+            .min_by_key(|(_, rest)| rest.components().count())
             .ok_or_else(|| {
                 format!(
                     "{} lies beneath no folder that --root allows",
@@ -236,6 +241,21 @@ mod tests {
             (root.clone(), "no file"),
         ] {
             let error = roots.find(&path).expect_err("not allowed");
+            assert!(error.contains(why), "{error}");
+        }
+        // A root may be named by a link, and is then beneath another one by that name.
+        symlink(&root, base.join("named")).expect("room");
+        let roots = Roots::open(&[base.clone(), base.join("named")]).expect("a folder");
+        for path in [base.join("named/sub/b.glb"), root.join("sub/b.glb")] {
+            roots.find(&path).expect("beneath a root");
+        }
+        for (path, why) in [
+            ("named/link.glb", "symbolic link"),
+            ("named/away/c.glb", "symbolic link"),
+            ("named/../outside/c.glb", "leaves its root"),
+            ("named", "no file"),
+        ] {
+            let error = roots.find(&base.join(path)).expect_err("not allowed");
             assert!(error.contains(why), "{error}");
         }
         Roots::default()
