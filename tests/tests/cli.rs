@@ -67,6 +67,7 @@ fn bad_flags_are_told_in_one_line_with_64() {
         (vec!["--blend", "gamma"], "gamma"),
         (vec!["--timeout", "0"], "above 0"),
         (vec!["--timeout", "inf"], "above 0"),
+        (vec!["--timeout", "1e9"], "31536000 (a year) at most"),
         (vec!["--holdout", "9999999"], "below"),
         (vec!["--device", ""], "empty"),
         (vec!["--qiuet"], "--quiet"),
@@ -135,6 +136,19 @@ fn a_place_that_cannot_be_written_is_named_before_any_work() {
             73,
         );
         assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    // A name that fits, and those of the files beside it do not.
+    for (output, name) in [
+        (format!("out/{}.glb", "n".repeat(252)), "n.glb"),
+        (format!("out/{}.obj", "n".repeat(251)), "_texture.png"),
+    ] {
+        let text = refused(
+            &bench,
+            &arguments("mesh.glb", "transforms.json", &output),
+            73,
+        );
+        assert!(text.contains("the name is too long"), "{text}");
+        assert!(text.contains(name) && text.contains("shorter"), "{text}");
     }
     let bake = arguments("mesh.glb", ".", "out/out.glb");
     let report = [&bake[..], &["--report", "nowhere/report.json"]].concat();

@@ -598,7 +598,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         Ok(seconds) if seconds > 0.0 && seconds <= 31_536_000.0 => {
             Ok(Duration::from_secs_f64(seconds))
         }
-        _ => Err("must be a number of seconds above 0".to_owned()),
+        _ => Err("must be a number of seconds above 0, and 31536000 (a year) at most".to_owned()),
     }
 }
 

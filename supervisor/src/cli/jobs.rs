@@ -47,6 +47,8 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
 /// # Errors
 /// One line that names the entry and the key.
 pub fn parse(text: &[u8]) -> Result<Vec<Entry>, String> {
+    // As editors of some systems begin a text.
+    let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let list: Vec<Map<String, Value>> = serde_json::from_slice(text)
         .map_err(|error| format!("not a JSON list of objects: {error}"))?;
     if list.is_empty() {
@@ -109,6 +111,8 @@ mod tests {
             entries[0].arguments,
             ["--output=o.glb", "--views=v", "--", "-a.glb"]
         );
+        let marked = [b"\xEF\xBB\xBF", &text[..]].concat();
+        assert_eq!(parse(&marked).expect("a list"), entries);
         assert_eq!(entries[1].name, "b\u{fffd}b");
         assert_eq!(
             entries[1].arguments,
