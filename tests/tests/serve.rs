@@ -1,7 +1,8 @@
 //! The sidecar with saboteurs for workers: requests, events, refusals, and jobs that outlive whatever ends it.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use kiln_tests::fault::{Fault, Plan, Step};
@@ -604,4 +605,20 @@ fn the_real_worker_proves_itself_and_bakes() {
     };
     assert_eq!(ready.status, 200, "{}", ready.json());
     assert_eq!(ready.json()["self_test"]["passed"], true);
+}
+
+#[test]
+fn a_body_that_is_framed_wrongly_is_not_called_too_long() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let mut stream = UnixStream::connect(bench.path("run/kiln.sock")).expect("it listens");
+    let head = "POST /v1/jobs HTTP/1.1\r\nHost: kiln\r\nIdempotency-Key: a\r\nContent-Type: application/json\r\n";
+    let body = "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"a\"}\r\nzz\r\n";
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .expect("it reads");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 400");
+    drop(sidecar);
 }

@@ -11,6 +11,8 @@ mod form;
 
 mod mesh;
 
+mod object;
+
 pub mod whole;
 
 use std::collections::BTreeMap;
@@ -63,9 +65,11 @@ pub enum Source {
 pub struct JobSpec {
     /// For people.
     pub name: String,
-    /// GLB, glTF, PLY or OBJ.
+    /// GLB, glTF, PLY, OBJ or safetensors.
+    #[serde(deserialize_with = "object::source")]
     pub mesh: Option<Source>,
     /// `transforms.json`, a model's `images.bin` or `images.txt`, or a safetensors file.
+    #[serde(deserialize_with = "object::source")]
     pub views: Option<Source>,
     /// A safetensors file with mesh and views, by its SHA-256, in place of both.
     pub arrays: Option<Digest>,
@@ -164,6 +168,10 @@ impl JobSpec {
     /// # Errors
     /// The first key that is wrong, and why.
     pub fn read(text: &[u8], sources: bool) -> Result<Self, Problem> {
+        // Of a list, serde would take the values in the order of the fields.
+        if !text.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::field("", "a spec is a JSON object"));
+        }
         let mut json = serde_json::Deserializer::from_slice(text);
         let spec: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
@@ -448,9 +456,29 @@ mod tests {
                 problem.detail
             );
         }
-        for text in ["", "[]", "{} x", "{}"] {
+        for text in ["", "[]", "{} x", "{}", "null", "5"] {
             JobSpec::read(text.as_bytes(), true).expect_err(text);
         }
+    }
+
+    #[test]
+    fn a_list_of_values_is_no_object() {
+        let list = br#"["n", {"path": "/a.glb"}, {"path": "/t.json"}]"#;
+        let problem = JobSpec::read(list, true).expect_err("a list");
+        assert_eq!(problem.detail, "a spec is a JSON object");
+        let files = r#"[{"t.json": "0000000000000000000000000000000000000000000000000000000000000000"}, "t.json"]"#;
+        for views in [r#"["/t.json"]"#, files] {
+            let text = format!(r#"{{"mesh": {{"path": "/a.glb"}}, "views": {views}}}"#);
+            let problem = JobSpec::read(text.as_bytes(), true).expect_err(views);
+            assert_eq!(problem.field.as_deref(), Some("views"));
+            assert!(
+                problem.detail.contains("an object with path"),
+                "{}",
+                problem.detail
+            );
+        }
+        let none = br#" {"mesh": null, "views": null, "texture_size": 512}"#;
+        JobSpec::read(none, false).expect("null is as good as nothing");
     }
 
     #[test]

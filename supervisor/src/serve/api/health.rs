@@ -96,8 +96,8 @@ pub async fn capabilities(State(service): State<Service>) -> Json<Value> {
         "breakers": service.breakers(),
         "roots": !options.roots.is_empty(),
         "inputs": {
-            "mesh": ["glb", "gltf", "ply", "obj"],
-            "views": ["transforms.json"],
+            "mesh": ["glb", "gltf", "ply", "obj", "safetensors"],
+            "views": ["transforms.json", "images.bin", "images.txt", "safetensors"],
             "pictures": ["png", "jpg", "webp"],
         },
         "limits": {

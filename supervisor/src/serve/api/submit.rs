@@ -210,13 +210,20 @@ fn wait(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
 }
 
+/// The connection is at fault, or how the caller framed the body, and not its length.
+fn broken(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.is::<hyper::Error>() || error.source().is_some_and(broken)
+}
+
 async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {
-    axum::body::to_bytes(body, SPEC_BYTES)
-        .await
-        .map_err(|error| {
+    let read = axum::body::to_bytes(body, SPEC_BYTES).await;
+    read.map_err(|error| match broken(&error) {
+        true => Problem::new(Code::InvalidRequest, format!("the body broke off: {error}")),
+        false => {
             let detail = format!("a spec of {SPEC_BYTES} bytes at most: {error}");
             Problem::new(Code::PayloadTooLarge, detail)
-        })
+        }
+    })
 }
 
 fn in_query(query: &str) -> Result<JobSpec, Problem> {

@@ -13,7 +13,7 @@ impl JobSpec {
             Some(_) if !self.texture_format.has_quality() => {
                 return wrong(
                     "texture_quality",
-                    "is for texture_format jpeg and ktx2-etc1s",
+                    "is for texture_format jpeg, webp-lossy and ktx2-etc1s",
                 );
             }
             Some(quality) if !(1..=100).contains(&quality) => {
@@ -100,6 +100,21 @@ mod tests {
             spec.form().quality
         };
         assert_eq!((jpeg(None), jpeg(Some(40))), (90, 40));
+        let of = |texture_format| JobSpec {
+            texture_format,
+            texture_quality: Some(40),
+            ..JobSpec::default()
+        };
+        let formats = [
+            (TextureFormat::Jpeg, "jpeg"),
+            (TextureFormat::WebpLossy, "webp-lossy"),
+            (TextureFormat::Ktx2Etc1s, "ktx2-etc1s"),
+        ];
+        let refused = of(TextureFormat::Png).check_form().expect_err("lossless");
+        for (format, name) in formats {
+            of(format).check_form().expect(name);
+            assert!(refused.detail.contains(name), "{}", refused.detail);
+        }
         let bare = JobSpec {
             vertex_colours: true,
             ..JobSpec::default()
