@@ -111,23 +111,99 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-/// Columns and rows in the picture of three corners as [`project`] gives them, if the camera has all of them in front of it.
-fn pictured(h: [[f64; 3]; 3]) -> Option<[[f64; 3]; 2]> {
-    let in_front = h.iter().all(|corner| corner[2] > NEAR);
-    in_front.then(|| [0, 1].map(|axis| h.map(|corner| corner[axis] / corner[2])))
+/// A point as a camera sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// As [`project`] has it.
+    h: [f64; 3],
+    /// Column and row in the picture, of one in front of the camera.
+    at: [f64; 2],
+    /// 1 / depth.
+    nearness: f64,
+}
+
+impl Seen {
+    fn new(h: [f64; 3]) -> Self {
+        let nearness = 1.0 / h[2];
+        Self {
+            h,
+            at: [h[0] * nearness, h[1] * nearness],
+            nearness,
+        }
+    }
+}
+
+/// The points of a mesh as a camera sees them, each a corner of some six triangles: those that were asked for last are known, and
+/// triangles that follow each other have most of theirs in common.
+#[derive(Debug)]
+pub(super) struct Corners<'a> {
+    positions: &'a [[f32; 3]],
+    camera: &'a Camera,
+    /// By the last bits of their numbers.
+    recent: Vec<(u32, Seen)>,
+}
+
+impl<'a> Corners<'a> {
+    /// So many are known.
+    const RECENT: usize = 1 << 11;
+
+    pub(super) fn new(positions: &'a [[f32; 3]], camera: &'a Camera) -> Self {
+        let none = (u32::MAX, Seen::new([0.0; 3]));
+        Self {
+            positions,
+            camera,
+            recent: vec![none; Self::RECENT],
+        }
+    }
+
+    pub(super) fn of(&mut self, triangle: [u32; 3]) -> [Seen; 3] {
+        triangle.map(|number| {
+            let known = &mut self.recent[number as usize % Self::RECENT];
+            if known.0 != number {
+                let h = project(self.camera, self.positions[number as usize]);
+                *known = (number, Seen::new(h));
+            }
+            known.1
+        })
+    }
+}
+
+/// Whether a camera has all of a triangle in front of it.
+fn in_front(corners: &[Seen; 3]) -> bool {
+    corners.iter().all(|corner| corner.h[2] > NEAR)
+}
+
+/// Columns and rows of samples, s×s to a pixel of a picture of this size, whose middles lie within the box around a triangle, and none
+/// that it hits lies elsewhere.
+pub(super) fn within_box(corners: &[Seen; 3], s: u32, size: [u32; 2]) -> [Range<usize>; 2] {
+    let size = size.map(|edge| edge * s);
+    if !in_front(corners) {
+        return size.map(|edge| 0..edge as usize);
+    }
+    [0, 1].map(|axis| {
+        let [a, b, c] = corners.map(|corner| corner.at[axis] * f64::from(s) - 0.5);
+        let low = (a.min(b).min(c) - ROUNDED).max(0.0);
+        let high = a.max(b).max(c) + ROUNDED;
+        // Whole numbers by conversion: the processors that this is compiled for round by a call.
+        let first = low as u32;
+        let first = first + u32::from(f64::from(first) < low);
+        let end = if high < 0.0 {
+            0
+        } else {
+            (high as u32).saturating_add(1)
+        };
+        first as usize..end.min(size[axis]) as usize
+    })
 }
 
 /// Of three corners as [`project`] gives them, in a picture of this size.
 pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
-    footing_at(h, pictured(h), [width, height])
+    footing_of(&h.map(Seen::new), [width, height])
 }
 
-/// The same where it is known where they are in the picture.
-fn footing_at(
-    h: [[f64; 3]; 3],
-    pictured: Option<[[f64; 3]; 2]>,
-    [width, height]: [f64; 2],
-) -> Footing {
+/// Of three corners that are seen in a picture of this size.
+pub(super) fn footing_of(corners: &[Seen; 3], [width, height]: [f64; 2]) -> Footing {
+    let h = corners.map(|corner| corner.h);
     if h.iter().all(|corner| corner[2] <= NEAR) {
         return UNSEEN;
     }
@@ -140,9 +216,9 @@ fn footing_at(
     }
     let edges = normals.map(|normal| normal.map(|value| value * determinant.signum()));
     let (mut columns, mut rows) = ([0.0, width], [0.0, height]);
-    if let Some([x, y]) = pictured {
-        columns = span(x, width);
-        rows = span(y, height);
+    if in_front(corners) {
+        columns = span(corners.map(|corner| corner.at[0]), width);
+        rows = span(corners.map(|corner| corner.at[1]), height);
     }
     Footing {
         edges,
@@ -215,8 +291,13 @@ const TOLD: usize = 1 << 16;
 /// What rounding may move a corner by, in pixels, and far more.
 const ROUNDED: f64 = 1e-6;
 
+/// Of a triangle of so many pixels it is asked whether others lie before all of it.
+const FEW: usize = 8;
+/// Share of a nearness that rounding may add, and far more.
+const NEARER: f64 = 1e-9;
+
 /// What [`raster`] finds with one sample a pixel, of a whole picture and by one thread. Nothing is kept of a triangle, of which there
-/// may be as many as pixels: of those that fall between all samples, most of the work is not even begun.
+/// may be as many as pixels: of those that fall between all samples, or behind what is there, most of the work is not even begun.
 #[must_use]
 pub fn nearest(
     positions: &[[f32; 3]],
@@ -229,14 +310,14 @@ pub fn nearest(
         triangles: vec![NOTHING; pixels],
         inverse_depths: vec![0.0; pixels],
     };
-    let size = [width, height].map(f64::from);
+    let size = [width, height];
+    let mut seen = Corners::new(positions, camera);
     let mut number = 0;
     for block in triangles.chunks(TOLD) {
-        for corners in block {
-            let corners = corners.map(|corner| project(camera, positions[corner as usize]));
-            let pictured = pictured(corners);
-            if !pictured.is_some_and(|at| at.into_iter().any(between_samples)) {
-                let footing = footing_at(corners, pictured, size);
+        for &triangle in block {
+            let corners = seen.of(triangle);
+            if !found.hides(&corners, size) {
+                let footing = footing_of(&corners, size.map(f64::from));
                 for span in footing.spans(1, [0, height as i32]) {
                     let line = span.row * across;
                     let line = line..line + across;
@@ -251,11 +332,23 @@ pub fn nearest(
     found
 }
 
-/// Whether the middles of all pixels lie on one side of three coordinates, or the other.
-fn between_samples(of: [f64; 3]) -> bool {
-    let low = of[0].min(of[1]).min(of[2]) - 0.5 - ROUNDED;
-    let high = of[0].max(of[1]).max(of[2]) - 0.5 + ROUNDED;
-    low.ceil() > high
+impl Nearest {
+    /// Whether nothing of a triangle shows, as far as that is easily told.
+    fn hides(&self, corners: &[Seen; 3], size: [u32; 2]) -> bool {
+        let [columns, mut rows] = within_box(corners, 1, size);
+        if columns.is_empty() || rows.is_empty() {
+            return true;
+        }
+        if columns.len() * rows.len() > FEW || !in_front(corners) {
+            return false;
+        }
+        let [a, b, c] = corners.map(|corner| corner.nearness);
+        let most = a.max(b).max(c) * (1.0 + NEARER);
+        rows.all(|row| {
+            let line = &self.inverse_depths[row * size[0] as usize..][columns.clone()];
+            line.iter().all(|&depth| depth >= most)
+        })
+    }
 }
 
 /// Samples that are looked at side by side.

@@ -9,8 +9,7 @@ use proto::table::Camera;
 
 use super::blur::Plane;
 use super::outline::{SAMPLES, TOLD_TRIANGLES};
-use crate::bake::raster::footing;
-use crate::bake::scene::project;
+use crate::bake::raster::{Corners, Seen, footing_of, within_box};
 use crate::progress::unit;
 
 /// Bits of a word.
@@ -40,10 +39,11 @@ pub(super) fn share(
         bits: vec![0; words * height * s],
         words,
     };
+    let mut seen = Corners::new(positions, camera);
+    let size = [width, height].map(|edge| edge as u32);
     for block in triangles.chunks(TOLD_TRIANGLES) {
-        for triangle in block {
-            let corners = triangle.map(|corner| project(camera, positions[corner as usize]));
-            samples.draw(corners, [width, height]);
+        for &triangle in block {
+            samples.draw(&seen.of(triangle), size);
         }
         unit();
     }
@@ -109,17 +109,14 @@ impl Samples {
     }
 
     /// One triangle's samples.
-    fn draw(&mut self, corners: [[f64; 3]; 3], [width, height]: [usize; 2]) {
-        let footing = footing(corners, width as f64, height as f64);
+    fn draw(&mut self, corners: &[Seen; 3], size: [u32; 2]) {
         // Most faces lie before or behind others that were drawn, and change nothing.
-        let [rows, columns] = [footing.rows, footing.columns].map(|range| {
-            let [first, end] = range.map(|at| at.max(0) as usize * SAMPLES as usize);
-            first..end
-        });
-        if self.all_set(rows.start..rows.end.min(height * SAMPLES as usize), columns) {
+        let [columns, rows] = within_box(corners, SAMPLES, size);
+        if self.all_set(rows, columns) {
             return;
         }
-        for span in footing.spans(SAMPLES, [0, height as i32]) {
+        let footing = footing_of(corners, size.map(f64::from));
+        for span in footing.spans(SAMPLES, [0, size[1] as i32]) {
             let holds = |column: &usize| span.inverse_depth(&footing, *column).is_some();
             // Each edge accepts all samples on one side of its zero, so what all accept has no gaps.
             let Some(first) = span.columns.clone().find(holds) else {
