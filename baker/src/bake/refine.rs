@@ -17,6 +17,7 @@
 //! | `gain` | views → the exposure of each |
 //! | `judge` | verdicts on all views → which cameras stay after all, and what is to be divided out of each |
 //! | `exposure` | a view and its exposure → the view without it |
+//! | `mend` | all of that → views as they stay, without what shows another surface than the simplified mesh |
 //! | `told` | what was done to each view → the same once more, and the report |
 //!
 //! The mesh is fixed, so cameras need no other anchor. A simplified mesh has another silhouette than the pictures: cameras are
@@ -30,6 +31,7 @@ mod early;
 mod exposure;
 mod gain;
 mod judge;
+mod mend;
 mod outline;
 mod pose;
 mod silhouette;
@@ -46,7 +48,6 @@ use std::time::{Duration, Instant};
 use proto::job::{Memory, Refine};
 use proto::message::{CameraFate, ExposureFate, Failure, Phase, StageTime};
 use proto::table::View;
-use rayon::prelude::*;
 
 use super::surface::{Elsewhere, Original};
 use super::thin::{Decision, Mask, Sightings, Survey, Thinner, Thinning, Workers};
@@ -55,6 +56,7 @@ use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
 use camera::{Shape, Verdict};
 use early::Early;
+use mend::masking;
 use waiting::{Task, Waiting};
 
 /// Views of a job that take less wait for the last one; of larger ones nobody knows all before the first is taken in.
@@ -371,44 +373,6 @@ impl<'a> Refiner<'a> {
         Ok(times)
     }
 
-    /// Views with these cameras, these exposures divided out, and what shows `elsewhere` taken out, if anything is to be; which is
-    /// noted.
-    fn mended(
-        &mut self,
-        progress: &dyn Progress,
-        views: Vec<Arc<View>>,
-        verdicts: Vec<Verdict>,
-        gains: Vec<f64>,
-        elsewhere: Vec<Option<Elsewhere>>,
-    ) -> Vec<View> {
-        let both = || verdicts.iter().zip(&gains);
-        let done = both().map(|(&verdict, &gain)| Done { verdict, gain });
-        (self.done).extend(views.iter().map(|view| view.index).zip(done));
-        let masks = self.masks;
-        let mended = |(((view, verdict), gain), elsewhere): (
-            ((Arc<View>, Verdict), f64),
-            Option<Elsewhere>,
-        )| {
-            let mut view = Arc::unwrap_or_clone(view);
-            view.camera = verdict.camera;
-            if gain != 1.0 {
-                exposure::divide(&mut view, gain);
-            }
-            let known = elsewhere.filter(|known| known.camera == view.camera);
-            match (known, masks) {
-                (Some(known), Some(_)) => known.take_out_of(&mut view),
-                (None, Some(masks)) => {
-                    progress.expect("the surface before simplification", masking(masks, &view));
-                    masks.mask(&mut view);
-                }
-                (_, None) => {}
-            }
-            view
-        };
-        let views = views.into_par_iter().zip(verdicts).zip(gains);
-        timed("mended", || views.zip(elsewhere).map(mended).collect())
-    }
-
     /// Takes views in and looks at them, each as it comes, after those that were looked at `early`; `hand` is given all of them. What
     /// they show is surveyed once that is more than surely stays.
     fn look(
@@ -549,11 +513,6 @@ fn fitted(
             other => return Ok(other),
         }
     }
-}
-
-/// What drawing both surfaces for a view may take.
-fn masking(original: &Original, view: &View) -> Duration {
-    each(original.triangles(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }
 
 /// What drawing the mesh once for a view may take.

@@ -1,0 +1,62 @@
+//! What was found of views → the views as they stay: their cameras moved, their exposures divided out, and without the pixels that
+//! show another surface than the simplified mesh.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::table::View;
+use rayon::prelude::*;
+
+use super::camera::Verdict;
+use super::{Done, Refiner, exposure};
+use crate::bake::surface::{Elsewhere, Original};
+use crate::laps::timed;
+use crate::pace;
+use crate::progress::{Progress, each};
+
+impl Refiner<'_> {
+    /// Views with these cameras, these exposures divided out, and what shows `elsewhere` taken out, if anything is to be; which is
+    /// noted.
+    pub(super) fn mended(
+        &mut self,
+        progress: &dyn Progress,
+        views: Vec<Arc<View>>,
+        verdicts: Vec<Verdict>,
+        gains: Vec<f64>,
+        elsewhere: Vec<Option<Elsewhere>>,
+    ) -> Vec<View> {
+        let both = || verdicts.iter().zip(&gains);
+        let done = both().map(|(&verdict, &gain)| Done { verdict, gain });
+        (self.done).extend(views.iter().map(|view| view.index).zip(done));
+        let masks = self.masks;
+        let mend = |view: Arc<View>, camera, gain, elsewhere: Option<Elsewhere>| {
+            let mut view = Arc::unwrap_or_clone(view);
+            view.camera = camera;
+            if gain != 1.0 {
+                exposure::divide(&mut view, gain);
+            }
+            let known = elsewhere.filter(|known| known.camera == view.camera);
+            match (known, masks) {
+                (Some(known), Some(_)) => known.take_out_of(&mut view),
+                (None, Some(masks)) => {
+                    progress.expect("the surface before simplification", masking(masks, &view));
+                    masks.mask(&mut view);
+                }
+                (_, None) => {}
+            }
+            view
+        };
+        let views = (views.into_par_iter().zip(verdicts)).zip(gains.into_par_iter().zip(elsewhere));
+        timed("mended", || {
+            let views = views.map(|((view, verdict), (gain, elsewhere))| {
+                mend(view, verdict.camera, gain, elsewhere)
+            });
+            views.collect()
+        })
+    }
+}
+
+/// What drawing both surfaces for a view may take.
+pub(super) fn masking(original: &Original, view: &View) -> Duration {
+    each(original.triangles(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
+}
