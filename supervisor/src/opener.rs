@@ -2,16 +2,18 @@
 //!
 //! A file is opened only if its name is one that the user gave, or has the ending of a buffer or a picture and no hidden
 //! part: whoever takes prepare over beside a mesh in a home folder does not read `~/.ssh`. The kernel resolves the name
-//! (`openat2`, `RESOLVE_BENEATH`), so neither `..`, nor an absolute name, nor a symbolic link leaves the folder, whatever
-//! another process renames meanwhile; links that stay beneath are followed. Opening never waits for a pipe's writer, and
+//! (`openat2`, `RESOLVE_BENEATH`), so neither `..` nor a symbolic link leaves the folder, whatever another process renames meanwhile;
+//! links that stay beneath are followed. An absolute name, as some tools write it, is one beneath the folder or none. Opening never waits for a pipe's writer, and
 //! only what `fstat` calls a regular file is handed down.
 //!
 //! The work runs on other threads ([`hands`]), one question of a process at a time: a network file system that is gone holds
 //! a thread and not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
 
-use std::fs::{File, Metadata};
-use std::os::fd::{AsFd, OwnedFd};
+use std::borrow::Cow;
+use std::fs::{self, File, Metadata};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,8 +150,9 @@ impl Question {
     }
 
     fn open(&self) -> Result<(OwnedFd, u64), Refusal> {
-        self.check_name()?;
-        let file = File::from(beneath(&*self.folder, &self.name)?);
+        let name = self.relative()?;
+        self.check_name(&name)?;
+        let file = File::from(beneath(&*self.folder, &name)?);
         let metadata = file.metadata().map_err(|error| os(&error))?;
         if !metadata.is_file() {
             return Err(Refusal::NotAFile(kind(&metadata)));
@@ -164,7 +167,8 @@ impl Question {
         Ok((file.into(), size))
     }
 
-    fn check_name(&self) -> Result<(), Refusal> {
+    /// The name from the folder on, if it is an absolute one of something beneath it.
+    fn relative(&self) -> Result<Cow<'_, str>, Refusal> {
         let name = self.name.as_str();
         if name.is_empty() {
             return Err(Refusal::EmptyName);
@@ -175,9 +179,22 @@ impl Question {
         if name.len() > MAX_NAME_BYTES {
             return Err(Refusal::Os(Errno::ENAMETOOLONG as i32));
         }
-        if name.starts_with('/') {
-            return Err(Refusal::Outside);
+        let path = Path::new(name);
+        if !path.is_absolute() {
+            return Ok(Cow::Borrowed(name));
         }
+        // Of the file itself, the kernel is asked: it may lack, or be a link.
+        let inside = || {
+            let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+            let folder = fs::read_link(folder).ok()?;
+            let file = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+            let inside = file.strip_prefix(folder).ok()?;
+            inside.to_str().map(str::to_owned)
+        };
+        inside().map(Cow::Owned).ok_or(Refusal::Outside)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), Refusal> {
         if leaves(name) {
             return Err(Refusal::Outside);
         }

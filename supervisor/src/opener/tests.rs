@@ -14,9 +14,9 @@ fn folder() -> (tempfile::TempDir, Input) {
     let outer = tempfile::tempdir().expect("a folder");
     let root = outer.path().join("root");
     for folder in ["sub", ".ssh", "a.png"] {
-        std::fs::create_dir_all(root.join(folder)).expect("a folder");
+        fs::create_dir_all(root.join(folder)).expect("a folder");
     }
-    std::fs::write(outer.path().join("secret.png"), b"secret").expect("a file");
+    fs::write(outer.path().join("secret.png"), b"secret").expect("a file");
     for name in [
         "mesh",
         "inner.bin",
@@ -25,7 +25,7 @@ fn folder() -> (tempfile::TempDir, Input) {
         ".hidden.png",
         "noending",
     ] {
-        std::fs::write(root.join(name), b"inner").expect("a file");
+        fs::write(root.join(name), b"inner").expect("a file");
     }
     symlink("../inner.bin", root.join("sub/stays.bin")).expect("a link");
     symlink("../../secret.png", root.join("sub/leaves.png")).expect("a link");
@@ -60,6 +60,35 @@ fn files_of_a_mesh_are_opened() {
     ];
     for name in names {
         assert_eq!(open(&input, name, 5).expect(name), b"inner", "{name}");
+    }
+}
+
+#[test]
+fn an_absolute_name_is_one_beneath_the_folder_or_none() {
+    let (guard, input) = folder();
+    let root = guard.path().join("root");
+    let other = guard.path().join("other");
+    symlink(&root, &other).expect("a link");
+    let name = |path: std::path::PathBuf| path.to_str().expect("ascii").to_owned();
+    for file in ["inner.bin", "sub/../inner.bin", "sub/stays.bin"] {
+        for folder in [&root, &other] {
+            let name = name(folder.join(file));
+            assert_eq!(open(&input, &name, 5).expect(&name), b"inner", "{name}");
+        }
+    }
+    for (file, refusal) in [
+        ("none.png", Refusal::Missing),
+        ("none/none.png", Refusal::Outside),
+        ("notes.txt", Refusal::Unlisted),
+        (".ssh/id.bin", Refusal::Unlisted),
+        ("sub/leaves.png", Refusal::Outside),
+        ("absolute.png", Refusal::Outside),
+    ] {
+        assert_eq!(
+            open(&input, &name(root.join(file)), 5),
+            Err(refusal),
+            "{file}"
+        );
     }
 }
 
