@@ -2,9 +2,9 @@
 //!
 //! A file is opened only if its name is one that the user gave, or has the ending of a buffer or a picture and no hidden
 //! part: whoever takes prepare over beside a mesh in a home folder does not read `~/.ssh`. The kernel resolves the name
-//! (`openat2`, `RESOLVE_BENEATH`), so neither `..` nor a symbolic link leaves the folder, whatever another process renames meanwhile;
-//! links that stay beneath are followed. An absolute name, as some tools write it, is one beneath the folder or none. Opening never waits for a pipe's writer, and
-//! only what `fstat` calls a regular file is handed down.
+//! (`openat2`, `RESOLVE_BENEATH`), so neither `..` nor a symbolic link leaves the folder, whatever another process renames
+//! meanwhile; links that stay beneath are followed. An absolute name, as some tools write it, is one beneath the folder or
+//! none. Opening never waits for a pipe's writer, and only what `fstat` calls a regular file is handed down.
 //!
 //! The work runs on other threads ([`hands`]), one question of a process at a time: a network file system that is gone holds
 //! a thread and not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].

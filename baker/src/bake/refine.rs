@@ -364,6 +364,7 @@ impl<'a> Refiner<'a> {
             && !self.too_many()
         {
             let begun = Instant::now();
+            progress.expect("views that are drawn ahead", ahead.pass());
             ahead.take(&views.iter().collect::<Vec<_>>(), self.thinning())?;
             taken = views.len();
             times[1] += begun.elapsed();

@@ -220,6 +220,10 @@ impl Finder<'_> {
             let hint = "rename it, or let the sidecar read it itself with --by-path";
             JobError::own(Code::UnsupportedFeature, message, hint)
         };
+        // The views would still name where it lies here.
+        if name.starts_with('/') {
+            return Err(unsendable("is absolute"));
+        }
         let sent = sent.ok_or_else(|| unsendable("has .. in it"))?;
         let sent = match self.root {
             // Where the sidecar looks for them, beside the model.

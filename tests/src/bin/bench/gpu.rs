@@ -1,10 +1,10 @@
-//! `--gpu`: inputs that it makes itself → bakes along four axes → a table, JSON, and a picture of the curves.
+//! `--gpu`: inputs that it makes itself → bakes along several axes → a table, JSON, and a picture of the curves.
 //!
 //! ```text
 //!  axes ─ points ─ input (mesh and views, rendered here) ─ measure (kiln bake, twice; a list of jobs) ─► rows ─► chart
 //! ```
 //!
-//! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory. `figures` are
+//! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory. `simplified` is what apps ask for, `figures` are
 //! the sizes that are compared with other tools, `throughput` is many jobs at once, `largest` is one large job within a budget. Nothing but this program, `kiln` and
 //! `kiln-baker` is needed where it runs.
 
