@@ -384,7 +384,9 @@ mod tests {
         let folder = folder.path();
         write(folder, "mesh.ply", "ply");
         write(folder, "v/0.png", "x");
-        for path in ["v/../v/0.png", "v\\\\0.png"] {
+        let absolute = folder.join("v/0.png");
+        let absolute = absolute.to_str().expect("ascii");
+        for path in ["v/../v/0.png", "v\\\\0.png", absolute] {
             write(folder, "v\\0.png", "x");
             let text = format!("{{\"frames\": [{{\"file_path\": \"{path}\"}}]}}");
             write(folder, "transforms.json", text);
