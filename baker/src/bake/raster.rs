@@ -6,12 +6,17 @@
 //! kept apart from them, because only then do two triangles have exactly negated values on the edge that they share, and no
 //! sample falls between them. Nothing is culled; the nearest surface wins, and of equally near ones the first.
 
+mod nearest;
+pub(super) mod snapped;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use proto::table::Camera;
 
 use super::scene::{Scene, project};
-use crate::progress::unit;
+pub use nearest::{Nearest, nearest};
 
 /// No surface.
 pub const NOTHING: u32 = u32::MAX;
@@ -111,99 +116,8 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-/// A point as a camera sees it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    /// As [`project`] has it.
-    h: [f64; 3],
-    /// Column and row in the picture, of one in front of the camera.
-    at: [f64; 2],
-    /// 1 / depth.
-    nearness: f64,
-}
-
-impl Seen {
-    fn new(h: [f64; 3]) -> Self {
-        let nearness = 1.0 / h[2];
-        Self {
-            h,
-            at: [h[0] * nearness, h[1] * nearness],
-            nearness,
-        }
-    }
-}
-
-/// The points of a mesh as a camera sees them, each a corner of some six triangles: those that were asked for last are known, and
-/// triangles that follow each other have most of theirs in common.
-#[derive(Debug)]
-pub(super) struct Corners<'a> {
-    positions: &'a [[f32; 3]],
-    camera: &'a Camera,
-    /// By the last bits of their numbers.
-    recent: Vec<(u32, Seen)>,
-}
-
-impl<'a> Corners<'a> {
-    /// So many are known.
-    const RECENT: usize = 1 << 11;
-
-    pub(super) fn new(positions: &'a [[f32; 3]], camera: &'a Camera) -> Self {
-        let none = (u32::MAX, Seen::new([0.0; 3]));
-        Self {
-            positions,
-            camera,
-            recent: vec![none; Self::RECENT],
-        }
-    }
-
-    pub(super) fn of(&mut self, triangle: [u32; 3]) -> [Seen; 3] {
-        triangle.map(|number| {
-            let known = &mut self.recent[number as usize % Self::RECENT];
-            if known.0 != number {
-                let h = project(self.camera, self.positions[number as usize]);
-                *known = (number, Seen::new(h));
-            }
-            known.1
-        })
-    }
-}
-
-/// Whether a camera has all of a triangle in front of it.
-fn in_front(corners: &[Seen; 3]) -> bool {
-    corners.iter().all(|corner| corner.h[2] > NEAR)
-}
-
-/// Columns and rows of samples, s×s to a pixel of a picture of this size, whose middles lie within the box around a triangle, and none
-/// that it hits lies elsewhere.
-pub(super) fn within_box(corners: &[Seen; 3], s: u32, size: [u32; 2]) -> [Range<usize>; 2] {
-    let size = size.map(|edge| edge * s);
-    if !in_front(corners) {
-        return size.map(|edge| 0..edge as usize);
-    }
-    [0, 1].map(|axis| {
-        let [a, b, c] = corners.map(|corner| corner.at[axis] * f64::from(s) - 0.5);
-        let low = (a.min(b).min(c) - ROUNDED).max(0.0);
-        let high = a.max(b).max(c) + ROUNDED;
-        // Whole numbers by conversion: the processors that this is compiled for round by a call.
-        let first = low as u32;
-        let first = first + u32::from(f64::from(first) < low);
-        let end = if high < 0.0 {
-            0
-        } else {
-            (high as u32).saturating_add(1)
-        };
-        first as usize..end.min(size[axis]) as usize
-    })
-}
-
 /// Of three corners as [`project`] gives them, in a picture of this size.
 pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
-    footing_of(&h.map(Seen::new), [width, height])
-}
-
-/// Of three corners that are seen in a picture of this size.
-pub(super) fn footing_of(corners: &[Seen; 3], [width, height]: [f64; 2]) -> Footing {
-    let h = corners.map(|corner| corner.h);
     if h.iter().all(|corner| corner[2] <= NEAR) {
         return UNSEEN;
     }
@@ -216,9 +130,11 @@ pub(super) fn footing_of(corners: &[Seen; 3], [width, height]: [f64; 2]) -> Foot
     }
     let edges = normals.map(|normal| normal.map(|value| value * determinant.signum()));
     let (mut columns, mut rows) = ([0.0, width], [0.0, height]);
-    if in_front(corners) {
-        columns = span(corners.map(|corner| corner.at[0]), width);
-        rows = span(corners.map(|corner| corner.at[1]), height);
+    if h.iter().all(|corner| corner[2] > NEAR) {
+        let nearness = h.map(|corner| 1.0 / corner[2]);
+        let at = |axis: usize| std::array::from_fn(|k| h[k][axis] * nearness[k]);
+        columns = span(at(0), width);
+        rows = span(at(1), height);
     }
     Footing {
         edges,
@@ -277,77 +193,44 @@ pub fn raster(
     samples
 }
 
-/// What a camera sees of a surface at the middle of each pixel.
-#[derive(Clone, Debug)]
-pub struct Nearest {
-    /// The triangle, [`NOTHING`] where there is none; row by row.
-    pub triangles: Vec<u32>,
-    /// 1 / depth in scene units, 0 where there is none.
-    pub inverse_depths: Vec<f64>,
+/// 1 / depth as it is kept: 0 where nothing is.
+pub(super) trait InverseDepth: Copy {
+    /// Rounded.
+    fn of(value: f64) -> Self;
+
+    /// Whether it lies before another.
+    fn nearer(self, than: Self) -> bool;
+
+    /// This where all bits are `chosen`, the other where none is.
+    fn or(self, other: Self, chosen: u64) -> Self;
 }
 
-/// Triangles between two signs of life.
-const TOLD: usize = 1 << 16;
-/// What rounding may move a corner by, in pixels, and far more.
-const ROUNDED: f64 = 1e-6;
-
-/// Of a triangle of so many pixels it is asked whether others lie before all of it.
-const FEW: usize = 8;
-/// Share of a nearness that rounding may add, and far more.
-const NEARER: f64 = 1e-9;
-
-/// What [`raster`] finds with one sample a pixel, of a whole picture and by one thread. Nothing is kept of a triangle, of which there
-/// may be as many as pixels: of those that fall between all samples, or behind what is there, most of the work is not even begun.
-#[must_use]
-pub fn nearest(
-    positions: &[[f32; 3]],
-    triangles: &[[u32; 3]],
-    camera: &Camera,
-    [width, height]: [u32; 2],
-) -> Nearest {
-    let (across, pixels) = (width as usize, width as usize * height as usize);
-    let mut found = Nearest {
-        triangles: vec![NOTHING; pixels],
-        inverse_depths: vec![0.0; pixels],
-    };
-    let size = [width, height];
-    let mut seen = Corners::new(positions, camera);
-    let mut number = 0;
-    for block in triangles.chunks(TOLD) {
-        for &triangle in block {
-            let corners = seen.of(triangle);
-            if !found.hides(&corners, size) {
-                let footing = footing_of(&corners, size.map(f64::from));
-                for span in footing.spans(1, [0, height as i32]) {
-                    let line = span.row * across;
-                    let line = line..line + across;
-                    let depths = &mut found.inverse_depths[line.clone()];
-                    span.enter(&footing, number, depths, &mut found.triangles[line]);
-                }
-            }
-            number += 1;
-        }
-        unit();
+impl InverseDepth for f64 {
+    fn of(value: f64) -> Self {
+        value
     }
-    found
+
+    fn nearer(self, than: Self) -> bool {
+        self > than
+    }
+
+    fn or(self, other: Self, chosen: u64) -> Self {
+        Self::from_bits(self.to_bits() & chosen | other.to_bits() & !chosen)
+    }
 }
 
-impl Nearest {
-    /// Whether nothing of a triangle shows, as far as that is easily told.
-    fn hides(&self, corners: &[Seen; 3], size: [u32; 2]) -> bool {
-        let [columns, mut rows] = within_box(corners, 1, size);
-        if columns.is_empty() || rows.is_empty() {
-            return true;
-        }
-        if columns.len() * rows.len() > FEW || !in_front(corners) {
-            return false;
-        }
-        let [a, b, c] = corners.map(|corner| corner.nearness);
-        let most = a.max(b).max(c) * (1.0 + NEARER);
-        rows.all(|row| {
-            let line = &self.inverse_depths[row * size[0] as usize..][columns.clone()];
-            line.iter().all(|&depth| depth >= most)
-        })
+impl InverseDepth for f32 {
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+
+    fn nearer(self, than: Self) -> bool {
+        self > than
+    }
+
+    fn or(self, other: Self, chosen: u64) -> Self {
+        let chosen = chosen as u32;
+        Self::from_bits(self.to_bits() & chosen | other.to_bits() & !chosen)
     }
 }
 
@@ -416,7 +299,13 @@ impl Footing {
 
 impl Span {
     /// Enters a triangle into the samples of its row, wherever it is the nearest so far.
-    fn enter(&self, footing: &Footing, triangle: u32, depths: &mut [f64], triangles: &mut [u32]) {
+    fn enter<D: InverseDepth>(
+        &self,
+        footing: &Footing,
+        triangle: u32,
+        depths: &mut [D],
+        triangles: &mut [u32],
+    ) {
         // What lies beyond its end it does not hit; one that holds none may end before it starts.
         let length = self.columns.len().next_multiple_of(TOGETHER);
         let [from, to] = [0, length].map(|more| (self.columns.start + more).min(depths.len()));
@@ -436,26 +325,25 @@ impl Span {
 
     /// Some samples from a column on, side by side. What the triangle does to each is chosen, not branched to: one of a few pixels
     /// hits half of them, which no processor foresees.
-    fn enter_some<const N: usize>(
+    fn enter_some<const N: usize, D: InverseDepth>(
         &self,
         footing: &Footing,
         triangle: u32,
         column: i32,
-        depths: &mut [f64; N],
+        depths: &mut [D; N],
         nearest: &mut [u32; N],
     ) {
         let columns: [i32; N] = std::array::from_fn(|k| column + k as i32);
         let x = columns.map(|column| (f64::from(column) + 0.5) * self.step);
         let [a, b, c] =
             [0, 1, 2].map(|edge: usize| x.map(|x| footing.edges[edge][0] * x + self.start[edge]));
-        let inverse: [f64; N] = std::array::from_fn(|k| (a[k] + b[k] + c[k]) * footing.scale);
+        let inverse: [D; N] = std::array::from_fn(|k| D::of((a[k] + b[k] + c[k]) * footing.scale));
         let hits: [u64; N] = std::array::from_fn(|k| {
             let within = (a[k] >= 0.0) & (b[k] >= 0.0) & (c[k] >= 0.0);
-            u64::from(within & (inverse[k] > depths[k])).wrapping_neg()
+            u64::from(within & inverse[k].nearer(depths[k])).wrapping_neg()
         });
         for k in 0..N {
-            let chosen = inverse[k].to_bits() & hits[k] | depths[k].to_bits() & !hits[k];
-            depths[k] = f64::from_bits(chosen);
+            depths[k] = inverse[k].or(depths[k], hits[k]);
             nearest[k] = triangle & hits[k] as u32 | nearest[k] & !hits[k] as u32;
         }
     }
@@ -467,6 +355,3 @@ impl Span {
         (a >= 0.0 && b >= 0.0 && c >= 0.0).then_some((a + b + c) * footing.scale)
     }
 }
-
-#[cfg(test)]
-mod tests;

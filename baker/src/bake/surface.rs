@@ -10,7 +10,7 @@ use super::raster::nearest;
 use super::scene::Frame;
 
 /// Difference in depth that drops a pixel, in scene units (radii).
-const LARGEST_DIFFERENCE: f64 = 0.02;
+const LARGEST_DIFFERENCE: f32 = 0.02;
 
 /// The surface that the views show, in scene units: before simplification, if there was any, and then after it, too.
 #[derive(Clone, Debug)]
@@ -96,14 +96,14 @@ impl Original {
                 let before = depths(&self.positions, &self.triangles);
                 let after = depths(&after.positions, &after.triangles);
                 // 0 where there is no surface: its depth is infinite, and so is the difference unless both are.
-                let differ = |(&a, &b): (&f64, &f64)| {
+                let differ = |(&a, &b): (&f32, &f32)| {
                     (a == 0.0) != (b == 0.0)
                         || (a > 0.0 && (1.0 / a - 1.0 / b).abs() > LARGEST_DIFFERENCE)
                 };
                 let words = before
                     .chunks(u64::BITS as usize)
                     .zip(after.chunks(u64::BITS as usize));
-                let word = |(before, after): (&[f64], &[f64])| {
+                let word = |(before, after): (&[f32], &[f32])| {
                     let differ = before.iter().zip(after).map(differ);
                     (0..)
                         .zip(differ)

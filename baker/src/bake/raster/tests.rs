@@ -349,36 +349,3 @@ fn no_edge_accepts_a_sample_that_its_row_leaves_out() {
         "{left_out} {at_the_bound}"
     );
 }
-
-#[test]
-fn a_whole_picture_without_anything_kept_is_the_same() {
-    let mut random = Random(77);
-    // Most between all samples, some of many pixels, some behind the camera in part.
-    for (edge, reach) in [(0.02, 1.0), (0.3, 1.2), (2.0, 3.0)] {
-        let mut triangles = Vec::new();
-        let mut positions: Vec<[f32; 3]> = Vec::new();
-        for k in 0..400 {
-            let middle: [f64; 3] = std::array::from_fn(|_| random.within(-reach, reach));
-            for _ in 0..3 {
-                positions.push(middle.map(|at| (at + random.within(-edge, edge)) as f32));
-            }
-            triangles.push([3 * k, 3 * k + 1, 3 * k + 2]);
-        }
-        // Corners on the middles of pixels, where rounding would decide.
-        positions.extend([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]);
-        triangles.push([1200, 1201, 1202]);
-        let size = [61, 47];
-        let camera = camera([0.0, 0.0, 2.0], 40.0, size, [0.0, 0.0]);
-        let projected = Projected::new(&positions, &triangles, &camera, size[0], size[1]);
-        let wanted = whole(&projected, size, 7, 1);
-        let found = nearest(&positions, &triangles, &camera, size);
-        assert_eq!(found.triangles, wanted.triangles, "{edge}");
-        assert_eq!(found.inverse_depths, wanted.inverse_depths, "{edge}");
-        let hits = found
-            .triangles
-            .iter()
-            .filter(|&&hit| hit != NOTHING)
-            .count();
-        assert!(hits > 40, "{hits}");
-    }
-}

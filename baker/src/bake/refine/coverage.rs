@@ -3,13 +3,12 @@
 //!
 //! [`Cover`]: super::outline::Cover
 
-use std::ops::Range;
-
 use proto::table::Camera;
 
 use super::blur::Plane;
-use super::outline::{SAMPLES, TOLD_TRIANGLES};
-use crate::bake::raster::{Corners, Seen, footing_of, within_box};
+use super::outline::SAMPLES;
+use crate::bake::raster::Footing;
+use crate::bake::raster::snapped::{Canvas, Rect, Small, Snapped};
 use crate::progress::unit;
 
 /// Bits of a word.
@@ -39,14 +38,8 @@ pub(super) fn share(
         bits: vec![0; words * height * s],
         words,
     };
-    let mut seen = Corners::new(positions, camera);
     let size = [width, height].map(|edge| edge as u32);
-    for block in triangles.chunks(TOLD_TRIANGLES) {
-        for &triangle in block {
-            samples.draw(&seen.of(triangle), size);
-        }
-        unit();
-    }
+    Snapped::new(positions, camera, size, SAMPLES).draw(triangles, &mut samples);
     let each = 1.0 / (SAMPLES * SAMPLES) as f32;
     let mut values = vec![0.0; width * height];
     let rows = samples.bits.chunks_exact(words * s);
@@ -87,15 +80,18 @@ fn samples_at(row: &[u64], bit: usize, count: usize) -> u64 {
 }
 
 impl Samples {
-    /// Whether all samples of these rows and columns are covered; of none, they are.
-    fn all_set(&self, mut rows: Range<usize>, columns: Range<usize>) -> bool {
-        if columns.is_empty() {
-            return true;
-        }
+    fn row(&mut self, row: usize) -> &mut [u64] {
+        &mut self.bits[row * self.words..][..self.words]
+    }
+}
+
+impl Canvas for Samples {
+    /// Most faces lie before or behind others that were drawn.
+    fn hides(&self, [columns, rows]: &Rect, _: f32) -> bool {
         let last = columns.end - 1;
         let [from, to] = ends(columns.start, last);
         let (one, other) = (columns.start / WORD, last / WORD);
-        rows.all(|row| {
+        rows.clone().all(|row| {
             let row = &self.bits[row * self.words..][..self.words];
             match other - one {
                 0 => row[one] & from & to == from & to,
@@ -108,23 +104,22 @@ impl Samples {
         })
     }
 
-    /// One triangle's samples.
-    fn draw(&mut self, corners: &[Seen; 3], size: [u32; 2]) {
-        // Most faces lie before or behind others that were drawn, and change nothing.
-        let [columns, rows] = within_box(corners, SAMPLES, size);
-        if self.all_set(rows, columns) {
-            return;
+    fn enter_small(&mut self, _: u32, small: &Small) {
+        for (row, columns, _) in small.rows() {
+            set(self.row(row), columns.start, columns.end - 1);
         }
-        let footing = footing_of(corners, size.map(f64::from));
-        for span in footing.spans(SAMPLES, [0, size[1] as i32]) {
-            let holds = |column: &usize| span.inverse_depth(&footing, *column).is_some();
+    }
+
+    fn enter(&mut self, _: u32, footing: &Footing) {
+        let height = self.bits.len() / self.words / SAMPLES as usize;
+        for span in footing.spans(SAMPLES, [0, height as i32]) {
+            let holds = |column: &usize| span.inverse_depth(footing, *column).is_some();
             // Each edge accepts all samples on one side of its zero, so what all accept has no gaps.
             let Some(first) = span.columns.clone().find(holds) else {
                 continue;
             };
             let last = (first..span.columns.end).rev().find(holds).unwrap_or(first);
-            let words = span.row * self.words;
-            set(&mut self.bits[words..words + self.words], first, last);
+            set(self.row(span.row), first, last);
         }
     }
 }
@@ -172,9 +167,11 @@ mod tests {
                 let cover = Cover::new(positions, triangles, &camera, width, height);
                 let share = share(positions, triangles, &camera, size);
                 assert!(share.values.iter().any(|&value| value > 0.3 && value < 0.7));
-                for (found, wanted) in share.values.iter().zip(&cover.share.values) {
-                    assert!((found - wanted).abs() < 1e-6, "{k}: {found} {wanted}");
-                }
+                // A sample that an edge meets within the grid's thousandth may be on its other side.
+                let differ = (share.values.iter().zip(&cover.share.values))
+                    .filter(|(found, wanted)| (*found - *wanted).abs() > 1e-6)
+                    .count();
+                assert!(differ <= 2, "{k}: {differ}");
             }
         }
     }

@@ -20,7 +20,7 @@ const CLEAR: u8 = 2;
 /// silhouette would seem to move as it turns.
 const WITHIN: f32 = 0.001;
 /// Triangles between two signs of life.
-pub(super) const TOLD_TRIANGLES: usize = 1 << 16;
+const TOLD_TRIANGLES: usize = 1 << 16;
 
 /// What a view says of the silhouette.
 #[derive(Clone, Debug)]
