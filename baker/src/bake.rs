@@ -2,6 +2,8 @@
 //!
 //! | module | what it turns into what |
 //! |---|---|
+//! | `warm` | what was asked for → an open adapter, before there is any data |
+//! | `opening` | that, views whose mesh has not come, and then the mesh → the adapter of the job |
 //! | `plan` | quality → taps, rounds, smoothness |
 //! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
 //! | `window` | squares of texels → the part of a texture that an adapter works on |
@@ -36,6 +38,8 @@
 //! | `dry_run` | mesh and views → what all of the above would take |
 
 pub mod warm;
+
+mod opening;
 
 pub mod plan;
 
@@ -130,9 +134,9 @@ use crate::session::Session;
 
 use atlas::Atlas;
 use backend::{Backend, BackendError, ViewResiduals};
-use explain::{Bench, Early, Explained, Fit, Taken, ties};
+use explain::{Bench, Early, Explained, Fit, Taken};
 use fit::Fitted;
-use native::Native;
+use opening::{Opening, Ready};
 use parts::Parts;
 use plan::Plan;
 use refine::{Ahead, Refiner};
@@ -143,7 +147,6 @@ use surface::Original;
 use thin::{Thinner, Thinning};
 use vertices::Coloured;
 use warm::Warm;
-use window::Window;
 
 /// Runs the role: receives the tables, bakes, hands the texture over.
 ///
@@ -274,13 +277,17 @@ pub fn bake(
 ) -> Result<Baked, Failure> {
     let plan = Plan::new(warm.quality);
     let blend = warm.blend;
-    let open = |scene: &Scene, atlas: &Atlas| open(scene, atlas, &plan, warm, job);
-    bake_on(open, surface, &plan, blend, job, progress, supply)
+    let opening = Ready {
+        warm,
+        plan: &plan,
+        job,
+    };
+    bake_on(opening, surface, &plan, blend, job, progress, supply)
 }
 
-/// [`bake`] on the adapter that `open` gives.
+/// [`bake`] on the adapter that `opening` gives.
 fn bake_on(
-    open: impl FnOnce(&Scene, &Atlas) -> Result<(Box<dyn Backend>, Window), Failure>,
+    mut opening: impl Opening,
     surface: Surface,
     plan: &Plan,
     blend: Blend,
@@ -300,6 +307,9 @@ fn bake_on(
         Ok(next.map(|(view, set)| noted(view, set, &mut sets)))
     })?;
     if supply.all_came() {
+        if let Some((views, pixels)) = refiner.opaque_pixels() {
+            opening.foresee(views, pixels);
+        }
         refiner.settle(progress, &mut clock);
     }
     let Unwrapped {
@@ -325,7 +335,7 @@ fn bake_on(
         thread::scope(|threads| {
             let builder = thread::Builder::new().name("looks".to_owned());
             let looking = builder.spawn_scoped(threads, beside).ok();
-            let opened = timed("buffers", || open(&scene, &atlas));
+            let opened = timed("buffers", || opening.open(&scene, &atlas));
             let looked = match looking.map(ScopedJoinHandle::join) {
                 Some(Ok((looked, steps))) => {
                     laps::add(steps);
@@ -523,28 +533,6 @@ fn again(refiner: &Refiner<'_>, supply: &mut impl Supply) -> Result<Vec<View>, F
         }
     }
     Ok(views)
-}
-
-/// Makes the adapter's buffers for the job, and tells for which part of the texture: all of it, if they fit.
-fn open(
-    scene: &Scene,
-    atlas: &Atlas,
-    plan: &Plan,
-    warm: Warm,
-    job: &BakeJob,
-) -> Result<(Box<dyn Backend>, Window), Failure> {
-    let blend = warm.blend;
-    let Some(kit) = warm.into_kit()? else {
-        let ties = ties(atlas, &scene.window);
-        let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
-        return Ok((Box::new(native), scene.window.clone()));
-    };
-    let options = gpu::options(&kit, scene.size, job);
-    let window = gpu::window(&kit, scene, atlas, &options);
-    let ties = ties(atlas, &window);
-    // The surface before simplification has masked the views already.
-    let gpu = gpu::Gpu::new(kit, scene.within(&window), &ties, &options)?;
-    Ok((Box::new(gpu), window))
 }
 
 /// Averages, then fills what no pixel observes; returns the texels and the weight with which each is observed.

@@ -132,6 +132,7 @@ fn baked(tables: &Tables, product: Product, memory: Memory) -> (BakeSummary, Tab
     let job = BakeJob {
         product,
         memory,
+        texture_size: None,
         maps: true,
         refine: Refine::Auto,
         vram_budget: None,

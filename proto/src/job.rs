@@ -351,6 +351,8 @@ pub struct BakeJob {
     pub product: Product,
     /// How much memory to plan with.
     pub memory: Memory,
+    /// Edge of the atlas in texels, as far as it is known before the mesh comes.
+    pub texture_size: Option<u32>,
     /// Make [`crate::table::maps::Maps`], too, where the product is a texture.
     pub maps: bool,
     /// Move cameras and exposures first.

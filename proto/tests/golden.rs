@@ -93,6 +93,7 @@ fn messages_to_a_child() {
     let bake = BakeJob {
         product: Product::VertexColours,
         memory: Memory::Small,
+        texture_size: Some(512),
         maps: true,
         refine: Refine::On,
         vram_budget: Some(9),

@@ -193,6 +193,7 @@ impl Feed {
             let job = BakeJob {
                 product: self.rung.product,
                 memory: self.rung.memory,
+                texture_size: (!spec.texture_auto).then(|| stock.texture_size()),
                 maps: spec.maps.is_some(),
                 refine: spec.refine,
                 vram_budget: spec.vram_budget,

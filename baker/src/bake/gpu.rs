@@ -54,6 +54,7 @@ use self::fit::Fit;
 pub use self::fit::{Options, options};
 use self::kit::Kit;
 use self::marks::Foreseen;
+pub use self::pools::Coming;
 use super::atlas::Atlas;
 use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
 use super::kept::Kept;

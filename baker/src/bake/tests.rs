@@ -6,6 +6,8 @@ use proto::table::{Layer, LayerTexture, LayeredView, Mesh, View};
 
 use super::backend::Ties;
 use super::fixture::{around, camera, cube, paint, view, waves};
+use super::native::Native;
+use super::window::Window;
 use super::*;
 use crate::progress::Silent;
 
@@ -107,6 +109,7 @@ fn job() -> BakeJob {
     BakeJob {
         product: Product::Texture,
         memory: Memory::Full,
+        texture_size: None,
         maps: true,
         refine: Refine::Off,
         vram_budget: None,

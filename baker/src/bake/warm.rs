@@ -1,11 +1,14 @@
 //! What was asked for → an open adapter, before there is any data: what a bake can do while prepare still works, and what a
 //! spare process has done already when a job comes.
 
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use proto::job::{Blend, Device as Wanted, Quality, WarmJob};
 use proto::message::{AdapterInfo, Failure, PipelineCache};
 
+use super::gpu::Coming;
 use super::gpu::device::{self, Device, GpuError};
 use super::gpu::kit::Kit;
 use super::native;
@@ -17,6 +20,8 @@ use crate::progress::Progress;
 enum Opened {
     Bare(Box<Device>),
     Ready(Box<Result<Kit, GpuError>>),
+    /// A thread makes the first pools of rows.
+    Foreseeing(JoinHandle<Option<Kit>>),
 }
 
 /// See the head of this file.
@@ -81,8 +86,36 @@ impl Warm {
         match &self.gpu {
             Some(Opened::Bare(device)) => Some(device),
             Some(Opened::Ready(kit)) => kit.as_ref().as_ref().ok().map(Kit::device),
-            None => None,
+            Some(Opened::Foreseeing(_)) | None => None,
         }
+    }
+
+    /// Views are there, and their mesh is not: a thread makes what their rows will surely fill. What there is to say of the adapter has
+    /// been said.
+    pub(super) fn foresee(&mut self, coming: Coming) {
+        if !matches!(&self.gpu, Some(Opened::Ready(kit)) if kit.is_ok()) {
+            return;
+        }
+        let (hand, handed) = mpsc::channel::<Kit>();
+        let work = move || {
+            let mut kit = handed.recv().ok()?;
+            kit.foresee(coming);
+            Some(kit)
+        };
+        // Without a thread, pools are made when they are needed.
+        let Ok(thread) = Builder::new().name("first pools".to_owned()).spawn(work) else {
+            return;
+        };
+        self.gpu = self.gpu.take().map(|gpu| match gpu {
+            Opened::Ready(kit) => match *kit {
+                Ok(kit) => match hand.send(kit) {
+                    Ok(()) => Opened::Foreseeing(thread),
+                    Err(mpsc::SendError(kit)) => Opened::Ready(Box::new(Ok(kit))),
+                },
+                failed @ Err(_) => Opened::Ready(Box::new(failed)),
+            },
+            other => other,
+        });
     }
 
     /// For which adapter, driver and build its pipelines can be kept; none where there are none, or they cannot.
@@ -122,7 +155,7 @@ impl Warm {
                 self.compile_ms = begun.elapsed().as_secs_f64() * 1e3;
                 Opened::Ready(Box::new(kit))
             }
-            ready @ Opened::Ready(_) => ready,
+            ready @ (Opened::Ready(_) | Opened::Foreseeing(_)) => ready,
         });
         self
     }
@@ -134,6 +167,10 @@ impl Warm {
     pub fn into_kit(self) -> Result<Option<Kit>, Failure> {
         match self.compiled().gpu {
             Some(Opened::Ready(kit)) => Ok(Some((*kit)?)),
+            Some(Opened::Foreseeing(thread)) => match thread.join() {
+                Ok(kit) => Ok(kit),
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
             Some(Opened::Bare(_)) | None => Ok(None),
         }
     }

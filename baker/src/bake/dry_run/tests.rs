@@ -28,6 +28,7 @@ fn job(product: Product) -> BakeJob {
     BakeJob {
         product,
         memory: Memory::Full,
+        texture_size: None,
         maps: false,
         refine: Refine::Off,
         vram_budget: None,

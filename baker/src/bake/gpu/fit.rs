@@ -23,7 +23,7 @@ use super::memory::{
     write, write_planes,
 };
 use super::planes::{Colour, Planes, colour_planes};
-use super::pools::{Filling, PoolMaker, Pools, Visit};
+use super::pools::{Filling, PoolMaker, Pools, Spares, Visit};
 use super::shaders::DEVIATION;
 use super::stage::bind;
 use super::tiles::{self, Drawn, Place, Tiles, Work};
@@ -132,8 +132,9 @@ impl Fit {
             drawing,
             footprint,
             mut stages,
+            spares,
         } = kit;
-        let budget = bounds(&device, options);
+        let budget = bounds(&device, options, spares.bytes());
         if options.gpu_times {
             device.measure()?;
         }
@@ -157,7 +158,8 @@ impl Fit {
         };
         let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
-        let pools = Pools::new(&device, &budget, layout, &tones, entries)?;
+        let mut pools = Pools::new(&device, &budget, layout, &tones, entries)?;
+        pools.take(&device, &budget, &tiles, spares);
         device.check()?;
         let mut fit = Self {
             device,
@@ -232,6 +234,7 @@ impl Fit {
             drawing,
             footprint,
             stages,
+            spares: Spares::default(),
         })
     }
 

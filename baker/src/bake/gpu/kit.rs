@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::error::under_way;
-use super::pools::rows_layout;
+use super::pools::{Coming, Spares, rows_layout};
 use super::raster::{Drawing, Way};
 use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::Compiled;
@@ -37,6 +37,8 @@ pub struct Kit {
     pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
     pub(super) stages: Stages,
+    /// Of the rows that are to come.
+    pub(super) spares: Spares,
 }
 
 impl Kit {
@@ -44,6 +46,11 @@ impl Kit {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Makes the first pools of rows, for views whose mesh is to come.
+    pub fn foresee(&mut self, coming: Coming) {
+        self.spares = under_way("the first pools", || Spares::make(&self.device, coming));
     }
 
     /// Compiles the stages for `taps`² samples a pixel and a space of their average.
@@ -138,6 +145,7 @@ impl Kit {
                 solve,
                 deviation: None,
             },
+            spares: Spares::default(),
         })
     }
 }

@@ -12,6 +12,7 @@ mod maker;
 mod open;
 pub(super) mod seams;
 mod sizes;
+mod spares;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(super) use open::Filling;
 use open::Open;
 pub(super) use sizes::memory;
 pub(super) use sizes::{bytes_of, pool_entries, room};
+pub use spares::Coming;
+pub(super) use spares::Spares;
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
 const BATCH_ENTRIES: u64 = 64 << 20;
@@ -105,7 +108,7 @@ pub(super) struct Pools {
     tones: Buffer,
     mould: Arc<Mould>,
     ends: Ends<Open>,
-    /// Of pools whose views were forgotten, to be filled anew.
+    /// Of pools whose views were forgotten, or that were made before there were any, to be filled.
     spare: Vec<Arc<Buffers>>,
     pixels: Vec<Filled>,
     seams: Vec<seams::Seams>,
@@ -197,13 +200,18 @@ impl Mould {
         tiles: &Tiles,
     ) -> Result<Buffers, GpuError> {
         let make = OnDevice { device, budget };
-        let [patches, rows, entries, touched, trust, counters] = pool_buffers(&make, self.room)?;
+        Ok(self.pool(device, tiles, pool_buffers(&make, self.room)?))
+    }
+
+    /// A pool of such buffers, with nothing in it.
+    fn pool(&self, device: &Device, tiles: &Tiles, buffers: [Buffer; 6]) -> Buffers {
+        let [patches, rows, entries, touched, trust, counters] = buffers;
         write(device, &counters, &NOTHING);
         let drawn = tiles.bind(
             device,
             [&counters, &self.full, &patches, &rows, &entries, &touched],
         );
-        Ok(Buffers {
+        Buffers {
             patches,
             rows,
             entries,
@@ -211,7 +219,7 @@ impl Mould {
             trust,
             counters,
             drawn,
-        })
+        }
     }
 }
 
@@ -241,6 +249,17 @@ impl Pools {
             awaited: 0,
             narrowed: false,
         })
+    }
+
+    /// Fills pools that were made before there was a mesh first.
+    pub(super) fn take(
+        &mut self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        tiles: &Tiles,
+        spares: Spares,
+    ) {
+        self.spare = spares.into_pools(device, budget, tiles, &self.mould);
     }
 
     /// Frees all but the layout of the groups.

@@ -71,9 +71,8 @@ impl Work {
         self.parts.iter().map(|(_, part)| part.counting)
     }
 
-    /// Keeps so many of its parts, and gives the others. What was staged of all of them is of no use any more.
+    /// Keeps so many of its parts, and gives the others. What was staged begins with those that are kept; behind them it is not read.
     pub(super) fn split_off(&mut self, parts: usize) -> Self {
-        self.staged = None;
         Self::of(self.parts.split_off(parts))
     }
 
@@ -481,21 +480,22 @@ impl Tiles {
 
     /// Copies the pixels of a tile to where the queue takes them from, from any thread.
     pub(super) fn stage(&self, device: &Device, work: &mut Work) {
+        work.staged = self.staged(device, work);
+    }
+
+    /// Where the pixels of a tile were copied to; none where the queue refuses it, and so what comes after.
+    fn staged(&self, device: &Device, work: &Work) -> Option<wgpu::QueueWriteBufferView> {
         let bytes: usize = work.pixels().map(<[u8]>::len).sum();
         let size = wgpu::BufferSize::new(bytes as u64);
-        let staged = size.and_then(|size| {
-            let queue = &device.queue;
-            queue.write_buffer_with(&self.pixels.item, 0, size)
-        });
-        // Where it is refused, so is what is written when the tile is drawn, and that is told.
-        work.staged = staged.map(|mut staged| {
-            let mut at = 0;
-            for pixels in work.pixels() {
-                staged.slice(at..at + pixels.len()).copy_from_slice(pixels);
-                at += pixels.len();
-            }
-            staged
-        });
+        let mut staged = device
+            .queue
+            .write_buffer_with(&self.pixels.item, 0, size?)?;
+        let mut at = 0;
+        for pixels in work.pixels() {
+            staged.slice(at..at + pixels.len()).copy_from_slice(pixels);
+            at += pixels.len();
+        }
+        Some(staged)
     }
 
     /// Cuts a tile into such as any pool holds, of the same regions.
@@ -519,16 +519,10 @@ impl Tiles {
         let (regions, listed) = (work.regions(), work.blocks());
         write(device, &self.regions, &regions);
         write(device, &self.places, &work.places());
-        match staged {
-            Some(staged) => {
-                device.uploaded(staged.len());
-                // The queue takes it now.
-                drop(staged);
-            }
-            None => {
-                let pixels: Vec<u8> = work.pixels().flatten().copied().collect();
-                write(device, &self.pixels, &pixels);
-            }
+        if let Some(staged) = staged.or_else(|| self.staged(device, work)) {
+            device.uploaded(staged.len());
+            // The queue takes it now.
+            drop(staged);
         }
         let mut batch = Batch::new(device, "footprint");
         self.raster.record(&mut batch, &regions, listed)?;

@@ -65,6 +65,14 @@ impl Refiner<'_> {
         Ok(())
     }
 
+    /// How many views there are so far, and their pixels that lie on the mesh by their alpha; none where one has no alpha.
+    pub(in crate::bake) fn opaque_pixels(&self) -> Option<(usize, u64)> {
+        let views = &self.early.views;
+        let pixels = || views.par_iter().map(|view| view.counting() as u64).sum();
+        let opaque = views.iter().all(|view| view.has_alpha);
+        opaque.then(|| (views.len(), pixels()))
+    }
+
     /// Those views are all: their cameras and exposures are what they stay.
     pub(in crate::bake) fn settle(&mut self, progress: &dyn Progress, clock: &mut PhaseClock) {
         let begun = Instant::now();

@@ -36,6 +36,7 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
     let job = proto::job::BakeJob {
         product: Product::Texture,
         memory: Memory::Full,
+        texture_size: None,
         maps: false,
         refine: Refine::Off,
         vram_budget: None,
@@ -49,7 +50,8 @@ fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
      -> Result<(Box<dyn super::super::Backend>, Window), proto::message::Failure> {
         let ties = ties(atlas);
         let (taps, full) = (plan.taps, Memory::Full);
-        let native = super::super::Native::new(scene.clone(), ties, taps, Blend::Linear, full);
+        let native =
+            super::super::native::Native::new(scene.clone(), ties, taps, Blend::Linear, full);
         Ok((Box::new(native), scene.window.clone()))
     };
     let baked = super::super::bake_on(

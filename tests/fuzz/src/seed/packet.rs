@@ -54,6 +54,7 @@ fn to_child() -> Vec<ToChild> {
         Start::Bake(BakeJob {
             product: Product::VertexColours,
             memory: Memory::Small,
+            texture_size: Some(512),
             maps: true,
             refine: Refine::On,
             vram_budget: Some(1 << 30),

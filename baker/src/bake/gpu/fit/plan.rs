@@ -58,6 +58,7 @@ const MOST_ROWS: u64 = 16 << 30;
 /// needs and plenty for rows, of which it takes what there are. The smaller plan has a quarter of it for rows.
 fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
     let left = driver::memory(&kit.device.device).map(DriverMemory::left);
+    let left = left.map(|left| left + kit.spares.bytes());
     planned(texture_size, asked, memory, left)
 }
 
@@ -84,14 +85,15 @@ fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u
     }
 }
 
-/// The budget of a job on a device, with nothing in it yet.
-pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options) -> Arc<Budget> {
+/// The budget of a job on a device, with nothing in it yet; so many bytes were made for it before.
+pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options, made: u64) -> Arc<Budget> {
     let adapters = device.limits.max_storage_buffer_binding_size;
     let binding = options
         .binding_limit
         .map_or(adapters, |limit| limit.min(adapters));
     // What other programs have taken of the device cannot be planned with.
-    let there = driver::memory(&device.device).map_or(u64::MAX, DriverMemory::left);
+    let left = driver::memory(&device.device).map(DriverMemory::left);
+    let there = left.map_or(u64::MAX, |left| left + made);
     Budget::new(options.vram_budget.min(there), binding)
 }
 
@@ -145,7 +147,7 @@ pub(in crate::bake::gpu) fn fits(
     texels: usize,
     others: u64,
 ) -> bool {
-    let budget = bounds(&kit.device, options);
+    let budget = bounds(&kit.device, options, kit.spares.bytes());
     let (way, limits) = (kit.drawing.way, &kit.device.limits);
     let bounds = Bounds::new(way, limits, &budget, kit.taps);
     let pool = entries(&budget, size, texels);

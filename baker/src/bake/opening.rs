@@ -1,0 +1,71 @@
+//! An adapter that was opened before there was any data, views whose mesh has not come, and then the mesh → the adapter of the job, with
+//! its buffers, and the part of the texture that it begins with.
+
+use proto::job::{BakeJob, Memory};
+use proto::message::Failure;
+
+use super::atlas::Atlas;
+use super::backend::Backend;
+use super::explain::ties;
+use super::gpu::{self, Coming};
+use super::native::Native;
+use super::plan::Plan;
+use super::scene::Scene;
+use super::warm::Warm;
+use super::window::Window;
+
+/// Where a bake's adapter comes from.
+pub(super) trait Opening {
+    /// So many views of so many pixels on the mesh are there, before it is.
+    fn foresee(&mut self, _views: usize, _pixels: u64) {}
+
+    /// The adapter for a job, and the part of its texture that it begins with.
+    fn open(self, scene: &Scene, atlas: &Atlas) -> Result<(Box<dyn Backend>, Window), Failure>;
+}
+
+impl<F> Opening for F
+where
+    F: FnOnce(&Scene, &Atlas) -> Result<(Box<dyn Backend>, Window), Failure>,
+{
+    fn open(self, scene: &Scene, atlas: &Atlas) -> Result<(Box<dyn Backend>, Window), Failure> {
+        self(scene, atlas)
+    }
+}
+
+/// One that is open already.
+pub(super) struct Ready<'a> {
+    pub(super) warm: Warm,
+    pub(super) plan: &'a Plan,
+    pub(super) job: &'a BakeJob,
+}
+
+impl Opening for Ready<'_> {
+    /// Where the job has as much of the device as it likes.
+    fn foresee(&mut self, views: usize, pixels: u64) {
+        if self.job.vram_budget.is_none() && self.job.memory == Memory::Full {
+            let texture_size = self.job.texture_size;
+            self.warm.foresee(Coming {
+                views: views as u64,
+                pixels,
+                texture_size,
+            });
+        }
+    }
+
+    /// Makes its buffers, for all of the texture, if they fit.
+    fn open(self, scene: &Scene, atlas: &Atlas) -> Result<(Box<dyn Backend>, Window), Failure> {
+        let Self { warm, plan, job } = self;
+        let blend = warm.blend;
+        let Some(kit) = warm.into_kit()? else {
+            let ties = ties(atlas, &scene.window);
+            let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
+            return Ok((Box::new(native), scene.window.clone()));
+        };
+        let options = gpu::options(&kit, scene.size, job);
+        let window = gpu::window(&kit, scene, atlas, &options);
+        let ties = ties(atlas, &window);
+        // The surface before simplification has masked the views already.
+        let gpu = gpu::Gpu::new(kit, scene.within(&window), &ties, &options)?;
+        Ok((Box::new(gpu), window))
+    }
+}
