@@ -41,6 +41,7 @@ use crate::survey;
 use files::{Written, write_files};
 use glb::GlbError;
 use material::Layers;
+use measure::Pixel;
 use pages::Sheets;
 use preview::Row;
 use refined::AsFitted;
@@ -269,13 +270,14 @@ fn receive_views(
         let taken = as_fitted.apply(&mut view)?;
         let mut row = draw.then(|| Row::new(&view, taken));
         let score = clock.time(Phase::Measure, || {
+            let mut add = row.as_mut().map(|row| |pixel| row.add(pixel));
             measure::compare(
                 mesh,
                 paint,
                 &view,
                 job.blend,
                 taken.gain,
-                |pixel| row.iter_mut().for_each(|row| row.add(pixel)),
+                add.as_mut().map(|add| add as &mut dyn FnMut(Pixel)),
                 |more| {
                     pixels += more;
                     session.progress(Phase::Measure, pixels, 0);

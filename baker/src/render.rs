@@ -27,6 +27,8 @@ use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
 use crate::progress::unit;
+use raster::Hits;
+use shade::Shader;
 
 /// A picture as floats.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,28 +75,34 @@ pub fn render(
         coverage: vec![0.0; width * height],
     };
 
-    // A band's samples stay within a few MiB whatever the picture's size.
-    let rows = (BAND_SAMPLES / (width * samples * samples).max(1)).clamp(1, 32);
+    let row_samples = (width * samples * samples).max(1);
+    let rows = (BAND_SAMPLES / row_samples).clamp(1, 32);
+    let together = (SAMPLES_TOGETHER / row_samples).clamp(1, rows);
     let band_pixels = (rows * width).max(1);
+    let together_pixels = (together * width).max(1);
     result
         .colours
         .par_chunks_mut(band_pixels)
         .zip(result.coverage.par_chunks_mut(band_pixels))
         .enumerate()
-        .for_each(|(band, (colours, coverage))| {
-            let hits = scene.band(band * rows, coverage.len() / width);
-            shade::shade(
-                mesh,
-                paint,
-                &hits,
-                [width, samples],
-                blend,
-                colours,
-                coverage,
-            );
+        .for_each_init(Hits::default, |hits, (band, (colours, coverage))| {
+            let triangles = scene.touching(band * rows, coverage.len() / width);
+            let parts = colours
+                .chunks_mut(together_pixels)
+                .zip(coverage.chunks_mut(together_pixels));
+            for (part, (colours, coverage)) in parts.enumerate() {
+                let first = band * rows + part * together;
+                scene.draw(&triangles, first, coverage.len() / width, hits);
+                let mut shader = Shader::new(mesh, paint, &scene, blend);
+                shader.shade(hits, first, [width, samples], colours, coverage);
+            }
             unit();
         });
     result
 }
 
-const BAND_SAMPLES: usize = 1 << 18;
+/// Of a band, the unit of work: so many that finding its triangles among all costs little, and so few that there are several
+/// for each core of a large machine.
+const BAND_SAMPLES: usize = 1 << 19;
+/// What is drawn at a time and then shaded, 12 bytes each: about what a core's own cache holds.
+const SAMPLES_TOGETHER: usize = 1 << 16;

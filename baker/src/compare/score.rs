@@ -41,7 +41,7 @@ pub(super) fn score(
         view,
         blend,
         1.0,
-        |pixel| {
+        Some(&mut |pixel: Pixel| {
             let index = pixel.row * view.width as usize + pixel.column;
             on_object += u64::from(pixel.on_object);
             missing += u64::from(pixel.on_object && pixel.error.is_none());
@@ -53,7 +53,7 @@ pub(super) fn score(
                 }
             }
             each(pixel);
-        },
+        }),
         band_done,
     );
     Score {

@@ -39,19 +39,20 @@ pub struct Pixel {
     pub error: Option<f32>,
 }
 
-/// Compares `view`, whose exposure is `gain` in linear light, with the render of the mesh as the view would show it; tells `each` of every pixel, in rows from the top, and `band_done` of each
-/// band's pixels.
+/// Compares `view`, whose exposure is `gain` in linear light, with the render of the mesh as the view would show it;
+/// tells `each`, where there is one, of every pixel, in rows from the top, and `band_done` of each band's pixels.
 pub fn compare(
     mesh: &Mesh,
     paint: Paint<'_>,
     view: &View,
     blend: Blend,
     gain: f32,
-    mut each: impl FnMut(Pixel),
+    mut each: Option<&mut dyn FnMut(Pixel)>,
     mut band_done: impl FnMut(u64),
 ) -> ViewScore {
     let (width, height) = (view.width as usize, view.height as usize);
     let rows = (BAND_PIXELS / width.max(1)).max(1);
+    let wanted = each.is_some();
     let (mut squares, mut count) = (0.0_f64, 0_u32);
     for first in (0..height).step_by(rows) {
         let last = (first + rows).min(height);
@@ -65,37 +66,44 @@ pub fn compare(
         let render = render::render(mesh, paint, &camera, size, SAMPLES, blend);
         let on_object = on_object(view, &render, top);
         let compared = |row: usize| {
-            let of_column = |column: usize| {
+            let mut line = Line::default();
+            for column in 0..width {
                 let index = (row - top) * width + column;
+                let counts = on_object[index] && render.coverage[index] >= 1.0;
+                if !counts && !wanted {
+                    continue;
+                }
                 let colour = exposed(render.colours[index], gain);
                 let seen = view.pixels[row * width + column];
                 let off =
                     [0, 1, 2].map(|channel| colour[channel] - f32::from(seen[channel]) / 255.0);
-                let counts = on_object[index] && render.coverage[index] >= 1.0;
-                (colour, counts.then_some(off))
-            };
-            (0..width).map(of_column).collect::<Vec<_>>()
+                if counts {
+                    line.squares += off.map(|x| f64::from(x) * f64::from(x)).iter().sum::<f64>();
+                    line.count += 1;
+                }
+                if wanted {
+                    let error = off.iter().map(|x| x.abs()).sum::<f32>() / 3.0;
+                    line.pixels.push((colour, counts.then_some(error)));
+                }
+            }
+            line
         };
-        let lines: Vec<_> = (first..last).into_par_iter().map(compared).collect();
+        let lines: Vec<Line> = (first..last).into_par_iter().map(compared).collect();
+        // Summed in the order of the rows: the same score whatever the number of threads.
         for (row, line) in (first..last).zip(lines) {
-            for (column, (colour, off)) in line.into_iter().enumerate() {
+            squares += line.squares;
+            count += line.count;
+            for (column, (colour, error)) in line.pixels.into_iter().enumerate() {
                 let index = (row - top) * width + column;
-                let error = off.map(|off| {
-                    squares += off
-                        .iter()
-                        .map(|&x| f64::from(x) * f64::from(x))
-                        .sum::<f64>();
-                    count += 1;
-                    off.iter().map(|x| x.abs()).sum::<f32>() / 3.0
-                });
-                each(Pixel {
+                let pixel = Pixel {
                     column,
                     row,
                     colour,
                     coverage: render.coverage[index],
                     on_object: on_object[index],
                     error,
-                });
+                };
+                each.iter_mut().for_each(|each| each(pixel));
             }
         }
         band_done(((last - first) * width) as u64);
@@ -109,6 +117,16 @@ pub fn compare(
         pixels: count,
         psnr_db,
     }
+}
+
+/// A row of the comparison.
+#[derive(Default)]
+struct Line {
+    /// Of the differences of its pixels that count.
+    squares: f64,
+    count: u32,
+    /// Colour and error of each pixel, where somebody asks.
+    pixels: Vec<([f32; 3], Option<f32>)>,
 }
 
 /// A colour in sRGB as a view of this exposure shows it: what is too bright is white.
@@ -151,17 +169,20 @@ fn on_object(view: &View, render: &Render, top: usize) -> Vec<bool> {
 /// Keeps what has four neighbours; outside there are none.
 fn erode(mask: &[bool], width: usize) -> Vec<bool> {
     let height = mask.len() / width;
-    let inner = |index: usize| {
-        let (column, row) = (index % width, index / width);
-        let inside = column > 0 && column + 1 < width && row > 0 && row + 1 < height;
-        inside
-            && mask[index]
-            && mask[index - 1]
-            && mask[index + 1]
-            && mask[index - width]
-            && mask[index + width]
-    };
-    (0..mask.len()).into_par_iter().map(inner).collect()
+    let mut inner = vec![false; mask.len()];
+    let rows = inner.par_chunks_mut(width).enumerate();
+    rows.for_each(|(row, inner)| {
+        if row == 0 || row + 1 == height || width < 3 {
+            return;
+        }
+        let of = |row: usize| &mask[row * width..][..width];
+        let (above, own, below) = (of(row - 1), of(row), of(row + 1));
+        for column in 1..width - 1 {
+            let across = own[column - 1] & own[column] & own[column + 1];
+            inner[column] = across & above[column] & below[column];
+        }
+    });
+    inner
 }
 
 #[cfg(test)]
@@ -235,10 +256,20 @@ pub(crate) mod tests {
             view,
             Blend::Linear,
             gain,
-            |pixel| pixels.push(pixel),
+            Some(&mut |pixel| pixels.push(pixel)),
             |band| done += band,
         );
         assert_eq!((pixels.len(), done), (48 * 40, 48 * 40));
+        let unheard = compare(
+            &mesh,
+            (&texture).into(),
+            view,
+            Blend::Linear,
+            gain,
+            None,
+            |_| (),
+        );
+        assert_eq!(unheard, score);
         (score, pixels)
     }
 
@@ -358,7 +389,7 @@ pub(crate) mod tests {
             &view,
             Blend::Linear,
             1.0,
-            |pixel| rows.extend(pixel.error.map(|_| pixel.row)),
+            Some(&mut |pixel| rows.extend(pixel.error.map(|_| pixel.row))),
             |pixels| bands.push(pixels),
         );
         assert_eq!(

@@ -377,7 +377,7 @@ mod tests {
             &view,
             Blend::Linear,
             1.0,
-            |pixel| row.add(pixel),
+            Some(&mut |pixel| row.add(pixel)),
             |_| {},
         );
         let rows = [row.finish(score)];

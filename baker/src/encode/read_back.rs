@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use proto::job::AlphaMode;
 use proto::message::{Refusal, Root};
 use proto::table::Mesh;
+use rayon::prelude::*;
 use serde_json::Value;
 
 use super::material::Material;
@@ -104,16 +105,18 @@ pub fn read_back(
         alpha,
         tolerance,
     } = read;
-    let stored = if alpha { 4 } else { 3 };
+    // A texel's bytes as one number, without those that are not stored.
+    let stored = if alpha { [255; 4] } else { [255, 255, 255, 0] };
+    let number = |texel: &[u8; 4]| u32::from_ne_bytes(*texel) & u32::from_ne_bytes(stored);
     let folder = Folder::new(&Alone, Root::Mesh);
     let raw = match texels {
         None => load::read_bytes(bytes, name, &folder, uvs, progress)?,
         Some(texels) => {
             let (raw, pictures) = load::painted_bytes(bytes, name, &folder, progress)?;
-            let same = |(one, other): (&[u8; 4], &[u8; 4])| one[..stored] == other[..stored];
+            let same = |(one, other): (&[u8; 4], &[u8; 4])| number(one) == number(other);
             let page = |(picture, texels): (&Picture, &Cow<'_, [[u8; 4]]>)| {
                 picture.texels.len() == texels.len()
-                    && picture.texels.iter().zip(texels.iter()).all(same)
+                    && (picture.texels.par_iter().zip(texels.par_iter())).all(same)
             };
             let shown = of_triangle.is_empty() || pictures.of_triangle == of_triangle;
             let mut pairs = pictures.pictures.iter().zip(texels);

@@ -105,7 +105,7 @@ mod tests {
     fn score(view: &View, gain: f32) -> ViewScore {
         let (mesh, texture, _) = scene();
         let paint = (&texture).into();
-        compare(&mesh, paint, view, Blend::Linear, gain, |_| {}, |_| {})
+        compare(&mesh, paint, view, Blend::Linear, gain, None, |_| {})
     }
 
     #[test]

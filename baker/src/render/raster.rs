@@ -6,30 +6,28 @@
 //! triangle that crosses the camera plane needs no cutting: what is behind has the other sign. The barycentrics are those
 //! of the surface, not of the picture, hence perspective-correct. Two triangles that share an edge get exactly opposite
 //! values of it, and zero counts as a hit for both: no sample falls between them.
+//!
+//! Along a row of samples an edge's value rises or falls, and rounding a product or a sum never turns that round. So each
+//! edge accepts all samples from one on, or up to one, and what a triangle hits of a row are neighbours: its edges are asked
+//! about both ends alone. Of surfaces it is `Σe` over the determinant that is compared, which is 1/depth.
+
+use std::ops::Range;
 
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
 use super::clip::{project, triangle_bounds};
 
-/// What a sample sees.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
-    depth: f64,
-    /// Triangle, or [`Hit::NONE`].
-    pub(super) triangle: u32,
-    /// Barycentrics of the second and third corner.
-    pub(super) second_third: [f32; 2],
-}
+/// No triangle.
+pub(super) const NOTHING: u32 = u32::MAX;
 
-impl Hit {
-    /// No triangle.
-    pub(super) const NONE: u32 = u32::MAX;
-    const MISS: Self = Self {
-        depth: f64::INFINITY,
-        triangle: Self::NONE,
-        second_third: [0.0; 2],
-    };
+/// What the samples of some rows see, sample row by sample row.
+#[derive(Debug, Default)]
+pub(super) struct Hits {
+    /// Triangles, or [`NOTHING`].
+    pub(super) triangles: Vec<u32>,
+    /// 1/depth of each; 0 where there is nothing.
+    nearness: Vec<f64>,
 }
 
 /// The mesh before one camera.
@@ -71,92 +69,212 @@ impl<'a> Scene<'a> {
             width,
             samples,
         };
-        scene.rows = mesh
-            .triangles
-            .par_iter()
-            .map(|&triangle| {
+        scene.rows = (0..mesh.triangles.len() as u32)
+            .into_par_iter()
+            .map(|triangle| {
                 triangle_bounds(scene.triangle(triangle), near)
                     .and_then(|bounds| scene.range(bounds[1], bounds[3], 0, height * samples))
-                    .map_or([1, 0], |(first, last)| [first as u32, last as u32])
+                    .map_or([1, 0], |rows| [rows.start as u32, rows.end as u32 - 1])
             })
             .collect();
         scene
     }
 
-    fn triangle(&self, triangle: [u32; 3]) -> [[f64; 3]; 3] {
-        triangle.map(|corner| self.corners[corner as usize])
+    fn triangle(&self, triangle: u32) -> [[f64; 3]; 3] {
+        self.mesh.triangles[triangle as usize].map(|corner| self.corners[corner as usize])
     }
 
     /// Samples whose centre, `(k + ½)/samples`, lies within `low..=high` pixels, among `first..end`.
-    fn range(&self, low: f64, high: f64, first: usize, end: usize) -> Option<(usize, usize)> {
+    fn range(&self, low: f64, high: f64, first: usize, end: usize) -> Option<Range<usize>> {
         // A hair wider than exact: the edge functions decide, rounding here must not.
         const HAIR: f64 = 1e-6;
         let s = self.samples as f64;
         let from = (low * s - 0.5 - HAIR).ceil().max(first as f64);
         let to = (high * s - 0.5 + HAIR).floor().min(end as f64 - 1.0);
-        (from <= to).then_some((from as usize, to as usize))
+        (from <= to).then_some(from as usize..to as usize + 1)
     }
 
-    /// The hits of pixel rows `first..first + rows`, sample row by sample row.
-    pub(super) fn band(&self, first: usize, rows: usize) -> Vec<Hit> {
-        let stride = self.width * self.samples;
+    /// Edges of a triangle that is hit somewhere; zero of one that has no area to be hit.
+    pub(super) fn edges(&self, triangle: u32) -> Edges {
+        Edges::new(self.triangle(triangle)).unwrap_or_default()
+    }
+
+    /// Triangles that can touch the pixel rows `first..first + rows`, in the order of the file.
+    pub(super) fn touching(&self, first: usize, rows: usize) -> Vec<u32> {
         let (start, end) = (first * self.samples, (first + rows) * self.samples);
-        let mut hits = vec![Hit::MISS; stride * rows * self.samples];
-        for (id, (&triangle, &[from, to])) in self.mesh.triangles.iter().zip(&self.rows).enumerate()
-        {
-            if from <= to && (from as usize) < end && (to as usize) >= start {
-                self.draw(id as u32, triangle, [start, end], &mut hits);
-            }
-        }
-        hits
+        let all = self.rows.iter().enumerate();
+        all.filter(|&(_, &[from, to])| from <= to && (from as usize) < end && to as usize >= start)
+            .map(|(triangle, _)| triangle as u32)
+            .collect()
     }
 
-    fn draw(&self, id: u32, triangle: [u32; 3], [start, end]: [usize; 2], hits: &mut [Hit]) {
+    /// Draws the pixel rows `first..first + rows`, of triangles that [`Self::touching`] gave for them or for more.
+    pub(super) fn draw(&self, triangles: &[u32], first: usize, rows: usize, hits: &mut Hits) {
+        let samples = self.width * self.samples * rows * self.samples;
+        hits.triangles.clear();
+        hits.triangles.resize(samples, NOTHING);
+        hits.nearness.clear();
+        hits.nearness.resize(samples, 0.0);
+        let (start, end) = (first * self.samples, (first + rows) * self.samples);
+        for &triangle in triangles {
+            let [from, to] = self.rows[triangle as usize];
+            if (from as usize) < end && to as usize >= start {
+                self.draw_one(triangle, start..end, hits);
+            }
+        }
+    }
+
+    fn draw_one(&self, triangle: u32, rows: Range<usize>, hits: &mut Hits) {
         let p = self.triangle(triangle);
-        let Some(bounds) = triangle_bounds(p, self.near) else {
+        let (Some(edges), Some(bounds)) = (Edges::new(p), triangle_bounds(p, self.near)) else {
             return;
         };
         let stride = self.width * self.samples;
-        let Some((left, right)) = self.range(bounds[0], bounds[2], 0, stride) else {
+        let above = rows.start;
+        let columns = self.range(bounds[0], bounds[2], 0, stride);
+        let rows = self.range(bounds[1], bounds[3], rows.start, rows.end);
+        let (Some(columns), Some(rows)) = (columns, rows) else {
             return;
         };
-        let Some((top, bottom)) = self.range(bounds[1], bounds[3], start, end) else {
-            return;
-        };
-
-        let mut edges = [cross(p[1], p[2]), cross(p[2], p[0]), cross(p[0], p[1])];
-        let determinant = dot(p[0], edges[0]);
-        if determinant < 0.0 {
-            edges = edges.map(|edge| edge.map(|x| -x));
-        }
-        // Seen edge-on from the camera's very position: a line without area.
-        if determinant == 0.0 {
-            return;
-        }
+        let [least, largest] = nearness_limits(p);
         let step = 1.0 / self.samples as f64;
-        for row in top..=bottom {
-            let y = (row as f64 + 0.5) * step;
-            let line = &mut hits[(row - start) * stride..][..stride];
-            for (column, hit) in line.iter_mut().enumerate().take(right + 1).skip(left) {
-                let x = (column as f64 + 0.5) * step;
-                let e = edges.map(|edge| edge[0] * x + edge[1] * y + edge[2]);
-                let sum = e[0] + e[1] + e[2];
-                // The sum is what 1/depth is proportional to, so it is positive for what lies in front.
-                if e[0] < 0.0 || e[1] < 0.0 || e[2] < 0.0 || sum <= 0.0 {
-                    continue;
-                }
-                let b = [e[0] / sum, e[1] / sum, e[2] / sum];
-                let depth = b[0] * p[0][2] + b[1] * p[1][2] + b[2] * p[2][2];
+        let crossings = edges.crossings(step);
+        for row in rows {
+            let line = edges.along((row as f64 + 0.5) * step);
+            let span = line.span(crossings, columns.clone(), step);
+            let of_row = (row - above) * stride;
+            let hit = of_row + span.start..of_row + span.end;
+            let nearest = &mut hits.nearness[hit.clone()];
+            let seen = &mut hits.triangles[hit];
+            let [slope, start] = line.nearness(edges.scale, step);
+            // Values are chosen and not branched to, and so for several samples at once: of a closed surface about every other
+            // hit is met from behind first, which no processor foresees.
+            for (k, (nearest, seen)) in nearest.iter_mut().zip(seen).enumerate() {
+                let own = slope * f64::from((span.start + k) as i32) + start;
+                let own = if own < least { least } else { own };
+                let own = if own > largest { largest } else { own };
                 // Of two surfaces at one depth the first in the file wins.
-                if depth < hit.depth {
-                    *hit = Hit {
-                        depth,
-                        triangle: id,
-                        second_third: [b[1] as f32, b[2] as f32],
-                    };
-                }
+                let nearer = u64::from(own > *nearest).wrapping_neg();
+                let bits = own.to_bits() & nearer | nearest.to_bits() & !nearer;
+                *nearest = f64::from_bits(bits);
+                *seen = triangle & nearer as u32 | *seen & !nearer as u32;
             }
         }
+    }
+}
+
+/// The least and the largest 1/depth that the visible part of a triangle has: none of its samples is taken for nearer or
+/// farther than all of its corners, however little area it has to tell them apart by.
+fn nearness_limits(corners: [[f64; 3]; 3]) -> [f64; 2] {
+    if corners.iter().any(|corner| corner[2] <= 0.0) {
+        return [f64::MIN_POSITIVE, f64::MAX];
+    }
+    let nearness = corners.map(|corner| 1.0 / corner[2]);
+    let least = nearness.into_iter().fold(f64::MAX, f64::min);
+    let largest = nearness.into_iter().fold(least, f64::max);
+    [least.max(f64::MIN_POSITIVE), largest.max(f64::MIN_POSITIVE)]
+}
+
+/// The edge functions of a triangle, none of them negative where it is hit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Edges {
+    /// Their factors of (x, y, 1), in pixels.
+    factors: [[f64; 3]; 3],
+    /// 1 / |determinant|.
+    scale: f64,
+}
+
+impl Edges {
+    /// None where it is seen edge-on from the camera's very position: a line without area.
+    fn new(p: [[f64; 3]; 3]) -> Option<Self> {
+        let factors = [cross(p[1], p[2]), cross(p[2], p[0]), cross(p[0], p[1])];
+        let determinant = dot(p[0], factors[0]);
+        let scale = 1.0 / determinant.abs();
+        let sign = determinant.signum();
+        let turned = |edge: [f64; 3]| [sign * edge[0], sign * edge[1], sign * edge[2]];
+        scale.is_finite().then(|| Self {
+            factors: [turned(factors[0]), turned(factors[1]), turned(factors[2])],
+            scale,
+        })
+    }
+
+    /// Along a row of the picture.
+    pub(super) fn along(&self, y: f64) -> Line {
+        Line {
+            slopes: self.factors.map(|edge| edge[0]),
+            starts: self.factors.map(|edge| edge[1] * y + edge[2]),
+        }
+    }
+
+    /// How many samples further an edge gets to zero, for each unit of its value at the start of a row.
+    fn crossings(&self, step: f64) -> [f64; 3] {
+        self.factors.map(|edge| -1.0 / (edge[0] * step))
+    }
+}
+
+/// Edge functions along one row of the picture: of x alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    slopes: [f64; 3],
+    starts: [f64; 3],
+}
+
+impl Line {
+    fn values(&self, x: f64) -> [f64; 3] {
+        [
+            self.slopes[0] * x + self.starts[0],
+            self.slopes[1] * x + self.starts[1],
+            self.slopes[2] * x + self.starts[2],
+        ]
+    }
+
+    /// Barycentrics of the second and third corner where the triangle is hit, in several places side by side.
+    pub(super) fn second_third<const N: usize>(&self, x: [f64; N]) -> [[f32; N]; 2] {
+        let mut second_third = [[0.0; N]; 2];
+        for k in 0..N {
+            let e = self.values(x[k]);
+            let over = 1.0 / (e[0] + e[1] + e[2]);
+            second_third[0][k] = (e[1] * over) as f32;
+            second_third[1][k] = (e[2] * over) as f32;
+        }
+        second_third
+    }
+
+    /// Those of the samples `columns`, `step` apart, that all three edges accept.
+    fn span(&self, crossings: [f64; 3], columns: Range<usize>, step: f64) -> Range<usize> {
+        let Range { mut start, mut end } = columns;
+        for (crossing, at_start) in crossings.into_iter().zip(self.starts) {
+            // An edge that is level, or as good as that, says the same of the whole row.
+            if !crossing.is_finite() {
+                continue;
+            }
+            // Where it is zero, to a few roundings of its own size and so to far less than a sample: with one more on each
+            // side it is the edge itself that decides, below.
+            let zero = at_start * crossing - 0.5;
+            if crossing < 0.0 {
+                start = start.max((zero - 1.0) as usize);
+            } else {
+                end = end.min((zero + 2.0) as usize);
+            }
+        }
+        let accepts = |column: usize| {
+            let values = self.values((column as f64 + 0.5) * step);
+            values.into_iter().all(|value| value >= 0.0)
+        };
+        while start < end && !accepts(start) {
+            start += 1;
+        }
+        while start < end && !accepts(end - 1) {
+            end -= 1;
+        }
+        if start < end { start..end } else { 0..0 }
+    }
+
+    /// 1/depth as a factor of the sample's number and what is added to it.
+    fn nearness(&self, scale: f64, step: f64) -> [f64; 2] {
+        let sum = |of: [f64; 3]| (of[0] + of[1] + of[2]) * scale;
+        let slope = sum(self.slopes) * step;
+        [slope, sum(self.starts) + 0.5 * slope]
     }
 }
 
@@ -172,3 +290,6 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
+
+#[cfg(test)]
+mod tests;

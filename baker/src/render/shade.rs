@@ -1,9 +1,11 @@
 //! Hits and paint into colours: lookup of each sample, mean over the samples of a pixel.
 
+use std::ops::Range;
+
 use proto::job::Blend;
 use proto::table::{Mesh, Texture};
 
-use super::raster::Hit;
+use super::raster::{Edges, Hits, NOTHING, Scene};
 use super::srgb;
 
 /// A texture to look up: sRGB texels, row 0 at v = 0. Need not be square.
@@ -33,34 +35,6 @@ impl<'a> Image<'a> {
 
     pub(crate) fn texels(&self) -> &'a [[u8; 4]] {
         self.texels
-    }
-
-    /// The colour at `uv` in the space of `blend`.
-    fn sample(&self, uv: [f32; 2], blend: Blend) -> [f32; 3] {
-        let decode = match blend {
-            Blend::Linear => srgb::linear_table(),
-            Blend::Srgb => srgb::display_table(),
-        };
-        let mut sum = [0.0_f32; 3];
-        for (texel, weight) in self.taps(uv) {
-            for channel in 0..3 {
-                sum[channel] += weight * decode[texel[channel] as usize];
-            }
-        }
-        sum
-    }
-
-    /// The four texels around `uv` with their weights, clamped to the edge.
-    fn taps(&self, [u, v]: [f32; 2]) -> [([u8; 4], f32); 4] {
-        let (column, across) = split(u, self.width);
-        let (row, down) = split(v, self.height);
-        let texel = |c: usize, r: usize| self.texels[r * self.width + c];
-        [
-            (texel(column[0], row[0]), (1.0 - across) * (1.0 - down)),
-            (texel(column[1], row[0]), across * (1.0 - down)),
-            (texel(column[0], row[1]), (1.0 - across) * down),
-            (texel(column[1], row[1]), across * down),
-        ]
     }
 }
 
@@ -119,99 +93,291 @@ impl<'a> From<&'a Texture> for Paint<'a> {
     }
 }
 
-impl Paint<'_> {
-    /// What a sample sees, in the space of `blend`.
-    fn sample(&self, mesh: &Mesh, hit: &Hit, blend: Blend) -> [f32; 3] {
+impl<'a> Paint<'a> {
+    /// What a triangle's colours are in; none where they are the vertices'.
+    fn image(&self, triangle: usize) -> Option<Image<'a>> {
         match self {
-            Self::Image(image) => image.sample(uv(mesh, hit), blend),
-            Self::Textures(textures) => {
-                let image = textures.image(hit.triangle as usize);
-                image.sample(uv(mesh, hit), blend)
-            }
-            Self::Vertices(colours) => {
-                let mut sum = [0.0_f32; 3];
-                let value = srgb::display_table();
-                for (corner, weight) in corners(mesh, hit) {
-                    let colour = colours[corner as usize];
-                    for channel in 0..3 {
-                        sum[channel] += weight * value[colour[channel] as usize];
-                    }
-                }
-                match blend {
-                    Blend::Linear => sum,
-                    Blend::Srgb => sum.map(srgb::encode),
-                }
-            }
+            Self::Image(image) => Some(*image),
+            Self::Textures(textures) => Some(*textures.image(triangle)),
+            Self::Vertices(_) => None,
         }
     }
 }
 
 /// The two neighbours along one axis and the second one's share. Texel k is centred on `(k + ½)/edge`.
 pub(crate) fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
-    let last = edge as f32 - 1.0;
-    let x = coordinate * edge as f32 - 0.5;
-    let floor = x.floor();
-    // Clamped as floats, so that no coordinate, however far outside, overflows an index.
-    (
-        [
-            floor.clamp(0.0, last) as usize,
-            (floor + 1.0).clamp(0.0, last) as usize,
-        ],
-        x - floor,
-    )
+    let (below, share) = below(coordinate, edge as f32);
+    let below = below as usize;
+    ([below, (below + 1).min(edge - 1)], share)
 }
 
-/// Fills the pixels of one band from its hits, which are `width · samples` to a row.
-pub(super) fn shade(
-    mesh: &Mesh,
-    paint: Paint<'_>,
-    hits: &[Hit],
-    [width, samples]: [usize; 2],
+/// Added to a number between -2²² and 2²² it leaves no bits for a fraction: what is whole stands in the lowest bits of the sum.
+/// Additions, unlike conversions and `floor`, are done for several numbers at once by every processor.
+const WHOLE: f32 = 12_582_912.0;
+
+/// The first of them and the share of the next one.
+fn below(coordinate: f32, edge: f32) -> (u32, f32) {
+    // Clamped as floats, so that no coordinate, however far outside, overflows an index; what is no number counts as 0.
+    let (x, last) = (coordinate * edge - 0.5, edge - 1.0);
+    let x = if x > 0.0 { x } else { 0.0 };
+    let x = if x < last { x } else { last };
+    // The middle of a texel may be the whole of it or of the one before: that is the same colour.
+    let sum = (x - 0.5) + WHOLE;
+    (sum.to_bits() - WHOLE.to_bits(), x - (sum - WHOLE))
+}
+
+/// Samples that are looked at side by side.
+const TOGETHER: usize = 4;
+
+/// Turns hits into colours. Samples of a pixel mostly share a triangle and texels: what is known of the one is kept, and of the
+/// others the weights are added up before they are looked up.
+pub(super) struct Shader<'a> {
+    mesh: &'a Mesh,
+    paint: Paint<'a>,
+    scene: &'a Scene<'a>,
     blend: Blend,
-    colours: &mut [[f32; 3]],
-    coverage: &mut [f32],
-) {
-    for (pixel, (colour, covered)) in colours.iter_mut().zip(coverage).enumerate() {
-        let (column, row) = (pixel % width, pixel / width);
-        let mut sum = [0.0_f32; 3];
-        let mut count = 0_u32;
-        for line in row * samples..(row + 1) * samples {
-            for hit in &hits[(line * width + column) * samples..][..samples] {
-                if hit.triangle == Hit::NONE {
-                    continue;
+    /// What was hit last, or [`NOTHING`].
+    triangle: u32,
+    edges: Edges,
+    coat: Coat,
+    gathered: Gathered<'a>,
+}
+
+/// How a triangle is painted.
+enum Coat {
+    /// From an image: where its first corner lies, and how far the others are from there.
+    Image([[f32; 2]; 3]),
+    /// Linear light of its corners.
+    Vertices([[f32; 3]; 3]),
+}
+
+impl<'a> Shader<'a> {
+    pub(super) fn new(
+        mesh: &'a Mesh,
+        paint: Paint<'a>,
+        scene: &'a Scene<'a>,
+        blend: Blend,
+    ) -> Self {
+        let decode = match blend {
+            Blend::Linear => srgb::linear_table(),
+            Blend::Srgb => srgb::display_table(),
+        };
+        Self {
+            mesh,
+            paint,
+            scene,
+            blend,
+            triangle: NOTHING,
+            edges: Edges::default(),
+            coat: Coat::Vertices([[0.0; 3]; 3]),
+            gathered: Gathered::new(paint.image(0), decode),
+        }
+    }
+
+    /// Fills pixels from their hits, which are `width · samples` to a row; `first` is their first row in the picture.
+    pub(super) fn shade(
+        &mut self,
+        hits: &Hits,
+        first: usize,
+        [width, samples]: [usize; 2],
+        colours: &mut [[f32; 3]],
+        coverage: &mut [f32],
+    ) {
+        let step = 1.0 / samples as f64;
+        for (pixel, (colour, covered)) in colours.iter_mut().zip(coverage).enumerate() {
+            let (column, row) = (pixel % width, pixel / width);
+            let mut sum = [0.0_f32; 3];
+            let mut count = 0;
+            for line in row * samples..(row + 1) * samples {
+                let y = ((first * samples + line) as f64 + 0.5) * step;
+                let seen = &hits.triangles[(line * width + column) * samples..][..samples];
+                let mut at = column * samples;
+                for same in seen.chunk_by(|one, next| one == next) {
+                    if same[0] != NOTHING {
+                        count += same.len();
+                        self.take(same[0], &mut sum);
+                        self.add(y, at..at + same.len(), step, &mut sum);
+                    }
+                    at += same.len();
                 }
-                count += 1;
-                let seen = paint.sample(mesh, hit, blend);
-                for channel in 0..3 {
-                    sum[channel] += seen[channel];
+            }
+            if count > 0 {
+                self.gathered.finish(&mut sum);
+                let mean = sum.map(|x| x / count as f32);
+                *colour = if self.blend == Blend::Linear {
+                    mean.map(srgb::encode)
+                } else {
+                    mean
+                };
+                *covered = count as f32 / (samples * samples) as f32;
+            }
+        }
+    }
+
+    /// The next samples are of this triangle.
+    fn take(&mut self, triangle: u32, sum: &mut [f32; 3]) {
+        if triangle == self.triangle {
+            return;
+        }
+        self.triangle = triangle;
+        self.edges = self.scene.edges(triangle);
+        let corners = self.mesh.triangles[triangle as usize].map(|corner| corner as usize);
+        if let Paint::Vertices(colours) = self.paint {
+            let value = srgb::display_table();
+            self.coat = Coat::Vertices(corners.map(|corner| {
+                let [r, g, b, _] = colours[corner];
+                [r, g, b].map(|byte| value[usize::from(byte)])
+            }));
+            return;
+        }
+        if let Paint::Textures(_) = self.paint {
+            self.gathered.finish(sum);
+            self.gathered.image = self.paint.image(triangle as usize);
+        }
+        let [a, b, c] = corners.map(|corner| self.mesh.uvs[corner]);
+        let from_a = |uv: [f32; 2]| [uv[0] - a[0], uv[1] - a[1]];
+        self.coat = Coat::Image([a, from_a(b), from_a(c)]);
+    }
+
+    /// Adds what some samples of a row see of the triangle, or gathers it.
+    fn add(&mut self, y: f64, samples: Range<usize>, step: f64, sum: &mut [f32; 3]) {
+        let line = self.edges.along(y);
+        for first in samples.clone().step_by(TOGETHER) {
+            // Those past the end are not counted.
+            let count = (samples.end - first).min(TOGETHER);
+            let mut x = [0.0; TOGETHER];
+            for (k, x) in (first as i32..).zip(&mut x) {
+                *x = (f64::from(k) + 0.5) * step;
+            }
+            let second_third = line.second_third(x);
+            match &self.coat {
+                Coat::Image(uvs) => self.gathered.add(uvs, second_third, count, sum),
+                Coat::Vertices(colours) => {
+                    for sample in 0..count {
+                        let seen = mixed(colours, second_third.map(|of| of[sample]), self.blend);
+                        for channel in 0..3 {
+                            sum[channel] += seen[channel];
+                        }
+                    }
                 }
             }
         }
-        if count > 0 {
-            let mean = sum.map(|x| x / count as f32);
-            *colour = if blend == Blend::Linear {
-                mean.map(srgb::encode)
-            } else {
-                mean
-            };
-            *covered = count as f32 / (samples * samples) as f32;
+    }
+}
+
+/// Linear light of three corners, by the barycentrics of the last two, in the space of `blend`.
+fn mixed(colours: &[[f32; 3]; 3], [second, third]: [f32; 2], blend: Blend) -> [f32; 3] {
+    let weights = [1.0 - second - third, second, third];
+    let light = [0, 1, 2].map(|channel| {
+        let parts = (0..3).map(|k| weights[k] * colours[k][channel]);
+        parts.sum::<f32>()
+    });
+    match blend {
+        Blend::Linear => light,
+        Blend::Srgb => light.map(srgb::encode),
+    }
+}
+
+/// Edge of the piece of an image that samples are gathered from.
+const WINDOW: usize = 8;
+
+/// Samples of one pixel as the weights of the texels that they lie between.
+struct Gathered<'a> {
+    image: Option<Image<'a>>,
+    /// Colour of each byte of a texel.
+    decode: &'static [f32; 256],
+    /// Column and row of the window's first texel; [`Self::NOWHERE`] before the first sample.
+    origin: [u32; 2],
+    /// Of the window's texels, row by row.
+    weights: [f32; WINDOW * WINDOW],
+    /// One bit for each of them that has any.
+    touched: u64,
+}
+
+impl<'a> Gathered<'a> {
+    /// So far from any texel that a window from there holds none.
+    const NOWHERE: [u32; 2] = [u32::MAX / 2; 2];
+
+    fn new(image: Option<Image<'a>>, decode: &'static [f32; 256]) -> Self {
+        Self {
+            image,
+            decode,
+            origin: Self::NOWHERE,
+            weights: [0.0; WINDOW * WINDOW],
+            touched: 0,
         }
     }
-}
 
-/// The vertices of the triangle that was hit, with their weights.
-fn corners(mesh: &Mesh, hit: &Hit) -> [(u32, f32); 3] {
-    let [a, b, c] = mesh.triangles[hit.triangle as usize];
-    let [second, third] = hit.second_third;
-    [(a, 1.0 - second - third), (b, second), (c, third)]
-}
-
-fn uv(mesh: &Mesh, hit: &Hit) -> [f32; 2] {
-    let mut sum = [0.0; 2];
-    for (corner, weight) in corners(mesh, hit) {
-        let uv = mesh.uvs[corner as usize];
-        sum[0] += weight * uv[0];
-        sum[1] += weight * uv[1];
+    /// Adds the first `count` of some samples of a triangle, given by the barycentrics of its second and third corner.
+    fn add(
+        &mut self,
+        [a, b, c]: &[[f32; 2]; 3],
+        [second, third]: [[f32; TOGETHER]; 2],
+        count: usize,
+        sum: &mut [f32; 3],
+    ) {
+        let Some(image) = self.image else {
+            return;
+        };
+        let (width, height) = (image.width as f32, image.height as f32);
+        let (mut columns, mut rows) = ([0; TOGETHER], [0; TOGETHER]);
+        let mut weights = [[0.0; 4]; TOGETHER];
+        for k in 0..TOGETHER {
+            let u = a[0] + second[k] * b[0] + third[k] * c[0];
+            let v = a[1] + second[k] * b[1] + third[k] * c[1];
+            let (column, across) = below(u, width);
+            let (row, down) = below(v, height);
+            (columns[k], rows[k]) = (column, row);
+            let (left, above) = (1.0 - across, 1.0 - down);
+            weights[k] = [left * above, across * above, left * down, across * down];
+        }
+        for k in 0..count {
+            self.add_one([columns[k], rows[k]], weights[k], sum);
+        }
     }
-    sum
+
+    /// Adds a sample by its weights of a texel, of the one right of it, and of the two below.
+    fn add_one(&mut self, texel: [u32; 2], weights: [f32; 4], sum: &mut [f32; 3]) {
+        let within = |origin: [u32; 2]| {
+            [0, 1].map(|axis: usize| texel[axis].wrapping_sub(origin[axis]) as usize)
+        };
+        let mut at = within(self.origin);
+        if at[0] >= WINDOW - 1 || at[1] >= WINDOW - 1 {
+            self.finish(sum);
+            // It is as likely to go on in one direction as in the other.
+            self.origin = texel.map(|at| at.wrapping_sub(WINDOW as u32 / 2 - 1));
+            at = [WINDOW / 2 - 1; 2];
+        }
+        let first = at[1] * WINDOW + at[0];
+        self.weights[first] += weights[0];
+        self.weights[first + 1] += weights[1];
+        self.weights[first + WINDOW] += weights[2];
+        self.weights[first + WINDOW + 1] += weights[3];
+        self.touched |= (0b11 | 0b11 << WINDOW) << first;
+    }
+
+    /// Looks up what was gathered and adds it.
+    fn finish(&mut self, sum: &mut [f32; 3]) {
+        let Some(image) = self.image else {
+            return;
+        };
+        while self.touched != 0 {
+            let cell = self.touched.trailing_zeros() as usize;
+            self.touched &= self.touched - 1;
+            let weight = std::mem::take(&mut self.weights[cell % (WINDOW * WINDOW)]);
+            let inside = [cell % WINDOW, cell / WINDOW];
+            let at = [0, 1].map(|axis: usize| self.origin[axis].wrapping_add(inside[axis] as u32));
+            // Beyond the last texel there is that one again.
+            let column = (at[0] as usize).min(image.width - 1);
+            let row = (at[1] as usize).min(image.height - 1);
+            let texel = image.texels[row * image.width + column];
+            for channel in 0..3 {
+                sum[channel] += weight * self.decode[usize::from(texel[channel])];
+            }
+        }
+        self.origin = Self::NOWHERE;
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
 
 use super::clip::project;
-use super::raster::{Hit, Scene};
+use super::raster::{Hits, NOTHING, Scene};
 
 /// Share of a point's depth below which two surfaces are one.
 const THIN: f64 = 1e-3;
@@ -23,7 +23,7 @@ pub struct Sight<'a> {
     width: usize,
     height: usize,
     corners: Vec<[f64; 3]>,
-    /// The triangle of each pixel, or [`Hit::NONE`].
+    /// The triangle of each pixel, or [`NOTHING`].
     triangles: Vec<u32>,
 }
 
@@ -33,13 +33,13 @@ impl<'a> Sight<'a> {
     pub fn new(mesh: &'a Mesh, camera: &'a Camera, [width, height]: [u32; 2]) -> Self {
         let (width, height) = (width as usize, height as usize);
         let scene = Scene::new(mesh, camera, [width, height], 1);
-        let mut triangles = vec![Hit::NONE; width * height];
+        let mut triangles = vec![NOTHING; width * height];
         let bands = triangles.par_chunks_mut((BAND * width).max(1)).enumerate();
         bands.for_each(|(band, triangles)| {
-            let hits = scene.band(band * BAND, triangles.len() / width);
-            for (triangle, hit) in triangles.iter_mut().zip(hits) {
-                *triangle = hit.triangle;
-            }
+            let (first, rows) = (band * BAND, triangles.len() / width);
+            let mut hits = Hits::default();
+            scene.draw(&scene.touching(first, rows), first, rows, &mut hits);
+            triangles.copy_from_slice(&hits.triangles);
             crate::progress::unit();
         });
         Self {
@@ -81,7 +81,7 @@ impl<'a> Sight<'a> {
     /// Whether what the pixel shows, followed to `at`, is not nearer than `depth`.
     fn is_open(&self, pixel: usize, [x, y]: [f64; 2], depth: f64) -> bool {
         let triangle = self.triangles[pixel];
-        if triangle == Hit::NONE {
+        if triangle == NOTHING {
             return false;
         }
         let corners = self.mesh.triangles[triangle as usize];
