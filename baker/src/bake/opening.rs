@@ -7,7 +7,7 @@ use proto::message::Failure;
 use super::atlas::Atlas;
 use super::backend::Backend;
 use super::explain::ties;
-use super::gpu::{self, Coming};
+use super::gpu::{self, Expected};
 use super::native::Native;
 use super::plan::Plan;
 use super::scene::Scene;
@@ -42,13 +42,14 @@ pub(super) struct Ready<'a> {
 impl Opening for Ready<'_> {
     /// Where the job has as much of the device as it likes.
     fn foresee(&mut self, views: usize, pixels: u64) {
-        if self.job.vram_budget.is_none() && self.job.memory == Memory::Full {
-            let texture_size = self.job.texture_size;
-            self.warm.foresee(Coming {
+        let all = self.job.vram_budget.is_none() && self.job.memory == Memory::Full;
+        if let Some(texture_size) = self.job.texture_size.filter(|_| all) {
+            let expected = Expected {
                 views: views as u64,
                 pixels,
                 texture_size,
-            });
+            };
+            self.warm.foresee(self.job, expected);
         }
     }
 

@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use proto::job::{Blend, Device as Wanted, Quality, WarmJob};
+use proto::job::{BakeJob, Blend, Device as Wanted, Quality, WarmJob};
 use proto::message::{AdapterInfo, Failure, PipelineCache};
 
-use super::gpu::Coming;
 use super::gpu::device::{self, Device, GpuError};
 use super::gpu::kit::Kit;
+use super::gpu::{Expected, options};
 use super::native;
 use super::plan::Plan;
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 enum Opened {
     Bare(Box<Device>),
     Ready(Box<Result<Kit, GpuError>>),
-    /// A thread makes the first pools of rows.
+    /// A thread makes what the fit will need.
     Foreseeing(JoinHandle<Option<Kit>>),
 }
 
@@ -90,20 +90,24 @@ impl Warm {
         }
     }
 
-    /// Views are there, and their mesh is not: a thread makes what their rows will surely fill. What there is to say of the adapter has
+    /// Views are there, and their mesh is not: a thread makes what their fit will surely need. What there is to say of the adapter has
     /// been said.
-    pub(super) fn foresee(&mut self, coming: Coming) {
-        if !matches!(&self.gpu, Some(Opened::Ready(kit)) if kit.is_ok()) {
+    pub(super) fn foresee(&mut self, job: &BakeJob, expected: Expected) {
+        let Some(Opened::Ready(kit)) = &self.gpu else {
             return;
-        }
+        };
+        let options = (kit.as_ref().as_ref()).map(|kit| options(kit, expected.texture_size, job));
+        let Ok(options) = options else {
+            return;
+        };
         let (hand, handed) = mpsc::channel::<Kit>();
         let work = move || {
             let mut kit = handed.recv().ok()?;
-            kit.foresee(coming);
+            kit.foresee(&options, expected);
             Some(kit)
         };
-        // Without a thread, pools are made when they are needed.
-        let Ok(thread) = Builder::new().name("first pools".to_owned()).spawn(work) else {
+        // Without a thread, all is made when it is needed.
+        let Ok(thread) = Builder::new().name("first buffers".to_owned()).spawn(work) else {
             return;
         };
         self.gpu = self.gpu.take().map(|gpu| match gpu {

@@ -126,7 +126,7 @@ impl DryRun {
         options: &Options,
         room: usize,
     ) -> Result<Self, GpuError> {
-        let budget = fit::bounds(&kit.device, options, kit.spares.bytes());
+        let budget = fit::bounds(&kit.device, options, kit.made());
         let entries = fit::entries(&budget, scene.window.size, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
         let bounds = Bounds::new(way, &kit.device.limits, &budget, taps);

@@ -5,6 +5,7 @@
 //! | `plan` | memory asked for, or there → the job's budget, and what it leaves for rows |
 //! | `passes` | rows → average, residuals, weights, solution |
 
+mod early;
 mod passes;
 mod plan;
 
@@ -23,7 +24,7 @@ use super::memory::{
     write, write_planes,
 };
 use super::planes::{Colour, Planes, colour_planes};
-use super::pools::{Filling, PoolMaker, Pools, Spares, Visit};
+use super::pools::{Filling, PoolMaker, Pools, Visit};
 use super::shaders::DEVIATION;
 use super::stage::bind;
 use super::tiles::{self, Drawn, Place, Tiles, Work};
@@ -35,6 +36,8 @@ use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 use crate::pace;
 use crate::progress::{each, expect, unit};
+pub(super) use early::Early;
+pub use early::Expected;
 use plan::ROOMY;
 pub use plan::{Options, options};
 pub(super) use plan::{bounds, entries, fits, others, passes_fit, reserve, room, row_memory};
@@ -132,9 +135,13 @@ impl Fit {
             drawing,
             footprint,
             mut stages,
-            spares,
+            early,
         } = kit;
-        let budget = bounds(&device, options, spares.bytes());
+        let early = early.filter(|early| early.would_do(&scene, options, room));
+        let (budget, planes, made) = match early {
+            Some(early) => (early.budget, Some(early.planes), early.pools),
+            None => (bounds(&device, options, 0), None, Vec::new()),
+        };
         if options.gpu_times {
             device.measure()?;
         }
@@ -143,7 +150,10 @@ impl Fit {
         if options.maps && stages.deviation.is_none() {
             stages.deviation = Some(DEVIATION.compile(&device, &layout, taps, blend)?);
         }
-        let planes = Planes::new(&device, &budget, &scene.window, room)?;
+        let planes = match planes {
+            Some(planes) => planes,
+            None => Planes::new(&device, &budget, &scene.window, room)?,
+        };
         let normal = |v, out| planes.normal_group(&device, &stages.normal, v, out);
         let groups = Groups {
             average: planes.average_group(&device, &stages.average),
@@ -159,7 +169,7 @@ impl Fit {
         let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
         let mut pools = Pools::new(&device, &budget, layout, &tones, entries)?;
-        pools.take(&device, &budget, &tiles, spares);
+        pools.take(&device, &tiles, made);
         device.check()?;
         let mut fit = Self {
             device,
@@ -234,7 +244,7 @@ impl Fit {
             drawing,
             footprint,
             stages,
-            spares: Spares::default(),
+            early: None,
         })
     }
 

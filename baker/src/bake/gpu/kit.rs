@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::error::under_way;
-use super::pools::{Coming, Spares, rows_layout};
+use super::fit::{Early, Expected, Options};
+use super::pools::rows_layout;
 use super::raster::{Drawing, Way};
 use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::Compiled;
@@ -37,8 +38,8 @@ pub struct Kit {
     pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
     pub(super) stages: Stages,
-    /// Of the rows that are to come.
-    pub(super) spares: Spares,
+    /// Of the fit that is to come.
+    pub(super) early: Option<Early>,
 }
 
 impl Kit {
@@ -48,9 +49,18 @@ impl Kit {
         &self.device
     }
 
-    /// Makes the first pools of rows, for views whose mesh is to come.
-    pub fn foresee(&mut self, coming: Coming) {
-        self.spares = under_way("the first pools", || Spares::make(&self.device, coming));
+    /// Makes what the fit of views will surely need whose mesh is to come, of a job that plans like this. What goes wrong is told by
+    /// whoever needs the device next.
+    pub fn foresee(&mut self, options: &Options, expected: Expected) {
+        let early = under_way("the first buffers", || {
+            Early::make(&self.device, options, expected)
+        });
+        self.early = early.ok().flatten();
+    }
+
+    /// What was made for the fit that is to come, in bytes.
+    pub(super) fn made(&self) -> u64 {
+        self.early.as_ref().map_or(0, Early::bytes)
     }
 
     /// Compiles the stages for `taps`² samples a pixel and a space of their average.
@@ -145,7 +155,7 @@ impl Kit {
                 solve,
                 deviation: None,
             },
-            spares: Spares::default(),
+            early: None,
         })
     }
 }

@@ -40,14 +40,6 @@ impl<T> Held<T> {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
-
-    /// The same, counted against another budget from now on, if that has room for it.
-    pub(super) fn taken_from(mut self, what: &str, budget: &Arc<Budget>) -> Result<Self, GpuError> {
-        budget.take(what, self.bytes)?;
-        let before = std::mem::replace(&mut self.budget, Arc::clone(budget));
-        before.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
-        Ok(self)
-    }
 }
 
 pub(super) type Buffer = Held<wgpu::Buffer>;

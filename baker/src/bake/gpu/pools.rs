@@ -12,7 +12,6 @@ mod maker;
 mod open;
 pub(super) mod seams;
 mod sizes;
-mod spares;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,8 +35,6 @@ pub(super) use open::Filling;
 use open::Open;
 pub(super) use sizes::memory;
 pub(super) use sizes::{bytes_of, pool_entries, room};
-pub use spares::Coming;
-pub(super) use spares::Spares;
 
 /// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
 const BATCH_ENTRIES: u64 = 64 << 20;
@@ -252,14 +249,9 @@ impl Pools {
     }
 
     /// Fills pools that were made before there was a mesh first.
-    pub(super) fn take(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        spares: Spares,
-    ) {
-        self.spare = spares.into_pools(device, budget, tiles, &self.mould);
+    pub(super) fn take(&mut self, device: &Device, tiles: &Tiles, pools: Vec<[Buffer; 6]>) {
+        let pool = |buffers| Arc::new(self.mould.pool(device, tiles, buffers));
+        self.spare = pools.into_iter().map(pool).collect();
     }
 
     /// Frees all but the layout of the groups.

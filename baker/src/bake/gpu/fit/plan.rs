@@ -58,7 +58,7 @@ const MOST_ROWS: u64 = 16 << 30;
 /// needs and plenty for rows, of which it takes what there are. The smaller plan has a quarter of it for rows.
 fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
     let left = driver::memory(&kit.device.device).map(DriverMemory::left);
-    let left = left.map(|left| left + kit.spares.bytes());
+    let left = left.map(|left| left + kit.made());
     planned(texture_size, asked, memory, left)
 }
 
@@ -147,7 +147,7 @@ pub(in crate::bake::gpu) fn fits(
     texels: usize,
     others: u64,
 ) -> bool {
-    let budget = bounds(&kit.device, options, kit.spares.bytes());
+    let budget = bounds(&kit.device, options, kit.made());
     let (way, limits) = (kit.drawing.way, &kit.device.limits);
     let bounds = Bounds::new(way, limits, &budget, kit.taps);
     let pool = entries(&budget, size, texels);

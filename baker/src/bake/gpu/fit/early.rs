@@ -1,0 +1,146 @@
+//! Views whose mesh has not come → what their fit will surely need: the planes of the texture, and pools for most of the rows, with
+//! nothing in them. A driver takes some ten milliseconds to make a pool, and holds up meanwhile whoever sends the device anything: with
+//! all made once the mesh is there, that is half of what drawing the views takes.
+
+use std::sync::Arc;
+
+use super::plan::{bounds, entries};
+use crate::bake::gpu::device::{Device, GpuError};
+use crate::bake::gpu::driver::{self, DriverMemory};
+use crate::bake::gpu::layout;
+use crate::bake::gpu::memory::{Budget, Buffer, OnDevice};
+use crate::bake::gpu::planes::Planes;
+use crate::bake::gpu::pools::{self, pool_buffers};
+use crate::bake::scene::Scene;
+use crate::bake::window::Window;
+
+use super::Options;
+
+/// Share of a texture that charts cover.
+const COVERED: f64 = 0.5;
+/// Pixels whose rows stay for each texel of a texture, at most: six of sixteen views and what is as fine as these, on what charts cover.
+const STAYING: f64 = 5.0;
+/// Share of the pixels that count that have a row that stays.
+const KEPT: f64 = 0.8;
+/// What the box of a pixel on a slope has more of texels than one that faces the camera.
+const SLOPE: f64 = 1.2;
+/// Of what the driver says is left, this share may be taken by a job that may wait for others' bakes.
+const SHARE: u64 = 16;
+
+/// Views whose mesh has not come.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// How many.
+    pub views: u64,
+    /// Their pixels that count.
+    pub pixels: u64,
+    /// Edge of the texture in texels.
+    pub texture_size: u32,
+}
+
+impl Expected {
+    /// Entries that their rows will come to, rather fewer.
+    fn entries(self) -> f64 {
+        let pixels = self.pixels as f64;
+        let texels = f64::from(self.texture_size).powi(2);
+        // A view sees half of the surface. Texels along an edge of a pixel, and one more for the lookups around it.
+        let along = (COVERED / 2.0 * texels * self.views as f64 / pixels.max(1.0)).sqrt();
+        (KEPT * pixels).min(STAYING * texels) * SLOPE * (1.0 + along).powi(2)
+    }
+
+    /// How many pools of this room are worth making for them, where so many bytes are left.
+    fn pools(self, room: layout::Pool, left: u64) -> u64 {
+        let filled = (self.entries() / f64::from(room.entries)) as u64;
+        filled.max(1).min(left / SHARE / pools::bytes_of(room))
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(in crate::bake::gpu) struct Early {
+    pub(super) budget: Arc<Budget>,
+    pub(super) planes: Planes,
+    pub(super) pools: Vec<[Buffer; 6]>,
+}
+
+impl Early {
+    /// Of a job that plans like this; nothing where its driver does not say what is left, or leaves too little.
+    pub(in crate::bake::gpu) fn make(
+        device: &Device,
+        options: &Options,
+        expected: Expected,
+    ) -> Result<Option<Self>, GpuError> {
+        let left = driver::memory(&device.device).map_or(0, DriverMemory::left);
+        let window = Window::whole(expected.texture_size);
+        let size = window.size;
+        let planes = Planes::<()>::bytes(size, window.texels());
+        let budget = bounds(device, options, 0);
+        let room = pools::room(entries(&budget, size, window.texels()));
+        let count = expected.pools(room, left);
+        if planes > left / SHARE || count == 0 {
+            return Ok(None);
+        }
+        let planes = Planes::new(device, &budget, &window, 0)?;
+        let make = OnDevice {
+            device,
+            budget: &budget,
+        };
+        let pools = (0..count).map(|_| pool_buffers(&make, room));
+        let pools = pools.collect::<Result<_, _>>()?;
+        Ok(Some(Self {
+            budget,
+            planes,
+            pools,
+        }))
+    }
+
+    /// What it takes, in bytes.
+    pub(in crate::bake::gpu) fn bytes(&self) -> u64 {
+        self.budget.in_use()
+    }
+
+    /// Whether it is what a fit of this scene would make.
+    pub(super) fn would_do(&self, scene: &Scene, options: &Options, room: usize) -> bool {
+        let (window, planes) = (&scene.window, &self.planes);
+        options.binding_limit.is_none()
+            && window.is_whole()
+            && (window.size, window.texels()) == (planes.size, planes.count as usize)
+            && room <= window.texels()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_pools_are_made_than_are_filled_and_than_others_can_spare() {
+        let plenty = 80 << 30;
+        let room = pools::room(1 << 25);
+        let of = |views, pixels, texture_size| Expected {
+            views,
+            pixels,
+            texture_size,
+        };
+        // As measured: what the rows of such views filled in the end.
+        for (expected, filled) in [
+            (of(100, 30_560_000, 2048), 9),
+            (of(400, 30_560_000, 1024), 4),
+            (of(100, 7_640_000, 1024), 3),
+            (of(40, 3_060_000, 1024), 1),
+            (of(0, 0, 1024), 1),
+        ] {
+            let made = expected.pools(room, plenty);
+            assert!(
+                (filled / 3..=filled).contains(&made),
+                "{expected:?}: {made}"
+            );
+        }
+        let large = of(100, 30_560_000, 2048);
+        assert!(large.pools(room, plenty) >= 5, "most of them");
+        let pool = pools::bytes_of(room);
+        assert_eq!(large.pools(room, 2 * 16 * pool), 2);
+        assert_eq!(large.pools(room, 16 * pool - 1), 0);
+        assert_eq!(large.pools(room, 0), 0, "a driver that does not say");
+    }
+}
