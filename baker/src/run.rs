@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
@@ -109,13 +110,16 @@ fn begin(
     Ok(session)
 }
 
-/// As rayon would choose it, which reads files for it.
+/// One for each processor that this process may use, which only files tell, or fewer where `RAYON_NUM_THREADS` says so. More
+/// would only wait for each other, and a limit of processes or memory may have no room for them.
 fn thread_count() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let wanted = std::env::var("RAYON_NUM_THREADS");
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
-    wanted
-        .filter(|&count| count > 0)
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    match wanted {
+        None | Some(0) => processors,
+        Some(count) => processors.min(count),
+    }
 }
 
 /// Sends what went wrong and ends the process. Standard error has no buffer that would be lost.

@@ -10,6 +10,8 @@ pub mod jobs;
 
 pub mod remote;
 
+mod refused;
+
 mod repair;
 
 mod serve;
@@ -104,6 +106,23 @@ pub struct Refusal {
     pub error: Box<JobError>,
     /// JSON was asked for.
     pub json: bool,
+    /// The jobs that it keeps from beginning.
+    jobs: Vec<BakeArgs>,
+}
+
+impl Refusal {
+    fn new(error: Box<JobError>, json: bool) -> Self {
+        Self {
+            error,
+            json,
+            jobs: Vec::new(),
+        }
+    }
+
+    /// Each of the jobs leaves a report with the error, if it asked for one in a place that can be had.
+    pub fn leave_reports(&self) {
+        refused::leave_reports(&self.jobs, &self.error);
+    }
 }
 
 /// Parses and checks arguments, the program's name among them.
@@ -113,10 +132,7 @@ pub struct Refusal {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Refusal> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let wants_json = arguments.iter().any(|argument| argument == "--json");
-    let refuse = |error| Refusal {
-        error,
-        json: wants_json,
-    };
+    let refuse = |error| Refusal::new(error, wants_json);
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error)
@@ -147,11 +163,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
         Sub::Cancel(args) => remote(remote::cancel(args)),
         Sub::List(args) => remote(remote::list(args)),
         Sub::Fetch(args) => remote(remote::fetch(args)),
-        Sub::Bake(args) => bake(*args).map_err(refuse),
+        Sub::Bake(args) => bake(*args),
         Sub::Compare(args) => compare::task(*args)
             .map(|task| Command::Compare(Box::new(task)))
             .map_err(refuse),
-        Sub::Replay(args) => replay(args).map_err(refuse),
+        Sub::Replay(args) => {
+            let args = replay(args).map_err(refuse)?;
+            bake(args)
+        }
         Sub::Serve(args) => serve::options(*args)
             .map(|options| Command::Serve(Box::new(options)))
             .map_err(refuse),
@@ -162,11 +181,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
     }
 }
 
-fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
+fn bake(args: BakeArgs) -> Result<Command, Refusal> {
     let (json, voice) = (args.json, voice(&args));
     if let Some(path) = &args.jobs {
         return Ok(Command::BakeMany {
-            specs: many(path)?,
+            specs: many(path, json)?,
             parallel: usize::from(args.parallel),
             spares: usize::from(args.spares),
             bakes: usize::from(args.bakes.unwrap_or(args.parallel)),
@@ -177,40 +196,60 @@ fn bake(args: BakeArgs) -> Result<Command, Box<JobError>> {
         });
     }
     let name = format!("{:08x}", std::process::id());
-    let spec = Box::new(spec(args, name.into())?);
-    Ok(Command::Bake { spec, json, voice })
+    match spec(args.clone(), name.into()) {
+        Ok(spec) => Ok(Command::Bake {
+            spec: Box::new(spec),
+            json,
+            voice,
+        }),
+        Err(error) => Err(Refusal {
+            error,
+            json,
+            jobs: vec![args],
+        }),
+    }
 }
 
-/// Each entry of a list as if it had been typed.
-fn many(path: &Path) -> Result<Vec<Spec>, Box<JobError>> {
-    let bad = |message| {
-        JobError::own(
-            Code::InvalidSpec,
-            message,
-            "kiln bake --help names the flags",
-        )
-    };
-    let entries = jobs::read(path).map_err(bad)?;
+/// Each entry of a list as if it had been typed. One that cannot begin keeps all from beginning.
+fn many(path: &Path, json: bool) -> Result<Vec<Spec>, Refusal> {
+    let entries = jobs::read(path).map_err(|message| Refusal::new(bad_list(message), json))?;
+    let entries: Vec<Typed> = (entries.into_iter())
+        .map(|entry| (entry.name, typed(&entry.arguments)))
+        .collect();
+    let jobs = entries.iter().flat_map(|(_, args)| args.iter().cloned());
+    let jobs = jobs.collect();
+    checked(path, entries).map_err(|error| Refusal { error, json, jobs })
+}
+
+/// An entry's name, and its flags if they parse.
+type Typed = (String, Result<BakeArgs, Box<JobError>>);
+
+fn bad_list(message: String) -> Box<JobError> {
+    let hint = "kiln bake --help names the flags";
+    JobError::own(Code::InvalidSpec, message, hint)
+}
+
+/// The jobs of the list at `path`, each by itself and beside the others.
+fn checked(path: &Path, entries: Vec<Typed>) -> Result<Vec<Spec>, Box<JobError>> {
     let mut specs = Vec::new();
     let mut outputs: HashMap<PathBuf, String> = HashMap::new();
-    for jobs::Entry { name, arguments } in entries {
+    for (name, args) in entries {
         let place = format!("{}: job {name}: ", path.display());
         if specs.iter().any(|known: &Spec| *known.name == *name) {
-            return Err(bad(format!("{place}another job has this name")));
+            return Err(bad_list(format!("{place}another job has this name")));
         }
         let named = |mut error: Box<JobError>| {
             error.message.insert_str(0, &place);
             error
         };
-        let args = typed(&arguments).map_err(named)?;
-        let spec = spec(args, name.as_str().into()).map_err(named)?;
+        let spec = spec(args.map_err(named)?, name.as_str().into()).map_err(named)?;
         for target in spec.outputs() {
             if let Some(other) = outputs.insert(absolute(target.path()), name.clone()) {
                 let message = format!(
                     "{} is also an output of job {other}",
                     target.path().display()
                 );
-                return Err(named(bad(message)));
+                return Err(named(bad_list(message)));
             }
         }
         specs.push(spec);
@@ -229,7 +268,8 @@ fn typed(arguments: &[String]) -> Result<BakeArgs, Box<JobError>> {
     }
 }
 
-fn replay(args: ReplayArgs) -> Result<Command, Box<JobError>> {
+/// The flags of a job that a crash left.
+fn replay(args: ReplayArgs) -> Result<BakeArgs, Box<JobError>> {
     let bad = |message| {
         JobError::own(
             Code::MissingInput,
@@ -249,7 +289,7 @@ fn replay(args: ReplayArgs) -> Result<Command, Box<JobError>> {
     if args.json {
         arguments.push("--json".to_owned());
     }
-    bake(typed(&arguments)?)
+    typed(&arguments)
 }
 
 fn voice(args: &BakeArgs) -> Voice {
@@ -381,7 +421,6 @@ fn read(inputs: &[&Input]) -> Vec<PathBuf> {
 /// The outputs are different files, and none of them is an input. Inputs that others name are told apart when they are opened:
 /// see [`Given`](crate::output::Given).
 fn distinct(inputs: &[PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), Box<JobError>> {
-    let place = |path: &Path| path.canonicalize().unwrap_or_else(|_absent| absolute(path));
     let mut taken: Vec<PathBuf> = inputs.iter().map(|path| place(path)).collect();
     for path in outputs.iter().flatten() {
         let place = place(path);
@@ -391,6 +430,11 @@ fn distinct(inputs: &[PathBuf], outputs: &[Option<&PathBuf>]) -> Result<(), Box<
         taken.push(place);
     }
     Ok(())
+}
+
+/// A path's real place, whether it exists or not.
+fn place(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_absent| absolute(path))
 }
 
 /// A path that need not exist, by its folder's real place.

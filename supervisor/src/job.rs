@@ -274,7 +274,9 @@ impl Job<'_> {
         if report.error.is_none() {
             listener.event(&Event::Done(&report));
         } else {
-            commit::failure_report(spec, &report, &given);
+            if let Some(target) = &spec.report {
+                report.leave(target, &given);
+            }
             listener.event(&Event::Failed(&report));
         }
         report

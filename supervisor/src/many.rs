@@ -18,6 +18,7 @@ use crate::error::JobError;
 use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::job::{self, Order, Spec};
+use crate::output::Given;
 use crate::procfs::Holdings;
 use crate::report::Report;
 use crate::signals::Signals;
@@ -157,6 +158,9 @@ pub async fn all(
 fn not_begun(spec: &Spec, listener: &mut dyn Listener, error: Box<JobError>) -> Report {
     let mut report = Report::new(spec);
     report.close(std::time::Duration::ZERO, Some(error));
+    if let Some(target) = &spec.report {
+        report.leave(target, &Given::default());
+    }
     listener.event(&Event::Failed(&report));
     report
 }

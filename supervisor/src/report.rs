@@ -30,6 +30,7 @@ use crate::error::{Attempt, JobError};
 use crate::job::Spec;
 use crate::ladder::{Policy, Step};
 use crate::output::{self, Given, Target};
+use crate::serve::spec::JobSpec;
 use crate::words::{self, printable};
 
 /// Number of the schema.
@@ -230,6 +231,34 @@ fn replaceable(path: &Path) -> bool {
     }
 }
 
+impl Options {
+    /// What is asked for in words, without its paths.
+    #[must_use]
+    pub fn of(spec: &JobSpec) -> Self {
+        Self {
+            mesh: PathBuf::new(),
+            views: PathBuf::new(),
+            output: PathBuf::new(),
+            texture_size: spec.texture_size,
+            pages: spec.pages(),
+            repair: spec.repair(),
+            simplify: spec.simplify(),
+            keep_uvs: spec.keep_uvs,
+            quality: spec.quality,
+            blend: spec.blend,
+            refine: spec.refine,
+            device: spec.device(),
+            seed: spec.seed,
+            holdout: spec.holdout,
+            fallback: spec.fallback,
+            timeout_ms: spec.timeout_s * 1e3,
+            texture_format: spec.texture_format,
+            compress: spec.compress,
+            alpha_mode: spec.alpha_mode,
+        }
+    }
+}
+
 impl Report {
     /// The report of a job that has not begun.
     #[must_use]
@@ -396,12 +425,15 @@ impl Report {
         }
     }
 
-    /// Puts a failed job's report in place, where nothing lies but an older report or nothing at all: the job may not have
-    /// learnt which files are its inputs.
-    ///
-    /// # Errors
-    /// It cannot be written, or something else lies there.
-    pub fn put(&self, target: &Target, given: &Given) -> Result<(), Box<JobError>> {
+    /// A failed job leaves its report, too, where nothing lies but an older report or nothing at all: it may not have learnt
+    /// which files are its inputs. Best effort: the failure itself is told anyway.
+    pub fn leave(&self, target: &Target, given: &Given) {
+        if let Err(error) = self.put(target, given) {
+            tracing::warn!("{}", error.message);
+        }
+    }
+
+    fn put(&self, target: &Target, given: &Given) -> Result<(), Box<JobError>> {
         if !replaceable(target.path()) {
             let message = format!(
                 "{} is no report: that of the failed job does not take its place",

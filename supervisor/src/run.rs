@@ -7,10 +7,11 @@ use indicatif::MultiProgress;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proto::exit;
 use proto::message::Code;
+use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::cli::{self, Command};
+use crate::cli::{self, Command, Refusal};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
 use crate::{doctor, many, panics, reserve, serve, signals};
@@ -22,7 +23,7 @@ pub fn run() -> ExitCode {
     let command = match cli::parse(std::env::args_os()) {
         Ok(Command::Shown) => return ExitCode::from(exit::OK),
         Ok(command) => command,
-        Err(refusal) => return fail(&refusal.error, refusal.json),
+        Err(refusal) => return refused(&refusal),
     };
     let (json, voice) = command.tone();
     log(json, voice, &bars);
@@ -38,25 +39,10 @@ pub fn run() -> ExitCode {
 fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
     let (json, voice) = command.tone();
     // Single-threaded, and the main thread: see the crate's head.
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            return fail(
-                &JobError::own(Code::Internal, format!("no runtime: {error}"), ""),
-                json,
-            );
-        }
+        Err(error) => return fail(&error, json),
     };
-    let outlived = {
-        let _entered = runtime.enter();
-        signals::outlive_large_files()
-    };
-    if let Err(error) = outlived {
-        tracing::warn!(%error, "a file that grows too large would end kiln");
-    }
     let code = match command {
         Command::Shown => ExitCode::from(exit::OK),
         Command::Bake { spec, .. } => {
@@ -100,6 +86,30 @@ fn carry_out(command: Command, bars: &MultiProgress) -> ExitCode {
     // nothing waits for them.
     runtime.shutdown_background();
     code
+}
+
+/// The runtime, beside which a file that grows too large is an error and no end by a signal.
+fn runtime() -> Result<Runtime, Box<JobError>> {
+    let built = Builder::new_current_thread().enable_all().build();
+    let runtime =
+        built.map_err(|error| JobError::own(Code::Internal, format!("no runtime: {error}"), ""))?;
+    let outlived = {
+        let _entered = runtime.enter();
+        signals::outlive_large_files()
+    };
+    if let Err(error) = outlived {
+        tracing::warn!(%error, "a file that grows too large would end kiln");
+    }
+    Ok(runtime)
+}
+
+/// Tells why a command does not begin, once its jobs have left their reports.
+fn refused(refusal: &Refusal) -> ExitCode {
+    match runtime() {
+        Ok(_runtime) => refusal.leave_reports(),
+        Err(error) => tracing::warn!("no report is left: {}", error.message),
+    }
+    fail(&refusal.error, refusal.json)
 }
 
 fn fail(error: &JobError, json: bool) -> ExitCode {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 use kiln_tests::{Bench, Outcome, Run, glb, signal_if_there, signal_to};
 use nix::sys::signal::Signal;
@@ -90,6 +91,27 @@ fn the_default_quality_reaches_its_floor() {
         .expect("measured");
     // 44.1 dB was measured: two of sixteen views are left out, and each sees what hardly another does.
     assert!(heldout >= 43.0, "{heldout} dB on held-out views");
+}
+
+#[test]
+fn a_worker_has_no_more_threads_than_processors_whoever_asks_for_them() {
+    let bench = Bench::real(SABOTEUR);
+    let processors = available_parallelism().expect("counted").get();
+    for (asked, threads) in [
+        ("1", 1),
+        ("1000", processors),
+        ("0", processors),
+        ("many", processors),
+    ] {
+        let (mesh, views) = (data("mesh_nouv.glb"), data("transforms.json"));
+        let mut command = bench.bake_for_real(&mesh, &views, &DRAFT);
+        command.env("RAYON_NUM_THREADS", asked);
+        let outcome = Run::start(command).finish();
+        outcome.assert_code(0);
+        let report = &outcome.one("done")["report"];
+        let wanted = format!("processor ({threads} threads)");
+        assert_eq!(report["device"]["name"], wanted, "{asked}");
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub(super) enum Sub {
     Doctor(DoctorArgs),
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct BakeArgs {
     /// The mesh: GLB, glTF, PLY, OBJ or safetensors.
     #[arg(required_unless_present = "jobs")]
@@ -116,7 +116,7 @@ pub(super) struct BakeArgs {
     ])]
     pub(super) jobs: Option<PathBuf>,
     /// How many of them run at once. Each worker then has its share of the cores, four threads at least; `RAYON_NUM_THREADS`
-    /// says otherwise.
+    /// says otherwise, up to the number of cores.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) parallel: u16,
     /// How many processes wait on each GPU with it opened, so that the next bake, or one that is repeated, need not open it.
@@ -162,7 +162,7 @@ pub(super) struct BakeArgs {
 }
 
 /// What `kiln bake` and `kiln submit` are told of a job alike.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct JobArgs {
     /// The pictures of a model of COLMAP, if not in `images` beside it or up to two folders above it.
     #[arg(long, value_name = "FOLDER")]
@@ -519,17 +519,15 @@ impl JobArgs {
     /// Edge of each page of the texture, or the most that it may be, which the flag says.
     pub(super) fn texture(&self) -> Result<(u32, bool), Box<JobError>> {
         let most = self.pages.largest();
-        let (edge, auto) = match (self.texture_size, self.max_texture_size) {
-            (TextureEdge::Auto, given) => (given.unwrap_or(MOST_CHOSEN.min(most)), true),
-            (TextureEdge::Texels(edge), None) => (edge, false),
-            (TextureEdge::Texels(_), Some(_)) => {
-                return Err(JobError::own(
-                    Code::InvalidSpec,
-                    "--max-texture-size is for --texture-size auto",
-                    "leave one of them out",
-                ));
-            }
-        };
+        let edge = self.edge();
+        let auto = self.texture_size == TextureEdge::Auto;
+        if !auto && self.max_texture_size.is_some() {
+            return Err(JobError::own(
+                Code::InvalidSpec,
+                "--max-texture-size is for --texture-size auto",
+                "leave one of them out",
+            ));
+        }
         if edge > most {
             let count = self.pages.count();
             let message = format!(
@@ -539,6 +537,16 @@ impl JobArgs {
             return Err(JobError::own(Code::InvalidSpec, message, hint));
         }
         Ok((edge, auto))
+    }
+
+    /// The edge that was asked for, possible or not.
+    pub(super) fn edge(&self) -> u32 {
+        match self.texture_size {
+            TextureEdge::Auto => {
+                (self.max_texture_size).unwrap_or_else(|| MOST_CHOSEN.min(self.pages.largest()))
+            }
+            TextureEdge::Texels(edge) => edge,
+        }
     }
 }
 

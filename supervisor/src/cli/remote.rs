@@ -177,7 +177,8 @@ pub(super) fn submit(args: SubmitArgs) -> Checked<Task> {
     task(args.place, What::Submit(Box::new(submit)))
 }
 
-fn options(args: JobArgs) -> JobSpec {
+/// The options alone, which neither inputs nor outputs belong to.
+pub(super) fn options(args: JobArgs) -> JobSpec {
     let repair: Repair = args.repair.into();
     JobSpec {
         target_faces: args.target_faces,

@@ -5,7 +5,7 @@ use proto::job::{Repair, Up};
 use proto::limits::{MAX_HOLE_EDGES, MAX_HOLE_SIZE, MAX_WELD};
 
 /// What `kiln bake` and `kiln submit` are told of the mesh's repair.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Mesh")]
 pub(super) struct RepairArgs {
     /// Remove what no view from outside can see: inner shells, and the walls of cavities, cut off where that takes the

@@ -157,13 +157,3 @@ pub(super) fn joined(
         JobError::own(Code::Internal, format!("writing the result: {error}"), "")
     })?
 }
-
-/// A failed job leaves its report, too, where one was asked for. Best effort: the failure itself is told anyway.
-///
-/// It may have failed before all of its inputs were `given`, so this takes the place of nothing but an older report.
-pub(super) fn failure_report(spec: &Spec, report: &Report, given: &Given) {
-    let Some(target) = &spec.report else { return };
-    if let Err(error) = report.put(target, given) {
-        tracing::warn!("{}", error.message);
-    }
-}

@@ -132,39 +132,17 @@ impl Job {
         let mut report = match &self.known.report {
             Some(raw) => Report::read(raw.clone()),
             // It ended before it began.
-            None if self.known.state != State::Succeeded => Some(Report::of(self.options())),
+            None if self.known.state != State::Succeeded => {
+                // Of another version it is not needed for more than this.
+                let spec = JobSpec::deserialize(&self.known.spec).unwrap_or_default();
+                Some(Report::of(Options::of(&spec)))
+            }
             None => None,
         }
         .ok_or_else(|| RemoteError::Garbled("the report of the job".to_owned()))?;
         place(&mut report.options);
         report.error = self.failure();
         Ok(report)
-    }
-
-    fn options(&self) -> Options {
-        // Of another version it is not needed for more than this.
-        let spec = JobSpec::deserialize(&self.known.spec).unwrap_or_default();
-        Options {
-            mesh: "".into(),
-            views: "".into(),
-            output: "".into(),
-            texture_size: spec.texture_size,
-            pages: spec.pages(),
-            repair: spec.repair(),
-            simplify: spec.simplify(),
-            keep_uvs: spec.keep_uvs,
-            quality: spec.quality,
-            blend: spec.blend,
-            refine: spec.refine,
-            device: spec.device(),
-            seed: spec.seed,
-            holdout: spec.holdout,
-            fallback: spec.fallback,
-            timeout_ms: spec.timeout_s * 1e3,
-            texture_format: spec.texture_format,
-            compress: spec.compress,
-            alpha_mode: spec.alpha_mode,
-        }
     }
 }
 

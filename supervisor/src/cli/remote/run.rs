@@ -218,10 +218,7 @@ impl Desk<'_> {
         if let Some(error) = &report.error {
             let code = error.exit_code;
             if let Some(target) = &delivery.report {
-                // The failure itself is told anyway.
-                if let Err(error) = report.put(target, given) {
-                    tracing::warn!("{}", error.message);
-                }
+                report.leave(target, given);
             }
             listener.event(&Event::Failed(&report));
             return Ok(code);
