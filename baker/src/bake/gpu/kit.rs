@@ -53,7 +53,7 @@ impl Kit {
     /// whoever needs the device next.
     pub fn foresee(&mut self, options: &Options, expected: Expected) {
         let early = under_way("the first buffers", || {
-            Early::make(&self.device, options, expected)
+            Early::make(&self.device, self.taps, options, expected)
         });
         self.early = early.ok().flatten();
     }

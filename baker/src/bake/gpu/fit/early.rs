@@ -39,18 +39,20 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Entries that their rows will come to, rather fewer.
-    fn entries(self) -> f64 {
+    /// Entries that their rows of `taps`² lookups will come to, rather fewer.
+    fn entries(self, taps: u32) -> f64 {
         let pixels = self.pixels as f64;
         let texels = f64::from(self.texture_size).powi(2);
         // A view sees half of the surface. Texels along an edge of a pixel, and one more for the lookups around it.
         let along = (COVERED / 2.0 * texels * self.views as f64 / pixels.max(1.0)).sqrt();
-        (KEPT * pixels).min(STAYING * texels) * SLOPE * (1.0 + along).powi(2)
+        let box_of_pixel = SLOPE * (1.0 + along).powi(2);
+        let lookups = f64::from(4 * taps * taps);
+        (KEPT * pixels).min(STAYING * texels) * box_of_pixel.min(lookups)
     }
 
     /// How many pools of this room are worth making for them, where so many bytes are left.
-    fn pools(self, room: layout::Pool, left: u64) -> u64 {
-        let filled = (self.entries() / f64::from(room.entries)) as u64;
+    fn pools(self, taps: u32, room: layout::Pool, left: u64) -> u64 {
+        let filled = (self.entries(taps) / f64::from(room.entries)) as u64;
         filled.max(1).min(left / SHARE / pools::bytes_of(room))
     }
 }
@@ -67,6 +69,7 @@ impl Early {
     /// Of a job that plans like this; nothing where its driver does not say what is left, or leaves too little.
     pub(in crate::bake::gpu) fn make(
         device: &Device,
+        taps: u32,
         options: &Options,
         expected: Expected,
     ) -> Result<Option<Self>, GpuError> {
@@ -76,7 +79,7 @@ impl Early {
         let planes = Planes::<()>::bytes(size, window.texels());
         let budget = bounds(device, options, 0);
         let room = pools::room(entries(&budget, size, window.texels()));
-        let count = expected.pools(room, left);
+        let count = expected.pools(taps, room, left);
         if planes > left / SHARE || count == 0 {
             return Ok(None);
         }
@@ -128,19 +131,21 @@ mod tests {
             (of(400, 30_560_000, 1024), 4),
             (of(100, 7_640_000, 1024), 3),
             (of(40, 3_060_000, 1024), 1),
+            // Each lookup on texels of its own, which are no more than there are lookups.
+            (of(40, 190_000, 4096), 1),
             (of(0, 0, 1024), 1),
         ] {
-            let made = expected.pools(room, plenty);
+            let made = expected.pools(4, room, plenty);
             assert!(
                 (filled / 3..=filled).contains(&made),
                 "{expected:?}: {made}"
             );
         }
         let large = of(100, 30_560_000, 2048);
-        assert!(large.pools(room, plenty) >= 5, "most of them");
+        assert!(large.pools(4, room, plenty) >= 5, "most of them");
         let pool = pools::bytes_of(room);
-        assert_eq!(large.pools(room, 2 * 16 * pool), 2);
-        assert_eq!(large.pools(room, 16 * pool - 1), 0);
-        assert_eq!(large.pools(room, 0), 0, "a driver that does not say");
+        assert_eq!(large.pools(4, room, 2 * 16 * pool), 2);
+        assert_eq!(large.pools(4, room, 16 * pool - 1), 0);
+        assert_eq!(large.pools(4, room, 0), 0, "a driver that does not say");
     }
 }
