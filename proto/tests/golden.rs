@@ -115,7 +115,7 @@ fn messages_to_a_child() {
         ),
         (
             ToChild::Start(Start::Bake(bake)),
-            "000101010102010901010101",
+            "0001010101fb00020102010901010101",
         ),
         (
             ToChild::Start(Start::Encode(EncodeJob {
