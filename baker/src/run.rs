@@ -110,15 +110,18 @@ fn begin(
     Ok(session)
 }
 
-/// One for each processor that this process may use, which only files tell, or fewer where `RAYON_NUM_THREADS` says so. More
-/// would only wait for each other, and a limit of processes or memory may have no room for them.
+/// More threads than these would only wait for each other where there are no more processors, and a limit of processes or memory
+/// may have no room for them.
+const ENOUGH_THREADS: usize = 16;
+
+/// One for each processor that this process may use, which only files tell, or as many as `RAYON_NUM_THREADS` says within reason.
 fn thread_count() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let wanted = std::env::var("RAYON_NUM_THREADS");
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
     match wanted {
         None | Some(0) => processors,
-        Some(count) => processors.min(count),
+        Some(count) => count.min(processors.max(ENOUGH_THREADS)),
     }
 }
 

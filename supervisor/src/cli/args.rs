@@ -116,7 +116,7 @@ pub(super) struct BakeArgs {
     ])]
     pub(super) jobs: Option<PathBuf>,
     /// How many of them run at once. Each worker then has its share of the cores, four threads at least; `RAYON_NUM_THREADS`
-    /// says otherwise, up to the number of cores.
+    /// says otherwise, up to 16 or the number of cores.
     #[arg(long, value_name = "N", requires = "jobs", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) parallel: u16,
     /// How many processes wait on each GPU with it opened, so that the next bake, or one that is repeated, need not open it.
