@@ -290,10 +290,6 @@ impl<'a> Refiner<'a> {
                         }
                         views.push(view);
                     }
-                    // Before the device is waited for: whoever says it later would hide that.
-                    if let (true, Some(pass)) = (settled, pass) {
-                        progress.expect("views that are drawn ahead", pass);
-                    }
                     let decision = meanwhile.decide();
                     if !matches!(decision, Decision::AllFit) && taken > 0 {
                         ahead.forget()?;
@@ -331,7 +327,7 @@ impl<'a> Refiner<'a> {
             };
             let begun = Instant::now();
             // What was said of the views would hold while nobody but the adapter is at work.
-            if let (false, Some(pass)) = (settled, pass) {
+            if let Some(pass) = pass {
                 progress.expect("views that are drawn ahead", pass);
             }
             let took = match taker.map(ScopedJoinHandle::join) {
