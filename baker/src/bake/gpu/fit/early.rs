@@ -74,7 +74,7 @@ impl Early {
         expected: Expected,
     ) -> Result<Option<Self>, GpuError> {
         // Its memory is the host's, and takes no time to make.
-        if device.info().kind == "software" {
+        if device.info.kind == "software" {
             return Ok(None);
         }
         let left = driver::memory(&device.device).map_or(0, DriverMemory::left);
