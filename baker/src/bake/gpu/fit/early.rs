@@ -73,10 +73,6 @@ impl Early {
         options: &Options,
         expected: Expected,
     ) -> Result<Option<Self>, GpuError> {
-        // Its memory is the host's, and takes no time to make.
-        if device.info.kind == "software" {
-            return Ok(None);
-        }
         let left = driver::memory(&device.device).map_or(0, DriverMemory::left);
         let window = Window::whole(expected.texture_size);
         let size = window.size;
