@@ -326,9 +326,9 @@ impl<'a> Refiner<'a> {
                 false => self.judge(progress, &views, &mut verdicts),
             };
             let begun = Instant::now();
-            // What was said of the views would hold while nobody but the adapter is at work.
+            // What was said of the views would hold while nobody but the adapter is at work, and its hang would not be told as one.
             if let Some(pass) = pass {
-                progress.expect("views that are drawn ahead", pass);
+                drawn_ahead(progress, pass);
             }
             let took = match taker.map(ScopedJoinHandle::join) {
                 None => Took {
@@ -364,7 +364,7 @@ impl<'a> Refiner<'a> {
             && !self.too_many()
         {
             let begun = Instant::now();
-            progress.expect("views that are drawn ahead", ahead.pass());
+            drawn_ahead(progress, ahead.pass());
             ahead.take(&views.iter().collect::<Vec<_>>(), self.thinning())?;
             taken = views.len();
             times[1] += begun.elapsed();
@@ -502,6 +502,12 @@ impl<'a> Refiner<'a> {
             waited,
         })
     }
+}
+
+/// From here on an adapter is waited for.
+fn drawn_ahead(progress: &dyn Progress, pass: Duration) {
+    progress.progress(Phase::Raster, 0, 0);
+    progress.expect("views that are drawn ahead", pass);
 }
 
 /// The next view that is not only to measure with.

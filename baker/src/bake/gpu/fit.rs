@@ -3,9 +3,10 @@
 //! | module | what it turns into what |
 //! |---|---|
 //! | `plan` | memory asked for, or there → the job's budget, and what it leaves for rows |
+//! | `groundwork` | views whose mesh has not come → the planes and pools that they will surely need |
 //! | `passes` | rows → average, residuals, weights, solution |
 
-mod early;
+mod groundwork;
 mod passes;
 mod plan;
 
@@ -36,8 +37,8 @@ use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 use crate::pace;
 use crate::progress::{each, expect, unit};
-pub(super) use early::Early;
-pub use early::Expected;
+pub use groundwork::Expected;
+pub(super) use groundwork::Groundwork;
 use plan::ROOMY;
 pub use plan::{Options, options};
 pub(super) use plan::{bounds, entries, fits, others, passes_fit, reserve, room, row_memory};
@@ -135,11 +136,11 @@ impl Fit {
             drawing,
             footprint,
             mut stages,
-            early,
+            groundwork,
         } = kit;
-        let early = early.filter(|early| early.would_do(&scene, options, room));
-        let (budget, planes, made) = match early {
-            Some(early) => (early.budget, Some(early.planes), early.pools),
+        let groundwork = groundwork.filter(|groundwork| groundwork.would_do(&scene, options, room));
+        let (budget, planes, made) = match groundwork {
+            Some(groundwork) => (groundwork.budget, Some(groundwork.planes), groundwork.pools),
             None => (bounds(&device, options, 0), None, Vec::new()),
         };
         if options.gpu_times {
@@ -244,7 +245,7 @@ impl Fit {
             drawing,
             footprint,
             stages,
-            early: None,
+            groundwork: None,
         })
     }
 

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::error::under_way;
-use super::fit::{Early, Expected, Options};
+use super::fit::{Expected, Groundwork, Options};
 use super::pools::rows_layout;
 use super::raster::{Drawing, Way};
 use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
@@ -39,7 +39,7 @@ pub struct Kit {
     pub(super) footprint: Compiled,
     pub(super) stages: Stages,
     /// Of the fit that is to come.
-    pub(super) early: Option<Early>,
+    pub(super) groundwork: Option<Groundwork>,
 }
 
 impl Kit {
@@ -52,15 +52,15 @@ impl Kit {
     /// Makes what the fit of views will surely need whose mesh is to come, of a job that plans like this. What goes wrong is told by
     /// whoever needs the device next.
     pub fn foresee(&mut self, options: &Options, expected: Expected) {
-        let early = under_way("the first buffers", || {
-            Early::make(&self.device, self.taps, options, expected)
+        let groundwork = under_way("the first buffers", || {
+            Groundwork::make(&self.device, self.taps, options, expected)
         });
-        self.early = early.ok().flatten();
+        self.groundwork = groundwork.ok().flatten();
     }
 
     /// What was made for the fit that is to come, in bytes.
     pub(super) fn made(&self) -> u64 {
-        self.early.as_ref().map_or(0, Early::bytes)
+        self.groundwork.as_ref().map_or(0, Groundwork::bytes)
     }
 
     /// Compiles the stages for `taps`² samples a pixel and a space of their average.
@@ -155,7 +155,7 @@ impl Kit {
                 solve,
                 deviation: None,
             },
-            early: None,
+            groundwork: None,
         })
     }
 }

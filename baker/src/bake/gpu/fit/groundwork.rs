@@ -59,13 +59,13 @@ impl Expected {
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(in crate::bake::gpu) struct Early {
+pub(in crate::bake::gpu) struct Groundwork {
     pub(super) budget: Arc<Budget>,
     pub(super) planes: Planes,
     pub(super) pools: Vec<[Buffer; 6]>,
 }
 
-impl Early {
+impl Groundwork {
     /// Of a job that plans like this; nothing where its driver does not say what is left, or leaves too little.
     pub(in crate::bake::gpu) fn make(
         device: &Device,
