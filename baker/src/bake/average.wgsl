@@ -16,54 +16,77 @@
 @group(1) @binding(9) var<storage, read_write> weight: array<f32>;
 
 // Of the patch's texels: four sums each, and the steps of them.
-var<workgroup> sums: array<atomic<u32>, 4 * PATCH_TEXELS>;
-var<workgroup> near_steps: array<f32, PATCH_TEXELS>;
+var<workgroup> sums: array<atomic<u32>, 4 * PLACES>;
+var<workgroup> near_steps: array<f32, PLACES>;
 
 @compute @workgroup_size(ROW_LANES)
 fn count(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
+    let turns = open(group, lane);
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
         atomicStore(&sums[place], 0u);
     }
     workgroupBarrier();
-    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-        atomicAdd(&sums[place_of(entries[k])], 1u);
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+            let pair = pair_at(at);
+            for (var k = 0u; k < 2u; k++) {
+                // A box has corners that are not of the pixel.
+                if pair.weights[k] != 0.0 {
+                    atomicAdd(&sums[pair.places[k]], 1u);
+                }
+            }
+        }
     }
     workgroupBarrier();
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        atomicAdd(&counts[touched[own.first_texel + place]], atomicLoad(&sums[place]));
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let there = atomicLoad(&sums[place]);
+        if there != 0u {
+            atomicAdd(&counts[texel_of(place)], there);
+        }
     }
 }
 
 @compute @workgroup_size(ROW_LANES)
 fn scatter(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        near_steps[place] = steps(atomicLoad(&counts[touched[own.first_texel + place]]));
+    let turns = open(group, lane);
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let texel = texel_of(place);
+        var own_steps = 0.0;
+        if texel != NOWHERE {
+            own_steps = steps(atomicLoad(&counts[texel]));
+        }
+        near_steps[place] = own_steps;
         for (var sum = 0u; sum < 4u; sum++) {
-            atomicStore(&sums[sum * PATCH_TEXELS + place], 0u);
+            atomicStore(&sums[sum * PLACES + place], 0u);
         }
     }
     workgroupBarrier();
-    if has_row() {
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
         let y = observed(own_colour);
-            for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-            let entry = entries[k];
-            let place = place_of(entry);
-            let share = weight_of(entry) * near_steps[place];
-            atomicAdd(&sums[place], u32(share * y.r + 0.5));
-            atomicAdd(&sums[PATCH_TEXELS + place], u32(share * y.g + 0.5));
-            atomicAdd(&sums[2u * PATCH_TEXELS + place], u32(share * y.b + 0.5));
-            atomicAdd(&sums[3u * PATCH_TEXELS + place], u32(share + 0.5));
+        for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+            let pair = pair_at(at);
+            for (var k = 0u; k < 2u; k++) {
+                let place = pair.places[k];
+                let share = pair.weights[k] * near_steps[place];
+                atomicAdd(&sums[place], u32(share * y.r + 0.5));
+                atomicAdd(&sums[PLACES + place], u32(share * y.g + 0.5));
+                atomicAdd(&sums[2u * PLACES + place], u32(share * y.b + 0.5));
+                atomicAdd(&sums[3u * PLACES + place], u32(share + 0.5));
+            }
         }
     }
     workgroupBarrier();
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        atomicAdd(&sum_r[texel], atomicLoad(&sums[place]));
-        atomicAdd(&sum_g[texel], atomicLoad(&sums[PATCH_TEXELS + place]));
-        atomicAdd(&sum_b[texel], atomicLoad(&sums[2u * PATCH_TEXELS + place]));
-        atomicAdd(&sum_w[texel], atomicLoad(&sums[3u * PATCH_TEXELS + place]));
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let weight = atomicLoad(&sums[3u * PLACES + place]);
+        if weight != 0u {
+            let texel = texel_of(place);
+            atomicAdd(&sum_r[texel], atomicLoad(&sums[place]));
+            atomicAdd(&sum_g[texel], atomicLoad(&sums[PLACES + place]));
+            atomicAdd(&sum_b[texel], atomicLoad(&sums[2u * PLACES + place]));
+            atomicAdd(&sum_w[texel], weight);
+        }
     }
 }
 

@@ -142,12 +142,12 @@ impl From<f32> for Belief {
 pub struct RowMemory {
     /// For all of them.
     pub all: u64,
-    /// For a row, beside its entries.
+    /// For a row, beside its entries; or at least, where it is told by words.
     pub row: f64,
     /// For an entry.
     pub entry: f64,
-    /// A texel that rows which lie together touch takes room that so many entries take, or these do; 0 where it takes none.
-    pub touched: f64,
+    /// For a word of a device's pools; 0 where rows are not kept so.
+    pub word: f64,
 }
 
 /// What a row has on the mean.
@@ -155,25 +155,44 @@ pub struct RowMemory {
 pub struct PerRow {
     /// Texels with their weights.
     pub entries: f64,
-    /// Texels that those which lie together touch, each counted once.
-    pub touched: f64,
+    /// What those come to in a device's pools.
+    pub words: f64,
+}
+
+/// A row has so many entries at most, on the mean, if the texels of most lie in a box that a plot takes.
+const BOXED: f64 = 16.0;
+/// Words of such a row for each entry: its box has a few texels more, two to a word.
+const BOX_WORDS: f64 = 0.65;
+/// And of others: some of the texels that rows which lie together touch are the same.
+const LISTED_WORDS: f64 = 1.6;
+
+impl From<f64> for PerRow {
+    /// Of a row with so many entries, about.
+    fn from(entries: f64) -> Self {
+        let each = if entries <= BOXED {
+            BOX_WORDS
+        } else {
+            LISTED_WORDS
+        };
+        Self {
+            entries,
+            words: each * entries,
+        }
+    }
 }
 
 impl RowMemory {
     /// Rows that stay, if each has so many entries.
     #[must_use]
     pub fn rows(&self, entries: f64) -> f64 {
-        self.rows_of(PerRow {
-            entries,
-            touched: 0.0,
-        })
+        self.rows_of(entries.into())
     }
 
     /// Rows that stay, if each has so much.
     #[must_use]
     pub fn rows_of(&self, each: PerRow) -> f64 {
-        let entries = each.entries.max(each.touched * self.touched);
-        self.all as f64 / (self.row + entries * self.entry)
+        let bytes = self.row.max(each.words * self.word) + each.entries * self.entry;
+        self.all as f64 / bytes
     }
 }
 

@@ -16,22 +16,34 @@
 
 @compute @workgroup_size(ROW_LANES)
 fn deviate(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        set_near(place, vec3(x_r[texel], x_g[texel], x_b[texel]));
+    let turns = open(group, lane);
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let texel = texel_of(place);
+        var value = vec3(0.0);
+        if texel != NOWHERE {
+            value = vec3(x_r[texel], x_g[texel], x_b[texel]);
+        }
+        set_near(place, value);
     }
     workgroupBarrier();
-    let sum = predicted(lane);
-    if has_row() {
-            let colour = own_colour;
-        let e = dot(abs(to_display(sum) - seen(colour)), vec3(1.0 / 3.0));
-        for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-            let entry = entries[k];
-            let texel = touched[own.first_texel + place_of(entry)];
-            let share = alpha_weight(colour) * weight_of(entry) * steps(counts[texel]);
-            atomicAdd(&sum_e[texel], u32(share * min(e, 1.0) + 0.5));
-            atomicAdd(&sum_w[texel], u32(share + 0.5));
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let sum = predicted();
+        if !has_row() {
+            continue;
+        }
+        let e = dot(abs(to_display(sum) - seen(own_colour)), vec3(1.0 / 3.0));
+        for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+            let pair = pair_at(at);
+            for (var k = 0u; k < 2u; k++) {
+                // A box has corners that are not of the pixel, and they may lie beyond the texture.
+                if pair.weights[k] != 0.0 {
+                    let texel = texel_of(pair.places[k]);
+                    let share = alpha_weight(own_colour) * pair.weights[k] * steps(counts[texel]);
+                    atomicAdd(&sum_e[texel], u32(share * min(e, 1.0) + 0.5));
+                    atomicAdd(&sum_w[texel], u32(share + 0.5));
+                }
+            }
         }
     }
 }

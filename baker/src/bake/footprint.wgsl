@@ -1,35 +1,37 @@
 // Triangle of each sample → the texels that make a pixel, merged: native twin footprint.rs.
 //
-// Rows of the subset (subset.rs) and others make patches of their own, from either end of the room for them.
+// A pixel whose texels lie in a small box is written as that box, for plots.wgsl to order by where it lies. The others of a
+// workgroup's 8×8 pixels make one patch, or several where they touch too many texels; those of the subset (subset.rs) and others
+// make patches of their own, from either end of the room for them. Boxes have the beginning of the room for rows and words, the others
+// its end.
 //
-// Patches are appended in whatever order workgroups get there, and their texels are numbered in whatever order invocations do:
-// whoever reads them sums integers or keeps to one row, so the order shows in no result. One workgroup is 8×8 pixels, which
-// make one patch, or several where they touch too many texels.
+// Rows and patches are appended in whatever order workgroups get there, and their texels are numbered in whatever order invocations
+// do: whoever reads them sums integers or keeps to one row, so the order shows in no result.
 
 @group(1) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
-// Patches, rows, entries, texels; 1 where something did not fit; and patches of the subset, their rows, and other patches.
-@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 8>;
+// Patches, rows, words; rows with a box; 1 where something did not fit; patches of the subset, rows of it, and other patches; words of
+// boxes; 13 and 14, rows and words of the others. The rest is of plots.wgsl.
+@group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 16>;
 // How many of each there is room for.
 @group(1) @binding(7) var<uniform> room: Pool;
 @group(1) @binding(8) var<storage, read_write> new_patches: array<Patch>;
 @group(1) @binding(9) var<storage, read_write> new_rows: array<Row>;
-@group(1) @binding(10) var<storage, read_write> new_entries: array<u32>;
-@group(1) @binding(11) var<storage, read_write> new_touched: array<u32>;
+@group(1) @binding(10) var<storage, read_write> new_words: array<u32>;
 // Where the squares of the texture are in the window, see window.rs; not read where it is all of the texture.
-@group(1) @binding(12) var<storage, read> squares: array<u32>;
+@group(1) @binding(11) var<storage, read> squares: array<u32>;
 // Of each block of all views, which windows it shows anything of; then, of each square of the texture, which windows have it:
 // see gpu/marks.rs. Neither read nor written where `regions[region].squares_at` is 0.
-@group(1) @binding(13) var<storage, read_write> marks: array<u32>;
+@group(1) @binding(12) var<storage, read_write> marks: array<u32>;
 // Of each block that is listed its column and line in its region, twelve bits each, and that region; then what nearest.wgsl reads.
-@group(1) @binding(14) var<storage, read> places: array<u32>;
+@group(1) @binding(13) var<storage, read> places: array<u32>;
 
-// Places in the table of texels: four times as many as a patch may touch. Eight texels that lie together across share eight
+// Places in the table of texels, a power of two: more than twice as many as a patch may touch. Eight texels that lie together across share eight
 // places, as they share what a device reads at once.
-const TABLE: u32 = 4u * PATCH_TEXELS;
+const TABLE: u32 = 512u;
 const TOGETHER: u32 = 8u;
 const NOWHERE: u32 = 0xffffffffu;
 // Rows whose texels fit a patch, whatever they are.
@@ -49,13 +51,29 @@ var<workgroup> numbers: array<u32, TABLE>;
 var<workgroup> gathered: atomic<u32>;
 var<workgroup> numbered: atomic<u32>;
 var<workgroup> crowded: u32;
-var<workgroup> first: Pool;
+var<workgroup> first: Place;
+
+// Rows with a box in the upper half, words of those in the lower; and rows of the subset among them.
+var<workgroup> boxes: atomic<u32>;
+var<workgroup> boxes_of_subset: atomic<u32>;
+var<workgroup> first_box: Place;
+
+// Where a patch, its rows and its words begin; NOWHERE if there is no room for them.
+struct Place {
+    patch_at: u32,
+    row: u32,
+    word: u32,
+}
 
 // The block, by its place among those that are listed.
 var<private> nth: u32;
 var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
+// The box around the merged texels: where it begins, its size, and its weights line by line.
+var<private> box_corner: vec2<u32>;
+var<private> box_size: vec2<u32>;
+var<private> box_weights: array<f32, BOX * BOX>;
 // Whether any tap meets a square of the window's own.
 var<private> belongs: bool;
 // Windows of whose squares any tap meets one.
@@ -112,7 +130,12 @@ fn footprint(
         }
     }
     let own_kind = u32(valid && in_subset());
-    if valid {
+    let boxed = valid && find_box();
+    var box_at = 0u;
+    if boxed {
+        box_at = atomicAdd(&boxes, (1u << 16u) | ((box_size.x * box_size.y + 1u) / 2u));
+        atomicAdd(&boxes_of_subset, own_kind);
+    } else if valid {
         atomicOr(&wanted, 1u << own_kind);
     }
     workgroupBarrier();
@@ -123,8 +146,12 @@ fn footprint(
             let block = (regions[region].origin + pixel) / BLOCK;
             marks[regions[region].first_block + block.y * (regions[region].blocks & 0xffffu) + block.x] = atomicLoad(&shown);
         }
+        reserve_boxes();
     }
     let kinds = workgroupUniformLoad(&crowded);
+    if boxed && first_box.row != NOWHERE {
+        keep_box(pixel, box_at, own_kind, colour);
+    }
     for (var kind = 0u; kind < 2u; kind++) {
         if (kinds & (1u << kind)) == 0u {
             continue;
@@ -133,21 +160,98 @@ fn footprint(
         var start = 0u;
         var at_once = PIXEL_LANES * PIXEL_LANES;
         while start < PIXEL_LANES * PIXEL_LANES {
-            let mine = valid && own_kind == kind && lane >= start && lane < start + at_once;
+            let mine = valid && !boxed && own_kind == kind && lane >= start && lane < start + at_once;
             let local = gather(lane, mine);
             if workgroupUniformLoad(&crowded) != 0u {
                 at_once = max(at_once / 2u, FEW_ROWS);
                 continue;
             }
-            reserve(lane, kind == 1u);
-            if workgroupUniformLoad(&first).patches != NOWHERE {
-                keep(pixel, lane, mine, local, colour);
+            reserve(lane, kind);
+            if workgroupUniformLoad(&first).row != NOWHERE {
+                keep(pixel, lane, mine, local, kind, colour);
             }
             // The table is emptied next.
             workgroupBarrier();
             start += at_once;
         }
     }
+}
+
+// The least box around the row's texels, and whether a plot takes it.
+fn find_box() -> bool {
+    let pitch = regions[region].texture_size;
+    var low = vec2(NOWHERE);
+    var high = vec2(0u);
+    for (var k = 0u; k < merged; k++) {
+        let at = vec2(merged_texels[k] % pitch, merged_texels[k] / pitch);
+        low = min(low, at);
+        high = max(high, at);
+    }
+    box_corner = low;
+    box_size = high - low + 1u;
+    return all(box_size <= vec2(BOX)) && plot() < PLOTS;
+}
+
+// The plot that the box begins in.
+fn plot() -> u32 {
+    let across = (regions[region].texture_size + PLOT - 1u) / PLOT;
+    return box_corner.y / PLOT * across + box_corner.x / PLOT;
+}
+
+// Room for the rows with a box, or NOWHERE: then the host takes back the whole tile.
+fn reserve_boxes() {
+    let counted = atomicLoad(&boxes);
+    first_box = Place(0u, NOWHERE, 0u);
+    if counted == 0u {
+        return;
+    }
+    let rows = counted >> 16u;
+    let words = counted & 0xffffu;
+    let rows_before = atomicAdd(&counters[1], rows);
+    let words_before = atomicAdd(&counters[2], words);
+    if rows_before + rows <= room.rows && words_before + words <= room.words {
+        first_box = Place(0u, atomicAdd(&counters[3], rows), atomicAdd(&counters[8], words));
+        atomicAdd(&counters[6], atomicLoad(&boxes_of_subset));
+    } else {
+        atomicStore(&counters[4], 1u);
+    }
+}
+
+// Writes the row of this invocation, which has a box: weights in whole steps that sum to as many as 1 has.
+fn keep_box(pixel: vec2<u32>, at: u32, subset: u32, colour: u32) {
+    let pitch = regions[region].texture_size;
+    let texels = box_size.x * box_size.y;
+    for (var k = 0u; k < texels; k++) {
+        box_weights[k] = 0.0;
+    }
+    for (var k = 0u; k < merged; k++) {
+        let texel = vec2(merged_texels[k] % pitch, merged_texels[k] / pitch) - box_corner;
+        box_weights[texel.y * box_size.x + texel.x] = merged_weights[k];
+    }
+    let start = first_box.word + (at & 0xffffu);
+    let corner = box_corner % PLOT;
+    let shape = (plot() << 14u) | ((corner.y * PLOT + corner.x) << 6u) | (box_of(box_size) << 1u) | subset;
+    new_rows[first_box.row + (at >> 16u)] = Row(start, shape, colour, place_of_row(pixel));
+    var sum = 0.0;
+    var before = 0u;
+    var pair = 0u;
+    for (var k = 0u; k < texels; k++) {
+        sum += box_weights[k];
+        let now = u32(min(sum, 1.0) * WEIGHT_STEPS + 0.5);
+        pair |= (now - before) << (16u * (k & 1u));
+        before = now;
+        if (k & 1u) != 0u || k + 1u == texels {
+            new_words[start + k / 2u] = pair;
+            pair = 0u;
+        }
+    }
+}
+
+// Its block among those of all views, and its pixel within that.
+fn place_of_row(pixel: vec2<u32>) -> u32 {
+    let block = (regions[region].origin + pixel) / BLOCK;
+    let nth = regions[region].first_block + block.y * (regions[region].blocks & 0xffffu) + block.x;
+    return (nth << 6u) | ((pixel.y % BLOCK) * BLOCK + pixel.x % BLOCK);
 }
 
 // As window.rs has it, by the first of the row's texels.
@@ -236,7 +340,7 @@ fn number(lane: u32) {
             if (there & (1u << nth)) != 0u {
                 let own = before + countOneBits(there & ((1u << nth) - 1u));
                 numbers[run * TOGETHER + nth] = own;
-                new_touched[first.texels + own] = atomicLoad(&table[run * TOGETHER + nth]) - 1u;
+                new_words[first.word + own] = atomicLoad(&table[run * TOGETHER + nth]) - 1u;
             }
         }
     }
@@ -250,27 +354,24 @@ fn number_of(texel: u32) -> u32 {
     return numbers[at];
 }
 
-// Room for what was counted, or NOWHERE: then the host takes back the whole tile.
-fn reserve(lane: u32, subset: bool) {
+// Room for what was counted, or NOWHERE: then the host takes back the whole tile. The list of texels comes before the entries.
+fn reserve(lane: u32, subset: u32) {
     if lane == 0u {
         let counted = atomicLoad(&reserved);
-        first = Pool(NOWHERE, 0u, 0u, 0u);
-        let texels = atomicLoad(&gathered);
+        first = Place(NOWHERE, NOWHERE, NOWHERE);
+        let rows = counted >> 16u;
+        let words = (counted & 0xffffu) + atomicLoad(&gathered);
         if counted != 0u {
-            let at = Pool(
-                atomicAdd(&counters[0], 1u),
-                atomicAdd(&counters[1], counted >> 16u),
-                atomicAdd(&counters[2], counted & 0xffffu),
-                atomicAdd(&counters[3], texels),
-            );
-            if at.patches < room.patches && at.rows + (counted >> 16u) <= room.rows
-                && at.entries + (counted & 0xffffu) <= room.entries && at.texels + texels <= room.texels {
-                first = at;
-                if subset {
-                    first.patches = atomicAdd(&counters[5], 1u);
-                    atomicAdd(&counters[6], counted >> 16u);
+            let patches = atomicAdd(&counters[0], 1u);
+            let rows_before = atomicAdd(&counters[1], rows);
+            let words_before = atomicAdd(&counters[2], words);
+            if patches < room.patches && rows_before + rows <= room.rows && words_before + words <= room.words {
+                first = Place(0u, room.rows - rows - atomicAdd(&counters[13], rows), room.words - words - atomicAdd(&counters[14], words));
+                if subset != 0u {
+                    first.patch_at = atomicAdd(&counters[5], 1u);
+                    atomicAdd(&counters[6], rows);
                 } else {
-                    first.patches = room.patches - 1u - atomicAdd(&counters[7], 1u);
+                    first.patch_at = room.patches - 1u - atomicAdd(&counters[7], 1u);
                 }
             } else {
                 atomicStore(&counters[4], 1u);
@@ -280,28 +381,19 @@ fn reserve(lane: u32, subset: bool) {
 }
 
 // Writes the patch, and the row of this invocation if it has one.
-fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, colour: u32) {
+fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, subset: u32, colour: u32) {
+    let listed = atomicLoad(&gathered);
     if lane == 0u {
-        let block = (regions[region].origin + pixel) / BLOCK;
-        new_patches[first.patches] = Patch(
-            first.rows,
-            first.entries,
-            first.texels,
-            (atomicLoad(&reserved) >> 16u) | (atomicLoad(&gathered) << 16u),
-            regions[region].view,
-            regions[region].first_block,
-            regions[region].blocks,
-            block.x | (block.y << 16u),
-        );
+        new_patches[first.patch_at] = Patch(first.row, first.word, (atomicLoad(&reserved) >> 16u) | (listed << 16u), LISTED);
     }
     number(lane);
     workgroupBarrier();
     if mine {
-        let start = local & 0xffffu;
-        let within = (pixel.y % BLOCK) * BLOCK + pixel.x % BLOCK;
-        new_rows[first.rows + (local >> 16u)] = Row((start << 14u) | (within << 8u) | merged, colour);
+        let start = first.word + listed + (local & 0xffffu);
+        let shape = (merged << 6u) | (NO_BOX << 1u) | subset;
+        new_rows[first.row + (local >> 16u)] = Row(start, shape, colour, place_of_row(pixel));
         for (var k = 0u; k < merged; k++) {
-            new_entries[first.entries + start + k] = entry_of(merged_weights[k], number_of(merged_texels[k]));
+            new_words[start + k] = entry_of(merged_weights[k], number_of(merged_texels[k]));
         }
     }
 }

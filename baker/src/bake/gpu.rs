@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   view ─ raster ─ footprint ─▶ rows (pools: held, or drawn again for each pass when the budget is full)
+//!   rows with a box ─ plots ─▶ the same, together where they begin in one square of the texture
 //!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
 //!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels
@@ -134,9 +135,9 @@ impl Backend for Gpu {
     fn row_memory(&self, texels: usize) -> RowMemory {
         let none = RowMemory {
             all: 0,
-            row: 0.0,
-            entry: 1.0,
-            touched: 0.0,
+            row: 1.0,
+            entry: 0.0,
+            word: 0.0,
         };
         (self.fit.as_ref()).map_or(none, |fit| fit.row_memory(texels))
     }

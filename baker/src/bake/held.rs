@@ -85,7 +85,7 @@ impl Room {
             all: self.budget as u64,
             row: ROW as f64,
             entry: size_of::<Entry>() as f64,
-            touched: 0.0,
+            word: 0.0,
         }
     }
 

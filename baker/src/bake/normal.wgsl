@@ -22,54 +22,66 @@
 var<workgroup> trusted_low: atomic<u32>;
 var<workgroup> trusted_high: atomic<u32>;
 
-// Texels of the patch for each invocation.
-const TEXELS_EACH: u32 = PATCH_TEXELS / ROW_LANES;
-// Those of this one, and their exponents: fetched once and together, as each of them is a long way from here.
-var<private> own_texels: array<u32, TEXELS_EACH>;
-var<private> own_exponents: array<u32, TEXELS_EACH>;
-// Weight of the row.
-var<private> own_weight: vec3<f32>;
+// Exponents of the patch's texels; their sums are in `near`, a channel after the other.
+var<workgroup> near_exponents: array<u32, PLACES>;
 
 // Fetches what a stage reads of the patch's texels, with values of theirs or without.
-fn fetch(lane: u32, values: bool) {
-    own_weight = row_weight();
-    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
-        let place = nth * ROW_LANES + lane;
-        if place < texels_here() {
-            let texel = touched[own.first_texel + place];
-            own_texels[nth] = texel;
-            own_exponents[nth] = exponents[texel];
+fn fetch(values: bool) {
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let texel = texel_of(place);
+        var exponent = 0u;
+        var value = vec3(0.0);
+        if texel != NOWHERE {
+            exponent = exponents[texel];
             if values {
-                set_near(place, vec3(v_r[texel], v_g[texel], v_b[texel]));
+                value = vec3(v_r[texel], v_g[texel], v_b[texel]);
             }
+        }
+        near_exponents[place] = exponent;
+        if values {
+            set_near(place, value);
+        }
+        if PLOTTED || !values {
+            set_sums(place, vec3(0u));
         }
     }
     workgroupBarrier();
 }
 
-// Makes the patch's sums empty, once nobody reads what is in their place.
-fn begin_sums(lane: u32) {
-    workgroupBarrier();
-    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
-        let place = nth * ROW_LANES + lane;
-        if place < texels_here() {
-            spare[place] = own_exponents[nth];
-            set_near(place, vec3(0.0));
-        }
+// Empties the sums that take the place of values, once nobody reads those any more. All of a workgroup call it.
+fn begin_sums() {
+    if PLOTTED {
+        return;
     }
     workgroupBarrier();
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        set_sums(place, vec3(0u));
+    }
+    workgroupBarrier();
+}
+
+fn sums_at(place: u32) -> vec3<u32> {
+    let at = SUMS_AT + place;
+    return vec3(atomicLoad(&near[at]), atomicLoad(&near[PLACES + at]), atomicLoad(&near[2u * PLACES + at]));
+}
+
+fn set_sums(place: u32, value: vec3<u32>) {
+    let at = SUMS_AT + place;
+    atomicStore(&near[at], value.r);
+    atomicStore(&near[PLACES + at], value.g);
+    atomicStore(&near[2u * PLACES + at], value.b);
 }
 
 // Adds the patch's sums to the planes.
-fn end_sums(lane: u32) {
+fn end_sums() {
     workgroupBarrier();
-    for (var nth = 0u; nth < TEXELS_EACH; nth++) {
-        let place = nth * ROW_LANES + lane;
-        if place < texels_here() {
-            let texel = own_texels[nth];
-            atomicAdd(&out_r[texel], atomicLoad(&near[place]));
-            atomicAdd(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
-            atomicAdd(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let sum = sums_at(place);
+        if any(sum != vec3(0u)) {
+            let texel = texel_of(place);
+            atomicAdd(&out_r[texel], sum.r);
+            atomicAdd(&out_g[texel], sum.g);
+            atomicAdd(&out_b[texel], sum.b);
         }
     }
 }
@@ -78,30 +90,35 @@ fn row_weight() -> vec3<f32> {
     if !has_row() {
         return vec3(0.0);
     }
-    let at = own.first_row + own_row;
     if is_seam() {
-        return vec3(trust[3u * at], trust[3u * at + 1u], trust[3u * at + 2u]);
+        return vec3(trust[3u * own_row], trust[3u * own_row + 1u], trust[3u * own_row + 2u]);
     }
-    return trust[at] * slope_squared(own_colour);
-}
-
-fn scales_of(place: u32) -> vec3<f32> {
-    return scales_of_exponents(spare[place]);
+    return trust[own_row] * slope_squared(own_colour);
 }
 
 fn add(place: u32, value: vec3<f32>) {
     // Two's complement: unsigned addition of negative numbers wraps to the right sum.
-    let whole = bitcast<vec3<u32>>(vec3<i32>(round(value)));
-    atomicAdd(&near[place], whole.r);
-    atomicAdd(&near[PATCH_TEXELS + place], whole.g);
-    atomicAdd(&near[2u * PATCH_TEXELS + place], whole.b);
+    let whole = bitcast<vec3<u32>>(vec3<i32>(round(value * scales_of_exponents(near_exponents[place]))));
+    let at = SUMS_AT + place;
+    atomicAdd(&near[at], whole.r);
+    atomicAdd(&near[PLACES + at], whole.g);
+    atomicAdd(&near[2u * PLACES + at], whole.b);
+}
+
+// Positive floats order as their bits do.
+fn raise(place: u32, value: vec3<f32>) {
+    let bits = bitcast<vec3<u32>>(value);
+    let at = SUMS_AT + place;
+    atomicMax(&near[at], bits.r);
+    atomicMax(&near[PLACES + at], bits.g);
+    atomicMax(&near[2u * PLACES + at], bits.b);
 }
 
 fn scatter(value: vec3<f32>) {
-    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-        let entry = entries[k];
-        let place = place_of(entry);
-        add(place, weight_of(entry) * scales_of(place) * value);
+    for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+        let pair = pair_at(at);
+        add(pair.places.x, pair.weights.x * value);
+        add(pair.places.y, pair.weights.y * value);
     }
 }
 
@@ -109,62 +126,69 @@ fn scatter(value: vec3<f32>) {
 // side; 0 where one of them has no λ. v is λ.
 @compute @workgroup_size(ROW_LANES)
 fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    fetch(lane, true);
-    var sum = vec3(0.0);
-    for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-        let entry = entries[k];
-        let lambda = near_value(place_of(entry));
-        // Infinitely little: no sum with it is above 0.
-        sum += select(0.5 * abs(weight_of(entry)) * lambda, vec3(-1e30), lambda.r == 0.0);
-    }
-    sum = max(add_up(lane, sum), vec3(0.0));
-    if leads_row() {
-        let at = 3u * (own.first_row + own_row);
-        trust[at] = texels.seam_ratio * sum.r;
-        trust[at + 1u] = texels.seam_ratio * sum.g;
-        trust[at + 2u] = texels.seam_ratio * sum.b;
+    let turns = open(group, lane);
+    fetch(true);
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        var sum = vec3(0.0);
+        for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+            let pair = pair_at(at);
+            for (var k = 0u; k < 2u; k++) {
+                let lambda = near_value(pair.places[k]);
+                // Infinitely little: no sum with it is above 0.
+                let part = select(0.5 * abs(pair.weights[k]) * lambda, vec3(-1e30), lambda.r == 0.0);
+                sum += select(vec3(0.0), part, pair.weights[k] != 0.0);
+            }
+        }
+        sum = max(add_up(sum), vec3(0.0));
+        if leads_row() {
+            trust[3u * own_row] = texels.seam_ratio * sum.r;
+            trust[3u * own_row + 1u] = texels.seam_ratio * sum.g;
+            trust[3u * own_row + 2u] = texels.seam_ratio * sum.b;
+        }
     }
 }
 
-// Largest |a| W Σ|a| that a row brings to a texel: its product with a vector of largest element 1 is no larger. Positive floats
-// order as their bits do. Weights of a pixel sum to 1, those of a seam to 1 on either side.
+// Largest |a| W Σ|a| that a row brings to a texel: its product with a vector of largest element 1 is no larger. Weights of a pixel sum to 1, those of a seam to 1 on either side.
 @compute @workgroup_size(ROW_LANES)
 fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
+    let turns = open(group, lane);
     if lane == 0u {
         atomicStore(&trusted_low, 0u);
         atomicStore(&trusted_high, 0u);
     }
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        set_near(place, vec3(0.0));
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        set_sums(place, vec3(0u));
     }
     workgroupBarrier();
-    if has_row() {
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        if !has_row() {
+            continue;
+        }
         let weight = row_weight() * select(1.0, 2.0, is_seam());
         var square = 0.0;
-        for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-            let entry = entries[k];
-            let place = place_of(entry);
-            let a = abs(weight_of(entry));
-            let bits = bitcast<vec3<u32>>(a * weight);
-            atomicMax(&near[place], bits.r);
-            atomicMax(&near[PATCH_TEXELS + place], bits.g);
-            atomicMax(&near[2u * PATCH_TEXELS + place], bits.b);
-            square += a * a;
+        for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+            let pair = pair_at(at);
+            raise(pair.places.x, abs(pair.weights.x) * weight);
+            raise(pair.places.y, abs(pair.weights.y) * weight);
+            square += dot(pair.weights, pair.weights);
         }
         if !is_seam() {
-            let added = u32(min(trust[own.first_row + own_row] * square, 1.0) * 1073741824.0 + 0.5);
+            let added = u32(min(trust[own_row] * square, 1.0) * 1073741824.0 + 0.5);
             atomicAdd(&trusted_low, added & 0xffffu);
             atomicAdd(&trusted_high, added >> 16u);
         }
     }
     workgroupBarrier();
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        atomicMax(&out_r[texel], atomicLoad(&near[place]));
-        atomicMax(&out_g[texel], atomicLoad(&near[PATCH_TEXELS + place]));
-        atomicMax(&out_b[texel], atomicLoad(&near[2u * PATCH_TEXELS + place]));
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let most = sums_at(place);
+        if any(most != vec3(0u)) {
+            let texel = texel_of(place);
+            atomicMax(&out_r[texel], most.r);
+            atomicMax(&out_g[texel], most.g);
+            atomicMax(&out_b[texel], most.b);
+        }
     }
     if lane == 0u && rows_here() > 0u && !is_seam() {
         let low = atomicLoad(&trusted_low);
@@ -179,50 +203,51 @@ fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
 
 @compute @workgroup_size(ROW_LANES)
 fn diagonal(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    fetch(lane, false);
-    begin_sums(lane);
-    if has_row() {
-        let weight = own_weight;
-        for (var k = own_entries.x; k < own_entries.y; k += sharers) {
-            let entry = entries[k];
-            let a = weight_of(entry);
-            add(place_of(entry), a * a * weight * scales_of(place_of(entry)));
+    let turns = open(group, lane);
+    fetch(false);
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let weight = row_weight();
+        for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
+            let pair = pair_at(at);
+            add(pair.places.x, pair.weights.x * pair.weights.x * weight);
+            add(pair.places.y, pair.weights.y * pair.weights.y * weight);
         }
     }
-    end_sums(lane);
+    end_sums();
 }
 
 // Σ a W (A x − y), in units of 2^reach_x.
 @compute @workgroup_size(ROW_LANES)
 fn defect(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    fetch(lane, true);
-    let sum = predicted(lane);
-    var value = vec3(0.0);
-    if has_row() {
-        // Seams carry black, which is 0 in either space.
-        let off = sum - observed(own_colour);
-        let units = vec3(exp2i(-scalars[0].reach_x), exp2i(-scalars[1].reach_x), exp2i(-scalars[2].reach_x));
-        value = own_weight * off * units;
+    let turns = open(group, lane);
+    fetch(true);
+    let units = vec3(exp2i(-scalars[0].reach_x), exp2i(-scalars[1].reach_x), exp2i(-scalars[2].reach_x));
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let sum = predicted();
+        begin_sums();
+        if has_row() {
+            // Seams carry black, which is 0 in either space.
+            scatter(row_weight() * (sum - observed(own_colour)) * units);
+        }
     }
-    begin_sums(lane);
-    scatter(value);
-    end_sums(lane);
+    end_sums();
 }
 
 // Σ a W (A p), in units of 2^reach_p.
 @compute @workgroup_size(ROW_LANES)
 fn apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    fetch(lane, true);
-    let sum = predicted(lane);
-    var value = vec3(0.0);
-    if has_row() {
-        let units = vec3(exp2i(-scalars[0].reach_p), exp2i(-scalars[1].reach_p), exp2i(-scalars[2].reach_p));
-        value = own_weight * sum * units;
+    let turns = open(group, lane);
+    fetch(true);
+    let units = vec3(exp2i(-scalars[0].reach_p), exp2i(-scalars[1].reach_p), exp2i(-scalars[2].reach_p));
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let sum = predicted();
+        begin_sums();
+        if has_row() {
+            scatter(row_weight() * sum * units);
+        }
     }
-    begin_sums(lane);
-    scatter(value);
-    end_sums(lane);
+    end_sums();
 }

@@ -6,27 +6,59 @@
 @group(1) @binding(0) var<storage, read> x_r: array<f32>;
 @group(1) @binding(1) var<storage, read> x_g: array<f32>;
 @group(1) @binding(2) var<storage, read> x_b: array<f32>;
-// For each view 1/c² of the robust loss, and its share.
-@group(1) @binding(3) var<storage, read> scales: array<vec2<f32>>;
+@group(1) @binding(3) var<storage, read> judged: array<Judged>;
 // For each view: histogram, sum of squares (low, high), rows.
 @group(1) @binding(4) var<storage, read_write> sums: array<atomic<u32>>;
 
-var<workgroup> bins: array<atomic<u32>, BINS>;
-var<workgroup> squares_low: atomic<u32>;
-var<workgroup> squares_high: atomic<u32>;
-var<workgroup> weights: atomic<u32>;
+// A view, and how it is judged. Same as `layout::Judged`.
+struct Judged {
+    // 1/c² of the robust loss: 0 for an infinite scale, negative for a view that is out.
+    scale: f32,
+    share: f32,
+    // The first of its blocks among those of all views, and how many it has across (lower half) and down.
+    first_block: u32,
+    blocks: u32,
+}
 
-fn load_near(lane: u32) {
-    for (var place = lane; place < texels_here(); place += ROW_LANES) {
-        let texel = touched[own.first_texel + place];
-        set_near(place, vec3(x_r[texel], x_g[texel], x_b[texel]));
+// Views of a patch are few that follow each other. What their rows add up to is gathered here, each in the place that its number has
+// among so many; of those that find theirs taken it is added at once.
+const GATHERED: u32 = 16u;
+
+var<workgroup> gathered: array<atomic<u32>, GATHERED>;
+var<workgroup> squares_low: array<atomic<u32>, GATHERED>;
+var<workgroup> squares_high: array<atomic<u32>, GATHERED>;
+var<workgroup> seen_rows: array<atomic<u32>, GATHERED>;
+
+fn load_near() {
+    for (var place = own_lane; place < places_here(); place += ROW_LANES) {
+        let texel = texel_of(place);
+        var value = vec3(0.0);
+        if texel != NOWHERE {
+            value = vec3(x_r[texel], x_g[texel], x_b[texel]);
+        }
+        set_near(place, value);
     }
     workgroupBarrier();
 }
 
+// The view of the invocation's row, which has one: the last whose blocks begin no later.
+fn own_view() -> u32 {
+    var low = 0u;
+    var high = arrayLength(&judged);
+    while high - low > 1u {
+        let middle = (low + high) / 2u;
+        if judged[middle].first_block <= own_block {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 // Mean over the channels of the squared residual of the invocation's row, 0 without one; all of a workgroup call it.
-fn squared_residual(lane: u32) -> f32 {
-    let sum = predicted(lane);
+fn squared_residual() -> f32 {
+    let sum = predicted();
     if !has_row() {
         return 0.0;
     }
@@ -34,50 +66,71 @@ fn squared_residual(lane: u32) -> f32 {
     return dot(e, e) / 3.0;
 }
 
+// Residuals are at most 1: in steps of 2⁻³⁰ one fits a word.
+fn steps_of(square: f32) -> u32 {
+    return u32(min(square, 1.0) * 1073741824.0 + 0.5);
+}
+
+// Adds to the squares of a view, and to its rows.
+fn add_squares(view: u32, low: u32, high: u32, count: u32) {
+    let at = view * (BINS + 4u) + BINS;
+    let before = atomicAdd(&sums[at], low);
+    let carry = high + select(0u, 1u, before + low < before);
+    if carry != 0u {
+        atomicAdd(&sums[at + 1u], carry);
+    }
+    atomicAdd(&sums[at + 2u], count);
+}
+
 @compute @workgroup_size(ROW_LANES)
 fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    for (var bin = lane; bin < BINS; bin += ROW_LANES) {
-        atomicStore(&bins[bin], 0u);
+    let turns = open(group, lane);
+    if lane < GATHERED {
+        atomicStore(&gathered[lane], NOWHERE);
+        atomicStore(&squares_low[lane], 0u);
+        atomicStore(&squares_high[lane], 0u);
+        atomicStore(&seen_rows[lane], 0u);
     }
-    if lane == 0u {
-        atomicStore(&squares_low, 0u);
-        atomicStore(&squares_high, 0u);
-    }
-    load_near(lane);
-    let square = squared_residual(lane);
-    if leads_row() {
-        trust[own.first_row + own_row] = square;
+    load_near();
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let square = squared_residual();
+        if !leads_row() {
+            continue;
+        }
+        trust[own_row] = square;
+        let view = own_view();
         let below = max(-0.5 * BINS_PER_OCTAVE * log2(max(square, 1e-18)), 0.0);
-        atomicAdd(&bins[BINS - 1u - min(u32(below), BINS - 1u)], 1u);
-        // Residuals are at most 1: in steps of 2⁻³⁰ one fits a word, and the halves of 64 of them do too.
-        let whole = u32(min(square, 1.0) * 1073741824.0 + 0.5);
-        atomicAdd(&squares_low, whole & 0xffffu);
-        atomicAdd(&squares_high, whole >> 16u);
-    }
-    workgroupBarrier();
-    let view = own.view * (BINS + 4u);
-    for (var bin = lane; bin < BINS; bin += ROW_LANES) {
-        let n = atomicLoad(&bins[bin]);
-        if n != 0u {
-            atomicAdd(&sums[view + bin], n);
+        atomicAdd(&sums[view * (BINS + 4u) + BINS - 1u - min(u32(below), BINS - 1u)], 1u);
+        let slot = view % GATHERED;
+        var owner = atomicLoad(&gathered[slot]);
+        if owner == NOWHERE {
+            let claimed = atomicCompareExchangeWeak(&gathered[slot], NOWHERE, view);
+            owner = select(claimed.old_value, view, claimed.exchanged);
+        }
+        let whole = steps_of(square);
+        if owner == view {
+            // The halves of PLOT_MOST of them fit a word.
+            atomicAdd(&squares_low[slot], whole & 0xffffu);
+            atomicAdd(&squares_high[slot], whole >> 16u);
+            atomicAdd(&seen_rows[slot], 1u);
+        } else {
+            add_squares(view, whole, 0u, 1u);
         }
     }
-    if lane == 0u && rows_here() > 0u {
-        let low = atomicLoad(&squares_low);
-        let high = atomicLoad(&squares_high);
+    workgroupBarrier();
+    if lane < GATHERED && atomicLoad(&seen_rows[lane]) != 0u {
+        let low = atomicLoad(&squares_low[lane]);
+        let high = atomicLoad(&squares_high[lane]);
         let added = low + (high << 16u);
         let carry = select(0u, 1u, added < low) + (high >> 16u);
-        let before = atomicAdd(&sums[view + BINS], added);
-        atomicAdd(&sums[view + BINS + 1u], carry + select(0u, 1u, before + added < before));
-        atomicAdd(&sums[view + BINS + 2u], rows_here());
+        add_squares(atomicLoad(&gathered[lane]), added, carry, atomicLoad(&seen_rows[lane]));
     }
 }
 
 // Geman-McClure, 1 / (1 + (e/c)²)².
 fn robust_weight(square: f32) -> f32 {
-    // The scale's reciprocal, squared: 0 for an infinite scale, negative for a view that is out.
-    let scale = scales[own.view].x;
+    let scale = judged[own_view()].scale;
     if scale < 0.0 {
         return 0.0;
     }
@@ -85,88 +138,84 @@ fn robust_weight(square: f32) -> f32 {
     return root * root;
 }
 
-// Mean weight of the rows in the 3×3 blocks around the patch's, to the fourth, and the share of the view.
+// Mean weight of the rows in the 3×3 blocks around the row's, to the fourth, and the share of the view.
 fn company() -> f32 {
-    let at = vec2(own.block & 0xffffu, own.block >> 16u);
-    let size = vec2(own.blocks & 0xffffu, own.blocks >> 16u);
+    let view = judged[own_view()];
+    let size = vec2(view.blocks & 0xffffu, view.blocks >> 16u);
+    let nth = own_block - view.first_block;
+    let at = vec2(nth % size.x, nth / size.x);
     let first = at - min(at, vec2(1u));
     let last = min(at + 1u, size - 1u);
     var sum = 0.0;
     var count = 0.0;
     for (var y = first.y; y <= last.y; y++) {
         for (var x = first.x; x <= last.x; x++) {
-            let block = 2u * (own.first_block + y * size.x + x);
+            let block = 2u * (view.first_block + y * size.x + x);
             sum += f32(atomicLoad(&blocks[block]));
             count += f32(atomicLoad(&blocks[block + 1u]));
         }
     }
     let mean = sum / (16777216.0 * max(count, 1.0));
-    return (mean * mean) * (mean * mean) * scales[own.view].y;
+    return (mean * mean) * (mean * mean) * view.share;
 }
 
-// The weight of the invocation's row, by its squared residual, goes to the block's sum: at most 64 rows of weight 1. All of a
-// workgroup call it.
-fn note(lane: u32, square: f32) -> f32 {
-    if lane == 0u {
-        atomicStore(&weights, 0u);
-    }
-    workgroupBarrier();
-    var weight = 0.0;
-    if leads_row() {
-        weight = robust_weight(square);
-        atomicAdd(&weights, u32(weight * 16777216.0 + 0.5));
-    }
-    workgroupBarrier();
-    if lane == 0u && rows_here() > 0u {
-        let across = own.blocks & 0xffffu;
-        let block = 2u * (own.first_block + (own.block >> 16u) * across + (own.block & 0xffffu));
-        atomicAdd(&blocks[block], atomicLoad(&weights));
-        atomicAdd(&blocks[block + 1u], rows_here());
-    }
-    return weight;
+// The weight of the invocation's row, which it speaks for, by its squared residual; it goes to the block's sum: at most 64 rows of
+// weight 1.
+fn weigh(square: f32) {
+    let weight = robust_weight(square);
+    atomicAdd(&blocks[2u * own_block], u32(weight * 16777216.0 + 0.5));
+    atomicAdd(&blocks[2u * own_block + 1u], 1u);
+    trust[own_row] = weight * alpha_weight(own_colour);
 }
 
 // Before `reweigh`: each row's own weight, and each block's sum of them.
 @compute @workgroup_size(ROW_LANES)
 fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    load_near(lane);
-    let weight = note(lane, squared_residual(lane));
-    if leads_row() {
-        trust[own.first_row + own_row] = weight * alpha_weight(own_colour);
+    let turns = open(group, lane);
+    load_near();
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let square = squared_residual();
+        if leads_row() {
+            weigh(square);
+        }
     }
 }
 
 // The same by the residuals that rows have kept, of the same texels.
 @compute @workgroup_size(ROW_LANES)
 fn survey_kept(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    var square = 0.0;
-    if leads_row() {
-        square = trust[own.first_row + own_row];
-    }
-    let weight = note(lane, square);
-    if leads_row() {
-        trust[own.first_row + own_row] = weight * alpha_weight(own_colour);
+    let turns = open(group, lane);
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        if leads_row() {
+            weigh(trust[own_row]);
+        }
     }
 }
 
 // After `survey`, which has left each row's own weight.
 @compute @workgroup_size(ROW_LANES)
 fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    if leads_row() {
-        trust[own.first_row + own_row] *= company();
+    let turns = open(group, lane);
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        if leads_row() {
+            trust[own_row] *= company();
+        }
     }
 }
 
 // The same for rows that have lost it since, because they were drawn again.
 @compute @workgroup_size(ROW_LANES)
 fn reweigh_again(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    open(group, lane);
-    load_near(lane);
-    let square = squared_residual(lane);
-    if leads_row() {
-        trust[own.first_row + own_row] = robust_weight(square) * alpha_weight(own_colour) * company();
+    let turns = open(group, lane);
+    load_near();
+    for (var turn = 0u; turn < turns; turn++) {
+        take(turn);
+        let square = squared_residual();
+        if leads_row() {
+            trust[own_row] = robust_weight(square) * alpha_weight(own_colour) * company();
+        }
     }
 }

@@ -317,7 +317,7 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
         all: 1 << 30,
         row: 1.0,
         entry: 1.0,
-        touched: 0.0,
+        word: 0.0,
     };
     // Once more for the layer.
     for (told, again) in [(None, 1), (Some(plenty), 2)] {

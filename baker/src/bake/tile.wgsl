@@ -9,7 +9,7 @@ struct Region {
     size: vec2<u32>,
     origin: vec2<u32>,
     texture_size: u32,
-    // Position of the view among those added; its blocks as in `Patch`.
+    // Position of the view among those added; the first of its blocks among all, and how many it has across (lower half) and down.
     view: u32,
     first_block: u32,
     blocks: u32,

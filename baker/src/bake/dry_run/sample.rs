@@ -10,7 +10,7 @@ use proto::table::View;
 use super::seconds::slower;
 use crate::bake::backend::RowMemory;
 use crate::bake::footprint::{MIN_ALPHA, footprints};
-use crate::bake::gpu::dry_run::{Rates, patches};
+use crate::bake::gpu::dry_run::{Rates, in_pools};
 use crate::bake::held;
 use crate::bake::parts::Parts;
 use crate::bake::rows::Rows;
@@ -42,7 +42,8 @@ pub(super) struct Sample {
     rows: u64,
     entries: u64,
     patches: u64,
-    touched: u64,
+    words: u64,
+    boxes: [u64; 2],
     bytes: u64,
     time: Duration,
     /// Of all views.
@@ -174,11 +175,14 @@ impl Sample {
     }
 
     fn enter(&mut self, rows: &Rows, width: u32, window: &Window, taps: u32) {
-        let [patches, touched] = patches(rows, width, window, taps);
+        let pools = in_pools(rows, width, window, taps);
         self.rows += rows.len() as u64;
         self.entries += rows.entries.len() as u64;
-        self.patches += patches;
-        self.touched += touched;
+        self.patches += pools.patches;
+        self.words += pools.words;
+        for (sum, more) in self.boxes.iter_mut().zip(pools.boxes) {
+            *sum += more;
+        }
         self.bytes += held::bytes(rows) as u64;
     }
 
@@ -189,7 +193,8 @@ impl Sample {
             rows: of(self.rows),
             entries: of(self.entries),
             patches: of(self.patches),
-            touched: of(self.touched),
+            words: of(self.words),
+            boxes: self.boxes.map(of),
         }
     }
 

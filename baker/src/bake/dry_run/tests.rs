@@ -96,7 +96,7 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
             all,
             row: 1.0,
             entry: 0.0,
-            touched: 0.0,
+            word: 0.0,
         },
     };
     assert!(matches!(

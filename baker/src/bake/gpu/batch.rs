@@ -10,8 +10,8 @@ pub(super) struct Batch<'a> {
     // Ends before its encoder does.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
-    /// Entries of rows that the commands visit.
-    pub(super) entries: u64,
+    /// Words of rows that the commands visit.
+    pub(super) words: u64,
 }
 
 impl<'a> Batch<'a> {
@@ -21,7 +21,7 @@ impl<'a> Batch<'a> {
             label,
             pass: None,
             encoder: None,
-            entries: 0,
+            words: 0,
         }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
 
     /// Sends what is recorded, which has its unit already; returns what can be waited for, if there was anything.
     pub(super) fn submit(&mut self) -> Result<Option<wgpu::SubmissionIndex>, GpuError> {
-        self.entries = 0;
+        self.words = 0;
         self.pass = None;
         let Some(encoder) = self.encoder.take() else {
             return Ok(None);

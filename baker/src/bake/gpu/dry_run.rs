@@ -12,10 +12,10 @@ use super::device::{Device, GpuError};
 use super::driver;
 use super::fit::{self, Options};
 use super::kit::Kit;
-use super::layout::{self, PATCH_TEXELS, ROW_LANES};
+use super::layout::{self, BOX, LISTED_MOST, PATCH_TEXELS};
 use super::memory::{Budget, Counted, Held, Staging};
 use super::planes::{Planes, colour_planes};
-use super::pools::{self, Forecast, Tile, TilePart, seams};
+use super::pools::{self, Boxes, Forecast, Ground, Tile, TilePart, plots, seams};
 use super::raster::{self, Samples};
 use super::tiles::{self, Bounds, Drawn, Room, Shape, Taken, map_words};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
@@ -30,10 +30,12 @@ pub struct Rates {
     pub rows: f64,
     /// Entries.
     pub entries: f64,
-    /// Patches of rows.
+    /// Patches of rows, without plots.
     pub patches: f64,
-    /// Texels, each once for each patch that it is in.
-    pub touched: f64,
+    /// Words of pools.
+    pub words: f64,
+    /// Rows with a box, and the words of these.
+    pub boxes: [f64; 2],
 }
 
 /// What a job would make.
@@ -127,10 +129,10 @@ impl DryRun {
         room: usize,
     ) -> Result<Self, GpuError> {
         let budget = fit::bounds(&kit.device, options, kit.made());
-        let entries = fit::entries(&budget, scene.window.size, scene.texels());
+        let words = fit::words(&budget, scene.window.size, scene.texels());
         let (way, taps) = (kit.drawing.way, kit.taps);
         let bounds = Bounds::new(way, &kit.device.limits, &budget, taps);
-        let (shape, _) = bounds.shape(entries, scene.window.share())?;
+        let (shape, _) = bounds.shape(words, scene.window.share())?;
         let triangles = scene.triangles.len() as u32;
         let tile_room = Room::of(way, shape, triangles);
         let mut run = Self {
@@ -139,7 +141,7 @@ impl DryRun {
             tile: tiles::bytes(shape.blocks, taps),
             shape,
             tile_room,
-            pool: pools::room(entries),
+            pool: pools::room(words),
             size: scene.window.size,
             texels: scene.texels() as u32,
             planes: scene.texels().max(room) as u32,
@@ -179,7 +181,16 @@ impl DryRun {
         run.made(BufferGroup::Texture, |make| {
             Ok(Planes::made(make, &scene.window, room)?.into_buffers())
         })?;
-        run.made(BufferGroup::Views, |make| Ok(pools::shared(make)?.into()))?;
+        let pool = run.pool;
+        let ground = Ground {
+            size: run.size,
+            texels: run.texels,
+        };
+        run.made(BufferGroup::Views, |make| {
+            let mut held: Vec<_> = pools::shared(make)?.into();
+            held.extend(plots::buffers(make, ground, pool)?);
+            Ok(held)
+        })?;
         for packed in seams::parts(&ties.seams) {
             run.made(BufferGroup::Seams, |make| {
                 Ok(seams::buffers(make, &packed)?.into())
@@ -270,22 +281,29 @@ impl DryRun {
                     holds: layout::Pool {
                         patches: of(rates.patches),
                         rows: of(rates.rows),
-                        entries: of(rates.entries),
-                        texels: of(rates.touched),
+                        words: of(rates.words),
                     },
                 }
             };
             forecast.add(Tile(cuts.iter().map(part).collect()))?;
         }
-        let rows = forecast.complete(self.views)?;
+        let share = self.share;
+        let rows = forecast.complete(self.views, |pixels| {
+            let of = |rate: f64| (pixels as f64 * share * rate).round() as u32;
+            let [rows, words] = rates.boxes.map(of);
+            Boxes { rows, words }
+        })?;
         let Forecast {
             kept,
             scratch,
+            beside,
             pools,
             ..
         } = forecast;
         let streamed = scratch.is_some();
-        self.enter(BufferGroup::RowsKept, kept.into_iter().flatten().collect());
+        let kept = kept.into_iter().flatten();
+        let beside = beside.into_iter().flatten();
+        self.enter(BufferGroup::RowsKept, kept.chain(beside).collect());
         self.enter(
             BufferGroup::RowsRedrawn,
             scratch.into_iter().flatten().collect(),
@@ -295,6 +313,9 @@ impl DryRun {
             let mut held = vec![pools::blocks(make, blocks)?];
             for _ in 0..bound {
                 held.push(pools::visited(make)?);
+            }
+            for _ in 0..pools {
+                held.push(plots::ordering(make)?);
             }
             Ok(held)
         })?;
@@ -380,44 +401,76 @@ pub fn account(device: &Device) -> Option<DriverAccount> {
     })
 }
 
-/// Patches that the device makes of some rows of a view of this width, and the texels that they touch: the rows of a block
-/// at once where their texels fit a patch, else half as many, down to what fits anyway; those of the subset by
+/// What rows come to in a device's pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InPools {
+    /// Patches without plots.
+    pub patches: u64,
+    /// Entries and boxes, and lists of texels.
+    pub words: u64,
+    /// Rows with a box, and the words of these.
+    pub boxes: [u64; 2],
+}
+
+/// What the device makes of some rows of a view of this width. Of those whose texels lie in a small box, that; of the others of a block
+/// patches: all at once where their texels fit a patch, else half as many, down to what fits anyway; those of the subset by
 /// themselves.
 #[must_use]
-pub fn patches(rows: &Rows, width: u32, window: &Window, taps: u32) -> [u64; 2] {
+pub fn in_pools(rows: &Rows, width: u32, window: &Window, taps: u32) -> InPools {
     let few = (PATCH_TEXELS / (4 * taps * taps)).max(1);
-    let mut order: Vec<((u32, bool), u32, usize)> = (0..rows.len())
-        .map(|row| {
-            let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
-            let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
-            let kind = (block, rows.in_subset(row, window));
-            (kind, y % BLOCK * BLOCK + x % BLOCK, row)
-        })
-        .collect();
+    let mut pools = InPools::default();
+    let mut order: Vec<((u32, bool), u32, usize)> = Vec::new();
+    for row in 0..rows.len() {
+        if let Some(texels) = box_around(rows, row, window.size) {
+            let words = u64::from(texels.div_ceil(2));
+            pools.words += words;
+            pools.boxes[0] += 1;
+            pools.boxes[1] += words;
+            continue;
+        }
+        let (x, y) = (rows.pixels[row] % width, rows.pixels[row] / width);
+        let block = y / BLOCK * width.div_ceil(BLOCK) + x / BLOCK;
+        let kind = (block, rows.in_subset(row, window));
+        order.push((kind, y % BLOCK * BLOCK + x % BLOCK, row));
+    }
     order.sort_unstable();
-    let (mut patches, mut touched) = (0, 0);
     let mut texels: Vec<u32> = Vec::new();
     for block in order.chunk_by(|one, other| one.0 == other.0) {
-        let (mut start, mut at_once) = (0, ROW_LANES);
-        while start < ROW_LANES {
+        let (mut start, mut at_once) = (0, LISTED_MOST);
+        while start < LISTED_MOST {
             let mine =
                 (block.iter()).filter(|(_, lane, _)| (start..start + at_once).contains(lane));
             texels.clear();
             for &(_, _, row) in mine {
                 texels.extend(rows.row(row).iter().map(|entry| entry.texel));
             }
+            let entries = texels.len() as u64;
             texels.sort_unstable();
             texels.dedup();
             if texels.len() > PATCH_TEXELS as usize && at_once > few {
                 at_once = (at_once / 2).max(few);
                 continue;
             }
-            patches += u64::from(!texels.is_empty());
-            touched += texels.len() as u64;
+            pools.patches += u64::from(!texels.is_empty());
+            pools.words += entries + texels.len() as u64;
             start += at_once;
         }
     }
-    [patches, touched]
+    pools
+}
+
+/// Texels of the box around those of a row, if a plot takes it.
+fn box_around(rows: &Rows, row: usize, size: u32) -> Option<u32> {
+    let (mut low, mut high) = ([u32::MAX; 2], [0; 2]);
+    for entry in rows.row(row) {
+        let at = [entry.texel % size, entry.texel / size];
+        for axis in 0..2 {
+            low[axis] = low[axis].min(at[axis]);
+            high[axis] = high[axis].max(at[axis]);
+        }
+    }
+    let [across, down] = [0, 1].map(|axis| high[axis] - low[axis] + 1);
+    (across <= BOX && down <= BOX).then_some(across * down)
 }
 
 #[cfg(test)]

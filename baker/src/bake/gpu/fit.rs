@@ -19,13 +19,14 @@ use proto::table::View;
 
 use super::device::{Device, GpuError};
 use super::kit::{Kit, Stages};
+use super::layout::{Judged, MOST_BLOCKS};
 use super::marks::Foreseen;
 use super::memory::{
     Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_as, read_plane, read_planes,
     write, write_planes,
 };
 use super::planes::{Colour, Planes, colour_planes};
-use super::pools::{Filling, PoolMaker, Pools, Visit};
+use super::pools::{Filling, Ground, PoolMaker, Pools, Visit};
 use super::shaders::DEVIATION;
 use super::stage::bind;
 use super::tiles::{self, Drawn, Place, Tiles, Work};
@@ -41,7 +42,7 @@ pub use groundwork::Expected;
 pub(super) use groundwork::Groundwork;
 use plan::ROOMY;
 pub use plan::{Options, options};
-pub(super) use plan::{bounds, entries, fits, others, passes_fit, reserve, room, row_memory};
+pub(super) use plan::{bounds, fits, others, passes_fit, reserve, room, row_memory, words};
 
 /// Words of [`super::super::backend::ViewResiduals`] on the device.
 pub(super) const SUMS: usize = BINS + 4;
@@ -49,15 +50,23 @@ pub(super) const SUMS: usize = BINS + 4;
 /// Label of the texels of the last reweighting.
 pub(super) const WEIGHED: &str = "weighed x";
 
-/// Scales and sums of so many views.
+/// How so many views are judged, and their sums.
 pub(super) fn view_buffers<M: Maker>(
     make: &M,
     views: usize,
 ) -> Result<[Held<M::Buffer>; 2], GpuError> {
     Ok([
-        make.buffer("scales", (views * 8) as u64, STORAGE)?,
+        make.buffer("judged", (views * size_of::<Judged>()) as u64, STORAGE)?,
         make.buffer("sums", (views * SUMS * 4) as u64, STORAGE)?,
     ])
+}
+
+/// Where the plots of these texels are.
+fn ground(planes: &Planes) -> Ground {
+    Ground {
+        size: planes.size,
+        texels: planes.count,
+    }
 }
 
 /// Bind groups that live as long as the planes.
@@ -77,7 +86,7 @@ struct Groups {
 /// Per-view numbers and the texels they were made from.
 #[derive(Debug)]
 struct ViewSums {
-    scales: Buffer,
+    judged: Buffer,
     sums: Buffer,
     /// Residuals of the texels as they are.
     now: wgpu::BindGroup,
@@ -135,6 +144,7 @@ impl Fit {
             rows: layout,
             drawing,
             footprint,
+            plots,
             mut stages,
             groundwork,
         } = kit;
@@ -146,8 +156,8 @@ impl Fit {
         if options.gpu_times {
             device.measure()?;
         }
-        let entries = entries(&budget, scene.window.size, scene.texels());
-        let tiles = Tiles::new(&device, &budget, drawing, footprint, &scene, taps, entries)?;
+        let words = words(&budget, scene.window.size, scene.texels());
+        let tiles = Tiles::new(&device, &budget, drawing, footprint, &scene, taps, words)?;
         if options.maps && stages.deviation.is_none() {
             stages.deviation = Some(DEVIATION.compile(&device, &layout, taps, blend)?);
         }
@@ -169,7 +179,8 @@ impl Fit {
         };
         let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
-        let mut pools = Pools::new(&device, &budget, layout, &tones, entries)?;
+        let stage = (layout, plots);
+        let mut pools = Pools::new(&device, &budget, stage, &tones, words, ground(&planes))?;
         pools.take(&device, &tiles, made);
         device.check()?;
         let mut fit = Self {
@@ -199,11 +210,11 @@ impl Fit {
     pub(super) fn would_do(&self, scene: &Scene, taps: u32, blend: Blend) -> bool {
         let window = &scene.window;
         let (texels, room) = (window.texels(), self.planes.room as usize);
-        let entries = entries(&self.budget, window.size, window.texels());
+        let words = words(&self.budget, window.size, window.texels());
         (self.taps, self.blend, self.planes.size) == (taps, blend, window.size)
             && (texels..=texels * ROOMY).contains(&room)
-            && self.pools.room_is(entries)
-            && self.tiles.would_do(window, entries)
+            && self.pools.room_is(words)
+            && self.tiles.would_do(window, words)
             && self.scene.triangles == scene.triangles
             && self.scene.positions == scene.positions
             && self.scene.texel_coords == scene.texel_coords
@@ -213,10 +224,10 @@ impl Fit {
     /// those of a part.
     pub(super) fn renew(&mut self, scene: Scene, ties: &Ties) -> Result<(), GpuError> {
         self.forget()?;
-        self.pools.expect_as_at_first();
-        self.pools.narrowed = false;
         self.scene = scene;
         self.planes.renew(&self.device, &self.scene.window)?;
+        let ground = ground(&self.planes);
+        self.pools.renew(&self.device, &self.budget, ground)?;
         self.tiles.renew(&self.device, &self.scene.window);
         self.set_ties(ties)?;
         passes_fit(&self.budget, self.planes.count)
@@ -234,7 +245,7 @@ impl Fit {
             ..
         } = self;
         let (drawing, footprint) = tiles.into_stages();
-        let rows = pools.into_layout();
+        let (rows, plots) = pools.into_stage();
         // What was dropped is free once the device is told that nothing uses it.
         device.wait()?;
         Ok(Kit {
@@ -244,6 +255,7 @@ impl Fit {
             rows,
             drawing,
             footprint,
+            plots,
             stages,
             groundwork: None,
         })
@@ -295,6 +307,13 @@ impl Fit {
         let placed: Vec<(&View, Place)> = (views.iter())
             .map(|&view| (view, self.pools.add_view(view)))
             .collect();
+        if self.pools.blocks() > MOST_BLOCKS {
+            return Err(GpuError::OutOfMemory {
+                what: "the views' blocks".to_owned(),
+                bytes: self.pools.block_bytes(),
+                why: format!("rows name {MOST_BLOCKS} of them at most"),
+            });
+        }
         let reserve = self.reserve();
         let Self {
             device,
@@ -465,10 +484,12 @@ impl Fit {
             device: &self.device,
             budget: &self.budget,
         };
-        let [scales, sums] = view_buffers(&make, views)?;
-        write(&self.device, &scales, &vec![[0.0f32; 2]; views]);
+        let [judged, sums] = view_buffers(&make, views)?;
+        let mut none = self.pools.judged(|_| [0.0; 2]);
+        none.resize(views, Judged::default());
+        write(&self.device, &judged, &none);
         let group = |x: &Colour| {
-            let buffers = [&x[0], &x[1], &x[2], &scales, &sums];
+            let buffers = [&x[0], &x[1], &x[2], &judged, &sums];
             let resources = buffers.map(|buffer| buffer.item.as_entire_binding());
             bind(
                 &self.device,
@@ -485,7 +506,7 @@ impl Fit {
             None
         };
         self.view_sums = Some(ViewSums {
-            scales,
+            judged,
             sums,
             now,
             then,
@@ -499,13 +520,37 @@ impl Fit {
         self.tiles.shape()
     }
 
+    /// So many of a buffer's values from `first` on: for tests.
+    #[cfg(test)]
+    fn read_end<T: bytemuck::Pod>(
+        &self,
+        from: &Buffer,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<T>, GpuError> {
+        let [first, bytes] = [first, count].map(|count| (count * size_of::<T>()) as u64);
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let make = OnDevice {
+            device: &self.device,
+            budget: &self.budget,
+        };
+        let end = make.buffer("end", bytes, STORAGE)?;
+        let mut batch = super::batch::Batch::new(&self.device, "end");
+        (batch.encoder()).copy_buffer_to_buffer(&from.item, first, &end.item, 0, Some(bytes));
+        batch.send()?;
+        read_as(&self.device, &self.budget, &end, count)
+    }
+
     /// Rows of a view, with their places, drawn into a pool of their own: for tests.
     #[cfg(test)]
     pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
-        use super::layout::{self, Patch, Row, entry_parts};
+        use super::layout::{self, PLOT, Patch, Row, box_of, box_weights, entry_parts, plot_of};
         use super::pools::COUNTERS;
         use crate::bake::rows::{Entry, Rows};
         let camera = self.scene.camera(&view.camera);
+        let across = view.width.div_ceil(crate::bake::backend::BLOCK);
         let size = [view.width, view.height].map(|edge| edge.div_ceil(crate::bake::backend::BLOCK));
         let mut rows = Rows {
             view: view.index,
@@ -524,43 +569,86 @@ impl Fit {
                 works.extend(self.tiles.split(&work));
                 continue;
             }
-            let read = |from: &Buffer, count: u32| {
-                read_as::<u32>(&self.device, &self.budget, from, count as usize)
-            };
             let room = self.pools.room().patches as usize;
             let patches: Vec<Patch> = read_as(&self.device, &self.budget, &pool.patches, room)?;
             let (few, rest) = (counts[5] as usize, counts[7] as usize);
             assert_eq!(few + rest, counts[0] as usize);
-            let subset = (patches[..few].iter()).zip(std::iter::repeat(true));
-            let others = patches[room - rest..].iter().zip(std::iter::repeat(false));
-            let found: Vec<Row> =
-                read_as(&self.device, &self.budget, &pool.rows, counts[1] as usize)?;
-            let entries = read(&pool.entries, counts[2])?;
-            let touched = read(&pool.touched, counts[3])?;
-            for (patch, in_subset) in subset.chain(others) {
-                assert!(patch.counts >> 16 <= layout::PATCH_TEXELS);
-                for row in &found[patch.first_row as usize..][..(patch.counts & 0xffff) as usize] {
-                    let start = (patch.first_entry + (row.span >> 14)) as usize;
-                    let entry = |&entry: &u32| {
-                        let (weight, place) = entry_parts(entry);
-                        assert!(place < patch.counts >> 16, "a place within the list");
-                        Entry {
-                            texel: touched[(patch.first_texel + place) as usize],
-                            weight,
-                        }
-                    };
-                    let own = &entries[start..start + (row.span & 255) as usize];
-                    rows.entries.extend(own.iter().map(entry));
+            // Boxes are at the beginning of the room, the others at its end.
+            let [few_rows, other_rows] = [counts[3], counts[13]].map(|count| count as usize);
+            let [few_words, other_words] = [counts[8], counts[14]].map(|count| count as usize);
+            assert_eq!(few_rows + other_rows, counts[1] as usize);
+            assert_eq!(few_words + other_words, counts[2] as usize);
+            let ends = self.pools.room();
+            let [last_row, last_word] = [
+                ends.rows as usize - other_rows,
+                ends.words as usize - other_words,
+            ];
+            let boxed: Vec<Row> = read_as(&self.device, &self.budget, &pool.rows, few_rows)?;
+            let box_words: Vec<u32> = read_as(&self.device, &self.budget, &pool.words, few_words)?;
+            let listed: Vec<Row> = self.read_end(&pool.rows, last_row, other_rows)?;
+            let words: Vec<u32> = self.read_end(&pool.words, last_word, other_words)?;
+            let found: Vec<Row> = boxed.iter().chain(&listed).copied().collect();
+            let mut told = vec![false; found.len()];
+            let mut of_subset = 0;
+            let mut tell =
+                |at: usize, in_subset: bool, entries: &mut dyn Iterator<Item = Entry>| {
+                    assert!(!std::mem::replace(&mut told[at], true), "a row once");
+                    let row = found[at];
+                    rows.entries.extend(entries);
                     rows.starts.push(rows.entries.len() as u32);
                     let last = rows.starts.len() - 2;
                     assert_eq!(rows.in_subset(last, &self.scene.window), in_subset);
+                    assert_eq!(row.shape & 1 == 1, in_subset);
+                    of_subset += u32::from(in_subset);
                     rows.colours.push(row.colour.to_le_bytes());
-                    let (block, within) = (patch.block, row.span >> 8 & 63);
-                    let x = (block & 0xffff) * 8 + within % 8;
-                    let y = (block >> 16) * 8 + within / 8;
+                    let (block, within) = (row.place >> 6, row.place & 63);
+                    let x = block % across * 8 + within % 8;
+                    let y = block / across * 8 + within / 8;
                     rows.pixels.push(y * view.width + x);
+                };
+            let subset = (patches[..few].iter()).zip(std::iter::repeat(true));
+            let others = patches[room - rest..].iter().zip(std::iter::repeat(false));
+            for (patch, in_subset) in subset.chain(others) {
+                assert!(patch.counts >> 16 <= layout::PATCH_TEXELS);
+                let first = patch.first_row as usize - last_row + few_rows;
+                for at in first..first + (patch.counts & 0xffff) as usize {
+                    let Row { start, shape, .. } = found[at];
+                    assert!(box_of(shape).is_none());
+                    let start = start as usize - last_word;
+                    let mut entries =
+                        words[start..][..(shape >> 6) as usize]
+                            .iter()
+                            .map(|&entry| {
+                                let (weight, place) = entry_parts(entry);
+                                assert!(place < patch.counts >> 16, "a place within the list");
+                                Entry {
+                                    texel: words[(patch.first_texel + place) as usize - last_word],
+                                    weight,
+                                }
+                            });
+                    tell(at, in_subset, &mut entries);
                 }
             }
+            let pitch = self.planes.size;
+            for (at, row) in boxed.iter().enumerate() {
+                let (size, corner) = box_of(row.shape).expect("a box");
+                let plot = plot_of(row.shape);
+                let plots = pitch.div_ceil(PLOT);
+                let first = [plot % plots, plot / plots];
+                let [x, y] = [0, 1].map(|axis| first[axis] * PLOT + corner[axis]);
+                let weights = box_weights(&box_words[row.start as usize..], size[0] * size[1]);
+                let mut entries =
+                    (0..)
+                        .zip(weights)
+                        .filter(|(_, weight)| *weight > 0.0)
+                        .map(|(nth, weight)| Entry {
+                            texel: (y + nth / size[0]) * pitch + x + nth % size[0],
+                            weight,
+                        });
+                tell(at, row.shape & 1 == 1, &mut entries);
+            }
+            assert_eq!(of_subset, counts[6]);
+            assert!(told.into_iter().all(|told| told), "every row");
         }
         Ok(rows)
     }

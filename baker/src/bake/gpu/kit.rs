@@ -9,7 +9,7 @@ use super::error::under_way;
 use super::fit::{Expected, Groundwork, Options};
 use super::pools::rows_layout;
 use super::raster::{Drawing, Way};
-use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, PLOTS, REGULARISE, RESIDUAL, SOLVE, Shader};
 use super::stage::Compiled;
 
 /// The stages after the footprints.
@@ -37,6 +37,7 @@ pub struct Kit {
     pub(super) rows: wgpu::BindGroupLayout,
     pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
+    pub(super) plots: Compiled,
     pub(super) stages: Stages,
     /// Of the fit that is to come.
     pub(super) groundwork: Option<Groundwork>,
@@ -85,9 +86,10 @@ impl Kit {
     fn compile(device: Device, taps: u32, blend: Blend, way: Way) -> Result<Self, GpuError> {
         let rows = rows_layout(&device);
         let [raster, footprint] = way.shaders();
-        let shaders: [&'static Shader; 8] = [
+        let shaders: [&'static Shader; 9] = [
             raster,
             footprint,
+            &PLOTS,
             &AVERAGE,
             &RESIDUAL,
             &NORMAL,
@@ -111,12 +113,13 @@ impl Kit {
             (Some(error), _) => Err(error),
             (None, None) => Err(device.lost("a stage is missing")),
         };
-        let stages = <[Compiled; 8]>::try_from(stages);
+        let stages = <[Compiled; 9]>::try_from(stages);
         let checked = pipeline.and_then(|pipeline| device.check().map(|()| pipeline));
         let (
             [
                 raster,
                 footprint,
+                plots,
                 average,
                 residual,
                 normal,
@@ -146,6 +149,7 @@ impl Kit {
             rows,
             drawing,
             footprint,
+            plots,
             stages: Stages {
                 average,
                 residual,

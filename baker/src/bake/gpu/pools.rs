@@ -1,7 +1,7 @@
 //! Rows on the device: pools that stay, and pools that are drawn again for every pass because the budget is full.
 //!
 //! The device appends tiles to a pool and counts what they came to (`open.rs`), of two pools in turn (`filling.rs`); a pool that is
-//! full is one that passes visit.
+//! full is one that passes visit, once its rows are in order (`plots.rs`).
 //!
 //! The order of rows within a pool and which pool they are in make no difference to any result: what crosses rows is summed
 //! in integers.
@@ -10,6 +10,7 @@ mod filling;
 mod forecast;
 mod maker;
 mod open;
+pub(super) mod plots;
 pub(super) mod seams;
 mod sizes;
 
@@ -21,8 +22,8 @@ use proto::table::View;
 
 use super::batch::Batch;
 use super::device::{Device, GpuError};
-use super::layout::{self, GROUPS_ACROSS};
-use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
+use super::layout;
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, Question, STORAGE, UNIFORM, write};
 use super::shaders::ROWS;
 use super::stage::{Compiled, bind, bind_layout};
 use super::tiles::{Tiles, Work};
@@ -33,17 +34,20 @@ pub(super) use forecast::{Forecast, Tile, TilePart};
 pub(super) use maker::PoolMaker;
 pub(super) use open::Filling;
 use open::Open;
+pub(super) use plots::Boxes;
+pub(super) use plots::Ground;
+use plots::{Plots, Plotted};
 pub(super) use sizes::memory;
-pub(super) use sizes::{bytes_of, pool_entries, room};
+pub(super) use sizes::{bytes_of, pool_words, room};
 
-/// Entries after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
-const BATCH_ENTRIES: u64 = 64 << 20;
+/// Words after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
+const BATCH_WORDS: u64 = 32 << 20;
 
 /// For each byte of a colour, its value and its squared slope.
 pub(super) type Tones = [[f32; 2]; 256];
 
-/// What the device counts of a pool, see footprint.wgsl.
-pub(super) const COUNTERS: usize = 8;
+/// What the device counts of a pool, see footprint.wgsl and plots.wgsl.
+pub(super) const COUNTERS: usize = 16;
 /// At its start.
 const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 
@@ -52,10 +56,12 @@ const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 pub(super) struct Buffers {
     pub(super) patches: Buffer,
     pub(super) rows: Buffer,
-    pub(super) entries: Buffer,
-    pub(super) touched: Buffer,
+    pub(super) words: Buffer,
     trust: Buffer,
+    plots: Buffer,
     pub(super) counters: Buffer,
+    /// What there is room for.
+    room: layout::Pool,
     /// What the footprints' stage binds to write here.
     pub(super) drawn: wgpu::BindGroup,
 }
@@ -65,9 +71,12 @@ pub(super) struct Buffers {
 struct Filled {
     counts: layout::Pool,
     subset: Subset,
+    boxes: Boxes,
     buffers: Arc<Buffers>,
     /// Tiles to draw again for every pass; none where the rows stay.
     works: Vec<Work>,
+    /// Its rows with a box; made when all views are in.
+    plotted: Option<Plotted>,
     /// Rows that touch each texel were counted.
     counted: bool,
     /// All, and those of the subset.
@@ -102,6 +111,7 @@ pub(super) struct Mould {
 #[derive(Debug)]
 pub(super) struct Pools {
     layout: wgpu::BindGroupLayout,
+    plots: Plots,
     tones: Buffer,
     mould: Arc<Mould>,
     ends: Ends<Open>,
@@ -139,20 +149,23 @@ pub(super) struct Visit<'a> {
     pub(super) own: &'a wgpu::BindGroup,
 }
 
-/// The buffers of a pool, with nothing in them yet: patches, rows, entries, touched texels, trust, counters.
+/// Buffers of a pool.
+pub(super) const BUFFERS: usize = 6;
+
+/// The buffers of a pool, with nothing in them yet: patches, rows, words, trust, plots, counters.
 pub(super) fn pool_buffers<M: Maker>(
     make: &M,
     room: layout::Pool,
-) -> Result<[Held<M::Buffer>; 6], GpuError> {
+) -> Result<[Held<M::Buffer>; BUFFERS], GpuError> {
     let of = |label: &str, count: u32, size: usize| {
         make.buffer(label, u64::from(count) * size as u64, STORAGE)
     };
     Ok([
         of("patches", room.patches, size_of::<layout::Patch>())?,
         of("rows", room.rows, size_of::<layout::Row>())?,
-        of("entries", room.entries, 4)?,
-        of("touched texels", room.texels, 4)?,
+        of("words", room.words, 4)?,
         of("trust", room.rows, 4)?,
+        of("plots", sizes::plots(room), size_of::<layout::Patch>())?,
         of("counters", 1, size_of_val(&NOTHING))?,
     ])
 }
@@ -201,20 +214,18 @@ impl Mould {
     }
 
     /// A pool of such buffers, with nothing in it.
-    fn pool(&self, device: &Device, tiles: &Tiles, buffers: [Buffer; 6]) -> Buffers {
-        let [patches, rows, entries, touched, trust, counters] = buffers;
+    fn pool(&self, device: &Device, tiles: &Tiles, buffers: [Buffer; BUFFERS]) -> Buffers {
+        let [patches, rows, words, trust, plots, counters] = buffers;
         write(device, &counters, &NOTHING);
-        let drawn = tiles.bind(
-            device,
-            [&counters, &self.full, &patches, &rows, &entries, &touched],
-        );
+        let drawn = tiles.bind(device, [&counters, &self.full, &patches, &rows, &words]);
         Buffers {
             patches,
             rows,
-            entries,
-            touched,
+            words,
             trust,
+            plots,
             counters,
+            room: self.room,
             drawn,
         }
     }
@@ -224,16 +235,19 @@ impl Pools {
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
-        layout: wgpu::BindGroupLayout,
+        (layout, stage): (wgpu::BindGroupLayout, Compiled),
         values: &Tones,
-        entries: u32,
+        words: u32,
+        ground: Ground,
     ) -> Result<Self, GpuError> {
-        let room = room(entries);
+        let room = room(words);
+        let plots = Plots::new(device, budget, stage, ground, room)?;
         let [tones, full] = shared(&OnDevice { device, budget })?;
         write(device, &tones, values);
         write(device, &full, &[room]);
         Ok(Self {
             layout,
+            plots,
             tones,
             mould: Arc::new(Mould { room, full }),
             ends: Ends::default(),
@@ -249,24 +263,31 @@ impl Pools {
     }
 
     /// Fills pools that were made before there was a mesh first.
-    pub(super) fn take(&mut self, device: &Device, tiles: &Tiles, pools: Vec<[Buffer; 6]>) {
+    pub(super) fn take(&mut self, device: &Device, tiles: &Tiles, pools: Vec<[Buffer; BUFFERS]>) {
         let pool = |buffers| Arc::new(self.mould.pool(device, tiles, buffers));
         self.spare = pools.into_iter().map(pool).collect();
     }
 
-    /// Frees all but the layout of the groups.
-    pub(super) fn into_layout(self) -> wgpu::BindGroupLayout {
-        self.layout
+    /// Frees all but the layout of the groups and what was compiled.
+    pub(super) fn into_stage(self) -> (wgpu::BindGroupLayout, Compiled) {
+        (self.layout, self.plots.into_stage())
     }
 
-    /// Expects of tiles what is expected at first: they come to something else than those before.
-    pub(super) fn expect_as_at_first(&mut self) {
+    /// For another window from now on; there are no views.
+    pub(super) fn renew(
+        &mut self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        ground: Ground,
+    ) -> Result<(), GpuError> {
         self.ends.rates = Ends::<Open>::default().rates;
+        self.narrowed = false;
+        self.plots.renew(device, budget, ground)
     }
 
-    /// Whether pools are of so many entries.
-    pub(super) fn room_is(&self, entries: u32) -> bool {
-        self.mould.room == room(entries)
+    /// Whether pools are of so many words.
+    pub(super) fn room_is(&self, words: u32) -> bool {
+        self.mould.room == room(words)
     }
 
     /// What a pool has room for: for tests.
@@ -289,16 +310,38 @@ impl Pools {
         (self.view_blocks.len() as u32 - 1, first, size)
     }
 
+    /// All views, each judged by what `of` says of its position: 1/c² of the robust loss, and its share.
+    pub(super) fn judged(&self, of: impl Fn(usize) -> [f32; 2]) -> Vec<layout::Judged> {
+        let mut first_block = 0;
+        let views = self.view_blocks.iter().enumerate();
+        let judged = views.map(|(view, &[across, down])| {
+            let [scale, share] = of(view);
+            let judged = layout::Judged {
+                scale,
+                share,
+                first_block,
+                blocks: across | down << 16,
+            };
+            first_block += across * down;
+            judged
+        });
+        judged.collect()
+    }
+
     /// There will be so many blocks, and no view before all is begun anew.
     pub(super) fn await_blocks(&mut self, blocks: u64) {
         self.awaited = blocks;
         self.spare.clear();
     }
 
+    /// Of all views so far.
+    pub(super) fn blocks(&self) -> u64 {
+        self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum()
+    }
+
     /// Bytes of the sums of all blocks that there are or will be.
     pub(super) fn block_bytes(&self) -> u64 {
-        let there: u64 = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
-        BLOCK_BYTES * there.max(self.awaited)
+        BLOCK_BYTES * self.blocks().max(self.awaited)
     }
 
     /// Lets go of all views, none of which has been visited, and keeps the buffers for those that come instead.
@@ -360,6 +403,7 @@ impl Pools {
     ) -> Result<(), GpuError> {
         Filling::new(self, device, budget, tiles, reserve).complete()?;
         self.spare.clear();
+        self.put_in_order(device, budget, tiles)?;
         if self.blocks.is_none() {
             let count = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
             let blocks = blocks(&OnDevice { device, budget }, count)?;
@@ -374,19 +418,26 @@ impl Pools {
         let Some(blocks) = &self.blocks else {
             return Ok(());
         };
-        let bound = |visited: layout::Visited, of_rows, parts: [&Buffer; 5]| {
+        let Ground { size, texels } = self.plots.ground;
+        let bound = |visited: layout::Visited, of_rows, parts: [&Buffer; 6]| {
             let buffer = self::visited(&OnDevice { device, budget })?;
+            let visited = layout::Visited {
+                size,
+                count: texels,
+                ..visited
+            };
             write(device, &buffer, &[visited]);
-            let [patches, rows, entries, touched, trust] = parts;
+            let [patches, rows, words, trust, order, plots] = parts;
             let all = [
                 &buffer,
                 patches,
                 rows,
-                entries,
-                touched,
+                words,
                 trust,
                 &self.tones,
                 blocks,
+                order,
+                plots,
             ];
             let group = bind(
                 device,
@@ -402,18 +453,26 @@ impl Pools {
             })
         };
         for pool in &mut self.pixels {
-            if pool.bound.is_none() {
+            if let (None, Some(plotted)) = (&pool.bound, &pool.plotted) {
                 let b = &pool.buffers;
-                let parts = [&b.patches, &b.rows, &b.entries, &b.touched, &b.trust];
+                let plots = plotted.patches(b);
+                let order = &self.plots.order;
+                let parts = [&b.patches, &b.rows, &b.words, &b.trust, order, plots];
                 let (counts, subset) = (pool.counts, pool.subset);
+                let [of_subset, others] = plotted.counts;
                 let all = layout::Visited {
                     patches: counts.patches,
                     first: subset.patches,
                     gap: self.mould.room.patches - counts.patches,
-                    unused: 0,
+                    plots: of_subset + others,
+                    first_plots: of_subset,
+                    plots_gap: plotted.room - of_subset - others,
+                    ordered: u32::from(!pool.works.is_empty()),
+                    ..layout::Visited::default()
                 };
                 let few = layout::Visited {
                     patches: subset.patches,
+                    plots: of_subset,
                     ..all
                 };
                 pool.bound = Some([
@@ -429,7 +488,11 @@ impl Pools {
                     first: seams.counts.patches,
                     ..layout::Visited::default()
                 };
-                seams.bound = Some(bound(all, seams.counts.rows, seams.parts())?);
+                let [patches, rows, words, trust] = seams.parts();
+                // Of which it has none.
+                let (order, plots) = (words, patches);
+                let parts = [patches, rows, words, trust, order, plots];
+                seams.bound = Some(bound(all, seams.counts.rows, parts)?);
             }
         }
         let mut batch = Batch::new(device, first.entry);
@@ -450,6 +513,60 @@ impl Pools {
             seams.counted = true;
         }
         batch.send()
+    }
+
+    /// Puts the rows of pools in order that are not yet.
+    fn put_in_order(
+        &mut self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        tiles: &Tiles,
+    ) -> Result<(), GpuError> {
+        if self.scratch.is_none() {
+            let todo = self.pixels.iter().filter(|pool| pool.plotted.is_none());
+            let most = todo.map(|pool| pool.boxes).reduce(Boxes::most);
+            if let Some(most) = most {
+                self.plots.make_beside(device, budget, most)?;
+            }
+        }
+        let (plots, scratch) = (&self.plots, self.scratch.as_ref());
+        let mut todo: Vec<(&mut Filled, Option<(Buffer, u32)>)> = (self.pixels.iter_mut())
+            .filter(|pool| pool.plotted.is_none())
+            .map(|pool| (pool, None))
+            .collect();
+        while !todo.is_empty() {
+            let mut asked = Vec::new();
+            for (pool, more) in todo {
+                let mut batch = Batch::new(device, "plots");
+                let buffers = &pool.buffers;
+                let to = plots.to(scratch).filter(|_| pool.works.is_empty());
+                let plotted = plots.of(device, budget, buffers, pool.boxes, (to, more))?;
+                // Others of such have been drawn over it since.
+                if !pool.works.is_empty() {
+                    write(device, &buffers.counters, &NOTHING);
+                    for work in &pool.works {
+                        tiles.build(device, work, None, &buffers.drawn)?;
+                    }
+                }
+                plots.put_in_order(&mut batch, buffers, &plotted)?;
+                if let Some(to) = to {
+                    plots.move_rows(&mut batch, buffers, &plotted, pool.boxes, to)?;
+                }
+                batch.send()?;
+                let question = Question::ask(device, budget, &buffers.counters, COUNTERS)?;
+                asked.push((pool, plotted, question));
+            }
+            todo = Vec::new();
+            for (pool, mut plotted, question) in asked {
+                let wanted = plotted.take(&question.answer(device)?);
+                pool.plotted = Some(plotted);
+                if let Some(wanted) = wanted {
+                    let more = plots::more(&OnDevice { device, budget }, wanted)?;
+                    todo.push((pool, Some((more, wanted))));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds the seams.
@@ -510,6 +627,9 @@ impl Pools {
         for work in &pool.works {
             tiles.build(batch.device, work, None, &pool.buffers.drawn)?;
         }
+        if let Some(plotted) = &pool.plotted {
+            (self.plots).put_in_order(batch, &pool.buffers, plotted)?;
+        }
         if let Some(again) = again {
             dispatch(batch, pool.counts, bound, &[again])?;
         }
@@ -517,6 +637,38 @@ impl Pools {
         batch.send()?;
         // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
         batch.device.wait()
+    }
+}
+
+/// What is in a pool, read back: for tests.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Read {
+    /// With a box, in order.
+    pub(super) rows: Vec<layout::Row>,
+    /// Patches of the subset, and others.
+    pub(super) plots: [Vec<layout::Patch>; 2],
+}
+
+#[cfg(test)]
+impl Pools {
+    /// All pools of pixels, once passes have visited them.
+    pub(super) fn read(&self, device: &Device, budget: &Arc<Budget>) -> Vec<Read> {
+        use super::memory::read_as;
+        let read = |pool: &Filled| {
+            let (b, plotted) = (&pool.buffers, pool.plotted.as_ref().expect("in order"));
+            let [few, rest] = plotted.counts.map(|count| count as usize);
+            let room = plotted.room as usize;
+            let all: Vec<layout::Patch> =
+                read_as(device, budget, plotted.patches(b), room).expect("plots");
+            let plots = [all[..few].to_vec(), all[room - rest..].to_vec()];
+            let rows = pool.boxes.rows as usize;
+            Read {
+                rows: read_as(device, budget, &b.rows, rows).expect("rows"),
+                plots,
+            }
+        };
+        self.pixels.iter().map(read).collect()
     }
 }
 
@@ -530,23 +682,16 @@ fn dispatch(
     let Some(bound) = bound else {
         return Ok(());
     };
-    let patches = bound.visited.patches;
-    if patches == 0 {
+    let patches = [bound.visited.patches, bound.visited.plots];
+    if patches == [0; 2] {
         return Ok(());
     }
-    let groups = [patches.min(GROUPS_ACROSS), patches.div_ceil(GROUPS_ACROSS)];
-    let entries = u64::from(counts.entries) * u64::from(bound.rows) / u64::from(counts.rows.max(1));
+    let words = u64::from(counts.words) * u64::from(bound.rows) / u64::from(counts.rows.max(1));
     for visit in visits {
-        visit.stage.dispatch(
-            batch,
-            visit.entry,
-            visit.own,
-            Some(&bound.group),
-            groups,
-            bound.rows,
-        )?;
-        batch.entries += entries;
-        if batch.entries >= BATCH_ENTRIES {
+        let Visit { stage, entry, own } = visit;
+        stage.dispatch_rows(batch, entry, own, &bound.group, patches, bound.rows)?;
+        batch.words += words;
+        if batch.words >= BATCH_WORDS {
             batch.send()?;
         }
     }

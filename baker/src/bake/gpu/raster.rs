@@ -260,7 +260,7 @@ impl Raster {
         let across = [small.min(GROUPS_ACROSS), small.div_ceil(GROUPS_ACROSS)];
         // Workgroups past the last triangle count as well.
         stage.dispatch_for_each(batch, "small", &self.bind, across, regions)?;
-        stage.dispatch(batch, "arrange", &self.bind, None, [1, 1], 1)?;
+        stage.dispatch(batch, "arrange", &self.bind, [1, 1], 1)?;
         batch
             .encoder()
             .copy_buffer_to_buffer(&groups.item, 0, &dispatched.item, 0, GROUPS);

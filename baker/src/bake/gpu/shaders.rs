@@ -5,9 +5,9 @@
 
 use proto::job::Blend;
 
-use super::layout::prelude;
 #[cfg(test)]
-use super::layout::{PIXEL_LANES, ROW_LANES, TEXEL_LANES, TRIANGLE_LANES};
+use super::layout::{LIST_LANES, PIXEL_LANES, PLOT_LANES, TEXEL_LANES, TRIANGLE_LANES};
+use super::layout::{Patches, prelude};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +36,14 @@ pub(super) enum Over {
 
 #[cfg(test)]
 impl Over {
-    pub(super) fn workgroup(self) -> [u32; 3] {
+    pub(super) fn workgroup(self, patches: Patches) -> [u32; 3] {
+        let lanes = match patches {
+            Patches::Listed => LIST_LANES,
+            Patches::Plots => PLOT_LANES,
+        };
         match self {
             Self::Pixels => [PIXEL_LANES, PIXEL_LANES, 1],
-            Self::Rows => [ROW_LANES, 1, 1],
+            Self::Rows => [lanes, 1, 1],
             Self::Texels => [TEXEL_LANES, 1, 1],
             Self::Triangles | Self::Listed => [TRIANGLE_LANES, 1, 1],
             Self::Submission => [1, 1, 1],
@@ -58,11 +62,17 @@ pub(super) struct Shader {
 }
 
 impl Shader {
-    /// The whole source of the shader for a job.
-    pub(super) fn source(&self, taps: u32, blend: Blend) -> String {
+    /// The whole source of the shader for a job, and of one over rows for such patches.
+    pub(super) fn source(&self, taps: u32, blend: Blend, patches: Patches) -> String {
         let mut source = self.text.concat();
         source.push_str(&prelude(taps, blend));
+        source.push_str(&patches.prelude());
         source
+    }
+
+    /// Whether any entry point is over rows.
+    pub(super) fn is_over_rows(&self) -> bool {
+        self.entries.iter().any(|(_, over)| *over == Over::Rows)
     }
 }
 
@@ -74,11 +84,12 @@ pub(super) const ROWS: &[(&str, Kind)] = &[
     ("visited", Kind::Uniform),
     ("patches", Kind::Read),
     ("rows", Kind::Read),
-    ("entries", Kind::Read),
-    ("touched", Kind::Read),
+    ("words", Kind::Read),
     ("trust", Kind::Write),
     ("tones", Kind::Uniform),
     ("blocks", Kind::Write),
+    ("order", Kind::Read),
+    ("plots", Kind::Read),
 ];
 
 const TALLY_WGSL: &str = include_str!("../tally.wgsl");
@@ -119,7 +130,7 @@ pub(super) static NEAREST: Shader = Shader {
     ],
 };
 
-const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 15] {
+const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
     [
         ("regions", Kind::Uniform),
         ("positions", Kind::Read),
@@ -131,8 +142,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 15] {
         ("room", Kind::Uniform),
         ("new_patches", Kind::Write),
         ("new_rows", Kind::Write),
-        ("new_entries", Kind::Write),
-        ("new_touched", Kind::Write),
+        ("new_words", Kind::Write),
         ("squares", Kind::Read),
         ("marks", Kind::Write),
         ("places", Kind::Read),
@@ -167,6 +177,28 @@ pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
     ],
     bindings: &footprint_bindings(Kind::Read),
     entries: &[("footprint", Over::Pixels)],
+};
+
+pub(super) static PLOTS: Shader = Shader {
+    name: "plots",
+    text: &[include_str!("../plots.wgsl"), TALLY_WGSL, PATCH_WGSL],
+    bindings: &[
+        ("ordering", Kind::Uniform),
+        ("rows", Kind::Read),
+        ("keys", Kind::Write),
+        ("counters", Kind::Write),
+        ("plots", Kind::Write),
+        ("order", Kind::Write),
+        ("words", Kind::Read),
+        ("new_rows", Kind::Write),
+        ("new_words", Kind::Write),
+    ],
+    entries: &[
+        ("count_boxes", Over::Texels),
+        ("lay_out", Over::Texels),
+        ("put_in_order", Over::Texels),
+        ("move_rows", Over::Texels),
+    ],
 };
 
 pub(super) static AVERAGE: Shader = Shader {
@@ -211,7 +243,7 @@ pub(super) static RESIDUAL: Shader = Shader {
         ("x_r", Kind::Read),
         ("x_g", Kind::Read),
         ("x_b", Kind::Read),
-        ("scales", Kind::Read),
+        ("judged", Kind::Read),
         ("sums", Kind::Write),
     ],
     entries: &[
@@ -386,11 +418,12 @@ pub(super) static TICK: Shader = Shader {
 
 /// Every file, in the order of the data.
 #[cfg(test)]
-pub(super) static ALL: [&Shader; 12] = [
+pub(super) static ALL: [&Shader; 13] = [
     &RASTER,
     &NEAREST,
     &FOOTPRINT_DRAWN,
     &FOOTPRINT_NEAREST,
+    &PLOTS,
     &AVERAGE,
     &RESIDUAL,
     &NORMAL,

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::error::{now, under_way};
+use super::layout::{GROUPS_ACROSS, Patches};
 use super::shaders::{Kind, Over, Shader};
 
 /// One compiled file.
@@ -18,6 +19,8 @@ pub(super) struct Compiled {
     /// Of its own group.
     pub(super) layout: wgpu::BindGroupLayout,
     pipelines: BTreeMap<&'static str, wgpu::ComputePipeline>,
+    /// Of the entry points over rows, for plots.
+    over_plots: BTreeMap<&'static str, wgpu::ComputePipeline>,
 }
 
 impl Shader {
@@ -31,11 +34,11 @@ impl Shader {
     ) -> Result<Compiled, GpuError> {
         now(self.name);
         crate::progress::expect(self.name, crate::pace::PIPELINE);
-        let module = device
-            .scoped(|| {
+        let module = |patches| {
+            device.scoped(|| {
                 let descriptor = wgpu::ShaderModuleDescriptor {
                     label: Some(self.name),
-                    source: wgpu::ShaderSource::Wgsl(self.source(taps, blend).into()),
+                    source: wgpu::ShaderSource::Wgsl(self.source(taps, blend, patches).into()),
                 };
                 // What is read and written stays checked; that costs 4 % of the stages over rows.
                 let checks = wgpu::ShaderRuntimeChecks {
@@ -54,11 +57,22 @@ impl Shader {
                         .create_shader_module_trusted(descriptor, checks)
                 }
             })
-            .map_err(|error| device.rejected(self.name, error))?;
+        };
+        let made = |patches| module(patches).map_err(|error| device.rejected(self.name, error));
+        let module = made(Patches::Listed)?;
+        let plots = match self.is_over_rows() {
+            true => Some(made(Patches::Plots)?),
+            false => None,
+        };
         let layout = device
             .scoped(|| bind_layout(&device.device, self.name, self.bindings))
             .map_err(|error| device.rejected(self.name, error))?;
-        let pipeline = |&(entry, over): &(&'static str, Over)| {
+        // Stages over rows clear what they sum in themselves, as far as they do.
+        let options = wgpu::PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: !self.is_over_rows(),
+            ..wgpu::PipelineCompilationOptions::default()
+        };
+        let pipeline = |module: &wgpu::ShaderModule, entry: &'static str, over: Over| {
             let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
             // Without gaps: wgpu 30 does not bind a group again that an earlier group's absence has disturbed.
             let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
@@ -77,9 +91,9 @@ impl Shader {
                         .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                             label: Some(entry),
                             layout: Some(&layout),
-                            module: &module,
+                            module,
                             entry_point: Some(entry),
-                            compilation_options: wgpu::PipelineCompilationOptions::default(),
+                            compilation_options: options.clone(),
                             cache: device.cache(),
                         })
                 })
@@ -87,19 +101,33 @@ impl Shader {
                 .inspect(|_| crate::progress::unit())
         };
         // Drivers compile on the thread that asks.
-        let pipelines: Result<BTreeMap<_, _>, GpuError> = self
-            .entries
-            .par_iter()
+        let listed = (self.entries.iter())
             .filter(|(_, over)| *over != Over::Graphics)
-            .map(|entry| under_way(self.name, || Ok((entry.0, pipeline(entry)?))))
+            .map(|&(entry, over)| (Patches::Listed, &module, entry, over));
+        let plotted = plots.iter().flat_map(|module| {
+            let over_rows = self.entries.iter().filter(|(_, over)| *over == Over::Rows);
+            over_rows.map(move |&(entry, over)| (Patches::Plots, module, entry, over))
+        });
+        let all: Vec<_> = listed.chain(plotted).collect();
+        let made: Result<Vec<_>, GpuError> = (all.par_iter())
+            .map(|&(patches, module, entry, over)| {
+                under_way(self.name, || {
+                    Ok((patches, entry, pipeline(module, entry, over)?))
+                })
+            })
             .collect();
-        let pipelines = pipelines?;
+        let mut pipelines = Patches::BOTH.map(|_| BTreeMap::new());
+        for (patches, entry, pipeline) in made? {
+            pipelines[patches as usize].insert(entry, pipeline);
+        }
+        let [pipelines, over_plots] = pipelines;
         device.check()?;
         Ok(Compiled {
             shader: self,
             module,
             layout,
             pipelines,
+            over_plots,
         })
     }
 }
@@ -182,19 +210,34 @@ impl Compiled {
         batch: &mut Batch<'_>,
         entry: &'static str,
         own: &wgpu::BindGroup,
-        rows: Option<&wgpu::BindGroup>,
         groups: [u32; 2],
         units: u32,
     ) -> Result<(), GpuError> {
-        let [across, down] = groups;
-        self.record(
-            batch,
-            entry,
-            own,
-            rows,
-            Groups::Of([across, down, 1]),
-            units,
-        )
+        let groups = Groups::Of([groups[0], groups[1], 1]);
+        self.record(batch, (&self.pipelines, entry), own, None, groups, units)
+    }
+
+    /// Records dispatches over a pool of rows: of so many patches with a list, and of plots, one workgroup each, which add `units` to the
+    /// tally.
+    pub(super) fn dispatch_rows(
+        &self,
+        batch: &mut Batch<'_>,
+        entry: &'static str,
+        own: &wgpu::BindGroup,
+        rows: &wgpu::BindGroup,
+        [listed, plots]: [u32; 2],
+        units: u32,
+    ) -> Result<(), GpuError> {
+        let mut units = units;
+        for (pipelines, patches) in [(&self.pipelines, listed), (&self.over_plots, plots)] {
+            if patches > 0 {
+                let down = patches.div_ceil(GROUPS_ACROSS);
+                let groups = Groups::Of([patches.min(GROUPS_ACROSS), down, 1]);
+                let units = std::mem::take(&mut units);
+                self.record(batch, (pipelines, entry), own, Some(rows), groups, units)?;
+            }
+        }
+        Ok(())
     }
 
     /// The same once for each of so many regions.
@@ -208,7 +251,8 @@ impl Compiled {
     ) -> Result<(), GpuError> {
         let groups = [across, down, regions];
         let units = groups.iter().product();
-        self.record(batch, entry, own, None, Groups::Of(groups), units)
+        let groups = Groups::Of(groups);
+        self.record(batch, (&self.pipelines, entry), own, None, groups, units)
     }
 
     /// Records one dispatch of as many workgroups as `groups` says by then, which settles the tally by itself.
@@ -219,20 +263,20 @@ impl Compiled {
         own: &wgpu::BindGroup,
         groups: &wgpu::Buffer,
     ) -> Result<(), GpuError> {
-        self.record(batch, entry, own, None, Groups::In(groups), 0)
+        let groups = Groups::In(groups);
+        self.record(batch, (&self.pipelines, entry), own, None, groups, 0)
     }
 
     fn record(
         &self,
         batch: &mut Batch<'_>,
-        entry: &'static str,
+        (pipelines, entry): (&BTreeMap<&'static str, wgpu::ComputePipeline>, &'static str),
         own: &wgpu::BindGroup,
         rows: Option<&wgpu::BindGroup>,
         groups: Groups<'_>,
         units: u32,
     ) -> Result<(), GpuError> {
-        let pipeline = self
-            .pipelines
+        let pipeline = pipelines
             .get(entry)
             .ok_or_else(|| GpuError::ShaderRejected {
                 stage: entry.to_owned(),

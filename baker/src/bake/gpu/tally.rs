@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proto::job::Blend;
 
-use super::layout::TALLY_WORDS;
+use super::layout::{Patches, TALLY_WORDS};
 use super::shaders::{TALLY, TICK};
 use super::stage::bind_layout;
 
@@ -57,7 +57,7 @@ impl Tally {
         });
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(TICK.name),
-            source: wgpu::ShaderSource::Wgsl(TICK.source(1, Blend::Linear).into()),
+            source: wgpu::ShaderSource::Wgsl(TICK.source(1, Blend::Linear, Patches::Listed).into()),
         });
         let tick = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(TICK.name),

@@ -6,6 +6,7 @@ mod footprint;
 mod layout;
 mod marks;
 mod memory;
+mod plots;
 mod reference;
 mod solve;
 mod subset;

@@ -32,7 +32,7 @@ pub(super) use together::{Room, Taken, map_words};
 const BLOCKS: [u32; 14] = [
     8192, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1,
 ];
-/// Entries of a pixel, usually; a tile of them takes half a pool at most, or much of each pool would stay empty.
+/// Words of a pixel, usually no more; a tile of them takes half a pool at most, or much of each pool would stay empty.
 const USUAL: u64 = 12;
 /// Edge of a tile's region in pixels where it holds blocks from wherever they lie: offsets from its corner keep their digits.
 const REGION: u32 = 1024;
@@ -167,8 +167,8 @@ pub(super) struct Tiles {
     marked: u32,
 }
 
-/// Blocks of `taps`² samples a pixel of which a pool of so many entries holds twice as many, whatever they come to; none where
-/// it holds not one.
+/// Blocks of `taps`² samples a pixel of which a pool of so many words holds any, whatever they come to: each lookup on texels of its
+/// own, which take another word each in a list; none where it holds not one.
 pub(super) fn sure_blocks(taps: u32, pool: u32) -> Option<u32> {
     let entries = u64::from(4 * taps * taps) * PIXELS as u64;
     (BLOCKS.into_iter()).find(|&blocks| 2 * u64::from(blocks) * entries <= u64::from(pool))
@@ -216,8 +216,8 @@ impl Bounds {
         }
     }
 
-    /// What tiles are that are drawn into pools of so many entries, and how many blocks any pool holds. Most pixels come to a few
-    /// entries, so tiles need not be such: they may take three fifths of a pool, and what does not fit is split. Where but a `share`
+    /// What tiles are that are drawn into pools of so many words, and how many blocks any pool holds. Most pixels come to a few
+    /// words, so tiles need not be such: they may take three fifths of a pool, and what does not fit is split. Where but a `share`
     /// of the pixels has rows they may be larger.
     pub(super) fn shape(self, pool: u32, share: f64) -> Result<(Shape, u32), GpuError> {
         let sure = sure_blocks(self.taps, pool).filter(|&blocks| self.fits(blocks));
@@ -225,7 +225,7 @@ impl Bounds {
             what: "the smallest tile".to_owned(),
             bytes: 0,
             why: format!(
-                "a pool holds {pool} entries here, and a tile {} samples",
+                "a pool holds {pool} words here, and a tile {} samples",
                 self.samples
             ),
         })?;
@@ -363,9 +363,9 @@ impl Tiles {
         (self.raster.into_drawing(), self.footprint)
     }
 
-    /// What the footprints' stage binds to write into a pool: counters, room, patches, rows, entries, touched texels.
-    pub(super) fn bind(&self, device: &Device, pool: [&Buffer; 6]) -> wgpu::BindGroup {
-        let [counters, room, patches, rows, entries, touched] = pool;
+    /// What the footprints' stage binds to write into a pool: counters, room, patches, rows, words.
+    pub(super) fn bind(&self, device: &Device, pool: [&Buffer; 5]) -> wgpu::BindGroup {
+        let [counters, room, patches, rows, words] = pool;
         bind(
             device,
             "footprint",
@@ -381,8 +381,7 @@ impl Tiles {
                 room.item.as_entire_binding(),
                 patches.item.as_entire_binding(),
                 rows.item.as_entire_binding(),
-                entries.item.as_entire_binding(),
-                touched.item.as_entire_binding(),
+                words.item.as_entire_binding(),
                 self.squares.item.as_entire_binding(),
                 self.marks.item.as_entire_binding(),
                 self.places.item.as_entire_binding(),
@@ -390,7 +389,7 @@ impl Tiles {
         )
     }
 
-    /// Whether tiles for a window with a pool of so many entries would be as these are.
+    /// Whether tiles for a window with a pool of so many words would be as these are.
     pub(super) fn would_do(&self, window: &Window, pool: u32) -> bool {
         let shape = self.bounds.shape(pool, window.share());
         let squares = |window: &Window| window.squares().len();
@@ -529,7 +528,7 @@ impl Tiles {
         let groups = [listed.min(GROUPS_ACROSS), listed.div_ceil(GROUPS_ACROSS)];
         // Each pixel on which something was drawn counts, and with the backdrop that is every one.
         self.footprint
-            .dispatch(&mut batch, "footprint", pool, None, groups, work.units())?;
+            .dispatch(&mut batch, "footprint", pool, groups, work.units())?;
         batch.send()
     }
 }

@@ -99,7 +99,11 @@ impl Parts {
             rayon::join(shown, || rows_drawn(scene, taps, masks))
         });
         let entries = drawn.entries.max(LEAST_ENTRIES);
-        let each = PerRow { entries, ..drawn };
+        let leanest = PerRow::from(LEAST_ENTRIES);
+        let each = PerRow {
+            entries,
+            words: drawn.words.max(leanest.words),
+        };
         // Around what a seam ties to a band: what a pixel there covers.
         let reach = entries.sqrt() as u32;
         let tied = timed("tied", || tied(atlas, size, reach));
@@ -141,7 +145,7 @@ impl Parts {
             bands = bands.len(),
             one_in,
             entries,
-            touched = each.touched,
+            words = each.words,
             reach,
             ?shares,
             "parts"

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BLOCK, PerRow};
 use crate::bake::footprint::footprints;
-use crate::bake::gpu::dry_run::patches;
+use crate::bake::gpu::dry_run::in_pools;
 use crate::bake::scene::Scene;
 use crate::bake::thin::cells::{Cells, EDGE};
 use crate::bake::thin::{ENTRIES, Mask};
@@ -51,7 +51,7 @@ fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
 /// What a row has on the mean, by the rows of some blocks of some views.
 pub(super) fn rows_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> PerRow {
     let [mut rows, mut entries] = [0, 0];
-    let mut touched = 0;
+    let mut words = 0;
     for mask in masks.iter().step_by(masks.len().div_ceil(DRAWN).max(1)) {
         let head = mask.head();
         let [width, height] = head.size;
@@ -78,17 +78,14 @@ pub(super) fn rows_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> PerRo
         for chunk in footprints(scene, &some, taps) {
             rows += chunk.len();
             entries += chunk.entries.len();
-            touched += patches(&chunk, width, &scene.window, taps)[1];
+            words += in_pools(&chunk, width, &scene.window, taps).words;
         }
     }
     match rows {
-        0 => PerRow {
-            entries: ENTRIES,
-            touched: 0.0,
-        },
+        0 => ENTRIES.into(),
         _ => PerRow {
             entries: entries as f64 / rows as f64,
-            touched: touched as f64 / rows as f64,
+            words: words as f64 / rows as f64,
         },
     }
 }

@@ -39,7 +39,7 @@ fn memory(rows: f64) -> RowMemory {
         all: rows as u64,
         row: 1.0,
         entry: 0.0,
-        touched: 0.0,
+        word: 0.0,
     }
 }
 
@@ -236,21 +236,22 @@ fn a_rehearsal_lies_all_over_the_texture_or_where_something_is() {
 }
 
 #[test]
-fn what_patches_touch_is_planned_with_where_it_takes_room() {
+fn what_rows_come_to_in_pools_is_planned_with_where_they_are_kept_so() {
     let views = views();
     let (scene, atlas, _) = parts_of(&views, 1e9);
-    let count = |touched: f64| {
+    let count = |row: f64, word: f64| {
         let memory = |_| RowMemory {
             all: 200_000,
-            row: 0.0,
-            entry: 1.0,
-            touched,
+            row,
+            entry: 0.0,
+            word,
         };
         Parts::of(&scene, &atlas, 3, memory, 1, &views).count()
     };
-    // Less than half of the entries' room, then several times as much.
-    assert_eq!(count(0.0), count(1.0));
-    assert!(count(20.0) > count(1.0), "{} {}", count(20.0), count(1.0));
+    // Less than what a row takes at least, then several times as much.
+    assert_eq!(count(10.0, 0.0), count(10.0, 1.0));
+    let [few, many] = [1.0, 20.0].map(|word| count(10.0, word));
+    assert!(many > few, "{many} {few}");
 }
 
 #[test]
@@ -304,10 +305,10 @@ fn entries_are_those_of_the_rows_however_small_the_squares_are_in_the_views() {
         let wanted = entries as f64 / rows as f64;
         let PerRow {
             entries: found,
-            touched,
+            words,
         } = rows_drawn(&scene, taps, &views);
-        // A block has 64 rows at most, and all of them touch some of the same texels.
-        assert!((found / 64.0..found).contains(&touched), "{touched}");
+        // Two weights a word where the texels of a row are its box; at most, each entry has a texel of its own in a list.
+        assert!((found / 2.0..2.0 * found).contains(&words), "{words}");
         // By a sixteenth of some of the views.
         assert!(
             (found / wanted - 1.0).abs() < 0.15,
@@ -315,5 +316,5 @@ fn entries_are_those_of_the_rows_however_small_the_squares_are_in_the_views() {
         );
     }
     let none = rows_drawn(&Scene::new(&cube(), 24), 2, &[] as &[View]);
-    assert_eq!((none.entries, none.touched), (ENTRIES, 0.0));
+    assert_eq!(none, ENTRIES.into());
 }

@@ -393,7 +393,7 @@ fn thinly(
             all,
             row: 1.0,
             entry: 0.0,
-            touched: 0.0,
+            word: 0.0,
         };
         refiner.thin(
             thinner(&scene, &atlas, memory),
@@ -495,7 +495,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
             all: all / 2,
             row: 1.0,
             entry: 0.0,
-            touched: 0.0,
+            word: 0.0,
         };
         refiner.thin(
             thinner(&scene, &atlas, memory),

@@ -51,7 +51,7 @@ fn memory(rows: f64) -> RowMemory {
         all: rows as u64,
         row: 1.0,
         entry: 0.0,
-        touched: 0.0,
+        word: 0.0,
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use super::plan::{bounds, entries};
+use super::plan::{bounds, words};
+use crate::bake::backend::PerRow;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::driver::{self, DriverMemory};
 use crate::bake::gpu::layout;
 use crate::bake::gpu::memory::{Budget, Buffer, OnDevice};
 use crate::bake::gpu::planes::Planes;
-use crate::bake::gpu::pools::{self, pool_buffers};
+use crate::bake::gpu::pools::{self, BUFFERS, pool_buffers};
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 
@@ -39,20 +40,23 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Entries that their rows of `taps`² lookups will come to, rather fewer.
-    fn entries(self, taps: u32) -> f64 {
+    /// Rows that they will come to, and words of these, of `taps`² lookups each; rather fewer.
+    fn rows(self, taps: u32) -> [f64; 2] {
         let pixels = self.pixels as f64;
         let texels = f64::from(self.texture_size).powi(2);
         // A view sees half of the surface. Texels along an edge of a pixel, and one more for the lookups around it.
         let along = (COVERED / 2.0 * texels * self.views as f64 / pixels.max(1.0)).sqrt();
         let box_of_pixel = SLOPE * (1.0 + along).powi(2);
         let lookups = f64::from(4 * taps * taps);
-        (KEPT * pixels).min(STAYING * texels) * box_of_pixel.min(lookups)
+        let rows = (KEPT * pixels).min(STAYING * texels);
+        let each = PerRow::from(box_of_pixel.min(lookups));
+        [rows, rows * each.words]
     }
 
     /// How many pools of this room are worth making for them, where so many bytes are left.
     fn pools(self, taps: u32, room: layout::Pool, left: u64) -> u64 {
-        let filled = (self.entries(taps) / f64::from(room.entries)) as u64;
+        let [rows, words] = self.rows(taps);
+        let filled = (rows / f64::from(room.rows)).max(words / f64::from(room.words)) as u64;
         filled.max(1).min(left / SHARE / pools::bytes_of(room))
     }
 }
@@ -62,7 +66,7 @@ impl Expected {
 pub(in crate::bake::gpu) struct Groundwork {
     pub(super) budget: Arc<Budget>,
     pub(super) planes: Planes,
-    pub(super) pools: Vec<[Buffer; 6]>,
+    pub(super) pools: Vec<[Buffer; BUFFERS]>,
 }
 
 impl Groundwork {
@@ -78,7 +82,7 @@ impl Groundwork {
         let size = window.size;
         let planes = Planes::<()>::bytes(size, window.texels());
         let budget = bounds(device, options, 0);
-        let room = pools::room(entries(&budget, size, window.texels()));
+        let room = pools::room(words(&budget, size, window.texels()));
         let count = expected.pools(taps, room, left);
         if planes > left / SHARE || count == 0 {
             return Ok(None);
@@ -127,9 +131,9 @@ mod tests {
         };
         // As measured: what the rows of such views filled in the end.
         for (expected, filled) in [
-            (of(100, 30_560_000, 2048), 9),
-            (of(400, 30_560_000, 1024), 4),
-            (of(100, 7_640_000, 1024), 3),
+            (of(100, 30_560_000, 2048), 6),
+            (of(400, 30_560_000, 1024), 2),
+            (of(100, 7_640_000, 1024), 2),
             (of(40, 3_060_000, 1024), 1),
             // Each lookup on texels of its own, which are no more than there are lookups.
             (of(40, 190_000, 4096), 1),
@@ -142,7 +146,7 @@ mod tests {
             );
         }
         let large = of(100, 30_560_000, 2048);
-        assert!(large.pools(4, room, plenty) >= 5, "most of them");
+        assert!(large.pools(4, room, plenty) >= 3, "most of them");
         let pool = pools::bytes_of(room);
         assert_eq!(large.pools(4, room, 2 * 16 * pool), 2);
         assert_eq!(large.pools(4, room, 16 * pool - 1), 0);

@@ -28,7 +28,7 @@ impl Fit {
             } else {
                 count
             };
-            stage.dispatch(batch, entry, own, None, [groups, 1], groups)?;
+            stage.dispatch(batch, entry, own, [groups, 1], groups)?;
         }
         Ok(())
     }
@@ -52,7 +52,6 @@ impl Fit {
             &mut batch,
             "mean",
             &self.groups.average,
-            None,
             [groups, 1],
             groups,
         )?;
@@ -80,14 +79,7 @@ impl Fit {
         self.pools
             .visit(&mut batch, &self.tiles, &[deviate], Which::Pixels, None)?;
         let groups = texel_groups(self.planes.count);
-        stage.dispatch(
-            &mut batch,
-            "mean_deviation",
-            &own,
-            None,
-            [groups, 1],
-            groups,
-        )?;
+        stage.dispatch(&mut batch, "mean_deviation", &own, [groups, 1], groups)?;
         batch.send()?;
         let count = self.planes.count as usize;
         read_as(&self.device, &self.budget, &self.planes.q[0], count)
@@ -152,10 +144,8 @@ impl Fit {
             scale if scale > 0.0 => [(scale * scale).recip(), belief.share],
             _ => [-1.0, 0.0],
         };
-        let factors: Vec<[f32; 2]> = (0..self.views.len())
-            .map(|view| beliefs.get(view).map_or([-1.0, 0.0], factors))
-            .collect();
-        write(&self.device, &views.scales, &factors);
+        let judged = (self.pools).judged(|view| beliefs.get(view).map_or([-1.0, 0.0], factors));
+        write(&self.device, &views.judged, &judged);
         let smoothness = strength.smoothness.max(f32::MIN_POSITIVE);
         self.planes.set_strength(
             &self.device,

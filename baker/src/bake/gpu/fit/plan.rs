@@ -13,7 +13,7 @@ use crate::bake::gpu::kit::Kit;
 use crate::bake::gpu::layout;
 use crate::bake::gpu::memory::Budget;
 use crate::bake::gpu::planes::Planes;
-use crate::bake::gpu::pools::{self, pool_entries};
+use crate::bake::gpu::pools::{self, pool_words};
 use crate::bake::gpu::tiles::Bounds;
 use crate::bake::scene::Scene;
 
@@ -97,10 +97,10 @@ pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options, made: u64
     Budget::new(options.vram_budget.min(there), binding)
 }
 
-/// Entries of the pools of a window of so many texels in rows of `size`.
-pub(in crate::bake::gpu) fn entries(budget: &Budget, size: u32, texels: usize) -> u32 {
+/// Words of the pools of a window of so many texels in rows of `size`.
+pub(in crate::bake::gpu) fn words(budget: &Budget, size: u32, texels: usize) -> u32 {
     let left = budget.cap().saturating_sub(texture_bytes(texels));
-    pool_entries(left, budget.binding, is_whole(size, texels))
+    pool_words(left, budget.binding, is_whole(size, texels))
 }
 
 /// Whether a window of so many texels in rows of `size` is all of a texture.
@@ -117,7 +117,7 @@ pub(in crate::bake::gpu) fn row_memory(
     texels: usize,
     others: u64,
 ) -> RowMemory {
-    let pool = entries(budget, size, texels);
+    let pool = words(budget, size, texels);
     let own = Planes::<()>::bytes(size, texels) + bounds.bytes(pool);
     let left = match texels as u64 * 4 <= budget.binding {
         true => budget.cap().saturating_sub(others + own),
@@ -133,7 +133,7 @@ pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     let mesh = size_of_val(scene.positions.as_slice())
         + size_of_val(scene.texel_coords.as_slice())
         + 2 * size_of_val(scene.triangles.as_slice());
-    // Patches, rows, trust; entries, and touched texels, of which there are fewer.
+    // Patches, rows, trust; entries, and lists of texels, of which there are fewer.
     let seams = seams.len() * (size_of::<layout::Row>() + 8) + seams.entries.len() * 8;
     (mesh + seams) as u64
 }
@@ -150,7 +150,7 @@ pub(in crate::bake::gpu) fn fits(
     let budget = bounds(&kit.device, options, kit.made());
     let (way, limits) = (kit.drawing.way, &kit.device.limits);
     let bounds = Bounds::new(way, limits, &budget, kit.taps);
-    let pool = entries(&budget, size, texels);
+    let pool = words(&budget, size, texels);
     bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
 }
 

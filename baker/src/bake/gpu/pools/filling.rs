@@ -8,13 +8,12 @@
 use super::super::device::GpuError;
 use super::super::layout;
 
-/// What a pixel that counts comes to before any did: nine entries where a texel is about a pixel, twelve where its box is larger.
-/// There is more room for the rest.
+/// What a pixel that counts comes to before any did: five words where a texel is about a pixel, eight where its box is larger. There is
+/// more room for the rest.
 const AT_FIRST: Rates = Rates {
     patches: 0.0,
     rows: 1.0,
-    entries: 14.0,
-    texels: 0.0,
+    words: 9.0,
     known: false,
 };
 /// Tiles after which the first guess gives way to what they came to.
@@ -54,8 +53,7 @@ pub(super) fn fitting(
 pub(super) struct Rates {
     patches: f32,
     rows: f32,
-    entries: f32,
-    texels: f32,
+    words: f32,
     /// By what others came to.
     known: bool,
 }
@@ -73,18 +71,15 @@ impl Rates {
         Self {
             patches: of(holds.patches),
             rows: of(holds.rows).min(1.0),
-            entries: of(holds.entries),
-            texels: of(holds.texels),
+            words: of(holds.words),
             known: true,
         }
     }
 
-    /// Entries of so many pixels, where others told; none as long as they have not.
-    pub(super) fn entries_known(self, pixels: f64) -> f64 {
-        match self.known {
-            true => pixels * f64::from(self.entries / SPARE),
-            false => 0.0,
-        }
+    /// What so many pixels come to, where others told; nothing as long as they have not.
+    pub(super) fn known(self, pixels: f64) -> Option<[f64; 2]> {
+        let of = |rate: f32| pixels * f64::from(rate / SPARE);
+        self.known.then(|| [of(self.rows), of(self.words)])
     }
 
     /// Nothing is expected of any pixel: for tests of what does not fit.
@@ -92,7 +87,7 @@ impl Rates {
     pub(super) fn nothing() -> Self {
         Self {
             rows: 0.0,
-            entries: 0.0,
+            words: 0.0,
             known: true,
             ..AT_FIRST
         }
@@ -103,8 +98,7 @@ impl Rates {
         layout::Pool {
             patches: of(self.patches),
             rows: of(self.rows),
-            entries: of(self.entries),
-            texels: of(self.texels),
+            words: of(self.words),
         }
     }
 }
@@ -289,7 +283,7 @@ pub(super) trait Fill {
 mod tests {
     use super::*;
 
-    /// Pixels of a tile, all of which come to one row of so many entries.
+    /// Pixels of a tile, all of which come to one row of so many words.
     #[derive(Clone, Copy, Debug)]
     struct Square(u32);
 
@@ -315,11 +309,11 @@ mod tests {
         level: Level<Square>,
     }
 
-    /// Of pools that stay there are `most`; each has room for `room` entries.
+    /// Of pools that stay there are `most`; each has room for `room` words.
     struct Fake {
         ends: Ends<Pool>,
         room: u32,
-        entries: u32,
+        words: u32,
         most: usize,
         started: usize,
         did: Vec<Did>,
@@ -337,8 +331,7 @@ mod tests {
             layout::Pool {
                 patches: u32::MAX,
                 rows: u32::MAX,
-                entries: self.room,
-                texels: u32::MAX,
+                words: self.room,
             }
         }
 
@@ -381,7 +374,7 @@ mod tests {
             let pixels: u32 = since.iter().map(|square| square.0).sum();
             let holds = pool.level.certain.plus(layout::Pool {
                 rows: pixels,
-                entries: pixels * self.entries,
+                words: pixels * self.words,
                 ..layout::Pool::default()
             });
             assert!(holds.within(self.room()), "as was guessed, all fit");
@@ -392,17 +385,17 @@ mod tests {
 
         fn close(&mut self, pool: Pool) {
             assert!(pool.level.since.is_empty(), "all of it is certain");
-            let holds = pool.level.certain.entries;
+            let holds = pool.level.certain.words;
             self.did.push(Did::Close(pool.number, holds));
         }
     }
 
-    /// Puts `tiles` of 100 pixels where they go, of nine entries each; pools hold `room` tiles of them.
+    /// Puts `tiles` of 100 pixels where they go, of nine words each; pools hold `room` tiles of them.
     fn filled(tiles: usize, room: u32, most: usize) -> Vec<Did> {
         let mut fake = Fake {
             ends: Ends::default(),
             room: room * 900,
-            entries: 9,
+            words: 9,
             most,
             started: 0,
             did: Vec::new(),

@@ -8,8 +8,8 @@ use super::super::layout;
 use super::super::memory::{Budget, Held, Maker};
 use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
 use super::open::stays;
-use super::pool_buffers;
 use super::sizes::bytes_of;
+use super::{BUFFERS, Boxes, plots, pool_buffers};
 use proto::plan::RowsHeld;
 
 /// A tile as it will be: its parts.
@@ -53,12 +53,16 @@ pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
     room: layout::Pool,
     reserve: u64,
     /// Of pools whose rows stay.
-    pub(in crate::bake::gpu) kept: Vec<[Held<M::Buffer>; 6]>,
+    pub(in crate::bake::gpu) kept: Vec<[Held<M::Buffer>; BUFFERS]>,
     /// Of the one in which rows are drawn again.
-    pub(in crate::bake::gpu) scratch: Option<[Held<M::Buffer>; 6]>,
+    pub(in crate::bake::gpu) scratch: Option<[Held<M::Buffer>; BUFFERS]>,
+    /// Where rows are put in order, if not there.
+    pub(in crate::bake::gpu) beside: Option<[Held<M::Buffer>; 2]>,
     /// Pools in all, those that share the scratch buffers each by itself.
     pub(in crate::bake::gpu) pools: u32,
     ends: Ends<Open>,
+    /// Pixels that count of the largest of those that stay.
+    most_pixels: u64,
     held: RowsHeld,
     last_redrawn: Option<u32>,
 }
@@ -85,8 +89,10 @@ impl<'a, M: Maker> Forecast<'a, M> {
             reserve,
             kept: Vec::new(),
             scratch: None,
+            beside: None,
             pools: 0,
             ends: Ends::default(),
+            most_pixels: 0,
             held: RowsHeld::default(),
             last_redrawn: None,
         }
@@ -97,9 +103,16 @@ impl<'a, M: Maker> Forecast<'a, M> {
         self.place(tile)
     }
 
-    /// All tiles are in: what became of the rows of so many views.
-    pub(in crate::bake::gpu) fn complete(&mut self, views: u32) -> Result<RowsHeld, GpuError> {
+    /// All tiles are in: what became of the rows of so many views, where `boxes` tells what so many pixels have of those with a box.
+    pub(in crate::bake::gpu) fn complete(
+        &mut self,
+        views: u32,
+        boxes: impl Fn(u64) -> Boxes,
+    ) -> Result<RowsHeld, GpuError> {
         self.finish()?;
+        if self.scratch.is_none() && self.most_pixels > 0 {
+            self.beside = Some(plots::beside(self.make, boxes(self.most_pixels))?);
+        }
         self.held.views = views;
         Ok(self.held)
     }
@@ -138,7 +151,7 @@ impl<M: Maker> Fill for Forecast<'_, M> {
     }
 
     fn stays(&self) -> bool {
-        self.scratch.is_none() && stays(self.budget, bytes_of(self.room), self.reserve)
+        self.scratch.is_none() && stays(self.budget.left(), bytes_of(self.room), self.reserve)
     }
 
     fn start(&mut self) -> Result<Open, GpuError> {
@@ -181,5 +194,9 @@ impl<M: Maker> Fill for Forecast<'_, M> {
         Ok(pool)
     }
 
-    fn close(&mut self, _: Open) {}
+    fn close(&mut self, pool: Open) {
+        if !pool.streamed {
+            self.most_pixels = self.most_pixels.max(pool.level.pixels);
+        }
+    }
 }

@@ -11,13 +11,14 @@ use super::super::memory::{Budget, Question, write};
 use super::super::tiles::{Tiles, Work};
 use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
 use super::maker::PoolMaker;
-use super::{Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
+use super::{Boxes, Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
 use crate::laps::timed;
 use crate::progress::unit;
 
-/// Whether another pool may stay: there is room for one in which the others are drawn again, and `reserve` bytes.
-pub(super) fn stays(budget: &Budget, pool_bytes: u64, reserve: u64) -> bool {
-    budget.left() >= 2 * pool_bytes + reserve
+/// Whether another pool may stay where so many bytes are left: there is room for one in which the others are drawn again, or in whose
+/// place rows are put in order, and `reserve` bytes.
+pub(super) fn stays(left: u64, pool_bytes: u64, reserve: u64) -> bool {
+    left >= 2 * pool_bytes + reserve
 }
 
 /// A pool that tiles are added to.
@@ -27,7 +28,8 @@ pub(super) struct Open {
     streamed: bool,
     works: Vec<Work>,
     level: Level<Work>,
-    subset: Subset,
+    /// What the device said of it.
+    counted: [u32; COUNTERS],
     /// Of the tiles since.
     question: Option<Question>,
 }
@@ -90,12 +92,12 @@ impl Fill for Filling<'_> {
     }
 
     fn stays(&self) -> bool {
-        let (pools, budget) = (&*self.pools, self.budget);
-        let pool = pools.pool_bytes();
+        let (pools, pool) = (&*self.pools, self.pools.pool_bytes());
+        let left = self.budget.left() + pools.plots.beside_bytes();
         pools.scratch.is_none()
             && match pools.spare.last() {
-                Some(_) => budget.left() >= pool + self.reserve,
-                None => stays(budget, pool, self.reserve),
+                Some(_) => left >= pool + self.reserve,
+                None => stays(left, pool, self.reserve),
             }
     }
 
@@ -109,6 +111,9 @@ impl Fill for Filling<'_> {
             tiles,
             ..
         } = self;
+        if !stays {
+            pools.plots.free_beside();
+        }
         let spare = pools.spare.pop();
         let buffers = match pools.scratch.as_ref().or(spare.as_ref()) {
             Some(empty) => {
@@ -128,7 +133,7 @@ impl Fill for Filling<'_> {
             streamed: !stays,
             works: Vec::new(),
             level: Level::default(),
-            subset: Subset::default(),
+            counted: NOTHING,
             question: None,
         })
     }
@@ -174,9 +179,17 @@ impl Fill for Filling<'_> {
         if pool.level.certain.rows > 0 {
             self.pools.pixels.push(Filled {
                 counts: pool.level.certain,
-                subset: pool.subset,
+                subset: Subset {
+                    patches: pool.counted[5],
+                    rows: pool.counted[6],
+                },
+                boxes: Boxes {
+                    rows: pool.counted[3],
+                    words: pool.counted[8],
+                },
                 buffers: pool.buffers,
                 works: pool.works,
+                plotted: None,
                 counted: false,
                 bound: None,
             });
@@ -237,7 +250,9 @@ impl<'a> Filling<'a> {
         let (rates, room) = (self.pools.ends.rates, self.pools.mould.room);
         let [before, after] = self.views.map(|views| views as f64);
         let pixels = self.pixels as f64 / before * after;
-        let sure = rates.entries_known(pixels * SURELY) > f64::from(room.entries);
+        let sure = rates.known(pixels * SURELY).is_some_and(|[rows, words]| {
+            rows > f64::from(room.rows) || words > f64::from(room.words)
+        });
         let stays = self.pools.spare.is_empty() && self.stays();
         if let Some(maker) = &mut self.maker
             && sure
@@ -280,46 +295,16 @@ impl<'a> Filling<'a> {
         let counted = timed("asks", || question.answer(self.device))?;
         let since = pool.level.take_since();
         if counted[4] != 0 {
-            tracing::warn!(
-                "overflow {} tiles: {:?} of {:?}",
-                since.len(),
-                &counted,
-                self.pools.mould.room
-            );
-            let layout::Pool {
-                patches,
-                rows,
-                entries,
-                texels,
-            } = pool.level.certain;
-            let Subset {
-                patches: few,
-                rows: of_few,
-            } = pool.subset;
-            let counted = [
-                patches,
-                rows,
-                entries,
-                texels,
-                0,
-                few,
-                of_few,
-                patches - few,
-            ];
-            write(self.device, &pool.buffers.counters, &counted);
+            write(self.device, &pool.buffers.counters, &pool.counted);
             return Ok(since);
         }
         let holds = layout::Pool {
             patches: counted[0],
             rows: counted[1],
-            entries: counted[2],
-            texels: counted[3],
+            words: counted[2],
         };
         pool.level.enter(&since, holds);
-        pool.subset = Subset {
-            patches: counted[5],
-            rows: counted[6],
-        };
+        pool.counted.copy_from_slice(&counted);
         if pool.streamed {
             pool.works.extend(since);
         }

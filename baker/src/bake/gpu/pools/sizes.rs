@@ -1,13 +1,13 @@
-//! Bytes for rows → how many entries a pool has room for, and what comes with them.
+//! Bytes for rows → how many words a pool has room for, and what comes with them.
 
 use super::super::layout;
 #[cfg(test)]
-use super::super::layout::{PATCH_TEXELS, ROW_LANES};
+use super::super::layout::{LISTED_MOST, PATCH_TEXELS};
 #[cfg(test)]
 use crate::bake::backend::BLOCK;
 use crate::bake::backend::RowMemory;
 
-/// Entries of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
+/// Words of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
 /// over it any GPU.
 pub(super) const SIZES: [u32; 11] = [
     1 << 25,
@@ -23,34 +23,40 @@ pub(super) const SIZES: [u32; 11] = [
     1 << 15,
 ];
 
-/// Room for `entries` and what usually comes with them: a row has nine entries or more where a texel is about a pixel, and a
-/// patch of 64 rows touches about a hundred texels. Tiles that are otherwise leave some of it unused.
-pub(in crate::bake::gpu) const fn room(entries: u32) -> layout::Pool {
+/// Room for `words` and what usually comes with them: a row with a box has six words or so, a patch of the others hundreds. Tiles that
+/// are otherwise leave some of it unused.
+pub(in crate::bake::gpu) const fn room(words: u32) -> layout::Pool {
     layout::Pool {
-        patches: entries / 128,
-        rows: entries / 6,
-        entries,
-        texels: entries / 2,
+        patches: words / 256,
+        rows: words / 6,
+        words,
     }
 }
 
+/// Patches of plots that a pool of this room has room for at first: hundreds of rows are in each where a texture has no more texels
+/// than its views have pixels.
+pub(in crate::bake::gpu) const fn plots(room: layout::Pool) -> u32 {
+    room.rows / 16 + 16
+}
+
 pub(in crate::bake::gpu) const fn bytes_of(room: layout::Pool) -> u64 {
-    room.patches as u64 * size_of::<layout::Patch>() as u64
-        + room.rows as u64 * (size_of::<layout::Row>() as u64 + 4)
-        + (room.entries as u64 + room.texels as u64) * 4
+    let patches = room.patches as u64 + plots(room) as u64;
+    // With its trust.
+    let row = size_of::<layout::Row>() as u64 + 4;
+    patches * size_of::<layout::Patch>() as u64 + room.rows as u64 * row + room.words as u64 * 4
 }
 
 /// Of a pool, this much is filled before the next one is begun.
 const FILLED: f64 = 0.9;
-
 /// What `left` bytes are for rows in pools of this room: one pool is for those that are drawn again, `reserve` for passes.
 pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) -> RowMemory {
     let pool = bytes_of(room);
+    let each = |count: u32| pool as f64 / f64::from(count) / FILLED;
     RowMemory {
         all: left.saturating_sub(reserve + pool) / pool * pool,
-        row: 0.0,
-        entry: pool as f64 / f64::from(room.entries) / FILLED,
-        touched: f64::from(room.entries) / f64::from(room.texels),
+        row: each(room.rows),
+        entry: 0.0,
+        word: each(room.words),
     }
 }
 
@@ -58,12 +64,11 @@ pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) 
 /// what is left may be nearly another: with four, a budget of 512 MiB was used to 384.
 const POOLS: [u64; 2] = [4, 12];
 
-/// Entries of pools within `bytes` for all of them: [`POOLS`] fit at least, or they are as small as they may be.
-pub(in crate::bake::gpu) fn pool_entries(bytes: u64, binding: u64, whole: bool) -> u32 {
+/// Words of pools within `bytes` for all of them: [`POOLS`] fit at least, or they are as small as they may be.
+pub(in crate::bake::gpu) fn pool_words(bytes: u64, binding: u64, whole: bool) -> u32 {
     let pools = POOLS[usize::from(!whole)];
-    let fits = |&entries: &u32| {
-        u64::from(entries) * 4 <= binding && bytes_of(room(entries)) <= bytes / pools
-    };
+    let fits =
+        |&words: &u32| u64::from(words) * 4 <= binding && bytes_of(room(words)) <= bytes / pools;
     let smallest = SIZES[SIZES.len() - 1].min(u32::try_from(binding / 4).unwrap_or(u32::MAX));
     SIZES.into_iter().find(fits).unwrap_or(smallest)
 }
@@ -73,16 +78,12 @@ impl layout::Pool {
         Self {
             patches: self.patches.saturating_add(more.patches),
             rows: self.rows.saturating_add(more.rows),
-            entries: self.entries.saturating_add(more.entries),
-            texels: self.texels.saturating_add(more.texels),
+            words: self.words.saturating_add(more.words),
         }
     }
 
     pub(super) fn within(self, room: Self) -> bool {
-        self.patches <= room.patches
-            && self.rows <= room.rows
-            && self.entries <= room.entries
-            && self.texels <= room.texels
+        self.patches <= room.patches && self.rows <= room.rows && self.words <= room.words
     }
 
     /// What so many blocks come to at most, each pixel of `taps`² samples: each sample on texels of its own, and some of each
@@ -90,13 +91,11 @@ impl layout::Pool {
     #[cfg(test)]
     pub(super) fn most(blocks: u32, taps: u32) -> Self {
         let (row, pixels) = (4 * taps * taps, blocks * BLOCK * BLOCK);
-        let entries = pixels.saturating_mul(row);
-        let few = (PATCH_TEXELS / row).clamp(1, ROW_LANES);
+        let few = (PATCH_TEXELS / row).clamp(1, LISTED_MOST);
         Self {
-            patches: pixels.min(2 * blocks * ROW_LANES.div_ceil(few)),
+            patches: pixels.min(2 * blocks * LISTED_MOST.div_ceil(few)),
             rows: pixels,
-            entries,
-            texels: entries,
+            words: pixels.saturating_mul(2 * row),
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use super::sizes::SIZES;
 use super::*;
-use crate::bake::gpu::layout::{PATCH_TEXELS, ROW_LANES, SEAM, entry_parts};
+use crate::bake::gpu::layout::{LISTED_MOST, PATCH_TEXELS, SEAM, box_of, entry_parts};
 use crate::bake::gpu::tiles::sure_blocks;
 use crate::bake::rows::Entry;
 
 #[test]
 fn an_empty_pool_holds_the_worst_tile() {
-    for entries in SIZES {
+    for words in SIZES {
         for taps in 1..=6 {
-            let blocks = sure_blocks(taps, entries).expect("a block fits any pool");
+            let blocks = sure_blocks(taps, words).expect("a block fits any pool");
             let worst = layout::Pool::most(blocks, taps);
-            assert!(worst.within(room(entries)), "{worst:?} of {entries}");
+            assert!(worst.within(room(words)), "{worst:?} of {words}");
         }
     }
 }
@@ -20,12 +20,12 @@ fn an_empty_pool_holds_the_worst_tile() {
 #[test]
 fn pools_are_as_large_as_binding_and_budget_allow() {
     let of =
-        |bytes: u64, binding: u64| [true, false].map(|whole| pool_entries(bytes, binding, whole));
+        |bytes: u64, binding: u64| [true, false].map(|whole| pool_words(bytes, binding, whole));
     assert_eq!(of(8 << 30, 128 << 20), [1 << 25; 2]);
     assert_eq!(of(8 << 30, (128 << 20) - 1), [1 << 24; 2]);
     assert_eq!(
         of(512 << 20, 128 << 20),
-        [1 << 23, 1 << 22],
+        [1 << 24, 1 << 22],
         "of a part, smaller ones"
     );
     assert_eq!(of(0, 128 << 20), [1 << 15; 2], "as small as they may be");
@@ -52,16 +52,16 @@ fn seams_are_packed_in_order_each_texel_once_a_patch() {
     let mut row = 3;
     for patch in &packed.patches {
         let (rows, texels) = (patch.counts & 0xffff, patch.counts >> 16);
-        assert!(rows <= ROW_LANES && texels <= PATCH_TEXELS && patch.view == SEAM);
+        assert!(rows <= LISTED_MOST && texels <= PATCH_TEXELS && patch.kind == SEAM);
         for at in patch.first_row..patch.first_row + rows {
-            let span = packed.rows[at as usize].span;
-            let start = patch.first_entry + (span >> 14);
-            let found: Vec<Entry> = (start..start + (span & 255))
+            let layout::Row { start, shape, .. } = packed.rows[at as usize];
+            assert!(box_of(shape).is_none());
+            let found: Vec<Entry> = (start..start + (shape >> 6))
                 .map(|k| {
-                    let (weight, place) = entry_parts(packed.entries[k as usize]);
+                    let (weight, place) = entry_parts(packed.words[k as usize]);
                     assert!(place < texels);
                     Entry {
-                        texel: packed.touched[(patch.first_texel + place) as usize],
+                        texel: packed.words[(patch.first_texel + place) as usize],
                         weight: (weight * 1e6).round() / 1e6,
                     }
                 })

@@ -5,11 +5,17 @@ use std::mem::offset_of;
 use naga::{AddressSpace, ImageClass, Module, ScalarKind, StorageAccess, TypeInner};
 use proto::job::Blend;
 
-use crate::bake::gpu::layout::{Patch, Pool, Region, Row, Scalars, Texels, Visited};
+use crate::bake::gpu::layout::{
+    Judged, Ordering, Patch, Patches, Pool, Region, Row, Scalars, Texels, Visited,
+};
 use crate::bake::gpu::shaders::{ALL, Kind, Over, ROWS, Shader, TALLY};
 
 fn parse(shader: &Shader) -> Module {
-    let source = shader.source(4, Blend::Linear);
+    parse_for(shader, Patches::Listed)
+}
+
+fn parse_for(shader: &Shader, patches: Patches) -> Module {
+    let source = shader.source(4, Blend::Linear, patches);
     naga::front::wgsl::parse_str(&source)
         .unwrap_or_else(|error| panic!("{}", error.emit_to_string(&source)))
 }
@@ -72,8 +78,11 @@ fn owned(table: &[(&str, Kind)]) -> Vec<(String, Kind)> {
 
 #[test]
 fn bindings_and_entry_points_are_as_the_tables_say() {
-    for shader in ALL {
-        let module = parse(shader);
+    for (shader, patches) in ALL
+        .iter()
+        .flat_map(|shader| Patches::BOTH.map(|patches| (shader, patches)))
+    {
+        let module = parse_for(shader, patches);
         let draws = shader
             .entries
             .iter()
@@ -99,7 +108,7 @@ fn bindings_and_entry_points_are_as_the_tables_say() {
         let wanted: Vec<_> = shader
             .entries
             .iter()
-            .map(|(entry, over)| (*entry, over.workgroup()))
+            .map(|(entry, over)| (*entry, over.workgroup(patches)))
             .collect();
         assert_eq!(entries, wanted, "{}", shader.name);
     }
@@ -108,8 +117,9 @@ fn bindings_and_entry_points_are_as_the_tables_say() {
 #[test]
 fn every_shader_is_valid_for_every_number_of_taps() {
     for shader in ALL {
-        for taps in 1..=6 {
-            let source = shader.source(taps, Blend::Srgb);
+        for (taps, patches) in (1..=6).flat_map(|taps| Patches::BOTH.map(|patches| (taps, patches)))
+        {
+            let source = shader.source(taps, Blend::Srgb, patches);
             let module =
                 naga::front::wgsl::parse_str(&source).expect("the same source parsed before");
             let mut validator = naga::valid::Validator::new(
@@ -173,7 +183,7 @@ macro_rules! shape {
 
 #[test]
 fn structures_have_the_same_fields_on_both_sides() {
-    let shapes: [(&str, Shape); 7] = [
+    let shapes: [(&str, Shape); 9] = [
         (
             "Region",
             shape!(Region {
@@ -203,7 +213,27 @@ fn structures_have_the_same_fields_on_both_sides() {
                 patches,
                 first,
                 gap,
-                unused
+                plots,
+                first_plots,
+                plots_gap,
+                size,
+                count,
+                ordered,
+                unused_0,
+                unused_1,
+                unused_2
+            }),
+        ),
+        (
+            "Ordering",
+            shape!(Ordering {
+                rows,
+                plots,
+                across,
+                size,
+                room,
+                row_stride,
+                plot_stride
             }),
         ),
         (
@@ -211,24 +241,36 @@ fn structures_have_the_same_fields_on_both_sides() {
             shape!(Pool {
                 patches,
                 rows,
-                entries,
-                texels
+                words
             }),
         ),
         (
             "Patch",
             shape!(Patch {
                 first_row,
-                first_entry,
                 first_texel,
                 counts,
-                view,
-                first_block,
-                blocks,
-                block
+                kind
             }),
         ),
-        ("Row", shape!(Row { span, colour })),
+        (
+            "Row",
+            shape!(Row {
+                start,
+                shape,
+                colour,
+                place
+            }),
+        ),
+        (
+            "Judged",
+            shape!(Judged {
+                scale,
+                share,
+                first_block,
+                blocks
+            }),
+        ),
         (
             "Texels",
             shape!(Texels {

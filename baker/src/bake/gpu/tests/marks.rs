@@ -1,6 +1,6 @@
 //! Windows drawn by what the views were foreseen to show of them, and in tiles that no pool holds, against the same drawn whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proto::table::View;
 
@@ -108,9 +108,9 @@ fn a_tile_that_no_pool_holds_is_split() {
         taps: 4,
         ..options()
     };
-    // The planes, and so little for rows that pools are of 2¹⁵ entries.
+    // The planes, and so little for rows that pools are of 2¹⁶ words.
     let small = Options {
-        vram_budget: 31 * 4 * window.texels() as u64 + (24 << 18),
+        vram_budget: 31 * 4 * window.texels() as u64 + (25 << 18),
         ..ample
     };
     let begun = |options: &Options| {
@@ -122,31 +122,35 @@ fn a_tile_that_no_pool_holds_is_split() {
     };
     let (rows, texels, _) = given(&mut gpu, &views);
     let fit = gpu.fit.as_ref().expect("alive");
-    let ((shape, sure), room) = (fit.tile_shape(), fit.pools.room().entries);
+    let ((shape, sure), room) = (fit.tile_shape(), fit.pools.room().words);
     assert!(shape.blocks > sure, "{shape:?} {sure}");
     let drawn = scene.within(&window);
     let most = views
         .iter()
         .flat_map(|view| in_tiles(&drawn, view, ample.taps, shape));
+    // Each takes a word, as these have no box.
     let most = most.max().unwrap_or(0);
-    assert!(most > room as usize, "{most} entries for a room of {room}");
+    assert!(most > room as usize, "{most} words for a room of {room}");
     let (all, wanted, _) = given(&mut begun(&ample).expect("an adapter"), &views);
     assert!(rows == all && rows > 1000, "{rows} of {all} rows");
     assert_alike(&texels, &wanted);
 }
 
-/// Entries of a view's rows in each of its tiles.
+/// Entries of a view's rows in each of its tiles, and the texels of each block.
 fn in_tiles(scene: &Scene, view: &View, taps: u32, shape: Shape) -> Vec<usize> {
-    let mut of_blocks: BTreeMap<[u32; 2], usize> = BTreeMap::new();
+    let mut of_blocks: BTreeMap<[u32; 2], (usize, BTreeSet<u32>)> = BTreeMap::new();
     for rows in footprints(scene, view, taps) {
         for (row, pixel) in rows.pixels.iter().enumerate() {
             let corner = [pixel % view.width, pixel / view.width].map(|at| at / 8 * 8);
-            *of_blocks.entry(corner).or_default() += rows.row(row).len();
+            let (entries, texels) = of_blocks.entry(corner).or_default();
+            *entries += rows.row(row).len();
+            texels.extend(rows.row(row).iter().map(|entry| entry.texel));
         }
     }
     let of = |part: &Part| {
         let corners = part.corners.iter();
-        corners.filter_map(|corner| of_blocks.get(corner)).sum()
+        let blocks = corners.filter_map(|corner| of_blocks.get(corner));
+        blocks.map(|(entries, texels)| entries + texels.len()).sum()
     };
     let parts = parts(view, shape, Drawn::default());
     parts.iter().map(of).collect()

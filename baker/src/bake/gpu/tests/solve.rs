@@ -487,7 +487,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
         "streaming changes the result"
     );
     // Other tiles have other offsets to their cameras: not the same bytes, the same picture, but where entries that just count,
-    // or just do not, are all that shows a texel.
+    // or just do not, are all that shows a texel; and a weight in a box may be a step more or less (2⁻¹⁶).
     let (mut off, mut far) = (0.0f64, 0);
     for (one, other) in small.0.iter().zip(&held.0) {
         let difference = largest_difference(&[*one], &double(&[*other]));
@@ -496,7 +496,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
             off = off.max(difference);
         }
     }
-    assert!(off < 2e-3 && far < 30, "{off}, {far} texels");
+    assert!(off < 4e-3 && far < 30, "{off}, {far} texels");
 }
 
 /// The least budget at which the fixed buffers fit, nearly: rows are drawn again for every pass.

@@ -1,0 +1,137 @@
+// Rows of a pool → those that have a box, in the order of where it begins in the texture, and patches of them: of each square of PLOT²
+// texels, and apart from the others those of the subset. Which row comes before which, and which plot, depends on who gets there
+// first: passes over them sum integers.
+//
+// Rows that stay are moved to where they are in that order, into buffers that lie beside; rows that are drawn again are visited by it.
+
+@group(1) @binding(0) var<uniform> ordering: Ordering;
+@group(1) @binding(1) var<storage, read> rows: array<Row>;
+// Of each plot, those of the subset first, its rows by the size of their box, of RANKS; then where they begin in the order; then where
+// the next of them goes.
+@group(1) @binding(2) var<storage, read_write> keys: array<atomic<u32>>;
+// The pool's counters: here 9 are rows in order, 10 and 11 patches of the subset and others, 12 words that were moved.
+@group(1) @binding(3) var<storage, read_write> counters: array<atomic<u32>, 16>;
+@group(1) @binding(4) var<storage, read_write> plots: array<Patch>;
+@group(1) @binding(5) var<storage, read_write> order: array<u32>;
+@group(1) @binding(6) var<storage, read> words: array<u32>;
+@group(1) @binding(7) var<storage, read_write> new_rows: array<Row>;
+@group(1) @binding(8) var<storage, read_write> new_words: array<u32>;
+
+// Same as `layout::Ordering`.
+struct Ordering {
+    // Rows of the pool that have a box.
+    rows: u32,
+    // Plots of the window, and of them in a line.
+    plots: u32,
+    across: u32,
+    // Texels in a row of the window.
+    size: u32,
+    // Patches that there is room for: those of the subset lie at its beginning, the others at its end.
+    room: u32,
+    // Invocations of a dispatch over rows, and over plots.
+    row_stride: u32,
+    plot_stride: u32,
+}
+
+// Rows that follow each other in a plot have boxes of about a size: invocations wait for the one of a wave that has most to do.
+fn key_of(row: u32) -> u32 {
+    let shape = rows[row].shape;
+    let size = size_of(shape);
+    let texels = size.x * size.y;
+    let rank = u32(texels > 9u) + u32(texels > 12u) + u32(texels > 16u);
+    let plot = plot_of(shape) + select(ordering.plots, 0u, (shape & 1u) != 0u);
+    return plot * RANKS + rank;
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn count_boxes(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    for (var row = at.x; row < ordering.rows; row += ordering.row_stride) {
+        atomicAdd(&keys[key_of(row)], 1u);
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn lay_out(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    for (var key = at.x; key < 2u * ordering.plots; key += ordering.plot_stride) {
+        var there = 0u;
+        for (var rank = 0u; rank < RANKS; rank++) {
+            there += atomicLoad(&keys[key * RANKS + rank]);
+        }
+        if there == 0u {
+            continue;
+        }
+        let start = atomicAdd(&counters[9], there);
+        var next = start;
+        for (var rank = 0u; rank < RANKS; rank++) {
+            let own = atomicLoad(&keys[key * RANKS + rank]);
+            atomicStore(&keys[key * RANKS + rank], next);
+            next += own;
+        }
+        let count = (there + PLOT_MOST - 1u) / PLOT_MOST;
+        let plot = key % ordering.plots;
+        let corner = PLOT * (plot / ordering.across * ordering.size + plot % ordering.across);
+        var first = 0u;
+        if key < ordering.plots {
+            first = atomicAdd(&counters[10], count);
+        } else {
+            first = ordering.room - count - atomicAdd(&counters[11], count);
+        }
+        for (var nth = 0u; nth < count; nth++) {
+            // Beyond the room the host makes more, and begins anew.
+            if first + nth < ordering.room {
+                plots[first + nth] = Patch(start + nth * PLOT_MOST, corner, min(PLOT_MOST, there - nth * PLOT_MOST), PLOT_ROWS);
+            }
+        }
+    }
+}
+
+@compute @workgroup_size(TEXEL_LANES)
+fn put_in_order(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    for (var row = at.x; row < ordering.rows; row += ordering.row_stride) {
+        let at = atomicAdd(&keys[key_of(row)], 1u);
+        order[at] = row;
+    }
+}
+
+// Words of the workgroup's rows, and where they go.
+var<workgroup> moved: atomic<u32>;
+var<workgroup> first_word: u32;
+
+@compute @workgroup_size(TEXEL_LANES)
+fn move_rows(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    count_group(lane);
+    let turns = (ordering.rows + ordering.row_stride - 1u) / ordering.row_stride;
+    for (var turn = 0u; turn < turns; turn++) {
+        if lane == 0u {
+            atomicStore(&moved, 0u);
+        }
+        workgroupBarrier();
+        let to = turn * ordering.row_stride + group.x * TEXEL_LANES + lane;
+        let there = to < ordering.rows;
+        var row = Row(0u, 0u, 0u, 0u);
+        var count = 0u;
+        var local = 0u;
+        if there {
+            row = rows[order[to]];
+            let size = size_of(row.shape);
+            count = (size.x * size.y + 1u) / 2u;
+            local = atomicAdd(&moved, count);
+        }
+        workgroupBarrier();
+        if lane == 0u {
+            first_word = atomicAdd(&counters[12], atomicLoad(&moved));
+        }
+        workgroupBarrier();
+        if there {
+            let start = first_word + local;
+            new_rows[to] = Row(start, row.shape, row.colour, row.place);
+            for (var k = 0u; k < count; k++) {
+                new_words[start + k] = words[row.start + k];
+            }
+        }
+        workgroupBarrier();
+    }
+}
