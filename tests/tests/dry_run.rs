@@ -99,9 +99,9 @@ fn a_plan_for_an_adapter_is_what_its_bake_then_takes() {
 #[test]
 fn a_plan_within_a_budget_tells_of_the_parts_of_the_texture() {
     let bench = Bench::real(SABOTEUR);
-    // What tiles come to varies by more than is planned with, so of seven small pools that are needed eight may be made: at 28M
-    // and 26M they are, at 24M, 30M and 32M plan and bake agree to a thousandth.
-    let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "30M"]);
+    // What tiles come to varies by more than is planned with, so of seven small pools that are needed eight may be made: at 18M
+    // they are, from 20M to 28M plan and bake agree to a hundredth, and above all fits.
+    let planned = agree(&bench, &["--device", LLVMPIPE, "--vram-budget", "24M"]);
     let rows = &planned["plan"]["rows"];
     assert!(number(&rows["parts"]) > 1.0, "{rows}");
 }
