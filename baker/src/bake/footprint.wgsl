@@ -29,7 +29,7 @@
 // Of each block that is listed its column and line in its region, twelve bits each, and that region; then what nearest.wgsl reads.
 @group(1) @binding(13) var<storage, read> places: array<u32>;
 
-// Places in the table of texels, a power of two: more than twice as many as a patch may touch. Eight texels that lie together across share eight
+// Places in the table of texels, a power of two: twice as many as a patch may touch. Eight texels that lie together across share eight
 // places, as they share what a device reads at once.
 const TABLE: u32 = 512u;
 const TOGETHER: u32 = 8u;
