@@ -16,7 +16,7 @@ struct Patch {
     first_texel: u32,
     // Rows in the lower half, texels of the list in the upper.
     counts: u32,
-    // LISTED; PLOT; or SEAM: entries are signed, the target is 0, a row has a weight for each channel.
+    // LISTED; PLOT_ROWS; or SEAM: entries are signed, the target is 0, a row has a weight for each channel.
     kind: u32,
 }
 

@@ -118,6 +118,7 @@ fn take(turn: u32) {
     own_pairs = (own_entries + 1u) / 2u;
 }
 
+// Whether the invocation has a row in this turn.
 fn has_row() -> bool {
     return own_has;
 }
