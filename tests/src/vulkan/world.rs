@@ -13,7 +13,7 @@ use super::asset;
 use super::cell::Cell;
 use crate::{Bench, Outcome, Run};
 
-/// Silence that a hanging bake is allowed, in seconds: several times a whole bake on a busy machine.
+/// Silence that a hanging bake is allowed, in seconds: several times what a stage takes to compile on a busy machine.
 const STALL: &str = "4";
 /// For every bake: no unwrapping, which would take longer than all the rest.
 const OPTIONS: [&str; 5] = ["--keep-uvs", "--quality", "draft", "--texture-size", "256"];

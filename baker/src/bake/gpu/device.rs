@@ -369,6 +369,10 @@ impl Device {
         GpuError::failed(label(), reason)
     }
 
+    pub(super) fn is_software(&self) -> bool {
+        self.info.kind == "software"
+    }
+
     /// Submits commands under a name; returns what can be waited for.
     pub(super) fn submit(
         &self,
@@ -377,7 +381,7 @@ impl Device {
     ) -> Result<wgpu::SubmissionIndex, GpuError> {
         now(name);
         // Drivers may do some of the work within this call: lavapipe compiles and runs all of it here.
-        crate::progress::wait_for(name, self.info.kind == "software");
+        crate::progress::wait_for(name, self.is_software());
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
         let sent = sent.map_err(|error| refused(name, &error))?;
@@ -414,7 +418,7 @@ impl Device {
     }
 
     fn poll(&self, how: wgpu::PollType) -> Result<(), GpuError> {
-        crate::progress::wait_for(label(), self.info.kind == "software");
+        crate::progress::wait_for(label(), self.is_software());
         let polled = self.device.poll(how);
         crate::progress::unit();
         self.check()?;

@@ -1,6 +1,7 @@
 //! A shader file compiled: its module, the layout of its bindings and a pipeline for each entry point.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::job::Blend;
 use rayon::prelude::*;
@@ -18,9 +19,19 @@ pub(super) struct Compiled {
     pub(super) module: wgpu::ShaderModule,
     /// Of its own group.
     pub(super) layout: wgpu::BindGroupLayout,
-    pipelines: BTreeMap<&'static str, wgpu::ComputePipeline>,
+    pipelines: Pipelines,
     /// Of the entry points over rows, for plots.
-    over_plots: BTreeMap<&'static str, wgpu::ComputePipeline>,
+    over_plots: Pipelines,
+}
+
+/// By entry point.
+type Pipelines = BTreeMap<&'static str, Pipeline>;
+
+#[derive(Debug)]
+struct Pipeline {
+    made: wgpu::ComputePipeline,
+    /// Was dispatched before.
+    known: AtomicBool,
 }
 
 impl Shader {
@@ -118,7 +129,9 @@ impl Shader {
             .collect();
         let mut pipelines = Patches::BOTH.map(|_| BTreeMap::new());
         for (patches, entry, pipeline) in made? {
-            pipelines[patches as usize].insert(entry, pipeline);
+            let known = AtomicBool::new(false);
+            let made = pipeline;
+            pipelines[patches as usize].insert(entry, Pipeline { made, known });
         }
         let [pipelines, over_plots] = pipelines;
         device.check()?;
@@ -270,7 +283,7 @@ impl Compiled {
     fn record(
         &self,
         batch: &mut Batch<'_>,
-        (pipelines, entry): (&BTreeMap<&'static str, wgpu::ComputePipeline>, &'static str),
+        (pipelines, entry): (&Pipelines, &'static str),
         own: &wgpu::BindGroup,
         rows: Option<&wgpu::BindGroup>,
         groups: Groups<'_>,
@@ -291,7 +304,7 @@ impl Compiled {
         if let Some((set, [start, _])) = measured {
             pass.write_timestamp(set, start);
         }
-        pass.set_pipeline(pipeline);
+        pass.set_pipeline(&pipeline.made);
         pass.set_bind_group(0, &tally.bind, &[]);
         pass.set_bind_group(1, own, &[]);
         if let Some(rows) = rows {
@@ -305,6 +318,12 @@ impl Compiled {
             pass.write_timestamp(set, end);
         }
         tally.ask(units);
+        // Software drivers compile at the first dispatch, up to a second each: sent by itself, that is work which shows, and all stages
+        // of a fit together are no long silence.
+        if device.is_software() && !pipeline.known.swap(true, Ordering::Relaxed) {
+            batch.send()?;
+            device.wait()?;
+        }
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
+use crate::progress::heard::{self, Heard};
 
 pub(super) const SIZE: u32 = 260;
 pub(super) const WIDTHS: [u32; 3] = [37, 45, 53];
@@ -111,6 +112,25 @@ fn average_is_the_weighted_mean() {
         }
         assert!(largest[0] < 1e-5 && largest[1] < 1e-5, "{largest:?}");
     }
+}
+
+/// A watcher that hears nothing for a while takes the worker for stuck.
+#[test]
+fn what_a_software_driver_compiles_at_the_first_dispatch_is_work_that_shows() {
+    let scene = ball(24, SIZE);
+    let Some((mut gpu, _)) = job(&scene, &options()) else {
+        return;
+    };
+    let software = gpu.fit.as_ref().expect("alive").device.is_software();
+    gpu.average().expect("all views have their rows");
+    let mut units = || {
+        let (done, heard) = heard::during(|| gpu.residuals());
+        done.expect("done");
+        heard.iter().filter(|said| **said == Heard::Unit).count()
+    };
+    let [first, second] = [units(), units()];
+    // Of rows in plots and of those in lists.
+    assert_eq!(first - second, if software { 2 } else { 0 });
 }
 
 #[test]
