@@ -1,7 +1,7 @@
 //! Views that an adapter is given → texels that explain them, with their seams mended: the part of a bake that every texture
 //! of a job goes through, the base colour's and those of its layers.
 
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use proto::message::{Failure, Phase};
@@ -197,27 +197,11 @@ impl Bench<'_> {
                 progress.expect("a step of the fit", step);
             })
         };
-        // While a device fits, the processor has nothing else to do.
-        let prepare = || {
-            let mending = Mending::new(scene, atlas, &observed, space);
-            (mending, laps::take())
-        };
         let (fitted, mending) = clock.time(Phase::Fit, || {
-            thread::scope(|threads| {
-                let mending = backend.is_apart().then(|| {
-                    let builder = thread::Builder::new().name("seams".to_owned());
-                    builder.spawn_scoped(threads, prepare).ok()
-                });
-                let fitted = fitting(backend);
-                (fitted, mending.flatten().map(ScopedJoinHandle::join))
-            })
+            let apart = backend.is_apart();
+            self.beside_mending(apart, &observed, space, || fitting(backend))
         });
         let fitted = fitted.map_err(failure)?;
-        let mending = mending.map(|made| {
-            let (mending, steps) = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            laps::add(steps);
-            mending
-        });
         progress.progress(Phase::Gutter, 0, 1);
         progress.expect("the texels", step);
         let read = clock.time(Phase::Gutter, || {
@@ -233,6 +217,32 @@ impl Bench<'_> {
             deviations,
             rows: backend.rows_held(),
             mending,
+        })
+    }
+
+    /// Does the `work` of an adapter. While one that is `apart` does, the processor has nothing else to do than to make ready what the
+    /// seams need, where each texel is `observed` with this weight.
+    pub(super) fn beside_mending<T>(
+        &self,
+        apart: bool,
+        observed: &[f32],
+        space: Space,
+        work: impl FnOnce() -> T,
+    ) -> (T, Option<Mending>) {
+        let Self { scene, atlas, .. } = *self;
+        let prepare = || (Mending::new(scene, atlas, observed, space), laps::take());
+        thread::scope(|threads| {
+            let builder = thread::Builder::new().name("seams".to_owned());
+            let made = apart.then(|| builder.spawn_scoped(threads, prepare).ok());
+            let done = work();
+            let made = made.flatten().map(|made| {
+                let made = made.join();
+                let (mending, steps) =
+                    made.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                laps::add(steps);
+                mending
+            });
+            (done, made)
         })
     }
 

@@ -70,14 +70,12 @@ impl Given {
     }
 }
 
-/// How a window was begun.
-enum Begun {
-    /// Not all of its rows fit.
-    Overflown,
+/// What an adapter has of a window before it is fitted.
+struct Begun {
+    /// With which each of its texels is observed.
+    weights: Vec<f32>,
     /// Some of its texels are shown by no pixel: they have a colour now, and what the others say is among the tones.
-    Filled,
-    /// All of them are shown.
-    Whole,
+    filled: bool,
 }
 
 /// Which texel of the texture each of a window is.
@@ -134,7 +132,7 @@ pub(super) fn fit<'scope, 'env>(
         let begun = begin(
             backend, &rehearsal, strips, bands, anyway, &mut tones, clock,
         )?;
-        if !matches!(begun, Begun::Overflown) {
+        if begun.is_some() {
             break;
         }
         // Rows that are drawn again for each pass take longer than drawing all of them once more.
@@ -157,6 +155,7 @@ pub(super) fn fit<'scope, 'env>(
     let mut residuals: Vec<ViewResiduals> = Vec::new();
     let mut rows = RowsHeld::default();
     let mut count = 0;
+    let mut mending = None;
     while let Some(band) = bands.pop() {
         let (band, course) = (&*band, &fitted.course);
         let halves = parts.halves(band);
@@ -167,11 +166,15 @@ pub(super) fn fit<'scope, 'env>(
         let given = clock.time(Phase::Raster, || timed("what is given", given));
         let anyway = halves.is_none();
         let begun = begin(backend, band, given, None, anyway, &mut tones, clock)?;
-        if let (Begun::Overflown, Some(halves)) = (&begun, halves) {
-            bands.extend(halves.into_iter().rev().map(Cow::Owned));
+        let Some(Begun { weights, filled }) = begun else {
+            let halves = halves.into_iter().flatten();
+            bands.extend(halves.rev().map(Cow::Owned));
             continue;
-        }
+        };
         next = beside(bands.last());
+        let to = band.core().start * size;
+        let core = band.of_core(&weights);
+        observed[to..][..core.len()].copy_from_slice(core);
         count += 1;
         let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
         let (before, own) = (1.0 + of(band.core().start), of(band.core().len()));
@@ -179,7 +182,7 @@ pub(super) fn fit<'scope, 'env>(
             told(before + own * f64::from(done) / f64::from(course.iterations()));
             progress.expect("a step of the fit", bench.step);
         };
-        let part = clock.time(Phase::Fit, || {
+        let fit = || {
             fit::replay(backend, course, done)?;
             // Of the rows in its margin another band tells.
             backend.narrow(true)?;
@@ -190,20 +193,24 @@ pub(super) fn fit<'scope, 'env>(
                 texels,
                 held: backend.rows_held(),
             })
+        };
+        let last = bands.is_empty();
+        let (part, made) = clock.time(Phase::Fit, || {
+            bench.beside_mending(apart && last, &observed, space, fit)
         });
+        mending = made;
         let Part { texels: own, held } = part.map_err(failure)?;
-        if let (Begun::Whole, false) = (begun, bands.is_empty()) {
+        if !filled && !last {
             clock.time(Phase::Init, || {
                 timed("tones", || {
                     tones.learn(scene, bench.atlas, &own, place(band));
                 });
             });
         }
-        let core = band.of_core(&own).par_iter();
-        let to = band.core().start * size;
         clock.time(Phase::Fit, || {
-            let own = (texels[to..].par_iter_mut().zip(&mut observed[to..])).zip(core);
-            own.for_each(|((texel, observed), own)| (*texel, *observed) = (*own, own[3]));
+            let core = band.of_core(&own).par_iter();
+            let texels = texels[to..].par_iter_mut().zip(core);
+            texels.for_each(|(texel, own)| *texel = *own);
         });
         if let Some(deviations) = &mut deviations {
             let own = clock
@@ -233,13 +240,13 @@ pub(super) fn fit<'scope, 'env>(
         fitted,
         deviations,
         rows,
-        mending: None,
+        mending,
     })
 }
 
 /// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
-/// known of the surface so far (`tones`). `foreseen` are the windows that follow. With nothing done where not all rows fit and it is
-/// not to be begun `anyway`.
+/// known of the surface so far (`tones`). `foreseen` are the windows that follow. Nothing is done, and none begun, where not all rows
+/// fit and it is not to be begun `anyway`.
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
@@ -250,7 +257,7 @@ fn begin(
     anyway: bool,
     tones: &mut Tones,
     clock: &mut PhaseClock,
-) -> Result<Begun, Failure> {
+) -> Result<Option<Begun>, Failure> {
     let step = bench.step + crate::pace::ADAPTER;
     bench.progress.expect("the buffers of a part", step);
     let Given { scene, ties } = given;
@@ -269,14 +276,14 @@ fn begin(
         .map_err(failure)?;
     let fits = |backend: &dyn Backend| anyway || !backend.overflows();
     if !fits(backend) {
-        return Ok(Begun::Overflown);
+        return Ok(None);
     }
     clock
         .time(Phase::Init, || {
             timed("average", || backend.average())?;
             // The last of the rows may not have been counted before.
             if !fits(backend) {
-                return Ok(Begun::Overflown);
+                return Ok(None);
             }
             let place = place(window);
             let weights = timed("read weights", || backend.read_weights())?;
@@ -285,15 +292,16 @@ fn begin(
                 *weight <= 0.0 && place(texel).is_some_and(|at| triangles[at] != NOTHING)
             };
             // What the first of them tells of the surface the others go by.
-            if foreseen.is_none() && !weights.par_iter().enumerate().any(unseen) {
-                return Ok(Begun::Whole);
+            let filled = foreseen.is_some() || weights.par_iter().enumerate().any(unseen);
+            if !filled {
+                return Ok(Some(Begun { weights, filled }));
             }
             let mut texels = timed("read texels", || read_finite(backend))?;
             timed("fill", || {
                 tones.fill(bench.scene, bench.atlas, &mut texels, place);
             });
             timed("write texels", || backend.write_texels(&texels))?;
-            Ok(Begun::Filled)
+            Ok(Some(Begun { weights, filled }))
         })
         .map_err(failure)
 }

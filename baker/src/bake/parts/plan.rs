@@ -34,6 +34,8 @@ const STRIPS_PLANNED: f64 = 0.9;
 /// Entries of a row that are planned with, at least: rooms are made for so many, and what a part shows of a block takes more than
 /// its share of them.
 const LEAST_ENTRIES: f64 = 9.0;
+/// Rows of seams whose ties are put in order together.
+const TIED_AT_ONCE: usize = 1024;
 
 /// The parts of a texture.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +50,7 @@ pub(in crate::bake) struct Parts {
 }
 
 /// For each line of squares, the squares with what seams tie to it, in order.
-type Tied = Vec<Vec<u32>>;
+pub(super) type Tied = Vec<Vec<u32>>;
 
 /// Strips all over a texture, one in so many of its lines.
 fn strips(size: u32, one_in: u32) -> Window {
@@ -94,19 +96,19 @@ impl Parts {
         masks: &[impl Mask],
     ) -> Self {
         let size = scene.size;
-        let (pixels, drawn) = timed("parts", || {
+        let (pixels, (each, reach, tied)) = timed("parts", || {
             let shown = || shown_by_square(scene, atlas, masks);
-            rayon::join(shown, || rows_drawn(scene, taps, masks))
+            rayon::join(shown, || {
+                let drawn = rows_drawn(scene, taps, masks);
+                let each = PerRow {
+                    entries: drawn.entries.max(LEAST_ENTRIES),
+                    words: drawn.words.max(PerRow::from(LEAST_ENTRIES).words),
+                };
+                // Around what a seam ties to a band: what a pixel there covers.
+                let reach = each.entries.sqrt() as u32;
+                (each, reach, tied(atlas, size, reach))
+            })
         });
-        let entries = drawn.entries.max(LEAST_ENTRIES);
-        let leanest = PerRow::from(LEAST_ENTRIES);
-        let each = PerRow {
-            entries,
-            words: drawn.words.max(leanest.words),
-        };
-        // Around what a seam ties to a band: what a pixel there covers.
-        let reach = entries.sqrt() as u32;
-        let tied = timed("tied", || tied(atlas, size, reach));
         let mut planned = PLANNED;
         let ranges = loop {
             let ranges = timed("bands", || {
@@ -144,7 +146,7 @@ impl Parts {
         tracing::debug!(
             bands = bands.len(),
             one_in,
-            entries,
+            entries = each.entries,
             words = each.words,
             reach,
             ?shares,
@@ -188,36 +190,49 @@ fn on(pixels: &[f64], window: &Window) -> f64 {
 }
 
 /// What seams tie to each line, with as many texels around it as `reach` says.
-fn tied(atlas: &Atlas, size: u32, reach: u32) -> Tied {
+pub(super) fn tied(atlas: &Atlas, size: u32, reach: u32) -> Tied {
     let (edge, across) = (square(size), across(size));
-    let ties = |row: usize| {
+    let around = |at: u32| {
+        let end = (at + reach).min(size - 1) / edge;
+        at.saturating_sub(reach) / edge..=end
+    };
+    let of_some = |some: Range<usize>| {
         let mut ties: Vec<[u32; 2]> = Vec::new();
-        let entries = atlas.seams.row(row);
-        for entry in entries {
-            let around = |at: u32| {
-                let end = (at + reach).min(size - 1) / edge;
-                at.saturating_sub(reach) / edge..=end
-            };
-            for line in around(entry.texel / size) {
-                for column in around(entry.texel % size) {
-                    let square = line * across + column;
-                    let others = entries.iter().map(|entry| entry.texel / size / edge);
-                    ties.extend(
-                        others
-                            .filter(|&other| other != line)
-                            .map(|other| [other, square]),
-                    );
+        let (mut lines, mut squares) = (Vec::new(), Vec::new());
+        let mut before = (Vec::new(), Vec::new());
+        for row in some {
+            let entries = atlas.seams.row(row);
+            lines.extend(entries.iter().map(|entry| entry.texel / size / edge));
+            for entry in entries {
+                for line in around(entry.texel / size) {
+                    let columns = around(entry.texel % size);
+                    squares.extend(columns.map(|column| line * across + column));
                 }
             }
+            for all in [&mut lines, &mut squares] {
+                all.sort_unstable();
+                all.dedup();
+            }
+            // Rows that follow each other lie along one seam, and tie mostly the same.
+            if (&lines, &squares) != (&before.0, &before.1) {
+                for &square in &squares {
+                    let others = lines.iter().filter(|&&line| line != square / across);
+                    ties.extend(others.map(|&line| [line, square]));
+                }
+                std::mem::swap(&mut lines, &mut before.0);
+                std::mem::swap(&mut squares, &mut before.1);
+            }
+            lines.clear();
+            squares.clear();
         }
         ties.sort_unstable();
         ties.dedup();
         ties
     };
-    let mut ties: Vec<[u32; 2]> = (0..atlas.seams.len())
-        .into_par_iter()
-        .flat_map_iter(ties)
-        .collect();
+    let rows = atlas.seams.len();
+    let starts = (0..rows).into_par_iter().step_by(TIED_AT_ONCE);
+    let some = starts.map(|start| start..(start + TIED_AT_ONCE).min(rows));
+    let mut ties: Vec<[u32; 2]> = some.flat_map_iter(of_some).collect();
     ties.par_sort_unstable();
     ties.dedup();
     let mut tied = vec![Vec::new(); across as usize];

@@ -9,7 +9,7 @@ use crate::bake::footprint::footprints;
 use crate::bake::gpu::dry_run::in_pools;
 use crate::bake::scene::Scene;
 use crate::bake::thin::cells::{Cells, EDGE};
-use crate::bake::thin::{ENTRIES, Mask};
+use crate::bake::thin::{ENTRIES, Head, Mask};
 use crate::bake::window::{across, square};
 
 /// Views in which rows are drawn to count their entries, and blocks of each, one in so many.
@@ -49,12 +49,13 @@ fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
 }
 
 /// What a row has on the mean, by the rows of some blocks of some views.
-pub(super) fn rows_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> PerRow {
-    let [mut rows, mut entries] = [0, 0];
-    let mut words = 0;
-    for mask in masks.iter().step_by(masks.len().div_ceil(DRAWN).max(1)) {
-        let head = mask.head();
-        let [width, height] = head.size;
+pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerRow {
+    let drawn = |mask: &M| {
+        let Head {
+            index,
+            size: [width, height],
+            camera,
+        } = mask.head();
         let pixel = |at: u32| {
             let [column, line] = [at % width, at / width].map(|at| at / BLOCK);
             let drawn = (column + 5 * line).is_multiple_of(DRAWN_BLOCKS);
@@ -66,21 +67,24 @@ pub(super) fn rows_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> PerRo
             [0, 0, 0, alpha]
         };
         let some = View {
-            index: head.index,
+            index,
             width,
             height,
             crop: [0; 2],
             has_alpha: true,
             holdout: false,
-            camera: head.camera,
+            camera,
             pixels: (0..width * height).map(pixel).collect(),
         };
-        for chunk in footprints(scene, &some, taps) {
-            rows += chunk.len();
-            entries += chunk.entries.len();
-            words += in_pools(&chunk, width, &scene.window, taps).words;
-        }
-    }
+        let counted = footprints(scene, &some, taps).into_iter().map(|chunk| {
+            let words = in_pools(&chunk, width, &scene.window, taps).words;
+            [chunk.len() as u64, chunk.entries.len() as u64, words]
+        });
+        counted.fold([0; 3], add)
+    };
+    let one_in = masks.len().div_ceil(DRAWN).max(1);
+    let some = masks.par_iter().step_by(one_in).map(drawn);
+    let [rows, entries, words] = some.reduce(|| [0; 3], add);
     match rows {
         0 => ENTRIES.into(),
         _ => PerRow {
@@ -88,4 +92,8 @@ pub(super) fn rows_drawn(scene: &Scene, taps: u32, masks: &[impl Mask]) -> PerRo
             words: words as f64 / rows as f64,
         },
     }
+}
+
+fn add(a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
+    [0, 1, 2].map(|at| a[at] + b[at])
 }

@@ -1,11 +1,13 @@
 //! A texture fitted in parts against the same fitted at once, on the processor.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proto::job::{Blend, Memory, Quality};
 use proto::table::View;
 
+use super::plan::tied;
 use super::shown::rows_drawn;
 use super::*;
 use crate::bake::atlas::Atlas;
@@ -206,6 +208,34 @@ fn bands_are_the_texture_and_show_no_more_than_there_is_room_for() {
         counts[0] > 1 && counts.is_sorted() && counts[2] > counts[0],
         "{counts:?}"
     );
+}
+
+/// Two texels of a row of the seams tie the squares around either to the other's line.
+#[test]
+fn a_line_is_tied_to_what_lies_around_the_other_sides_of_its_seams() {
+    let atlas = Atlas::new(&Scene::new(&cube(), SIZE));
+    let (edge, across) = (square(SIZE), across(SIZE));
+    for reach in [0, 3, 2 * edge] {
+        let mut ties = vec![BTreeSet::new(); across as usize];
+        for row in 0..atlas.seams.len() {
+            let texels = || atlas.seams.row(row).iter().map(|entry| entry.texel);
+            for (texel, other) in texels().flat_map(|texel| texels().map(move |b| (texel, b))) {
+                let around = |at: u32| at.saturating_sub(reach)..(at + reach + 1).min(SIZE);
+                for y in around(texel / SIZE) {
+                    for x in around(texel % SIZE) {
+                        let (line, square) = (other / SIZE / edge, y / edge * across + x / edge);
+                        if line != y / edge {
+                            ties[line as usize].insert(square);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(ties.iter().any(|line| line.len() > 4), "no seams");
+        let found = tied(&atlas, SIZE, reach);
+        let found: Vec<BTreeSet<u32>> = found.into_iter().map(BTreeSet::from_iter).collect();
+        assert_eq!(found, ties, "{reach}");
+    }
 }
 
 #[test]
