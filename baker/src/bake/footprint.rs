@@ -71,7 +71,9 @@ fn band_footprints(
         starts: vec![0],
         ..Rows::default()
     };
-    if triangles.is_empty() {
+    let own = (first * view.width) as usize..(end * view.width) as usize;
+    let counts = |pixel: &[u8; 4]| pixel[3] >= MIN_ALPHA;
+    if triangles.is_empty() || !view.pixels[own].iter().any(counts) {
         return rows;
     }
     let samples = raster(projected, triangles, view.width, first, end, taps);

@@ -55,33 +55,72 @@ struct Part {
     held: RowsHeld,
 }
 
-/// What an adapter is given of a window of the texture beside the views.
+/// What an adapter is given of a window of the texture beside the views, and where that is.
 struct Given {
     scene: Scene,
     ties: Ties,
+    places: Places,
 }
 
 impl Given {
     fn of(bench: &Bench<'_>, window: &Window) -> Self {
+        let ((scene, places), ties) = rayon::join(
+            || (bench.scene.within(window), window.places()),
+            || ties(bench.atlas, window),
+        );
         Self {
-            scene: bench.scene.within(window),
-            ties: ties(bench.atlas, window),
+            scene,
+            ties,
+            places,
         }
     }
 }
 
+/// Which texel of the texture each of a window is: [`Window::places`].
+type Places = Vec<Option<u32>>;
+
+fn place(places: &[Option<u32>]) -> impl Fn(usize) -> Option<usize> + Sync {
+    |texel| places[texel].map(|place| place as usize)
+}
+
 /// What an adapter has of a window before it is fitted.
 struct Begun {
+    places: Places,
     /// With which each of its texels is observed.
     weights: Vec<f32>,
     /// Some of its texels are shown by no pixel: they have a colour now, and what the others say is among the tones.
     filled: bool,
 }
 
-/// Which texel of the texture each of a window is.
-fn place(window: &Window) -> impl Fn(usize) -> Option<usize> + Sync + use<> {
-    let places = window.places();
-    move |texel| places[texel].map(|place| place as usize)
+/// A band that was fitted.
+struct Done {
+    band: Window,
+    /// Of the band.
+    texels: Vec<[f32; 4]>,
+    /// Where they are, if those that follow are to hear of them.
+    told: Option<Places>,
+}
+
+/// What is known of the texture so far.
+struct Known {
+    /// Of the texture, as far as its bands are done.
+    texels: Vec<[f32; 4]>,
+    /// Of the surface.
+    tones: Tones,
+}
+
+impl Known {
+    fn enter(&mut self, bench: &Bench<'_>, done: Done) {
+        let Done { band, texels, told } = done;
+        let to = band.core().start * band.size as usize;
+        let core = band.of_core(&texels).par_iter();
+        let own = self.texels[to..].par_iter_mut().zip(core);
+        own.for_each(|(own, texel)| *own = *texel);
+        if let Some(places) = told {
+            let (scene, atlas) = (bench.scene, bench.atlas);
+            self.tones.learn(scene, atlas, &texels, place(&places));
+        }
+    }
 }
 
 /// Fits `views` part by part, with `threads` for what is made ready meanwhile. The adapter has none of the views, and ends with
@@ -101,17 +140,19 @@ pub(super) fn fit<'scope, 'env>(
     let all = f64::from(parts.count()) + 1.0;
     let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
     told(0.0);
-    let mut tones = Tones::none(scene);
-    let begin = |backend: &mut dyn Backend,
-                 window: &Window,
-                 given: Given,
-                 foreseen: Option<&[Window]>,
-                 anyway,
-                 tones: &mut Tones,
-                 clock: &mut PhaseClock| {
-        let views = (views, space);
+    let mut known = Known {
+        texels: vec![[0.0; 4]; scene.texels()],
+        tones: Tones::none(scene),
+    };
+    let mut begin = |backend: &mut dyn Backend,
+                     given: Given,
+                     foreseen: Option<&[Window]>,
+                     anyway,
+                     before: Option<Done>,
+                     clock: &mut PhaseClock| {
+        let (views, known) = ((views, space), &mut known);
         begin(
-            bench, backend, window, given, foreseen, views, anyway, tones, clock,
+            bench, backend, given, foreseen, views, anyway, before, known, clock,
         )
     };
     let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
@@ -129,9 +170,7 @@ pub(super) fn fit<'scope, 'env>(
         let sparser = sparser(&rehearsal);
         let strips = clock.time(Phase::Raster, || Given::of(bench, &rehearsal));
         let (bands, anyway) = (Some(parts.bands.as_slice()), sparser.is_none());
-        let begun = begin(
-            backend, &rehearsal, strips, bands, anyway, &mut tones, clock,
-        )?;
+        let begun = begin(backend, strips, bands, anyway, None, clock)?;
         if begun.is_some() {
             break;
         }
@@ -149,13 +188,13 @@ pub(super) fn fit<'scope, 'env>(
         })
         .map_err(failure)?;
 
-    let mut texels = vec![[0.0; 4]; scene.texels()];
     let mut observed = vec![0.0; scene.texels()];
     let mut deviations = maps.then(|| vec![-1.0; scene.texels()]);
     let mut residuals: Vec<ViewResiduals> = Vec::new();
     let mut rows = RowsHeld::default();
     let mut count = 0;
     let mut mending = None;
+    let mut before = None;
     while let Some(band) = bands.pop() {
         let (band, course) = (&*band, &fitted.course);
         let halves = parts.halves(band);
@@ -165,8 +204,13 @@ pub(super) fn fit<'scope, 'env>(
         };
         let given = clock.time(Phase::Raster, || timed("what is given", given));
         let anyway = halves.is_none();
-        let begun = begin(backend, band, given, None, anyway, &mut tones, clock)?;
-        let Some(Begun { weights, filled }) = begun else {
+        let begun = begin(backend, given, None, anyway, before.take(), clock)?;
+        let Some(Begun {
+            places,
+            weights,
+            filled,
+        }) = begun
+        else {
             let halves = halves.into_iter().flatten();
             bands.extend(halves.rev().map(Cow::Owned));
             continue;
@@ -177,9 +221,9 @@ pub(super) fn fit<'scope, 'env>(
         observed[to..][..core.len()].copy_from_slice(core);
         count += 1;
         let of = |lines: usize| f64::from(parts.count()) * lines as f64 / size as f64;
-        let (before, own) = (1.0 + of(band.core().start), of(band.core().len()));
+        let (from, own) = (1.0 + of(band.core().start), of(band.core().len()));
         let done = |done: u32| {
-            told(before + own * f64::from(done) / f64::from(course.iterations()));
+            told(from + own * f64::from(done) / f64::from(course.iterations()));
             progress.expect("a step of the fit", bench.step);
         };
         let fit = || {
@@ -199,18 +243,11 @@ pub(super) fn fit<'scope, 'env>(
             bench.beside_mending(apart && last, &observed, space, fit)
         });
         mending = made;
-        let Part { texels: own, held } = part.map_err(failure)?;
-        if !filled && !last {
-            clock.time(Phase::Init, || {
-                timed("tones", || {
-                    tones.learn(scene, bench.atlas, &own, place(band));
-                });
-            });
-        }
-        clock.time(Phase::Fit, || {
-            let core = band.of_core(&own).par_iter();
-            let texels = texels[to..].par_iter_mut().zip(core);
-            texels.for_each(|(texel, own)| *texel = *own);
+        let Part { texels, held } = part.map_err(failure)?;
+        before = Some(Done {
+            band: band.clone(),
+            texels,
+            told: (!filled && !last).then_some(places),
         });
         if let Some(deviations) = &mut deviations {
             let own = clock
@@ -230,6 +267,12 @@ pub(super) fn fit<'scope, 'env>(
     rows.parts = count;
     fitted.residuals = residuals;
     fitted.iterations += fitted.course.iterations();
+    let mut texels = clock.time(Phase::Fit, || {
+        if let Some(done) = before {
+            known.enter(bench, done);
+        }
+        known.texels
+    });
     // What no pixel shows was filled from its own band: now, far from what any shows, from all of the surface.
     clock.time(Phase::Init, || {
         timed("fill", || fill_far(scene, bench.atlas, &mut texels));
@@ -245,65 +288,86 @@ pub(super) fn fit<'scope, 'env>(
 }
 
 /// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
-/// known of the surface so far (`tones`). `foreseen` are the windows that follow. Nothing is done, and none begun, where not all rows
-/// fit and it is not to be begun `anyway`.
+/// `known` of the surface so far; what was done `before` is entered there meanwhile. `foreseen` are the windows that follow. Nothing is
+/// begun where not all rows fit and it is not to be begun `anyway`.
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
-    window: &Window,
     given: Given,
     foreseen: Option<&[Window]>,
     (views, space): (&[View], Space),
     anyway: bool,
-    tones: &mut Tones,
+    before: Option<Done>,
+    known: &mut Known,
     clock: &mut PhaseClock,
 ) -> Result<Option<Begun>, Failure> {
     let step = bench.step + crate::pace::ADAPTER;
     bench.progress.expect("the buffers of a part", step);
-    let Given { scene, ties } = given;
-    clock
-        .time(Phase::Raster, || {
+    let Given {
+        scene,
+        ties,
+        places,
+    } = given;
+    let taken = || {
+        clock.time(Phase::Raster, || {
             timed("again", || {
                 backend.again(&scene, &ties, bench.plan.taps, space.blend())
             })?;
             drop((scene, ties));
             if let Some(windows) = foreseen {
-                backend.foresee(windows)?;
+                timed("foresee", || backend.foresee(windows))?;
             }
             let views: Vec<&View> = views.iter().collect();
             timed("rows", || backend.add_views(&views, None))
-        })
-        .map_err(failure)?;
-    let fits = |backend: &dyn Backend| anyway || !backend.overflows();
-    if !fits(backend) {
-        return Ok(None);
-    }
-    clock
-        .time(Phase::Init, || {
+        })?;
+        let fits = |backend: &dyn Backend| anyway || !backend.overflows();
+        if !fits(backend) {
+            return Ok(None);
+        }
+        clock.time(Phase::Init, || {
             timed("average", || backend.average())?;
             // The last of the rows may not have been counted before.
             if !fits(backend) {
                 return Ok(None);
             }
-            let place = place(window);
-            let weights = timed("read weights", || backend.read_weights())?;
+            timed("read weights", || backend.read_weights()).map(Some)
+        })
+    };
+    let weights = rayon::in_place_scope(|scope| {
+        if let Some(done) = before {
+            scope.spawn(|_| known.enter(bench, done));
+        }
+        taken()
+    });
+    let Some(weights) = weights.map_err(failure)? else {
+        return Ok(None);
+    };
+    clock
+        .time(Phase::Init, || {
+            let place = place(&places);
             let triangles = &bench.atlas.triangles;
             let unseen = |(texel, weight): (usize, &f32)| {
                 *weight <= 0.0 && place(texel).is_some_and(|at| triangles[at] != NOTHING)
             };
             // What the first of them tells of the surface the others go by.
             let filled = foreseen.is_some() || weights.par_iter().enumerate().any(unseen);
-            if !filled {
-                return Ok(Some(Begun { weights, filled }));
+            if filled {
+                let mut texels = timed("read texels", || read_finite(backend))?;
+                timed("fill", || {
+                    (known.tones).fill(bench.scene, bench.atlas, &mut texels, place);
+                });
+                timed("write texels", || backend.write_texels(&texels))?;
             }
-            let mut texels = timed("read texels", || read_finite(backend))?;
-            timed("fill", || {
-                tones.fill(bench.scene, bench.atlas, &mut texels, place);
-            });
-            timed("write texels", || backend.write_texels(&texels))?;
-            Ok(Some(Begun { weights, filled }))
+            Ok(filled)
         })
         .map_err(failure)
+        .map(|filled| {
+            Some(Begun {
+                places,
+                weights,
+                filled,
+            })
+        })
 }
 
 /// Adds the residuals of other pixels of the same views.

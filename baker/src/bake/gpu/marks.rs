@@ -3,6 +3,8 @@
 //!
 //! Without them a texture in nine parts had all pixels of all views drawn ten times over, and nine in ten of those for nothing.
 
+use rayon::prelude::*;
+
 use crate::bake::backend::BLOCK;
 use crate::bake::window::{COARSE, Window, across};
 
@@ -51,23 +53,24 @@ impl Foreseen {
     /// For each square of the texture, the bits of the windows whose own it is or lies beside: a pixel that is drawn in another
     /// tile may meet the texture a rounding error off.
     pub(super) fn squares(&self) -> Vec<u32> {
-        let across = self.windows.first().map_or(0, |window| across(window.size));
-        let mut bits = vec![0; (across * across) as usize];
-        for (nth, window) in self.windows.iter().enumerate() {
-            let bit = self.bit(nth);
-            for (square, place) in (0..).zip(window.squares()) {
-                if place & COARSE != 0 {
-                    continue;
-                }
-                let [column, line] = [square % across, square / across];
-                for line in line.saturating_sub(1)..(line + 2).min(across) {
-                    for column in column.saturating_sub(1)..(column + 2).min(across) {
-                        bits[(line * across + column) as usize] |= bit;
-                    }
-                }
-            }
-        }
-        bits
+        let across = self.windows.first().map_or(0, |window| across(window.size)) as usize;
+        let own = |square: usize| {
+            let bits = (0..).zip(&self.windows).map(|(nth, window)| {
+                let own = (window.squares().get(square)).is_some_and(|place| place & COARSE == 0);
+                if own { self.bit(nth) } else { 0 }
+            });
+            bits.fold(0, |all, bit| all | bit)
+        };
+        let own: Vec<u32> = (0..across * across).into_par_iter().map(own).collect();
+        let around = |at: usize| at.saturating_sub(1)..(at + 2).min(across);
+        let beside = |square: usize| {
+            let lines = around(square / across).map(|line| line * across);
+            let columns = around(square % across);
+            lines
+                .flat_map(|line| &own[line + columns.start..line + columns.end])
+                .fold(0, |all, bits| all | bits)
+        };
+        (0..across * across).into_par_iter().map(beside).collect()
     }
 
     /// The bit of a window: of the first that has all that it has; none where none has.

@@ -284,6 +284,11 @@ impl Pools {
         self.plots.renew(device, budget, ground)
     }
 
+    /// Keeps no more pools for rows to come than leave so many bytes.
+    pub(super) fn leave(&mut self, budget: &Budget, bytes: u64) {
+        while budget.left() < bytes && self.spare.pop().is_some() {}
+    }
+
     /// Whether pools are of so many words.
     pub(super) fn room_is(&self, words: u32) -> bool {
         self.mould.room == room(words)
@@ -329,8 +334,11 @@ impl Pools {
 
     /// There will be so many blocks, and no view before all is begun anew.
     pub(super) fn await_blocks(&mut self, blocks: u64) {
+        // They must not take what is reserved for those.
+        if blocks > self.awaited {
+            self.spare.clear();
+        }
         self.awaited = blocks;
-        self.spare.clear();
     }
 
     /// Of all views so far.

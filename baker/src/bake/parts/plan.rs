@@ -259,9 +259,14 @@ fn bands(
     room: impl Fn(usize) -> f64,
 ) -> Vec<(Range<u32>, usize)> {
     let (lines, margin) = (across(size), MARGIN / square(size));
-    let of_line = |line: u32| {
-        let own = (line * lines) as usize..((line + 1) * lines) as usize;
-        pixels.get(own).map_or(0.0, |own| own.iter().sum())
+    let of_lines: Vec<f64> = (pixels.chunks(lines as usize))
+        .map(|line| line.iter().sum())
+        .collect();
+    let of = |own: Range<u32>| {
+        of_lines
+            .iter()
+            .take(own.end as usize)
+            .skip(own.start as usize)
     };
     let mut band = Growing::new(size);
     let mut fill = |share: f64| {
@@ -274,8 +279,8 @@ fn bands(
             while end < lines {
                 band.add(end, pixels, tied);
                 // With its margins.
-                let above = (start.saturating_sub(margin)..start).map(of_line);
-                let below = (end + 1..(end + 1 + margin).min(lines)).map(of_line);
+                let above = of(start.saturating_sub(margin)..start);
+                let below = of(end + 1..end + 1 + margin);
                 let shown = band.pixels + above.chain(below).sum::<f64>();
                 if end - start >= LEAST_BAND / square(size) && shown > share * room(band.texels()) {
                     break;

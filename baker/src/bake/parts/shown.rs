@@ -5,18 +5,19 @@ use rayon::prelude::*;
 
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BLOCK, PerRow};
-use crate::bake::footprint::footprints;
+use crate::bake::footprint::{BAND, footprints};
 use crate::bake::gpu::dry_run::in_pools;
 use crate::bake::scene::Scene;
 use crate::bake::thin::cells::{Cells, EDGE};
 use crate::bake::thin::{ENTRIES, Head, Mask};
 use crate::bake::window::{across, square};
 
-/// Views in which rows are drawn to count their entries, and blocks of each, one in so many.
+/// Views in which rows are drawn to count their entries; of each one in so many bands, and of that one in so many blocks.
 const DRAWN: usize = 4;
-const DRAWN_BLOCKS: u32 = 16;
-/// Samples of a cell, on the mean over all that is shown.
-const SAMPLES: f64 = 48.0;
+const DRAWN_BANDS: u32 = 4;
+const DRAWN_BLOCKS: u32 = 4;
+/// Samples of a cell, on the mean over all that is shown. Parts are of thousands of cells.
+const SAMPLES: f64 = 12.0;
 /// Samples of all views, at most.
 const MOST_SAMPLES: f64 = 4e7;
 
@@ -48,9 +49,9 @@ fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
     (stride.max(2.0).max(coarsest) as u32).min(BLOCK)
 }
 
-/// What a row has on the mean, by the rows of some blocks of some views.
+/// What a row has on the mean, by the rows of some blocks of some views, in each of which other bands are drawn.
 pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerRow {
-    let drawn = |mask: &M| {
+    let drawn = |(nth, mask): (usize, &M)| {
         let Head {
             index,
             size: [width, height],
@@ -58,7 +59,9 @@ pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerR
         } = mask.head();
         let pixel = |at: u32| {
             let [column, line] = [at % width, at / width].map(|at| at / BLOCK);
-            let drawn = (column + 5 * line).is_multiple_of(DRAWN_BLOCKS);
+            let band = at / width / BAND + nth as u32;
+            let drawn =
+                band.is_multiple_of(DRAWN_BANDS) && (column + line).is_multiple_of(DRAWN_BLOCKS);
             let alpha = if drawn && mask.counts(at as usize) {
                 u8::MAX
             } else {
@@ -83,7 +86,7 @@ pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerR
         counted.fold([0; 3], add)
     };
     let one_in = masks.len().div_ceil(DRAWN).max(1);
-    let some = masks.par_iter().step_by(one_in).map(drawn);
+    let some = masks.par_iter().step_by(one_in).enumerate().map(drawn);
     let [rows, entries, words] = some.reduce(|| [0; 3], add);
     match rows {
         0 => ENTRIES.into(),

@@ -103,7 +103,12 @@ impl Fill for Filling<'_> {
 
     fn start(&mut self) -> Result<Open, GpuError> {
         self.collect()?;
-        let stays = self.stays();
+        let mut stays = self.stays();
+        // Rather fewer to come than one that is drawn again.
+        while !stays && self.pools.scratch.is_none() && self.pools.spare.len() > 1 {
+            self.pools.spare.pop();
+            stays = self.stays();
+        }
         let Self {
             pools,
             device,

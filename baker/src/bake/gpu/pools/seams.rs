@@ -1,7 +1,10 @@
 //! The seams' rows, packed on the host as the device packs those of pixels: patches of rows and the texels that they touch.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use super::Bound;
 use crate::bake::gpu::device::{Device, GpuError};
@@ -11,6 +14,8 @@ use crate::bake::rows::Rows;
 
 /// Rows of a pool of seams at most.
 const ROWS: usize = 1 << 18;
+/// Rows that are packed together.
+const AT_ONCE: usize = 1 << 12;
 
 /// A pool of seams.
 #[derive(Debug)]
@@ -37,8 +42,27 @@ pub(in crate::bake::gpu) struct Packed {
     pub(super) words: Vec<u32>,
 }
 
+impl Packed {
+    /// Adds what was packed by itself.
+    fn append(&mut self, some: Self) {
+        let (rows, words) = (self.rows.len() as u32, self.words.len() as u32);
+        let patches = some.patches.into_iter().map(|patch| layout::Patch {
+            first_row: patch.first_row + rows,
+            first_texel: patch.first_texel + words,
+            ..patch
+        });
+        self.patches.extend(patches);
+        let all = some.rows.into_iter().map(|row| layout::Row {
+            start: row.start + words,
+            ..row
+        });
+        self.rows.extend(all);
+        self.words.extend(some.words);
+    }
+}
+
 /// Packs `rows` of `seams`, which stay in order. A row has fewer entries than a patch may have texels.
-pub(super) fn pack(seams: &Rows, rows: std::ops::Range<usize>) -> Packed {
+pub(super) fn pack(seams: &Rows, rows: Range<usize>) -> Packed {
     let mut packed = Packed::default();
     let mut next = rows.start;
     while next < rows.end {
@@ -81,8 +105,22 @@ pub(super) fn pack(seams: &Rows, rows: std::ops::Range<usize>) -> Packed {
 
 /// All seams, packed pool by pool.
 pub(in crate::bake::gpu) fn parts(seams: &Rows) -> impl Iterator<Item = Packed> {
-    let starts = (0..seams.len()).step_by(ROWS);
-    starts.map(|from| pack(seams, from..(from + ROWS).min(seams.len())))
+    pieces(0..seams.len(), ROWS).map(|pool| {
+        let some: Vec<Range<usize>> = pieces(pool, AT_ONCE).collect();
+        let packed: Vec<Packed> = (some.into_par_iter())
+            .map(|rows| pack(seams, rows))
+            .collect();
+        let mut all = Packed::default();
+        packed.into_iter().for_each(|some| all.append(some));
+        all
+    })
+}
+
+/// So many at once.
+fn pieces(all: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let Range { start, end } = all;
+    let starts = (start..end).step_by(length);
+    starts.map(move |from| from..(from + length).min(end))
 }
 
 /// The buffers of a pool of seams, with nothing in them yet: patches, rows, words, trust.
