@@ -229,11 +229,15 @@ impl Fit {
         let ground = ground(&self.planes);
         self.pools.renew(&self.device, &self.budget, ground)?;
         self.tiles.renew(&self.device, &self.scene.window);
-        // This window's ties may be more than the last one's.
-        let kept = self.pools.pool_bytes() + self.reserve();
-        self.pools.leave(&self.budget, kept);
-        self.set_ties(ties)?;
-        passes_fit(&self.budget, self.planes.count)
+        let ready = |fit: &mut Self| {
+            fit.set_ties(ties)?;
+            passes_fit(&fit.budget, fit.planes.count)
+        };
+        ready(self).or_else(|_| {
+            // This window's ties may be more than the last one's.
+            self.pools.let_go();
+            ready(self)
+        })
     }
 
     /// Frees all but the device and its stages.

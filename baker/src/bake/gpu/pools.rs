@@ -1,11 +1,12 @@
 //! Rows on the device: pools that stay, and pools that are drawn again for every pass because the budget is full.
 //!
 //! The device appends tiles to a pool and counts what they came to (`open.rs`), of two pools in turn (`filling.rs`); a pool that is
-//! full is one that passes visit, once its rows are in order (`plots.rs`).
+//! full is one that passes visit (`visit.rs`), once its rows are in order (`plots.rs`) and bound (`bound.rs`).
 //!
 //! The order of rows within a pool and which pool they are in make no difference to any result: what crosses rows is summed
 //! in integers.
 
+mod bound;
 mod filling;
 mod forecast;
 mod maker;
@@ -13,6 +14,7 @@ mod open;
 pub(super) mod plots;
 pub(super) mod seams;
 mod sizes;
+mod visit;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,15 +22,15 @@ use std::sync::Arc;
 use proto::plan::RowsHeld;
 use proto::table::View;
 
-use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout;
-use super::memory::{Budget, Buffer, Held, Maker, OnDevice, Question, STORAGE, UNIFORM, write};
+use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use super::shaders::ROWS;
-use super::stage::{Compiled, bind, bind_layout};
+use super::stage::{Compiled, bind_layout};
 use super::tiles::{Tiles, Work};
 use crate::bake::backend::BLOCK;
 use crate::bake::rows::Rows;
+use bound::Bound;
 use filling::Ends;
 pub(super) use forecast::{Forecast, Tile, TilePart};
 pub(super) use maker::PoolMaker;
@@ -38,9 +40,7 @@ pub(super) use plots::{Boxes, Ground};
 use plots::{Plots, Plotted};
 pub(super) use sizes::memory;
 pub(super) use sizes::{bytes_of, pool_words, room};
-
-/// Words after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
-const BATCH_WORDS: u64 = 32 << 20;
+pub(super) use visit::{Visit, Which};
 
 /// For each byte of a colour, its value and its squared slope.
 pub(super) type Tones = [[f32; 2]; 256];
@@ -89,15 +89,6 @@ pub(super) struct Subset {
     rows: u32,
 }
 
-/// What passes bind, and what they visit.
-#[derive(Debug)]
-struct Bound {
-    group: wgpu::BindGroup,
-    visited: layout::Visited,
-    rows: u32,
-    _buffer: Buffer,
-}
-
 /// What pools are made like.
 #[derive(Debug)]
 pub(super) struct Mould {
@@ -127,25 +118,6 @@ pub(super) struct Pools {
     pub(super) awaited: u64,
     /// Of the rows of pixels, only those of the subset are visited.
     pub(super) narrowed: bool,
-}
-
-/// Which rows a pass visits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
-    Pixels,
-    /// Pixels whose rows stay, and those whose rows are drawn again.
-    Held,
-    Streamed,
-    Seams,
-    All,
-}
-
-/// One entry point over rows with its own resources.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Visit<'a> {
-    pub(super) stage: &'a Compiled,
-    pub(super) entry: &'static str,
-    pub(super) own: &'a wgpu::BindGroup,
 }
 
 /// Buffers of a pool.
@@ -284,9 +256,10 @@ impl Pools {
         self.plots.renew(device, budget, ground)
     }
 
-    /// Keeps no more pools for rows to come than leave so many bytes.
-    pub(super) fn leave(&mut self, budget: &Budget, bytes: u64) {
-        while budget.left() < bytes && self.spare.pop().is_some() {}
+    /// Frees what is there for rows to come.
+    pub(super) fn let_go(&mut self) {
+        self.spare.clear();
+        self.plots.free_beside();
     }
 
     /// Whether pools are of so many words.
@@ -298,6 +271,12 @@ impl Pools {
     #[cfg(test)]
     pub(super) fn room(&self) -> layout::Pool {
         self.mould.room
+    }
+
+    /// Pools that rows to come will be drawn into: for tests.
+    #[cfg(test)]
+    pub(super) fn spares(&self) -> usize {
+        self.spare.len()
     }
 
     /// Bytes of device memory for one pool.
@@ -398,184 +377,6 @@ impl Pools {
         &self.mould
     }
 
-    /// All views are in, for now: makes what passes over them bind, and lets `first` visit the rows that it has not. `reserve`
-    /// is as in [`Filling`].
-    pub(super) fn complete(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-        first: Visit<'_>,
-        reserve: u64,
-    ) -> Result<(), GpuError> {
-        Filling::new(self, device, budget, tiles, reserve).complete()?;
-        self.spare.clear();
-        self.put_in_order(device, budget, tiles)?;
-        if self.blocks.is_none() {
-            let count = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
-            let blocks = blocks(&OnDevice { device, budget }, count)?;
-            for pool in &mut self.pixels {
-                pool.bound = None;
-            }
-            for seams in &mut self.seams {
-                seams.bound = None;
-            }
-            self.blocks = Some(blocks);
-        }
-        let Some(blocks) = &self.blocks else {
-            return Ok(());
-        };
-        let Ground { size, texels } = self.plots.ground;
-        let bound = |visited: layout::Visited, of_rows, parts: [&Buffer; 6]| {
-            let buffer = self::visited(&OnDevice { device, budget })?;
-            let visited = layout::Visited {
-                size,
-                count: texels,
-                ..visited
-            };
-            write(device, &buffer, &[visited]);
-            let [patches, rows, words, trust, order, plots] = parts;
-            let all = [
-                &buffer,
-                patches,
-                rows,
-                words,
-                trust,
-                &self.tones,
-                blocks,
-                order,
-                plots,
-            ];
-            let group = bind(
-                device,
-                "rows",
-                &self.layout,
-                &all.map(|buffer| buffer.item.as_entire_binding()),
-            );
-            Ok::<_, GpuError>(Bound {
-                group,
-                visited,
-                rows: of_rows,
-                _buffer: buffer,
-            })
-        };
-        for pool in &mut self.pixels {
-            if let (None, Some(plotted)) = (&pool.bound, &pool.plotted) {
-                let b = &pool.buffers;
-                let plots = plotted.patches(b);
-                let order = &self.plots.order;
-                let parts = [&b.patches, &b.rows, &b.words, &b.trust, order, plots];
-                let (counts, subset) = (pool.counts, pool.subset);
-                let [of_subset, others] = plotted.counts;
-                let all = layout::Visited {
-                    patches: counts.patches,
-                    first: subset.patches,
-                    gap: self.mould.room.patches - counts.patches,
-                    plots: of_subset + others,
-                    first_plots: of_subset,
-                    plots_gap: plotted.room - of_subset - others,
-                    ordered: u32::from(!pool.works.is_empty()),
-                    ..layout::Visited::default()
-                };
-                let few = layout::Visited {
-                    patches: subset.patches,
-                    plots: of_subset,
-                    ..all
-                };
-                pool.bound = Some([
-                    bound(all, counts.rows, parts)?,
-                    bound(few, subset.rows, parts)?,
-                ]);
-            }
-        }
-        for seams in &mut self.seams {
-            if seams.bound.is_none() {
-                let all = layout::Visited {
-                    patches: seams.counts.patches,
-                    first: seams.counts.patches,
-                    ..layout::Visited::default()
-                };
-                let [patches, rows, words, trust] = seams.parts();
-                // Of which it has none.
-                let (order, plots) = (words, patches);
-                let parts = [patches, rows, words, trust, order, plots];
-                seams.bound = Some(bound(all, seams.counts.rows, parts)?);
-            }
-        }
-        let mut batch = Batch::new(device, first.entry);
-        for pool in &self.pixels {
-            if !pool.counted {
-                self.visit_pool(&mut batch, tiles, pool, &[first], None)?;
-            }
-        }
-        for seams in &self.seams {
-            if !seams.counted {
-                dispatch(&mut batch, seams.counts, seams.bound.as_ref(), &[first])?;
-            }
-        }
-        for pool in &mut self.pixels {
-            pool.counted = true;
-        }
-        for seams in &mut self.seams {
-            seams.counted = true;
-        }
-        batch.send()
-    }
-
-    /// Puts the rows of pools in order that are not yet.
-    fn put_in_order(
-        &mut self,
-        device: &Device,
-        budget: &Arc<Budget>,
-        tiles: &Tiles,
-    ) -> Result<(), GpuError> {
-        if self.scratch.is_none() {
-            let todo = self.pixels.iter().filter(|pool| pool.plotted.is_none());
-            let most = todo.map(|pool| pool.boxes).reduce(Boxes::most);
-            if let Some(most) = most {
-                self.plots.make_beside(device, budget, most)?;
-            }
-        }
-        let (plots, scratch) = (&self.plots, self.scratch.as_ref());
-        let mut todo: Vec<(&mut Filled, Option<(Buffer, u32)>)> = (self.pixels.iter_mut())
-            .filter(|pool| pool.plotted.is_none())
-            .map(|pool| (pool, None))
-            .collect();
-        while !todo.is_empty() {
-            let mut asked = Vec::new();
-            for (pool, more) in todo {
-                let mut batch = Batch::new(device, "plots");
-                let buffers = &pool.buffers;
-                let to = plots.to(scratch).filter(|_| pool.works.is_empty());
-                let plotted = plots.of(device, budget, buffers, pool.boxes, (to, more))?;
-                // Others of such have been drawn over it since.
-                if !pool.works.is_empty() {
-                    write(device, &buffers.counters, &NOTHING);
-                    for work in &pool.works {
-                        tiles.build(device, work, None, &buffers.drawn)?;
-                    }
-                }
-                plots.put_in_order(&mut batch, buffers, &plotted)?;
-                if let Some(to) = to {
-                    plots.move_rows(&mut batch, buffers, &plotted, pool.boxes, to)?;
-                }
-                batch.send()?;
-                let question = Question::ask(device, budget, &buffers.counters, COUNTERS)?;
-                asked.push((pool, plotted, question));
-            }
-            todo = Vec::new();
-            for (pool, mut plotted, question) in asked {
-                let wanted = plotted.take(&question.answer(device)?);
-                pool.plotted = Some(plotted);
-                if let Some(wanted) = wanted {
-                    let more = plots::more(&OnDevice { device, budget }, wanted)?;
-                    todo.push((pool, Some((more, wanted))));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Adds the seams.
     pub(super) fn add_seams(
         &mut self,
@@ -583,67 +384,9 @@ impl Pools {
         budget: &Arc<Budget>,
         rows: &Rows,
     ) -> Result<(), GpuError> {
+        self.seams.clear();
         self.seams = seams::pools(device, budget, rows)?;
         Ok(())
-    }
-
-    /// Runs `visits` over the rows of `which`. Rows that are drawn again are first visited by `again`, which restores their
-    /// weights.
-    pub(super) fn visit(
-        &self,
-        batch: &mut Batch<'_>,
-        tiles: &Tiles,
-        visits: &[Visit<'_>],
-        which: Which,
-        again: Option<Visit<'_>>,
-    ) -> Result<(), GpuError> {
-        for pool in &self.pixels {
-            let streamed = !pool.works.is_empty();
-            let wanted = match which {
-                Which::Pixels | Which::All => true,
-                Which::Held => !streamed,
-                Which::Streamed => streamed,
-                Which::Seams => false,
-            };
-            if wanted {
-                self.visit_pool(batch, tiles, pool, visits, again)?;
-            }
-        }
-        if matches!(which, Which::Seams | Which::All) {
-            for seams in &self.seams {
-                dispatch(batch, seams.counts, seams.bound.as_ref(), visits)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_pool(
-        &self,
-        batch: &mut Batch<'_>,
-        tiles: &Tiles,
-        pool: &Filled,
-        visits: &[Visit<'_>],
-        again: Option<Visit<'_>>,
-    ) -> Result<(), GpuError> {
-        let bound = (pool.bound.as_ref()).map(|[all, few]| if self.narrowed { few } else { all });
-        if pool.works.is_empty() {
-            return dispatch(batch, pool.counts, bound, visits);
-        }
-        batch.send()?;
-        write(batch.device, &pool.buffers.counters, &NOTHING);
-        for work in &pool.works {
-            tiles.build(batch.device, work, None, &pool.buffers.drawn)?;
-        }
-        if let Some(plotted) = &pool.plotted {
-            (self.plots).put_in_order(batch, &pool.buffers, plotted)?;
-        }
-        if let Some(again) = again {
-            dispatch(batch, pool.counts, bound, &[again])?;
-        }
-        dispatch(batch, pool.counts, bound, visits)?;
-        batch.send()?;
-        // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
-        batch.device.wait()
     }
 }
 
@@ -677,32 +420,6 @@ impl Pools {
         };
         self.pixels.iter().map(read).collect()
     }
-}
-
-/// Records visits of those patches of a pool that `bound` says; `counts` is all of it.
-fn dispatch(
-    batch: &mut Batch<'_>,
-    counts: layout::Pool,
-    bound: Option<&Bound>,
-    visits: &[Visit<'_>],
-) -> Result<(), GpuError> {
-    let Some(bound) = bound else {
-        return Ok(());
-    };
-    let patches = [bound.visited.patches, bound.visited.plots];
-    if patches == [0; 2] {
-        return Ok(());
-    }
-    let words = u64::from(counts.words) * u64::from(bound.rows) / u64::from(counts.rows.max(1));
-    for visit in visits {
-        let Visit { stage, entry, own } = visit;
-        stage.dispatch_rows(batch, entry, own, &bound.group, patches, bound.rows)?;
-        batch.words += words;
-        if batch.words >= BATCH_WORDS {
-            batch.send()?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

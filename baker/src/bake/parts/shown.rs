@@ -12,9 +12,8 @@ use crate::bake::thin::cells::{Cells, EDGE};
 use crate::bake::thin::{ENTRIES, Head, Mask};
 use crate::bake::window::{across, square};
 
-/// Views in which rows are drawn to count their entries; of each one in so many bands, and of that one in so many blocks.
+/// Views in which rows are drawn to count their entries, at most: of each one in as many bands, and of that one in so many blocks.
 const DRAWN: usize = 4;
-const DRAWN_BANDS: u32 = 4;
 const DRAWN_BLOCKS: u32 = 4;
 /// Samples of a cell, on the mean over all that is shown. Parts are of thousands of cells.
 const SAMPLES: f64 = 12.0;
@@ -51,24 +50,26 @@ fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
 
 /// What a row has on the mean, by the rows of some blocks of some views, in each of which other bands are drawn.
 pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerRow {
-    let drawn = |(nth, mask): (usize, &M)| {
+    let some: Vec<&M> = (masks.iter())
+        .step_by(masks.len().div_ceil(DRAWN).max(1))
+        .collect();
+    let drawn = |(nth, mask): (usize, &&M)| {
         let Head {
             index,
             size: [width, height],
             camera,
         } = mask.head();
-        let pixel = |at: u32| {
-            let [column, line] = [at % width, at / width].map(|at| at / BLOCK);
-            let band = at / width / BAND + nth as u32;
-            let drawn =
-                band.is_multiple_of(DRAWN_BANDS) && (column + line).is_multiple_of(DRAWN_BLOCKS);
-            let alpha = if drawn && mask.counts(at as usize) {
-                u8::MAX
-            } else {
-                0
-            };
-            [0, 0, 0, alpha]
-        };
+        let mut pixels = vec![[0; 4]; (width * height) as usize];
+        let bands = pixels.chunks_mut((width * BAND) as usize).enumerate();
+        for (band, own) in bands.skip(nth % some.len()).step_by(some.len()) {
+            for (at, pixel) in (0..).zip(own) {
+                let [column, line] = [at % width, at / width].map(|at| at / BLOCK);
+                let all = band * (width * BAND) as usize + at as usize;
+                if (column + line).is_multiple_of(DRAWN_BLOCKS) && mask.counts(all) {
+                    pixel[3] = u8::MAX;
+                }
+            }
+        }
         let some = View {
             index,
             width,
@@ -77,7 +78,7 @@ pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerR
             has_alpha: true,
             holdout: false,
             camera,
-            pixels: (0..width * height).map(pixel).collect(),
+            pixels,
         };
         let counted = footprints(scene, &some, taps).into_iter().map(|chunk| {
             let words = in_pools(&chunk, width, &scene.window, taps).words;
@@ -85,9 +86,8 @@ pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerR
         });
         counted.fold([0; 3], add)
     };
-    let one_in = masks.len().div_ceil(DRAWN).max(1);
-    let some = masks.par_iter().step_by(one_in).enumerate().map(drawn);
-    let [rows, entries, words] = some.reduce(|| [0; 3], add);
+    let drawn = some.par_iter().enumerate().map(drawn);
+    let [rows, entries, words] = drawn.reduce(|| [0; 3], add);
     match rows {
         0 => ENTRIES.into(),
         _ => PerRow {

@@ -31,14 +31,13 @@ fn pools_are_as_large_as_binding_and_budget_allow() {
     assert_eq!(of(0, 128 << 20), [1 << 15; 2], "as small as they may be");
 }
 
-#[test]
-fn seams_are_packed_in_order_each_texel_once_a_patch() {
-    // Rows of eight entries on texels that few of them share, then rows that all share theirs.
+/// Rows of eight entries on texels that few of them share, then rows that all share theirs.
+fn seams(rows: u32) -> Rows {
     let mut seams = Rows {
         starts: vec![0],
         ..Rows::default()
     };
-    for row in 0..200u32 {
+    for row in 0..rows {
         for k in 0..8 {
             let texel = if row < 120 { row * 8 + k } else { k };
             let weight = if k < 4 { 0.25 } else { -0.25 };
@@ -48,8 +47,12 @@ fn seams_are_packed_in_order_each_texel_once_a_patch() {
         seams.colours.push([0; 4]);
         seams.pixels.push(0);
     }
-    let packed = seams::pack(&seams, 3..200);
-    let mut row = 3;
+    seams
+}
+
+/// What was packed is the rows from this one on; returns the first that is not.
+fn check_packed(packed: &seams::Packed, seams: &Rows, first: usize) -> usize {
+    let mut row = first;
     for patch in &packed.patches {
         let (rows, texels) = (patch.counts & 0xffff, patch.counts >> 16);
         assert!(rows <= LISTED_MOST && texels <= PATCH_TEXELS && patch.kind == SEAM);
@@ -70,7 +73,25 @@ fn seams_are_packed_in_order_each_texel_once_a_patch() {
             row += 1;
         }
     }
-    assert_eq!(row, 200);
+    row
+}
+
+#[test]
+fn seams_are_packed_in_order_each_texel_once_a_patch() {
+    let seams = seams(200);
+    let packed = seams::pack(&seams, 3..200);
+    assert_eq!(check_packed(&packed, &seams, 3), 200);
     // 32 rows of eight texels fill a patch, of which there are 117; the rest share eight, 43 of them with the last 21.
     assert_eq!(packed.patches.len(), 5);
+}
+
+#[test]
+fn many_seams_are_packed_side_by_side_to_the_same_rows() {
+    let seams = seams(10_000);
+    let pools: Vec<seams::Packed> = seams::parts(&seams).collect();
+    let [all] = &pools[..] else {
+        panic!("{} pools", pools.len());
+    };
+    assert_eq!(check_packed(all, &seams, 0), 10_000);
+    assert_eq!(all.rows.len(), 10_000);
 }

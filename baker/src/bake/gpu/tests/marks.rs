@@ -96,6 +96,29 @@ fn of_a_window_that_was_foreseen_all_is_drawn_that_it_shows_and_little_else() {
 }
 
 #[test]
+fn pools_of_a_window_are_those_of_the_next_unless_more_blocks_are_awaited() {
+    let options = options();
+    let band = |first| Window::band(SIZE, first..first + 12, first..first + 12, &[].into());
+    let Some(mut gpu) = begun(&band(4), &options) else {
+        return;
+    };
+    gpu.await_blocks(2000);
+    given(&mut gpu, &views());
+    // Of as many texels.
+    let next = band(20);
+    assert_eq!(next.texels(), band(4).texels());
+    let scene = ball(24, SIZE).within(&next);
+    gpu.again(&scene, &ties(&next), options.taps, options.blend)
+        .expect("begun anew");
+    let spares = |gpu: &Gpu| gpu.fit.as_ref().expect("alive").pools.spares();
+    assert!(spares(&gpu) > 0);
+    gpu.await_blocks(2000);
+    assert!(spares(&gpu) > 0, "no more than before");
+    gpu.await_blocks(2001);
+    assert_eq!(spares(&gpu), 0);
+}
+
+#[test]
 fn a_tile_that_no_pool_holds_is_split() {
     // Pixels of several texels, so that nearly every sample meets texels of its own.
     let size = 1280;

@@ -1,0 +1,201 @@
+//! Pools that are full → what passes over their rows bind: once all views are in, rows are put in order and bound.
+
+use std::sync::Arc;
+
+use super::visit::{Visit, dispatch};
+use super::{Boxes, COUNTERS, Filled, Filling, Ground, NOTHING, Pools, blocks, plots};
+use crate::bake::gpu::batch::Batch;
+use crate::bake::gpu::device::{Device, GpuError};
+use crate::bake::gpu::layout;
+use crate::bake::gpu::memory::{Budget, Buffer, OnDevice, Question, write};
+use crate::bake::gpu::stage::bind;
+use crate::bake::gpu::tiles::Tiles;
+
+/// What passes bind, and what they visit.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) group: wgpu::BindGroup,
+    pub(super) visited: layout::Visited,
+    pub(super) rows: u32,
+    _buffer: Buffer,
+}
+
+impl Pools {
+    /// All views are in, for now: makes what passes over them bind, and lets `first` visit the rows that it has not. `reserve`
+    /// is as in [`Filling`].
+    pub(in crate::bake::gpu) fn complete(
+        &mut self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        tiles: &Tiles,
+        first: Visit<'_>,
+        reserve: u64,
+    ) -> Result<(), GpuError> {
+        Filling::new(self, device, budget, tiles, reserve).complete()?;
+        self.spare.clear();
+        self.put_in_order(device, budget, tiles)?;
+        if self.blocks.is_none() {
+            let count = self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum();
+            let blocks = blocks(&OnDevice { device, budget }, count)?;
+            for pool in &mut self.pixels {
+                pool.bound = None;
+            }
+            for seams in &mut self.seams {
+                seams.bound = None;
+            }
+            self.blocks = Some(blocks);
+        }
+        let Some(blocks) = &self.blocks else {
+            return Ok(());
+        };
+        let Ground { size, texels } = self.plots.ground;
+        let bound = |visited: layout::Visited, of_rows, parts: [&Buffer; 6]| {
+            let buffer = super::visited(&OnDevice { device, budget })?;
+            let visited = layout::Visited {
+                size,
+                count: texels,
+                ..visited
+            };
+            write(device, &buffer, &[visited]);
+            let [patches, rows, words, trust, order, plots] = parts;
+            let all = [
+                &buffer,
+                patches,
+                rows,
+                words,
+                trust,
+                &self.tones,
+                blocks,
+                order,
+                plots,
+            ];
+            let group = bind(
+                device,
+                "rows",
+                &self.layout,
+                &all.map(|buffer| buffer.item.as_entire_binding()),
+            );
+            Ok::<_, GpuError>(Bound {
+                group,
+                visited,
+                rows: of_rows,
+                _buffer: buffer,
+            })
+        };
+        for pool in &mut self.pixels {
+            if let (None, Some(plotted)) = (&pool.bound, &pool.plotted) {
+                let b = &pool.buffers;
+                let plots = plotted.patches(b);
+                let order = &self.plots.order;
+                let parts = [&b.patches, &b.rows, &b.words, &b.trust, order, plots];
+                let (counts, subset) = (pool.counts, pool.subset);
+                let [of_subset, others] = plotted.counts;
+                let all = layout::Visited {
+                    patches: counts.patches,
+                    first: subset.patches,
+                    gap: self.mould.room.patches - counts.patches,
+                    plots: of_subset + others,
+                    first_plots: of_subset,
+                    plots_gap: plotted.room - of_subset - others,
+                    ordered: u32::from(!pool.works.is_empty()),
+                    ..layout::Visited::default()
+                };
+                let few = layout::Visited {
+                    patches: subset.patches,
+                    plots: of_subset,
+                    ..all
+                };
+                pool.bound = Some([
+                    bound(all, counts.rows, parts)?,
+                    bound(few, subset.rows, parts)?,
+                ]);
+            }
+        }
+        for seams in &mut self.seams {
+            if seams.bound.is_none() {
+                let all = layout::Visited {
+                    patches: seams.counts.patches,
+                    first: seams.counts.patches,
+                    ..layout::Visited::default()
+                };
+                let [patches, rows, words, trust] = seams.parts();
+                // Of which it has none.
+                let (order, plots) = (words, patches);
+                let parts = [patches, rows, words, trust, order, plots];
+                seams.bound = Some(bound(all, seams.counts.rows, parts)?);
+            }
+        }
+        let mut batch = Batch::new(device, first.entry);
+        for pool in &self.pixels {
+            if !pool.counted {
+                self.visit_pool(&mut batch, tiles, pool, &[first], None)?;
+            }
+        }
+        for seams in &self.seams {
+            if !seams.counted {
+                dispatch(&mut batch, seams.counts, seams.bound.as_ref(), &[first])?;
+            }
+        }
+        for pool in &mut self.pixels {
+            pool.counted = true;
+        }
+        for seams in &mut self.seams {
+            seams.counted = true;
+        }
+        batch.send()
+    }
+
+    /// Puts the rows of pools in order that are not yet.
+    fn put_in_order(
+        &mut self,
+        device: &Device,
+        budget: &Arc<Budget>,
+        tiles: &Tiles,
+    ) -> Result<(), GpuError> {
+        if self.scratch.is_none() {
+            let todo = self.pixels.iter().filter(|pool| pool.plotted.is_none());
+            let most = todo.map(|pool| pool.boxes).reduce(Boxes::most);
+            if let Some(most) = most {
+                self.plots.make_beside(device, budget, most)?;
+            }
+        }
+        let (plots, scratch) = (&self.plots, self.scratch.as_ref());
+        let mut todo: Vec<(&mut Filled, Option<(Buffer, u32)>)> = (self.pixels.iter_mut())
+            .filter(|pool| pool.plotted.is_none())
+            .map(|pool| (pool, None))
+            .collect();
+        while !todo.is_empty() {
+            let mut asked = Vec::new();
+            for (pool, more) in todo {
+                let mut batch = Batch::new(device, "plots");
+                let buffers = &pool.buffers;
+                let to = plots.to(scratch).filter(|_| pool.works.is_empty());
+                let plotted = plots.of(device, budget, buffers, pool.boxes, (to, more))?;
+                // Others of such have been drawn over it since.
+                if !pool.works.is_empty() {
+                    write(device, &buffers.counters, &NOTHING);
+                    for work in &pool.works {
+                        tiles.build(device, work, None, &buffers.drawn)?;
+                    }
+                }
+                plots.put_in_order(&mut batch, buffers, &plotted)?;
+                if let Some(to) = to {
+                    plots.move_rows(&mut batch, buffers, &plotted, pool.boxes, to)?;
+                }
+                batch.send()?;
+                let question = Question::ask(device, budget, &buffers.counters, COUNTERS)?;
+                asked.push((pool, plotted, question));
+            }
+            todo = Vec::new();
+            for (pool, mut plotted, question) in asked {
+                let wanted = plotted.take(&question.answer(device)?);
+                pool.plotted = Some(plotted);
+                if let Some(wanted) = wanted {
+                    let more = plots::more(&OnDevice { device, budget }, wanted)?;
+                    todo.push((pool, Some((more, wanted))));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Rows of pools, and what is to be done with them → dispatches over those that are wanted.
+
+use super::bound::Bound;
+use super::{Filled, NOTHING, Pools};
+use crate::bake::gpu::batch::Batch;
+use crate::bake::gpu::device::GpuError;
+use crate::bake::gpu::layout;
+use crate::bake::gpu::memory::write;
+use crate::bake::gpu::stage::Compiled;
+use crate::bake::gpu::tiles::Tiles;
+
+/// Words after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
+const BATCH_WORDS: u64 = 32 << 20;
+
+/// Which rows a pass visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bake::gpu) enum Which {
+    Pixels,
+    /// Pixels whose rows stay, and those whose rows are drawn again.
+    Held,
+    Streamed,
+    Seams,
+    All,
+}
+
+/// One entry point over rows with its own resources.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bake::gpu) struct Visit<'a> {
+    pub(in crate::bake::gpu) stage: &'a Compiled,
+    pub(in crate::bake::gpu) entry: &'static str,
+    pub(in crate::bake::gpu) own: &'a wgpu::BindGroup,
+}
+
+impl Pools {
+    /// Runs `visits` over the rows of `which`. Rows that are drawn again are first visited by `again`, which restores their
+    /// weights.
+    pub(in crate::bake::gpu) fn visit(
+        &self,
+        batch: &mut Batch<'_>,
+        tiles: &Tiles,
+        visits: &[Visit<'_>],
+        which: Which,
+        again: Option<Visit<'_>>,
+    ) -> Result<(), GpuError> {
+        for pool in &self.pixels {
+            let streamed = !pool.works.is_empty();
+            let wanted = match which {
+                Which::Pixels | Which::All => true,
+                Which::Held => !streamed,
+                Which::Streamed => streamed,
+                Which::Seams => false,
+            };
+            if wanted {
+                self.visit_pool(batch, tiles, pool, visits, again)?;
+            }
+        }
+        if matches!(which, Which::Seams | Which::All) {
+            for seams in &self.seams {
+                dispatch(batch, seams.counts, seams.bound.as_ref(), visits)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn visit_pool(
+        &self,
+        batch: &mut Batch<'_>,
+        tiles: &Tiles,
+        pool: &Filled,
+        visits: &[Visit<'_>],
+        again: Option<Visit<'_>>,
+    ) -> Result<(), GpuError> {
+        let bound = (pool.bound.as_ref()).map(|[all, few]| if self.narrowed { few } else { all });
+        if pool.works.is_empty() {
+            return dispatch(batch, pool.counts, bound, visits);
+        }
+        batch.send()?;
+        write(batch.device, &pool.buffers.counters, &NOTHING);
+        for work in &pool.works {
+            tiles.build(batch.device, work, None, &pool.buffers.drawn)?;
+        }
+        if let Some(plotted) = &pool.plotted {
+            (self.plots).put_in_order(batch, &pool.buffers, plotted)?;
+        }
+        if let Some(again) = again {
+            dispatch(batch, pool.counts, bound, &[again])?;
+        }
+        dispatch(batch, pool.counts, bound, visits)?;
+        batch.send()?;
+        // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
+        batch.device.wait()
+    }
+}
+
+/// Records visits of those patches of a pool that `bound` says; `counts` is all of it.
+pub(super) fn dispatch(
+    batch: &mut Batch<'_>,
+    counts: layout::Pool,
+    bound: Option<&Bound>,
+    visits: &[Visit<'_>],
+) -> Result<(), GpuError> {
+    let Some(bound) = bound else {
+        return Ok(());
+    };
+    let patches = [bound.visited.patches, bound.visited.plots];
+    if patches == [0; 2] {
+        return Ok(());
+    }
+    let words = u64::from(counts.words) * u64::from(bound.rows) / u64::from(counts.rows.max(1));
+    for visit in visits {
+        let Visit { stage, entry, own } = visit;
+        stage.dispatch_rows(batch, entry, own, &bound.group, patches, bound.rows)?;
+        batch.words += words;
+        if batch.words >= BATCH_WORDS {
+            batch.send()?;
+        }
+    }
+    Ok(())
+}
