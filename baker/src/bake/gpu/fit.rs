@@ -233,11 +233,14 @@ impl Fit {
             fit.set_ties(ties)?;
             passes_fit(&fit.budget, fit.planes.count)
         };
-        ready(self).or_else(|_| {
+        match ready(self) {
             // This window's ties may be more than the last one's.
-            self.pools.let_go();
-            ready(self)
-        })
+            Err(GpuError::OutOfMemory { .. }) => {
+                self.pools.let_go();
+                ready(self)
+            }
+            done => done,
+        }
     }
 
     /// Frees all but the device and its stages.
