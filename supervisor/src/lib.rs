@@ -1,34 +1,46 @@
-//! Kiln's supervisor, the library behind the binary `kiln`. In the order in which a command passes through:
+//! Kiln's supervisor, the library behind the binary `kiln`: runs jobs in worker processes and puts their results in place.
 //!
-//! - [`cli`]: arguments → a checked command,
-//! - [`input`], [`output`]: paths → opened folders and targets that can be written, before any work,
-//! - [`job`]: one job, carried out: spawn → feed → watch → judge → put the result in place,
-//!   - [`job::compare`]: `kiln compare`, carried out: one prepare process with another job → figures and a sheet,
-//!   - [`life`]: what happened → what to do (a pure state machine),
-//!   - [`ladder`]: a failed bake → what its repetition does differently (pure),
-//!   - [`child`]: one process: socket and pipe → events, in order, the last of which says how it ended,
-//!   - [`cgroup`]: a child's limits of memory and processes, and whether the kernel's OOM killer ended it,
-//!   - [`stock`]: the tables of a job: what a child may write, and what has been written,
-//!   - [`opener`]: a file that prepare asks for → opened, if it is one of the mesh's or of a view's, by other [`hands`],
-//!   - [`feed`]: stock → what the next child still has to be sent,
-//!   - [`watch`]: packets and clock → "it lives" or why it must be killed,
-//!   - [`procfs`]: a silent process → starved, stopped or stuck,
-//!   - [`verdict`]: how a process ended → what is wrong, in one code, class and line (a pure function),
-//!   - [`crash`]: a death → a folder that `kiln replay` runs again,
-//! - [`host`]: what all jobs share; [`fleet`]: which of several adapters a bake takes (pure); [`gate`]: what failed lately → who may start, and where (pure); [`reserve`]: descriptors
-//!   for when there are none left,
-//! - [`many`]: a list of jobs → several at once; [`serve`]: jobs over a socket; [`remote`]: its
-//!   client; [`signals`] → orders,
-//! - [`event`] → [`screen`]: what happens → bars, lines or JSON,
-//! - [`pipelines`]: what a driver compiled for one bake → on disk, and down to the next,
-//! - [`store`]: accepted jobs, uploads and results → on disk, across kill -9,
-//! - [`report`]: what happened → `report.json` and the closing lines,
-//! - [`doctor`]: machine → what can bake here and what is missing.
+//! ```text
+//!  arguments ─ cli ─▶ command ─┬─ bake, list of jobs ─────────────────────┐
+//!                              └─ serve: HTTP ─ api ─▶ store ─ schedule ──┤
+//!                                                                         ▼
+//!   input, output ─▶ job: life (what to do) ─ spawn ─▶ child ─ packets ─▶ watch, hear ─▶ verdict ─▶ ladder ─┐
+//!                     ▲                                  ▲                                                  │
+//!                     └─────────── again ────────────────┼──────────────────────────────────────────────────┘
+//!                                      stock, feed: tables to and from children
+//!                     commit ─▶ files in place, report, screen
+//! ```
 //!
-//! Invariants: no child can end or block this process; a child's word sizes, indexes and waits for nothing unchecked;
-//! descriptors go down and never up; nothing that a child wrote is mapped. This crate links no GPU, no decoder, no C++.
-//! All processes are spawned on the main thread, which lives as long as the program: the kernel kills a child when the
-//! *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded, and other threads never spawn.
+//! | module | input → output |
+//! |---|---|
+//! | [`cli`] | arguments → a checked command |
+//! | [`input`], [`output`] | paths → opened folders, and targets that can be written, before any work |
+//! | [`job`] | one job, carried out: spawn, feed, watch, judge, commit |
+//! | [`life`] | events → actions; a pure state machine |
+//! | [`verdict`] | how a process ended → one code, class and line; pure |
+//! | [`ladder`] | a failed bake → what its repetition changes; pure |
+//! | [`child`] | one process: socket and pipe → events in order, the last of which tells how it ended |
+//! | [`cgroup`] | limits of memory and processes, and whether the kernel's OOM killer ended a child |
+//! | [`stock`], [`feed`] | tables of a job: what a child may write; what the next child still has to receive |
+//! | [`opener`], [`hands`] | a file that prepare asks for → opened, if it belongs to the mesh or to a view, by other threads |
+//! | [`watch`], [`procfs`] | packets and clock → alive or to be killed; a silent process → starved, stopped or stuck |
+//! | [`crash`] | a death → a folder that `kiln replay` runs again |
+//! | [`host`], [`reserve`] | what all jobs share; descriptors kept back for when none are left |
+//! | [`fleet`], [`gate`] | which adapter a bake takes; recent failures → who may start, and where; pure |
+//! | [`many`], [`serve`], [`remote`] | a list of jobs → several at once; jobs over a socket; its client |
+//! | [`store`] | accepted jobs, uploads and results → on disk, across `kill -9` |
+//! | [`pipelines`] | what a driver compiled for one bake → on disk, and down to the next |
+//! | [`event`], [`screen`], [`report`] | what happens → bars, lines or JSON; `report.json` and the closing lines |
+//! | [`signals`], [`doctor`] | signals → orders; the machine → what can bake here and what is missing |
+//!
+//! Invariants:
+//!
+//! - No child can end or block this process.
+//! - Nothing that a child says sizes, indexes or waits without a check.
+//! - Descriptors go down and never up. Nothing that a child wrote is mapped.
+//! - This crate links no GPU library, no decoder and no C++.
+//! - All processes are spawned on the main thread, which lives as long as the program. The kernel kills a child when the
+//!   *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so the runtime is single-threaded and no other thread spawns.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
