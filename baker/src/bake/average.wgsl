@@ -1,10 +1,11 @@
-// Rows → mean colour of each texel by footprint weight, and that weight: Σ a y / Σ a. A texel without any keeps its colour.
+// Rows → mean colour of each texel by footprint weight, Σ a y / Σ a, and the weight Σ a. A texel without rows keeps its
+// colour.
 //
-// Sums are integers, so they do not depend on the order. A texel that n rows touch holds values below n in steps of
-// n/2³¹: nothing overflows, and rarely seen texels are as finely summed as often seen ones.
+// Sums are integers, so they do not depend on the order of the rows. For a texel that n rows touch, sums stay below n
+// in steps of n/2³¹. Nothing overflows, and rarely seen texels are summed as finely as often seen ones.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
-// Rows that touch a texel.
+// Number of rows that touch a texel.
 @group(1) @binding(1) var<storage, read_write> counts: array<atomic<u32>>;
 @group(1) @binding(2) var<storage, read_write> sum_r: array<atomic<u32>>;
 @group(1) @binding(3) var<storage, read_write> sum_g: array<atomic<u32>>;
@@ -15,7 +16,7 @@
 @group(1) @binding(8) var<storage, read_write> x_b: array<f32>;
 @group(1) @binding(9) var<storage, read_write> weight: array<f32>;
 
-// Of the patch's texels: four sums each, and the steps of them.
+// Four sums and the fixed-point steps of each of the patch's texels.
 var<workgroup> sums: array<atomic<u32>, 4 * PLACES>;
 var<workgroup> near_steps: array<f32, PLACES>;
 
@@ -31,7 +32,7 @@ fn count(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
         for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
             let pair = pair_at(at);
             for (var k = 0u; k < 2u; k++) {
-                // A box has corners that are not of the pixel.
+                // A box may have corner texels that are not part of the pixel.
                 if pair.weights[k] != 0.0 {
                     atomicAdd(&sums[pair.places[k]], 1u);
                 }

@@ -1,6 +1,6 @@
-// Rows and texels → how far the pixels that see a texel are from the result there: Σ a w e / Σ a w, w what the alpha of a
-// pixel is worth, e the mean over the channels of the absolute difference in sRGB. −1 where nothing counts. Without the
-// robust weights: what they put aside is to show.
+// Rows and texels → mean deviation of the observations of each texel from the result: Σ a w e / Σ a w. w is the weight
+// of the pixel's alpha; e is the absolute difference in sRGB, averaged over the channels. −1 where no row counts. The
+// robust weights are left out: the map is to show the outliers that they suppress.
 //
 // Sums are integers as in average.wgsl: e and w are at most 1.
 
@@ -8,7 +8,7 @@
 @group(1) @binding(1) var<storage, read> x_r: array<f32>;
 @group(1) @binding(2) var<storage, read> x_g: array<f32>;
 @group(1) @binding(3) var<storage, read> x_b: array<f32>;
-// Rows that touch a texel.
+// Number of rows that touch a texel.
 @group(1) @binding(4) var<storage, read> counts: array<u32>;
 @group(1) @binding(5) var<storage, read_write> sum_e: array<atomic<u32>>;
 @group(1) @binding(6) var<storage, read_write> sum_w: array<atomic<u32>>;
@@ -36,7 +36,7 @@ fn deviate(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
         for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {
             let pair = pair_at(at);
             for (var k = 0u; k < 2u; k++) {
-                // A box has corners that are not of the pixel, and they may lie beyond the texture.
+                // A box may have corner texels that are not part of the pixel, and these may lie beyond the texture.
                 if pair.weights[k] != 0.0 {
                     let texel = texel_of(pair.places[k]);
                     let share = alpha_weight(own_colour) * pair.weights[k] * steps(counts[texel]);

@@ -1,4 +1,4 @@
-// Space of the fit and sRGB; native twin colour.rs.
+// Conversion between the space of the fit and sRGB. Native twin: colour.rs.
 
 // From the space of the fit to sRGB, 0-1.
 fn to_display(value: vec3<f32>) -> vec3<f32> {

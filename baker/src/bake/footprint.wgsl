@@ -1,50 +1,53 @@
-// Triangle of each sample → the texels that make a pixel, merged: native twin footprint.rs.
+// Triangle of each sample → rows: for each pixel, the texels that its taps read, with merged weights. Native twin:
+// footprint.rs.
 //
-// A pixel whose texels lie in a small box is written as that box, for plots.wgsl to order by where it lies. The others of a
-// workgroup's 8×8 pixels make one patch, or several where they touch too many texels; those of the subset (subset.rs) and others
-// make patches of their own, from either end of the room for them. Boxes have the beginning of the room for rows and words, the others
-// its end.
+// A pixel whose texels lie in a small box is stored as that box, and plots.wgsl sorts boxes into bins by position. The
+// other pixels of a workgroup's 8×8 block make one patch, or several where they touch too many texels. Rows of the
+// subset (subset.rs) and others make separate patches, allocated from either end of the buffer. Boxes take rows and
+// words from the start of their buffers, other rows from the end.
 //
-// Rows and patches are appended in whatever order workgroups get there, and their texels are numbered in whatever order invocations
-// do: whoever reads them sums integers or keeps to one row, so the order shows in no result.
+// Rows and patches are appended in the order in which workgroups get there, and texels are numbered in the order in
+// which invocations do. No result depends on this order: readers sum integers or stay within one row.
 
 @group(1) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
-// Patches, rows, words; rows with a box; 1 where something did not fit; patches of the subset, rows of it, and other patches; words of
-// boxes; 13 and 14, rows and words of the others. The rest is of plots.wgsl.
+// 0-2: patches, rows, words. 3: rows with a box. 4: 1 where something did not fit. 5-7: patches of the subset, rows of
+// the subset, other patches. 8: words of boxes. 13, 14: rows and words of rows without a box. plots.wgsl uses the rest.
 @group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 16>;
-// How many of each there is room for.
+// Capacity for each of them.
 @group(1) @binding(7) var<uniform> room: Pool;
 @group(1) @binding(8) var<storage, read_write> new_patches: array<Patch>;
 @group(1) @binding(9) var<storage, read_write> new_rows: array<Row>;
 @group(1) @binding(10) var<storage, read_write> new_words: array<u32>;
-// Where the squares of the texture are in the window, see window.rs; not read where it is all of the texture.
+// First texel of each square of the texture in the window (window.rs). Not read where the window is the whole texture.
 @group(1) @binding(11) var<storage, read> squares: array<u32>;
-// Of each block of all views, which windows it shows anything of; then, of each square of the texture, which windows have it:
-// see gpu/marks.rs. Neither read nor written where `regions[region].squares_at` is 0.
+// For each block of all views, the bits of the windows of which it shows anything; then, for each square of the
+// texture, the bits of the windows that own it or a square beside it (gpu/marks.rs). Neither read nor written where
+// `regions[region].squares_at` is 0.
 @group(1) @binding(12) var<storage, read_write> marks: array<u32>;
-// Of each block that is listed its column and line in its region, twelve bits each, and that region; then what nearest.wgsl reads.
+// For each listed block its column and line in its region, twelve bits each, and the region. The data of nearest.wgsl
+// follows.
 @group(1) @binding(13) var<storage, read> places: array<u32>;
 
-// Places in the table of texels, a power of two: twice as many as a patch may touch. Eight texels that lie together across share eight
-// places, as they share what a device reads at once.
+// Slots of the hash table of texels: a power of two, twice the texels of a patch. Eight neighbouring texels of a line
+// share eight slots, as they share one memory transaction.
 const TABLE: u32 = 512u;
 const TOGETHER: u32 = 8u;
 const NOWHERE: u32 = 0xffffffffu;
-// Rows whose texels fit a patch, whatever they are.
+// Rows whose texels always fit a patch.
 const FEW_ROWS: u32 = max(1u, PATCH_TEXELS / (4u * TAPS * TAPS));
 
 // Rows in the upper half, entries in the lower: 64 rows of 4·TAPS² entries fit.
 var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
-// Bit 0 if any pixel has a row that is not of the subset, bit 1 if any has one that is.
+// Bit 0: a pixel has a row outside the subset. Bit 1: a pixel has a row in it.
 var<workgroup> wanted: atomic<u32>;
-// Windows that any pixel shows something of.
+// Bits of the windows of which any pixel shows something.
 var<workgroup> shown: atomic<u32>;
-// Texel + 1, or 0; and its number, once all are there.
+// Texel + 1, or 0; and each texel's number, once all are inserted.
 var<workgroup> table: array<atomic<u32>, TABLE>;
 var<workgroup> numbers: array<u32, TABLE>;
 // Texels in the table, and those that have a number.
@@ -53,36 +56,36 @@ var<workgroup> numbered: atomic<u32>;
 var<workgroup> crowded: u32;
 var<workgroup> first: Place;
 
-// Rows with a box in the upper half, words of those in the lower; and rows of the subset among them.
+// Rows with a box in the upper half, their words in the lower; and how many of those rows are in the subset.
 var<workgroup> boxes: atomic<u32>;
 var<workgroup> boxes_of_subset: atomic<u32>;
 var<workgroup> first_box: Place;
 
-// Where a patch, its rows and its words begin; NOWHERE if there is no room for them.
+// Where a patch, its rows and its words begin; NOWHERE if there is no room.
 struct Place {
     patch_at: u32,
     row: u32,
     word: u32,
 }
 
-// The block, by its place among those that are listed.
+// The block's index among the listed blocks.
 var<private> nth: u32;
 var<private> merged_texels: array<u32, 4 * TAPS * TAPS>;
 var<private> merged_weights: array<f32, 4 * TAPS * TAPS>;
 var<private> merged: u32;
-// The box around the merged texels: where it begins, its size, and its weights line by line.
+// The bounding box of the merged texels: its corner, its size, and its weights line by line.
 var<private> box_corner: vec2<u32>;
 var<private> box_size: vec2<u32>;
 var<private> box_weights: array<f32, BOX * BOX>;
-// Whether any tap meets a square of the window's own.
+// Whether any tap hits a square that the window owns.
 var<private> belongs: bool;
-// Windows of whose squares any tap meets one.
+// Bits of the windows that own a square which a tap hits.
 var<private> shows: u32;
 
-// Of each tap, where it meets the texture: in texels from the middle of the first, clamped to the edge.
+// Texture position of each tap, in texels from the centre of the first, clamped to the edge.
 var<private> met: array<vec2<f32>, TAPS * TAPS>;
 
-// The triangle of the last tap, 1 more: a corner and the edges from it, in camera axes and in texels.
+// The triangle of the last tap, plus 1. Below: one corner and the edges from it, in camera axes and in texels.
 var<private> stood_on: u32;
 var<private> corner_there: vec3<f32>;
 var<private> edges_there: array<vec3<f32>, 2>;
@@ -156,7 +159,8 @@ fn footprint(
         if (kinds & (1u << kind)) == 0u {
             continue;
         }
-        // All rows at once where their texels fit a patch, else half as many, down to what fits anyway.
+        // Takes all rows at once where their texels fit a patch, else halves the number, down to FEW_ROWS, which always
+        // fit.
         var start = 0u;
         var at_once = PIXEL_LANES * PIXEL_LANES;
         while start < PIXEL_LANES * PIXEL_LANES {
@@ -170,14 +174,14 @@ fn footprint(
             if workgroupUniformLoad(&first).row != NOWHERE {
                 keep(pixel, lane, mine, local, kind, colour);
             }
-            // The table is emptied next.
+            // The next turn clears the table.
             workgroupBarrier();
             start += at_once;
         }
     }
 }
 
-// The least box around the row's texels, and whether a plot takes it.
+// Finds the bounding box of the row's texels; returns whether a bin takes it.
 fn find_box() -> bool {
     let pitch = regions[region].texture_size;
     var low = vec2(NOWHERE);
@@ -192,13 +196,13 @@ fn find_box() -> bool {
     return all(box_size <= vec2(BOX)) && plot() < PLOTS;
 }
 
-// The plot that the box begins in.
+// The bin that contains the box's corner.
 fn plot() -> u32 {
     let across = (regions[region].texture_size + PLOT - 1u) / PLOT;
     return box_corner.y / PLOT * across + box_corner.x / PLOT;
 }
 
-// Room for the rows with a box, or NOWHERE: then the host takes back the whole tile.
+// Reserves room for the rows with a box, or sets NOWHERE: then the host discards the whole tile.
 fn reserve_boxes() {
     let counted = atomicLoad(&boxes);
     first_box = Place(0u, NOWHERE, 0u);
@@ -217,7 +221,7 @@ fn reserve_boxes() {
     }
 }
 
-// Writes the row of this invocation, which has a box: weights in whole steps that sum to as many as 1 has.
+// Writes this invocation's row with a box. Weights are 16-bit integers that sum to exactly WEIGHT_STEPS.
 fn keep_box(pixel: vec2<u32>, at: u32, subset: u32, colour: u32) {
     let pitch = regions[region].texture_size;
     let texels = box_size.x * box_size.y;
@@ -247,14 +251,14 @@ fn keep_box(pixel: vec2<u32>, at: u32, subset: u32, colour: u32) {
     }
 }
 
-// Its block among those of all views, and its pixel within that.
+// Its block among those of all views, and its pixel within the block.
 fn place_of_row(pixel: vec2<u32>) -> u32 {
     let block = (regions[region].origin + pixel) / BLOCK;
     let nth = regions[region].first_block + block.y * (regions[region].blocks & 0xffffu) + block.x;
     return (nth << 6u) | ((pixel.y % BLOCK) * BLOCK + pixel.x % BLOCK);
 }
 
-// As window.rs has it, by the first of the row's texels.
+// As in window.rs: by the row's first texel.
 fn in_subset() -> bool {
     var texel = merged_texels[0];
     for (var k = 1u; k < merged; k++) {
@@ -270,7 +274,8 @@ fn in_subset() -> bool {
     return (column + 3u * row) % ONE_IN == 0u;
 }
 
-// Numbers the texels of some rows, each once, and counts rows and entries. Returns what came before in both counts.
+// Collects the distinct texels of some rows, and counts rows and entries. Returns both counts before this invocation's
+// part.
 fn gather(lane: u32, mine: bool) -> u32 {
     for (var at = lane; at < TABLE; at += PIXEL_LANES * PIXEL_LANES) {
         atomicStore(&table[at], 0u);
@@ -295,7 +300,7 @@ fn gather(lane: u32, mine: bool) -> u32 {
     return local;
 }
 
-// Where a texel is looked for first; after that, step by step, everywhere: texels of one column all begin alike.
+// First slot probed. Probing then steps through all slots, since the texels of one column all start alike.
 fn hash(texel: u32) -> u32 {
     let run = ((texel / TOGETHER) * 2654435769u) >> 16u;
     return (run * TOGETHER + texel % TOGETHER) % TABLE;
@@ -303,7 +308,7 @@ fn hash(texel: u32) -> u32 {
 
 fn put(texel: u32) {
     var at = hash(texel);
-    // Far fewer texels than places, or the rows are too many and the table is of no use.
+    // The table has far more slots than texels, or there are too many rows and the table is discarded.
     while atomicLoad(&gathered) <= PATCH_TEXELS {
         let found = atomicLoad(&table[at]);
         if found == texel + 1u {
@@ -315,19 +320,19 @@ fn put(texel: u32) {
                 atomicAdd(&gathered, 1u);
                 return;
             }
-            // Another's texel, the same one, or nothing after all: look again.
+            // Another invocation claimed the slot, or the weak exchange failed: look again.
             continue;
         }
         at = (at + TOGETHER + 1u) % TABLE;
     }
 }
 
-// Numbers the texels of the table, those that lie together one after the other, and lists them.
+// Numbers and lists the texels of the table. Texels in one run of slots get consecutive numbers.
 fn number(lane: u32) {
     for (var run = lane; run < TABLE / TOGETHER; run += PIXEL_LANES * PIXEL_LANES) {
         var there = 0u;
         for (var step = 0u; step < TOGETHER; step++) {
-            // Invocations begin at different places, in different banks of this memory.
+            // Invocations start at different slots, in different banks of workgroup memory.
             let nth = (step + run / 4u) % TOGETHER;
             there |= select(0u, 1u << nth, atomicLoad(&table[run * TOGETHER + nth]) != 0u);
         }
@@ -354,7 +359,8 @@ fn number_of(texel: u32) -> u32 {
     return numbers[at];
 }
 
-// Room for what was counted, or NOWHERE: then the host takes back the whole tile. The list of texels comes before the entries.
+// Reserves room for what was counted, or sets NOWHERE: then the host discards the whole tile. The list of texels
+// precedes the entries.
 fn reserve(lane: u32, subset: u32) {
     if lane == 0u {
         let counted = atomicLoad(&reserved);
@@ -398,7 +404,7 @@ fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, subset: u32, colour
     }
 }
 
-// Where a tap meets the texture; false where it hits nothing.
+// Finds where a tap hits the texture; false where it hits no triangle.
 fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     let sample = vec2(tap % TAPS, tap / TAPS);
     let triangle = triangle_at(nth, pixel * TAPS + sample);
@@ -425,7 +431,7 @@ fn edge_of_square() -> u32 {
     return select(SQUARE_OF_LARGE, SQUARE_OF_SMALL, regions[region].texture_size <= SMALL_TEXTURE);
 }
 
-// Of the square that a texel is in, see window.rs.
+// The entry of `squares` for a texel (window.rs).
 fn square(texel: vec2<u32>) -> u32 {
     return squares[nth_square(texel)];
 }
@@ -436,7 +442,7 @@ fn nth_square(texel: vec2<u32>) -> u32 {
     return (texel.y / edge) * across + texel.x / edge;
 }
 
-// Numbers the merged texels as the window does; those of one square may be one.
+// Renumbers the merged texels as the window does. Texels of a coarse square become one.
 fn renumber() {
     let edge = edge_of_square();
     let all = merged;
@@ -463,7 +469,7 @@ fn renumber() {
     }
 }
 
-// Taps → texels and their weights: the bilinear lookups of all, merged, and their sum 1.
+// Merges the bilinear lookups of all taps into texels and weights that sum to 1.
 fn merge() {
     merged = 0u;
     var low = met[0];
@@ -488,7 +494,7 @@ fn merge() {
     }
 }
 
-// For taps that lie together: each texel of the window sums what they give it.
+// For taps that lie together: each texel of their rectangle sums its weights over the taps.
 fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
     for (var y = 0.0; y < span.y; y += 1.0) {
         for (var x = 0.0; x < span.x; x += 1.0) {
@@ -498,7 +504,7 @@ fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
                 let share = max(vec2(0.0), 1.0 - abs(met[tap] - at));
                 weight += share.x * share.y;
             }
-            // None of less than counts, see footprint.rs.
+            // Drops smaller entries (footprint.rs).
             if weight >= LEAST_ENTRY * f32(TAPS * TAPS) {
                 append(at, weight);
             }
@@ -506,15 +512,15 @@ fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
     }
 }
 
-// A texel and its weight, in taps.
+// Appends a texel and its weight, in taps.
 fn append(at: vec2<f32>, weight: f32) {
     merged_texels[merged] = u32(at.y) * regions[region].texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
 }
 
-// For taps far apart, as across a seam: each texel of a tap's own is appended with the first tap that meets it, and with what all
-// of them give it. Nothing waits for what was appended before, as a search for it would.
+// For taps that lie far apart, as across a seam: appends each texel at the first tap that reads it, with its weights
+// over all taps. No step depends on what was appended before, as a search would.
 fn merge_apart() {
     for (var tap = 0u; tap < TAPS * TAPS; tap++) {
         for (var k = 0u; k < 4u; k++) {
@@ -538,7 +544,8 @@ fn camera_point(vertex: u32) -> vec3<f32> {
     return vec3(dot(regions[region].row_x, point), dot(regions[region].row_y, point), dot(regions[region].row_z, point));
 }
 
-// An edge in camera axes, from the difference of its ends and not the difference of two far points.
+// An edge in camera axes, from the difference of its ends: the difference of two transformed far points would lose
+// digits.
 fn camera_edge(start: u32, end: u32) -> vec3<f32> {
     let edge = vec3(
         positions[3u * end] - positions[3u * start],
@@ -548,7 +555,7 @@ fn camera_edge(start: u32, end: u32) -> vec3<f32> {
     return vec3(dot(regions[region].row_x.xyz, edge), dot(regions[region].row_y.xyz, edge), dot(regions[region].row_z.xyz, edge));
 }
 
-// The triangle that the next taps meet.
+// Loads the triangle that the next taps hit.
 fn stand(triangle: u32) {
     let a = triangles[3u * triangle];
     let b = triangles[3u * triangle + 1u];
@@ -559,10 +566,10 @@ fn stand(triangle: u32) {
     coord_edges_there = array(texel_coords[b] - coords_there, texel_coords[c] - coords_there);
 }
 
-// Where the ray through `slope` (x/z, y/z) meets that triangle, in texels. With o_k = (x_k − slope_x z_k, y_k − slope_y z_k),
-// the offset of corner k from the ray across it, the barycentric coordinates b solve Σ b_k o_k = 0, Σ b_k = 1: a 2×2 system in
-// units of the triangle, exact under perspective. The homogeneous form divides differences of products of whole positions
-// and loses the digits that a small triangle needs.
+// Where the ray through `slope` (x/z, y/z) hits that triangle, in texels. o_k = (x_k − slope_x z_k, y_k − slope_y z_k)
+// is the offset of corner k from the ray. The barycentric coordinates b solve Σ b_k o_k = 0, Σ b_k = 1: a 2×2 system in
+// units of the triangle, exact under perspective. The homogeneous form divides differences of products of whole
+// positions and loses the digits that a small triangle needs.
 fn surface_point(slope: vec2<f32>) -> vec2<f32> {
     let o = corner_there.xy - slope * corner_there.z;
     let f = edges_there[0].xy - slope * edges_there[0].z;
@@ -572,7 +579,8 @@ fn surface_point(slope: vec2<f32>) -> vec2<f32> {
     if abs(area) > 0.0 {
         share = vec2(g.x * o.y - g.y * o.x, f.y * o.x - f.x * o.y) / area;
     }
-    // The rasteriser's corners lie on a grid of 1/256 pixel: a sample may fall just outside, and on a sliver that is far.
+    // The rasteriser snaps corners to a grid of 1/256 pixel. A sample may fall just outside, and on a sliver that is
+    // far.
     share = clamp(share, vec2(0.0), vec2(1.0));
     share /= max(1.0, share.x + share.y);
     return coords_there + share.x * coord_edges_there[0] + share.y * coord_edges_there[1];

@@ -1,26 +1,28 @@
-// Residuals → a correction on all scales at once: what conjugate gradients are preconditioned with beside the diagonal. The
-// cells of each level, their sums and what they are divided by. Bindings: planes.wgsl. Native twin, and why: multilevel.rs.
+// Residuals → coarse corrections, the multilevel part of the preconditioner of conjugate gradients. Here are the cells
+// of each level, their sums and their inverse diagonals. Bindings: planes.wgsl. Native twin, with the method and its
+// source: multilevel.rs.
 
 // Same as in multilevel.rs.
 const MASS: f32 = 8.0;
 const STIFFNESS: f32 = 0.5;
 
-// Where what cells are multiplied with begins: after the values of all.
+// First of the inverse diagonals, which follow the values of all cells.
 fn inverses() -> u32 {
     return level_of(LEVELS + 1u).first;
 }
 
-// The other cell that a place of the finer level has a share of: the nearer to it of those beside its own.
+// The second cell that a place of the finer level contributes to along an axis: the nearer neighbour of the cell it
+// lies in.
 fn beside(place: u32, cells: u32) -> u32 {
     return select(max(place / 2u, 1u) - 1u, min(place / 2u + 1u, cells - 1u), place % 2u == 1u);
 }
 
-// A place's share of a cell along an axis.
+// A place's weight in a cell along an axis.
 fn share_along(place: u32, cell: u32, cells: u32) -> f32 {
     return select(0.0, 0.75, place / 2u == cell) + select(0.0, 0.25, beside(place, cells) == cell);
 }
 
-// What a cell has of the finer level's numbers, which begin at `base`.
+// Restriction: a cell's weighted sum of the finer level's numbers, which begin at `base`.
 fn restricted(cell: u32, level: u32, base: u32) -> vec3<f32> {
     let own = level_of(level);
     let finer = level_of(level - 1u);
@@ -28,7 +30,7 @@ fn restricted(cell: u32, level: u32, base: u32) -> vec3<f32> {
     var sum = vec3(0.0);
     for (var dy = 0u; dy < 4u; dy++) {
         let y = 2u * at.y + dy - 1u;
-        // Before the first it is a very large number.
+        // Wraps to a very large number before the first.
         if y >= finer.size.y {
             continue;
         }
@@ -44,7 +46,7 @@ fn restricted(cell: u32, level: u32, base: u32) -> vec3<f32> {
     return sum;
 }
 
-// What the cells of the coarser level say at a cell.
+// Prolongation: the coarser level's values, interpolated at a cell.
 fn prolonged(cell: u32, level: u32) -> vec3<f32> {
     let own = level_of(level);
     let above = level_of(level + 1u);
@@ -58,7 +60,7 @@ fn prolonged(cell: u32, level: u32) -> vec3<f32> {
         + 0.0625 * coarse_at(row_far + far.x);
 }
 
-// The four texels of a cell of the first level: fewer at the end of an odd row or column.
+// The `nth` of a first-level cell's four texels; `texels.count` beyond an odd edge.
 fn texel_of(cell: u32, nth: u32) -> u32 {
     let across = level_of(1u).size.x;
     let at = 2u * vec2(cell % across, cell / across) + vec2(nth % 2u, nth / 2u);
@@ -66,7 +68,7 @@ fn texel_of(cell: u32, nth: u32) -> u32 {
     return select(texels.count, texel, at.x < texels.size && texel < texels.count);
 }
 
-// Diagonal and links → mass and stiffness of each texel's share, into p and q: both are empty where none takes part.
+// Diagonal and links → each texel's mass (into p) and stiffness (into q). Both stay empty where no texel takes part.
 @compute @workgroup_size(TEXEL_LANES)
 fn weigh_texels(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
@@ -138,7 +140,7 @@ fn weigh_3(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
     weigh(3u, at.x);
 }
 
-// Mass and stiffness → what each cell is multiplied with: 0 where nothing holds it.
+// Mass and stiffness → inverse diagonal of each cell; 0 where nothing holds it.
 @compute @workgroup_size(TEXEL_LANES)
 fn invert(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
@@ -151,7 +153,7 @@ fn invert(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
     }
 }
 
-// r → what the cells of the first level have of it.
+// r → its restriction to the first level.
 @compute @workgroup_size(TEXEL_LANES)
 fn restrict_1(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
@@ -177,7 +179,7 @@ fn restrict_2(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invoc
     }
 }
 
-// The last level's is its correction at once.
+// On the last level the scaled restriction is the correction.
 @compute @workgroup_size(TEXEL_LANES)
 fn restrict_3(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);

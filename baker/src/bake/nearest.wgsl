@@ -1,33 +1,37 @@
-// Triangles × camera → nearest triangle of each sample, in compute. Native twin: raster.rs; by the graphics pipeline: raster.wgsl.
+// Triangles × camera → nearest triangle of each sample, in compute. Native twin: raster.rs. raster.wgsl does the same
+// by the graphics pipeline.
 //
-// The ray of a sample meets a triangle whose corners lie off it by o_k = (x_k − slope_x z_k, y_k − slope_y z_k) where the three
-// products o_i × o_j have one sign; they are its barycentric coordinates but for a factor (Olano and Greer, "Triangle scan
-// conversion using 2D homogeneous coordinates", 1997). Nothing needs clipping, what is behind the camera has a negative depth.
-// An edge is taken from the lesser of its ends, whichever triangle asks: two that share it get exactly opposite numbers, and
-// no sample falls between them.
+// Relative to the ray of a sample, corner k has the offset o_k = (x_k − slope_x z_k, y_k − slope_y z_k). The ray hits
+// the triangle where the three products o_i × o_j have one sign. Up to a factor they are the barycentric coordinates
+// (Olano and Greer, "Triangle scan conversion using 2D homogeneous coordinates", 1997). Nothing needs clipping: points
+// behind the camera have a negative depth.
 //
-// Small triangles are drawn by one invocation each, `small`; the others are listed, `arrange` makes a dispatch of the list, and
-// `large` draws each by several workgroups. Nearest wins, of equals the first: the maximum of depth and number in one word.
+// An edge is always evaluated from its lesser end, whichever triangle asks. Two triangles that share an edge get
+// exactly opposite numbers, so no sample falls between them.
+//
+// `small` draws small triangles with one invocation each and lists the others. `arrange` makes a dispatch of that list,
+// and `large` draws each listed triangle with several workgroups. The nearest triangle wins, and among equals the
+// lowest index: the maximum of depth and inverted index in one word.
 
 @group(1) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
 @group(1) @binding(2) var<storage, read> triangles: array<u32>;
-// Of each sample: bits of NEAR / z in the upper half, all ones minus the triangle in the lower. 0 where there is none.
+// For each sample: bits of NEAR / z in the upper half, all ones minus the triangle in the lower; 0 where there is none.
 @group(1) @binding(3) var<storage, read_write> nearest: array<atomic<u64>>;
-// Their number, how many workgroups the largest of them takes, then the triangles that are not small, each with the region in
-// which it is not in the upper bits.
+// Number of large triangles, workgroups that the largest of them needs, then the large triangles. Their upper bits name
+// the region.
 @group(1) @binding(4) var<storage, read_write> listed: array<atomic<u32>>;
-// Workgroups of `large`.
+// Dispatch size of `large`.
 @group(1) @binding(5) var<storage, read_write> groups: array<u32, 3>;
-// After what footprint.wgsl reads, the map of each region: of each of its blocks, the place among those that are listed, 1 more;
-// 0 where it is not.
+// After the part that footprint.wgsl reads, the map of each region: for each block its place among the listed blocks,
+// plus 1; 0 where it is not listed.
 @group(1) @binding(6) var<storage, read> places: array<u32>;
 
-// Samples of a triangle's rectangle that one invocation draws at most.
+// Largest bounding rectangle in samples that one invocation draws.
 const SMALL: u32 = 128u;
-// Samples of a rectangle for each workgroup of `large`, as long as the workgroups of a triangle suffice.
+// Samples of a rectangle for each workgroup of `large`, while PARTS workgroups a triangle suffice.
 const PART: u32 = 1024u;
-// Blocks under a rectangle that are looked at to see whether any of them is listed.
+// Largest number of blocks under a rectangle that `may_show` checks.
 const LOOKS: u32 = 64u;
 
 // From the lesser end to the other in camera axes, and the sign that makes it the triangle's own edge.
@@ -46,7 +50,7 @@ struct Footing {
     high: vec2<u32>,
 }
 
-// Fused by name: a compiler that fuses one of two like products would tear edges apart.
+// Explicit fma: a compiler that fuses only one of two like products would open gaps along edges.
 fn turned(row: vec4<f32>, by: vec3<f32>) -> f32 {
     return fma(row.x, by.x, fma(row.y, by.y, row.z * by.z));
 }
@@ -63,7 +67,7 @@ fn place(point: vec3<f32>) -> vec3<f32> {
     return in_camera(point) + vec3(regions[region].row_x.w, regions[region].row_y.w, regions[region].row_z.w);
 }
 
-// By where they are and not by number: a seam of the texture has two vertices at one place.
+// Compares positions, not indices: a texture seam has two vertices at one position.
 fn before(a: vec3<f32>, b: vec3<f32>) -> bool {
     if a.x != b.x {
         return a.x < b.x;
@@ -136,7 +140,7 @@ fn draw(triangle: u32, shape: Footing, sample: vec2<u32>) {
     }
 }
 
-// Any block under it is listed, or they are too many to look.
+// True if any block under the rectangle is listed, or there are too many blocks to check.
 fn may_show(shape: Footing) -> bool {
     let edge = BLOCK * TAPS;
     let first = shape.low / edge;
@@ -178,7 +182,7 @@ fn small(
         }
         atomicMax(&listed[1], min(PARTS, (size.x * size.y + PART - 1u) / PART));
         atomicStore(&listed[2u + atomicAdd(&listed[0], 1u)], (region << TRIANGLE_BITS) | triangle);
-        // Until it has been drawn.
+        // The tally stays wrong until `large` has drawn it.
         count_units(triangle, ~0u);
         return;
     }
@@ -216,7 +220,7 @@ fn large(
     let shape = footing(triangle);
     let size = shape.high - shape.low;
     let all = size.x * size.y;
-    // What does not take so much leaves the others nothing to do.
+    // For smaller triangles the remaining workgroups have nothing to do.
     let part = max(PART, (all + PARTS - 1u) / PARTS);
     let end = min(all, (group.x + 1u) * part);
     for (var at = group.x * part + lane; at < end; at += TRIANGLE_LANES) {

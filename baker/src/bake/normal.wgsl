@@ -1,10 +1,12 @@
-// Rows → their part of the normal equations, matrix-free: diagonal Σ a² W, defect Σ a W (A x − y) and product Σ a W (A p).
-// Native twin: normal.rs. W = trust · slope² for pixels, the ties' strength for seams.
+// Rows → their part of the normal equations, matrix-free: diagonal Σ a² W, defect Σ a W (A x − y) and product Σ a W (A
+// p). Native twin: normal.rs. W is row weight (`trust`) · slope² for pixels, and the weight of the seam constraint for
+// seams.
 //
-// Sums are integers, so they do not depend on the order. Weights of texels differ by many orders of magnitude (a dark texel's
-// slope² is 900 times a bright one's, coverage as much again), so each texel and channel has a scale of its own, a power of
-// two, from the largest contribution that it can get: `bound` finds that, solve.wgsl makes the exponents. What is summed is
-// bounded by 2³⁰, in steps that are to the texel's values what single precision is.
+// Sums are integers, so they do not depend on the order of the rows. Texels' weights differ by many orders of
+// magnitude: a dark texel's slope² is 900 times a bright one's, and coverage varies as much. So each texel and channel
+// has its own power-of-two scale, from the largest contribution that it can get. `bound` finds that contribution;
+// regularise.wgsl makes the exponents. Sums are bounded by 2³⁰, and their steps are as fine, relative to the texel's
+// values, as single precision.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 @group(1) @binding(1) var<storage, read> v_r: array<f32>;
@@ -15,17 +17,18 @@
 @group(1) @binding(6) var<storage, read_write> out_b: array<atomic<u32>>;
 @group(1) @binding(7) var<storage, read> exponents: array<u32>;
 @group(1) @binding(8) var<storage, read> scalars: array<Scalars, 3>;
-// Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high words of many sums, as many as the tally has. (With one for all
-// workgroups the stage took 8 ms in place of 4.)
+// Σ over pixels of row weight · Σ a², in steps of 2⁻³⁰: low and high words of many partial sums, spread like the tally.
+// One sum for all workgroups makes the stage take 8 ms in place of 4.
 @group(1) @binding(9) var<storage, read_write> trusted: array<atomic<u32>, TALLY_WORDS>;
 
 var<workgroup> trusted_low: atomic<u32>;
 var<workgroup> trusted_high: atomic<u32>;
 
-// Exponents of the patch's texels; their sums are in `near`, a channel after the other.
+// Exponents of the patch's texels. Their sums are in `near`, one channel after the other.
 var<workgroup> near_exponents: array<u32, PLACES>;
 
-// Fetches what a stage reads of the patch's texels, with values of theirs or without.
+// Loads the exponents of the patch's texels, and their values if `values`. Empties the sums that have memory of their
+// own.
 fn fetch(values: bool) {
     for (var place = own_lane; place < places_here(); place += ROW_LANES) {
         let texel = texel_of(place);
@@ -48,7 +51,7 @@ fn fetch(values: bool) {
     workgroupBarrier();
 }
 
-// Empties the sums that take the place of values, once nobody reads those any more. All of a workgroup call it.
+// Empties the sums that replace the values, once these have been read. All invocations of a workgroup must call it.
 fn begin_sums() {
     if PLOTTED {
         return;
@@ -122,8 +125,8 @@ fn scatter(value: vec3<f32>) {
     }
 }
 
-// The weight of a seam's row for each channel: its ratio times the mean λ over its texels, whose weights sum to 1 on either
-// side; 0 where one of them has no λ. v is λ.
+// Weight of a seam constraint for each channel: the seam ratio times the mean λ of its texels, whose weights sum to 1
+// on either side. It is 0 where one of them has no λ. v is λ.
 @compute @workgroup_size(ROW_LANES)
 fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
@@ -135,7 +138,7 @@ fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
             let pair = pair_at(at);
             for (var k = 0u; k < 2u; k++) {
                 let lambda = near_value(pair.places[k]);
-                // Infinitely little: no sum with it is above 0.
+                // Makes any sum negative, hence 0.
                 let part = select(0.5 * abs(pair.weights[k]) * lambda, vec3(-1e30), lambda.r == 0.0);
                 sum += select(vec3(0.0), part, pair.weights[k] != 0.0);
             }
@@ -149,7 +152,8 @@ fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
     }
 }
 
-// Largest |a| W Σ|a| that a row brings to a texel: its product with a vector of largest element 1 is no larger. Weights of a pixel sum to 1, those of a seam to 1 on either side.
+// Largest |a| W Σ|a| of the rows that touch a texel: a row's product with a vector of largest element 1 is no larger.
+// Σ|a| is 1 for a pixel and 2 for a seam (1 on either side).
 @compute @workgroup_size(ROW_LANES)
 fn bound(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
@@ -228,7 +232,7 @@ fn defect(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         let sum = predicted();
         begin_sums();
         if has_row() {
-            // Seams carry black, which is 0 in either space.
+            // The target of a seam is 0, coded as black, which is 0 in either space.
             scatter(row_weight() * (sum - observed(own_colour)) * units);
         }
     }

@@ -1,5 +1,5 @@
-// What regularise.wgsl, multilevel.wgsl and solve.wgsl share: the planes of the three channels, reductions, links. An invocation has
-// all channels of a texel: what is told by its place and its links is told for all of them at once.
+// Shared by regularise.wgsl, multilevel.wgsl and solve.wgsl: the planes of the three channels, reductions and links. An
+// invocation handles all channels of a texel, since position and links are the same for all.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 @group(1) @binding(1) var<storage, read_write> x_r: array<f32>;
@@ -24,19 +24,19 @@
 @group(1) @binding(18) var<storage, read_write> lambda_r: array<f32>;
 @group(1) @binding(19) var<storage, read_write> lambda_g: array<f32>;
 @group(1) @binding(20) var<storage, read_write> lambda_b: array<f32>;
-// Σ over pixels of trust · Σ a², in steps of 2⁻³⁰: low and high words of many sums.
+// Σ over pixels of row weight · Σ a², in steps of 2⁻³⁰: low and high words of many partial sums.
 @group(1) @binding(21) var<storage, read> trusted: array<u32, TALLY_WORDS>;
-// Four texels a word: bit 0 linked to the right neighbour, bit 1 to the lower; bit 2 of those that take part.
+// Four texels a word. Bit 0: linked to the right neighbour; bit 1: to the lower; bit 2: takes part in the solution.
 @group(1) @binding(22) var<storage, read_write> links: array<u32>;
-// Of every workgroup, one channel after the other: a sum, and the largest of something.
+// A sum and a maximum of each workgroup, one channel after the other.
 @group(1) @binding(23) var<storage, read_write> partials: array<vec2<f32>>;
 @group(1) @binding(24) var<storage, read_write> scalars: array<Scalars, 3>;
-// The cells of all coarse levels, one level after the other: their values, and then what each is multiplied with.
+// The cells of all coarse levels, one level after the other: first their values, then the inverse diagonal of each.
 @group(1) @binding(25) var<storage, read_write> coarse_r: array<f32>;
 @group(1) @binding(26) var<storage, read_write> coarse_g: array<f32>;
 @group(1) @binding(27) var<storage, read_write> coarse_b: array<f32>;
 
-// One pair for each plane: WGSL passes no buffer to a function.
+// A getter and a setter for each plane: WGSL cannot pass a buffer to a function.
 
 fn x_at(texel: u32) -> vec3<f32> {
     return vec3(x_r[texel], x_g[texel], x_b[texel]);
@@ -114,7 +114,7 @@ var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
 var<workgroup> sums: array<vec3<f32>, TEXEL_LANES>;
 var<workgroup> maxima: array<vec3<f32>, TEXEL_LANES>;
 
-// Sum of one and maximum of the other over the workgroup, for each channel, among its partial results.
+// Reduces a sum and a maximum over the workgroup, for each channel, and stores both in `partials`.
 fn part(group: u32, lane: u32, sum: vec3<f32>, largest: vec3<f32>) {
     sums[lane] = sum;
     maxima[lane] = largest;
@@ -131,7 +131,7 @@ fn part(group: u32, lane: u32, sum: vec3<f32>, largest: vec3<f32>) {
     }
 }
 
-// Sum and maximum of what all workgroups have of a channel, in lane 0. A stage that ends so has a workgroup for each channel.
+// Sum and maximum of a channel over all workgroups, in lane 0. Such a stage has one workgroup for each channel.
 fn whole(channel: u32, lane: u32) -> vec2<f32> {
     var value = vec2(0.0);
     for (var group = lane; group < texels.groups; group += TEXEL_LANES) {
@@ -169,13 +169,13 @@ fn link_bits(texel: u32) -> u32 {
     return (links[texel / 4u] >> (8u * (texel % 4u))) & 3u;
 }
 
-// Whether anything holds a texel, see regularise.wgsl: what is left of a texture between its charts, and where there are no rows
-// but those of the subset, is most of it, and wherever a wave finds none it reads nothing else.
+// Whether the texel takes part in the solution (`enlist` of regularise.wgsl). Most of a texture does not where only the
+// rows of the subset exist, nor do the gaps between charts. A wave without such texels reads nothing else.
 fn takes_part(texel: u32) -> bool {
     return (links[texel / 4u] & (PARTAKER << (8u * (texel % 4u)))) != 0u;
 }
 
-// λ of a link between texels of these: their mean, and none where one has none.
+// λ of a link: the mean of its two texels' λ, and 0 where either is 0.
 fn link(one: vec3<f32>, other: vec3<f32>) -> vec3<f32> {
     return select(0.5 * (one + other), vec3(0.0), min(one, other) == vec3(0.0));
 }
@@ -199,7 +199,7 @@ fn reach_of_p() -> vec3<i32> {
     return vec3(scalars[0].reach_p, scalars[1].reach_p, scalars[2].reach_p);
 }
 
-// A level of cells of 2^level texels squared: how many across and down, and the first of them among all.
+// A level of cells of 2^level texels squared: cells across and down, and its first cell among those of all levels.
 struct Level {
     size: vec2<u32>,
     first: u32,
@@ -227,7 +227,7 @@ fn cell_of(texel: u32) -> u32 {
     return texel / texels.size / 2u * ((texels.size + 1u) / 2u) + texel % texels.size / 2u;
 }
 
-// How much the coarse levels take part in a texel: what is held by links more than by rows.
+// Weight of the coarse correction in a texel: 1 where links hold it more than rows do, 0 without links.
 fn share_of(texel: u32) -> vec3<f32> {
     let d = bitcast<vec3<f32>>(diagonal_at(texel));
     return select(vec3(0.0), min(4.0 * lambda_at(texel) / d, vec3(1.0)), d > vec3(0.0));

@@ -1,15 +1,16 @@
-// Rows of a pool → those that have a box, in the order of where it begins in the texture, and patches of them: of each square of PLOT²
-// texels, and apart from the others those of the subset. Which row comes before which, and which plot, depends on who gets there
-// first: passes over them sum integers.
+// Row bins ("plots"): rows with a box → the same rows, sorted by the bin where their box begins, and patches over them.
+// A bin is a square of PLOT² texels. Rows of the subset have bins of their own. The order of rows and bins depends on
+// which invocation gets there first; passes over them sum integers, so no result depends on it.
 //
-// Rows that stay are moved to where they are in that order, into buffers that lie beside; rows that are drawn again are visited by it.
+// Rows that stay resident are moved into that order, through a second set of buffers. Rows that are redrawn for each
+// pass are visited through `order`.
 
 @group(1) @binding(0) var<uniform> ordering: Ordering;
 @group(1) @binding(1) var<storage, read> rows: array<Row>;
-// Of each plot, those of the subset first, its rows by the size of their box, of RANKS; then where they begin in the order; then where
-// the next of them goes.
+// For each bin, those of the subset first, and each of RANKS box sizes: first the number of its rows, then where they
+// begin in the order, then where the next one goes.
 @group(1) @binding(2) var<storage, read_write> keys: array<atomic<u32>>;
-// The pool's counters: here 9 are rows in order, 10 and 11 patches of the subset and others, 12 words that were moved.
+// The pool's counters. Here 9 counts rows in order, 10 and 11 patches of the subset and others, 12 words moved.
 @group(1) @binding(3) var<storage, read_write> counters: array<atomic<u32>, 16>;
 @group(1) @binding(4) var<storage, read_write> plots: array<Patch>;
 @group(1) @binding(5) var<storage, read_write> order: array<u32>;
@@ -21,19 +22,20 @@
 struct Ordering {
     // Rows of the pool that have a box.
     rows: u32,
-    // Plots of the window, and of them in a line.
+    // Bins of the window, and bins in a line.
     plots: u32,
     across: u32,
     // Texels in a row of the window.
     size: u32,
-    // Patches that there is room for: those of the subset lie at its beginning, the others at its end.
+    // Capacity for patches: those of the subset lie at its beginning, the others at its end.
     room: u32,
-    // Invocations of a dispatch over rows, and over plots.
+    // Invocations of a dispatch over rows, and over bins.
     row_stride: u32,
     plot_stride: u32,
 }
 
-// Rows that follow each other in a plot have boxes of about a size: invocations wait for the one of a wave that has most to do.
+// Ranks a bin's rows by box size. Consecutive rows then have similar boxes, so the invocations of a wave finish
+// together.
 fn key_of(row: u32) -> u32 {
     let shape = rows[row].shape;
     let size = size_of(shape);
@@ -79,7 +81,7 @@ fn lay_out(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
             first = ordering.room - count - atomicAdd(&counters[11], count);
         }
         for (var nth = 0u; nth < count; nth++) {
-            // Beyond the room the host makes more, and begins anew.
+            // If the room does not suffice, the host enlarges it and starts over.
             if first + nth < ordering.room {
                 plots[first + nth] = Patch(start + nth * PLOT_MOST, corner, min(PLOT_MOST, there - nth * PLOT_MOST), PLOT_ROWS);
             }

@@ -1,8 +1,8 @@
-// Triangles × camera → nearest triangle of each sample, by the graphics pipeline: watertight by its fill rule, clipped at
-// the near plane by its clipper, nothing culled. Native twin: raster.rs.
+// Triangles × camera → nearest triangle of each sample, by the graphics pipeline. Its fill rule is watertight, it clips
+// at the near plane, and nothing is culled. Native twin: raster.rs.
 //
-// Depth is NEAR / z, larger is nearer: floating point spends its precision where a far plane would waste it, and no far
-// plane is needed.
+// Depth is NEAR / z, so larger is nearer. Floating point spends its precision near the camera, and no far plane is
+// needed.
 
 @group(0) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(0) @binding(1) var<storage, read> positions: array<f32>;
@@ -13,7 +13,7 @@ struct Corner {
     @location(0) @interpolate(flat) triangle: u32,
 }
 
-// Triangle 0 is a backdrop behind everything: where nothing was drawn at all, its id is missing too.
+// Triangle 0 is a backdrop behind everything. A sample without even its id was not drawn at all.
 @vertex
 fn project(@builtin(vertex_index) corner: u32) -> Corner {
     if corner < 3u {
@@ -25,7 +25,7 @@ fn project(@builtin(vertex_index) corner: u32) -> Corner {
     let x = dot(regions[region].row_x, point);
     let y = dot(regions[region].row_y, point);
     let z = dot(regions[region].row_z, point);
-    // Pixels of the tile, times z; row 0 is on top and clip space has y up.
+    // Pixels of the tile, times z. Row 0 is on top, while clip space has y up.
     let pixel = regions[region].focal * vec2(x, y) + regions[region].centre * z;
     let half = 0.5 * vec2<f32>(regions[region].size);
     let clip = (pixel - half * z) / half;

@@ -1,5 +1,5 @@
-// Largest contributions and trust → exponents that sums are scaled with, strength of the ties, and the whole diagonal. Native
-// twin: normal.rs. Bindings: planes.wgsl.
+// Largest contributions and row weights → exponents that scale the sums, λ of each texel, and the whole diagonal.
+// Native twin: normal.rs. Bindings: planes.wgsl.
 
 // q (largest contribution of a pixel) → number of observed texels.
 @compute @workgroup_size(TEXEL_LANES)
@@ -16,15 +16,15 @@ fn observe(
     part(group.x, lane, count, vec3(0.0));
 }
 
-// Sums of the lower and upper halves of low words, and of high ones.
+// Sums of the lower and upper halves of low words, and of high words.
 var<workgroup> trusted_words: array<atomic<u32>, 3>;
 
-// The ties' strength is relative to the mean of Σ trust a² over observed texels.
+// λ is relative to the mean of Σ weight · a² over observed texels.
 @compute @workgroup_size(TEXEL_LANES)
 fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     let channel = group.x;
-    // Which sum a row is in depends on the order: whole numbers do not.
+    // Which partial sum a row is in depends on the order; the total of integers does not.
     for (var slot = lane * TALLY_STRIDE; slot < TALLY_WORDS; slot += TEXEL_LANES * TALLY_STRIDE) {
         atomicAdd(&trusted_words[0], trusted[slot] & 0xffffu);
         atomicAdd(&trusted_words[1], trusted[slot] >> 16u);
@@ -32,7 +32,8 @@ fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
     let observed = whole(channel, lane).x;
     if lane == 0u {
-        // Carried to the end: what is rounded is one number, however it was spread.
+        // All carries are resolved before the conversion, so the rounded number does not depend on how the sum was
+        // spread.
         let least = atomicLoad(&trusted_words[0]);
         let middle = atomicLoad(&trusted_words[1]) + (least >> 16u);
         let low = (least & 0xffffu) | (middle << 16u);
@@ -52,7 +53,7 @@ fn slopes_squared_at(texel: u32) -> vec3<f32> {
     return vec3(slope_squared_at(value.r), slope_squared_at(value.g), slope_squared_at(value.b));
 }
 
-// λ, judged in sRGB at the texel's colour; none for a texel that no row of the subset sees, where there are no others.
+// λ in sRGB terms at the texel's colour. With only the subset's rows, 0 for a texel that none of them sees.
 @compute @workgroup_size(TEXEL_LANES)
 fn soften(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
@@ -68,7 +69,7 @@ fn soften(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
 fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
-        // bound < 2^reach ⇒ bound · 2^(30 − reach) < 2³⁰; nothing at all to sum takes any exponent.
+        // bound < 2^reach ⇒ bound · 2^(30 − reach) < 2³⁰. Where there is nothing to sum, any exponent will do.
         let bound = f32(counts[texel]) * bitcast<vec3<f32>>(q_at(texel));
         let reach = vec3(reach_of(bound.r), reach_of(bound.g), reach_of(bound.b));
         let exponent = vec3<u32>(clamp(30 - reach, vec3(-100), vec3(100)) + 127);
@@ -77,15 +78,16 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
     }
 }
 
-// A smaller share of the mean diagonal is none: a texel that makes a hundred-thousandth of the pixels that show it, and that
-// nothing else holds, would be free to take any value, and the steps of all sums go by the largest value of any texel. (The native twin sums in floats, and has no such rule.)
+// A diagonal below this share of the mean counts as 0. A texel that makes a hundred-thousandth of the pixels that show
+// it, and that nothing else holds, would be free to take any value. The fixed-point steps of all sums follow the
+// largest value of any texel. (The native twin sums in floats and has no such rule.)
 const LEAST_SHARE: f32 = 1e-9;
 
-// diagonal: sums as integers → floats, with the links' part.
+// diagonal: integer sums → floats, with the links' part.
 @compute @workgroup_size(TEXEL_LANES)
 fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    // λ is a share of that mean, and both are judged in sRGB.
+    // λ is a share of that mean, and both are in sRGB terms.
     let least = LEAST_SHARE * smoothness() / texels.smoothness;
     for (var texel = at.x; texel < texels.count; texel += texels.stride) {
         var sum = value_of(diagonal_at(texel), texel, vec3(0));
@@ -100,8 +102,8 @@ fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
     }
 }
 
-// diagonal → which texels take part in the solution: any whose diagonal is above 0 in some channel. An invocation has four
-// texels, a word.
+// diagonal → which texels take part in the solution: those whose diagonal is above 0 in some channel. An invocation
+// handles one word of four texels.
 @compute @workgroup_size(TEXEL_LANES)
 fn enlist(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);

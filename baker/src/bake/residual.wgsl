@@ -1,7 +1,8 @@
-// Rows and texels → residual of each row in sRGB: its histogram and sum of squares for each view, or its weight. Rows that stay
-// keep their squared residual in place of their weight, until they are weighed by it.
+// Rows and texels → residual of each row in sRGB, as a histogram and a sum of squares for each view, or as the row's
+// robust weight. Resident rows keep their squared residual in place of their weight until they are weighed by it.
 //
-// Sums of squares are 64-bit integers in two words: whoever makes the lower wrap adds one to the upper.
+// Sums of squares are 64-bit integers in two words. The invocation that makes the lower word wrap adds one to the
+// upper.
 
 @group(1) @binding(0) var<storage, read> x_r: array<f32>;
 @group(1) @binding(1) var<storage, read> x_g: array<f32>;
@@ -10,18 +11,18 @@
 // For each view: histogram, sum of squares (low, high), rows.
 @group(1) @binding(4) var<storage, read_write> sums: array<atomic<u32>>;
 
-// A view, and how it is judged. Same as `layout::Judged`.
+// Blocks and robust loss of a view. Same as `layout::Judged`.
 struct Judged {
-    // 1/c² of the robust loss: 0 for an infinite scale, negative for a view that is out.
+    // 1/c² of the robust loss: 0 for an infinite scale, negative for an excluded view.
     scale: f32,
     share: f32,
-    // The first of its blocks among those of all views, and how many it has across (lower half) and down.
+    // Its first block among those of all views, and its blocks across (lower half) and down (upper half).
     first_block: u32,
     blocks: u32,
 }
 
-// Views of a patch are few that follow each other. What their rows add up to is gathered here, each in the place that its number has
-// among so many; of those that find theirs taken it is added at once.
+// A patch has few views, and they are consecutive. Each view sums in the slot of its index modulo GATHERED. A view
+// whose slot is taken adds to global memory directly.
 const GATHERED: u32 = 16u;
 
 var<workgroup> gathered: array<atomic<u32>, GATHERED>;
@@ -41,7 +42,7 @@ fn load_near() {
     workgroupBarrier();
 }
 
-// The view of the invocation's row, which has one: the last whose blocks begin no later.
+// The view of the invocation's row: the last whose first block is not after the row's. Call it with a row only.
 fn own_view() -> u32 {
     var low = 0u;
     var high = arrayLength(&judged);
@@ -56,7 +57,7 @@ fn own_view() -> u32 {
     return low;
 }
 
-// Mean over the channels of the squared residual of the invocation's row, 0 without one; all of a workgroup call it.
+// Mean over the channels of the row's squared residual, 0 without a row. All invocations of a workgroup must call it.
 fn squared_residual() -> f32 {
     let sum = predicted();
     if !has_row() {
@@ -66,7 +67,7 @@ fn squared_residual() -> f32 {
     return dot(e, e) / 3.0;
 }
 
-// Residuals are at most 1: in steps of 2⁻³⁰ one fits a word.
+// Squared residuals are at most 1, so one in steps of 2⁻³⁰ fits a word.
 fn steps_of(square: f32) -> u32 {
     return u32(min(square, 1.0) * 1073741824.0 + 0.5);
 }
@@ -110,7 +111,7 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
         }
         let whole = steps_of(square);
         if owner == view {
-            // The halves of PLOT_MOST of them fit a word.
+            // The sums of PLOT_MOST halves fit a word.
             atomicAdd(&squares_low[slot], whole & 0xffffu);
             atomicAdd(&squares_high[slot], whole >> 16u);
             atomicAdd(&seen_rows[slot], 1u);
@@ -138,7 +139,8 @@ fn robust_weight(square: f32) -> f32 {
     return root * root;
 }
 
-// Mean weight of the rows in the 3×3 blocks around the row's, to the fourth, and the share of the view.
+// Neighbourhood weight ("company"): the mean weight of the rows in the 3×3 blocks around the row's, to the fourth
+// power, times the share of the view.
 fn company() -> f32 {
     let view = judged[own_view()];
     let size = vec2(view.blocks & 0xffffu, view.blocks >> 16u);
@@ -159,8 +161,8 @@ fn company() -> f32 {
     return (mean * mean) * (mean * mean) * view.share;
 }
 
-// The weight of the invocation's row, which it speaks for, by its squared residual; it goes to the block's sum: at most 64 rows of
-// weight 1.
+// Sets the row's weight from its squared residual and adds it to the block's sum: at most 64 rows of weight 1. The
+// caller must lead its row.
 fn weigh(square: f32) {
     let weight = robust_weight(square);
     atomicAdd(&blocks[2u * own_block], u32(weight * 16777216.0 + 0.5));
@@ -168,7 +170,7 @@ fn weigh(square: f32) {
     trust[own_row] = weight * alpha_weight(own_colour);
 }
 
-// Before `reweigh`: each row's own weight, and each block's sum of them.
+// First pass of reweighting: each row's own weight, and each block's sum.
 @compute @workgroup_size(ROW_LANES)
 fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
@@ -182,7 +184,7 @@ fn survey(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     }
 }
 
-// The same by the residuals that rows have kept, of the same texels.
+// The same from squared residuals that the rows kept, for unchanged texels.
 @compute @workgroup_size(ROW_LANES)
 fn survey_kept(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
@@ -194,7 +196,7 @@ fn survey_kept(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocatio
     }
 }
 
-// After `survey`, which has left each row's own weight.
+// Second pass: multiplies the weights that `survey` stored by the neighbourhood weight.
 @compute @workgroup_size(ROW_LANES)
 fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);
@@ -206,7 +208,7 @@ fn reweigh(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_in
     }
 }
 
-// The same for rows that have lost it since, because they were drawn again.
+// The second pass for rows that were redrawn since and so lost their weight.
 @compute @workgroup_size(ROW_LANES)
 fn reweigh_again(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);

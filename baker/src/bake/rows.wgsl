@@ -1,39 +1,40 @@
-// A pool of rows as every stage over rows sees it: patches of rows that touch the same texels. One workgroup is one patch. A stage is
-// compiled for either of two kinds:
+// A pool of rows as every stage over rows sees it: patches of rows that touch the same texels. A workgroup handles one
+// patch. Stages are compiled for two kinds of patch:
 //
-// - Rows of a plot (PLOTTED) are those of all views whose box begins in one square of the texture: a box of texels for each, and its
-//   weights. They touch PLOT_REACH² texels that lie together, and have a texel's value read, and its sum written, once for hundreds of
-//   them.
-// - Rows whose texels lie further apart, as across a seam or far aslant, are in patches of up to LISTED_MOST pixels that lie together
-//   in a view, with a list of the texels that these touch.
+// - Bins (PLOTTED) hold the rows of all views whose box begins in one square of the texture. Each row is a box of
+//   texels with weights. They touch PLOT_REACH² adjacent texels, and each texel's value is read and its sum written
+//   once for hundreds of rows.
+// - Listed patches hold rows whose texels lie further apart, as across a seam or at a grazing angle. These are up to
+//   LISTED_MOST pixels that lie together in a view, with a list of the texels they touch.
 //
-// Invocations take the rows of a patch in turns, each a row; where a patch has few rows two or more invocations share each, and take
-// its entries in turn. Entries name texels by their place in the patch, so a workgroup reads and sums its few hundred texels in its
-// own memory, and meets the others' only once for each texel.
+// Invocations take the rows of a patch in turns. Where a patch has few rows, several invocations share each row and
+// alternate over its entries. Entries name texels by their place in the patch. So a workgroup reads and sums its few
+// hundred texels in its own memory, and accesses global memory once for each texel.
 
 @group(2) @binding(0) var<uniform> visited: Visited;
 @group(2) @binding(1) var<storage, read> patches: array<Patch>;
 @group(2) @binding(2) var<storage, read> rows: array<Row>;
-// Entries and boxes of rows, and lists of texels, see patch.wgsl.
+// Entries and boxes of rows, and lists of texels (patch.wgsl).
 @group(2) @binding(3) var<storage, read> words: array<u32>;
-// Weight of each pixel's row, or its squared residual until it is weighed by that; three weights of each seam's.
+// Weight of each pixel's row, or its squared residual until it is weighed; three weights of each seam's row.
 @group(2) @binding(4) var<storage, read_write> trust: array<f32>;
-// For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there; two
+// For each value of a byte: the value in the space of the fit, and the squared slope of the display encoding there. Two
 // values a vector.
 @group(2) @binding(5) var<uniform> tones: array<vec4<f32>, 128>;
-// For each block of pixels: sum of the rows' weights in steps of 2⁻²⁴, and their number.
+// For each block of pixels: the sum of its rows' weights in steps of 2⁻²⁴, and their number.
 @group(2) @binding(6) var<storage, read_write> blocks: array<atomic<u32>>;
-// Where `visited.ordered`, rows with a box plot by plot; else they lie so. And the patches that these are.
+// Where `visited.ordered`, the indices of rows with a box, bin by bin; else the rows themselves lie in that order. Then
+// the patches over them.
 @group(2) @binding(7) var<storage, read> order: array<u32>;
 @group(2) @binding(8) var<storage, read> plots: array<Patch>;
 
 // Which patches are visited. Same as `layout::Visited`.
 struct Visited {
     patches: u32,
-    // So many at the beginning, the others after a gap.
+    // Patches at the beginning; the others follow after a gap.
     first: u32,
     gap: u32,
-    // The same of plots.
+    // The same for bins.
     plots: u32,
     first_plots: u32,
     plots_gap: u32,
@@ -48,13 +49,14 @@ struct Visited {
 
 const NOWHERE: u32 = 0xffffffffu;
 
-// The workgroup's patch, which of its invocations this is, how many of them share a row, and which of those this is.
+// The workgroup's patch, the invocation's index, the invocations that share a row, and this one's index among them.
 var<private> own: Patch;
 var<private> own_lane: u32;
 var<private> sharers: u32;
 var<private> share: u32;
-// The invocation's row in this turn, if it has one: its number in the pool, where its words begin and how many entries it has, in pairs
-// (none without a row), the width of its box (NOWHERE without one) and where that begins in the patch, its colour, and its block.
+// The row of the invocation in this turn, if any: its index in the pool, the start of its words, its entries, its box's
+// width (NOWHERE without one) and corner in the patch, its pairs of entries (0 without a row), its colour, and its
+// block.
 var<private> own_has: bool;
 var<private> own_row: u32;
 var<private> own_start: u32;
@@ -65,7 +67,8 @@ var<private> own_pairs: u32;
 var<private> own_colour: u32;
 var<private> own_block: u32;
 
-// The patch of a workgroup, of no rows past the last, and the tally of its rows; returns the turns that they take.
+// Loads the workgroup's patch, an empty one past the last, and counts its rows in the tally. Returns the number of
+// turns.
 fn open(group: vec3<u32>, lane: u32) -> u32 {
     let index = group.y * GROUPS_ACROSS + group.x;
     own = Patch(0u, 0u, 0u, LISTED);
@@ -80,7 +83,7 @@ fn open(group: vec3<u32>, lane: u32) -> u32 {
     if lane == 0u {
         count_units(index, rows_here());
     }
-    // A power of two above the rows, but no more invocations for each than are worth the adding up.
+    // The least power of two that holds the rows, at least eight: more invocations a row are not worth the reduction.
     let at_once = 1u << max(32u - countLeadingZeros(max(rows_here(), 1u) - 1u), 3u);
     sharers = max(ROW_LANES / at_once, 1u);
     share = lane % sharers;
@@ -88,7 +91,7 @@ fn open(group: vec3<u32>, lane: u32) -> u32 {
     return (rows_here() + taken - 1u) / taken;
 }
 
-// The row that the invocation takes in a turn.
+// Loads the invocation's row of a turn.
 fn take(turn: u32) {
     let nth = turn * (ROW_LANES / sharers) + own_lane / sharers;
     own_has = nth < rows_here();
@@ -118,12 +121,11 @@ fn take(turn: u32) {
     own_pairs = (own_entries + 1u) / 2u;
 }
 
-// Whether the invocation has a row in this turn.
 fn has_row() -> bool {
     return own_has;
 }
 
-// Whether it speaks for it.
+// Whether the invocation is the first of those that share its row.
 fn leads_row() -> bool {
     return own_has && share == 0u;
 }
@@ -136,12 +138,12 @@ fn is_seam() -> bool {
     return own.kind == SEAM;
 }
 
-// Places of the patch.
+// Number of texels of the patch.
 fn places_here() -> u32 {
     return select(own.counts >> 16u, PLACES, PLOTTED);
 }
 
-// The texel of a place of the patch; NOWHERE beyond the texture.
+// The texel at a place of the patch; NOWHERE beyond the texture.
 fn texel_of(place: u32) -> u32 {
     if !PLOTTED {
         return words[own.first_texel + place];
@@ -151,7 +153,7 @@ fn texel_of(place: u32) -> u32 {
     return select(NOWHERE, texel, own.first_texel % visited.size + at.x < visited.size && texel < visited.count);
 }
 
-// Two of the row's entries: which, and of the first the column in its box, and the place in the patch.
+// Position of a pair of entries: its index, and the first entry's column in its box and place in the patch.
 struct Cursor {
     nth: u32,
     column: u32,
@@ -163,7 +165,7 @@ struct Pair {
     weights: vec2<f32>,
 }
 
-// The first two entries that the invocation takes; `pair_at` as long as it is before `own_pairs`.
+// The invocation's first pair of entries. `pair_at` may be called while `nth` is below `own_pairs`.
 fn first_pair() -> Cursor {
     return in_box(Cursor(share, 2u * share, own_corner + 2u * share));
 }
@@ -181,7 +183,7 @@ fn in_box(at: Cursor) -> Cursor {
     return inside;
 }
 
-// Where a row has an odd number, the second of its last has no weight.
+// The second entry of an odd row's last pair has weight 0.
 fn pair_at(at: Cursor) -> Pair {
     if PLOTTED {
         let weights = unpack2x16unorm(words[own_start + at.nth]);
@@ -201,7 +203,7 @@ fn tone(byte: u32) -> vec2<f32> {
     return select(pair.xy, pair.zw, (byte & 1u) != 0u);
 }
 
-// Observed value of each channel; the fourth byte of a colour is alpha.
+// Observed value of each channel, in the space of the fit; the fourth byte of a colour is alpha.
 fn observed(colour: u32) -> vec3<f32> {
     return vec3(tone(colour & 255u).x, tone((colour >> 8u) & 255u).x, tone((colour >> 16u) & 255u).x);
 }

@@ -1,12 +1,11 @@
-// Preconditioned conjugate gradients (Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1) with the
-// diagonal and the coarse levels of multilevel.wgsl as preconditioner, and the ties between linked texels. Each channel is a
-// system of its own; their coefficients never leave the adapter.
-// Native twin: normal.rs.
+// Preconditioned conjugate gradients (Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1) with
+// the smoothness links between texels. The preconditioner is the diagonal plus the coarse levels of multilevel.wgsl.
+// Each channel is a system of its own, and its coefficients stay on the device. Native twin: normal.rs.
 //
-// Buffers r, q and diagonal hold the integer sums of normal.wgsl first and, from the stage named here on, the floats made of
-// them in place. Reductions are trees of fixed shape: same bytes every run.
+// Buffers r, q and diagonal first hold the integer sums of normal.wgsl. The stages noted below convert them to floats
+// in place. Reductions are trees of fixed shape: same bytes every run.
 
-// The ties' part of the product with x, and with p.
+// The links' part of the product with x, and with p.
 fn smooth_x(texel: u32) -> vec3<f32> {
     let bits = linked(texel);
     let own = x_at(texel);
@@ -35,7 +34,7 @@ fn smooth_p(texel: u32) -> vec3<f32> {
     return sum;
 }
 
-// z, once the levels hold what the residuals come to on them.
+// z = M⁻¹ r. The levels must hold their corrections.
 fn preconditioned(texel: u32) -> vec3<f32> {
     let d = bitcast<vec3<f32>>(diagonal_at(texel));
     let z = bitcast<vec3<f32>>(r_at(texel)) / d + share_of(texel) * coarse_at(cell_of(texel));
@@ -66,7 +65,7 @@ fn reduce_measure(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
 }
 
-// r: defect as integers → residual as floats.
+// r: integer defect → float residual.
 @compute @workgroup_size(TEXEL_LANES)
 fn begin(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
@@ -112,7 +111,7 @@ fn reduce_set_out(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
 }
 
-// q: product as integers → floats, with the ties' part.
+// q: integer product → floats, with the links' part.
 @compute @workgroup_size(TEXEL_LANES)
 fn finish_apply(
     @builtin(global_invocation_id) at: vec3<u32>,
@@ -144,7 +143,7 @@ fn reduce_apply(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
     }
 }
 
-// x += α p, r −= α q; q is emptied for the next product.
+// x += α p, r −= α q; empties q for the next product.
 @compute @workgroup_size(TEXEL_LANES)
 fn advance(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);

@@ -1,23 +1,23 @@
-// What every stage over texels knows. Same as `layout::Texels`.
+// Parameters of every stage over texels. Same as `layout::Texels`.
 struct Texels {
     size: u32,
     count: u32,
-    // Workgroups of a dispatch over all texels, and their invocations: each takes every stride-th texel.
+    // Workgroups of a dispatch over all texels, and their invocations. Each invocation takes every stride-th texel.
     groups: u32,
     stride: u32,
-    // Strength of links as a share of the mean diagonal, and of seams as a multiple of it.
+    // λ of links as a share of the mean diagonal, and the weight of seams as a multiple of λ.
     smoothness: f32,
     seam_ratio: f32,
     // 1 where only the rows of the subset exist.
     narrowed: u32,
 }
 
-// Numbers of one channel that stay on the adapter. Same as `layout::Scalars`.
+// Scalars of one channel's solver, never read by the host. Same as `layout::Scalars`.
 struct Scalars {
     alpha: f32,
     beta: f32,
     rz: f32,
-    // λ at unit slope, in absolute terms.
+    // λ at unit slope, absolute.
     smoothness: f32,
     // |x| + 1 < 2^reach_x, |p| < 2^reach_p.
     reach_x: i32,
@@ -26,27 +26,27 @@ struct Scalars {
     unused_1: u32,
 }
 
-// 2^k, exactly; k within ±126.
+// 2^k, exact for k within ±126.
 fn exp2i(k: i32) -> f32 {
     return bitcast<f32>(u32(clamp(k, -126, 127) + 127) << 23u);
 }
 
-// Steps of a sum to which n rows add at most 1 each: n < 2^(bits) ⇒ n · 2^(31 − bits) < 2³¹.
+// Fixed-point steps per unit of a sum to which n rows add at most 1 each: n < 2^bits ⇒ n · 2^(31 − bits) < 2³¹.
 fn steps(n: u32) -> f32 {
     return exp2i(i32(countLeadingZeros(n)) - 1);
 }
 
-// The smallest power of two above |v|: |v| < 2^result. −127 for zero.
+// The smallest exponent with |v| < 2^result; −127 for zero.
 fn reach_of(v: f32) -> i32 {
     return i32((bitcast<u32>(v) >> 23u) & 255u) - 126;
 }
 
-// A texel's packed exponents, a byte for each channel, which are those of single precision.
+// A texel's exponents, unpacked. Each channel has a byte, biased as in single precision.
 fn exponents_of(packed: u32) -> vec3<i32> {
     return vec3<i32>(vec3(packed, packed >> 8u, packed >> 16u) & vec3(255u)) - 127;
 }
 
-// Two to the power of all three.
+// Two to the power of the three exponents.
 fn scales_of_exponents(packed: u32) -> vec3<f32> {
     return bitcast<vec3<f32>>(vec3(packed << 23u, packed << 15u, packed << 7u) & vec3(0x7f800000u));
 }

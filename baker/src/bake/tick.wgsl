@@ -1,4 +1,5 @@
-// One unit of work at the end of every submission: a submission without any other is missed as well.
+// Counts one unit of work at the end of every submission, so that the loss of a submission without other work is
+// detected too.
 
 @compute @workgroup_size(1)
 fn tick() {

@@ -1,5 +1,5 @@
-// What is drawn at once: blocks of one view or of several. Of each view, those within a region, and its camera in scene units.
-// Same as `layout::Region`; `size`, `origin` and `centre` are the region's.
+// A tile is what one draw covers: blocks of one view or of several. A region is a tile's part of one view, with the
+// view's camera in scene units. Same as `layout::Region`. `size`, `origin` and `centre` are those of the region.
 struct Region {
     row_x: vec4<f32>,
     row_y: vec4<f32>,
@@ -9,32 +9,34 @@ struct Region {
     size: vec2<u32>,
     origin: vec2<u32>,
     texture_size: u32,
-    // Position of the view among those added; the first of its blocks among all, and how many it has across (lower half) and down.
+    // Position of the view among those added, its first block among the blocks of all views, and its blocks across
+    // (lower half) and down (upper half).
     view: u32,
     first_block: u32,
     blocks: u32,
-    // The first row of the window that it is there for, and the first after them; 0 of all of a texture.
+    // The rows of the window that the window solves for: first, and past the last. 0 where the window is the whole
+    // texture.
     core: vec2<u32>,
-    // Where `marks` of footprint.wgsl has the bits of the texture's squares; 0 where none are to be made.
+    // Where `marks` of footprint.wgsl has the bits of the texture's squares; 0 where no visible blocks are recorded.
     squares_at: u32,
-    // Blocks of all regions.
+    // Listed blocks of all regions.
     listed: u32,
-    // Where `places` has its map.
+    // Where `places` has the region's map.
     map_at: u32,
     unused_0: u32,
     unused_1: u32,
     unused_2: u32,
 }
 
-// Which of them the invocation works in.
+// The region that the invocation works in.
 var<private> region: u32;
 
-// Its blocks across, and down.
+// Blocks of the region, across and down.
 fn region_blocks() -> vec2<u32> {
     return (regions[region].size + BLOCK - 1u) / BLOCK;
 }
 
-// Where a sample's word is, of those of the `nth` block that is listed.
+// Index of a sample's word within the words of the `nth` listed block.
 fn word_of(nth: u32, sample: vec2<u32>) -> u32 {
     let edge = BLOCK * TAPS;
     let within = sample % edge;
