@@ -1,17 +1,21 @@
-//! The GPU as an adapter, through wgpu. Same mathematics as [`super::native`], stage by stage; a stage's shader is the `.wgsl`
-//! beside its native twin.
+//! The GPU backend, through wgpu. It does the same mathematics as [`super::native`], stage by stage. A stage's shader
+//! is the `.wgsl` beside its native twin.
 //!
 //! ```text
-//!   view ─ raster ─ footprint ─▶ rows (pools: held, or drawn again for each pass when the budget is full)
-//!   rows with a box ─ plots ─▶ the same, together where they begin in one square of the texture
+//!   view ─ raster ─ footprint ─▶ rows (row store: resident, or redrawn for each pass when the budget is full)
+//!   rows with a box ─ plots ─▶ the same, sorted into bins: squares of the texture
 //!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
-//!   rows, weights ─ normal, regularise ─▶ diagonal, strengths ─ solve (apply, step, apply, …) ─▶ texels
-//!   rows, texels ─ deviation ─▶ how far the views are from each texel, where maps are asked for
+//!   rows, weights ─ normal, regularise ─▶ diagonal, λ ─ solve (apply, step, apply, …) ─▶ texels
+//!   rows, texels ─ deviation ─▶ deviation of the views from each texel, where maps are asked for
 //! ```
 //!
-//! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway.
-//! Same job, same adapter, same bytes: what crosses rows is summed in integers, what crosses texels in trees of fixed shape.
+//! Some modules have private names: `pools` is the row store, `plots` the row bins, `marks` the visible blocks,
+//! `groundwork` the preallocated buffers, and `kit` the compiled pipelines.
+//!
+//! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway. The same job
+//! on the same adapter gives the same bytes: sums across rows are integer sums, sums across texels are trees of fixed
+//! shape.
 
 mod cache;
 pub mod device;
@@ -62,8 +66,8 @@ use super::parts::first_window;
 use super::scene::Scene;
 use super::window::Window;
 
-/// The part of a texture that a job begins with on the device of `kit`: all of it, if that leaves memory for rows, or strips
-/// all over it.
+/// The window that a job begins with on the device of `kit`: the whole texture if that leaves memory for rows, else
+/// strips spread over the texture.
 #[must_use]
 pub fn window(kit: &Kit, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
     let others = fit::others(scene, atlas);
@@ -77,10 +81,10 @@ pub fn window(kit: &Kit, scene: &Scene, atlas: &Atlas, options: &Options) -> Win
 /// One job on one GPU.
 #[derive(Debug)]
 pub struct Gpu {
-    /// Gone only while being dropped.
+    /// None only during drop.
     fit: Option<Box<Fit>>,
     options: Options,
-    /// Of the fits before.
+    /// Peak memory of earlier fits, in bytes.
     peak: u64,
     info: AdapterInfo,
     failed: bool,
@@ -88,7 +92,7 @@ pub struct Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // Against a broken device destructors block or crash: what they would free goes with the process.
+        // On a broken device destructors block or crash. The end of the process frees the memory.
         if let (true, Some(fit)) = (self.failed, self.fit.take()) {
             Box::leak(fit);
         }
@@ -96,10 +100,7 @@ impl Drop for Gpu {
 }
 
 impl Gpu {
-    /// Makes the buffers of a job. Pixels that show another surface than the scene's come masked.
-    ///
-    /// # Errors
-    /// The texture does not fit the device.
+    /// Makes the buffers of a job. The caller has masked pixels that show another surface than the scene's.
     pub fn new(kit: Kit, scene: Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
         let info = kit.device.info().clone();
         let fit = under_way("preparing the fit", || {
@@ -225,7 +226,7 @@ impl Backend for Gpu {
         };
         self.peak = self.peak.max(fit.budget.peak());
         let blocks = fit.pools.awaited;
-        // Its clock has begun, and the stage of its maps stays where there is one.
+        // The clock already runs, and an existing stage for maps stays compiled.
         let options = Options {
             maps: false,
             gpu_times: false,

@@ -1,13 +1,13 @@
-//! Commands on their way: recorded, and sent when enough are together. Dispatches that follow each other share a pass.
+//! Records commands and submits them together. Consecutive dispatches share a pass.
 
 use super::device::{Device, GpuError};
 
-/// Commands of one submission, and those of the next.
+/// The commands of one submission, then of the next.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
     pub(super) device: &'a Device,
     label: &'static str,
-    // Ends before its encoder does.
+    // Must end before its encoder does.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
     /// Words of rows that the commands visit.
@@ -25,14 +25,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// For commands other than dispatches.
+    /// Returns the encoder, for commands other than dispatches.
     pub(super) fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
         self.pass = None;
         self.encoder
             .get_or_insert_with(|| self.device.encoder(self.label))
     }
 
-    /// For dispatches.
+    /// Returns the pass, for dispatches.
     pub(super) fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
         let encoder = self
             .encoder
@@ -46,7 +46,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Sends what is recorded, with the tally's unit at its end.
+    /// Submits what is recorded, ending with one tally unit.
     pub(super) fn send(&mut self) -> Result<(), GpuError> {
         if self.encoder.is_none() {
             return Ok(());
@@ -55,13 +55,14 @@ impl<'a> Batch<'a> {
         self.submit().map(drop)
     }
 
-    /// Records the tally's unit for a submission whose last commands read the tally.
+    /// Records the tally unit of a submission whose last commands read the tally.
     pub(super) fn tick(&mut self) {
         let device = self.device;
         device.tally().tick(self.pass());
     }
 
-    /// Sends what is recorded, which has its unit already; returns what can be waited for, if there was anything.
+    /// Submits what is recorded, which must contain its tally unit. Returns an index to wait for, if there was
+    /// anything.
     pub(super) fn submit(&mut self) -> Result<Option<wgpu::SubmissionIndex>, GpuError> {
         self.words = 0;
         self.pass = None;

@@ -1,7 +1,8 @@
-//! Pipelines of an earlier process → a cache that the driver looks into before it compiles, and what is worth keeping of it.
+//! The pipeline cache: an earlier process's pipelines go in; the driver looks there before it compiles; what is worth
+//! keeping comes out.
 //!
-//! The supervisor keeps the bytes and has checked them; wgpu checks adapter and driver once more. Whatever is wrong with them,
-//! the stages are compiled as if there were none.
+//! The supervisor stores the bytes and has checked them; wgpu checks adapter and driver again. If anything is wrong
+//! with them, the stages are compiled as if there were none.
 
 use std::mem::ManuallyDrop;
 
@@ -10,18 +11,18 @@ use proto::message::PipelineCache as Origin;
 
 use super::device::Device;
 
-/// Feature that keeping pipelines needs.
+/// The feature that a pipeline cache needs.
 pub(super) const FEATURE: wgpu::Features = wgpu::Features::PIPELINE_CACHE;
 
-/// See the head of this file. Never dropped, as the device that it belongs to.
+/// A pipeline cache. It is never dropped, like the device that it belongs to.
 #[derive(Debug)]
 pub(super) struct Cache {
     cache: ManuallyDrop<wgpu::PipelineCache>,
-    /// Size of what it began with.
+    /// Size of the data it began with.
     given: Option<usize>,
 }
 
-/// For which adapter, driver and build pipelines are the same; none where they cannot be kept.
+/// Key of adapter, driver and build under which pipelines are reusable; none where they cannot be kept.
 pub(super) fn key(adapter: &wgpu::Adapter) -> Option<String> {
     let info = adapter.get_info();
     let known =
@@ -37,7 +38,7 @@ pub(super) fn key(adapter: &wgpu::Adapter) -> Option<String> {
 }
 
 impl Cache {
-    /// A cache with what an earlier process left, if there is any; none where the driver makes none.
+    /// A cache that begins with an earlier process's data, if any; none where the driver makes none.
     pub(super) fn new(device: &Device, kept: Option<&[u8]>) -> Option<Self> {
         let descriptor = wgpu::PipelineCacheDescriptor {
             label: Some("kept"),
@@ -46,8 +47,9 @@ impl Cache {
         };
         #[expect(unsafe_code, reason = "a driver believes what it is given")]
         let make = || {
-            // SAFETY: `kept` is what `Self::data` gave to the supervisor in an earlier process of this build, on an adapter and
-            // a driver of the same key, before that process had seen any data; the supervisor holds its checksum against it.
+            // SAFETY: `kept` is what `Self::data` gave to the supervisor in an earlier process of this build, on an
+            // adapter and a driver of the same key, before that process had seen any data. The supervisor verifies its
+            // checksum.
             unsafe { device.device.create_pipeline_cache(&descriptor) }
         };
         match device.scoped(make) {
@@ -62,13 +64,13 @@ impl Cache {
         }
     }
 
-    /// To be named where a pipeline is made.
+    /// The cache to name when a pipeline is made.
     pub(super) fn of(&self) -> &wgpu::PipelineCache {
         &self.cache
     }
 
-    /// Where the pipelines made so far came from, and what is to be kept if that is not what was given: a driver adds what it
-    /// compiles, and leaves all else as it is.
+    /// Origin of the pipelines made so far, and the data to keep if it differs from what was given. The comparison is
+    /// by size: a driver adds what it compiles and changes nothing else.
     pub(super) fn gained(&self) -> (Origin, Option<Vec<u8>>) {
         match self.cache.get_data() {
             Some(data) if self.given == Some(data.len()) => (Origin::Hit, None),

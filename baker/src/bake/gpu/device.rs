@@ -1,7 +1,7 @@
-//! `--device` → adapter → device, its submissions, and what wgpu's callbacks say of it.
+//! `--device` → adapter → device; its submissions; and the errors that wgpu's callbacks report.
 //!
-//! wgpu swallows a lost device in places (`submit` on a dead one still returns an index, `poll` may say `Ok`), so nothing
-//! counts as done until four things agree: poll, map, the lost flag, and the tally of work done.
+//! wgpu hides a lost device in places: `submit` on a dead one still returns an index, and `poll` may say `Ok`. So work
+//! counts as done only if four things agree: poll, map, the lost flag, and the tally of work done.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::raster::ATOMICS;
 use super::tally::Tally;
 use super::times::{FEATURES, Times};
 
-/// What wgpu complains of.
+/// Kind of an error that wgpu reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Lost,
@@ -25,11 +25,11 @@ enum Trouble {
     Refused,
 }
 
-/// What wgpu's callbacks leave behind.
+/// State that wgpu's callbacks set.
 #[derive(Debug, Default)]
 struct Flags {
     lost: AtomicBool,
-    /// The first complaint: later ones are its consequences.
+    /// The first error: later ones are its consequences.
     words: Mutex<Option<(Trouble, String)>>,
 }
 
@@ -39,15 +39,15 @@ impl Flags {
         if let Ok(mut words) = self.words.lock() {
             words.get_or_insert((trouble, text));
         }
-        // Last: who sees that it is lost, on whichever thread, finds the words for it.
+        // Last, so that any thread that sees the flag finds the message.
         if trouble == Trouble::Lost {
             self.lost.store(true, Ordering::SeqCst);
         }
     }
 }
 
-/// An open device. It is never closed: against a broken driver that blocks or crashes, and what it would free goes with the
-/// process, which has one job and ends without destructors.
+/// An open device. It is never closed: on a broken driver that blocks or crashes. The end of the process, which runs
+/// one job and skips destructors, frees its memory.
 #[derive(Debug)]
 pub struct Device {
     pub(super) device: ManuallyDrop<wgpu::Device>,
@@ -55,7 +55,7 @@ pub struct Device {
     pub(super) limits: wgpu::Limits,
     info: AdapterInfo,
     peers: u32,
-    /// For which pipelines can be kept.
+    /// Key under which its pipelines can be kept.
     key: Option<String>,
     cache: Option<Cache>,
     flags: Arc<Flags>,
@@ -66,15 +66,16 @@ pub struct Device {
     pace: Mutex<Pace>,
 }
 
-/// What was submitted last, and what was when the last step ended.
+/// The last submission, and the one that was last when the previous step ended.
 #[derive(Debug, Default)]
 struct Pace {
     last: Option<wgpu::SubmissionIndex>,
     step: Option<wgpu::SubmissionIndex>,
 }
 
-/// Opens the adapter that the job asks for. None where any will do and no real GPU is there, or the processor was asked for:
-/// the caller's native adapter is the better one then. Adapters whose name it avoids are passed over.
+/// Opens the adapter that the job asks for. Adapters whose name the job avoids are passed over. Returns none if the
+/// processor was asked for, or if any adapter will do and there is no real GPU: then the caller's native backend is the
+/// better choice.
 ///
 /// # Errors
 /// [`GpuError::NoAdapter`] or [`GpuError::NoDevice`].
@@ -108,12 +109,12 @@ fn open_gpu(job: &WarmJob) -> Result<Option<Device>, GpuError> {
     Err(GpuError::NoAdapter { wanted, found })
 }
 
-/// Every adapter of this machine, by its place on the bus, each under a name of its own: `NVIDIA H200 #2` is the second that
-/// calls itself `NVIDIA H200`.
+/// Every adapter of this machine, in bus order, each under a unique name: `NVIDIA H200 #2` is the second one named
+/// `NVIDIA H200`.
 pub(crate) fn adapters() -> Vec<(wgpu::Adapter, AdapterInfo)> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
-    // No validation layers: they are the machine's, not ours.
+    // No validation layers: those belong to the machine, not to Kiln.
     descriptor.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(descriptor);
     let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
@@ -126,7 +127,7 @@ pub(crate) fn adapters() -> Vec<(wgpu::Adapter, AdapterInfo)> {
     adapters.into_iter().zip(infos).collect()
 }
 
-/// Numbers those of one name.
+/// Numbers adapters that share a name.
 fn number(infos: &mut [AdapterInfo]) {
     let names: Vec<String> = infos.iter().map(|info| info.name.clone()).collect();
     for (index, info) in infos.iter_mut().enumerate() {
@@ -137,12 +138,12 @@ fn number(infos: &mut [AdapterInfo]) {
     }
 }
 
-/// An adapter in the words of the report.
+/// Describes an adapter for the report.
 fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
     let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => "discrete",
         wgpu::DeviceType::IntegratedGpu => "integrated",
-        // Layered drivers call themselves "other"; they are as good as virtual ones.
+        // Layered drivers call themselves "other"; they count as virtual.
         wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => "virtual",
         wgpu::DeviceType::Cpu => "software",
     };
@@ -156,7 +157,8 @@ fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
     }
 }
 
-/// The best of `infos` for `wanted`, all of one kind: discrete before integrated before virtual, software only by name.
+/// Indices of the best of `infos` for `wanted`, all of one kind: discrete before integrated before virtual. Software is
+/// chosen only by name.
 fn choose(infos: &[&AdapterInfo], wanted: &Wanted) -> Vec<usize> {
     let allowed = |info: &AdapterInfo| match wanted {
         Wanted::Auto | Wanted::Gpu => info.kind != "software",
@@ -177,14 +179,15 @@ fn choose(infos: &[&AdapterInfo], wanted: &Wanted) -> Vec<usize> {
 
 impl Device {
     fn new(adapter: &wgpu::Adapter, info: AdapterInfo, peers: u32) -> Result<Self, GpuError> {
-        // All that the adapter has: its own limits, and of optional features its clock, wide atomics and a cache.
+        // Requests the adapter's own limits, and of the optional features its clock, wide atomics and a pipeline cache.
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("kiln"),
             required_features: adapter.features() & (FEATURES | ATOMICS | cache::FEATURE),
             required_limits: limits.clone(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
-            // As for little memory, but blocks grow to half as much: what lies unused in the last one is beyond any budget.
+            // As for little memory, but blocks grow to half as much: the unused part of the last block is outside any
+            // budget.
             memory_hints: wgpu::MemoryHints::Manual {
                 suballocated_device_memory_block_size: 8 << 20..32 << 20,
             },
@@ -241,41 +244,40 @@ impl Device {
         }
     }
 
-    /// Its description.
     #[must_use]
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
 
-    /// How many adapters would have done equally well, with it.
+    /// Number of equally good adapters, this one included.
     #[must_use]
     pub fn peers(&self) -> u32 {
         self.peers
     }
 
-    /// For which adapter, driver and build its pipelines can be kept; none where they cannot.
+    /// Key of adapter, driver and build under which its pipelines can be kept; none where they cannot.
     #[must_use]
     pub fn pipelines(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// Keeps pipelines from now on, beside those of an earlier process.
+    /// Keeps pipelines from now on, starting from those of an earlier process.
     pub fn keep(&mut self, kept: Option<&[u8]>) {
         self.cache = Cache::new(self, kept);
     }
 
-    /// Where its pipelines came from, and what is to be kept; none where nothing is kept.
+    /// Origin of its pipelines, and the data to keep; none where nothing is kept.
     #[must_use]
     pub fn gained(&self) -> Option<(PipelineCache, Option<Vec<u8>>)> {
         self.cache.as_ref().map(Cache::gained)
     }
 
-    /// To be named where a pipeline is made.
+    /// The cache to name when a pipeline is made.
     pub(super) fn cache(&self) -> Option<&wgpu::PipelineCache> {
         self.cache.as_ref().map(Cache::of)
     }
 
-    /// Measures every stage from now on, if the adapter has a clock for it.
+    /// Times every stage from now on, if the adapter has a clock for it.
     pub(super) fn measure(&mut self) -> Result<(), GpuError> {
         if self.device.features().contains(FEATURES) {
             let times = self.scoped(|| Times::new(&self.device, &self.queue));
@@ -289,36 +291,39 @@ impl Device {
         self.times.as_ref()
     }
 
-    /// What it has measured.
+    /// Times of the stages measured so far.
     pub(super) fn gpu_times(&self) -> Result<Vec<StageTime>, GpuError> {
         self.times
             .as_ref()
             .map_or_else(|| Ok(Vec::new()), |times| times.report(self))
     }
 
-    /// Counts bytes that the host writes to it.
+    /// Counts bytes that the host writes to the device.
     pub(super) fn uploaded(&self, bytes: usize) {
         self.moved[0].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts bytes that the host reads from it.
+    /// Counts bytes that the host reads from the device.
     pub(super) fn read_back(&self, bytes: usize) {
         self.moved[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Bytes written to it, and read from it.
+    /// Bytes written to the device, and read from it.
     pub(super) fn moved(&self) -> [u64; 2] {
         self.moved
             .each_ref()
             .map(|bytes| bytes.load(Ordering::Relaxed))
     }
 
-    /// What was asked of it and done.
+    /// The tally of work asked for and done.
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// All was done of which `asked` is the host's count, if `visited` is the device's.
+    /// Checks the device's count of work, `visited`, against the host's, `asked`.
+    ///
+    /// # Errors
+    /// [`GpuError::Incomplete`] if they differ.
     pub(super) fn verify(&self, visited: u32, asked: u32) -> Result<(), GpuError> {
         if visited == asked {
             return Ok(());
@@ -330,12 +335,12 @@ impl Device {
         })
     }
 
-    /// Runs `make`, and gives the error that it caused.
+    /// Runs `make` and returns the wgpu error that it caused.
     pub(super) fn scoped<T>(&self, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
         scoped(&self.device, make)
     }
 
-    /// Why a stage could not be compiled.
+    /// The error of a stage that could not be compiled.
     pub(super) fn rejected(&self, stage: &str, error: wgpu::Error) -> GpuError {
         match (self.check(), error) {
             (Err(failed), _) => failed,
@@ -347,7 +352,7 @@ impl Device {
         }
     }
 
-    /// The device as it is: lost, complained, or well.
+    /// Fails if the device is lost or has reported an error.
     pub(super) fn check(&self) -> Result<(), GpuError> {
         let lost = self.flags.lost.load(Ordering::SeqCst);
         let words = self.flags.words.lock().ok().and_then(|words| words.clone());
@@ -373,14 +378,14 @@ impl Device {
         self.info.kind == "software"
     }
 
-    /// Submits commands under a name; returns what can be waited for.
+    /// Submits commands under a name; returns an index to wait for.
     pub(super) fn submit(
         &self,
         name: &'static str,
         encoder: wgpu::CommandEncoder,
     ) -> Result<wgpu::SubmissionIndex, GpuError> {
         now(name);
-        // Drivers may do some of the work within this call: lavapipe compiles and runs all of it here.
+        // Drivers may do some of the work within this call: lavapipe compiles and runs everything here.
         crate::progress::wait_for(name, self.is_software());
         let sent = self.scoped(|| self.queue.submit([encoder.finish()]));
         self.check()?;
@@ -393,8 +398,8 @@ impl Device {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a step: waits for what was submitted until the step before ended, so that the device has work while the next one is
-    /// recorded, and no more than that lies in its queue.
+    /// Ends a step: waits for what had been submitted when the step before ended. So the device has work while the next
+    /// step is recorded, and no more than that is queued.
     pub(super) fn keep_pace(&self) -> Result<(), GpuError> {
         let before = {
             let mut pace = self.pace();
@@ -404,12 +409,12 @@ impl Device {
         before.map_or(Ok(()), |sent| self.wait_for(sent))
     }
 
-    /// Waits for all that was submitted.
+    /// Waits for everything submitted.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
         self.poll(wgpu::PollType::wait_indefinitely())
     }
 
-    /// Waits for a submission and those before it; others may be at work.
+    /// Waits for a submission and those before it; later ones may still run.
     pub(super) fn wait_for(&self, sent: wgpu::SubmissionIndex) -> Result<(), GpuError> {
         self.poll(wgpu::PollType::Wait {
             submission_index: Some(sent),
@@ -427,14 +432,14 @@ impl Device {
             .map_err(|error| self.lost(error.to_string()))
     }
 
-    /// Commands to record.
     pub(super) fn encoder(&self, label: &str) -> wgpu::CommandEncoder {
         self.device
             .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(label) })
     }
 }
 
-/// Runs `make`, and gives the error that it caused: the one about memory, if there is one, since others follow from it.
+/// Runs `make` and returns the error that it caused. If there is one about memory, it is that one, since others follow
+/// from it.
 fn scoped<T>(device: &wgpu::Device, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
     let filters = [
         wgpu::ErrorFilter::Validation,
@@ -453,7 +458,7 @@ fn scoped<T>(device: &wgpu::Device, make: impl FnOnce() -> T) -> Result<T, wgpu:
     }
 }
 
-/// An error that a scope caught, other than in what a shader says.
+/// The error that a scope caught, for anything but shader compilation.
 fn refused(label: &str, error: &wgpu::Error) -> GpuError {
     let (label, text) = (label.to_owned(), chain(error));
     match error {

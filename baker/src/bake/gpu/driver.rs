@@ -1,24 +1,24 @@
-//! What the driver says of its memory (`VK_EXT_memory_budget`), where it says anything: the bound of a job's plan, and the
-//! figure that the report holds against the job's own sum.
+//! The driver's account of device memory (`VK_EXT_memory_budget`), where it gives one. It bounds a job's plan, and the
+//! report compares it with the job's own sum.
 
 use ash::vk;
 
-/// Of the heaps that are on the device, in bytes.
+/// Memory of the largest device-local heap, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriverMemory {
-    /// What this process uses, by the driver's account: buffers and textures, and all that belongs to pipelines and queues.
+    /// Used by this process: buffers, textures, and everything that belongs to pipelines and queues.
     pub(super) used: u64,
-    /// What this process may use in all, as long as others use what they do now.
+    /// Available to this process in all, while other processes use what they use now.
     pub(super) budget: u64,
 }
 
-/// Asks the driver; none where the backend is not Vulkan or the driver does not say.
+/// Asks the driver; none where the backend is not Vulkan or the driver gives no account.
 #[expect(
     unsafe_code,
     reason = "wgpu has no call for this, and Vulkan's are unsafe"
 )]
 pub(super) fn memory(device: &wgpu::Device) -> Option<DriverMemory> {
-    // SAFETY: nothing of what wgpu hands out is destroyed here, or kept.
+    // SAFETY: nothing that wgpu hands out is destroyed here, or kept.
     let hal = unsafe { device.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let budget_known = hal
         .enabled_device_extensions()
@@ -29,7 +29,7 @@ pub(super) fn memory(device: &wgpu::Device) -> Option<DriverMemory> {
     let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
     let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
     let instance = hal.shared_instance().raw_instance();
-    // SAFETY: the physical device is this instance's, and lives as long as the device that `hal` keeps.
+    // SAFETY: the physical device belongs to this instance, and lives as long as the device that `hal` keeps.
     unsafe {
         instance.get_physical_device_memory_properties2(hal.raw_physical_device(), &mut properties);
     }
@@ -38,18 +38,18 @@ pub(super) fn memory(device: &wgpu::Device) -> Option<DriverMemory> {
         let flags = heaps.memory_heaps[heap].flags;
         flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL)
     });
-    // The largest: the others are windows onto it, or small ones for the driver.
+    // The largest: other heaps are windows onto it, or small ones for the driver.
     let heap = local.max_by_key(|&heap| heaps.memory_heaps[heap].size)?;
     sound(budget.heap_usage[heap], budget.heap_budget[heap])
 }
 
-/// A driver that could not find out says zero.
+/// None for a budget of zero: a driver that does not know says zero.
 fn sound(used: u64, budget: u64) -> Option<DriverMemory> {
     (budget > 0).then_some(DriverMemory { used, budget })
 }
 
 impl DriverMemory {
-    /// What is left for this process.
+    /// Bytes left for this process.
     pub(super) fn left(self) -> u64 {
         self.budget.saturating_sub(self.used)
     }

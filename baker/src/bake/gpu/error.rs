@@ -1,8 +1,8 @@
-//! Every way in which a GPU fails → [`GpuError`] → what the supervisor acts on; and the panics of wgpu, which are failures too.
+//! Every failure of a GPU → [`GpuError`] → the code that the supervisor acts on. wgpu's panics count as failures too.
 //!
-//! wgpu panics where the driver fails in places that it has no error for: `poll` on a lost device, clean-up after a device that
-//! did not open. [`blame`] turns such a panic into the failure that it stands for. wgpu does not tell whose memory ran out, the
-//! host's or the device's: either is the device's here.
+//! wgpu panics where the driver fails in places that it has no error for: `poll` on a lost device, or clean-up after a
+//! device that did not open. [`blame`] turns such a panic into the failure that it stands for. wgpu does not say whose
+//! memory ran out, the host's or the device's; here either counts as the device's.
 
 use std::cell::Cell;
 use std::panic::PanicHookInfo;
@@ -14,77 +14,77 @@ use crate::bake::backend::BackendError;
 /// Why the GPU did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum GpuError {
-    /// `--device` names nothing that is there.
+    /// No adapter fits `--device`.
     #[error("no adapter fits --device {wanted}; found: {found}")]
     NoAdapter {
-        /// What was asked for.
+        /// The requested device.
         wanted: String,
-        /// What there is.
+        /// The adapters that exist.
         found: String,
     },
-    /// The adapter did not give a device.
+    /// The adapter gave no device.
     #[error("adapter {adapter} gives no device: {text}")]
     NoDevice {
-        /// The adapter.
+        /// The adapter's name.
         adapter: String,
-        /// wgpu's words.
+        /// wgpu's message.
         text: String,
     },
     /// More than the budget, a binding or the adapter holds.
     #[error("{what} needs {bytes} bytes of device memory: {why}")]
     OutOfMemory {
-        /// Which buffer or texture.
+        /// The buffer or texture.
         what: String,
         /// Its size.
         bytes: u64,
-        /// Which bound it met.
+        /// The bound that it exceeds.
         why: String,
     },
-    /// The driver ran out of memory, in a place where that is the end of the device.
+    /// The driver ran out of memory where that ends the device.
     #[error("out of memory during {label}: {text}")]
     Exhausted {
-        /// What was under way.
+        /// The work under way.
         label: String,
-        /// The driver's words.
+        /// The driver's message.
         text: String,
     },
     /// The device is gone.
     #[error("device lost during {label}: {reason}")]
     Lost {
-        /// What was under way.
+        /// The work under way.
         label: String,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
     /// The driver or the shader compiler refused a stage.
     #[error("stage {stage} was refused: {text}")]
     ShaderRejected {
-        /// Which.
+        /// The stage.
         stage: String,
-        /// Why.
+        /// The compiler's message.
         text: String,
     },
-    /// The adapter answered, but not with all of the work.
+    /// The adapter answered, but not all of the work was done.
     #[error("after {label}, {visited} of {asked} units of work were done (modulo 2³²)")]
     Incomplete {
-        /// What was under way.
+        /// The work under way.
         label: String,
-        /// By the shaders' count.
+        /// Units counted by the shaders.
         visited: u32,
-        /// By ours.
+        /// Units counted by the host.
         asked: u32,
     },
-    /// wgpu refused a command: a bug of ours.
+    /// wgpu refused a command: a bug in this crate.
     #[error("during {label}: {text}")]
     Refused {
-        /// What was under way.
+        /// The work under way.
         label: String,
-        /// wgpu's words.
+        /// wgpu's message.
         text: String,
     },
 }
 
-/// How wgpu-hal, wgpu-core, their panics and ash say that memory ran out.
+/// How wgpu-hal, wgpu-core, their panics and ash word that memory ran out.
 const MEMORY: [&str; 6] = [
     "Out of memory",
     "OUT_OF_HOST_MEMORY",
@@ -95,8 +95,8 @@ const MEMORY: [&str; 6] = [
 ];
 
 impl GpuError {
-    /// A device that failed with these words of wgpu's. Out of memory at a moment that has no error for it, wgpu gives the device
-    /// up and says why.
+    /// The error for a device that failed with this message of wgpu. Where wgpu has no error for lack of memory, it
+    /// gives up the device and says why in the message.
     pub(super) fn failed(label: impl Into<String>, words: impl Into<String>) -> Self {
         let (label, words) = (label.into(), words.into());
         if MEMORY.iter().any(|memory| words.contains(memory)) {
@@ -109,7 +109,7 @@ impl GpuError {
         }
     }
 
-    /// What the supervisor acts on.
+    /// The code that the supervisor acts on.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -160,7 +160,7 @@ thread_local! {
     static UNDER_WAY: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Does work on the device under a name that failures carry, panics included.
+/// Runs `work` under a name that its failures carry, panics included.
 pub(super) fn under_way<T>(label: &'static str, work: impl FnOnce() -> T) -> T {
     let before = UNDER_WAY.replace(Some(label));
     let done = work();
@@ -168,18 +168,18 @@ pub(super) fn under_way<T>(label: &'static str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Names the next part of the work that is under way.
+/// Names the next part of the work under way.
 pub(super) fn now(label: &'static str) {
     UNDER_WAY.set(Some(label));
 }
 
-/// The name of the work that is under way.
+/// The name of the work under way.
 pub(super) fn label() -> &'static str {
     UNDER_WAY.get().unwrap_or("nothing")
 }
 
-/// The failure that a panic stands for, where it is wgpu's own and this thread was at work on the device. The panics of our code
-/// stay what they are.
+/// The failure that a panic stands for, if wgpu raised it while this thread worked on the device. Other panics give
+/// none.
 #[must_use]
 pub fn blame(panic: &PanicHookInfo<'_>) -> Option<Failure> {
     let file = panic.location()?.file();

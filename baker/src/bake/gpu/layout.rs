@@ -1,5 +1,7 @@
-//! What Rust and WGSL must agree on: constants, which exist here only, and structures, which exist on both sides. A test parses
-//! every shader and compares names, offsets and sizes.
+//! What Rust and WGSL must agree on: constants, which exist here only, and structures, which exist on both sides. A
+//! test parses every shader and compares names, offsets and sizes.
+//!
+//! Identifiers say "plot" for a bin of rows: a square of the texture with the rows whose box begins there.
 
 use bytemuck::{Pod, Zeroable};
 use proto::job::Blend;
@@ -13,81 +15,81 @@ use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
 
 /// Invocations of a workgroup over the rows of a patch with a list of texels: two waves of the widest adapters.
 pub(super) const LIST_LANES: u32 = 64;
-/// And of one over the rows of a plot: with fewer, what a workgroup sums in its memory leaves a device with too few at work (of 64,
-/// 128 and 256 products take 23, 18 and 14).
+/// Invocations of a workgroup over the rows of a bin. A workgroup's memory limits how many run at once, so small ones
+/// leave a device underused: products take 23, 18 and 14 with 64, 128 and 256 invocations.
 pub(super) const PLOT_LANES: u32 = 256;
-/// Rows of a patch with a list of texels at most: those of a block.
+/// Largest number of rows of a patch with a list of texels: those of a block.
 pub(super) const LISTED_MOST: u32 = 64;
 /// Edge of a workgroup over pixels.
 pub(super) const PIXEL_LANES: u32 = 8;
 /// Invocations of a workgroup over texels; every adapter allows 256.
 pub(super) const TEXEL_LANES: u32 = 256;
-/// Workgroups of a dispatch over all texels at most: 8192² texels make 256 steps each, far below the 65,535 after which
-/// lavapipe ends loops without a word, and the results of all fit one workgroup's final sum.
+/// Largest number of workgroups of a dispatch over all texels. 8192² texels make 256 steps each, far below the 65,535
+/// after which lavapipe silently ends loops. One workgroup can sum the results of all.
 pub(super) const TEXEL_GROUPS: u32 = 1024;
-/// Texels that a patch with a list touches at most.
+/// Largest number of texels that a patch with a list touches.
 pub(super) const PATCH_TEXELS: u32 = 256;
-/// Workgroups in one row of a dispatch that has many: adapters allow 65,535.
+/// Workgroups in one row of a large dispatch: adapters allow 65,535.
 pub(super) const GROUPS_ACROSS: u32 = 1 << 15;
 /// Invocations of a workgroup over triangles, or over the samples of one.
 pub(super) const TRIANGLE_LANES: u32 = 64;
-/// Workgroups that draw a large triangle: one that fills 6144² samples, a region of six taps, makes 36,864
-/// steps in each invocation.
+/// Workgroups that draw a large triangle. One that fills 6144² samples, a region of six taps, makes 36,864 steps in
+/// each invocation.
 pub(super) const PARTS: u32 = 16;
-/// Regions of a tile at most.
+/// Largest number of regions of a tile.
 pub(super) const REGIONS: u32 = 16;
-/// Bits of a listed triangle's number; above them is its region.
+/// Bits of a listed triangle's number; the region is above them.
 pub(super) const TRIANGLE_BITS: u32 = 28;
 const _: () = assert!(REGIONS <= 1 << (u32::BITS - TRIANGLE_BITS));
 const _: () = assert!(
     PIXEL_LANES == BLOCK,
     "a workgroup of footprint.wgsl is a block"
 );
-/// Words of the tally, and how far apart those are that are counted in: a sector of the caches of real GPUs.
+/// Words of the tally, and the distance of its counters: a cache sector of real GPUs.
 pub(super) const TALLY_WORDS: usize = 2048;
 const TALLY_STRIDE: usize = 8;
-/// [`Patch::kind`]: with a list of texels; the rows of a plot; with a list of texels, and of seams.
+/// [`Patch::kind`]: with a list of texels; rows of a bin; seam constraints, with a list of texels.
 pub(super) const LISTED: u32 = 0;
 const PLOT_ROWS: u32 = 1;
 pub(super) const SEAM: u32 = 2;
-/// Edge of a plot in texels: rows that begin in the same are together, whatever view they are of.
+/// Edge of a bin in texels. Rows whose box begins in it are stored together, whatever their view.
 pub(super) const PLOT: u32 = 16;
-/// Plots that a row can name: those of a texture of 8192².
+/// Bins that a row can name: those of a texture of 8192².
 const PLOTS: u32 = 1 << 18;
-/// Edge of the largest box of a row that a plot takes, in texels.
+/// Edge of the largest box that a bin takes, in texels.
 pub(super) const BOX: u32 = 5;
-/// Of a row without: its bits for a box.
+/// Value of the box bits of a row without a box.
 pub(super) const NO_BOX: u32 = 31;
 const _: () = assert!(
     BOX * BOX <= NO_BOX && PLOT * PLOT == 256,
     "patch.wgsl counts on it"
 );
-/// Edge of what the rows of a plot touch. What a workgroup needs for these texels fits the least memory of its own that WebGPU
-/// promises, 16 KiB.
+/// Edge of the texels that the rows of a bin touch. The workgroup memory for these texels fits the 16 KiB that WebGPU
+/// guarantees.
 const PLOT_REACH: u32 = PLOT + BOX - 1;
-/// Rows of a plot that one workgroup takes. Residuals of so many are summed by halves of words, see residual.wgsl.
+/// Rows of a bin that one workgroup takes. residual.wgsl sums as many residuals by halves of words.
 pub(super) const PLOT_MOST: u32 = 1024;
-/// Ranks of boxes by their size, see plots.wgsl.
+/// Number of ranks of boxes by size (plots.wgsl).
 pub(super) const RANKS: u32 = 4;
-/// Steps of a weight in a box.
+/// Fixed-point steps of a weight in a box.
 const WEIGHT_STEPS: f32 = 65535.0;
 /// Bits of an entry that are its place in its patch's list of texels.
 const PLACE: u32 = 255;
 const _: () = assert!(PATCH_TEXELS <= PLACE + 1, "patch.wgsl counts on it");
-/// Near plane in scene units, whose ball has radius 1. Depth is `NEAR / z`.
+/// Near plane in scene units; the scene has radius 1. Depth is `NEAR / z`.
 pub(super) const NEAR: f32 = 1e-4;
-/// Depth of what is drawn behind everything, above the 0 of a cleared target. A surface would be this far away at 10²⁶.
+/// Depth of the backdrop: above the 0 of a cleared target, and behind any surface nearer than 10²⁶.
 pub(super) const BACKDROP: f32 = 1e-30;
 
 const _: () = assert!(LEVELS == 3, "multilevel.wgsl has an entry point for each");
 
-// `residual.wgsl` multiplies this out; a block's sum of weights fits 32 bits.
+// `residual.wgsl` multiplies this out, and a block's sum of weights must fit 32 bits.
 const _: () = assert!(
     CONSENSUS_POWER == 4 && BLOCK * BLOCK <= 64,
     "residual.wgsl counts on it"
 );
 
-/// A shader's constants, appended to it as one line: its own line numbers stay true in messages.
+/// A shader's constants, appended to it as one line, so that line numbers in messages stay right.
 pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     let linear = blend == Blend::Linear;
     let [small, large] = window::SQUARES;
@@ -107,19 +109,19 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     )
 }
 
-/// Which patches a stage over rows is compiled for.
+/// The kind of patches that a stage over rows is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Patches {
     /// With a list of texels.
     Listed,
-    /// Of plots.
+    /// Bins of rows with a box.
     Plots,
 }
 
 impl Patches {
     pub(super) const BOTH: [Self; 2] = [Self::Listed, Self::Plots];
 
-    /// The constants of a shader that depend on it.
+    /// The constants that depend on the kind.
     pub(super) fn prelude(self) -> String {
         let (plotted, lanes, places) = match self {
             Self::Listed => (false, LIST_LANES, PATCH_TEXELS),
@@ -131,32 +133,34 @@ impl Patches {
     }
 }
 
-/// Of a view, the region whose blocks are drawn with those of others in one tile, and its camera in scene units.
+/// A tile's part of one view, with the view's camera in scene units.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Region {
-    /// Rows of the camera's rotation, each with its part of the translation.
+    /// Rows of the camera's rotation, each with its component of the translation.
     pub(super) row_x: [f32; 4],
     pub(super) row_y: [f32; 4],
     pub(super) row_z: [f32; 4],
     /// In pixels.
     pub(super) focal: [f32; 2],
-    /// From its top left corner: small numbers keep their digits.
+    /// In pixels from the region's top left corner, so that small numbers keep their digits.
     pub(super) centre: [f32; 2],
     /// In pixels.
     pub(super) size: [u32; 2],
     /// Top left corner in the view.
     pub(super) origin: [u32; 2],
     pub(super) texture_size: u32,
-    /// Position of the view among those added, the first of its blocks among all, and how many it has across (lower half) and down.
+    /// Position of the view among those added, its first block among the blocks of all views, and its blocks across
+    /// (lower half) and down (upper half).
     pub(super) view: u32,
     pub(super) first_block: u32,
     pub(super) blocks: u32,
-    /// The first row of the window that it is there for, and the first after them; none of all of a texture.
+    /// The rows of the window that the window solves for: first, and past the last. 0 where the window is the whole
+    /// texture.
     pub(super) core: [u32; 2],
-    /// Where the marks have the bits of the texture's squares, see `marks.rs`; 0 where none are to be made.
+    /// Where the visibility bits of the texture's squares are (`marks.rs`); 0 where no visible blocks are recorded.
     pub(super) squares_at: u32,
-    /// Blocks of all regions of the tile.
+    /// Listed blocks of all regions of the tile.
     pub(super) listed: u32,
     /// Where the map of its blocks is.
     pub(super) map_at: u32,
@@ -165,19 +169,19 @@ pub(super) struct Region {
     pub(super) unused_2: u32,
 }
 
-/// How many a pool of rows holds of each, or has room for.
+/// Contents or capacity of a pool of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Pool {
-    /// Without plots.
+    /// Listed patches; bins are not counted.
     pub(super) patches: u32,
     pub(super) rows: u32,
-    /// Of their entries and boxes, and of the patches' lists of texels.
+    /// Of entries and boxes, and of the patches' lists of texels.
     pub(super) words: u32,
 }
 
-/// Which patches of a pool are visited: the first of them, or all. Those of the subset lie at the beginning of its room and the
-/// others at the end.
+/// Which patches of a pool a pass visits: those of the subset, or all. Those of the subset lie at the beginning of the
+/// buffer, the others at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Visited {
@@ -187,32 +191,32 @@ pub(super) struct Visited {
     pub(super) first: u32,
     /// Unused places between those and the others.
     pub(super) gap: u32,
-    /// The same of plots.
+    /// The same for bins.
     pub(super) plots: u32,
     pub(super) first_plots: u32,
     pub(super) plots_gap: u32,
     /// Texels in a row of the window, and in all.
     pub(super) size: u32,
     pub(super) count: u32,
-    /// 1 where rows of plots lie elsewhere than in their order.
+    /// 1 where the rows of bins are visited through `order`, not moved into it.
     pub(super) ordered: u32,
     pub(super) unused_0: u32,
     pub(super) unused_1: u32,
     pub(super) unused_2: u32,
 }
 
-/// What rows are put in order by, see plots.wgsl.
+/// Parameters of sorting rows into bins (plots.wgsl).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Ordering {
-    /// Of the pool, with a box.
+    /// Rows of the pool that have a box.
     pub(super) rows: u32,
-    /// Of the window, and of those in a line.
+    /// Bins of the window, and bins in a line.
     pub(super) plots: u32,
     pub(super) across: u32,
     /// Texels in a row of the window.
     pub(super) size: u32,
-    /// Patches of plots that there is room for.
+    /// Capacity for patches of bins.
     pub(super) room: u32,
     pub(super) row_stride: u32,
     pub(super) plot_stride: u32,
@@ -222,11 +226,12 @@ pub(super) struct Ordering {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Patch {
-    /// Among all rows; of a plot, in the order of those.
+    /// Index of its first row; for a bin, index in `order`.
     pub(super) first_row: u32,
-    /// Where its list of texels begins among the words; of a plot, the texel in its corner.
+    /// Where its list of texels begins in the words; for a bin, its corner texel.
     pub(super) first_texel: u32,
-    /// Rows in the lower half, at most [`LISTED_MOST`] where there is a list; its texels in the upper, at most [`PATCH_TEXELS`].
+    /// Rows in the lower half, at most [`LISTED_MOST`] where there is a list; texels of the list in the upper, at most
+    /// [`PATCH_TEXELS`].
     pub(super) counts: u32,
     /// [`LISTED`], [`PLOT_ROWS`] or [`SEAM`].
     pub(super) kind: u32,
@@ -236,29 +241,29 @@ pub(super) struct Patch {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Row {
-    /// Where its entries or its box begin among the words.
+    /// Where its entries or its box begin in the words.
     pub(super) start: u32,
-    /// See patch.wgsl.
+    /// Box, bin and subset bit (patch.wgsl).
     pub(super) shape: u32,
     /// Observed sRGB, and alpha.
     pub(super) colour: u32,
-    /// Its block among those of all views, and in the lower six bits its pixel within that.
+    /// Its block among those of all views; the lower six bits are its pixel within the block.
     pub(super) place: u32,
 }
 
-/// Blocks of all views at most, so that a [`Row::place`] names each.
+/// Largest number of blocks of all views that a [`Row::place`] can name.
 pub(super) const MOST_BLOCKS: u64 = 1 << 26;
 
-/// [`Row::shape`] of a row with a list of so many entries.
+/// [`Row::shape`] of a row with `entries` entries and no box.
 pub(super) fn listed_shape(entries: u32) -> u32 {
     entries << 6 | NO_BOX << 1
 }
 
-/// A view, and how it is judged.
+/// Blocks and robust loss of a view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Judged {
-    /// 1/c² of the robust loss: 0 for an infinite scale, negative for a view that is out.
+    /// 1/c² of the robust loss: 0 for an infinite scale, negative for an excluded view.
     pub(super) scale: f32,
     pub(super) share: f32,
     /// As in [`Region`].
@@ -266,12 +271,12 @@ pub(super) struct Judged {
     pub(super) blocks: u32,
 }
 
-/// An entry: its weight in single precision but for the last eight bits, which are its place in the patch's list.
+/// An entry: a weight in single precision whose lowest eight bits are its place in the patch's list.
 pub(super) fn entry(weight: f32, place: u32) -> u32 {
     (weight.to_bits() + PLACE.div_ceil(2)) & !PLACE | place
 }
 
-/// Size of the box of a row, and where it begins in its plot; none of a row without.
+/// Size of a row's box and its corner in the bin; none for a row without one.
 #[cfg(test)]
 pub(super) fn box_of(shape: u32) -> Option<([u32; 2], [u32; 2])> {
     let (shape, corner) = (shape >> 1 & NO_BOX, shape >> 6 & 255);
@@ -279,13 +284,13 @@ pub(super) fn box_of(shape: u32) -> Option<([u32; 2], [u32; 2])> {
     (shape != NO_BOX).then_some((size, [corner % PLOT, corner / PLOT]))
 }
 
-/// Plot of a row with a box.
+/// Bin of a row with a box.
 #[cfg(test)]
 pub(super) fn plot_of(shape: u32) -> u32 {
     shape >> 14
 }
 
-/// Weights of so many texels of a box.
+/// The weights of a box of `texels` texels.
 #[cfg(test)]
 pub(super) fn box_weights(words: &[u32], texels: u32) -> Vec<f32> {
     let of = |k: u32| words[k as usize / 2] >> (16 * (k % 2)) & 0xffff;
@@ -298,7 +303,7 @@ pub(super) fn entry_parts(entry: u32) -> (f32, u32) {
     (f32::from_bits(entry & !PLACE), entry & PLACE)
 }
 
-/// What every stage over texels knows.
+/// Parameters of every stage over texels.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Texels {
@@ -312,7 +317,7 @@ pub(super) struct Texels {
     pub(super) narrowed: u32,
 }
 
-/// Numbers of one channel that stay on the adapter: never read by the host, here for their layout.
+/// Scalars of one channel's solver. The host never reads them; the type is here for its layout.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Scalars {
@@ -326,7 +331,7 @@ pub(super) struct Scalars {
     pub(super) unused_1: u32,
 }
 
-/// Workgroups for all of `count` texels, each taking every n-th.
+/// Workgroups for `count` texels. Each invocation takes every n-th texel.
 pub(super) fn texel_groups(count: u32) -> u32 {
     count.div_ceil(TEXEL_LANES).clamp(1, TEXEL_GROUPS)
 }

@@ -1,21 +1,23 @@
-//! Windows that follow → which of them each block of a view shows anything of, as the device tells when it draws all views for the
-//! window before them: what shows nothing of a window is not drawn for it.
+//! Visible blocks ("marks"): for each block of each view, the upcoming windows of which it shows anything. The device
+//! records this while it draws all views for the window before them. Blocks that show nothing of a window are then not
+//! drawn for it.
 //!
-//! Without them a texture in nine parts had all pixels of all views drawn ten times over, and nine in ten of those for nothing.
+//! Without them, a texture in nine windows has all pixels of all views drawn ten times over, nine tenths of that in
+//! vain.
 
 use rayon::prelude::*;
 
 use crate::bake::backend::BLOCK;
 use crate::bake::window::{COARSE, Window, across};
 
-/// Windows that can be told from each other; of more, some share a bit.
+/// Windows that have a bit of their own; beyond this number, some share one.
 const BITS: usize = 32;
 
-/// Windows that follow, and what is known of them.
+/// The upcoming windows, and the blocks that show them.
 #[derive(Debug)]
 pub(super) struct Foreseen {
     windows: Vec<Window>,
-    /// Of each block of all views, the bits of the windows that it shows anything of.
+    /// For each block of all views, the bits of the windows of which it shows anything.
     pub(super) marks: Vec<u32>,
 }
 
@@ -41,7 +43,7 @@ impl Foreseen {
         self.windows.iter().map(Window::texels).max().unwrap_or(0)
     }
 
-    /// Windows that follow.
+    /// Number of upcoming windows.
     pub(super) fn count(&self) -> usize {
         self.windows.len()
     }
@@ -50,8 +52,8 @@ impl Foreseen {
         1 << (nth * BITS / self.windows.len().max(BITS))
     }
 
-    /// For each square of the texture, the bits of the windows whose own it is or lies beside: a pixel that is drawn in another
-    /// tile may meet the texture a rounding error off.
+    /// For each square of the texture, the bits of the windows that own it or a square beside it: a pixel drawn in
+    /// another tile may hit the texture a rounding error away.
     pub(super) fn squares(&self) -> Vec<u32> {
         let across = self.windows.first().map_or(0, |window| across(window.size)) as usize;
         let own = |square: usize| {
@@ -73,7 +75,8 @@ impl Foreseen {
         (0..across * across).into_par_iter().map(beside).collect()
     }
 
-    /// The bit of a window: of the first that has all that it has; none where none has.
+    /// The bit of a window: that of the first upcoming window that owns all of its squares. None where there is no such
+    /// window.
     pub(super) fn of(&self, window: &Window) -> Option<u32> {
         let within = |other: &Window| {
             let mut squares = window.squares().iter().zip(other.squares());
@@ -85,7 +88,8 @@ impl Foreseen {
         Some(self.bit(nth))
     }
 
-    /// What a view shows of the window with this bit, whose blocks are these; none where nothing is known of them.
+    /// Which of a view's blocks show the window with this bit; none where this is not known. `first` is the view's
+    /// first block.
     pub(super) fn shown(
         &self,
         bit: u32,
@@ -99,7 +103,7 @@ impl Foreseen {
 }
 
 impl Shown<'_> {
-    /// Whether the block around a pixel does.
+    /// Whether the block around a pixel shows the window.
     pub(super) fn holds(self, x: u32, y: u32) -> bool {
         let block = y / BLOCK * self.across + x / BLOCK;
         self.marks[block as usize] & self.bit != 0

@@ -1,5 +1,5 @@
-//! Device memory: sizes are summed before anything is allocated, against the budget and the adapter's bounds. A driver that
-//! allocates lazily says yes to everything and is killed later, so its word is not asked for.
+//! Device memory. Sizes are summed before anything is allocated, and checked against the budget and the adapter's
+//! bounds. A driver that allocates lazily accepts everything and fails later, so its answer is not relied on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,17 +11,17 @@ use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::tally;
 
-/// Bytes in use and their bound.
+/// Bytes in use, and their bound.
 #[derive(Debug)]
 pub(super) struct Budget {
     cap: u64,
-    /// Largest binding: the adapter's, or less in tests of what happens beyond it.
+    /// Largest binding: the adapter's, or less in tests.
     pub(super) binding: u64,
     in_use: AtomicU64,
     peak: AtomicU64,
 }
 
-/// A buffer or texture that counts against the budget as long as it lives.
+/// A buffer or texture that counts against the budget while it lives.
 #[derive(Debug)]
 pub(super) struct Held<T> {
     pub(super) item: T,
@@ -36,7 +36,7 @@ impl<T> Drop for Held<T> {
 }
 
 impl<T> Held<T> {
-    /// What it counts for.
+    /// Bytes that it counts for.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -44,11 +44,11 @@ impl<T> Held<T> {
 
 pub(super) type Buffer = Held<wgpu::Buffer>;
 
-/// What a stage reads and writes, and what the host fills or reads back.
+/// For buffers that stages read and write, and the host fills or reads back.
 pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_DST)
     .union(wgpu::BufferUsages::COPY_SRC);
-/// Parameters.
+/// For parameters.
 pub(super) const UNIFORM: wgpu::BufferUsages =
     wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
 
@@ -78,7 +78,7 @@ impl Budget {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` as used, or says why not.
+    /// Counts `bytes` as used, or fails if they exceed the budget.
     fn take(&self, what: &str, bytes: u64) -> Result<(), GpuError> {
         let left = self.left();
         if bytes > left {
@@ -95,15 +95,15 @@ impl Budget {
     }
 }
 
-/// Where buffers and textures come from: a device; or nowhere, for a dry run, which counts what a bake makes because both go
-/// through the same code.
+/// Makes buffers and textures: on a device, or only as a count for a dry run. Both go through the same code, so a dry
+/// run counts what a bake makes.
 pub(super) trait Maker {
-    /// What it gives for a buffer.
+    /// Type of a buffer.
     type Buffer;
-    /// And for a texture.
+    /// Type of a texture.
     type Target;
 
-    /// A buffer of at least `bytes` bytes; a binding is never empty.
+    /// Makes a buffer of at least `bytes` bytes; it is never empty, since a binding must not be.
     fn buffer(
         &self,
         label: &str,
@@ -111,7 +111,7 @@ pub(super) trait Maker {
         usage: wgpu::BufferUsages,
     ) -> Result<Held<Self::Buffer>, GpuError>;
 
-    /// A texture to draw to and to read from.
+    /// Makes a texture to draw to and to read from.
     fn target(
         &self,
         label: &str,
@@ -127,7 +127,7 @@ pub(super) struct OnDevice<'a> {
     pub(super) budget: &'a Arc<Budget>,
 }
 
-/// Makes nothing, and counts.
+/// Makes nothing; counts only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted<'a>(pub(super) &'a Arc<Budget>);
 
@@ -164,7 +164,7 @@ fn counted(budget: &Arc<Budget>, label: &str, bytes: u64) -> Result<Held<()>, Gp
     })
 }
 
-/// What a buffer takes that is to have `bytes`, if a binding holds it.
+/// Size of a buffer that is to hold `bytes` bytes, if a binding can hold it.
 fn buffer_bytes(
     budget: &Budget,
     label: &str,
@@ -183,7 +183,7 @@ fn buffer_bytes(
     Ok(bytes)
 }
 
-/// What a texture takes.
+/// Size of a texture, in bytes.
 fn target_bytes(edge: u32) -> u64 {
     u64::from(edge) * u64::from(edge) * 4
 }
@@ -242,7 +242,7 @@ impl Maker for OnDevice<'_> {
     }
 }
 
-/// Fills a buffer from its start. Large contents go in pieces, each with the queue's own copy for as long as it is under way.
+/// Fills a buffer from its start. Large contents go in pieces, as the queue holds a copy of each until it is done.
 pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[T]) {
     const PIECE: usize = 16 << 20;
     let bytes: &[u8] = bytemuck::cast_slice(contents);
@@ -254,8 +254,8 @@ pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[
     }
 }
 
-/// Fills the planes from texels of four numbers. Each is written by all cores to where the queue copies from, without a vector
-/// of it that is copied there by one.
+/// Fills planes from texels of four numbers. All cores write each plane straight to the queue's memory, which avoids
+/// building a vector that one core copies there.
 pub(super) fn write_planes(
     device: &Device,
     planes: [&Buffer; 4],
@@ -284,7 +284,7 @@ pub(super) fn write_planes(
             let parts: Vec<_> = parts.into_iter().zip(whole).collect();
             (parts.into_par_iter()).for_each(|(to, texels)| fill(to.into(), texels));
         }
-        // Sends the queue's copies on their way before the next plane's are made.
+        // Submits the queue's copies before the next plane's are made.
         let mut batch = Batch::new(device, "write texels");
         batch.encoder();
         batch.send()?;
@@ -313,7 +313,8 @@ fn held<T>(
         }),
         Err(error) => {
             budget.in_use.fetch_sub(bytes, Ordering::Relaxed);
-            // A buffer beyond the adapter's bounds is a validation error to wgpu, and to us the same as one beyond its memory.
+            // wgpu reports a buffer beyond the adapter's bounds as a validation error; here it counts as lack of
+            // memory.
             Err(GpuError::OutOfMemory {
                 what: what.to_owned(),
                 bytes,
@@ -323,24 +324,24 @@ fn held<T>(
     }
 }
 
-/// Where the host reads from: made with the device's count of its work in mind, which every piece brings along.
+/// Buffers that the host reads from. Each piece brings the device's count of its work along.
 #[derive(Debug)]
 pub(super) struct Staging<B = wgpu::Buffer> {
-    /// Two where there is more than one piece: one is copied to while the host reads the other.
+    /// Two where there is more than one piece: the device copies to one while the host reads the other.
     pub(super) halves: Vec<Held<B>>,
-    /// Of each of the buffers that are read side by side, what is read at once.
+    /// Bytes that a piece has of each of the buffers read side by side.
     piece: usize,
 }
 
 impl Staging {
-    /// For the only piece.
+    /// The buffer for the first piece.
     fn first(&self) -> &wgpu::Buffer {
         &self.halves[0].item
     }
 }
 
 impl<B> Staging<B> {
-    /// For `bytes` bytes of each of so many buffers.
+    /// Makes staging for `bytes` bytes of each of so many buffers.
     pub(super) fn made<M: Maker<Buffer = B>>(
         make: &M,
         buffers: usize,
@@ -359,7 +360,8 @@ impl<B> Staging<B> {
     }
 }
 
-/// Reads the first `count` numbers of `from`, after everything that was submitted, if that was all done ([`Coming::arrive`]).
+/// Reads the first `count` numbers of `from`, after everything submitted so far. Fails unless all of that was done
+/// ([`Coming::arrive`]).
 pub(super) fn read_as<T: bytemuck::Pod>(
     device: &Device,
     budget: &Arc<Budget>,
@@ -375,7 +377,7 @@ pub(super) fn read_as<T: bytemuck::Pod>(
     Ok(out)
 }
 
-/// The same of one plane of numbers, through `staging` that is there for four.
+/// Reads one plane of numbers like [`read_as`], through `staging` made for four.
 pub(super) fn read_plane(
     device: &Device,
     staging: &Staging,
@@ -390,7 +392,8 @@ pub(super) fn read_plane(
     Ok(out)
 }
 
-/// The same of planes of numbers side by side, `[a, b, c, d]` of each place, through `staging` for so many of four buffers.
+/// Reads planes of numbers like [`read_as`], as `[a, b, c, d]` of each texel, through `staging` made for four buffers
+/// of this size.
 pub(super) fn read_planes(
     device: &Device,
     staging: &Staging,
@@ -411,7 +414,7 @@ pub(super) fn read_planes(
     Ok(out)
 }
 
-/// What is on its way to the host: bytes of some buffers side by side, and the device's count of its work up to there.
+/// A read-back under way: bytes of some buffers side by side, and the device's count of its work up to there.
 #[derive(Debug)]
 struct Coming {
     bytes: u64,
@@ -422,7 +425,7 @@ struct Coming {
 }
 
 impl Coming {
-    /// Sends for `part` bytes of each of `from`, from `start` on.
+    /// Starts to read `part` bytes of each of `from`, beginning at `start`.
     fn send(
         device: &Device,
         from: &[&Buffer],
@@ -453,8 +456,8 @@ impl Coming {
         })
     }
 
-    /// Waits for it, and gives `take` what came. It is given out only if poll and map went well, the device is not lost, and the
-    /// tally that came with it says that all work before it was done.
+    /// Waits for the data and passes it to `take`. It does so only if poll and map succeeded, the device is not lost,
+    /// and the tally that came along says that all work before it was done.
     fn arrive(
         self,
         device: &Device,
@@ -480,7 +483,7 @@ impl Coming {
     }
 }
 
-/// A few numbers that the device was asked for, and may answer while it is given more to do.
+/// A small read-back that the device may answer while it gets more work.
 #[derive(Debug)]
 pub(super) struct Question {
     staging: Staging,
@@ -488,7 +491,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Asks for the first `count` words of `from`, as they will be after everything that was submitted.
+    /// Asks for the first `count` words of `from`, as they will be after everything submitted so far.
     pub(super) fn ask(
         device: &Device,
         budget: &Arc<Budget>,
@@ -501,7 +504,6 @@ impl Question {
         Ok(Self { staging, coming })
     }
 
-    /// Waits for the answer.
     pub(super) fn answer(self, device: &Device) -> Result<Vec<u32>, GpuError> {
         let mut words = Vec::new();
         let Self { staging, coming } = self;
@@ -512,8 +514,8 @@ impl Question {
     }
 }
 
-/// Reads the first `bytes` bytes of each of some buffers, piece by piece: `take` is given where a piece begins and what all of
-/// them hold there, one after the other.
+/// Reads the first `bytes` bytes of each of some buffers, piece by piece. `take` gets the offset of a piece, and the
+/// piece's bytes of all buffers, one buffer after the other.
 fn read_pieces(
     device: &Device,
     staging: &Staging,
@@ -534,7 +536,7 @@ fn read_pieces(
     };
     let mut next = send()?;
     while let Some((start, coming, half)) = next {
-        // The other half, if there is one, is on its way while this one is taken.
+        // The other half, if there is one, is under way while this one is taken.
         next = send()?;
         coming.arrive(device, half, |data| take(start, data))?;
     }

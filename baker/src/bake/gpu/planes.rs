@@ -1,8 +1,8 @@
-//! Everything that has one number for each texel.
+//! Planes: buffers with one number for each texel.
 //!
-//! One buffer holds one number of one channel: at 4096² that is 64 MiB, half of the smallest binding seen (lavapipe's
-//! 128 MiB), where four channels together would be 256 MiB; at 8192² it is 256 MiB, which real GPUs bind. Row stages bind the
-//! three channels side by side, texel stages all of them.
+//! A plane holds one number of one channel. At 4096² it has 64 MiB, half of the smallest known binding limit
+//! (lavapipe's 128 MiB); four channels together would need 256 MiB. At 8192² it has 256 MiB, which real GPUs bind.
+//! Stages over rows bind three channels of a quantity, stages over texels all planes.
 
 use std::sync::Arc;
 
@@ -20,39 +20,39 @@ pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 #[derive(Debug)]
 pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) count: u32,
-    /// There is room for so many.
+    /// Capacity in texels.
     pub(super) room: u32,
     pub(super) size: u32,
     /// Texels, in the space of the fit.
     pub(super) x: Colour<B>,
     /// Observed weight.
     pub(super) weight: Held<B>,
-    /// Residual; before, the sums that it is made of.
+    /// Residual; before it, the integer sums that it is made of.
     pub(super) r: Colour<B>,
-    /// Direction.
+    /// Search direction.
     pub(super) p: Colour<B>,
     /// Product with the normal matrix; also the bounds of the sums.
     pub(super) q: Colour<B>,
     pub(super) diagonal: Colour<B>,
-    /// Powers of two that the sums are scaled with, one byte for each channel.
+    /// Powers of two that scale the sums, one byte for each channel.
     pub(super) exponents: Held<B>,
-    /// Rows that touch a texel.
+    /// Number of rows that touch a texel.
     pub(super) counts: Held<B>,
     /// λ at the texels of the last reweighting.
     pub(super) lambda: Colour<B>,
-    /// Sum of the pixels' part that λ is relative to.
+    /// Σ over pixels of row weight · Σ a², which λ is relative to.
     pub(super) trusted: Held<B>,
     /// One byte a texel: its links, and whether it takes part in the solution.
     pub(super) links: Held<B>,
-    /// For each channel, one of every workgroup.
+    /// Partial reductions: one of each workgroup for each channel.
     pub(super) partials: Held<B>,
     pub(super) scalars: Held<B>,
-    /// For each cell of the coarse levels two numbers.
+    /// Two numbers for each cell of the coarse levels.
     pub(super) coarse: Colour<B>,
     pub(super) texels: Held<B>,
 }
 
-/// Bytes of the sums that λ is relative to.
+/// Bytes of `trusted`.
 const TRUSTED: u64 = 4 * TALLY_WORDS as u64;
 
 fn colour<B>(
@@ -66,7 +66,7 @@ fn colour<B>(
     ])
 }
 
-/// Of a channel's cells, in bytes.
+/// Bytes of one channel's cells.
 fn coarse_bytes(size: u32, texels: u32) -> u64 {
     let edges = [size, texels.div_ceil(size.max(1))].map(|edge| edge as usize);
     2 * 4 * multilevel::cells(edges) as u64
@@ -85,7 +85,7 @@ pub(super) fn colour_planes<M: Maker>(
 }
 
 impl<B> Planes<B> {
-    /// The buffers of a window, with nothing in them yet; others of so many texels have `room` in them.
+    /// Makes the buffers of a window, still empty, with room for windows of up to `room` texels.
     pub(super) fn made<M: Maker<Buffer = B>>(
         make: &M,
         window: &Window,
@@ -123,7 +123,7 @@ impl<B> Planes<B> {
 }
 
 impl Planes<()> {
-    /// What the planes of so many texels take, in bytes, in a texture with rows of `size`.
+    /// Bytes of the planes of so many texels, in a texture with rows of `size` texels.
     pub(super) fn bytes(size: u32, texels: usize) -> u64 {
         let groups = u64::from(texel_groups(texels as u32));
         let fixed = (3 * size_of::<Scalars>() + size_of::<Texels>()) as u64 + TRUSTED;
@@ -132,7 +132,7 @@ impl Planes<()> {
         21 * plane(4 * texels as u64) + plane(texels as u64) + coarse + groups * 3 * 8 + fixed
     }
 
-    /// All of its buffers, where only their bytes are of interest.
+    /// All of its buffers, for callers that need their bytes only.
     pub(super) fn into_buffers(self) -> Vec<Held<()>> {
         let Self {
             count: _,
@@ -174,7 +174,7 @@ impl Planes {
         Ok(planes)
     }
 
-    /// Those of another window, as if they had just been made.
+    /// Resets the planes for another window, as if they were new.
     pub(super) fn renew(&mut self, device: &Device, window: &Window) -> Result<(), GpuError> {
         (self.size, self.count) = (window.size, window.texels() as u32);
         let colours = [
@@ -204,8 +204,8 @@ impl Planes {
         Ok(())
     }
 
-    /// Sets the ties' strength: of links relative to the mean diagonal, of seams relative to links.
-    /// `narrowed` is whether only the rows of the subset exist.
+    /// Sets the smoothness: λ of links relative to the mean diagonal, and the weight of seams relative to links.
+    /// `narrowed` says that only the rows of the subset exist.
     pub(super) fn set_strength(
         &self,
         device: &Device,
@@ -226,7 +226,7 @@ impl Planes {
         write(device, &self.texels, &[texels]);
     }
 
-    /// Own group of `regularise`, `multilevel` and `solve`.
+    /// Group 1 of `regularise`, `multilevel` and `solve`.
     pub(super) fn solve_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let mut buffers = vec![&self.texels];
         for colour in [&self.x, &self.r, &self.p, &self.q, &self.diagonal] {
@@ -242,7 +242,7 @@ impl Planes {
         bind(device, "solve", &stage.layout, &resources)
     }
 
-    /// Own group of `normal`: reads `v`, sums into `out`.
+    /// Group 1 of `normal`: reads `v`, sums into `out`.
     pub(super) fn normal_group(
         &self,
         device: &Device,
@@ -270,7 +270,7 @@ impl Planes {
         )
     }
 
-    /// Own group of `average`, which borrows the solver's planes for its sums.
+    /// Group 1 of `average`, which borrows the solver's planes for its sums.
     pub(super) fn average_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let [x_r, x_g, x_b] = &self.x;
         let [r_r, r_g, r_b] = &self.r;
@@ -294,7 +294,7 @@ impl Planes {
         )
     }
 
-    /// Own group of `deviation`, which borrows the solver's planes: sums in the first two of `r`, the result in the first
+    /// Group 1 of `deviation`, which borrows the solver's planes: sums in the first two of `r`, the result in the first
     /// of `q`.
     pub(super) fn deviation_group(&self, device: &Device, stage: &Compiled) -> wgpu::BindGroup {
         let [x_r, x_g, x_b] = &self.x;
@@ -317,7 +317,7 @@ impl Planes {
     }
 }
 
-/// Records that planes are to be zero.
+/// Records that planes are set to zero.
 pub(super) fn clear(encoder: &mut wgpu::CommandEncoder, planes: &[Buffer]) {
     for plane in planes {
         encoder.clear_buffer(&plane.item, 0, None);

@@ -1,8 +1,8 @@
-//! A tile and the mesh → the nearest triangle of each sample, in compute where the device has 64-bit atomics, else by the
-//! graphics pipeline.
+//! A tile and the mesh → the nearest triangle of each sample: in compute where the device has 64-bit atomics, else by
+//! the graphics pipeline.
 //!
-//! The graphics pipeline of a data-centre GPU has few units: an NVIDIA H200 draws 4 million samples in 1.0-1.35 ms however few the
-//! triangles are, and finds them in compute in a tenth of that.
+//! The graphics pipeline of a data-centre GPU has few units. An NVIDIA H200 draws 4 million samples in 1.0-1.35 ms
+//! however few the triangles are, and finds them in compute in a tenth of that.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The better one that a device has.
+    /// The better way that a device supports.
     pub(super) fn of(device: &Device) -> Self {
         if device.device.features().contains(ATOMICS) {
             Self::Compute
@@ -40,7 +40,7 @@ impl Way {
         }
     }
 
-    /// Regions of a tile at most, where the mesh has so many triangles: in each of them all may be listed.
+    /// Largest number of regions of a tile for a mesh of so many triangles: each region may list all of them.
     pub(super) fn regions(self, triangles: u32) -> u32 {
         match self {
             Self::Compute => (MOST_LISTED / triangles.max(1)).clamp(1, REGIONS),
@@ -48,7 +48,7 @@ impl Way {
         }
     }
 
-    /// The pipeline of what is drawn, of the raster's stage.
+    /// The render pipeline of the raster's stage, if drawing needs one.
     pub(super) fn pipeline(
         self,
         device: &Device,
@@ -65,12 +65,12 @@ impl Way {
 pub(super) const ATOMICS: wgpu::Features =
     wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_MIN_MAX);
 
-/// Bytes of a dispatch's workgroups in three directions.
+/// Bytes of an indirect dispatch's three numbers.
 const GROUPS: u64 = 12;
 
-/// Bytes of what precedes the list of triangles: how many they are, and how large.
+/// Bytes before the list of triangles: their number, and the workgroups of the largest.
 const LISTED: u64 = 8;
-/// Triangles that are listed at most, of all regions of a tile together, unless one region has more.
+/// Largest number of listed triangles over all regions of a tile, unless a single region has more.
 const MOST_LISTED: u32 = 1 << 18;
 
 /// Bytes of a sample's word in compute.
@@ -81,7 +81,7 @@ pub(super) const WORD: u64 = 8;
 pub(super) struct Drawing {
     pub(super) way: Way,
     pub(super) stage: Compiled,
-    /// Of [`Way::Graphics`].
+    /// With [`Way::Graphics`] only.
     pub(super) pipeline: Option<wgpu::RenderPipeline>,
 }
 
@@ -104,7 +104,7 @@ pub(super) enum Samples<B = wgpu::Buffer, T = wgpu::TextureView> {
         nearest: Held<B>,
         listed: Held<B>,
         groups: Held<B>,
-        /// A copy of `groups`: what stages bind to write cannot say how many workgroups there are.
+        /// A copy of `groups`: a buffer that stages bind to write cannot size an indirect dispatch.
         dispatched: Held<B>,
     },
     Targets {
@@ -114,7 +114,7 @@ pub(super) enum Samples<B = wgpu::Buffer, T = wgpu::TextureView> {
 }
 
 impl<B, T> Samples<B, T> {
-    /// For tiles of this shape, of `taps`² samples a pixel, and so many triangles.
+    /// Makes them for tiles of this shape with `taps`² samples a pixel, and for so many triangles.
     pub(super) fn made<M: Maker<Buffer = B, Target = T>>(
         make: &M,
         way: Way,
@@ -150,7 +150,7 @@ fn words(blocks: u32, taps: u32) -> u64 {
     u64::from(blocks) * PIXELS as u64 * u64::from(taps * taps) * WORD
 }
 
-/// Positions and triangles, with nothing in them yet.
+/// Buffers for positions and triangles, still empty.
 pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>; 2], GpuError> {
     let [positions, triangles] = [
         size_of_val(scene.positions.as_slice()),
@@ -163,7 +163,7 @@ pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>
 }
 
 impl Raster {
-    /// For tiles of this shape, whose `regions` and blocks, which are listed in `places`, are in these buffers.
+    /// Makes a raster for tiles of this shape. `regions` and `places` hold the regions and their listed blocks.
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
@@ -204,12 +204,12 @@ impl Raster {
         })
     }
 
-    /// Frees all but what was compiled.
+    /// Frees the buffers and keeps what was compiled.
     pub(super) fn into_drawing(self) -> Drawing {
         self.drawing
     }
 
-    /// What the footprints bind as `ids`.
+    /// The resource that the footprints bind as `ids`.
     pub(super) fn ids(&self) -> wgpu::BindingResource<'_> {
         match &self.samples {
             Samples::Words { nearest, .. } => nearest.item.as_entire_binding(),
@@ -217,7 +217,7 @@ impl Raster {
         }
     }
 
-    /// Records it for the regions in the buffer, of which so many blocks are listed.
+    /// Records the raster for the regions in the buffer, with so many listed blocks.
     pub(super) fn record(
         &self,
         batch: &mut Batch<'_>,
@@ -235,7 +235,7 @@ impl Raster {
                 self.find(batch, regions.len() as u32, blocks, buffers)
             }
             Samples::Targets { ids, depth } => {
-                // There is one.
+                // There is one region.
                 for region in regions {
                     let size = region.size.map(|edge| edge * self.taps);
                     self.draw(batch, size, &ids.item, &depth.item);
@@ -349,7 +349,7 @@ fn pipeline(device: &Device, raster: &Compiled) -> Result<wgpu::RenderPipeline, 
                         compilation_options: options(),
                         buffers: &[],
                     },
-                    // Nothing is culled: what a camera sees counts, from whichever side.
+                    // Nothing is culled: a camera sees triangles from either side.
                     primitive: wgpu::PrimitiveState::default(),
                     depth_stencil: Some(wgpu::DepthStencilState {
                         format: wgpu::TextureFormat::Depth32Float,

@@ -1,7 +1,8 @@
-//! The shader files as the host sees them: what each binds, once, in order, and its entry points.
+//! The shader files as the host sees them: the bindings of each, listed once and in order, and its entry points.
 //!
-//! All entry points of a file share one layout, so one bind group serves them all. Group 0 is the count of work done, which
-//! drawing does not have, then comes the file's own group, then the pool of rows for entry points that visit rows. A test parses every file and compares names, kinds, order and workgroup sizes.
+//! All entry points of a file share one layout, so one bind group serves them all. Group 0 is the tally, except for
+//! drawing. Group 1 is the file's own. Group 2 is the pool of rows, for entry points over rows. A test parses every
+//! file and compares names, kinds, order and workgroup sizes.
 
 use proto::job::Blend;
 
@@ -9,7 +10,7 @@ use proto::job::Blend;
 use super::layout::{LIST_LANES, PIXEL_LANES, PLOT_LANES, TEXEL_LANES, TRIANGLE_LANES};
 use super::layout::{Patches, prelude};
 
-/// What is bound.
+/// Kind of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Uniform,
@@ -25,12 +26,12 @@ pub(super) enum Over {
     Pixels,
     Rows,
     Texels,
-    /// One invocation for each submission.
+    /// One invocation for the whole dispatch.
     Submission,
     Triangles,
     /// Samples of listed triangles.
     Listed,
-    /// Drawn by the graphics pipeline, see `raster.rs`.
+    /// Drawn by the graphics pipeline (`raster.rs`).
     Graphics,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Shader {
 }
 
 impl Shader {
-    /// The whole source of the shader for a job, and of one over rows for such patches.
+    /// The shader's whole source for a job; for a shader over rows, compiled for this kind of patches.
     pub(super) fn source(&self, taps: u32, blend: Blend, patches: Patches) -> String {
         let mut source = self.text.concat();
         source.push_str(&prelude(taps, blend));
@@ -151,7 +152,7 @@ const fn footprint_bindings(ids: Kind) -> [(&'static str, Kind); 14] {
 
 const FOOTPRINT_WGSL: &str = include_str!("../footprint.wgsl");
 
-/// Footprints of what [`RASTER`] has drawn.
+/// Footprints of what [`RASTER`] drew.
 pub(super) static FOOTPRINT_DRAWN: Shader = Shader {
     name: "footprint",
     text: &[
@@ -165,7 +166,7 @@ pub(super) static FOOTPRINT_DRAWN: Shader = Shader {
     entries: &[("footprint", Over::Pixels)],
 };
 
-/// Footprints of what [`NEAREST`] has found.
+/// Footprints of what [`NEAREST`] found.
 pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
     name: "footprint",
     text: &[
@@ -416,7 +417,7 @@ pub(super) static TICK: Shader = Shader {
     entries: &[("tick", Over::Submission)],
 };
 
-/// Every file, in the order of the data.
+/// Every file, in the order of the data flow.
 #[cfg(test)]
 pub(super) static ALL: [&Shader; 13] = [
     &RASTER,

@@ -1,4 +1,5 @@
-//! A shader file compiled: its module, the layout of its bindings and a pipeline for each entry point.
+//! Compiles a shader file into its module, the layout of its bindings and a pipeline for each entry point, and records
+//! dispatches of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +18,10 @@ use super::shaders::{Kind, Over, Shader};
 pub(super) struct Compiled {
     shader: &'static Shader,
     pub(super) module: wgpu::ShaderModule,
-    /// Of its own group.
+    /// Of the file's own group.
     pub(super) layout: wgpu::BindGroupLayout,
     pipelines: Pipelines,
-    /// Of the entry points over rows, for plots.
+    /// Entry points over rows, compiled for bins.
     over_plots: Pipelines,
 }
 
@@ -30,7 +31,7 @@ type Pipelines = BTreeMap<&'static str, Pipeline>;
 #[derive(Debug)]
 struct Pipeline {
     made: wgpu::ComputePipeline,
-    /// Was dispatched before.
+    /// Dispatched before.
     known: AtomicBool,
 }
 
@@ -51,7 +52,7 @@ impl Shader {
                     label: Some(self.name),
                     source: wgpu::ShaderSource::Wgsl(self.source(taps, blend, patches).into()),
                 };
-                // What is read and written stays checked; that costs 4 % of the stages over rows.
+                // Bounds checks stay on; they cost 4 % of the stages over rows.
                 let checks = wgpu::ShaderRuntimeChecks {
                     force_loop_bounding: false,
                     ..wgpu::ShaderRuntimeChecks::checked()
@@ -60,8 +61,9 @@ impl Shader {
                     unsafe_code,
                     reason = "counting every loop's steps costs 20 % of the stages over rows"
                 )]
-                // SAFETY: the shaders are our own, and each of their loops ends: all count up to a number that was read before,
-                // but for the searches of footprint.wgsl in a table that is larger than what is put into it.
+                // SAFETY: the shaders are part of this crate, and each of their loops ends. All count up to a number
+                // read beforehand, except the searches of footprint.wgsl in a table that is larger than what is put
+                // into it.
                 unsafe {
                     device
                         .device
@@ -78,14 +80,14 @@ impl Shader {
         let layout = device
             .scoped(|| bind_layout(&device.device, self.name, self.bindings))
             .map_err(|error| device.rejected(self.name, error))?;
-        // Stages over rows clear what they sum in themselves, as far as they do.
+        // Stages over rows clear the workgroup memory that they sum in themselves.
         let options = wgpu::PipelineCompilationOptions {
             zero_initialize_workgroup_memory: !self.is_over_rows(),
             ..wgpu::PipelineCompilationOptions::default()
         };
         let pipeline = |module: &wgpu::ShaderModule, entry: &'static str, over: Over| {
             let groups = [Some(&device.tally().layout), Some(&layout), Some(rows)];
-            // Without gaps: wgpu 30 does not bind a group again that an earlier group's absence has disturbed.
+            // Without gaps: wgpu 30 does not rebind a group that the absence of an earlier group has disturbed.
             let groups = &groups[..if over == Over::Rows { 3 } else { 2 }];
             device
                 .scoped(|| {
@@ -111,7 +113,7 @@ impl Shader {
                 .map_err(|error| device.rejected(entry, error))
                 .inspect(|_| crate::progress::unit())
         };
-        // Drivers compile on the thread that asks.
+        // Drivers compile on the calling thread, so this runs in parallel.
         let listed = (self.entries.iter())
             .filter(|(_, over)| *over != Over::Graphics)
             .map(|&(entry, over)| (Patches::Listed, &module, entry, over));
@@ -166,7 +168,7 @@ pub(super) fn bind_layout(
         .map(|(binding, (_, kind))| wgpu::BindGroupLayoutEntry {
             binding,
             visibility: match kind {
-                // Drawing reads these two kinds as well.
+                // The vertex stage reads these two kinds as well.
                 Kind::Uniform | Kind::Read => {
                     wgpu::ShaderStages::COMPUTE | wgpu::ShaderStages::VERTEX
                 }
@@ -209,7 +211,7 @@ pub(super) fn bind(
     })
 }
 
-/// How many workgroups: across, down and deep, or what a buffer holds.
+/// Number of workgroups: across, down and deep, or read from a buffer.
 #[derive(Clone, Copy, Debug)]
 enum Groups<'a> {
     Of([u32; 3]),
@@ -230,8 +232,8 @@ impl Compiled {
         self.record(batch, (&self.pipelines, entry), own, None, groups, units)
     }
 
-    /// Records dispatches over a pool of rows: of so many patches with a list, and of plots, one workgroup each, which add `units` to the
-    /// tally.
+    /// Records dispatches over a pool of rows: of listed patches and of bins, one workgroup each. Together they add
+    /// `units` to the tally.
     pub(super) fn dispatch_rows(
         &self,
         batch: &mut Batch<'_>,
@@ -253,7 +255,7 @@ impl Compiled {
         Ok(())
     }
 
-    /// The same once for each of so many regions.
+    /// Records one dispatch with a layer of workgroups for each region.
     pub(super) fn dispatch_for_each(
         &self,
         batch: &mut Batch<'_>,
@@ -268,7 +270,7 @@ impl Compiled {
         self.record(batch, (&self.pipelines, entry), own, None, groups, units)
     }
 
-    /// Records one dispatch of as many workgroups as `groups` says by then, which settles the tally by itself.
+    /// Records one dispatch whose size is read from `groups` when it runs. It balances the tally by itself.
     pub(super) fn dispatch_listed(
         &self,
         batch: &mut Batch<'_>,
@@ -318,8 +320,8 @@ impl Compiled {
             pass.write_timestamp(set, end);
         }
         tally.ask(units);
-        // Software drivers compile at the first dispatch, up to a second each: sent by itself, that is work which shows, and all stages
-        // of a fit together are no long silence.
+        // Software drivers compile at the first dispatch, up to a second each. A submission of its own makes that
+        // visible as work, so a fit's stages together do not look like a stall.
         if device.is_software() && !pipeline.known.swap(true, Ordering::Relaxed) {
             batch.send()?;
             device.wait()?;

@@ -1,12 +1,13 @@
-//! Views → rows, tile by tile: draws the mesh into ids and depth, then gathers footprints into a pool of rows.
+//! Views → rows, tile by tile: draws the mesh into triangle ids and depth, then collects footprints into a pool of
+//! rows.
 //!
-//! | module | what it turns into what |
+//! | module | what it does |
 //! |---|---|
-//! | `cut` | a view → parts of it: the blocks that count, so many together |
-//! | `together` | what was cut of some views → tiles, of several views each |
+//! | `cut` | splits a view into parts: its blocks with pixels that count, a number of them together |
+//! | `together` | joins parts of several views into tiles |
 //!
-//! A device takes as long for a tile as for the slowest of its blocks, and has room for thousands of them: the more of a tile
-//! counts, the better. So in compute a tile holds blocks from all over its regions, and samples of no other.
+//! A tile takes a device as long as the slowest of its blocks does, and a device runs thousands of blocks at once. So
+//! in compute a tile holds blocks from all over its regions, and only samples of those.
 
 mod cut;
 mod together;
@@ -28,23 +29,24 @@ use crate::bake::window::Window;
 pub(super) use cut::{Drawn, PIXELS, Part, Shape, parts};
 pub(super) use together::{Room, Taken, map_words};
 
-/// Blocks of a tile, the largest number that fits is taken.
+/// Possible numbers of blocks of a tile; the largest that fits is taken.
 const BLOCKS: [u32; 14] = [
     8192, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1,
 ];
-/// Words of a pixel, usually no more; a tile of them takes half a pool at most, or much of each pool would stay empty.
+/// Words that most pixels stay below. A tile of such pixels takes half a pool at most, or else much of each pool would
+/// stay empty.
 const USUAL: u64 = 12;
-/// Edge of a tile's region in pixels where it holds blocks from wherever they lie: offsets from its corner keep their digits.
+/// Largest edge in pixels of a region whose tile holds scattered blocks: offsets from its corner keep their digits.
 const REGION: u32 = 1024;
 
-/// A part of a view, and what the device is told of it but for its place in a tile.
+/// A part of a view, and its region except for its place in a tile.
 type Placed = (layout::Region, Part);
 
-/// A tile as the host keeps it: enough to draw it again.
+/// A tile as the host keeps it: enough to redraw it.
 #[derive(Debug)]
 pub(super) struct Work {
     parts: Vec<Placed>,
-    /// Its pixels where the queue copies them from, for the first time that it is drawn.
+    /// Its pixels in the queue's memory, for the first draw.
     staged: Option<wgpu::QueueWriteBufferView>,
 }
 
@@ -61,17 +63,18 @@ impl Work {
         self.parts.iter().map(|(region, _)| region.view)
     }
 
-    /// Pixels whose alpha lets them count.
+    /// Number of pixels whose alpha is high enough to count.
     pub(super) fn counting_pixels(&self) -> u32 {
         self.parts.iter().map(|(_, part)| part.counting).sum()
     }
 
-    /// The same of each of its parts.
+    /// The same for each of its parts.
     pub(super) fn counting_by_part(&self) -> impl ExactSizeIterator<Item = u32> {
         self.parts.iter().map(|(_, part)| part.counting)
     }
 
-    /// Keeps so many of its parts, and gives the others. What was staged begins with those that are kept; behind them it is not read.
+    /// Keeps the first `parts` of its parts and returns the others. Staged pixels stay valid: they begin with those of
+    /// the parts kept, and the rest is not read.
     pub(super) fn split_off(&mut self, parts: usize) -> Self {
         Self::of(self.parts.split_off(parts))
     }
@@ -81,7 +84,7 @@ impl Work {
         self.parts.iter().map(of).sum()
     }
 
-    /// Its regions, as the device is told of them.
+    /// Its regions as the device reads them.
     fn regions(&self) -> Vec<layout::Region> {
         let listed = self.blocks();
         let mut map_at = listed;
@@ -97,13 +100,13 @@ impl Work {
         self.parts.iter().map(&mut placed).collect()
     }
 
-    /// What was staged for its first drawing: to be let go just before that is sent.
+    /// Takes what was staged for its first draw. The caller must drop it just before that draw is submitted.
     pub(super) fn take_staged(&mut self) -> Option<wgpu::QueueWriteBufferView> {
         self.staged.take()
     }
 
-    /// Of each of its blocks the column and line in its region, twelve bits each, and above them the region; then of each block of
-    /// each region its place among those, 1 more, or 0.
+    /// For each block its column and line in its region, twelve bits each, with the region above. Then, for each block
+    /// of each region, its place among the listed blocks plus 1, or 0.
     fn places(&self) -> Vec<u32> {
         let mut places = Vec::new();
         let mut maps = Vec::new();
@@ -122,7 +125,7 @@ impl Work {
         places
     }
 
-    /// Pixels of its blocks that lie in their views, counting or not.
+    /// Number of pixels of its blocks that lie within their views, counting or not.
     fn units(&self) -> u32 {
         let of = |(region, part): &Placed| -> u32 {
             let end = [0, 1].map(|axis| region.origin[axis] + region.size[axis]);
@@ -143,16 +146,16 @@ impl Work {
     }
 }
 
-/// Position of a view among those added, its first block among all, and how many it has across and down.
+/// Position of a view among those added, its first block among the blocks of all views, and its blocks across and down.
 pub(super) type Place = (u32, u32, [u32; 2]);
 
-/// Pipelines and buffers of the first two stages.
+/// Pipelines and buffers of raster and footprints.
 #[derive(Debug)]
 pub(super) struct Tiles {
     pub(super) bounds: Bounds,
     shape: Shape,
     room: Room,
-    /// Any pool holds so many blocks.
+    /// Number of blocks that fit any pool.
     sure: u32,
     window: Window,
     raster: Raster,
@@ -163,30 +166,30 @@ pub(super) struct Tiles {
     texel_coords: Buffer,
     squares: Buffer,
     marks: Buffer,
-    /// Blocks of all views whose marks are made.
+    /// Number of blocks of all views whose visible blocks are recorded; 0 where none are.
     marked: u32,
 }
 
-/// Blocks of `taps`² samples a pixel of which a pool of so many words holds any, whatever they come to: each lookup on texels of its
-/// own, which take another word each in a list; none where it holds not one.
+/// Number of blocks with `taps`² samples a pixel that fit a pool of so many words in the worst case: each lookup on
+/// texels of its own, each with another word in a list. None where not even one fits.
 pub(super) fn sure_blocks(taps: u32, pool: u32) -> Option<u32> {
     let entries = u64::from(4 * taps * taps) * PIXELS as u64;
     (BLOCKS.into_iter()).find(|&blocks| 2 * u64::from(blocks) * entries <= u64::from(pool))
 }
 
-/// What bounds tiles, beside the pools.
+/// Limits of tiles, apart from the pools.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     taps: u32,
     way: Way,
-    /// Samples of a tile: along an edge where it is drawn, in all where its triangles are found in compute.
+    /// Samples of a tile: along an edge where it is drawn, in all in compute.
     samples: u32,
-    /// Bytes of a tile most of whose pixels have no row.
+    /// Largest size in bytes of a tile most of whose pixels have no row.
     most: u64,
 }
 
-/// Of a job's memory, this much may be such a tile: one of strips of 1024 blocks, as many as a small pool holds rows of, takes a device
-/// as long as one of three times as many.
+/// Fraction (one in so many) of a job's memory that such a tile may take. A tile of strips with 1024 blocks, whose rows
+/// fill a small pool, takes a device as long as one of three times as many.
 const SCATTERED: u64 = 12;
 
 impl Bounds {
@@ -204,7 +207,7 @@ impl Bounds {
         }
     }
 
-    /// Edge in pixels, whole blocks, of a region all of which is drawn.
+    /// Edge in pixels of a fully drawn region, in whole blocks.
     fn edge(self, blocks: u32) -> u32 {
         blocks.isqrt().min(self.samples / self.taps / BLOCK) * BLOCK
     }
@@ -216,9 +219,9 @@ impl Bounds {
         }
     }
 
-    /// What tiles are that are drawn into pools of so many words, and how many blocks any pool holds. Most pixels come to a few
-    /// words, so tiles need not be such: they may take three fifths of a pool, and what does not fit is split. Where but a `share`
-    /// of the pixels has rows they may be larger.
+    /// Shape of tiles that are drawn into pools of so many words, and the number of blocks that fit any pool. Most
+    /// pixels need few words, so tiles may exceed that number: they may take three fifths of a pool's bytes, and the
+    /// host splits what does not fit. Where only a `share` of the pixels has rows, tiles may be larger.
     pub(super) fn shape(self, pool: u32, share: f64) -> Result<(Shape, u32), GpuError> {
         let sure = sure_blocks(self.taps, pool).filter(|&blocks| self.fits(blocks));
         let sure = sure.ok_or_else(|| GpuError::OutOfMemory {
@@ -247,25 +250,25 @@ impl Bounds {
         Ok((Shape { blocks, region }, sure))
     }
 
-    /// What tiles take all of whose pixels have rows, in bytes.
+    /// Bytes of tiles all of whose pixels have rows.
     pub(super) fn bytes(self, pool: u32) -> u64 {
         let shape = self.shape(pool, 1.0);
         shape.map_or(0, |(shape, _)| bytes(shape.blocks, self.taps))
     }
 }
 
-/// What tiles of so many blocks take, in bytes: their samples, and their pixels.
+/// Bytes of tiles of so many blocks: samples and pixels.
 pub(super) fn bytes(blocks: u32, taps: u32) -> u64 {
     u64::from(blocks) * PIXELS as u64 * (u64::from(taps * taps) * WORD + 4)
 }
 
-/// What a tile is drawn with.
+/// Buffer for a tile's regions.
 pub(super) fn regions<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of::<[layout::Region; layout::REGIONS as usize]>();
     make.buffer("regions", bytes as u64, UNIFORM)
 }
 
-/// Where its blocks lie, and their pixels.
+/// Buffers for the places and the pixels of a tile's blocks.
 pub(super) fn blocks<M: Maker>(
     make: &M,
     shape: Shape,
@@ -282,19 +285,19 @@ pub(super) fn blocks<M: Maker>(
     ])
 }
 
-/// Where the vertices are in the texture.
+/// Buffer for the vertices' texture coordinates.
 pub(super) fn texel_coords<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of_val(scene.texel_coords.as_slice());
     make.buffer("texel_coords", bytes as u64, STORAGE)
 }
 
-/// Where the squares of the texture are in the window.
+/// Buffer for the position in the window of each square of the texture.
 pub(super) fn squares<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of_val(scene.window.squares());
     make.buffer("squares", bytes as u64, STORAGE)
 }
 
-/// Marks of blocks, and bits of squares, see `marks.rs`.
+/// Buffer for visible blocks and the bits of squares (`marks.rs`).
 pub(super) fn marks<M: Maker>(make: &M, bytes: u64) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("marks", bytes, STORAGE)
 }
@@ -347,23 +350,23 @@ impl Tiles {
         })
     }
 
-    /// What tiles are, and how many blocks any pool holds: for tests.
+    /// Shape of tiles, and the number of blocks that fit any pool.
     #[cfg(test)]
     pub(super) fn shape(&self) -> (Shape, u32) {
         (self.shape, self.sure)
     }
 
-    /// What the samples and pixels of a tile take.
+    /// Bytes of a tile's samples and pixels.
     pub(super) fn bytes(&self) -> u64 {
         bytes(self.shape.blocks, self.bounds.taps)
     }
 
-    /// Frees all but what was compiled.
+    /// Frees the buffers and keeps what was compiled.
     pub(super) fn into_stages(self) -> (Drawing, Compiled) {
         (self.raster.into_drawing(), self.footprint)
     }
 
-    /// What the footprints' stage binds to write into a pool: counters, room, patches, rows, words.
+    /// Bind group of the footprints for writing into a pool: counters, room, patches, rows, words.
     pub(super) fn bind(&self, device: &Device, pool: [&Buffer; 5]) -> wgpu::BindGroup {
         let [counters, room, patches, rows, words] = pool;
         bind(
@@ -389,7 +392,7 @@ impl Tiles {
         )
     }
 
-    /// Whether tiles for a window with a pool of so many words would be as these are.
+    /// Whether tiles for this window and pools of so many words would be identical to these.
     pub(super) fn would_do(&self, window: &Window, pool: u32) -> bool {
         let shape = self.bounds.shape(pool, window.share());
         let squares = |window: &Window| window.squares().len();
@@ -397,29 +400,30 @@ impl Tiles {
         alike && shape.is_ok_and(|shape| shape == (self.shape, self.sure))
     }
 
-    /// Draws for this window from now on, for which they would do.
+    /// Switches to another window; [`Self::would_do`] must hold for it.
     pub(super) fn renew(&mut self, device: &Device, window: &Window) {
         write(device, &self.squares, window.squares());
         self.window = window.clone();
         self.marked = 0;
     }
 
-    /// Makes marks of so many blocks in a buffer that has bits of squares behind them, before any pool is made.
+    /// Records visible blocks from now on in `marks`, which has room for `blocks` blocks and holds the bits of squares
+    /// behind them. Must precede the first pool.
     pub(super) fn learn(&mut self, marks: Buffer, blocks: u32) {
         (self.marks, self.marked) = (marks, blocks);
     }
 
-    /// The marks that were made, and their number.
+    /// The buffer of visible blocks and their number, if recorded.
     pub(super) fn learnt(&self) -> Option<(&Buffer, usize)> {
         (self.marked > 0).then_some((&self.marks, self.marked as usize))
     }
 
-    /// How many views of so many blocks on the mean, of which this `share` is drawn, are to be cut at once where `count` are there.
+    /// Number of views to cut at once, of `count` with so many blocks on average of which this `share` is drawn.
     pub(super) fn views_at_once(&self, blocks: f64, share: f64, count: usize) -> usize {
         self.room.views(blocks, share, count)
     }
 
-    /// Puts what was cut of some views together in tiles.
+    /// Joins parts of some views into tiles.
     pub(super) fn together(&self, parts: impl IntoIterator<Item = Placed>) -> Vec<Work> {
         let takes = |(region, part): &Placed| Taken {
             blocks: part.corners.len() as u32,
@@ -429,8 +433,8 @@ impl Tiles {
         tiles.into_iter().map(Work::of).collect()
     }
 
-    /// Cuts what is `drawn` of a view into parts that a tile holds, leaving out blocks without a pixel that counts. `camera` is in
-    /// scene units, `place` what the pools say of the view.
+    /// Cuts what is `drawn` of a view into parts that fit a tile, without blocks that have no pixel that counts.
+    /// `camera` is in scene units, `place` is the view's place in the pools.
     pub(super) fn cut(
         &self,
         view: &View,
@@ -477,12 +481,12 @@ impl Tiles {
             .collect()
     }
 
-    /// Copies the pixels of a tile to where the queue takes them from, from any thread.
+    /// Copies a tile's pixels to the queue's memory; any thread may call it.
     pub(super) fn stage(&self, device: &Device, work: &mut Work) {
         work.staged = self.staged(device, work);
     }
 
-    /// Where the pixels of a tile were copied to; none where the queue refuses it, and so what comes after.
+    /// The queue's memory with a copy of a tile's pixels; none where the queue refuses it, which later calls report.
     fn staged(&self, device: &Device, work: &Work) -> Option<wgpu::QueueWriteBufferView> {
         let bytes: usize = work.pixels().map(<[u8]>::len).sum();
         let size = wgpu::BufferSize::new(bytes as u64);
@@ -497,7 +501,7 @@ impl Tiles {
         Some(staged)
     }
 
-    /// Cuts a tile into such as any pool holds, of the same regions.
+    /// Splits a tile into tiles that fit any pool, with the same regions.
     pub(super) fn split(&self, work: &Work) -> Vec<Work> {
         let pieces = |(region, part): &Placed| {
             let region = *region;
@@ -520,13 +524,13 @@ impl Tiles {
         write(device, &self.places, &work.places());
         if let Some(staged) = staged.or_else(|| self.staged(device, work)) {
             device.uploaded(staged.len());
-            // The queue takes it now.
+            // Dropping it hands it to the queue.
             drop(staged);
         }
         let mut batch = Batch::new(device, "footprint");
         self.raster.record(&mut batch, &regions, listed)?;
         let groups = [listed.min(GROUPS_ACROSS), listed.div_ceil(GROUPS_ACROSS)];
-        // Each pixel on which something was drawn counts, and with the backdrop that is every one.
+        // A pixel counts as done if anything was drawn there, and the backdrop is everywhere.
         self.footprint
             .dispatch(&mut batch, "footprint", pool, groups, work.units())?;
         batch.send()

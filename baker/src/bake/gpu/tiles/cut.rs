@@ -1,7 +1,7 @@
-//! A view → parts of it: the blocks that have a pixel that counts, so many together.
+//! A view → parts of it: its blocks with a pixel that counts, up to a number of them together.
 //!
-//! A part need not be a square: of a view that is left out in part, or of which a part of the texture shows here and there, it
-//! has such blocks from wherever they lie within its region.
+//! A part need not be a square. Where a view is decimated, or shows the window in scattered places, its part has blocks
+//! from wherever they lie within its region.
 
 use proto::table::View;
 
@@ -13,16 +13,16 @@ use crate::bake::kept::KeptOfView;
 /// Pixels of a block.
 pub(in crate::bake::gpu) const PIXELS: usize = (BLOCK * BLOCK) as usize;
 
-/// What a tile may be, or a part of one.
+/// Limits of a tile, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Shape {
-    /// Its blocks at most.
+    /// Largest number of blocks.
     pub(in crate::bake::gpu) blocks: u32,
-    /// Edge of its region in pixels at most, whole blocks.
+    /// Largest edge of its region in pixels, a multiple of [`BLOCK`].
     pub(in crate::bake::gpu) region: u32,
 }
 
-/// What is drawn of a view: of its blocks those that are shown, and of these the pixels that are kept.
+/// What is drawn of a view: the blocks that show the window, and in them the pixels that decimation keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::bake::gpu) struct Drawn<'a> {
     pub(in crate::bake::gpu) shown: Option<Shown<'a>>,
@@ -32,25 +32,25 @@ pub(in crate::bake::gpu) struct Drawn<'a> {
 /// Blocks of a view that are drawn together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Part {
-    /// The region around them: its corner in the view, and its size, in pixels.
+    /// Corner in the view, and size, of the region around its blocks, in pixels.
     pub(in crate::bake::gpu) origin: [u32; 2],
     pub(in crate::bake::gpu) size: [u32; 2],
-    /// Corners in the view, line by line.
+    /// Corners of its blocks in the view, line by line.
     pub(in crate::bake::gpu) corners: Vec<[u32; 2]>,
-    /// Of all blocks, [`PIXELS`] each; beyond the view, and where they are not drawn, they do not count.
+    /// Pixels of all blocks, [`PIXELS`] each. Those beyond the view, and those not drawn, do not count.
     pub(in crate::bake::gpu) pixels: Vec<[u8; 4]>,
     /// Pixels that count.
     pub(in crate::bake::gpu) counting: u32,
 }
 
 impl Drawn<'_> {
-    /// Whether anything is of the block around a pixel.
+    /// Whether anything is drawn of the block around a pixel.
     fn holds(self, x: u32, y: u32) -> bool {
         self.shown.is_none_or(|shown| shown.holds(x, y))
             && self.kept.is_none_or(|kept| kept.any(x, y))
     }
 
-    /// The pixels of the block from this corner on, and how many of them count.
+    /// The pixels of the block with this corner, and how many of them count.
     fn block(self, view: &View, [left, top]: [u32; 2]) -> ([[u8; 4]; PIXELS], u32) {
         let mut pixels = [[0; 4]; PIXELS];
         let across = BLOCK.min(view.width - left) as usize;
@@ -67,7 +67,7 @@ impl Drawn<'_> {
     }
 }
 
-/// How many of them count.
+/// Number of pixels that count.
 pub(super) fn counting(pixels: &[[u8; 4]]) -> u32 {
     let counts = |pixel: &[u8; 4]| u32::from(pixel[3] >= MIN_ALPHA);
     pixels.iter().map(counts).sum()
@@ -80,7 +80,7 @@ impl Part {
         self.counting += counting;
     }
 
-    /// With the region around its blocks, which lie within the view.
+    /// Sets the region around its blocks, clipped to the view.
     fn bounded(mut self, view: &View) -> Self {
         let ends = |axis: usize| {
             let along = self.corners.iter().map(|corner| corner[axis]);
@@ -93,7 +93,7 @@ impl Part {
         self
     }
 
-    /// Its blocks, so many together.
+    /// Splits it into parts of at most `blocks` blocks.
     pub(super) fn split(&self, blocks: u32) -> impl Iterator<Item = Self> {
         let blocks = blocks as usize;
         let both = (self.corners.chunks(blocks)).zip(self.pixels.chunks(blocks * PIXELS));
@@ -106,7 +106,7 @@ impl Part {
     }
 }
 
-/// Cuts what is `drawn` of a view into parts of this shape, leaving out blocks without a pixel that counts.
+/// Cuts what is `drawn` of a view into parts of this shape, without blocks that have no pixel that counts.
 pub(in crate::bake::gpu) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut finish = |part: Part| {

@@ -1,33 +1,34 @@
-//! Parts of views → tiles: those that lie one after the other, as many together as a tile has room for.
+//! Parts of views → tiles: consecutive parts, as many together as a tile has room for.
 //!
-//! For a part of a texture a view has a few hundred blocks here and there; a device takes nearly as long for a tile of them as for
-//! one of thousands.
+//! For one window a view often has only a few hundred scattered blocks. A tile of those takes a device nearly as long
+//! as one of thousands.
 
 use super::super::raster::Way;
 use super::{PIXELS, Shape};
 use crate::bake::backend::BLOCK;
 
-/// Maps of regions in a tile, as long as those of so many regions of full size: most are smaller, and it has more of them.
+/// Room of a tile for maps, in maps of full-size regions. Most regions are smaller, so more of them fit.
 const MAPS: u32 = 4;
-/// Of the blocks of a view, this share is taken to count.
+/// Assumed share of a view's blocks that count.
 const COUNTING: f64 = 1.0 / 3.0;
-/// Parts of a tile that views are cut into, where it may hold many: it is full then, whatever is left of each view.
+/// Parts of a tile that views are cut into, where a tile may hold many: small parts fill it whatever remains of each
+/// view.
 const PIECES: u32 = 4;
-/// Views are cut in so many steps at least: while one is drawn, threads cut the next.
+/// Least number of steps in which views are cut: threads cut the next step while one is drawn.
 const STEPS: usize = 12;
 
 /// What a tile has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Room {
-    /// Blocks, of all views together.
+    /// Blocks of all views together.
     blocks: u32,
     /// Regions, each of one view.
     regions: u32,
-    /// Words of the maps of these.
+    /// Words of the regions' maps.
     pub(super) map: u32,
 }
 
-/// What a part takes of that.
+/// What a part takes of a tile's room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::bake::gpu) struct Taken {
     pub(in crate::bake::gpu) blocks: u32,
@@ -41,11 +42,11 @@ pub(in crate::bake::gpu) fn map_words(size: [u32; 2]) -> u32 {
 }
 
 impl Room {
-    /// Of tiles of this shape of a mesh of so many triangles.
+    /// Room of tiles of this shape, for a mesh of so many triangles.
     pub(in crate::bake::gpu) fn of(way: Way, shape: Shape, triangles: u32) -> Self {
         let regions = way.regions(triangles);
         let one = map_words([shape.region; 2]);
-        // With the list of blocks no longer than their pixels, whatever a binding holds.
+        // Keeps the list of blocks and the maps no longer than the pixels, so that a binding holds them.
         let most = shape.blocks * (PIXELS as u32 - 1);
         Self {
             blocks: shape.blocks,
@@ -54,7 +55,7 @@ impl Room {
         }
     }
 
-    /// What a view is cut into for tiles of this shape.
+    /// Shape of the parts that a view is cut into, for tiles of this shape.
     pub(in crate::bake::gpu) fn piece(self, shape: Shape) -> Shape {
         match self.regions >= 2 * PIECES {
             true => Shape {
@@ -65,8 +66,8 @@ impl Room {
         }
     }
 
-    /// How many views of so many blocks on the mean, of which this `share` is drawn, are cut at once where `count` are there: two
-    /// tiles of them.
+    /// Number of views to cut at once: enough to fill two tiles. Views have `blocks` blocks on average, of which this
+    /// `share` is drawn; there are `count` views.
     pub(in crate::bake::gpu) fn views(self, blocks: f64, share: f64, count: usize) -> usize {
         let fit = 2.0 * f64::from(self.blocks) / (blocks * share * COUNTING).max(1.0);
         let most = if self.regions > 1 {
@@ -77,7 +78,7 @@ impl Room {
         (fit as usize).clamp(1, most.max(1))
     }
 
-    /// Puts parts together that fit a tile, in their order.
+    /// Joins consecutive parts that fit a tile together.
     pub(in crate::bake::gpu) fn together<T>(
         self,
         parts: impl IntoIterator<Item = T>,
