@@ -1,7 +1,7 @@
-//! A job that is not carried out → the buffers that it would make, and what it would keep of its rows.
+//! Plans a job without running it: the buffers that it would make, and which rows would be resident.
 //!
-//! Buffers come from the code that makes those of a bake, with a [`super::memory::Maker`] that counts in place of making. Views are cut into
-//! the same tiles; what a tile comes to is told by rates, since only drawing it would tell.
+//! The code that makes a bake's buffers also counts them here, with a [`super::memory::Maker`] that allocates nothing.
+//! Views are cut into the same tiles. Rates estimate the rows of a tile, since only drawing would tell them.
 
 use std::sync::Arc;
 
@@ -23,33 +23,33 @@ use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 
-/// What a pixel whose alpha lets it count comes to on average.
+/// Average of what a pixel whose alpha counts adds to the row store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
-    /// Rows, 0-1: the mesh does not lie under each of them.
+    /// Rows, 0-1: the mesh does not cover every pixel.
     pub rows: f64,
     /// Entries.
     pub entries: f64,
-    /// Patches of rows, without plots.
+    /// Listed patches; bins are not counted.
     pub patches: f64,
-    /// Words of pools.
+    /// Words of the row store.
     pub words: f64,
-    /// Rows with a box, and the words of these.
+    /// Rows with a box, and their words.
     pub boxes: [f64; 2],
 }
 
 /// What a job would make.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Its buffers, in the order of [`BufferGroup`]; groups without any are left out.
+    /// Its buffers, in the order of [`BufferGroup`], without empty groups.
     pub buffers: Vec<BufferBytes>,
-    /// Largest sum of bytes alive at once.
+    /// Peak memory in bytes.
     pub peak: u64,
-    /// What is kept of its rows.
+    /// Numbers of resident and redrawn rows.
     pub rows: RowsHeld,
 }
 
-/// See the head of this file.
+/// A job that is only planned.
 #[derive(Debug)]
 pub struct DryRun {
     budget: Arc<Budget>,
@@ -57,23 +57,22 @@ pub struct DryRun {
     /// Bytes of a tile.
     tile: u64,
     shape: Shape,
-    /// Of a tile.
     tile_room: Room,
     pool: layout::Pool,
     /// Texels in a row.
     size: u32,
     texels: u32,
-    /// Planes have room for so many.
+    /// Capacity of the planes in texels.
     planes: u32,
     groups: Vec<(BufferGroup, Group)>,
-    /// Of the views, as they would be for all of the texture.
+    /// Parts of the views, cut for the whole texture.
     cuts: Vec<Cut>,
     views: u32,
     blocks: u64,
     seams: u32,
-    /// Of a tile's pixels, this share is in the window.
+    /// Share of a tile's pixels that shows the window.
     share: f64,
-    /// Deviations will be read.
+    /// Whether deviations will be read.
     maps: bool,
 }
 
@@ -87,7 +86,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// The parts that this becomes where a `share` of its blocks is shown, in tiles of so many.
+    /// The parts that this becomes if a `share` of its blocks is shown, in tiles of `blocks` blocks.
     fn shown(self, share: f64, blocks: u32) -> impl Iterator<Item = Self> {
         let shown = (f64::from(self.blocks) * share).ceil() as u32;
         let parts = shown.div_ceil(blocks).max(1);
@@ -103,7 +102,7 @@ impl Cut {
     }
 }
 
-/// Buffers that are counted, for as long as they are here.
+/// Counted buffers, freed on drop.
 #[derive(Debug, Default)]
 struct Group {
     count: u32,
@@ -120,7 +119,7 @@ impl DryRun {
         Self::with_room(kit, scene, ties, options, 0)
     }
 
-    /// With planes that have `room` for so many texels, and for its own.
+    /// [`Self::new`] with planes that have room for `room` texels, at least for those of its own window.
     fn with_room(
         kit: &Kit,
         scene: &Scene,
@@ -201,7 +200,7 @@ impl DryRun {
         Ok(run)
     }
 
-    /// What there is for rows before the first view, in a window of so many texels.
+    /// Memory for rows before the first view, in a window of so many texels.
     #[must_use]
     pub fn row_memory(&self, texels: usize) -> RowMemory {
         let own = Planes::bytes(self.size, self.texels as usize) + self.tile;
@@ -215,10 +214,11 @@ impl DryRun {
         )
     }
 
-    /// The same job in a part of its texture, which shows this share of the pixels; the largest part has so many texels.
+    /// The same job in a window of its texture that shows this share of the pixels; the largest window has `largest`
+    /// texels.
     ///
     /// # Errors
-    /// The part does not fit the device.
+    /// The window does not fit the device.
     pub fn part(
         &self,
         kit: &Kit,
@@ -239,7 +239,7 @@ impl DryRun {
         })
     }
 
-    /// Takes a view in.
+    /// Adds a view.
     pub fn add_view(&mut self, view: &View) {
         let parts = tiles::parts(view, self.tile_room.piece(self.shape), Drawn::default());
         let nth = self.views;
@@ -256,16 +256,16 @@ impl DryRun {
         self.views += 1;
     }
 
-    /// Bytes that the job plans with.
+    /// Bytes of the job's budget.
     #[must_use]
     pub fn budget(&self) -> u64 {
         self.budget.cap()
     }
 
-    /// All views are in: counts what they make, at these rates.
+    /// Counts what the views make at these rates, once all are added.
     ///
     /// # Errors
-    /// Their rows do not fit the device, not even one pool of them.
+    /// Not even one pool of their rows fits the device.
     pub fn finish(mut self, rates: Rates) -> Result<Counts, GpuError> {
         let budget = Arc::clone(&self.budget);
         let make = Counted(&budget);
@@ -328,7 +328,7 @@ impl DryRun {
                 Ok(colour_planes(make, fit::WEIGHED, texels)?.into())
             })?;
         }
-        // The sums of the views, and what a plane of deviations is read through.
+        // The larger of the views' sums and a plane of deviations.
         let planes = self.planes;
         let once = (views * fit::SUMS * 4).max(if maps { texels as usize * 4 } else { 0 });
         self.made(BufferGroup::ReadBack, |make| {
@@ -401,20 +401,20 @@ pub fn account(device: &Device) -> Option<DriverAccount> {
     })
 }
 
-/// What rows come to in a device's pools.
+/// What rows take in the row store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InPools {
-    /// Patches without plots.
+    /// Listed patches; bins are not counted.
     pub patches: u64,
-    /// Entries and boxes, and lists of texels.
+    /// Words of entries, boxes and lists of texels.
     pub words: u64,
-    /// Rows with a box, and the words of these.
+    /// Rows with a box, and their words.
     pub boxes: [u64; 2],
 }
 
-/// What the device makes of some rows of a view of this width. Of those whose texels lie in a small box, that; of the others of a block
-/// patches: all at once where their texels fit a patch, else half as many, down to what fits anyway; those of the subset by
-/// themselves.
+/// What the device makes of some rows of a view of this width. Rows whose texels lie in a small box become boxes. The
+/// other rows of a block become patches, those of the subset apart: one patch if their texels fit, else the number of
+/// rows is halved, down to what always fits.
 #[must_use]
 pub fn in_pools(rows: &Rows, width: u32, window: &Window, taps: u32) -> InPools {
     let few = (PATCH_TEXELS / (4 * taps * taps)).max(1);
@@ -459,7 +459,7 @@ pub fn in_pools(rows: &Rows, width: u32, window: &Window, taps: u32) -> InPools 
     pools
 }
 
-/// Texels of the box around those of a row, if a plot takes it.
+/// Texels of the bounding box of a row's texels, if a bin takes it.
 fn box_around(rows: &Rows, row: usize, size: u32) -> Option<u32> {
     let (mut low, mut high) = ([u32::MAX; 2], [0; 2]);
     for entry in rows.row(row) {

@@ -1,10 +1,10 @@
-//! One job on a device: its stages and buffers, views in, texels out.
+//! One fit on a device: its stages and buffers; views in, texels out.
 //!
-//! | module | what it turns into what |
+//! | module | what it does |
 //! |---|---|
-//! | `plan` | memory asked for, or there → the job's budget, and what it leaves for rows |
-//! | `groundwork` | views whose mesh has not come → the planes and pools that they will surely need |
-//! | `passes` | rows → average, residuals, weights, solution |
+//! | `plan` | derives the job's budget, and the memory for rows, from what is asked for and what is there |
+//! | `groundwork` | preallocates the planes and pools that views will surely need, before the mesh is there |
+//! | `passes` | computes average, residuals, weights and solution from rows |
 
 mod groundwork;
 mod passes;
@@ -50,7 +50,7 @@ pub(super) const SUMS: usize = BINS + 4;
 /// Label of the texels of the last reweighting.
 pub(super) const WEIGHED: &str = "weighed x";
 
-/// How so many views are judged, and their sums.
+/// Buffers for the parameters of so many views, and for their sums.
 pub(super) fn view_buffers<M: Maker>(
     make: &M,
     views: usize,
@@ -61,7 +61,7 @@ pub(super) fn view_buffers<M: Maker>(
     ])
 }
 
-/// Where the plots of these texels are.
+/// The grid of bins of a window.
 fn ground(planes: &Planes) -> Ground {
     Ground {
         size: planes.size,
@@ -83,18 +83,18 @@ struct Groups {
     solve: wgpu::BindGroup,
 }
 
-/// Per-view numbers and the texels they were made from.
+/// Per-view numbers, and the bind groups of the texels they come from.
 #[derive(Debug)]
 struct ViewSums {
     judged: Buffer,
     sums: Buffer,
-    /// Residuals of the texels as they are.
+    /// For residuals of the current texels.
     now: wgpu::BindGroup,
-    /// Residuals of the texels of the last reweighting: for rows that are drawn again.
+    /// For residuals of the texels of the last reweighting, which redrawn rows need.
     then: Option<(wgpu::BindGroup, Colour)>,
 }
 
-/// One job on one device.
+/// One fit on one device.
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) device: Device,
@@ -107,29 +107,29 @@ pub(super) struct Fit {
     planes: Planes,
     groups: Groups,
     pub(super) pools: Pools,
-    /// Index of each view, in the order in which they came.
+    /// Index of each view, in the order in which they were added.
     views: Vec<u32>,
     view_sums: Option<ViewSums>,
     known: Known,
-    /// What texels are read through, from the first time on.
+    /// Buffers to read texels through, kept from the first read on.
     staging: Option<Staging>,
-    /// Windows after this one, or this and those beside it.
+    /// The windows after this one, or this one and its peers, with their visible blocks.
     foreseen: Option<Foreseen>,
     /// The bit of this window among those.
     shown: Option<u32>,
 }
 
-/// What of the rows and texels is known, as they are.
+/// What the rows hold now.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Rows that stay have their squared residual.
+    /// Resident rows hold their squared residual.
     residuals: bool,
-    /// Rows have their weight.
+    /// Rows hold their weight.
     weights: bool,
 }
 
 impl Fit {
-    /// With planes that have `room` for so many texels, and for its own.
+    /// Makes a fit whose planes have room for `room` texels, at least for those of its own window.
     pub(super) fn new(
         kit: Kit,
         scene: Scene,
@@ -206,7 +206,7 @@ impl Fit {
         Ok(fit)
     }
 
-    /// Whether [`Self::renew`] makes what [`Self::new`] would for this scene and its window, with little more memory.
+    /// Whether [`Self::renew`] would do as well as [`Self::new`] for this scene and window, with little more memory.
     pub(super) fn would_do(&self, scene: &Scene, taps: u32, blend: Blend) -> bool {
         let window = &scene.window;
         let (texels, room) = (window.texels(), self.planes.room as usize);
@@ -220,8 +220,8 @@ impl Fit {
             && self.scene.texel_coords == scene.texel_coords
     }
 
-    /// Begins anew with another window of the same scene, and forgets the views. Buffers stay: a driver takes 10-20 ms to make
-    /// those of a part.
+    /// Starts over with another window of the same scene and drops the views. Buffers are kept: a driver takes 10-20 ms
+    /// to make those of a window.
     pub(super) fn renew(&mut self, scene: Scene, ties: &Ties) -> Result<(), GpuError> {
         self.forget()?;
         self.scene = scene;
@@ -234,7 +234,7 @@ impl Fit {
             passes_fit(&fit.budget, fit.planes.count)
         };
         match ready(self) {
-            // This window's ties may be more than the last one's.
+            // This window may have more seam constraints than the last one.
             Err(GpuError::OutOfMemory { .. }) => {
                 self.pools.let_go();
                 ready(self)
@@ -243,7 +243,7 @@ impl Fit {
         }
     }
 
-    /// Frees all but the device and its stages.
+    /// Frees everything but the device and its stages.
     pub(super) fn into_kit(self) -> Result<Kit, GpuError> {
         let Self {
             device,
@@ -256,7 +256,7 @@ impl Fit {
         } = self;
         let (drawing, footprint) = tiles.into_stages();
         let (rows, plots) = pools.into_stage();
-        // What was dropped is free once the device is told that nothing uses it.
+        // The device frees dropped buffers once it has been polled.
         device.wait()?;
         Ok(Kit {
             device,
@@ -275,12 +275,12 @@ impl Fit {
         reserve(self.planes.count) + self.pools.block_bytes()
     }
 
-    /// What is kept of the rows, and what is drawn again.
+    /// Numbers of resident and redrawn rows.
     pub(super) fn held(&self) -> RowsHeld {
         self.pools.held()
     }
 
-    /// What there is for rows before the first view, in a window of so many texels.
+    /// Memory for rows before the first view, in a window of so many texels.
     pub(super) fn row_memory(&self, texels: usize) -> RowMemory {
         let (size, count) = (self.planes.size, self.planes.count as usize);
         let own = Planes::<()>::bytes(size, count) + self.tiles.bytes();
@@ -294,7 +294,7 @@ impl Fit {
         )
     }
 
-    /// Some rows are drawn again for every pass.
+    /// Whether some rows are redrawn for each pass.
     pub(super) fn overflows(&self) -> bool {
         self.pools.streamed()
     }
@@ -303,7 +303,7 @@ impl Fit {
         self.add_views(&[view], None)
     }
 
-    /// Adds views as far as they are `kept`; while the device draws some, the next are cut and staged.
+    /// Adds views, decimated as `kept` says. While the device draws some, threads cut and stage the next.
     pub(super) fn add_views(
         &mut self,
         views: &[&View],
@@ -365,7 +365,7 @@ impl Fit {
         let mould = Arc::clone(pools.mould());
         thread::scope(|scope| {
             let make = || mould.buffers(device, budget, tiles);
-            // A few views fill no pool.
+            // A few views do not fill a pool.
             let maker = (placed.len() > 1).then(|| PoolMaker::begin(scope, make));
             let filling = Filling::new(pools, device, budget, tiles, reserve);
             let mut filling = filling.of_views(maker.flatten(), placed.len());
@@ -377,7 +377,7 @@ impl Fit {
         self.device.check()
     }
 
-    /// From now on learns which blocks of the views show anything of these windows, if there is memory for it.
+    /// Records from now on which blocks of the views show anything of these windows, if there is memory for it.
     pub(super) fn foresee(&mut self, windows: &[Window]) -> Result<(), GpuError> {
         (self.foreseen, self.shown) = (None, None);
         let foreseen = Foreseen::new(windows);
@@ -399,7 +399,7 @@ impl Fit {
         self.device.check()
     }
 
-    /// The windows that follow, and what was learnt of them.
+    /// Takes the windows recorded for, with their visible blocks.
     pub(super) fn foreseen(&mut self) -> Result<Option<Foreseen>, GpuError> {
         let Some(mut foreseen) = self.foreseen.take() else {
             return Ok(None);
@@ -410,7 +410,7 @@ impl Fit {
         Ok(Some(foreseen))
     }
 
-    /// Draws what shows something of this window, if it is among those that were foreseen.
+    /// Restores recorded windows. If this window is among them, only blocks that show it are drawn.
     pub(super) fn recall(&mut self, foreseen: Option<Foreseen>) {
         self.shown = foreseen
             .as_ref()
@@ -418,9 +418,9 @@ impl Fit {
         self.foreseen = foreseen;
     }
 
-    /// Forgets the views, none of which any pass has visited.
+    /// Drops the views, none of which may have been visited.
     pub(super) fn forget(&mut self) -> Result<(), GpuError> {
-        // Their buffers are the budget's again, so nothing may be drawn into them any more.
+        // The budget counts their buffers as free, so pending draws into them must end first.
         self.device.wait()?;
         self.pools.forget();
         self.views.clear();
@@ -429,7 +429,7 @@ impl Fit {
         self.device.check()
     }
 
-    /// What passes need of the rows, once views have been added.
+    /// Prepares the rows for passes, once views have been added.
     pub(super) fn complete(&mut self) -> Result<(), GpuError> {
         let reserve = self.reserve();
         let count = Visit {
@@ -450,7 +450,7 @@ impl Fit {
         Ok(texels)
     }
 
-    /// What texels are read through, made while the device still works on what is to be read; to be put back.
+    /// Takes the buffers to read texels through, or makes them while the device still works; the caller puts them back.
     fn staging(&mut self) -> Result<Staging, GpuError> {
         if let Some(staging) = self.staging.take() {
             return Ok(staging);
@@ -483,7 +483,7 @@ impl Fit {
             .add_seams(&self.device, &self.budget, &ties.seams)
     }
 
-    /// Makes the per-view buffers once all views are in.
+    /// Makes the per-view buffers once all views are added.
     fn view_sums(&mut self) -> Result<(), GpuError> {
         self.complete()?;
         if self.view_sums.is_some() {
@@ -524,13 +524,13 @@ impl Fit {
         Ok(())
     }
 
-    /// What tiles are, and how many blocks any pool holds: for tests.
+    /// Shape of tiles, and the number of blocks that fit any pool.
     #[cfg(test)]
     pub(super) fn tile_shape(&self) -> (tiles::Shape, u32) {
         self.tiles.shape()
     }
 
-    /// So many of a buffer's values from `first` on: for tests.
+    /// `count` values of a buffer from `first` on.
     #[cfg(test)]
     fn read_end<T: bytemuck::Pod>(
         &self,
@@ -553,7 +553,7 @@ impl Fit {
         read_as(&self.device, &self.budget, &end, count)
     }
 
-    /// Rows of a view, with their places, drawn into a pool of their own: for tests.
+    /// The rows of a view, with their pixels, drawn into a pool of their own.
     #[cfg(test)]
     pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
         use super::layout::{self, PLOT, Patch, Row, box_of, box_weights, entry_parts, plot_of};
@@ -583,7 +583,7 @@ impl Fit {
             let patches: Vec<Patch> = read_as(&self.device, &self.budget, &pool.patches, room)?;
             let (few, rest) = (counts[5] as usize, counts[7] as usize);
             assert_eq!(few + rest, counts[0] as usize);
-            // Boxes are at the beginning of the room, the others at its end.
+            // Boxes are at the beginning of the buffers, other rows at the end.
             let [few_rows, other_rows] = [counts[3], counts[13]].map(|count| count as usize);
             let [few_words, other_words] = [counts[8], counts[14]].map(|count| count as usize);
             assert_eq!(few_rows + other_rows, counts[1] as usize);

@@ -1,5 +1,6 @@
-//! An open device → every stage compiled for it. A driver takes a fifth of a second and more for that, and it needs no data: a
-//! bake does it while prepare still works, a spare before its job comes.
+//! Compiled pipelines ("kit"): an open device → every stage compiled for it. A driver takes a fifth of a second and
+//! more for that, and it needs no data. So a bake does it while prepare still works, and a spare process before its job
+//! comes.
 
 use proto::job::Blend;
 use rayon::prelude::*;
@@ -21,37 +22,36 @@ pub(super) struct Stages {
     pub(super) regularise: Compiled,
     pub(super) multilevel: Compiled,
     pub(super) solve: Compiled,
-    /// Made by the first fit that is asked for maps.
+    /// Made by the first fit that asks for maps.
     pub(super) deviation: Option<Compiled>,
 }
 
-/// See the head of this file.
+/// A device and its compiled stages.
 #[derive(Debug)]
 pub struct Kit {
     pub(super) device: Device,
     /// s of s×s taps a pixel.
     pub(super) taps: u32,
-    /// Space of the footprint's average.
+    /// Space in which a footprint is averaged.
     pub(super) blend: Blend,
-    /// Of the group that is a pool of rows.
+    /// Layout of the bind group of a pool of rows.
     pub(super) rows: wgpu::BindGroupLayout,
     pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
     pub(super) plots: Compiled,
     pub(super) stages: Stages,
-    /// Of the fit that is to come.
+    /// Preallocated buffers of the next fit.
     pub(super) groundwork: Option<Groundwork>,
 }
 
 impl Kit {
-    /// Its device.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Makes what the fit of views will surely need whose mesh is to come, of a job that plans like this. What goes wrong is told by
-    /// whoever needs the device next.
+    /// Preallocates what the fit of views will surely need while their mesh is not there yet. Errors are not reported
+    /// here: the next use of the device reports them.
     pub fn foresee(&mut self, options: &Options, expected: Expected) {
         let groundwork = under_way("the first buffers", || {
             Groundwork::make(&self.device, self.taps, options, expected)
@@ -59,7 +59,7 @@ impl Kit {
         self.groundwork = groundwork.ok().flatten();
     }
 
-    /// What was made for the fit that is to come, in bytes.
+    /// Bytes preallocated for the next fit.
     pub(super) fn made(&self) -> u64 {
         self.groundwork.as_ref().map_or(0, Groundwork::bytes)
     }
@@ -73,7 +73,7 @@ impl Kit {
         Self::with(device, taps, blend, way)
     }
 
-    /// [`Self::new`] with this raster.
+    /// [`Self::new`] with a given raster.
     pub(super) fn with(
         device: Device,
         taps: u32,
@@ -131,7 +131,7 @@ impl Kit {
         ) = match (stages, checked) {
             (Ok(stages), Ok(pipeline)) => (stages, pipeline),
             (stages, Err(error)) => {
-                // Against a broken device destructors block or crash: what they would free goes with the process.
+                // On a broken device destructors block or crash. The end of the process frees the memory.
                 Box::leak(Box::new((stages, rows, device)));
                 return Err(error);
             }

@@ -1,10 +1,12 @@
-//! Rows on the device: pools that stay, and pools that are drawn again for every pass because the budget is full.
+//! The row store ("pools"): rows on the device, in pools of fixed size. Resident pools keep their rows. Streamed pools
+//! are redrawn for each pass, because the budget is full.
 //!
-//! The device appends tiles to a pool and counts what they came to (`open.rs`), of two pools in turn (`filling.rs`); a pool that is
-//! full is one that passes visit (`visit.rs`), once its rows are in order (`plots.rs`) and bound (`bound.rs`).
+//! The device appends tiles to a pool and counts what they hold (`open.rs`); the host fills two pools alternately
+//! (`filling.rs`). A full pool is sorted into bins (`plots.rs`) and bound (`bound.rs`); passes then visit it
+//! (`visit.rs`).
 //!
-//! The order of rows within a pool and which pool they are in make no difference to any result: what crosses rows is summed
-//! in integers.
+//! Results do not depend on the order of rows within a pool, or on which pool they are in: sums across rows are integer
+//! sums.
 
 mod bound;
 mod filling;
@@ -42,15 +44,15 @@ pub(super) use sizes::memory;
 pub(super) use sizes::{bytes_of, pool_words, room};
 pub(super) use visit::{Visit, Which};
 
-/// For each byte of a colour, its value and its squared slope.
+/// For each value of a byte, its value in the space of the fit and its squared slope.
 pub(super) type Tones = [[f32; 2]; 256];
 
-/// What the device counts of a pool, see footprint.wgsl and plots.wgsl.
+/// Number of counters of a pool (footprint.wgsl, plots.wgsl).
 pub(super) const COUNTERS: usize = 16;
-/// At its start.
+/// Counters of an empty pool.
 const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 
-/// Where rows are written and read.
+/// The buffers of one pool.
 #[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) patches: Buffer,
@@ -59,37 +61,37 @@ pub(super) struct Buffers {
     trust: Buffer,
     plots: Buffer,
     pub(super) counters: Buffer,
-    /// What there is room for.
+    /// Capacity.
     room: layout::Pool,
-    /// What the footprints' stage binds to write here.
+    /// Bind group for the footprints that write into it.
     pub(super) drawn: wgpu::BindGroup,
 }
 
-/// A pool that is complete.
+/// A complete pool.
 #[derive(Debug)]
 struct Filled {
     counts: layout::Pool,
     subset: Subset,
     boxes: Boxes,
     buffers: Arc<Buffers>,
-    /// Tiles to draw again for every pass; none where the rows stay.
+    /// Tiles to redraw for each pass; empty for a resident pool.
     works: Vec<Work>,
-    /// Its rows with a box; made when all views are in.
+    /// Its row bins; made once all views are added.
     plotted: Option<Plotted>,
-    /// Rows that touch each texel were counted.
+    /// Its rows were counted for each texel.
     counted: bool,
-    /// All, and those of the subset.
+    /// For all rows, and for those of the subset.
     bound: Option<[Bound; 2]>,
 }
 
-/// What of a pool is of the subset.
+/// The part of a pool in the subset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Subset {
     patches: u32,
     rows: u32,
 }
 
-/// What pools are made like.
+/// Template for new pools.
 #[derive(Debug)]
 pub(super) struct Mould {
     room: layout::Pool,
@@ -105,25 +107,25 @@ pub(super) struct Pools {
     tones: Buffer,
     mould: Arc<Mould>,
     ends: Ends<Open>,
-    /// Of pools whose views were forgotten, or that were made before there were any, to be filled.
+    /// Pools to be filled: left by views that were forgotten, or preallocated.
     spare: Vec<Arc<Buffers>>,
     pixels: Vec<Filled>,
     seams: Vec<seams::Seams>,
-    /// What rows are drawn again into.
+    /// The pool that streamed rows are redrawn into.
     scratch: Option<Arc<Buffers>>,
-    /// Of all views; made when all are in.
+    /// Block sums of all views; made once all are added.
     blocks: Option<Buffer>,
     view_blocks: Vec<[u32; 2]>,
-    /// There will be so many of their blocks.
+    /// Number of blocks that all views will have.
     pub(super) awaited: u64,
-    /// Of the rows of pixels, only those of the subset are visited.
+    /// Only the subset's rows of pixels are visited.
     pub(super) narrowed: bool,
 }
 
-/// Buffers of a pool.
+/// Number of buffers of a pool.
 pub(super) const BUFFERS: usize = 6;
 
-/// The buffers of a pool, with nothing in them yet: patches, rows, words, trust, plots, counters.
+/// The buffers of a pool, still empty: patches, rows, words, trust (row weights), plots, counters.
 pub(super) fn pool_buffers<M: Maker>(
     make: &M,
     room: layout::Pool,
@@ -141,7 +143,7 @@ pub(super) fn pool_buffers<M: Maker>(
     ])
 }
 
-/// What all pools share: the tones of colours, and what a pool has room for.
+/// Buffers shared by all pools: the tones of colours, and a pool's capacity.
 pub(super) fn shared<M: Maker>(make: &M) -> Result<[Held<M::Buffer>; 2], GpuError> {
     Ok([
         make.buffer("tones", size_of::<Tones>() as u64, UNIFORM)?,
@@ -149,31 +151,31 @@ pub(super) fn shared<M: Maker>(make: &M) -> Result<[Held<M::Buffer>; 2], GpuErro
     ])
 }
 
-/// What passes visit of a pool.
+/// Buffer for the patches of a pool that passes visit.
 pub(super) fn visited<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("visited", size_of::<layout::Visited>() as u64, UNIFORM)
 }
 
-/// Bytes of the sums of a block.
+/// Bytes of a block's sums.
 pub(super) const BLOCK_BYTES: u64 = 8;
 
-/// Sums of the blocks of all views, of which there are so many.
+/// Buffer for the sums of `count` blocks.
 pub(super) fn blocks<M: Maker>(make: &M, count: u64) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("blocks", count * BLOCK_BYTES, STORAGE)
 }
 
-/// Blocks of a view across and down.
+/// Blocks of a view, across and down.
 pub(super) fn view_blocks(view: &View) -> [u32; 2] {
     [view.width, view.height].map(|edge| edge.div_ceil(BLOCK))
 }
 
-/// Layout of the group that is a pool of rows.
+/// Layout of the bind group of a pool.
 pub(super) fn rows_layout(device: &Device) -> wgpu::BindGroupLayout {
     bind_layout(&device.device, "rows", ROWS)
 }
 
 impl Mould {
-    /// Makes the buffers of a pool for what is drawn from `tiles`.
+    /// Makes an empty pool for tiles of `tiles`.
     pub(super) fn buffers(
         &self,
         device: &Device,
@@ -184,7 +186,7 @@ impl Mould {
         Ok(self.pool(device, tiles, pool_buffers(&make, self.room)?))
     }
 
-    /// A pool of such buffers, with nothing in it.
+    /// Makes an empty pool from its buffers.
     fn pool(&self, device: &Device, tiles: &Tiles, buffers: [Buffer; BUFFERS]) -> Buffers {
         let [patches, rows, words, trust, plots, counters] = buffers;
         write(device, &counters, &NOTHING);
@@ -233,18 +235,18 @@ impl Pools {
         })
     }
 
-    /// Fills pools that were made before there was a mesh first.
+    /// Adds pools that were made before there was a mesh; they are filled first.
     pub(super) fn take(&mut self, device: &Device, tiles: &Tiles, pools: Vec<[Buffer; BUFFERS]>) {
         let pool = |buffers| Arc::new(self.mould.pool(device, tiles, buffers));
         self.spare = pools.into_iter().map(pool).collect();
     }
 
-    /// Frees all but the layout of the groups and what was compiled.
+    /// Frees the buffers and keeps the layout and what was compiled.
     pub(super) fn into_stage(self) -> (wgpu::BindGroupLayout, Compiled) {
         (self.layout, self.plots.into_stage())
     }
 
-    /// For another window from now on; there are no views.
+    /// Switches to another window; there must be no views.
     pub(super) fn renew(
         &mut self,
         device: &Device,
@@ -256,24 +258,24 @@ impl Pools {
         self.plots.renew(device, budget, ground)
     }
 
-    /// Frees what is there for rows to come.
+    /// Frees the buffers kept for future rows.
     pub(super) fn let_go(&mut self) {
         self.spare.clear();
         self.plots.free_beside();
     }
 
-    /// Whether pools are of so many words.
+    /// Whether pools have `words` words.
     pub(super) fn room_is(&self, words: u32) -> bool {
         self.mould.room == room(words)
     }
 
-    /// What a pool has room for: for tests.
+    /// Capacity of a pool.
     #[cfg(test)]
     pub(super) fn room(&self) -> layout::Pool {
         self.mould.room
     }
 
-    /// Pools that rows to come will be drawn into: for tests.
+    /// Number of pools to be filled.
     #[cfg(test)]
     pub(super) fn spares(&self) -> usize {
         self.spare.len()
@@ -284,7 +286,8 @@ impl Pools {
         bytes_of(self.mould.room)
     }
 
-    /// Makes room for a view; tiles added from now on are its own. Returns its position and its part of all blocks.
+    /// Registers a view; tiles added from now on belong to it. Returns its position, its first block among those of all
+    /// views, and its blocks across and down.
     pub(super) fn add_view(&mut self, view: &View) -> (u32, u32, [u32; 2]) {
         let first = self.view_blocks.iter().map(|[a, d]| a * d).sum();
         let size = view_blocks(view);
@@ -293,7 +296,8 @@ impl Pools {
         (self.view_blocks.len() as u32 - 1, first, size)
     }
 
-    /// All views, each judged by what `of` says of its position: 1/c² of the robust loss, and its share.
+    /// Parameters of all views for the residual stage. `of` maps a view's position to 1/c² of the robust loss and its
+    /// share.
     pub(super) fn judged(&self, of: impl Fn(usize) -> [f32; 2]) -> Vec<layout::Judged> {
         let mut first_block = 0;
         let views = self.view_blocks.iter().enumerate();
@@ -311,30 +315,30 @@ impl Pools {
         judged.collect()
     }
 
-    /// There will be so many blocks, and no view before all is begun anew.
+    /// Announces the number of blocks of all views to come, before any view is added.
     pub(super) fn await_blocks(&mut self, blocks: u64) {
-        // They must not take what is reserved for those.
+        // Spare pools must not take the memory reserved for the blocks.
         if blocks > self.awaited {
             self.spare.clear();
         }
         self.awaited = blocks;
     }
 
-    /// Of all views so far.
+    /// Number of blocks of all views so far.
     pub(super) fn blocks(&self) -> u64 {
         self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum()
     }
 
-    /// Bytes of the sums of all blocks that there are or will be.
+    /// Bytes of the sums of all blocks, present or announced.
     pub(super) fn block_bytes(&self) -> u64 {
         BLOCK_BYTES * self.blocks().max(self.awaited)
     }
 
-    /// Lets go of all views, none of which has been visited, and keeps the buffers for those that come instead.
+    /// Drops all views, none of which may have been visited, and keeps the buffers for their replacements.
     pub(super) fn forget(&mut self) {
         let open = self.ends.take().map(Open::into_buffers);
         let filled = self.pixels.drain(..).map(|pool| pool.buffers);
-        // Not those that others were to be drawn into again: there is room for all that stayed, and for one such.
+        // Drops the pool shared by streamed rows: the budget covers the resident ones and one streamed pool.
         let scratch = self.scratch.take();
         let stayed = |buffers: &Arc<Buffers>| {
             (scratch.as_ref()).is_none_or(|scratch| !Arc::ptr_eq(buffers, scratch))
@@ -344,19 +348,19 @@ impl Pools {
         self.view_blocks.clear();
     }
 
-    /// Records that blocks are to be empty.
+    /// Records that the blocks' sums are set to zero.
     pub(super) fn clear_blocks(&self, encoder: &mut wgpu::CommandEncoder) {
         if let Some(blocks) = &self.blocks {
             encoder.clear_buffer(&blocks.item, 0, None);
         }
     }
 
-    /// Some rows are drawn again for every pass.
+    /// Whether some rows are redrawn for each pass.
     pub(super) fn streamed(&self) -> bool {
         self.scratch.is_some()
     }
 
-    /// What is kept of the rows of pixels, and what is drawn again; once all views are in.
+    /// Numbers of resident and streamed rows; call it once all views are added.
     pub(super) fn held(&self) -> RowsHeld {
         let of = |pool: &Filled| u64::from(pool.counts.rows);
         let kept = |pool: &&Filled| pool.works.is_empty();
@@ -372,12 +376,11 @@ impl Pools {
         }
     }
 
-    /// What pools are made like.
     pub(super) fn mould(&self) -> &Arc<Mould> {
         &self.mould
     }
 
-    /// Adds the seams.
+    /// Replaces the seam constraints.
     pub(super) fn add_seams(
         &mut self,
         device: &Device,
@@ -390,11 +393,11 @@ impl Pools {
     }
 }
 
-/// What is in a pool, read back: for tests.
+/// A pool's contents, read back.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Read {
-    /// With a box, in order.
+    /// Rows with a box, in order.
     pub(super) rows: Vec<layout::Row>,
     /// Patches of the subset, and others.
     pub(super) plots: [Vec<layout::Patch>; 2],
@@ -402,7 +405,7 @@ pub(super) struct Read {
 
 #[cfg(test)]
 impl Pools {
-    /// All pools of pixels, once passes have visited them.
+    /// Contents of all pools of pixels, once passes have visited them.
     pub(super) fn read(&self, device: &Device, budget: &Arc<Budget>) -> Vec<Read> {
         use super::memory::read_as;
         let read = |pool: &Filled| {

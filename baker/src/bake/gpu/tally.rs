@@ -1,7 +1,8 @@
-//! What was asked of the device, counted by the host, against what was done, counted by the shaders: the completion sentinel.
+//! The completion sentinel: compares the work asked of the device, counted by the host, with the work done, counted by
+//! the shaders.
 //!
-//! Every dispatch, every draw and every submission adds to the count on the device, and every read-back brings the count along
-//! (see `tally.wgsl`). Not counted are single copies and clears within a submission that is otherwise carried out.
+//! Every dispatch, draw and submission adds to the device's count, and every read-back brings that count along
+//! (`tally.wgsl`). Single copies and clears within a submission are not counted.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +12,7 @@ use super::layout::{Patches, TALLY_WORDS};
 use super::shaders::{TALLY, TICK};
 use super::stage::bind_layout;
 
-/// Bytes of the device's count.
+/// Bytes of the device's counters.
 pub(super) const BYTES: u64 = (TALLY_WORDS * size_of::<u32>()) as u64;
 
 /// The device's count, from its bytes.
@@ -33,7 +34,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Both counts are 0.
+    /// Makes both counts, at 0.
     pub(super) fn new(device: &wgpu::Device) -> Self {
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("tally"),
@@ -76,12 +77,12 @@ impl Tally {
         }
     }
 
-    /// Expects `units` more.
+    /// Expects `units` more units of work.
     pub(super) fn ask(&self, units: u32) {
         self.asked.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// What the device should have counted.
+    /// Units that the device should have counted.
     pub(super) fn asked(&self) -> u32 {
         self.asked.load(Ordering::Relaxed)
     }

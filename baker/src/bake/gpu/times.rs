@@ -1,5 +1,5 @@
-//! Timestamps around every dispatch and draw → how long each stage took, by the device's own clock. Only where a job asks: each
-//! timestamp waits for what came before it.
+//! Timestamps around every dispatch and draw → the time of each stage by the device's own clock. Only where a job asks
+//! for it: each timestamp waits for the work before it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, mpsc};
@@ -11,11 +11,11 @@ use super::device::{Device, GpuError};
 /// Features that timestamps need.
 pub(super) const FEATURES: wgpu::Features =
     wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-/// Measurements until they are read, each of two timestamps: half of what a query set may hold.
+/// Measurements between reads, each of two timestamps: half of what a query set may hold.
 const PAIRS: u32 = 2048;
 const BYTES: u64 = PAIRS as u64 * 2 * 8;
 
-/// The device's clock, and what it has shown.
+/// The device's clock and its measurements.
 #[derive(Debug)]
 pub(super) struct Times {
     set: wgpu::QuerySet,
@@ -28,7 +28,7 @@ pub(super) struct Times {
 
 #[derive(Debug, Default)]
 struct Shown {
-    /// Whose timestamps are in the query set, in order.
+    /// Stages whose timestamps are in the query set, in order.
     open: Vec<&'static str>,
     /// Milliseconds and number of measurements.
     sums: BTreeMap<&'static str, (f64, u32)>,
@@ -61,7 +61,7 @@ impl Times {
         }
     }
 
-    /// Begins a measurement: the queries of its two timestamps, as long as there are any.
+    /// Begins a measurement; returns the queries for its two timestamps, or none if the set is full.
     pub(super) fn measure(&self, stage: &'static str) -> Option<[u32; 2]> {
         let mut shown = self.shown.lock().ok()?;
         let first = 2 * shown.open.len() as u32;
@@ -75,7 +75,7 @@ impl Times {
         &self.set
     }
 
-    /// After a submission: reads what was measured, before there is no room for more.
+    /// After a submission: reads the measurements if the set is filling up.
     pub(super) fn read_if_full(&self, device: &Device) -> Result<(), GpuError> {
         let full = self
             .shown
@@ -123,7 +123,7 @@ impl Times {
         Ok(())
     }
 
-    /// All that was measured, the longest first.
+    /// The times of all stages, the longest first.
     pub(super) fn report(&self, device: &Device) -> Result<Vec<StageTime>, GpuError> {
         self.read(device)?;
         let mut times: Vec<StageTime> = self

@@ -1,6 +1,8 @@
-//! Views whose mesh has not come → what their fit will surely need: the planes of the texture, and pools for most of the rows, with
-//! nothing in them. A driver takes some ten milliseconds to make a pool, and holds up meanwhile whoever sends the device anything: with
-//! all made once the mesh is there, that is half of what drawing the views takes.
+//! Preallocated buffers ("groundwork"): while the mesh is not there yet, views → the planes of the texture, and pools
+//! for most of the rows, all empty.
+//!
+//! A driver takes some ten milliseconds to make a pool and blocks submissions meanwhile. Making all pools once the mesh
+//! is there would take half as long as drawing the views.
 
 use std::sync::Arc;
 
@@ -19,19 +21,20 @@ use super::Options;
 
 /// Share of a texture that charts cover.
 const COVERED: f64 = 0.5;
-/// Pixels whose rows stay for each texel of a texture, at most: six of sixteen views and what is as fine as these, on what charts cover.
+/// Largest number of pixels with a row for each texel of a texture: six of sixteen views, and equally fine ones, on the
+/// part that charts cover.
 const STAYING: f64 = 5.0;
-/// Share of the pixels that count that have a row that stays.
+/// Share of the pixels that count that get a resident row.
 const KEPT: f64 = 0.8;
-/// What the box of a pixel on a slope has more of texels than one that faces the camera.
+/// Factor by which a pixel on a slope has more texels in its box than one that faces the camera.
 const SLOPE: f64 = 1.2;
-/// Of what the driver says is left, this share may be taken by a job that may wait for others' bakes.
+/// A job may take one part in so many of the memory that the driver says is left: it may wait while others bake.
 const SHARE: u64 = 16;
 
-/// Views whose mesh has not come.
+/// Views whose mesh is not there yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// How many.
+    /// Number of views.
     pub views: u64,
     /// Their pixels that count.
     pub pixels: u64,
@@ -40,11 +43,12 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Rows that they will come to, and words of these, of `taps`² lookups each; rather fewer.
+    /// Expected rows and words with `taps`² samples a pixel; errs on the low side.
     fn rows(self, taps: u32) -> [f64; 2] {
         let pixels = self.pixels as f64;
         let texels = f64::from(self.texture_size).powi(2);
-        // A view sees half of the surface. Texels along an edge of a pixel, and one more for the lookups around it.
+        // A view sees half of the surface. `along` is the texels along a pixel's edge; one more covers the bilinear
+        // lookups.
         let along = (COVERED / 2.0 * texels * self.views as f64 / pixels.max(1.0)).sqrt();
         let box_of_pixel = SLOPE * (1.0 + along).powi(2);
         let lookups = f64::from(4 * taps * taps);
@@ -53,7 +57,7 @@ impl Expected {
         [rows, rows * each.words]
     }
 
-    /// How many pools of this room are worth making for them, where so many bytes are left.
+    /// Number of pools of this capacity worth making, with `left` bytes left.
     fn pools(self, taps: u32, room: layout::Pool, left: u64) -> u64 {
         let [rows, words] = self.rows(taps);
         let filled = (rows / f64::from(room.rows)).max(words / f64::from(room.words)) as u64;
@@ -61,7 +65,7 @@ impl Expected {
     }
 }
 
-/// See the head of this file.
+/// Planes and pools made ahead, and the budget that counts them.
 #[derive(Debug)]
 pub(in crate::bake::gpu) struct Groundwork {
     pub(super) budget: Arc<Budget>,
@@ -70,7 +74,8 @@ pub(in crate::bake::gpu) struct Groundwork {
 }
 
 impl Groundwork {
-    /// Of a job that plans like this; nothing where its driver does not say what is left, or leaves too little.
+    /// Makes the buffers of a job with these options; none where the driver does not say how much memory is left, or
+    /// too little is.
     pub(in crate::bake::gpu) fn make(
         device: &Device,
         taps: u32,
@@ -101,12 +106,12 @@ impl Groundwork {
         }))
     }
 
-    /// What it takes, in bytes.
+    /// Bytes that it takes.
     pub(in crate::bake::gpu) fn bytes(&self) -> u64 {
         self.budget.in_use()
     }
 
-    /// Whether it is what a fit of this scene would make.
+    /// Whether a fit of this scene would make the same.
     pub(super) fn would_do(&self, scene: &Scene, options: &Options, room: usize) -> bool {
         let (window, planes) = (&scene.window, &self.planes);
         options.binding_limit.is_none()
@@ -129,13 +134,13 @@ mod tests {
             pixels,
             texture_size,
         };
-        // As measured: what the rows of such views filled in the end.
+        // Measured: pools that the rows of such views filled in the end.
         for (expected, filled) in [
             (of(100, 30_560_000, 2048), 6),
             (of(400, 30_560_000, 1024), 2),
             (of(100, 7_640_000, 1024), 2),
             (of(40, 3_060_000, 1024), 1),
-            // Each lookup on texels of its own, which are no more than there are lookups.
+            // Each lookup on texels of its own, of which there are no more than lookups.
             (of(40, 190_000, 4096), 1),
             (of(0, 0, 1024), 1),
         ] {

@@ -1,4 +1,4 @@
-//! Average, residuals, reweighting and solution as sequences of passes over rows and texels.
+//! Average, residuals, reweighting and solution, as sequences of passes over rows and texels.
 
 use super::{Fit, Known, SUMS};
 use crate::bake::backend::{BINS, Belief, Strength, ViewResiduals};
@@ -22,7 +22,7 @@ impl Fit {
     ) -> Result<(), GpuError> {
         let count = texel_groups(self.planes.count);
         for &entry in entries {
-            // Of those that end a reduction, one workgroup for each channel.
+            // Stages that end a reduction have one workgroup for each channel.
             let groups = if entry.starts_with("reduce") {
                 3
             } else {
@@ -100,7 +100,7 @@ impl Fit {
         self.pools
             .visit(&mut batch, &self.tiles, &[visit], Which::Pixels, None)?;
         batch.send()?;
-        // Where rows had their weight, they have their residual.
+        // Residuals replace the rows' weights.
         self.known = Known {
             residuals: true,
             weights: false,
@@ -139,7 +139,7 @@ impl Fit {
         let Some(views) = &self.view_sums else {
             return Ok(());
         };
-        // The shader multiplies: 1/c², 0 for an infinite scale, and −1 takes a view out.
+        // The shader multiplies: 1/c², 0 for an infinite scale, −1 to exclude a view.
         let factors = |belief: &Belief| match belief.scale {
             scale if scale > 0.0 => [(scale * scale).recip(), belief.share],
             _ => [-1.0, 0.0],
@@ -215,7 +215,7 @@ impl Fit {
             self.again(),
         )?;
         self.texels(&mut batch, regularise, own, &["settle", "enlist"])?;
-        // Directions of the last solution.
+        // Search directions of the last solution.
         clear(batch.encoder(), &planes.p);
         self.texels(
             &mut batch,
@@ -231,7 +231,7 @@ impl Fit {
         self.device.keep_pace()
     }
 
-    /// Restores the weights of rows that are drawn again.
+    /// The visit that restores the weights of redrawn rows.
     fn again(&self) -> Option<Visit<'_>> {
         let (own, _) = self.view_sums.as_ref()?.then.as_ref()?;
         Some(Visit {
@@ -248,7 +248,7 @@ impl Fit {
         Ok(())
     }
 
-    /// Records what the residuals come to on the coarse levels.
+    /// Records the coarse corrections of the current residuals.
     fn correct(&self, batch: &mut Batch<'_>) -> Result<(), GpuError> {
         self.texels(
             batch,

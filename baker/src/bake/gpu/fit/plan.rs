@@ -1,5 +1,5 @@
-//! Memory that is asked for, or that a driver says there is → what a job plans with on a device: its budget, the room of its planes, and
-//! what that leaves for rows.
+//! The memory asked for, and what the driver says is left → a job's plan: its budget, the room of its planes, and the
+//! memory for rows.
 
 use std::sync::Arc;
 
@@ -20,42 +20,43 @@ use crate::bake::scene::Scene;
 /// How a job uses the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of device memory that the job may use. Rows beyond it are drawn again for every pass.
+    /// Bytes of device memory that the job may use. Rows beyond it are redrawn for each pass.
     pub vram_budget: u64,
-    /// Bytes of one binding where that is to be less than the adapter's own bound: for tests of splitting.
+    /// Largest binding in bytes, if it is to be less than the adapter's: for tests of splitting.
     pub binding_limit: Option<u64>,
-    /// The texture's maps will be asked for.
+    /// Whether the texture's maps are asked for.
     pub maps: bool,
-    /// Measure every stage by the device's clock.
+    /// Whether the device's clock times every stage.
     pub gpu_times: bool,
 }
 
-/// Planes of a texture: 26 that stay, two of them of coarse levels, and five for what passes need for a while.
+/// Number of planes of a texture: 26 permanent ones, two of them for the coarse levels, and five temporary ones of
+/// passes.
 const PLANES: u64 = 31;
 
-/// The planes of a window have room for another of so many times as many texels at most.
+/// Planes have room for a window of at most so many times their own window's texels.
 pub(super) const ROOMY: usize = 2;
 
-/// Texels that the planes of a window of so many have room for, where the largest of those that follow has so many.
+/// Capacity in texels for the planes of a window of `texels`, where the largest window to come has `largest`.
 pub(in crate::bake::gpu) fn room(texels: usize, largest: usize) -> usize {
     largest.min(ROOMY * texels)
 }
 
-/// Tiles, read-back and whatever else does not grow with the texture.
+/// Bytes of what does not grow with the texture: tiles, read-back and others.
 const FIXED: u64 = 64 << 20;
 
-/// What so many texels need whatever the views.
+/// Bytes of a texture of so many texels, whatever the views.
 const fn texture_bytes(texels: usize) -> u64 {
     PLANES * texels as u64 * 4
 }
 
-/// Memory for rows where a driver does not say what there is: forty views of 512² four times over.
+/// Bytes for rows where the driver does not say what is left: four times what forty views of 512² need.
 const ROWS: u64 = 2 << 30;
-/// Where it does, rows may have half of what is left, and no more than this.
+/// Bytes for rows at most where it does; up to this, they get half of what is left.
 const MOST_ROWS: u64 = 16 << 30;
 
-/// Memory that a job plans with on the device of `kit`, in bytes: `asked`, or where nobody says how much, what its texture
-/// needs and plenty for rows, of which it takes what there are. The smaller plan has a quarter of it for rows.
+/// Bytes that a job plans with on the device of `kit`: `asked`, or else what its texture needs and ample memory for
+/// rows, which grow into it as needed. [`Memory::Small`] leaves a quarter of it for rows.
 fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
     let left = driver::memory(&kit.device.device).map(DriverMemory::left);
     let left = left.map(|left| left + kit.made());
@@ -85,31 +86,31 @@ fn planned(texture_size: u32, asked: Option<u64>, memory: Memory, left: Option<u
     }
 }
 
-/// The budget of a job on a device, with nothing in it yet; so many bytes were made for it before.
+/// An empty budget for a job on a device; `made` bytes were preallocated for it.
 pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options, made: u64) -> Arc<Budget> {
     let adapters = device.limits.max_storage_buffer_binding_size;
     let binding = options
         .binding_limit
         .map_or(adapters, |limit| limit.min(adapters));
-    // What other programs have taken of the device cannot be planned with.
+    // Memory that other programs have taken is not available.
     let left = driver::memory(&device.device).map(DriverMemory::left);
     let there = left.map_or(u64::MAX, |left| left + made);
     Budget::new(options.vram_budget.min(there), binding)
 }
 
-/// Words of the pools of a window of so many texels in rows of `size`.
+/// Words of a pool for a window of so many texels in rows of `size`.
 pub(in crate::bake::gpu) fn words(budget: &Budget, size: u32, texels: usize) -> u32 {
     let left = budget.cap().saturating_sub(texture_bytes(texels));
     pool_words(left, budget.binding, is_whole(size, texels))
 }
 
-/// Whether a window of so many texels in rows of `size` is all of a texture.
+/// Whether a window of so many texels in rows of `size` is a whole texture.
 pub(in crate::bake::gpu) fn is_whole(size: u32, texels: usize) -> bool {
     texels == (size as usize).pow(2)
 }
 
-/// What there is for rows in a window of so many texels in rows of `size`, of which nothing is there yet, if `others` bytes
-/// are taken beside its tiles: nothing where not even its planes fit.
+/// Memory for rows in a window of so many texels in rows of `size`, of which nothing is allocated yet, with `others`
+/// bytes in use besides its tiles. Nothing where its planes do not fit.
 pub(in crate::bake::gpu) fn row_memory(
     budget: &Budget,
     bounds: Bounds,
@@ -127,19 +128,19 @@ pub(in crate::bake::gpu) fn row_memory(
     pools::memory(room, left, reserve(texels as u32))
 }
 
-/// What mesh and seams of a job take, about.
+/// Approximate bytes of a job's mesh and seams.
 pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     let seams = &atlas.seams;
     let mesh = size_of_val(scene.positions.as_slice())
         + size_of_val(scene.texel_coords.as_slice())
         + 2 * size_of_val(scene.triangles.as_slice());
-    // Patches, rows, trust; entries, and lists of texels, of which there are fewer.
+    // Patches, rows, weights; then entries and lists of texels, which are fewer.
     let seams = seams.len() * (size_of::<layout::Row>() + 8) + seams.entries.len() * 8;
     (mesh + seams) as u64
 }
 
-/// Whether a window of so many texels in rows of `size`, beside `others` and its tiles, leaves memory for rows on the device of
-/// `kit`.
+/// Whether a window of so many texels in rows of `size` leaves memory for rows on the device of `kit`, beside `others`
+/// and its tiles.
 pub(in crate::bake::gpu) fn fits(
     kit: &Kit,
     options: &Options,
@@ -154,14 +155,14 @@ pub(in crate::bake::gpu) fn fits(
     bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
 }
 
-/// Memory that passes still need once all views are in, beside the sums of their blocks: the texels of the last reweighting
-/// (three planes), read-back (four that stay, and one of deviations, or pieces of them), and per-view numbers.
+/// Bytes that passes still need once all views are added, beside the block sums: the texels of the last reweighting
+/// (three planes), read-back (four permanent planes and one of deviations, or pieces of them), and per-view numbers.
 pub(in crate::bake::gpu) fn reserve(texels: u32) -> u64 {
     let plane = u64::from(texels) * 4;
     3 * plane + (5 * plane).min(64 << 20) + (4 << 20)
 }
 
-/// The budget has that much left.
+/// Checks that the budget has that much left.
 pub(in crate::bake::gpu) fn passes_fit(budget: &Budget, texels: u32) -> Result<(), GpuError> {
     let (bytes, left) = (reserve(texels), budget.left());
     if bytes <= left {

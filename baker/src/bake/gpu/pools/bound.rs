@@ -1,4 +1,5 @@
-//! Pools that are full → what passes over their rows bind: once all views are in, rows are put in order and bound.
+//! Full pools → the bind groups for passes over their rows. Once all views are added, rows are sorted into bins and
+//! bound.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::bake::gpu::memory::{Budget, Buffer, OnDevice, Question, write};
 use crate::bake::gpu::stage::bind;
 use crate::bake::gpu::tiles::Tiles;
 
-/// What passes bind, and what they visit.
+/// What a pass binds and visits.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) group: wgpu::BindGroup,
@@ -21,8 +22,8 @@ pub(super) struct Bound {
 }
 
 impl Pools {
-    /// All views are in, for now: makes what passes over them bind, and lets `first` visit the rows that it has not. `reserve`
-    /// is as in [`Filling`].
+    /// Completes the pools once all views are added: makes the bind groups, and lets `first` visit the rows that it has
+    /// not visited yet. `reserve` is as in [`Filling`].
     pub(in crate::bake::gpu) fn complete(
         &mut self,
         device: &Device,
@@ -119,7 +120,7 @@ impl Pools {
                     ..layout::Visited::default()
                 };
                 let [patches, rows, words, trust] = seams.parts();
-                // Of which it has none.
+                // Placeholders: seams have no bins.
                 let (order, plots) = (words, patches);
                 let parts = [patches, rows, words, trust, order, plots];
                 seams.bound = Some(bound(all, seams.counts.rows, parts)?);
@@ -145,7 +146,7 @@ impl Pools {
         batch.send()
     }
 
-    /// Puts the rows of pools in order that are not yet.
+    /// Sorts the rows of pools that are not sorted yet.
     fn put_in_order(
         &mut self,
         device: &Device,
@@ -171,7 +172,7 @@ impl Pools {
                 let buffers = &pool.buffers;
                 let to = plots.to(scratch).filter(|_| pool.works.is_empty());
                 let plotted = plots.of(device, budget, buffers, pool.boxes, (to, more))?;
-                // Others of such have been drawn over it since.
+                // Other streamed pools have been drawn over it since.
                 if !pool.works.is_empty() {
                     write(device, &buffers.counters, &NOTHING);
                     for work in &pool.works {

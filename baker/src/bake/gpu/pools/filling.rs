@@ -1,39 +1,40 @@
-//! What tiles may come to → the pool that each goes to: the decisions that a bake and its dry run share.
+//! Estimates of tiles → the pool that each goes to: the decisions that a bake and its dry run share.
 //!
-//! What a tile comes to is known only when it has been drawn, and is far below what it may come to most often. So the host
-//! guesses. A pool that should be full by that is asked about, and while the answer is on its way the next one is filled: the
-//! device always has something to draw. Once that one should be full, the answer of the first is waited for, and what room was
-//! left in it is filled in turn. Nothing depends on when an answer comes.
+//! The rows of a tile are known only once it is drawn, and are mostly far fewer than their upper bound. So the host
+//! estimates. When a pool should be full by the estimate, the host asks for its counters and meanwhile fills the next
+//! one, so the device always has something to draw. When the next one should be full too, the host waits for the first
+//! answer and fills the room left in the first pool. No decision depends on when an answer arrives.
 
 use super::super::device::GpuError;
 use super::super::layout;
 
-/// What a pixel that counts comes to before any did: five words where a texel is about a pixel, eight where its box is larger. There is
-/// more room for the rest.
+/// Estimate for a pixel that counts before any is known: five words where a texel is about a pixel, eight where its box
+/// is larger. The rest is margin.
 const AT_FIRST: Rates = Rates {
     patches: 0.0,
     rows: 1.0,
     words: 9.0,
     known: false,
 };
-/// Tiles after which the first guess gives way to what they came to.
+/// Number of tiles after which their actual counts replace the first estimate.
 const FIRST: usize = 8;
-/// Of what pixels came to so far, this much is expected of the next.
+/// Factor from the rates so far to those expected next.
 const SPARE: f32 = 1.15;
 
 /// Pixels that are drawn together.
 pub(super) trait Counting: Sized {
-    /// Those whose alpha lets them count.
+    /// Number of pixels whose alpha is high enough to count.
     fn counting(&self) -> u32;
 
-    /// Keeps as many of its parts as `fit`, which is asked for pixels that count, and gives the others; none, and keeps all, where not
-    /// even one of several does.
+    /// Keeps as many parts as `fit`, which takes a number of pixels that count, and returns the others. Returns none
+    /// and keeps all if not even the first of several parts fits.
     fn divide(&mut self, _fit: impl Fn(u32) -> bool) -> Option<Self> {
         None
     }
 }
 
-/// How many of some parts, each of so many pixels that count, `fit` together: fewer than all.
+/// How many of the first parts `fit` together, at most all but one. `counting` gives the pixels that count of each
+/// part.
 pub(super) fn fitting(
     counting: impl ExactSizeIterator<Item = u32>,
     fit: impl Fn(u32) -> bool,
@@ -48,13 +49,13 @@ pub(super) fn fitting(
         .count()
 }
 
-/// What a pixel that counts may be expected to come to.
+/// Expected contents of a pool for each pixel that counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
     patches: f32,
     rows: f32,
     words: f32,
-    /// By what others came to.
+    /// Measured, not assumed.
     known: bool,
 }
 
@@ -65,7 +66,7 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// Where so many pixels came to this.
+    /// The rates after `pixels` pixels have filled a pool with `holds`.
     pub(super) fn learnt(holds: layout::Pool, pixels: u64) -> Self {
         let of = |count: u32| SPARE * count as f32 / pixels as f32;
         Self {
@@ -76,13 +77,13 @@ impl Rates {
         }
     }
 
-    /// What so many pixels come to, where others told; nothing as long as they have not.
+    /// Expected rows and words of `pixels` pixels, without the margin; none before anything was measured.
     pub(super) fn known(self, pixels: f64) -> Option<[f64; 2]> {
         let of = |rate: f32| pixels * f64::from(rate / SPARE);
         self.known.then(|| [of(self.rows), of(self.words)])
     }
 
-    /// Nothing is expected of any pixel: for tests of what does not fit.
+    /// Expects nothing of any pixel, so that tests reach overflow.
     #[cfg(test)]
     pub(super) fn nothing() -> Self {
         Self {
@@ -103,13 +104,13 @@ impl Rates {
     }
 }
 
-/// How full a pool is.
+/// Fill level of a pool.
 #[derive(Debug)]
 pub(super) struct Level<T> {
-    /// What is in it, as the device said, and of how many pixels.
+    /// Its contents by the device's counters, and the pixels that they come from.
     pub(super) certain: layout::Pool,
     pub(super) pixels: u64,
-    /// Tiles since, and what they may have come to.
+    /// Tiles drawn since, and their estimate.
     pub(super) since: Vec<T>,
     guessed: layout::Pool,
 }
@@ -131,13 +132,13 @@ impl<T: Counting> Level<T> {
         self.since.push(tile);
     }
 
-    /// Tiles of which the device was asked; nothing more is guessed.
+    /// Takes the tiles that the device was asked about and clears the estimate.
     pub(super) fn take_since(&mut self) -> Vec<T> {
         self.guessed = layout::Pool::default();
         std::mem::take(&mut self.since)
     }
 
-    /// These are in the pool, which holds so much by now.
+    /// Records that `tiles` are in the pool, which now holds `holds`.
     pub(super) fn enter<'t>(&mut self, tiles: impl IntoIterator<Item = &'t T>, holds: layout::Pool)
     where
         T: 't,
@@ -153,12 +154,12 @@ impl<T: Counting> Level<T> {
     }
 }
 
-/// Pools that are not complete.
+/// The open pools.
 #[derive(Debug)]
 pub(super) struct Ends<P> {
-    /// Tiles are added to it.
+    /// The pool that tiles are added to.
     filling: Option<P>,
-    /// It should be full, and the device was asked.
+    /// The pool that should be full and whose counters were asked for.
     asked: Option<P>,
     pub(super) rates: Rates,
 }
@@ -174,45 +175,45 @@ impl<P> Default for Ends<P> {
 }
 
 impl<P> Ends<P> {
-    /// Both, the older one first.
+    /// Takes both, the older one first.
     pub(super) fn take(&mut self) -> impl Iterator<Item = P> + use<P> {
         (self.asked.take().into_iter()).chain(self.filling.take())
     }
 }
 
-/// Fills pools, on a device or by what tiles are said to come to.
+/// Fills pools, on a device or from known counts of tiles.
 pub(super) trait Fill {
     /// See [`Counting`].
     type Tile: Counting;
-    /// One that is not complete.
+    /// An open pool.
     type Pool;
 
-    /// What it is about.
+    /// The open pools.
     fn ends(&mut self) -> &mut Ends<Self::Pool>;
-    /// What a pool has room for.
+    /// Capacity of a pool.
     fn room(&self) -> layout::Pool;
-    /// How full one is.
+    /// Fill level of a pool.
     fn level(pool: &mut Self::Pool) -> &mut Level<Self::Tile>;
-    /// Its rows do not stay: others are drawn into its place.
+    /// Whether its rows are streamed: other rows are drawn in their place.
     fn streamed(pool: &Self::Pool) -> bool;
-    /// Waits for what is made for the next one.
+    /// Waits for buffers being made for the next pool.
     fn collect(&mut self) -> Result<(), GpuError> {
         Ok(())
     }
-    /// The rows of the next one stay.
+    /// Whether the rows of the next pool may be resident.
     fn stays(&self) -> bool;
-    /// Begins one.
+    /// Begins a pool.
     fn start(&mut self) -> Result<Self::Pool, GpuError>;
-    /// Draws a tile into it.
+    /// Draws a tile into a pool.
     fn draw(&mut self, tile: &mut Self::Tile, pool: &Self::Pool) -> Result<(), GpuError>;
-    /// Asks the device what it came to.
+    /// Asks the device for a pool's counters.
     fn ask(&mut self, pool: &mut Self::Pool) -> Result<(), GpuError>;
-    /// Waits for the answer; what did not fit is in the pool that is returned, or in others before it.
+    /// Waits for the answer. What did not fit is then in the pool returned, or in others closed before it.
     fn settle(&mut self, pool: Self::Pool) -> Result<Self::Pool, GpuError>;
-    /// It is complete.
+    /// Closes a pool, which is complete.
     fn close(&mut self, pool: Self::Pool);
 
-    /// Puts a tile where there should be room for it.
+    /// Draws a tile into a pool that should have room for it.
     fn place(&mut self, mut tile: Self::Tile) -> Result<(), GpuError> {
         let mut pool = match self.ends().filling.take() {
             Some(pool) => pool,
@@ -226,7 +227,7 @@ pub(super) trait Fill {
             if level.has_room(guess, room) && !(unsure && level.since.len() >= FIRST) {
                 break guess;
             }
-            // What is left of a pool is for a part of the tile.
+            // Fills the rest of a pool with a part of the tile.
             let fits = |counting: u32| level.has_room(rates.of(counting), room);
             if !unsure && let Some(rest) = tile.divide(fits) {
                 let guess = rates.of(tile.counting());
@@ -254,7 +255,7 @@ pub(super) trait Fill {
         Ok(())
     }
 
-    /// The pool to be filled next. Before one is begun that does not stay, there is none that does and has room.
+    /// The pool to fill next. A streamed pool begins only when no resident pool has room left.
     fn next(&mut self) -> Result<Self::Pool, GpuError> {
         self.collect()?;
         if !self.stays()
@@ -265,7 +266,7 @@ pub(super) trait Fill {
         self.start()
     }
 
-    /// No tile follows, for now.
+    /// Settles and closes the open pools.
     fn finish(&mut self) -> Result<(), GpuError> {
         let mut ends: Vec<_> = self.ends().take().collect();
         for pool in &mut ends {
@@ -283,7 +284,7 @@ pub(super) trait Fill {
 mod tests {
     use super::*;
 
-    /// Pixels of a tile, all of which come to one row of so many words.
+    /// A tile of so many pixels; each becomes one row of equal size.
     #[derive(Clone, Copy, Debug)]
     struct Square(u32);
 
@@ -309,7 +310,7 @@ mod tests {
         level: Level<Square>,
     }
 
-    /// Of pools that stay there are `most`; each has room for `room` words.
+    /// At most `most` pools are resident; each holds `room` words.
     struct Fake {
         ends: Ends<Pool>,
         room: u32,
@@ -390,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Puts `tiles` of 100 pixels where they go, of nine words each; pools hold `room` tiles of them.
+    /// Places `tiles` tiles of 100 pixels with nine words each; a pool holds `room` tiles.
     fn filled(tiles: usize, room: u32, most: usize) -> Vec<Did> {
         let mut fake = Fake {
             ends: Ends::default(),
@@ -413,7 +414,7 @@ mod tests {
         let at = |wanted: &dyn Fn(&Did) -> bool, from: usize| {
             did[from..].iter().position(wanted).map(|at| from + at)
         };
-        // The first tiles are asked about, to learn what tiles come to.
+        // The first tiles are asked about, to learn the rates.
         assert_eq!(did[1..=FIRST], [Did::Draw(0); FIRST]);
         assert_eq!(did[FIRST + 1], Did::Settle(0));
         let mut waits = 0;
@@ -426,7 +427,7 @@ mod tests {
             let settled = at(&|did| *did == Did::Settle(number), asked).expect("an answer");
             let others = did[asked..settled].iter();
             let others = others.filter(|did| matches!(did, Did::Draw(other) if *other != number));
-            // Unless it is the last one, or was topped up with what little there was room for.
+            // Except for the last pool, or one topped up in its last room.
             waits += usize::from(others.count() == 0);
             from = asked + 1;
         }
@@ -453,7 +454,7 @@ mod tests {
             let drawn = before.iter().filter(|did| **did == Did::Draw(number));
             assert!(drawn.count() >= 39, "{number}: {before:?}");
         }
-        // What does not stay is waited for: the next one is drawn into its place.
+        // A streamed pool is waited for: the next one is drawn in its place.
         let after = &did[before.len()..];
         let closed = after.iter().position(|did| matches!(did, Did::Close(3, _)));
         let begun = after.iter().position(|did| *did == Did::Start(4));

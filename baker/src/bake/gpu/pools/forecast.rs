@@ -1,7 +1,8 @@
-//! What tiles come to → how many pools they fill, and whose rows stay: the decisions of `filling.rs`, without a device.
+//! Contents of tiles → the number of pools, and whose rows are resident: the decisions of `filling.rs` without a
+//! device, for a dry run.
 //!
-//! It guesses, settles and begins the next pool as the pools do, by the same bounds, so that the number of pools is theirs
-//! wherever the figures of the tiles are.
+//! It estimates, settles and begins pools by the same rules and bounds. Where the tiles' counts are right, so is the
+//! number of pools.
 
 use super::super::device::GpuError;
 use super::super::layout;
@@ -12,18 +13,18 @@ use super::sizes::bytes_of;
 use super::{BUFFERS, Boxes, plots, pool_buffers};
 use proto::plan::RowsHeld;
 
-/// A tile as it will be: its parts.
+/// A tile to be drawn: its parts.
 #[derive(Clone, Debug)]
 pub(in crate::bake::gpu) struct Tile(pub(in crate::bake::gpu) Vec<TilePart>);
 
-/// What of a view is in a tile.
+/// The part of a view in a tile.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bake::gpu) struct TilePart {
     /// Position of the view.
     pub(in crate::bake::gpu) view: u32,
-    /// Pixels whose alpha lets them count.
+    /// Pixels whose alpha is high enough to count.
     pub(in crate::bake::gpu) counting: u32,
-    /// What they come to.
+    /// What they hold in a pool.
     pub(in crate::bake::gpu) holds: layout::Pool,
 }
 
@@ -45,29 +46,29 @@ impl Counting for Tile {
     }
 }
 
-/// Pools of a job that is not carried out.
+/// Pools of a job that is only planned.
 #[derive(Debug)]
 pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
     make: &'a M,
     budget: &'a Budget,
     room: layout::Pool,
     reserve: u64,
-    /// Of pools whose rows stay.
+    /// Buffers of resident pools.
     pub(in crate::bake::gpu) kept: Vec<[Held<M::Buffer>; BUFFERS]>,
-    /// Of the one in which rows are drawn again.
+    /// Buffers of the pool for streamed rows.
     pub(in crate::bake::gpu) scratch: Option<[Held<M::Buffer>; BUFFERS]>,
-    /// Where rows are put in order, if not there.
+    /// Temporary buffers for sorting, unless the pool for streamed rows serves.
     pub(in crate::bake::gpu) beside: Option<[Held<M::Buffer>; 2]>,
-    /// Pools in all, those that share the scratch buffers each by itself.
+    /// Number of pools, each streamed one included.
     pub(in crate::bake::gpu) pools: u32,
     ends: Ends<Open>,
-    /// Pixels that count of the largest of those that stay.
+    /// Largest number of pixels that count in a resident pool.
     most_pixels: u64,
     held: RowsHeld,
     last_redrawn: Option<u32>,
 }
 
-/// A pool that is not complete.
+/// An open pool.
 #[derive(Debug, Default)]
 pub(in crate::bake::gpu) struct Open {
     streamed: bool,
@@ -75,7 +76,7 @@ pub(in crate::bake::gpu) struct Open {
 }
 
 impl<'a, M: Maker> Forecast<'a, M> {
-    /// Nothing yet, of pools with this room and `reserve` bytes to be left.
+    /// An empty forecast for pools of this capacity, with `reserve` bytes kept free.
     pub(in crate::bake::gpu) fn new(
         make: &'a M,
         budget: &'a Budget,
@@ -98,12 +99,13 @@ impl<'a, M: Maker> Forecast<'a, M> {
         }
     }
 
-    /// Adds a tile; tiles come view by view.
+    /// Adds a tile; tiles must come view by view.
     pub(in crate::bake::gpu) fn add(&mut self, tile: Tile) -> Result<(), GpuError> {
         self.place(tile)
     }
 
-    /// All tiles are in: what became of the rows of so many views, where `boxes` tells what so many pixels have of those with a box.
+    /// Completes the forecast: what becomes of the rows of `views` views. `boxes` estimates the rows with a box for a
+    /// number of pixels.
     pub(in crate::bake::gpu) fn complete(
         &mut self,
         views: u32,

@@ -1,5 +1,5 @@
-//! That another pool will be needed → its buffers, made on a thread of its own while the device draws: a driver takes as long to
-//! allocate a pool as a device to fill it.
+//! Makes the buffers of the next pool on a thread of its own while the device draws: a driver takes as long to allocate
+//! a pool as a device to fill it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,7 +17,7 @@ pub(in crate::bake::gpu) struct PoolMaker {
 }
 
 impl PoolMaker {
-    /// With what `make` makes; none where the system gives no thread.
+    /// Starts the thread, which calls `make`; none where the system gives no thread.
     pub(in crate::bake::gpu) fn begin<'scope>(
         scope: &'scope Scope<'scope, '_>,
         make: impl Fn() -> Result<Buffers, GpuError> + Send + 'scope,
@@ -39,22 +39,22 @@ impl PoolMaker {
         })
     }
 
-    /// One is being made.
+    /// Whether a pool is being made.
     pub(super) fn is_at_work(&self) -> bool {
         self.under_way
     }
 
-    /// Begins to make one.
+    /// Starts making a pool.
     pub(super) fn begin_one(&mut self) {
         self.under_way = self.ask.send(()).is_ok();
     }
 
-    /// Waits for the one that is being made, if there is one.
+    /// Waits for the pool being made, if any.
     pub(super) fn take(&mut self) -> Result<Option<Arc<Buffers>>, GpuError> {
         if !std::mem::take(&mut self.under_way) {
             return Ok(None);
         }
-        // After a panic, which the scope passes on, there is none.
+        // None after a panic, which the scope passes on.
         let made = self.made.recv().ok().transpose()?;
         Ok(made.map(Arc::new))
     }

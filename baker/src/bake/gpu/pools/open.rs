@@ -1,7 +1,8 @@
-//! Tiles → rows in a pool: the device appends and counts, and the host does not wait to hear of it (`filling.rs`).
+//! Tiles → rows in a pool. The device appends rows and counts them; the host does not wait for the counts
+//! (`filling.rs`).
 //!
-//! If something did not fit, what was counted since the host last asked is forgotten, and those tiles are drawn again one by
-//! one, into the next pool where they must be.
+//! If something does not fit, everything since the host last asked is discarded. Those tiles are redrawn one by one,
+//! into the next pool if necessary.
 
 use std::sync::Arc;
 
@@ -15,27 +16,27 @@ use super::{Boxes, Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
 use crate::laps::timed;
 use crate::progress::unit;
 
-/// Whether another pool may stay where so many bytes are left: there is room for one in which the others are drawn again, or in whose
-/// place rows are put in order, and `reserve` bytes.
+/// Whether another pool may be resident with `left` bytes left. There must also be room for one more, in which other
+/// rows are streamed or rows are sorted, and for `reserve` bytes.
 pub(super) fn stays(left: u64, pool_bytes: u64, reserve: u64) -> bool {
     left >= 2 * pool_bytes + reserve
 }
 
-/// A pool that tiles are added to.
+/// A pool being filled.
 #[derive(Debug)]
 pub(super) struct Open {
     buffers: Arc<Buffers>,
     streamed: bool,
     works: Vec<Work>,
     level: Level<Work>,
-    /// What the device said of it.
+    /// The device's last counters.
     counted: [u32; COUNTERS],
-    /// Of the tiles since.
+    /// The pending read-back of counters for the tiles since.
     question: Option<Question>,
 }
 
-/// Pools that tiles are added to, and what that takes. Pools stay as long as the budget has `reserve` bytes left, and room for
-/// one in which the others are drawn again.
+/// Fills pools with tiles. Pools are resident as long as the budget keeps `reserve` bytes free, and room for one pool
+/// to stream the others in.
 #[derive(Debug)]
 pub(in crate::bake::gpu) struct Filling<'a> {
     pools: &'a mut Pools,
@@ -44,12 +45,12 @@ pub(in crate::bake::gpu) struct Filling<'a> {
     tiles: &'a Tiles,
     reserve: u64,
     maker: Option<PoolMaker>,
-    /// Pixels that count of the views before, and the number of views before and after.
+    /// Pixels that count in the views so far, and the numbers of views so far and still to come.
     pixels: u64,
     views: [usize; 2],
 }
 
-/// Of what the views so far let expect of those that follow, this much surely comes.
+/// Share of the expected rows that is certain enough to make a pool for.
 const SURELY: f64 = 0.75;
 
 impl Counting for Work {
@@ -104,7 +105,7 @@ impl Fill for Filling<'_> {
     fn start(&mut self) -> Result<Open, GpuError> {
         self.collect()?;
         let mut stays = self.stays();
-        // Rather fewer to come than one that is drawn again.
+        // A streamed pool costs more than fewer spare pools.
         while !stays && self.pools.scratch.is_none() && self.pools.spare.len() > 1 {
             self.pools.spare.pop();
             stays = self.stays();
@@ -203,7 +204,7 @@ impl Fill for Filling<'_> {
 }
 
 impl<'a> Filling<'a> {
-    /// No view follows.
+    /// Fills pools without knowing of further views.
     pub(in crate::bake::gpu) fn new(
         pools: &'a mut Pools,
         device: &'a Device,
@@ -223,7 +224,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// So many views follow, and what `maker` makes for them.
+    /// Announces `views` views, for which `maker` makes pools.
     pub(in crate::bake::gpu) fn of_views(self, maker: Option<PoolMaker>, views: usize) -> Self {
         let views = [0, views];
         Self {
@@ -233,7 +234,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Draws the tiles of the next so many views into pools.
+    /// Draws the tiles of the next `views` views into pools.
     pub(in crate::bake::gpu) fn add(
         &mut self,
         works: Vec<Work>,
@@ -250,7 +251,7 @@ impl<'a> Filling<'a> {
         Ok(())
     }
 
-    /// Lets another pool be made, where one surely will be needed that stays.
+    /// Starts making another pool if one will surely be needed and may be resident.
     fn foresee(&mut self) {
         let (rates, room) = (self.pools.ends.rates, self.pools.mould.room);
         let [before, after] = self.views.map(|views| views as f64);
@@ -268,12 +269,13 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// All views are in, for now.
+    /// Completes the open pools.
     pub(super) fn complete(&mut self) -> Result<(), GpuError> {
         self.finish()
     }
 
-    /// Draws a tile by itself, into the next pool if it must be; returns the pool, and the tile where not even an empty one holds it.
+    /// Draws a tile by itself, into the next pool if necessary. Returns the pool, and the tile if not even an empty
+    /// pool holds it.
     fn alone(&mut self, mut pool: Open, work: Work) -> Result<(Open, Vec<Work>), GpuError> {
         let mut works = vec![work];
         loop {
@@ -290,8 +292,8 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Hears from the device what is in a pool. If something did not fit, the pool holds what it held when last asked, and the
-    /// tiles since are returned.
+    /// Reads the counters of a pool. If something did not fit, resets the pool to the last known counters and returns
+    /// the tiles drawn since.
     fn answer(&mut self, pool: &mut Open) -> Result<Vec<Work>, GpuError> {
         self.ask(pool)?;
         let Some(question) = pool.question.take() else {
@@ -318,7 +320,7 @@ impl<'a> Filling<'a> {
 }
 
 impl Pools {
-    /// Expects nothing of any tile, until the device is asked: for tests of what does not fit.
+    /// Expects no rows of any tile until the device is asked, so that tests reach overflow.
     #[cfg(test)]
     pub(in crate::bake::gpu) fn expect_nothing(&mut self) {
         self.ends.rates = Rates::nothing();

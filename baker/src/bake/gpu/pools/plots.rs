@@ -1,8 +1,9 @@
-//! A pool that is full → its rows with a box in the order of where they begin in the texture, and patches of them (plots.wgsl).
+//! Row bins ("plots"): a full pool → its rows with a box, sorted by the bin where their box begins, and patches over
+//! them (plots.wgsl).
 //!
-//! Rows that stay are moved to where they are in that order: into buffers beside the pool, and back. Those that are drawn again for
-//! every pass are visited by it. How many patches there are is known once the device has made them, so the host asks for all pools at
-//! once; rows that are drawn again come to as many each time.
+//! Resident rows are moved into that order through a second set of buffers. Streamed rows are visited through an index.
+//! The number of patches is known only after the device has made them, so the host asks for all pools at once. Streamed
+//! rows have the same number each time.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use crate::bake::gpu::layout::{
 use crate::bake::gpu::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use crate::bake::gpu::stage::{Compiled, bind};
 
-/// What the device counts of plots begins here among a pool's counters: rows in order, patches of the subset and others, words moved.
+/// First of the bins' counters among a pool's counters: rows in order, patches of the subset and others, words moved.
 const COUNTED: usize = 9;
-/// And ends before this.
+/// Past the last of them.
 const COUNTED_TO: usize = 13;
 const _: () = assert!(COUNTED_TO <= COUNTERS);
 
-/// Where the plots of a window are.
+/// The grid of a window's bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Ground {
     /// Texels in a row, and in all.
@@ -38,27 +39,27 @@ impl Ground {
         self.across() * self.texels.div_ceil(self.size.max(1)).div_ceil(PLOT)
     }
 
-    /// Bytes of what is counted of each plot, of the subset and not, by ranks.
+    /// Bytes of the counters of each bin, for the subset and for others, and by ranks.
     fn bytes(self) -> u64 {
         2 * 4 * u64::from(RANKS * self.plots())
     }
 }
 
-/// What rows are put in order with.
+/// Pipelines and buffers that sort rows into bins.
 #[derive(Debug)]
 pub(super) struct Plots {
     stage: Compiled,
     pub(super) ground: Ground,
     keys: Buffer,
-    /// Of the rows of a pool.
+    /// Order of a pool's rows.
     pub(super) order: Buffer,
-    /// Where nothing is moved.
+    /// Placeholder where nothing is moved.
     nothing: Buffer,
-    /// Where rows and their words are moved, before they are moved back.
+    /// Temporary buffers through which rows and their words are moved.
     beside: Option<[Buffer; 2]>,
 }
 
-/// Rows with a box, and their words.
+/// Numbers of rows with a box, and of their words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Boxes {
     pub(in crate::bake::gpu) rows: u32,
@@ -75,20 +76,20 @@ impl Boxes {
     }
 }
 
-/// The plots of a pool.
+/// The bins of a pool.
 #[derive(Debug)]
 pub(super) struct Plotted {
     own: wgpu::BindGroup,
     _ordering: Buffer,
     groups: [u32; 2],
-    /// Where there are more than the pool has room for.
+    /// A larger buffer, where the pool has too little room for the patches.
     more: Option<Buffer>,
     pub(super) room: u32,
-    /// Patches of the subset, and others; known once they were counted.
+    /// Patches of the subset, and others; known after they were counted.
     pub(super) counts: [u32; 2],
 }
 
-/// What pools of this room are put in order with: of each plot what is counted, the order, and nothing.
+/// Buffers to sort pools of this capacity: the counters of bins, the order, and a placeholder.
 pub(in crate::bake::gpu) fn buffers<M: Maker>(
     make: &M,
     ground: Ground,
@@ -101,7 +102,7 @@ pub(in crate::bake::gpu) fn buffers<M: Maker>(
     ])
 }
 
-/// What so many rows and words are moved into.
+/// Temporary buffers for so many rows and words.
 pub(in crate::bake::gpu) fn beside<M: Maker>(
     make: &M,
     most: Boxes,
@@ -113,7 +114,7 @@ pub(in crate::bake::gpu) fn beside<M: Maker>(
     ])
 }
 
-/// What one pool is put in order by.
+/// Buffer for the parameters of sorting one pool.
 pub(in crate::bake::gpu) fn ordering<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("ordering", size_of::<Ordering>() as u64, UNIFORM)
 }
@@ -137,7 +138,7 @@ impl Plots {
         })
     }
 
-    /// Those of another window.
+    /// Switches to another window.
     pub(super) fn renew(
         &mut self,
         device: &Device,
@@ -156,17 +157,17 @@ impl Plots {
         self.stage
     }
 
-    /// Bytes of what rows are moved into, which rows that are drawn again may have instead.
+    /// Bytes of the temporary buffers, which streamed rows may take instead.
     pub(super) fn beside_bytes(&self) -> u64 {
         self.beside.iter().flatten().map(Held::bytes).sum()
     }
 
-    /// Rows are drawn again.
+    /// Frees the temporary buffers.
     pub(super) fn free_beside(&mut self) {
         self.beside = None;
     }
 
-    /// Rows are to be moved, so many at most.
+    /// Makes temporary buffers for up to `most` rows and words.
     pub(super) fn make_beside(
         &mut self,
         device: &Device,
@@ -184,8 +185,8 @@ impl Plots {
         Ok(())
     }
 
-    /// What puts the rows of a pool with `boxes` in order; `to` of a pool whose rows stay is where they are moved, or there is a buffer
-    /// for that.
+    /// Prepares sorting a pool with `boxes`. `to` are the buffers through which resident rows move. `more` is a larger
+    /// buffer for patches and its capacity.
     pub(super) fn of(
         &self,
         device: &Device,
@@ -235,7 +236,7 @@ impl Plots {
         })
     }
 
-    /// Where rows of pools that stay are moved: the place of those that are drawn again, if there are such.
+    /// Buffers through which resident rows move: those for streamed rows, if there are any.
     pub(super) fn to<'a>(&'a self, scratch: Option<&'a Arc<Buffers>>) -> Option<[&'a Buffer; 2]> {
         let beside = self.beside.as_ref().map(|beside| beside.each_ref());
         scratch
@@ -243,7 +244,7 @@ impl Plots {
             .or(beside)
     }
 
-    /// Records what puts a pool in order.
+    /// Records the sorting of a pool.
     pub(super) fn put_in_order(
         &self,
         batch: &mut Batch<'_>,
@@ -265,7 +266,7 @@ impl Plots {
         Ok(())
     }
 
-    /// Records that rows with a box are moved to where they are in order.
+    /// Records the move of rows with a box into their order.
     pub(super) fn move_rows(
         &self,
         batch: &mut Batch<'_>,
@@ -300,12 +301,12 @@ impl Plots {
 }
 
 impl Plotted {
-    /// Where they are.
+    /// The buffer with the patches.
     pub(super) fn patches<'a>(&'a self, buffers: &'a Buffers) -> &'a Buffer {
         self.more.as_ref().unwrap_or(&buffers.plots)
     }
 
-    /// Takes what the device counted; where there are more than there is room for, how many.
+    /// Takes the device's counters; returns the number of patches if they exceed the room.
     pub(super) fn take(&mut self, counted: &[u32]) -> Option<u32> {
         self.counts = [counted[COUNTED + 1], counted[COUNTED + 2]];
         let wanted = self.counts.iter().sum();
@@ -313,7 +314,7 @@ impl Plotted {
     }
 }
 
-/// Room for so many patches of plots.
+/// Buffer for `count` patches of bins.
 pub(super) fn more<M: Maker>(make: &M, count: u32) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer(
         "plots",

@@ -1,4 +1,5 @@
-//! The seams' rows, packed on the host as the device packs those of pixels: patches of rows and the texels that they touch.
+//! The rows of seam constraints, packed on the host in the format that the device uses for pixels: patches of rows, and
+//! the texels that they touch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,12 +13,12 @@ use crate::bake::gpu::layout::{self, LISTED_MOST, PATCH_TEXELS, SEAM};
 use crate::bake::gpu::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, write};
 use crate::bake::rows::Rows;
 
-/// Rows of a pool of seams at most.
+/// Largest number of rows of a pool of seams.
 const ROWS: usize = 1 << 18;
-/// Rows that are packed together.
+/// Rows that one task packs.
 const AT_ONCE: usize = 1 << 12;
 
-/// A pool of seams.
+/// A pool of seam constraints.
 #[derive(Debug)]
 pub(super) struct Seams {
     pub(super) counts: layout::Pool,
@@ -27,23 +28,23 @@ pub(super) struct Seams {
 }
 
 impl Seams {
-    /// Patches, rows, words and trust.
+    /// Patches, rows, words and row weights.
     pub(super) fn parts(&self) -> [&Buffer; 4] {
         self.buffers.each_ref()
     }
 }
 
-/// Rows as the device reads them.
+/// Rows in the device's format.
 #[derive(Debug, Default)]
 pub(in crate::bake::gpu) struct Packed {
     pub(super) patches: Vec<layout::Patch>,
     pub(super) rows: Vec<layout::Row>,
-    /// Of each patch its entries, and its list of texels.
+    /// For each patch its list of texels and its entries.
     pub(super) words: Vec<u32>,
 }
 
 impl Packed {
-    /// Adds what was packed by itself.
+    /// Appends separately packed rows.
     fn append(&mut self, some: Self) {
         let (rows, words) = (self.rows.len() as u32, self.words.len() as u32);
         let patches = some.patches.into_iter().map(|patch| layout::Patch {
@@ -61,7 +62,7 @@ impl Packed {
     }
 }
 
-/// Packs `rows` of `seams`, which stay in order. A row has fewer entries than a patch may have texels.
+/// Packs `rows` of `seams` in their order. A row must have fewer entries than a patch may have texels.
 pub(super) fn pack(seams: &Rows, rows: Range<usize>) -> Packed {
     let mut packed = Packed::default();
     let mut next = rows.start;
@@ -116,14 +117,14 @@ pub(in crate::bake::gpu) fn parts(seams: &Rows) -> impl Iterator<Item = Packed> 
     })
 }
 
-/// So many at once.
+/// Splits a range into pieces of `length`.
 fn pieces(all: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
     let Range { start, end } = all;
     let starts = (start..end).step_by(length);
     starts.map(move |from| from..(from + length).min(end))
 }
 
-/// The buffers of a pool of seams, with nothing in them yet: patches, rows, words, trust.
+/// The buffers of a pool of seams, still empty: patches, rows, words, trust (row weights).
 pub(in crate::bake::gpu) fn buffers<M: Maker>(
     make: &M,
     packed: &Packed,
@@ -137,7 +138,7 @@ pub(in crate::bake::gpu) fn buffers<M: Maker>(
     ])
 }
 
-/// All seams on the device.
+/// Uploads all seams.
 pub(super) fn pools(
     device: &Device,
     budget: &Arc<Budget>,

@@ -1,4 +1,4 @@
-//! Bytes for rows → how many words a pool has room for, and what comes with them.
+//! Bytes for rows → the size of a pool in words, and what else it holds.
 
 use super::super::layout;
 #[cfg(test)]
@@ -7,8 +7,8 @@ use super::super::layout::{LISTED_MOST, PATCH_TEXELS};
 use crate::bake::backend::BLOCK;
 use crate::bake::backend::RowMemory;
 
-/// Words of a pool, the largest number that binding and budget allow: the first fills a binding of 128 MiB, and a dispatch
-/// over it any GPU.
+/// Possible words of a pool; the largest that binding and budget allow is taken. The first fills a binding of 128 MiB,
+/// and a dispatch over it fills any GPU.
 pub(super) const SIZES: [u32; 11] = [
     1 << 25,
     1 << 24,
@@ -23,8 +23,8 @@ pub(super) const SIZES: [u32; 11] = [
     1 << 15,
 ];
 
-/// Room for `words` and what usually comes with them: a row with a box has six words or so, a patch of the others hundreds. Tiles that
-/// are otherwise leave some of it unused.
+/// Capacity of a pool of `words` words. A row with a box has some six words, a patch of other rows hundreds. Other
+/// proportions leave part of the pool unused.
 pub(in crate::bake::gpu) const fn room(words: u32) -> layout::Pool {
     layout::Pool {
         patches: words / 256,
@@ -33,22 +33,23 @@ pub(in crate::bake::gpu) const fn room(words: u32) -> layout::Pool {
     }
 }
 
-/// Patches of plots that a pool of this room has room for at first: hundreds of rows are in each where a texture has no more texels
-/// than its views have pixels.
+/// Initial capacity for patches of bins. Each has hundreds of rows where a texture has no more texels than its views
+/// have pixels.
 pub(in crate::bake::gpu) const fn plots(room: layout::Pool) -> u32 {
     room.rows / 16 + 16
 }
 
 pub(in crate::bake::gpu) const fn bytes_of(room: layout::Pool) -> u64 {
     let patches = room.patches as u64 + plots(room) as u64;
-    // With its trust.
+    // Includes its weight.
     let row = size_of::<layout::Row>() as u64 + 4;
     patches * size_of::<layout::Patch>() as u64 + room.rows as u64 * row + room.words as u64 * 4
 }
 
-/// Of a pool, this much is filled before the next one is begun.
+/// Share of a pool that is filled before the next one is begun.
 const FILLED: f64 = 0.9;
-/// What `left` bytes are for rows in pools of this room: one pool is for those that are drawn again, `reserve` for passes.
+/// What `left` bytes mean for rows in pools of this capacity. One pool is set aside for streaming, and `reserve` bytes
+/// for passes.
 pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) -> RowMemory {
     let pool = bytes_of(room);
     let each = |count: u32| pool as f64 / f64::from(count) / FILLED;
@@ -60,11 +61,11 @@ pub(in crate::bake::gpu) fn memory(room: layout::Pool, left: u64, reserve: u64) 
     }
 }
 
-/// Pools that fit at least, for all of a texture and for a part of one. Of a part's, one lies idle beside those that stay, and
-/// what is left may be nearly another: with four, a budget of 512 MiB was used to 384.
+/// Least number of pools that fit, for the whole texture and for a window of it. For a window, one pool lies idle
+/// beside the resident ones, and the remainder may be nearly another. With four pools, 384 of 512 MiB were used.
 const POOLS: [u64; 2] = [4, 12];
 
-/// Words of pools within `bytes` for all of them: [`POOLS`] fit at least, or they are as small as they may be.
+/// Words of a pool within `bytes` for all of them: at least [`POOLS`] fit, or pools have the smallest size.
 pub(in crate::bake::gpu) fn pool_words(bytes: u64, binding: u64, whole: bool) -> u32 {
     let pools = POOLS[usize::from(!whole)];
     let fits =
@@ -86,8 +87,8 @@ impl layout::Pool {
         self.patches <= room.patches && self.rows <= room.rows && self.words <= room.words
     }
 
-    /// What so many blocks come to at most, each pixel of `taps`² samples: each sample on texels of its own, and some of each
-    /// block in the subset.
+    /// The most that `blocks` blocks can hold with `taps`² samples a pixel: each sample on texels of its own, and each
+    /// block partly in the subset.
     #[cfg(test)]
     pub(super) fn most(blocks: u32, taps: u32) -> Self {
         let (row, pixels) = (4 * taps * taps, blocks * BLOCK * BLOCK);

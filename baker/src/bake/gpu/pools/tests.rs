@@ -1,4 +1,4 @@
-//! Sizes of pools, and the packing of seams; what the device writes is checked in `gpu/tests`.
+//! Tests of pool sizes and of the packing of seams; `gpu/tests` checks what the device writes.
 
 use super::sizes::SIZES;
 use super::*;
@@ -50,7 +50,7 @@ fn seams(rows: u32) -> Rows {
     seams
 }
 
-/// What was packed is the rows from this one on; returns the first that is not.
+/// Checks that `packed` holds the rows from `first` on; returns the first row after it.
 fn check_packed(packed: &seams::Packed, seams: &Rows, first: usize) -> usize {
     let mut row = first;
     for patch in &packed.patches {
@@ -81,7 +81,8 @@ fn seams_are_packed_in_order_each_texel_once_a_patch() {
     let seams = seams(200);
     let packed = seams::pack(&seams, 3..200);
     assert_eq!(check_packed(&packed, &seams, 3), 200);
-    // 32 rows of eight texels fill a patch, of which there are 117; the rest share eight, 43 of them with the last 21.
+    // The first 117 rows fill patches of 32 and leave 21. The other rows share eight texels, and 43 of them join those
+    // 21.
     assert_eq!(packed.patches.len(), 5);
 }
 

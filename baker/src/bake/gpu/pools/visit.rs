@@ -1,4 +1,4 @@
-//! Rows of pools, and what is to be done with them → dispatches over those that are wanted.
+//! A pass over the row store: dispatches over the pools and rows that it wants.
 
 use super::bound::Bound;
 use super::{Filled, NOTHING, Pools};
@@ -9,14 +9,14 @@ use crate::bake::gpu::memory::write;
 use crate::bake::gpu::stage::Compiled;
 use crate::bake::gpu::tiles::Tiles;
 
-/// Words after which a batch of commands is sent: about a tenth of a second of the slowest real GPUs.
+/// Words after which a batch is submitted: about a tenth of a second on the slowest real GPUs.
 const BATCH_WORDS: u64 = 32 << 20;
 
 /// Which rows a pass visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) enum Which {
     Pixels,
-    /// Pixels whose rows stay, and those whose rows are drawn again.
+    /// Pixels whose rows are resident, and pixels whose rows are redrawn.
     Held,
     Streamed,
     Seams,
@@ -32,8 +32,7 @@ pub(in crate::bake::gpu) struct Visit<'a> {
 }
 
 impl Pools {
-    /// Runs `visits` over the rows of `which`. Rows that are drawn again are first visited by `again`, which restores their
-    /// weights.
+    /// Runs `visits` over the rows of `which`. On redrawn rows `again` runs first and restores their weights.
     pub(in crate::bake::gpu) fn visit(
         &self,
         batch: &mut Batch<'_>,
@@ -87,12 +86,12 @@ impl Pools {
         }
         dispatch(batch, pool.counts, bound, visits)?;
         batch.send()?;
-        // A pass over hundreds of such pools takes long: each is told of as it is done, and only one lies in the queue.
+        // A pass over hundreds of such pools takes long. Each is reported when it is done, and only one is queued.
         batch.device.wait()
     }
 }
 
-/// Records visits of those patches of a pool that `bound` says; `counts` is all of it.
+/// Records visits of the patches of a pool that `bound` names; `counts` is the whole pool.
 pub(super) fn dispatch(
     batch: &mut Batch<'_>,
     counts: layout::Pool,
