@@ -1,5 +1,5 @@
-//! The GPU stages against plain loops in double precision, on seeded random scenes. Without any adapter these tests fail,
-//! unless `KILN_TEST_ADAPTER=none` says that this machine has none; with a name in it they take that one.
+//! The GPU stages against plain loops in double precision, on seeded random scenes. Without any adapter these tests
+//! fail, unless `KILN_TEST_ADAPTER=none` says that this machine has none. Another value names the adapter to take.
 
 mod deviation;
 mod footprint;
@@ -43,7 +43,7 @@ fn device() -> Option<Device> {
     )
 }
 
-/// A job, and what its stages are compiled for.
+/// A job, and the options of its stages.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     taps: u32,
@@ -51,11 +51,11 @@ struct Options {
     vram_budget: u64,
     binding_limit: Option<u64>,
     maps: bool,
-    /// The raster, if not the better one that the device has.
+    /// The raster; none for the better one that the device has.
     way: Option<Way>,
 }
 
-/// A job on a device.
+/// Begins a job on a device.
 fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result<Gpu, GpuError> {
     let job = super::Options {
         vram_budget: options.vram_budget,
@@ -72,7 +72,7 @@ fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result
     )
 }
 
-/// What most tests use: budgets and bindings as small as their scenes.
+/// The options of most tests: budgets and bindings as small as their scenes.
 fn options() -> Options {
     Options {
         taps: 3,
@@ -131,8 +131,8 @@ fn ball(rings: u32, size: u32) -> Scene {
     Scene::new(&mesh, size)
 }
 
-/// A camera at `distance` from the origin, `turn` radians around the vertical, that sees the unit ball; its noise is its
-/// pixels, opaque but for a few on either side of what counts.
+/// A camera at `distance` from the origin that sees the unit ball, `turn` radians around the vertical axis. Its pixels
+/// are noise, opaque but for a few with an alpha on either side of the threshold.
 pub(super) fn view(index: u32, width: u32, height: u32, distance: f64, turn: f64) -> View {
     let (sin, cos) = turn.sin_cos();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(index + 1));

@@ -1,4 +1,4 @@
-//! What the views are off from each texel, against [`super::reference`] and the native adapter.
+//! Deviation of the views from each texel, against [`super::reference`] and the native backend.
 
 use proto::job::{Blend, Memory};
 use proto::table::maps::residual_code;
@@ -26,7 +26,7 @@ fn deviations_are_the_weighted_means() {
         };
         let texels = random_texels(31);
         gpu.write_texels(&texels).expect("written");
-        // Weights of a fit say nothing here, and the planes that the solver has used are clean.
+        // The weights of a fit must not matter here, nor what the solver left in its planes.
         let strength = Strength {
             smoothness: 1e-2,
             seam: 0.05,
@@ -43,7 +43,7 @@ fn deviations_are_the_weighted_means() {
             if weight == 0.0 {
                 assert_eq!(a, -1.0);
             } else if weight > 1e-6 {
-                // A weight of 1e-4 is a thousand steps of a sum: means are no better than that there.
+                // A weight of 1e-4 is a thousand steps of a sum, which limits the accuracy of its mean.
                 largest = largest.max((f64::from(a) - b).abs() * weight.min(1.0));
                 seen += 1;
             }

@@ -1,4 +1,4 @@
-//! Raster and footprint against the native adapter's rows, which come of double precision and another rasteriser.
+//! Raster and footprint against the native backend's rows, which use double precision and another rasteriser.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ fn by_pixel(chunks: &[Rows]) -> ByPixel {
     found
 }
 
-/// Shares of pixels that only one side has, and of common ones whose weights differ by more than `tolerance` in all.
+/// Shares of pixels that only one side has, and of common ones whose weights differ by more than `tolerance` in sum.
 fn differences(ours: &ByPixel, theirs: &ByPixel, tolerance: f32) -> (f64, f64) {
     let one_sided = ours
         .keys()
@@ -87,12 +87,12 @@ fn native_rows(scene: &Scene, view: &View, taps: u32) -> ByPixel {
     by_pixel(&footprints(scene, view, taps))
 }
 
-/// Pixels on an edge may fall to either side: a sample within 1/256 pixel of it does.
+/// Pixels on an edge may fall to either side if a sample is within 1/256 pixel of it.
 const EDGE_SHARE: f64 = 0.02;
-/// Weights differ by what 1e-4 texel moves, four weights a tap.
+/// Weights differ by what a shift of 1e-4 texel changes, four weights a tap.
 const WEIGHT_TOLERANCE: f32 = 2e-3;
 
-/// By either raster; returns how many pixels were covered.
+/// Checks both rasters; returns the number of covered pixels.
 fn agrees(scene: &Scene, view: &View, options: &Options) -> usize {
     let [compute, graphics] = [Way::Compute, Way::Graphics].map(|way| {
         let options = Options {
@@ -208,7 +208,7 @@ fn soup_with_degenerate_triangles_agrees() {
     mesh.triangles.push([5, 5, 6]);
     mesh.surface_vertices = (0..180).collect();
     let scene = Scene::new(&mesh, 256);
-    // Footprints of strangers side by side: texels by the dozen in a row.
+    // Neighbouring footprints without common texels: each has dozens of texels.
     agrees(
         &scene,
         &view(0, 64, 64, 3.0, 0.7),
@@ -236,7 +236,7 @@ fn one_triangle_and_one_pixel_agree() {
 
 #[test]
 fn texels_of_one_column_agree() {
-    // A square whose texture is a line, from the middle of a texel down: hundreds of texels that lie alike.
+    // A square whose texture is a line from the middle of a texel down: hundreds of texels in one column.
     let u = 100.5 / 1024.0;
     let mesh = Mesh {
         positions: vec![
@@ -300,7 +300,7 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
     };
     let bytes = u64::from(seen.width * seen.height * 4);
     assert!(predicted.as_nanos() >= u128::from(bytes), "{predicted:?}");
-    // A driver may work within the call that submits, so that is announced, too.
+    // A driver may work within the call that submits, so that call is announced too.
     let waits = heard.iter().filter_map(|said| match said {
         Heard::Wait(label) => Some(label.as_str()),
         _ => None,
@@ -312,8 +312,8 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
     );
 }
 
-/// Slivers and quarters that share edges and places of vertices, but no vertices, as at a seam; every second edge goes through
-/// the very middle of samples.
+/// Slivers and quarters that share edges and vertex positions, but no vertices, as at a seam. Every second edge passes
+/// exactly through the centres of samples.
 #[test]
 fn nothing_shows_through_a_closed_surface_by_either_raster() {
     let eighth = std::f64::consts::FRAC_PI_4;

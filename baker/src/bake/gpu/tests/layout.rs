@@ -1,4 +1,4 @@
-//! Every shader, parsed: its bindings, entry points, workgroup sizes and structures are what the host's tables say.
+//! Parses every shader and compares bindings, entry points, workgroup sizes and structures with the host's tables.
 
 use std::mem::offset_of;
 

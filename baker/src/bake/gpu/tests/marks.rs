@@ -1,4 +1,5 @@
-//! Windows drawn by what the views were foreseen to show of them, and in tiles that no pool holds, against the same drawn whole.
+//! Windows drawn from recorded visible blocks only, and in tiles too large for a pool, against the same windows drawn
+//! whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,12 +37,12 @@ fn begun(window: &Window, options: &Options) -> Option<Gpu> {
     Some(begin(device()?, scene, &ties(window), options).expect("a job"))
 }
 
-/// Rows, texels, and bytes written to the device, of a window that is given the views.
+/// Rows, texels, and bytes written to the device, of a window that gets the views.
 fn given(gpu: &mut Gpu, views: &[View]) -> (u64, Vec<[f32; 4]>, u64) {
     given_of(gpu, views, None)
 }
 
-/// The same of what is kept of them.
+/// The same for decimated views.
 fn given_of(gpu: &mut Gpu, views: &[View], kept: Option<&Kept>) -> (u64, Vec<[f32; 4]>, u64) {
     let before = gpu.moved()[0];
     let views: Vec<&View> = views.iter().collect();
@@ -58,7 +59,7 @@ fn assert_alike(one: &[[f32; 4]], other: &[[f32; 4]]) {
             .iter()
             .zip(other)
             .map(|(one, other)| (one - other).abs());
-        // A tile's corner is elsewhere, and what is counted from it is rounded otherwise.
+        // Its tiles have other corners, so offsets from them round differently.
         assert!(off.fold(0.0, f32::max) < 1e-3, "{texel}: {one:?} {other:?}");
     }
 }
@@ -104,7 +105,7 @@ fn pools_of_a_window_are_those_of_the_next_unless_more_blocks_are_awaited() {
     };
     gpu.await_blocks(2000);
     given(&mut gpu, &views());
-    // Of as many texels.
+    // With as many texels.
     let next = band(20);
     assert_eq!(next.texels(), band(4).texels());
     let scene = ball(24, SIZE).within(&next);
@@ -120,7 +121,7 @@ fn pools_of_a_window_are_those_of_the_next_unless_more_blocks_are_awaited() {
 
 #[test]
 fn a_tile_that_no_pool_holds_is_split() {
-    // Pixels of several texels, so that nearly every sample meets texels of its own.
+    // Pixels of several texels, so that nearly every sample hits texels of its own.
     let size = 1280;
     let scene = ball(24, size);
     let window = Window::strips(size, std::slice::from_ref(&(64..256)));
@@ -131,7 +132,7 @@ fn a_tile_that_no_pool_holds_is_split() {
         taps: 4,
         ..options()
     };
-    // The planes, and so little for rows that pools are of 2¹⁶ words.
+    // Memory for the planes, and so little for rows that pools have 2¹⁶ words.
     let small = Options {
         vram_budget: 31 * 4 * window.texels() as u64 + (25 << 18),
         ..ample
@@ -151,7 +152,7 @@ fn a_tile_that_no_pool_holds_is_split() {
     let most = views
         .iter()
         .flat_map(|view| in_tiles(&drawn, view, ample.taps, shape));
-    // Each takes a word, as these have no box.
+    // Each takes a word, as these rows have no box.
     let most = most.max().unwrap_or(0);
     assert!(most > room as usize, "{most} words for a room of {room}");
     let (all, wanted, _) = given(&mut begun(&ample).expect("an adapter"), &views);
@@ -187,7 +188,7 @@ fn what_is_kept_of_views_is_what_is_left_of_them() {
     else {
         return;
     };
-    // Whole blocks of two of the views, parts of some of a third; of the last nothing is said.
+    // Decimates whole blocks of two of the views, and parts of some blocks of a third; nothing is said of the last.
     let level = |view: u32, block: u32| match (view, block % 5) {
         (2, 0..3) => (3 * block % 64) as u8,
         (0 | 1, 0..2) => 0,

@@ -1,4 +1,4 @@
-//! What the host writes into planes is what it reads from them, however many pieces it goes in.
+//! The host reads from planes what it wrote, in however many pieces.
 
 use super::super::memory::{Budget, OnDevice, STORAGE, Staging, read_planes, write_planes};
 use super::super::memory::{Buffer, Maker};
@@ -8,7 +8,7 @@ use super::*;
 fn planes_are_read_as_they_were_written_whatever_their_pieces() {
     let Some(device) = device() else { return };
     let mut random = Random(7);
-    // One piece holds 2 MiB of each plane: less than one, just one, and three with an odd end.
+    // A piece holds 2 MiB of each plane: less than one piece, exactly one, and three with an odd end.
     for (count, halves) in [(5, 1), (1 << 19, 1), (5 * (1 << 18) + 77, 2)] {
         let budget = Budget::new(256 << 20, 64 << 20);
         let make = OnDevice {

@@ -1,4 +1,4 @@
-//! Rows of a pool in the order of the texture: each that has a box is in one plot, and in its own.
+//! Rows of a pool sorted into bins: each row with a box is in exactly one bin, its own.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Plain loops in double precision over the same rows: what the shaders should say. Independent of the native adapter, which
-//! keeps its numbers in single precision and its own order.
+//! The expected results of the shaders: plain loops in double precision over the same rows. Independent of the native
+//! backend, which uses single precision and an order of its own.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +17,24 @@ pub(super) struct System<'a> {
     blend: Blend,
     /// Weight of each row of each view.
     trust: Vec<Vec<f64>>,
-    /// λ of each texel, and the factor that makes it a seam's.
+    /// λ of each texel, and the factor that turns it into a seam's weight.
     lambda: Texels,
     seam_ratio: f64,
     diagonal: Texels,
-    /// How much of each texel the coarse levels take part in.
+    /// Weight of the coarse corrections in each texel.
     share: Texels,
     levels: Vec<Level>,
 }
 
-/// A level of cells, as the matrix that it is.
+/// A level of cells as an explicit matrix.
 struct Level {
-    /// Of each texel the cells that have a share of it.
+    /// For each texel the cells that it contributes to, with weights.
     cells: Vec<Vec<(usize, f64)>>,
     inverse: Texels,
 }
 
 impl Level {
-    /// Sums over the cells of what their shares of the texels have.
+    /// Sums over the cells of the weighted texels.
     fn restrict(&self, of: impl Fn(usize) -> [f64; 3]) -> Texels {
         let count = self.cells.iter().flatten().map(|(cell, _)| cell + 1).max();
         let mut sums = vec![[0.0; 3]; count.unwrap_or(0)];
@@ -49,8 +49,8 @@ impl Level {
     }
 }
 
-/// Shares that each texel of a row has in the cells of a level along it: of the first the one that it lies in, of the others
-/// three quarters of that and one of the nearer beside it.
+/// Weights of each texel along one axis in the cells of a level. On the first level a texel belongs to the cell it lies
+/// in. On the others, three quarters go to that cell and one quarter to the nearer neighbour.
 fn along(size: usize, level: u32) -> (usize, Vec<Vec<(usize, f64)>>) {
     let mut count = size.div_ceil(2);
     let mut cells: Vec<Vec<(usize, f64)>> = (0..size).map(|at| vec![(at / 2, 1.0)]).collect();
@@ -118,7 +118,7 @@ pub(super) fn residual(rows: &Rows, row: usize, x: &[[f64; 3]], blend: Blend) ->
     (squares / 3.0).sqrt()
 }
 
-/// Of each texel the mean absolute difference in sRGB of the rows that touch it, and their weight.
+/// For each texel the mean absolute difference in sRGB of the rows that touch it, and their weight.
 pub(super) fn deviations(
     views: &[Rows],
     x: &[[f64; 3]],
@@ -144,12 +144,13 @@ pub(super) fn deviations(
     sums.into_iter().map(mean).collect()
 }
 
-/// Of a pixel by its alpha.
+/// Weight of a pixel by its alpha.
 fn worth(alpha: u8) -> f64 {
     ((f64::from(alpha) - 127.0) / 128.0).powf(1.5)
 }
 
-/// Weights of a view's rows: Geman-McClure, its mean over the 3×3 blocks around, what alpha is worth, and the share.
+/// Weights of a view's rows: Geman-McClure, times the neighbourhood weight of the 3×3 blocks around, the alpha weight,
+/// and the view's share.
 fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> Vec<f64> {
     let Belief { scale, share } = of;
     let block = |row: usize| {
@@ -186,7 +187,7 @@ fn trust(rows: &Rows, width: u32, x: &[[f64; 3]], blend: Blend, of: Belief) -> V
 }
 
 impl<'a> System<'a> {
-    /// Weighs the rows by their residuals at `x`; `widths` are the views'.
+    /// Weighs the rows by their residuals at `x`; `widths` are those of the views.
     pub(super) fn new(
         views: &'a [Rows],
         widths: &[u32],
@@ -290,7 +291,7 @@ impl<'a> System<'a> {
             }
         }
         self.share = share;
-        // Of a box half of the links are within it, and a hat of twice the size bends a quarter as much.
+        // Half of a box's links are within it, and a hat of twice the size bends a quarter as much.
         for (level, part) in [(1, 0.5), (2, 0.5 * 0.25 * 0.5), (3, 0.5 * 0.0625 * 0.5)] {
             let (across, shares) = along(size, level);
             let cells = |texel: usize| -> Vec<(usize, f64)> {
@@ -321,7 +322,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// z: the residuals by the diagonal, and what each level makes of them.
+    /// z: the residuals divided by the diagonal, plus the correction of each level.
     fn precondition(&self, r: &Texels) -> Texels {
         let count = r.len();
         let divided = |texel: usize| {
@@ -397,7 +398,7 @@ impl<'a> System<'a> {
         found
     }
 
-    /// Half of the objective that `backend.rs` states, for rows weighted as they are.
+    /// Half of the objective of `backend.rs`, with the current row weights.
     pub(super) fn objective(&self, x: &[[f64; 3]]) -> f64 {
         let table = observed(self.blend);
         let mut sum = 0.0;
@@ -415,7 +416,7 @@ impl<'a> System<'a> {
         for texel in 0..x.len() {
             for other in self.neighbours(texel) {
                 for c in 0..3 {
-                    // Each link is met from both ends.
+                    // Each link is visited from both ends.
                     let lambda = 0.5 * (self.lambda[texel][c] + self.lambda[other][c]);
                     sum += 0.5 * lambda * (x[texel][c] - x[other][c]).powi(2);
                 }
@@ -466,7 +467,7 @@ impl<'a> System<'a> {
         out
     }
 
-    /// Conjugate gradients with the diagonal and coarse levels as preconditioner.
+    /// Conjugate gradients, preconditioned by the diagonal and coarse levels.
     pub(super) fn solve(&self, x: &mut Texels, iterations: u32) {
         let count = x.len();
         let at_zero = self.gradient(&vec![[0.0; 3]; count]);
@@ -477,7 +478,7 @@ impl<'a> System<'a> {
         let mut p = self.precondition(&r);
         let mut rz = dot(&r, &p);
         for _ in 0..iterations {
-            // The gradient is affine: its linear part is the normal matrix.
+            // The gradient is affine; its linear part is the normal matrix.
             let q: Texels = self
                 .gradient(&p)
                 .iter()

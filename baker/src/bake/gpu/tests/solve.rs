@@ -47,7 +47,7 @@ pub(super) const STRENGTH: Strength = Strength {
     seam: 0.05,
 };
 
-/// Links of the scene's atlas, and seams between random texels.
+/// Links of the scene's atlas, and seam constraints between random texels.
 pub(super) fn ties(scene: &Scene) -> Ties {
     let mut random = Random(99);
     let mut seams = Rows {
@@ -104,7 +104,7 @@ fn average_is_the_weighted_mean() {
         let mut largest = [0.0f64; 2];
         for (a, b) in ours.iter().zip(&theirs) {
             for c in 0..3 {
-                // A weight of 1e-4 is a thousand steps of a sum: means are no better than that there.
+                // A weight of 1e-4 is a thousand steps of a sum, which limits the accuracy of its mean.
                 let difference = (f64::from(a[c]) - b[c]).abs() * b[3].min(1.0);
                 largest[0] = largest[0].max(difference);
             }
@@ -114,7 +114,7 @@ fn average_is_the_weighted_mean() {
     }
 }
 
-/// A watcher that hears nothing for a while takes the worker for stuck.
+/// A supervisor that hears nothing for a while takes the worker for stuck.
 #[test]
 fn what_a_software_driver_compiles_at_the_first_dispatch_is_work_that_shows() {
     let scene = ball(24, SIZE);
@@ -129,7 +129,7 @@ fn what_a_software_driver_compiles_at_the_first_dispatch_is_work_that_shows() {
         heard.iter().filter(|said| **said == Heard::Unit).count()
     };
     let [first, second] = [units(), units()];
-    // Of rows in plots and of those in lists.
+    // One for rows in bins, one for rows in lists.
     assert_eq!(first - second, if software { 2 } else { 0 });
 }
 
@@ -200,7 +200,7 @@ fn reference_gradient_is_the_derivative_of_its_objective() {
     for _ in 0..20 {
         let texel = (random.next() * (SIZE * SIZE) as f32) as usize;
         for c in 0..3 {
-            // Exact for a quadratic, but for rounding of a sum of thousands.
+            // Exact for a quadratic, except for rounding in a sum of thousands.
             let h = 0.1;
             let at = |step: f64| {
                 let mut x = x.clone();
@@ -296,14 +296,14 @@ fn a_view_with_scale_0_is_out() {
     };
     let out = solve(&mut all, &[0.4, 0.6, 0.0]);
     let never = solve(&mut without, &[0.4, 0.6]);
-    // Scales of sums follow the number of rows, also of those that are out.
+    // Scales of sums follow the number of rows, excluded ones included.
     assert!(largest_difference(&out, &double(&never)) < 1e-4);
 }
 
 #[test]
 fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
-    // Two boards side by side, each a line of texture: the left one on the middle of a column, the right one a hundredth of a
-    // texel off it, so that its pixels show that much of the next column. Its view hardly counts.
+    // Two boards side by side, each a line of texture. The left one lies on the middle of a column. The right one lies
+    // a hundredth of a texel off it, so its pixels show that much of the next column. Its view hardly counts.
     let column = 100;
     let [far, near] = [9.0, -9.0];
     let board = |left: f32, right: f32, off: f32, v: f32| {
@@ -345,7 +345,7 @@ fn a_texel_that_next_to_nothing_holds_keeps_its_value() {
         let few = weights.iter().all(|&weight| weight < 2e-2);
         assert!(few && (weights.len() > 64) == (half == 1), "{weights:?}");
     }
-    // As dark as the pixels, which count the more for it.
+    // As dark as the pixels, which therefore weigh more.
     let start = vec![[0.02, 0.05, 0.3, 0.0]; (SIZE * SIZE) as usize];
     gpu.write_texels(&start).expect("written");
     let hardly = Belief {
@@ -376,7 +376,7 @@ fn a_scale_that_is_five_per_cent_off_is_noticed() {
     assert!(largest > 2e-3, "only {largest}");
 }
 
-/// A whole fit's texels and residual sums, and whether rows were drawn again.
+/// A whole fit's texels and residual sums, and whether rows were redrawn.
 type Fitted = (Vec<[f32; 4]>, Vec<f64>, bool);
 
 fn fitted(scene: &Scene, options: &Options) -> Option<Fitted> {
@@ -435,7 +435,8 @@ fn tiles_that_do_not_fit_after_all_come_to_the_same() {
 
 #[test]
 fn views_given_together_and_one_by_one_come_to_the_same() {
-    // Together, pools are made while others are filled, and each is filled in turn with the next; by themselves neither.
+    // Added together, pools are made while others are filled, and two are filled alternately; added one by one, neither
+    // happens.
     let scene = ball(24, SIZE);
     let views: Vec<View> = (0..24)
         .map(|k| view(k, 70 + k, 60, 3.0, 0.3 * f64::from(k)))
@@ -491,7 +492,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
     let Some(held) = fitted(&scene, &options()) else {
         return;
     };
-    // Pools and tiles as small as they are under the smaller budget: other tiles have other offsets to their cameras.
+    // Pools and tiles as small as under the smaller budget: other tiles have other offsets to their cameras.
     let small = Options {
         binding_limit: Some(300 << 10),
         ..options()
@@ -506,8 +507,8 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
         streamed.0 == small.0 && streamed.1 == small.1,
         "streaming changes the result"
     );
-    // Other tiles have other offsets to their cameras: not the same bytes, the same picture, but where entries that just count,
-    // or just do not, are all that shows a texel; and a weight in a box may be a step more or less (2⁻¹⁶).
+    // Other tiles have other offsets to their cameras, so bytes differ but the picture does not. Exceptions: a texel
+    // shown only by entries near the threshold, and weights in a box that differ by one step (2⁻¹⁶).
     let (mut off, mut far) = (0.0f64, 0);
     for (one, other) in small.0.iter().zip(&held.0) {
         let difference = largest_difference(&[*one], &double(&[*other]));
@@ -519,7 +520,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
     assert!(off < 4e-3 && far < 30, "{off}, {far} texels");
 }
 
-/// The least budget at which the fixed buffers fit, nearly: rows are drawn again for every pass.
+/// About the least budget that the fixed buffers fit: rows are redrawn for each pass.
 pub(super) fn scarce(scene: &Scene, options: &Options) -> Options {
     let mut scarce = Options {
         vram_budget: 8 << 20,
@@ -535,7 +536,7 @@ pub(super) fn scarce(scene: &Scene, options: &Options) -> Options {
     scarce
 }
 
-/// PSNR between the textures that both adapters come to in three rounds of such belief, from these views.
+/// PSNR between the textures of both backends after three rounds with such beliefs, from these views.
 fn alike(
     gpu: Gpu,
     (scene, ties): (&Scene, Ties),
@@ -580,11 +581,11 @@ fn both_adapters_come_to_the_same_texture() {
         return;
     };
     let psnr = alike(gpu, (&scene, ties(&scene)), &views(), 0.4, STRENGTH);
-    // A few pixels on edges have a row on one side only, and noise for pictures makes much of them.
+    // A few pixels on edges have a row on one side only, and pictures of noise amplify that.
     assert!(psnr > 45.0, "{psnr} dB between the two");
 }
 
-/// What λ is relative to is summed in 64 bits, in 256 places: of few views it stays within the lower 32 of each.
+/// The sum that λ is relative to has 64 bits in 256 places. With few views it stays within the lower 32 bits of each.
 #[test]
 fn so_many_rows_that_their_trust_needs_a_second_word_take_the_same_smoothness() {
     let scene = ball(24, 32);
@@ -710,7 +711,7 @@ fn memory_for_rows_is_what_is_left_by_the_planes_of_a_window() {
     };
     let of = |texels: usize| gpu.row_memory(texels).all;
     let texels = (SIZE * SIZE) as usize;
-    // Of parts, which have pools and tiles of their own sizes.
+    // For windows, whose pools and tiles have sizes of their own.
     assert!(of(texels / 8) >= of(texels / 2) && of(texels / 2) > of(20 * texels));
     assert_eq!(of(100 * texels), 0, "nothing is left");
     let small = Options {
@@ -755,7 +756,7 @@ fn a_job_without_views_leaves_texels_alone() {
     assert!(gpu.residuals().expect("residuals").is_empty());
     assert!(gpu.read_texels().expect("texels") == texels);
     gpu.average().expect("averaged");
-    // What is not observed keeps its colour, and has no weight.
+    // What is not observed keeps its colour and has no weight.
     let unseen = texels.iter().map(|&[r, g, b, _]| [r, g, b, 0.0]);
     assert!(gpu.read_texels().expect("texels").into_iter().eq(unseen));
 }

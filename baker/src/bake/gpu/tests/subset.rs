@@ -1,5 +1,5 @@
-//! A fit that is narrowed to the subset of the rows, against [`super::reference`] over those rows alone, and against the
-//! processor's.
+//! A fit narrowed to the subset of the rows, against [`super::reference`] over those rows alone, and against the native
+//! backend.
 
 use proto::job::{Blend, Memory};
 
@@ -15,7 +15,7 @@ use crate::bake::native::Native;
 use crate::bake::rows::{Entry, Rows};
 use crate::bake::window::Window;
 
-/// The rows of the subset alone, and the ties between texels that they see.
+/// The rows of the subset alone, and the links and seam constraints between texels that they see.
 fn narrowed(rows: &[Rows], ties: &Ties) -> (Vec<Rows>, Ties) {
     let mut seen = vec![false; (SIZE * SIZE) as usize];
     let mut few = Vec::new();
@@ -189,7 +189,7 @@ fn both_adapters_narrow_to_the_same_rows() {
     }
     let (mut off, mut moved) = (0, [0; 2]);
     for ((a, b), start) in ours.1.iter().zip(&theirs.1).zip(&start) {
-        // Weights in a box are in steps of 2⁻¹⁶ on one side only.
+        // Weights in a box have steps of 2⁻¹⁶ on one side only.
         off += u32::from((0..3).any(|c| (a[c] - b[c]).abs() > 2e-3));
         moved[0] += u32::from(a[..3] != start[..3]);
         moved[1] += u32::from(b[..3] != start[..3]);
