@@ -1,8 +1,8 @@
 // Rows → mean colour of each texel by footprint weight, Σ a y / Σ a, and the weight Σ a. A texel without rows keeps its
 // colour.
 //
-// Sums are integers, so they do not depend on the order of the rows. For a texel that n rows touch, sums stay below n
-// in steps of n/2³¹. Nothing overflows, and rarely seen texels are summed as finely as often seen ones.
+// Sums are integers, so they do not depend on the order. For a texel that n rows touch they stay below n, in steps of
+// n/2³¹: nothing overflows, and rarely seen texels are summed as finely as others.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 // Number of rows that touch a texel.

@@ -1,6 +1,6 @@
-// Rows and texels → mean deviation of the observations of each texel from the result: Σ a w e / Σ a w. w is the weight
-// of the pixel's alpha; e is the absolute difference in sRGB, averaged over the channels. −1 where no row counts. The
-// robust weights are left out: the map is to show the outliers that they suppress.
+// Rows and texels → mean deviation of the views from each texel: Σ a w e / Σ a w, with w the alpha weight and e the
+// absolute difference in sRGB, averaged over the channels. −1 where no row counts. Robust weights are left out, since
+// the map is to show outliers.
 //
 // Sums are integers as in average.wgsl: e and w are at most 1.
 

@@ -1,13 +1,13 @@
-// Triangle of each sample → rows: for each pixel, the texels that its taps read, with merged weights. Native twin:
+// Triangle of each sample → rows: for each pixel the texels that its taps read, with merged weights. Native twin:
 // footprint.rs.
 //
-// A pixel whose texels lie in a small box is stored as that box, and plots.wgsl sorts boxes into bins by position. The
-// other pixels of a workgroup's 8×8 block make one patch, or several where they touch too many texels. Rows of the
-// subset (subset.rs) and others make separate patches, allocated from either end of the buffer. Boxes take rows and
-// words from the start of their buffers, other rows from the end.
+// A pixel whose texels lie in a small box is stored as that box, for plots.wgsl to sort into bins. The other pixels of
+// a workgroup's 8×8 block make one patch, or several where they touch too many texels. Rows of the subset (subset.rs)
+// make patches of their own, allocated from the other end of the buffer. Boxes take rows and words from the start of
+// their buffers, other rows from the end.
 //
-// Rows and patches are appended in the order in which workgroups get there, and texels are numbered in the order in
-// which invocations do. No result depends on this order: readers sum integers or stay within one row.
+// Rows, patches and the numbers of texels come in any order. No result depends on it: readers sum integers or stay
+// within one row.
 
 @group(1) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(1) @binding(1) var<storage, read> positions: array<f32>;
@@ -24,16 +24,14 @@
 @group(1) @binding(10) var<storage, read_write> new_words: array<u32>;
 // First texel of each square of the texture in the window (window.rs). Not read where the window is the whole texture.
 @group(1) @binding(11) var<storage, read> squares: array<u32>;
-// For each block of all views, the bits of the windows of which it shows anything; then, for each square of the
-// texture, the bits of the windows that own it or a square beside it (gpu/marks.rs). Neither read nor written where
-// `regions[region].squares_at` is 0.
+// For each block of all views, the bits of the windows that it shows; then, for each square of the texture, the bits of
+// the windows that own it or a square beside it (gpu/marks.rs). Unused where `regions[region].squares_at` is 0.
 @group(1) @binding(12) var<storage, read_write> marks: array<u32>;
-// For each listed block its column and line in its region, twelve bits each, and the region. The data of nearest.wgsl
-// follows.
+// Column and line of each listed block in its region, twelve bits each, and the region; then the data of nearest.wgsl.
 @group(1) @binding(13) var<storage, read> places: array<u32>;
 
 // Slots of the hash table of texels: a power of two, twice the texels of a patch. Eight neighbouring texels of a line
-// share eight slots, as they share one memory transaction.
+// share eight slots and one memory transaction.
 const TABLE: u32 = 512u;
 const TOGETHER: u32 = 8u;
 const NOWHERE: u32 = 0xffffffffu;
@@ -45,7 +43,7 @@ var<workgroup> reserved: atomic<u32>;
 var<workgroup> drawn: atomic<u32>;
 // Bit 0: a pixel has a row outside the subset. Bit 1: a pixel has a row in it.
 var<workgroup> wanted: atomic<u32>;
-// Bits of the windows of which any pixel shows something.
+// Bits of the windows that any pixel shows.
 var<workgroup> shown: atomic<u32>;
 // Texel + 1, or 0; and each texel's number, once all are inserted.
 var<workgroup> table: array<atomic<u32>, TABLE>;
@@ -98,7 +96,6 @@ fn footprint(
     @builtin(local_invocation_id) within: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // A workgroup is a block.
     nth = group.y * GROUPS_ACROSS + group.x;
     if nth >= regions[0].listed {
         return;
@@ -159,8 +156,7 @@ fn footprint(
         if (kinds & (1u << kind)) == 0u {
             continue;
         }
-        // Takes all rows at once where their texels fit a patch, else halves the number, down to FEW_ROWS, which always
-        // fit.
+        // Takes all rows at once if their texels fit a patch, else halves the number, down to FEW_ROWS.
         var start = 0u;
         var at_once = PIXEL_LANES * PIXEL_LANES;
         while start < PIXEL_LANES * PIXEL_LANES {
@@ -196,7 +192,6 @@ fn find_box() -> bool {
     return all(box_size <= vec2(BOX)) && plot() < PLOTS;
 }
 
-// The bin that contains the box's corner.
 fn plot() -> u32 {
     let across = (regions[region].texture_size + PLOT - 1u) / PLOT;
     return box_corner.y / PLOT * across + box_corner.x / PLOT;
@@ -274,7 +269,7 @@ fn in_subset() -> bool {
     return (column + 3u * row) % ONE_IN == 0u;
 }
 
-// Collects the distinct texels of some rows, and counts rows and entries. Returns both counts before this invocation's
+// Collects the distinct texels of some rows and counts rows and entries. Returns the counts before this invocation's
 // part.
 fn gather(lane: u32, mine: bool) -> u32 {
     for (var at = lane; at < TABLE; at += PIXEL_LANES * PIXEL_LANES) {
@@ -320,7 +315,7 @@ fn put(texel: u32) {
                 atomicAdd(&gathered, 1u);
                 return;
             }
-            // Another invocation claimed the slot, or the weak exchange failed: look again.
+            // Another invocation took the slot, or the weak exchange failed: look again.
             continue;
         }
         at = (at + TOGETHER + 1u) % TABLE;
@@ -386,7 +381,7 @@ fn reserve(lane: u32, subset: u32) {
     }
 }
 
-// Writes the patch, and the row of this invocation if it has one.
+// Writes the patch, and this invocation's row if it has one.
 fn keep(pixel: vec2<u32>, lane: u32, mine: bool, local: u32, subset: u32, colour: u32) {
     let listed = atomicLoad(&gathered);
     if lane == 0u {
@@ -426,7 +421,6 @@ fn meets(pixel: vec2<u32>, tap: u32) -> bool {
     return true;
 }
 
-// Edge of a square of the texture in texels.
 fn edge_of_square() -> u32 {
     return select(SQUARE_OF_LARGE, SQUARE_OF_SMALL, regions[region].texture_size <= SMALL_TEXTURE);
 }
@@ -494,7 +488,7 @@ fn merge() {
     }
 }
 
-// For taps that lie together: each texel of their rectangle sums its weights over the taps.
+// For close taps: each texel of their rectangle sums its weights over the taps.
 fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
     for (var y = 0.0; y < span.y; y += 1.0) {
         for (var x = 0.0; x < span.x; x += 1.0) {
@@ -512,15 +506,14 @@ fn merge_together(corner: vec2<f32>, span: vec2<f32>) {
     }
 }
 
-// Appends a texel and its weight, in taps.
 fn append(at: vec2<f32>, weight: f32) {
     merged_texels[merged] = u32(at.y) * regions[region].texture_size + u32(at.x);
     merged_weights[merged] = weight;
     merged++;
 }
 
-// For taps that lie far apart, as across a seam: appends each texel at the first tap that reads it, with its weights
-// over all taps. No step depends on what was appended before, as a search would.
+// For distant taps, as across a seam: appends each texel at the first tap that reads it, with its weights over all
+// taps. Unlike a search, no step depends on what was appended before.
 fn merge_apart() {
     for (var tap = 0u; tap < TAPS * TAPS; tap++) {
         for (var k = 0u; k < 4u; k++) {
@@ -544,8 +537,7 @@ fn camera_point(vertex: u32) -> vec3<f32> {
     return vec3(dot(regions[region].row_x, point), dot(regions[region].row_y, point), dot(regions[region].row_z, point));
 }
 
-// An edge in camera axes, from the difference of its ends: the difference of two transformed far points would lose
-// digits.
+// An edge in camera axes, from the difference of its ends: transforming two far points first would lose digits.
 fn camera_edge(start: u32, end: u32) -> vec3<f32> {
     let edge = vec3(
         positions[3u * end] - positions[3u * start],
@@ -555,7 +547,6 @@ fn camera_edge(start: u32, end: u32) -> vec3<f32> {
     return vec3(dot(regions[region].row_x.xyz, edge), dot(regions[region].row_y.xyz, edge), dot(regions[region].row_z.xyz, edge));
 }
 
-// Loads the triangle that the next taps hit.
 fn stand(triangle: u32) {
     let a = triangles[3u * triangle];
     let b = triangles[3u * triangle + 1u];

@@ -1,5 +1,5 @@
-//! The GPU backend, through wgpu. It does the same mathematics as [`super::native`], stage by stage. A stage's shader
-//! is the `.wgsl` beside its native twin.
+//! The GPU backend, through wgpu. It does the mathematics of [`super::native`], stage by stage. A stage's shader is the
+//! `.wgsl` beside its native twin.
 //!
 //! ```text
 //!   view ─ raster ─ footprint ─▶ rows (row store: resident, or redrawn for each pass when the budget is full)
@@ -10,11 +10,11 @@
 //!   rows, texels ─ deviation ─▶ deviation of the views from each texel, where maps are asked for
 //! ```
 //!
-//! Some modules have private names: `pools` is the row store, `plots` the row bins, `marks` the visible blocks,
-//! `groundwork` the preallocated buffers, and `kit` the compiled pipelines.
+//! Private names: `pools` is the row store, `plots` the row bins, `marks` the visible blocks, `groundwork` the
+//! preallocated buffers, `kit` the compiled pipelines.
 //!
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway. The same job
-//! on the same adapter gives the same bytes: sums across rows are integer sums, sums across texels are trees of fixed
+//! on the same adapter gives the same bytes: sums across rows are integers, sums across texels are trees of fixed
 //! shape.
 
 mod cache;

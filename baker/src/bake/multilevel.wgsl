@@ -1,6 +1,5 @@
-// Residuals → coarse corrections, the multilevel part of the preconditioner of conjugate gradients. Here are the cells
-// of each level, their sums and their inverse diagonals. Bindings: planes.wgsl. Native twin, with the method and its
-// source: multilevel.rs.
+// Residuals → coarse corrections, the multilevel part of the preconditioner. Bindings: planes.wgsl. Native twin, with
+// the method and its source: multilevel.rs.
 
 // Same as in multilevel.rs.
 const MASS: f32 = 8.0;
@@ -11,13 +10,11 @@ fn inverses() -> u32 {
     return level_of(LEVELS + 1u).first;
 }
 
-// The second cell that a place of the finer level contributes to along an axis: the nearer neighbour of the cell it
-// lies in.
+// The second cell that a finer place contributes to along an axis: the nearer neighbour of its own.
 fn beside(place: u32, cells: u32) -> u32 {
     return select(max(place / 2u, 1u) - 1u, min(place / 2u + 1u, cells - 1u), place % 2u == 1u);
 }
 
-// A place's weight in a cell along an axis.
 fn share_along(place: u32, cell: u32, cells: u32) -> f32 {
     return select(0.0, 0.75, place / 2u == cell) + select(0.0, 0.25, beside(place, cells) == cell);
 }

@@ -1,14 +1,14 @@
 // The values of the texels that a patch touches, read once into workgroup memory.
 
-// Values of the texels as bits, one channel after the other. Where invocations share rows, the same words later hold
-// their partial sums. The sums of normal.wgsl follow. A patch with a list takes its rows in one turn, so there the sums
-// replace the values: the less workgroup memory is used, the more workgroups run at once.
+// Values of the texels as bits, channel by channel; later, partial sums of shared rows. The sums of normal.wgsl follow.
+// In a listed patch, whose rows take one turn, they replace the values: the less workgroup memory, the more workgroups
+// run at once.
 var<workgroup> near: array<atomic<u32>, SUMS_AT + 3u * PLACES>;
 
 const SUMS_AT: u32 = select(0u, 3u * PLACES, PLOTTED);
 
-// Returns the sum of `part` over the invocations that share a row. All invocations of a workgroup must call it. Where
-// rows are shared there is one turn only.
+// The sum of `part` over the invocations that share a row, which then have one turn only. All of a workgroup must call
+// it.
 fn add_up(part: vec3<f32>) -> vec3<f32> {
     if sharers == 1u {
         return part;
@@ -38,7 +38,7 @@ fn set_near(place: u32, value: vec3<f32>) {
     atomicStore(&near[2u * PLACES + place], bits.b);
 }
 
-// The prediction A x of the invocation's row. All invocations of a workgroup must call it.
+// The prediction A x of the invocation's row. All of a workgroup must call it.
 fn predicted() -> vec3<f32> {
     var sum = vec3(0.0);
     for (var at = first_pair(); at.nth < own_pairs; at = next_pair(at)) {

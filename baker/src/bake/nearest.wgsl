@@ -21,7 +21,6 @@
 // Number of large triangles, workgroups that the largest of them needs, then the large triangles. Their upper bits name
 // the region.
 @group(1) @binding(4) var<storage, read_write> listed: array<atomic<u32>>;
-// Dispatch size of `large`.
 @group(1) @binding(5) var<storage, read_write> groups: array<u32, 3>;
 // After the part that footprint.wgsl reads, the map of each region: for each block its place among the listed blocks,
 // plus 1; 0 where it is not listed.
@@ -104,7 +103,6 @@ fn footing(triangle: u32) -> Footing {
             low = min(low, at);
             high = max(high, at);
         }
-        // Half a sample to spare.
         low = clamp(floor(low - 1.0), vec2(0.0), end);
         high = clamp(ceil(high + 1.0), vec2(0.0), end);
     }
@@ -140,7 +138,7 @@ fn draw(triangle: u32, shape: Footing, sample: vec2<u32>) {
     }
 }
 
-// True if any block under the rectangle is listed, or there are too many blocks to check.
+// True if any block under the rectangle is listed, or there are too many to check.
 fn may_show(shape: Footing) -> bool {
     let edge = BLOCK * TAPS;
     let first = shape.low / edge;

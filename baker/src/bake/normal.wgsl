@@ -1,12 +1,11 @@
-// Rows → their part of the normal equations, matrix-free: diagonal Σ a² W, defect Σ a W (A x − y) and product Σ a W (A
-// p). Native twin: normal.rs. W is row weight (`trust`) · slope² for pixels, and the weight of the seam constraint for
-// seams.
+// Rows → their part of the normal equations, matrix-free: diagonal Σ a² W, defect Σ a W (A x − y), product Σ a W (A p).
+// Native twin: normal.rs. W is row weight (`trust`) · slope² for pixels, and the weight of the constraint for seams.
 //
-// Sums are integers, so they do not depend on the order of the rows. Texels' weights differ by many orders of
-// magnitude: a dark texel's slope² is 900 times a bright one's, and coverage varies as much. So each texel and channel
-// has its own power-of-two scale, from the largest contribution that it can get. `bound` finds that contribution;
-// regularise.wgsl makes the exponents. Sums are bounded by 2³⁰, and their steps are as fine, relative to the texel's
-// values, as single precision.
+// Sums are integers, so they do not depend on the order of the rows. Weights of texels differ by orders of magnitude: a
+// dark texel's slope² is 900 times a bright one's, and coverage varies as much. So each texel and channel has a
+// power-of-two scale from the largest contribution that it can get. `bound` finds that contribution, regularise.wgsl
+// makes the exponents. Sums are bounded by 2³⁰; relative to the texel's values, their steps are those of single
+// precision.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 @group(1) @binding(1) var<storage, read> v_r: array<f32>;
@@ -18,7 +17,7 @@
 @group(1) @binding(7) var<storage, read> exponents: array<u32>;
 @group(1) @binding(8) var<storage, read> scalars: array<Scalars, 3>;
 // Σ over pixels of row weight · Σ a², in steps of 2⁻³⁰: low and high words of many partial sums, spread like the tally.
-// One sum for all workgroups makes the stage take 8 ms in place of 4.
+// With one sum the stage takes 8 ms in place of 4.
 @group(1) @binding(9) var<storage, read_write> trusted: array<atomic<u32>, TALLY_WORDS>;
 
 var<workgroup> trusted_low: atomic<u32>;
@@ -27,8 +26,7 @@ var<workgroup> trusted_high: atomic<u32>;
 // Exponents of the patch's texels. Their sums are in `near`, one channel after the other.
 var<workgroup> near_exponents: array<u32, PLACES>;
 
-// Loads the exponents of the patch's texels, and their values if `values`. Empties the sums that have memory of their
-// own.
+// Loads the exponents of the patch's texels, and their values if `values`. Empties sums with memory of their own.
 fn fetch(values: bool) {
     for (var place = own_lane; place < places_here(); place += ROW_LANES) {
         let texel = texel_of(place);
@@ -75,7 +73,6 @@ fn set_sums(place: u32, value: vec3<u32>) {
     atomicStore(&near[2u * PLACES + at], value.b);
 }
 
-// Adds the patch's sums to the planes.
 fn end_sums() {
     workgroupBarrier();
     for (var place = own_lane; place < places_here(); place += ROW_LANES) {
@@ -125,8 +122,8 @@ fn scatter(value: vec3<f32>) {
     }
 }
 
-// Weight of a seam constraint for each channel: the seam ratio times the mean λ of its texels, whose weights sum to 1
-// on either side. It is 0 where one of them has no λ. v is λ.
+// Weight of a seam constraint for each channel: the seam ratio times the mean λ (v) of its texels, whose weights sum to
+// 1 on either side; 0 where one of them has no λ.
 @compute @workgroup_size(ROW_LANES)
 fn tie(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let turns = open(group, lane);

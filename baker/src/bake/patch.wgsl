@@ -41,12 +41,10 @@ fn entry_of(weight: f32, place: u32) -> u32 {
     return ((bitcast<u32>(weight) + 128u) & ~255u) | place;
 }
 
-// Code of a box of `size` texels.
 fn box_of(size: vec2<u32>) -> u32 {
     return size.x - 1u + BOX * (size.y - 1u);
 }
 
-// Size of the row's box; the row must have one.
 fn size_of(shape: u32) -> vec2<u32> {
     let box = (shape >> 1u) & NO_BOX;
     return vec2(box % BOX, box / BOX) + 1u;
@@ -56,7 +54,6 @@ fn has_box(shape: u32) -> bool {
     return ((shape >> 1u) & NO_BOX) != NO_BOX;
 }
 
-// The box's corner within its bin.
 fn corner_of(shape: u32) -> vec2<u32> {
     let corner = (shape >> 6u) & 255u;
     return vec2(corner % PLOT, corner / PLOT);

@@ -1,5 +1,5 @@
-// Shared by regularise.wgsl, multilevel.wgsl and solve.wgsl: the planes of the three channels, reductions and links. An
-// invocation handles all channels of a texel, since position and links are the same for all.
+// The planes of the three channels, reductions and links, shared by regularise.wgsl, multilevel.wgsl and solve.wgsl. An
+// invocation handles all channels of a texel: they share its position and links.
 
 @group(1) @binding(0) var<uniform> texels: Texels;
 @group(1) @binding(1) var<storage, read_write> x_r: array<f32>;
@@ -20,7 +20,6 @@
 // One byte for each channel.
 @group(1) @binding(16) var<storage, read_write> exponents: array<u32>;
 @group(1) @binding(17) var<storage, read> counts: array<u32>;
-// λ of each texel.
 @group(1) @binding(18) var<storage, read_write> lambda_r: array<f32>;
 @group(1) @binding(19) var<storage, read_write> lambda_g: array<f32>;
 @group(1) @binding(20) var<storage, read_write> lambda_b: array<f32>;
@@ -31,7 +30,7 @@
 // A sum and a maximum of each workgroup, one channel after the other.
 @group(1) @binding(23) var<storage, read_write> partials: array<vec2<f32>>;
 @group(1) @binding(24) var<storage, read_write> scalars: array<Scalars, 3>;
-// The cells of all coarse levels, one level after the other: first their values, then the inverse diagonal of each.
+// Cells of all coarse levels, level by level: first their values, then their inverse diagonals.
 @group(1) @binding(25) var<storage, read_write> coarse_r: array<f32>;
 @group(1) @binding(26) var<storage, read_write> coarse_g: array<f32>;
 @group(1) @binding(27) var<storage, read_write> coarse_b: array<f32>;
@@ -114,7 +113,7 @@ var<workgroup> lanes: array<vec2<f32>, TEXEL_LANES>;
 var<workgroup> sums: array<vec3<f32>, TEXEL_LANES>;
 var<workgroup> maxima: array<vec3<f32>, TEXEL_LANES>;
 
-// Reduces a sum and a maximum over the workgroup, for each channel, and stores both in `partials`.
+// Reduces a sum and a maximum for each channel over the workgroup, into `partials`.
 fn part(group: u32, lane: u32, sum: vec3<f32>, largest: vec3<f32>) {
     sums[lane] = sum;
     maxima[lane] = largest;
@@ -131,7 +130,7 @@ fn part(group: u32, lane: u32, sum: vec3<f32>, largest: vec3<f32>) {
     }
 }
 
-// Sum and maximum of a channel over all workgroups, in lane 0. Such a stage has one workgroup for each channel.
+// Sum and maximum of a channel over all workgroups, in lane 0; such a stage has one workgroup a channel.
 fn whole(channel: u32, lane: u32) -> vec2<f32> {
     var value = vec2(0.0);
     for (var group = lane; group < texels.groups; group += TEXEL_LANES) {
@@ -169,18 +168,17 @@ fn link_bits(texel: u32) -> u32 {
     return (links[texel / 4u] >> (8u * (texel % 4u))) & 3u;
 }
 
-// Whether the texel takes part in the solution (`enlist` of regularise.wgsl). Most of a texture does not where only the
-// rows of the subset exist, nor do the gaps between charts. A wave without such texels reads nothing else.
+// Whether the texel takes part in the solution (`enlist` of regularise.wgsl). Gaps between charts do not, nor does most
+// of a texture while only the subset's rows exist. A wave without such texels reads nothing else.
 fn takes_part(texel: u32) -> bool {
     return (links[texel / 4u] & (PARTAKER << (8u * (texel % 4u)))) != 0u;
 }
 
-// λ of a link: the mean of its two texels' λ, and 0 where either is 0.
+// λ of a link: the mean of its texels' λ, or 0 where either is 0.
 fn link(one: vec3<f32>, other: vec3<f32>) -> vec3<f32> {
     return select(0.5 * (one + other), vec3(0.0), min(one, other) == vec3(0.0));
 }
 
-// The neighbour that bit `side` of `linked` stands for.
 fn neighbour(texel: u32, side: u32) -> u32 {
     let offset = select(texels.size, 1u, side % 2u == 0u);
     return select(texel - offset, texel + offset, side < 2u);
@@ -199,7 +197,7 @@ fn reach_of_p() -> vec3<i32> {
     return vec3(scalars[0].reach_p, scalars[1].reach_p, scalars[2].reach_p);
 }
 
-// A level of cells of 2^level texels squared: cells across and down, and its first cell among those of all levels.
+// A level of cells of 2^level texels squared: cells across and down, and the first of them.
 struct Level {
     size: vec2<u32>,
     first: u32,
@@ -222,12 +220,11 @@ fn cells_of(level: u32) -> u32 {
     return size.x * size.y;
 }
 
-// The cell of the first level that a texel lies in.
 fn cell_of(texel: u32) -> u32 {
     return texel / texels.size / 2u * ((texels.size + 1u) / 2u) + texel % texels.size / 2u;
 }
 
-// Weight of the coarse correction in a texel: 1 where links hold it more than rows do, 0 without links.
+// Weight of the coarse correction in a texel, 4 λ / D: about the links' share of its diagonal, at most 1.
 fn share_of(texel: u32) -> vec3<f32> {
     let d = bitcast<vec3<f32>>(diagonal_at(texel));
     return select(vec3(0.0), min(4.0 * lambda_at(texel) / d, vec3(1.0)), d > vec3(0.0));

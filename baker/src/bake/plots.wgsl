@@ -1,14 +1,13 @@
-// Row bins ("plots"): rows with a box → the same rows, sorted by the bin where their box begins, and patches over them.
-// A bin is a square of PLOT² texels. Rows of the subset have bins of their own. The order of rows and bins depends on
-// which invocation gets there first; passes over them sum integers, so no result depends on it.
+// Row bins ("plots"): rows with a box → the same rows sorted by the bin where their box begins, and patches over them.
+// A bin is a square of PLOT² texels. Rows of the subset have bins of their own. Rows and bins come in any order: passes
+// over them sum integers.
 //
-// Rows that stay resident are moved into that order, through a second set of buffers. Rows that are redrawn for each
-// pass are visited through `order`.
+// Resident rows are moved into that order through a second set of buffers. Redrawn rows are visited through `order`.
 
 @group(1) @binding(0) var<uniform> ordering: Ordering;
 @group(1) @binding(1) var<storage, read> rows: array<Row>;
-// For each bin, those of the subset first, and each of RANKS box sizes: first the number of its rows, then where they
-// begin in the order, then where the next one goes.
+// For each bin (the subset's first) and box size: first its number of rows, then where they begin in the order, then
+// where the next one goes.
 @group(1) @binding(2) var<storage, read_write> keys: array<atomic<u32>>;
 // The pool's counters. Here 9 counts rows in order, 10 and 11 patches of the subset and others, 12 words moved.
 @group(1) @binding(3) var<storage, read_write> counters: array<atomic<u32>, 16>;
@@ -20,7 +19,6 @@
 
 // Same as `layout::Ordering`.
 struct Ordering {
-    // Rows of the pool that have a box.
     rows: u32,
     // Bins of the window, and bins in a line.
     plots: u32,
@@ -34,8 +32,7 @@ struct Ordering {
     plot_stride: u32,
 }
 
-// Ranks a bin's rows by box size. Consecutive rows then have similar boxes, so the invocations of a wave finish
-// together.
+// Ranks rows by box size, so that consecutive rows have similar boxes and the invocations of a wave finish together.
 fn key_of(row: u32) -> u32 {
     let shape = rows[row].shape;
     let size = size_of(shape);

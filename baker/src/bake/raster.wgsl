@@ -1,8 +1,7 @@
-// Triangles × camera → nearest triangle of each sample, by the graphics pipeline. Its fill rule is watertight, it clips
-// at the near plane, and nothing is culled. Native twin: raster.rs.
+// Triangles × camera → nearest triangle of each sample, by the graphics pipeline: watertight by its fill rule, clipped
+// at the near plane, nothing culled. Native twin: raster.rs.
 //
-// Depth is NEAR / z, so larger is nearer. Floating point spends its precision near the camera, and no far plane is
-// needed.
+// Depth is NEAR / z: larger is nearer. Floating point is then precise near the camera, and no far plane is needed.
 
 @group(0) @binding(0) var<uniform> regions: array<Region, REGIONS>;
 @group(0) @binding(1) var<storage, read> positions: array<f32>;

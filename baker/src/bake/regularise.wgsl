@@ -32,8 +32,7 @@ fn reduce_observe(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invoca
     }
     let observed = whole(channel, lane).x;
     if lane == 0u {
-        // All carries are resolved before the conversion, so the rounded number does not depend on how the sum was
-        // spread.
+        // Resolves all carries before the conversion: the rounded number must not depend on how the sum was spread.
         let least = atomicLoad(&trusted_words[0]);
         let middle = atomicLoad(&trusted_words[1]) + (least >> 16u);
         let low = (least & 0xffffu) | (middle << 16u);
@@ -79,8 +78,8 @@ fn scale(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation
 }
 
 // A diagonal below this share of the mean counts as 0. A texel that makes a hundred-thousandth of the pixels that show
-// it, and that nothing else holds, would be free to take any value. The fixed-point steps of all sums follow the
-// largest value of any texel. (The native twin sums in floats and has no such rule.)
+// it, and that nothing else holds, could take any value, and the steps of all sums follow the largest value of any
+// texel. (The native twin sums in floats and has no such rule.)
 const LEAST_SHARE: f32 = 1e-9;
 
 // diagonal: integer sums → floats, with the links' part.
@@ -102,8 +101,7 @@ fn settle(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocatio
     }
 }
 
-// diagonal → which texels take part in the solution: those whose diagonal is above 0 in some channel. An invocation
-// handles one word of four texels.
+// diagonal → which texels take part in the solution: those above 0 in some channel. An invocation handles four, a word.
 @compute @workgroup_size(TEXEL_LANES)
 fn enlist(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);

@@ -1,8 +1,7 @@
 // Rows and texels → residual of each row in sRGB, as a histogram and a sum of squares for each view, or as the row's
 // robust weight. Resident rows keep their squared residual in place of their weight until they are weighed by it.
 //
-// Sums of squares are 64-bit integers in two words. The invocation that makes the lower word wrap adds one to the
-// upper.
+// Sums of squares are 64-bit integers in two words: whoever wraps the lower one adds one to the upper.
 
 @group(1) @binding(0) var<storage, read> x_r: array<f32>;
 @group(1) @binding(1) var<storage, read> x_g: array<f32>;
@@ -21,8 +20,8 @@ struct Judged {
     blocks: u32,
 }
 
-// A patch has few views, and they are consecutive. Each view sums in the slot of its index modulo GATHERED. A view
-// whose slot is taken adds to global memory directly.
+// A patch has few, consecutive views. Each sums in the slot of its index modulo GATHERED; a view whose slot is taken
+// adds to global memory.
 const GATHERED: u32 = 16u;
 
 var<workgroup> gathered: array<atomic<u32>, GATHERED>;
@@ -72,7 +71,6 @@ fn steps_of(square: f32) -> u32 {
     return u32(min(square, 1.0) * 1073741824.0 + 0.5);
 }
 
-// Adds to the squares of a view, and to its rows.
 fn add_squares(view: u32, low: u32, high: u32, count: u32) {
     let at = view * (BINS + 4u) + BINS;
     let before = atomicAdd(&sums[at], low);
@@ -129,7 +127,7 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     }
 }
 
-// Geman-McClure, 1 / (1 + (e/c)²)².
+// Geman-McClure: 1 / (1 + (e/c)²)².
 fn robust_weight(square: f32) -> f32 {
     let scale = judged[own_view()].scale;
     if scale < 0.0 {

@@ -1,15 +1,14 @@
-// A pool of rows as every stage over rows sees it: patches of rows that touch the same texels. A workgroup handles one
-// patch. Stages are compiled for two kinds of patch:
+// A pool of rows as every stage over rows sees it: patches of rows that touch the same texels, one workgroup each.
+// Stages are compiled for two kinds of patch:
 //
-// - Bins (PLOTTED) hold the rows of all views whose box begins in one square of the texture. Each row is a box of
-//   texels with weights. They touch PLOT_REACH² adjacent texels, and each texel's value is read and its sum written
-//   once for hundreds of rows.
-// - Listed patches hold rows whose texels lie further apart, as across a seam or at a grazing angle. These are up to
-//   LISTED_MOST pixels that lie together in a view, with a list of the texels they touch.
+// - Bins (PLOTTED) hold the rows of all views whose box begins in one square of the texture. A row is a box of texels
+//   with weights. Together they touch PLOT_REACH² adjacent texels, each read and written once for hundreds of rows.
+// - Listed patches hold rows whose texels lie further apart, as across a seam or at a grazing angle: up to LISTED_MOST
+//   neighbouring pixels of a view, with a list of the texels they touch.
 //
-// Invocations take the rows of a patch in turns. Where a patch has few rows, several invocations share each row and
-// alternate over its entries. Entries name texels by their place in the patch. So a workgroup reads and sums its few
-// hundred texels in its own memory, and accesses global memory once for each texel.
+// Invocations take the rows of a patch in turns; where rows are few, several invocations share each and alternate over
+// its entries. Entries name texels by their place in the patch. So a workgroup sums its few hundred texels in its own
+// memory and accesses global memory once for each.
 
 @group(2) @binding(0) var<uniform> visited: Visited;
 @group(2) @binding(1) var<storage, read> patches: array<Patch>;
@@ -54,9 +53,8 @@ var<private> own: Patch;
 var<private> own_lane: u32;
 var<private> sharers: u32;
 var<private> share: u32;
-// The row of the invocation in this turn, if any: its index in the pool, the start of its words, its entries, its box's
-// width (NOWHERE without one) and corner in the patch, its pairs of entries (0 without a row), its colour, and its
-// block.
+// The invocation's row in this turn, if any: its index in the pool, the start of its words, its entries, its box's
+// width (NOWHERE without one) and corner in the patch, its pairs of entries (0 without a row), colour, and block.
 var<private> own_has: bool;
 var<private> own_row: u32;
 var<private> own_start: u32;
@@ -91,7 +89,6 @@ fn open(group: vec3<u32>, lane: u32) -> u32 {
     return (rows_here() + taken - 1u) / taken;
 }
 
-// Loads the invocation's row of a turn.
 fn take(turn: u32) {
     let nth = turn * (ROW_LANES / sharers) + own_lane / sharers;
     own_has = nth < rows_here();
@@ -143,7 +140,6 @@ fn places_here() -> u32 {
     return select(own.counts >> 16u, PLACES, PLOTTED);
 }
 
-// The texel at a place of the patch; NOWHERE beyond the texture.
 fn texel_of(place: u32) -> u32 {
     if !PLOTTED {
         return words[own.first_texel + place];

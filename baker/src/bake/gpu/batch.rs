@@ -25,14 +25,13 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Returns the encoder, for commands other than dispatches.
+    /// The encoder, for commands other than dispatches.
     pub(super) fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
         self.pass = None;
         self.encoder
             .get_or_insert_with(|| self.device.encoder(self.label))
     }
 
-    /// Returns the pass, for dispatches.
     pub(super) fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
         let encoder = self
             .encoder

@@ -11,14 +11,12 @@ use proto::message::PipelineCache as Origin;
 
 use super::device::Device;
 
-/// The feature that a pipeline cache needs.
 pub(super) const FEATURE: wgpu::Features = wgpu::Features::PIPELINE_CACHE;
 
 /// A pipeline cache. It is never dropped, like the device that it belongs to.
 #[derive(Debug)]
 pub(super) struct Cache {
     cache: ManuallyDrop<wgpu::PipelineCache>,
-    /// Size of the data it began with.
     given: Option<usize>,
 }
 
@@ -64,7 +62,6 @@ impl Cache {
         }
     }
 
-    /// The cache to name when a pipeline is made.
     pub(super) fn of(&self) -> &wgpu::PipelineCache {
         &self.cache
     }

@@ -17,7 +17,6 @@ use super::raster::ATOMICS;
 use super::tally::Tally;
 use super::times::{FEATURES, Times};
 
-/// Kind of an error that wgpu reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Lost,
@@ -25,7 +24,6 @@ enum Trouble {
     Refused,
 }
 
-/// State that wgpu's callbacks set.
 #[derive(Debug, Default)]
 struct Flags {
     lost: AtomicBool,
@@ -55,7 +53,6 @@ pub struct Device {
     pub(super) limits: wgpu::Limits,
     info: AdapterInfo,
     peers: u32,
-    /// Key under which its pipelines can be kept.
     key: Option<String>,
     cache: Option<Cache>,
     flags: Arc<Flags>,
@@ -127,7 +124,6 @@ pub(crate) fn adapters() -> Vec<(wgpu::Adapter, AdapterInfo)> {
     adapters.into_iter().zip(infos).collect()
 }
 
-/// Numbers adapters that share a name.
 fn number(infos: &mut [AdapterInfo]) {
     let names: Vec<String> = infos.iter().map(|info| info.name.clone()).collect();
     for (index, info) in infos.iter_mut().enumerate() {
@@ -138,7 +134,6 @@ fn number(infos: &mut [AdapterInfo]) {
     }
 }
 
-/// Describes an adapter for the report.
 fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
     let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => "discrete",
@@ -266,13 +261,12 @@ impl Device {
         self.cache = Cache::new(self, kept);
     }
 
-    /// Origin of its pipelines, and the data to keep; none where nothing is kept.
+    /// Origin of its pipelines, and the data to keep, if any.
     #[must_use]
     pub fn gained(&self) -> Option<(PipelineCache, Option<Vec<u8>>)> {
         self.cache.as_ref().map(Cache::gained)
     }
 
-    /// The cache to name when a pipeline is made.
     pub(super) fn cache(&self) -> Option<&wgpu::PipelineCache> {
         self.cache.as_ref().map(Cache::of)
     }
@@ -286,24 +280,20 @@ impl Device {
         Ok(())
     }
 
-    /// Its clock, where it measures.
     pub(super) fn times(&self) -> Option<&Times> {
         self.times.as_ref()
     }
 
-    /// Times of the stages measured so far.
     pub(super) fn gpu_times(&self) -> Result<Vec<StageTime>, GpuError> {
         self.times
             .as_ref()
             .map_or_else(|| Ok(Vec::new()), |times| times.report(self))
     }
 
-    /// Counts bytes that the host writes to the device.
     pub(super) fn uploaded(&self, bytes: usize) {
         self.moved[0].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts bytes that the host reads from the device.
     pub(super) fn read_back(&self, bytes: usize) {
         self.moved[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -315,7 +305,6 @@ impl Device {
             .map(|bytes| bytes.load(Ordering::Relaxed))
     }
 
-    /// The tally of work asked for and done.
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -340,7 +329,6 @@ impl Device {
         scoped(&self.device, make)
     }
 
-    /// The error of a stage that could not be compiled.
     pub(super) fn rejected(&self, stage: &str, error: wgpu::Error) -> GpuError {
         match (self.check(), error) {
             (Err(failed), _) => failed,
@@ -409,7 +397,6 @@ impl Device {
         before.map_or(Ok(()), |sent| self.wait_for(sent))
     }
 
-    /// Waits for everything submitted.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
         self.poll(wgpu::PollType::wait_indefinitely())
     }
@@ -458,7 +445,7 @@ fn scoped<T>(device: &wgpu::Device, make: impl FnOnce() -> T) -> Result<T, wgpu:
     }
 }
 
-/// The error that a scope caught, for anything but shader compilation.
+/// The error that a scope caught outside shader compilation.
 fn refused(label: &str, error: &wgpu::Error) -> GpuError {
     let (label, text) = (label.to_owned(), chain(error));
     match error {

@@ -49,7 +49,6 @@ fn sound(used: u64, budget: u64) -> Option<DriverMemory> {
 }
 
 impl DriverMemory {
-    /// Bytes left for this process.
     pub(super) fn left(self) -> u64 {
         self.budget.saturating_sub(self.used)
     }

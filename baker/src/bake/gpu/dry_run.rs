@@ -54,7 +54,6 @@ pub struct Counts {
 pub struct DryRun {
     budget: Arc<Budget>,
     bounds: Bounds,
-    /// Bytes of a tile.
     tile: u64,
     shape: Shape,
     tile_room: Room,
@@ -350,7 +349,6 @@ impl DryRun {
         })
     }
 
-    /// The tiles in which the views are drawn.
     fn tiles(&self) -> Vec<Vec<Cut>> {
         let count = self.views as usize;
         let blocks = self.blocks as f64 / f64::from(self.views.max(1));

@@ -173,7 +173,6 @@ pub(super) fn now(label: &'static str) {
     UNDER_WAY.set(Some(label));
 }
 
-/// The name of the work under way.
 pub(super) fn label() -> &'static str {
     UNDER_WAY.get().unwrap_or("nothing")
 }

@@ -61,7 +61,6 @@ pub(super) fn view_buffers<M: Maker>(
     ])
 }
 
-/// The grid of bins of a window.
 fn ground(planes: &Planes) -> Ground {
     Ground {
         size: planes.size,
@@ -94,7 +93,6 @@ struct ViewSums {
     then: Option<(wgpu::BindGroup, Colour)>,
 }
 
-/// One fit on one device.
 #[derive(Debug)]
 pub(super) struct Fit {
     pub(super) device: Device,
@@ -275,7 +273,6 @@ impl Fit {
         reserve(self.planes.count) + self.pools.block_bytes()
     }
 
-    /// Numbers of resident and redrawn rows.
     pub(super) fn held(&self) -> RowsHeld {
         self.pools.held()
     }
@@ -294,7 +291,6 @@ impl Fit {
         )
     }
 
-    /// Whether some rows are redrawn for each pass.
     pub(super) fn overflows(&self) -> bool {
         self.pools.streamed()
     }
@@ -524,7 +520,6 @@ impl Fit {
         Ok(())
     }
 
-    /// Shape of tiles, and the number of blocks that fit any pool.
     #[cfg(test)]
     pub(super) fn tile_shape(&self) -> (tiles::Shape, u32) {
         self.tiles.shape()

@@ -30,7 +30,6 @@ pub(super) struct Stages {
 #[derive(Debug)]
 pub struct Kit {
     pub(super) device: Device,
-    /// s of s×s taps a pixel.
     pub(super) taps: u32,
     /// Space in which a footprint is averaged.
     pub(super) blend: Blend,
@@ -59,7 +58,6 @@ impl Kit {
         self.groundwork = groundwork.ok().flatten();
     }
 
-    /// Bytes preallocated for the next fit.
     pub(super) fn made(&self) -> u64 {
         self.groundwork.as_ref().map_or(0, Groundwork::bytes)
     }
@@ -73,7 +71,6 @@ impl Kit {
         Self::with(device, taps, blend, way)
     }
 
-    /// [`Self::new`] with a given raster.
     pub(super) fn with(
         device: Device,
         taps: u32,

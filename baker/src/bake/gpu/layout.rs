@@ -15,8 +15,8 @@ use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
 
 /// Invocations of a workgroup over the rows of a patch with a list of texels: two waves of the widest adapters.
 pub(super) const LIST_LANES: u32 = 64;
-/// Invocations of a workgroup over the rows of a bin. A workgroup's memory limits how many run at once, so small ones
-/// leave a device underused: products take 23, 18 and 14 with 64, 128 and 256 invocations.
+/// Invocations of a workgroup over the rows of a bin. Its memory limits how many workgroups run, so small ones leave a
+/// device underused: products take 23, 18 and 14 with 64, 128 and 256 invocations.
 pub(super) const PLOT_LANES: u32 = 256;
 /// Largest number of rows of a patch with a list of texels: those of a block.
 pub(super) const LISTED_MOST: u32 = 64;
@@ -121,7 +121,6 @@ pub(super) enum Patches {
 impl Patches {
     pub(super) const BOTH: [Self; 2] = [Self::Listed, Self::Plots];
 
-    /// The constants that depend on the kind.
     pub(super) fn prelude(self) -> String {
         let (plotted, lanes, places) = match self {
             Self::Listed => (false, LIST_LANES, PATCH_TEXELS),
@@ -141,11 +140,9 @@ pub(super) struct Region {
     pub(super) row_x: [f32; 4],
     pub(super) row_y: [f32; 4],
     pub(super) row_z: [f32; 4],
-    /// In pixels.
     pub(super) focal: [f32; 2],
     /// In pixels from the region's top left corner, so that small numbers keep their digits.
     pub(super) centre: [f32; 2],
-    /// In pixels.
     pub(super) size: [u32; 2],
     /// Top left corner in the view.
     pub(super) origin: [u32; 2],
@@ -185,7 +182,6 @@ pub(super) struct Pool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Visited {
-    /// In all.
     pub(super) patches: u32,
     /// At the beginning.
     pub(super) first: u32,
@@ -216,7 +212,6 @@ pub(super) struct Ordering {
     pub(super) across: u32,
     /// Texels in a row of the window.
     pub(super) size: u32,
-    /// Capacity for patches of bins.
     pub(super) room: u32,
     pub(super) row_stride: u32,
     pub(super) plot_stride: u32,
@@ -237,7 +232,6 @@ pub(super) struct Patch {
     pub(super) kind: u32,
 }
 
-/// One row.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Row {
@@ -254,7 +248,7 @@ pub(super) struct Row {
 /// Largest number of blocks of all views that a [`Row::place`] can name.
 pub(super) const MOST_BLOCKS: u64 = 1 << 26;
 
-/// [`Row::shape`] of a row with `entries` entries and no box.
+/// [`Row::shape`] of a row without a box.
 pub(super) fn listed_shape(entries: u32) -> u32 {
     entries << 6 | NO_BOX << 1
 }
@@ -284,26 +278,22 @@ pub(super) fn box_of(shape: u32) -> Option<([u32; 2], [u32; 2])> {
     (shape != NO_BOX).then_some((size, [corner % PLOT, corner / PLOT]))
 }
 
-/// Bin of a row with a box.
 #[cfg(test)]
 pub(super) fn plot_of(shape: u32) -> u32 {
     shape >> 14
 }
 
-/// The weights of a box of `texels` texels.
 #[cfg(test)]
 pub(super) fn box_weights(words: &[u32], texels: u32) -> Vec<f32> {
     let of = |k: u32| words[k as usize / 2] >> (16 * (k % 2)) & 0xffff;
     (0..texels).map(|k| of(k) as f32 / WEIGHT_STEPS).collect()
 }
 
-/// Weight and place of an entry.
 #[cfg(test)]
 pub(super) fn entry_parts(entry: u32) -> (f32, u32) {
     (f32::from_bits(entry & !PLACE), entry & PLACE)
 }
 
-/// Parameters of every stage over texels.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Texels {

@@ -24,7 +24,6 @@ pub(super) struct Foreseen {
 /// The blocks of a view that show anything of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown<'a> {
-    /// Of the view's blocks, line by line.
     marks: &'a [u32],
     across: u32,
     bit: u32,
@@ -38,12 +37,10 @@ impl Foreseen {
         }
     }
 
-    /// Texels of the largest window.
     pub(super) fn texels(&self) -> usize {
         self.windows.iter().map(Window::texels).max().unwrap_or(0)
     }
 
-    /// Number of upcoming windows.
     pub(super) fn count(&self) -> usize {
         self.windows.len()
     }

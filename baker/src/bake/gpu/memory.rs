@@ -36,7 +36,6 @@ impl<T> Drop for Held<T> {
 }
 
 impl<T> Held<T> {
-    /// Bytes that it counts for.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -44,11 +43,10 @@ impl<T> Held<T> {
 
 pub(super) type Buffer = Held<wgpu::Buffer>;
 
-/// For buffers that stages read and write, and the host fills or reads back.
+/// Read and written by stages; filled or read back by the host.
 pub(super) const STORAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_DST)
     .union(wgpu::BufferUsages::COPY_SRC);
-/// For parameters.
 pub(super) const UNIFORM: wgpu::BufferUsages =
     wgpu::BufferUsages::UNIFORM.union(wgpu::BufferUsages::COPY_DST);
 
@@ -98,9 +96,7 @@ impl Budget {
 /// Makes buffers and textures: on a device, or only as a count for a dry run. Both go through the same code, so a dry
 /// run counts what a bake makes.
 pub(super) trait Maker {
-    /// Type of a buffer.
     type Buffer;
-    /// Type of a texture.
     type Target;
 
     /// Makes a buffer of at least `bytes` bytes; it is never empty, since a binding must not be.
@@ -120,14 +116,13 @@ pub(super) trait Maker {
     ) -> Result<Held<Self::Target>, GpuError>;
 }
 
-/// Makes them on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OnDevice<'a> {
     pub(super) device: &'a Device,
     pub(super) budget: &'a Arc<Budget>,
 }
 
-/// Makes nothing; counts only.
+/// Counts only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted<'a>(pub(super) &'a Arc<Budget>);
 
@@ -183,7 +178,6 @@ fn buffer_bytes(
     Ok(bytes)
 }
 
-/// Size of a texture, in bytes.
 fn target_bytes(edge: u32) -> u64 {
     u64::from(edge) * u64::from(edge) * 4
 }
@@ -254,8 +248,8 @@ pub(super) fn write<T: bytemuck::Pod>(device: &Device, to: &Buffer, contents: &[
     }
 }
 
-/// Fills planes from texels of four numbers. All cores write each plane straight to the queue's memory, which avoids
-/// building a vector that one core copies there.
+/// Fills planes from texels of four numbers. All cores write straight into the queue's memory; a vector in between
+/// would be copied by one core.
 pub(super) fn write_planes(
     device: &Device,
     planes: [&Buffer; 4],
@@ -329,12 +323,11 @@ fn held<T>(
 pub(super) struct Staging<B = wgpu::Buffer> {
     /// Two where there is more than one piece: the device copies to one while the host reads the other.
     pub(super) halves: Vec<Held<B>>,
-    /// Bytes that a piece has of each of the buffers read side by side.
+    /// Bytes of each buffer in a piece.
     piece: usize,
 }
 
 impl Staging {
-    /// The buffer for the first piece.
     fn first(&self) -> &wgpu::Buffer {
         &self.halves[0].item
     }
@@ -360,7 +353,7 @@ impl<B> Staging<B> {
     }
 }
 
-/// Reads the first `count` numbers of `from`, after everything submitted so far. Fails unless all of that was done
+/// Reads the first `count` numbers of `from`, after all work submitted so far. Fails unless that was all done
 /// ([`Coming::arrive`]).
 pub(super) fn read_as<T: bytemuck::Pod>(
     device: &Device,
@@ -377,7 +370,7 @@ pub(super) fn read_as<T: bytemuck::Pod>(
     Ok(out)
 }
 
-/// Reads one plane of numbers like [`read_as`], through `staging` made for four.
+/// [`read_as`] of a plane, through `staging` made for four.
 pub(super) fn read_plane(
     device: &Device,
     staging: &Staging,
@@ -392,8 +385,7 @@ pub(super) fn read_plane(
     Ok(out)
 }
 
-/// Reads planes of numbers like [`read_as`], as `[a, b, c, d]` of each texel, through `staging` made for four buffers
-/// of this size.
+/// [`read_as`] of four planes, as `[a, b, c, d]` of each texel, through `staging` made for four.
 pub(super) fn read_planes(
     device: &Device,
     staging: &Staging,
@@ -418,7 +410,6 @@ pub(super) fn read_planes(
 #[derive(Debug)]
 struct Coming {
     bytes: u64,
-    /// The host's count.
     asked: u32,
     sent: wgpu::SubmissionIndex,
     mapped: mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>,

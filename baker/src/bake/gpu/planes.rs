@@ -14,7 +14,6 @@ use super::stage::{Compiled, bind};
 use crate::bake::multilevel;
 use crate::bake::window::Window;
 
-/// One plane for each of red, green and blue.
 pub(super) type Colour<B = wgpu::Buffer> = [Held<B>; 3];
 
 #[derive(Debug)]
@@ -52,7 +51,6 @@ pub(super) struct Planes<B = wgpu::Buffer> {
     pub(super) texels: Held<B>,
 }
 
-/// Bytes of `trusted`.
 const TRUSTED: u64 = 4 * TALLY_WORDS as u64;
 
 fn colour<B>(
@@ -66,7 +64,6 @@ fn colour<B>(
     ])
 }
 
-/// Bytes of one channel's cells.
 fn coarse_bytes(size: u32, texels: u32) -> u64 {
     let edges = [size, texels.div_ceil(size.max(1))].map(|edge| edge as usize);
     2 * 4 * multilevel::cells(edges) as u64
@@ -132,7 +129,7 @@ impl Planes<()> {
         21 * plane(4 * texels as u64) + plane(texels as u64) + coarse + groups * 3 * 8 + fixed
     }
 
-    /// All of its buffers, for callers that need their bytes only.
+    /// Its buffers, for callers that only need their bytes.
     pub(super) fn into_buffers(self) -> Vec<Held<()>> {
         let Self {
             count: _,
@@ -317,7 +314,6 @@ impl Planes {
     }
 }
 
-/// Records that planes are set to zero.
 pub(super) fn clear(encoder: &mut wgpu::CommandEncoder, planes: &[Buffer]) {
     for plane in planes {
         encoder.clear_buffer(&plane.item, 0, None);

@@ -49,10 +49,8 @@ pub(super) type Tones = [[f32; 2]; 256];
 
 /// Number of counters of a pool (footprint.wgsl, plots.wgsl).
 pub(super) const COUNTERS: usize = 16;
-/// Counters of an empty pool.
 const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 
-/// The buffers of one pool.
 #[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) patches: Buffer,
@@ -84,14 +82,12 @@ struct Filled {
     bound: Option<[Bound; 2]>,
 }
 
-/// The part of a pool in the subset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Subset {
     patches: u32,
     rows: u32,
 }
 
-/// Template for new pools.
 #[derive(Debug)]
 pub(super) struct Mould {
     room: layout::Pool,
@@ -122,10 +118,9 @@ pub(super) struct Pools {
     pub(super) narrowed: bool,
 }
 
-/// Number of buffers of a pool.
 pub(super) const BUFFERS: usize = 6;
 
-/// The buffers of a pool, still empty: patches, rows, words, trust (row weights), plots, counters.
+/// Empty buffers of a pool: patches, rows, words, trust (row weights), plots (patches of bins), counters.
 pub(super) fn pool_buffers<M: Maker>(
     make: &M,
     room: layout::Pool,
@@ -156,20 +151,16 @@ pub(super) fn visited<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("visited", size_of::<layout::Visited>() as u64, UNIFORM)
 }
 
-/// Bytes of a block's sums.
 pub(super) const BLOCK_BYTES: u64 = 8;
 
-/// Buffer for the sums of `count` blocks.
 pub(super) fn blocks<M: Maker>(make: &M, count: u64) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("blocks", count * BLOCK_BYTES, STORAGE)
 }
 
-/// Blocks of a view, across and down.
 pub(super) fn view_blocks(view: &View) -> [u32; 2] {
     [view.width, view.height].map(|edge| edge.div_ceil(BLOCK))
 }
 
-/// Layout of the bind group of a pool.
 pub(super) fn rows_layout(device: &Device) -> wgpu::BindGroupLayout {
     bind_layout(&device.device, "rows", ROWS)
 }
@@ -186,7 +177,6 @@ impl Mould {
         Ok(self.pool(device, tiles, pool_buffers(&make, self.room)?))
     }
 
-    /// Makes an empty pool from its buffers.
     fn pool(&self, device: &Device, tiles: &Tiles, buffers: [Buffer; BUFFERS]) -> Buffers {
         let [patches, rows, words, trust, plots, counters] = buffers;
         write(device, &counters, &NOTHING);
@@ -264,24 +254,20 @@ impl Pools {
         self.plots.free_beside();
     }
 
-    /// Whether pools have `words` words.
     pub(super) fn room_is(&self, words: u32) -> bool {
         self.mould.room == room(words)
     }
 
-    /// Capacity of a pool.
     #[cfg(test)]
     pub(super) fn room(&self) -> layout::Pool {
         self.mould.room
     }
 
-    /// Number of pools to be filled.
     #[cfg(test)]
     pub(super) fn spares(&self) -> usize {
         self.spare.len()
     }
 
-    /// Bytes of device memory for one pool.
     pub(super) fn pool_bytes(&self) -> u64 {
         bytes_of(self.mould.room)
     }
@@ -324,7 +310,6 @@ impl Pools {
         self.awaited = blocks;
     }
 
-    /// Number of blocks of all views so far.
     pub(super) fn blocks(&self) -> u64 {
         self.view_blocks.iter().map(|[a, d]| u64::from(a * d)).sum()
     }
@@ -393,7 +378,6 @@ impl Pools {
     }
 }
 
-/// A pool's contents, read back.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Read {
@@ -405,7 +389,6 @@ pub(super) struct Read {
 
 #[cfg(test)]
 impl Pools {
-    /// Contents of all pools of pixels, once passes have visited them.
     pub(super) fn read(&self, device: &Device, budget: &Arc<Budget>) -> Vec<Read> {
         use super::memory::read_as;
         let read = |pool: &Filled| {

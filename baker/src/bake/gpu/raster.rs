@@ -23,7 +23,6 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The better way that a device supports.
     pub(super) fn of(device: &Device) -> Self {
         if device.device.features().contains(ATOMICS) {
             Self::Compute
@@ -32,7 +31,6 @@ impl Way {
         }
     }
 
-    /// The shaders of the raster and the footprints.
     pub(super) fn shaders(self) -> [&'static Shader; 2] {
         match self {
             Self::Compute => [&NEAREST, &FOOTPRINT_NEAREST],
@@ -48,7 +46,6 @@ impl Way {
         }
     }
 
-    /// The render pipeline of the raster's stage, if drawing needs one.
     pub(super) fn pipeline(
         self,
         device: &Device,
@@ -61,7 +58,6 @@ impl Way {
     }
 }
 
-/// Features that the compute way needs.
 pub(super) const ATOMICS: wgpu::Features =
     wgpu::Features::SHADER_INT64.union(wgpu::Features::SHADER_INT64_ATOMIC_MIN_MAX);
 
@@ -76,7 +72,6 @@ const MOST_LISTED: u32 = 1 << 18;
 /// Bytes of a sample's word in compute.
 pub(super) const WORD: u64 = 8;
 
-/// The raster compiled.
 #[derive(Debug)]
 pub(super) struct Drawing {
     pub(super) way: Way,
@@ -85,7 +80,6 @@ pub(super) struct Drawing {
     pub(super) pipeline: Option<wgpu::RenderPipeline>,
 }
 
-/// The raster with the buffers of a job.
 #[derive(Debug)]
 pub(super) struct Raster {
     drawing: Drawing,
@@ -145,12 +139,10 @@ impl<B, T> Samples<B, T> {
     }
 }
 
-/// Bytes of the words of so many blocks.
 fn words(blocks: u32, taps: u32) -> u64 {
     u64::from(blocks) * PIXELS as u64 * u64::from(taps * taps) * WORD
 }
 
-/// Buffers for positions and triangles, still empty.
 pub(super) fn mesh<M: Maker>(make: &M, scene: &Scene) -> Result<[Held<M::Buffer>; 2], GpuError> {
     let [positions, triangles] = [
         size_of_val(scene.positions.as_slice()),
@@ -209,7 +201,7 @@ impl Raster {
         self.drawing
     }
 
-    /// The resource that the footprints bind as `ids`.
+    /// What the footprints bind as `ids`.
     pub(super) fn ids(&self) -> wgpu::BindingResource<'_> {
         match &self.samples {
             Samples::Words { nearest, .. } => nearest.item.as_entire_binding(),
@@ -217,7 +209,7 @@ impl Raster {
         }
     }
 
-    /// Records the raster for the regions in the buffer, with so many listed blocks.
+    /// Records the raster for the tile's regions, with `blocks` listed blocks.
     pub(super) fn record(
         &self,
         batch: &mut Batch<'_>,
@@ -321,7 +313,6 @@ impl Raster {
     }
 }
 
-/// The pipeline that draws ids and depth.
 fn pipeline(device: &Device, raster: &Compiled) -> Result<wgpu::RenderPipeline, GpuError> {
     let target = [Some(wgpu::ColorTargetState {
         format: wgpu::TextureFormat::R32Uint,

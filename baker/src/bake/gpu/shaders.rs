@@ -10,7 +10,6 @@ use proto::job::Blend;
 use super::layout::{LIST_LANES, PIXEL_LANES, PLOT_LANES, TEXEL_LANES, TRIANGLE_LANES};
 use super::layout::{Patches, prelude};
 
-/// Kind of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Uniform,
@@ -20,7 +19,7 @@ pub(super) enum Kind {
     Ids,
 }
 
-/// What an entry point's invocations stand for.
+/// What an invocation handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Pixels,
@@ -29,7 +28,6 @@ pub(super) enum Over {
     /// One invocation for the whole dispatch.
     Submission,
     Triangles,
-    /// Samples of listed triangles.
     Listed,
     /// Drawn by the graphics pipeline (`raster.rs`).
     Graphics,
@@ -53,7 +51,6 @@ impl Over {
     }
 }
 
-/// One shader file.
 #[derive(Debug)]
 pub(super) struct Shader {
     pub(super) name: &'static str,
@@ -71,7 +68,6 @@ impl Shader {
         source
     }
 
-    /// Whether any entry point is over rows.
     pub(super) fn is_over_rows(&self) -> bool {
         self.entries.iter().any(|(_, over)| *over == Over::Rows)
     }

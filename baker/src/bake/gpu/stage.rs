@@ -13,19 +13,17 @@ use super::error::{now, under_way};
 use super::layout::{GROUPS_ACROSS, Patches};
 use super::shaders::{Kind, Over, Shader};
 
-/// One compiled file.
 #[derive(Debug)]
 pub(super) struct Compiled {
     shader: &'static Shader,
     pub(super) module: wgpu::ShaderModule,
-    /// Of the file's own group.
+    /// Of group 1.
     pub(super) layout: wgpu::BindGroupLayout,
     pipelines: Pipelines,
     /// Entry points over rows, compiled for bins.
     over_plots: Pipelines,
 }
 
-/// By entry point.
 type Pipelines = BTreeMap<&'static str, Pipeline>;
 
 #[derive(Debug)]
@@ -147,7 +145,6 @@ impl Shader {
     }
 }
 
-/// Layout of a list of bindings.
 pub(super) fn bind_layout(
     device: &wgpu::Device,
     label: &str,
@@ -190,7 +187,6 @@ pub(super) fn bind_layout(
     device.create_bind_group_layout(&descriptor)
 }
 
-/// Binds resources in the order of a layout.
 pub(super) fn bind(
     device: &Device,
     label: &str,

@@ -15,7 +15,6 @@ use super::stage::bind_layout;
 /// Bytes of the device's counters.
 pub(super) const BYTES: u64 = (TALLY_WORDS * size_of::<u32>()) as u64;
 
-/// The device's count, from its bytes.
 pub(super) fn counted(bytes: &[u8]) -> u32 {
     let words = bytes
         .chunks_exact(4)
@@ -34,7 +33,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Makes both counts, at 0.
     pub(super) fn new(device: &wgpu::Device) -> Self {
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("tally"),
@@ -77,17 +75,14 @@ impl Tally {
         }
     }
 
-    /// Expects `units` more units of work.
     pub(super) fn ask(&self, units: u32) {
         self.asked.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Units that the device should have counted.
     pub(super) fn asked(&self) -> u32 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Records the unit of a submission.
     pub(super) fn tick(&self, pass: &mut wgpu::ComputePass<'_>) {
         pass.set_pipeline(&self.tick);
         pass.set_bind_group(0, &self.bind, &[]);

@@ -58,17 +58,16 @@ impl Work {
         }
     }
 
-    /// Positions of its views among those added.
     pub(super) fn views(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().map(|(region, _)| region.view)
     }
 
-    /// Number of pixels whose alpha is high enough to count.
+    /// Pixels whose alpha is high enough to count.
     pub(super) fn counting_pixels(&self) -> u32 {
         self.parts.iter().map(|(_, part)| part.counting).sum()
     }
 
-    /// The same for each of its parts.
+    /// The same by part.
     pub(super) fn counting_by_part(&self) -> impl ExactSizeIterator<Item = u32> {
         self.parts.iter().map(|(_, part)| part.counting)
     }
@@ -84,7 +83,6 @@ impl Work {
         self.parts.iter().map(of).sum()
     }
 
-    /// Its regions as the device reads them.
     fn regions(&self) -> Vec<layout::Region> {
         let listed = self.blocks();
         let mut map_at = listed;
@@ -140,7 +138,6 @@ impl Work {
         self.parts.iter().map(of).sum()
     }
 
-    /// Bytes of its pixels, part by part.
     fn pixels(&self) -> impl Iterator<Item = &[u8]> {
         (self.parts.iter()).map(|(_, part)| bytemuck::cast_slice(part.pixels.as_slice()))
     }
@@ -149,7 +146,6 @@ impl Work {
 /// Position of a view among those added, its first block among the blocks of all views, and its blocks across and down.
 pub(super) type Place = (u32, u32, [u32; 2]);
 
-/// Pipelines and buffers of raster and footprints.
 #[derive(Debug)]
 pub(super) struct Tiles {
     pub(super) bounds: Bounds,
@@ -177,7 +173,6 @@ pub(super) fn sure_blocks(taps: u32, pool: u32) -> Option<u32> {
     (BLOCKS.into_iter()).find(|&blocks| 2 * u64::from(blocks) * entries <= u64::from(pool))
 }
 
-/// Limits of tiles, apart from the pools.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     taps: u32,
@@ -250,25 +245,22 @@ impl Bounds {
         Ok((Shape { blocks, region }, sure))
     }
 
-    /// Bytes of tiles all of whose pixels have rows.
     pub(super) fn bytes(self, pool: u32) -> u64 {
         let shape = self.shape(pool, 1.0);
         shape.map_or(0, |(shape, _)| bytes(shape.blocks, self.taps))
     }
 }
 
-/// Bytes of tiles of so many blocks: samples and pixels.
+/// Bytes of a tile's samples and pixels.
 pub(super) fn bytes(blocks: u32, taps: u32) -> u64 {
     u64::from(blocks) * PIXELS as u64 * (u64::from(taps * taps) * WORD + 4)
 }
 
-/// Buffer for a tile's regions.
 pub(super) fn regions<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of::<[layout::Region; layout::REGIONS as usize]>();
     make.buffer("regions", bytes as u64, UNIFORM)
 }
 
-/// Buffers for the places and the pixels of a tile's blocks.
 pub(super) fn blocks<M: Maker>(
     make: &M,
     shape: Shape,
@@ -285,19 +277,18 @@ pub(super) fn blocks<M: Maker>(
     ])
 }
 
-/// Buffer for the vertices' texture coordinates.
 pub(super) fn texel_coords<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of_val(scene.texel_coords.as_slice());
     make.buffer("texel_coords", bytes as u64, STORAGE)
 }
 
-/// Buffer for the position in the window of each square of the texture.
+/// Where each square of the texture begins in the window.
 pub(super) fn squares<M: Maker>(make: &M, scene: &Scene) -> Result<Held<M::Buffer>, GpuError> {
     let bytes = size_of_val(scene.window.squares());
     make.buffer("squares", bytes as u64, STORAGE)
 }
 
-/// Buffer for visible blocks and the bits of squares (`marks.rs`).
+/// Visible blocks, and the bits of squares (`marks.rs`).
 pub(super) fn marks<M: Maker>(make: &M, bytes: u64) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("marks", bytes, STORAGE)
 }
@@ -356,7 +347,6 @@ impl Tiles {
         (self.shape, self.sure)
     }
 
-    /// Bytes of a tile's samples and pixels.
     pub(super) fn bytes(&self) -> u64 {
         bytes(self.shape.blocks, self.bounds.taps)
     }
@@ -413,7 +403,6 @@ impl Tiles {
         (self.marks, self.marked) = (marks, blocks);
     }
 
-    /// The buffer of visible blocks and their number, if recorded.
     pub(super) fn learnt(&self) -> Option<(&Buffer, usize)> {
         (self.marked > 0).then_some((&self.marks, self.marked as usize))
     }
@@ -423,7 +412,6 @@ impl Tiles {
         self.room.views(blocks, share, count)
     }
 
-    /// Joins parts of some views into tiles.
     pub(super) fn together(&self, parts: impl IntoIterator<Item = Placed>) -> Vec<Work> {
         let takes = |(region, part): &Placed| Taken {
             blocks: part.corners.len() as u32,
@@ -481,12 +469,11 @@ impl Tiles {
             .collect()
     }
 
-    /// Copies a tile's pixels to the queue's memory; any thread may call it.
     pub(super) fn stage(&self, device: &Device, work: &mut Work) {
         work.staged = self.staged(device, work);
     }
 
-    /// The queue's memory with a copy of a tile's pixels; none where the queue refuses it, which later calls report.
+    /// Copies a tile's pixels to the queue's memory; none where the queue refuses, as later calls will report.
     fn staged(&self, device: &Device, work: &Work) -> Option<wgpu::QueueWriteBufferView> {
         let bytes: usize = work.pixels().map(<[u8]>::len).sum();
         let size = wgpu::BufferSize::new(bytes as u64);

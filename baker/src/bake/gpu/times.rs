@@ -8,14 +8,12 @@ use proto::message::StageTime;
 
 use super::device::{Device, GpuError};
 
-/// Features that timestamps need.
 pub(super) const FEATURES: wgpu::Features =
     wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 /// Measurements between reads, each of two timestamps: half of what a query set may hold.
 const PAIRS: u32 = 2048;
 const BYTES: u64 = PAIRS as u64 * 2 * 8;
 
-/// The device's clock and its measurements.
 #[derive(Debug)]
 pub(super) struct Times {
     set: wgpu::QuerySet,
@@ -123,7 +121,7 @@ impl Times {
         Ok(())
     }
 
-    /// The times of all stages, the longest first.
+    /// Times of all stages, the longest first.
     pub(super) fn report(&self, device: &Device) -> Result<Vec<StageTime>, GpuError> {
         self.read(device)?;
         let mut times: Vec<StageTime> = self

@@ -106,7 +106,6 @@ impl Groundwork {
         }))
     }
 
-    /// Bytes that it takes.
     pub(in crate::bake::gpu) fn bytes(&self) -> u64 {
         self.budget.in_use()
     }

@@ -12,7 +12,6 @@ use crate::bake::gpu::pools::{Visit, Which};
 use crate::bake::gpu::stage::Compiled;
 
 impl Fit {
-    /// Records dispatches over all texels.
     fn texels(
         &self,
         batch: &mut Batch<'_>,

@@ -30,8 +30,7 @@ pub struct Options {
     pub gpu_times: bool,
 }
 
-/// Number of planes of a texture: 26 permanent ones, two of them for the coarse levels, and five temporary ones of
-/// passes.
+/// Planes of a texture: 26 permanent ones, two of them for the coarse levels, and five temporary ones of passes.
 const PLANES: u64 = 31;
 
 /// Planes have room for a window of at most so many times their own window's texels.
@@ -104,7 +103,6 @@ pub(in crate::bake::gpu) fn words(budget: &Budget, size: u32, texels: usize) -> 
     pool_words(left, budget.binding, is_whole(size, texels))
 }
 
-/// Whether a window of so many texels in rows of `size` is a whole texture.
 pub(in crate::bake::gpu) fn is_whole(size: u32, texels: usize) -> bool {
     texels == (size as usize).pow(2)
 }
@@ -162,7 +160,6 @@ pub(in crate::bake::gpu) fn reserve(texels: u32) -> u64 {
     3 * plane + (5 * plane).min(64 << 20) + (4 << 20)
 }
 
-/// Checks that the budget has that much left.
 pub(in crate::bake::gpu) fn passes_fit(budget: &Budget, texels: u32) -> Result<(), GpuError> {
     let (bytes, left) = (reserve(texels), budget.left());
     if bytes <= left {

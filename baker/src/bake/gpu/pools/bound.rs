@@ -12,7 +12,6 @@ use crate::bake::gpu::memory::{Budget, Buffer, OnDevice, Question, write};
 use crate::bake::gpu::stage::bind;
 use crate::bake::gpu::tiles::Tiles;
 
-/// What a pass binds and visits.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) group: wgpu::BindGroup,

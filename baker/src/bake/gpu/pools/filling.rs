@@ -104,7 +104,6 @@ impl Rates {
     }
 }
 
-/// Fill level of a pool.
 #[derive(Debug)]
 pub(super) struct Level<T> {
     /// Its contents by the device's counters, and the pixels that they come from.
@@ -183,16 +182,11 @@ impl<P> Ends<P> {
 
 /// Fills pools, on a device or from known counts of tiles.
 pub(super) trait Fill {
-    /// See [`Counting`].
     type Tile: Counting;
-    /// An open pool.
     type Pool;
 
-    /// The open pools.
     fn ends(&mut self) -> &mut Ends<Self::Pool>;
-    /// Capacity of a pool.
     fn room(&self) -> layout::Pool;
-    /// Fill level of a pool.
     fn level(pool: &mut Self::Pool) -> &mut Level<Self::Tile>;
     /// Whether its rows are streamed: other rows are drawn in their place.
     fn streamed(pool: &Self::Pool) -> bool;
@@ -202,15 +196,12 @@ pub(super) trait Fill {
     }
     /// Whether the rows of the next pool may be resident.
     fn stays(&self) -> bool;
-    /// Begins a pool.
     fn start(&mut self) -> Result<Self::Pool, GpuError>;
-    /// Draws a tile into a pool.
     fn draw(&mut self, tile: &mut Self::Tile, pool: &Self::Pool) -> Result<(), GpuError>;
     /// Asks the device for a pool's counters.
     fn ask(&mut self, pool: &mut Self::Pool) -> Result<(), GpuError>;
     /// Waits for the answer. What did not fit is then in the pool returned, or in others closed before it.
     fn settle(&mut self, pool: Self::Pool) -> Result<Self::Pool, GpuError>;
-    /// Closes a pool, which is complete.
     fn close(&mut self, pool: Self::Pool);
 
     /// Draws a tile into a pool that should have room for it.

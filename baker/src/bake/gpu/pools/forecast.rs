@@ -13,14 +13,12 @@ use super::sizes::bytes_of;
 use super::{BUFFERS, Boxes, plots, pool_buffers};
 use proto::plan::RowsHeld;
 
-/// A tile to be drawn: its parts.
 #[derive(Clone, Debug)]
 pub(in crate::bake::gpu) struct Tile(pub(in crate::bake::gpu) Vec<TilePart>);
 
-/// The part of a view in a tile.
+/// A view's part of a tile.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bake::gpu) struct TilePart {
-    /// Position of the view.
     pub(in crate::bake::gpu) view: u32,
     /// Pixels whose alpha is high enough to count.
     pub(in crate::bake::gpu) counting: u32,
@@ -53,9 +51,7 @@ pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
     budget: &'a Budget,
     room: layout::Pool,
     reserve: u64,
-    /// Buffers of resident pools.
     pub(in crate::bake::gpu) kept: Vec<[Held<M::Buffer>; BUFFERS]>,
-    /// Buffers of the pool for streamed rows.
     pub(in crate::bake::gpu) scratch: Option<[Held<M::Buffer>; BUFFERS]>,
     /// Temporary buffers for sorting, unless the pool for streamed rows serves.
     pub(in crate::bake::gpu) beside: Option<[Held<M::Buffer>; 2]>,
@@ -68,7 +64,6 @@ pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
     last_redrawn: Option<u32>,
 }
 
-/// An open pool.
 #[derive(Debug, Default)]
 pub(in crate::bake::gpu) struct Open {
     streamed: bool,
@@ -76,7 +71,6 @@ pub(in crate::bake::gpu) struct Open {
 }
 
 impl<'a, M: Maker> Forecast<'a, M> {
-    /// An empty forecast for pools of this capacity, with `reserve` bytes kept free.
     pub(in crate::bake::gpu) fn new(
         make: &'a M,
         budget: &'a Budget,

@@ -39,12 +39,10 @@ impl PoolMaker {
         })
     }
 
-    /// Whether a pool is being made.
     pub(super) fn is_at_work(&self) -> bool {
         self.under_way
     }
 
-    /// Starts making a pool.
     pub(super) fn begin_one(&mut self) {
         self.under_way = self.ask.send(()).is_ok();
     }

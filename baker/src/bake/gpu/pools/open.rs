@@ -22,7 +22,6 @@ pub(super) fn stays(left: u64, pool_bytes: u64, reserve: u64) -> bool {
     left >= 2 * pool_bytes + reserve
 }
 
-/// A pool being filled.
 #[derive(Debug)]
 pub(super) struct Open {
     buffers: Arc<Buffers>,
@@ -269,7 +268,6 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Completes the open pools.
     pub(super) fn complete(&mut self) -> Result<(), GpuError> {
         self.finish()
     }

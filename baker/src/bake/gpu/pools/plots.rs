@@ -67,7 +67,6 @@ pub(in crate::bake::gpu) struct Boxes {
 }
 
 impl Boxes {
-    /// The larger number of each.
     pub(super) fn most(self, other: Self) -> Self {
         Self {
             rows: self.rows.max(other.rows),
@@ -76,7 +75,6 @@ impl Boxes {
     }
 }
 
-/// The bins of a pool.
 #[derive(Debug)]
 pub(super) struct Plotted {
     own: wgpu::BindGroup,
@@ -102,7 +100,6 @@ pub(in crate::bake::gpu) fn buffers<M: Maker>(
     ])
 }
 
-/// Temporary buffers for so many rows and words.
 pub(in crate::bake::gpu) fn beside<M: Maker>(
     make: &M,
     most: Boxes,
@@ -114,7 +111,6 @@ pub(in crate::bake::gpu) fn beside<M: Maker>(
     ])
 }
 
-/// Buffer for the parameters of sorting one pool.
 pub(in crate::bake::gpu) fn ordering<M: Maker>(make: &M) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer("ordering", size_of::<Ordering>() as u64, UNIFORM)
 }
@@ -138,7 +134,6 @@ impl Plots {
         })
     }
 
-    /// Switches to another window.
     pub(super) fn renew(
         &mut self,
         device: &Device,
@@ -162,7 +157,6 @@ impl Plots {
         self.beside.iter().flatten().map(Held::bytes).sum()
     }
 
-    /// Frees the temporary buffers.
     pub(super) fn free_beside(&mut self) {
         self.beside = None;
     }
@@ -244,7 +238,6 @@ impl Plots {
             .or(beside)
     }
 
-    /// Records the sorting of a pool.
     pub(super) fn put_in_order(
         &self,
         batch: &mut Batch<'_>,
@@ -266,7 +259,6 @@ impl Plots {
         Ok(())
     }
 
-    /// Records the move of rows with a box into their order.
     pub(super) fn move_rows(
         &self,
         batch: &mut Batch<'_>,
@@ -301,7 +293,6 @@ impl Plots {
 }
 
 impl Plotted {
-    /// The buffer with the patches.
     pub(super) fn patches<'a>(&'a self, buffers: &'a Buffers) -> &'a Buffer {
         self.more.as_ref().unwrap_or(&buffers.plots)
     }
@@ -314,7 +305,6 @@ impl Plotted {
     }
 }
 
-/// Buffer for `count` patches of bins.
 pub(super) fn more<M: Maker>(make: &M, count: u32) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer(
         "plots",

@@ -18,7 +18,6 @@ const ROWS: usize = 1 << 18;
 /// Rows that one task packs.
 const AT_ONCE: usize = 1 << 12;
 
-/// A pool of seam constraints.
 #[derive(Debug)]
 pub(super) struct Seams {
     pub(super) counts: layout::Pool,
@@ -44,7 +43,6 @@ pub(in crate::bake::gpu) struct Packed {
 }
 
 impl Packed {
-    /// Appends separately packed rows.
     fn append(&mut self, some: Self) {
         let (rows, words) = (self.rows.len() as u32, self.words.len() as u32);
         let patches = some.patches.into_iter().map(|patch| layout::Patch {
@@ -117,7 +115,6 @@ pub(in crate::bake::gpu) fn parts(seams: &Rows) -> impl Iterator<Item = Packed> 
     })
 }
 
-/// Splits a range into pieces of `length`.
 fn pieces(all: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
     let Range { start, end } = all;
     let starts = (start..end).step_by(length);

@@ -12,7 +12,6 @@ use crate::bake::gpu::tiles::Tiles;
 /// Words after which a batch is submitted: about a tenth of a second on the slowest real GPUs.
 const BATCH_WORDS: u64 = 32 << 20;
 
-/// Which rows a pass visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) enum Which {
     Pixels,

@@ -16,7 +16,6 @@ pub(in crate::bake::gpu) const PIXELS: usize = (BLOCK * BLOCK) as usize;
 /// Limits of a tile, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake::gpu) struct Shape {
-    /// Largest number of blocks.
     pub(in crate::bake::gpu) blocks: u32,
     /// Largest edge of its region in pixels, a multiple of [`BLOCK`].
     pub(in crate::bake::gpu) region: u32,
@@ -39,7 +38,6 @@ pub(in crate::bake::gpu) struct Part {
     pub(in crate::bake::gpu) corners: Vec<[u32; 2]>,
     /// Pixels of all blocks, [`PIXELS`] each. Those beyond the view, and those not drawn, do not count.
     pub(in crate::bake::gpu) pixels: Vec<[u8; 4]>,
-    /// Pixels that count.
     pub(in crate::bake::gpu) counting: u32,
 }
 
@@ -67,7 +65,6 @@ impl Drawn<'_> {
     }
 }
 
-/// Number of pixels that count.
 pub(super) fn counting(pixels: &[[u8; 4]]) -> u32 {
     let counts = |pixel: &[u8; 4]| u32::from(pixel[3] >= MIN_ALPHA);
     pixels.iter().map(counts).sum()
@@ -93,7 +90,6 @@ impl Part {
         self
     }
 
-    /// Splits it into parts of at most `blocks` blocks.
     pub(super) fn split(&self, blocks: u32) -> impl Iterator<Item = Self> {
         let blocks = blocks as usize;
         let both = (self.corners.chunks(blocks)).zip(self.pixels.chunks(blocks * PIXELS));

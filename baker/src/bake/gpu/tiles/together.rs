@@ -28,11 +28,9 @@ pub(in crate::bake::gpu) struct Room {
     pub(super) map: u32,
 }
 
-/// What a part takes of a tile's room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::bake::gpu) struct Taken {
     pub(in crate::bake::gpu) blocks: u32,
-    /// Words of its map.
     pub(in crate::bake::gpu) map: u32,
 }
 
@@ -78,7 +76,7 @@ impl Room {
         (fit as usize).clamp(1, most.max(1))
     }
 
-    /// Joins consecutive parts that fit a tile together.
+    /// Joins consecutive parts while they fit a tile.
     pub(in crate::bake::gpu) fn together<T>(
         self,
         parts: impl IntoIterator<Item = T>,
