@@ -1,7 +1,7 @@
 // Rows and texels → residual of each row in sRGB, as a histogram and a sum of squares for each view, or as the row's
 // robust weight. Resident rows keep their squared residual in place of their weight until they are weighed by it.
 //
-// Sums of squares are 64-bit integers in two words: whoever wraps the lower one adds one to the upper.
+// Sums of squares are 64-bit integers in two words: the invocation that wraps the lower one adds one to the upper.
 
 @group(1) @binding(0) var<storage, read> x_r: array<f32>;
 @group(1) @binding(1) var<storage, read> x_g: array<f32>;

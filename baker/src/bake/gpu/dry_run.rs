@@ -199,7 +199,7 @@ impl DryRun {
         Ok(run)
     }
 
-    /// Memory for rows before the first view, in a window of so many texels.
+    /// Memory for rows before the first view, in a window of `texels` texels.
     #[must_use]
     pub fn row_memory(&self, texels: usize) -> RowMemory {
         let own = Planes::bytes(self.size, self.texels as usize) + self.tile;

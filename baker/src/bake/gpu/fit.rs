@@ -50,7 +50,7 @@ pub(super) const SUMS: usize = BINS + 4;
 /// Label of the texels of the last reweighting.
 pub(super) const WEIGHED: &str = "weighed x";
 
-/// Buffers for the parameters of so many views, and for their sums.
+/// Buffers for the views' parameters and sums.
 pub(super) fn view_buffers<M: Maker>(
     make: &M,
     views: usize,
@@ -277,7 +277,7 @@ impl Fit {
         self.pools.held()
     }
 
-    /// Memory for rows before the first view, in a window of so many texels.
+    /// Memory for rows before the first view, in a window of `texels` texels.
     pub(super) fn row_memory(&self, texels: usize) -> RowMemory {
         let (size, count) = (self.planes.size, self.planes.count as usize);
         let own = Planes::<()>::bytes(size, count) + self.tiles.bytes();

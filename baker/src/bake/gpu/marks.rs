@@ -1,4 +1,4 @@
-//! Visible blocks ("marks"): for each block of each view, the upcoming windows of which it shows anything. The device
+//! Visible blocks ("marks"): for each block of each view, the upcoming windows that it shows. The device
 //! records this while it draws all views for the window before them. Blocks that show nothing of a window are then not
 //! drawn for it.
 //!
@@ -17,7 +17,7 @@ const BITS: usize = 32;
 #[derive(Debug)]
 pub(super) struct Foreseen {
     windows: Vec<Window>,
-    /// For each block of all views, the bits of the windows of which it shows anything.
+    /// For each block of all views, the bits of the windows that it shows.
     pub(super) marks: Vec<u32>,
 }
 

@@ -334,7 +334,7 @@ impl Staging {
 }
 
 impl<B> Staging<B> {
-    /// Makes staging for `bytes` bytes of each of so many buffers.
+    /// Makes staging for `bytes` bytes of each of `buffers` buffers.
     pub(super) fn made<M: Maker<Buffer = B>>(
         make: &M,
         buffers: usize,

@@ -120,7 +120,7 @@ impl<B> Planes<B> {
 }
 
 impl Planes<()> {
-    /// Bytes of the planes of so many texels, in a texture with rows of `size` texels.
+    /// Bytes of the planes of `texels` texels, in a texture with rows of `size` texels.
     pub(super) fn bytes(size: u32, texels: usize) -> u64 {
         let groups = u64::from(texel_groups(texels as u32));
         let fixed = (3 * size_of::<Scalars>() + size_of::<Texels>()) as u64 + TRUSTED;

@@ -38,7 +38,7 @@ impl Way {
         }
     }
 
-    /// Largest number of regions of a tile for a mesh of so many triangles: each region may list all of them.
+    /// Largest number of regions of a tile: each may list all triangles of the mesh.
     pub(super) fn regions(self, triangles: u32) -> u32 {
         match self {
             Self::Compute => (MOST_LISTED / triangles.max(1)).clamp(1, REGIONS),
@@ -108,7 +108,7 @@ pub(super) enum Samples<B = wgpu::Buffer, T = wgpu::TextureView> {
 }
 
 impl<B, T> Samples<B, T> {
-    /// Makes them for tiles of this shape with `taps`² samples a pixel, and for so many triangles.
+    /// Makes them for tiles of this shape with `taps`² samples a pixel, and for `triangles` triangles.
     pub(super) fn made<M: Maker<Buffer = B, Target = T>>(
         make: &M,
         way: Way,

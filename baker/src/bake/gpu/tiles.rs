@@ -166,7 +166,7 @@ pub(super) struct Tiles {
     marked: u32,
 }
 
-/// Number of blocks with `taps`² samples a pixel that fit a pool of so many words in the worst case: each lookup on
+/// Number of blocks with `taps`² samples a pixel that fit a pool of `pool` words in the worst case: each lookup on
 /// texels of its own, each with another word in a list. None where not even one fits.
 pub(super) fn sure_blocks(taps: u32, pool: u32) -> Option<u32> {
     let entries = u64::from(4 * taps * taps) * PIXELS as u64;
@@ -183,7 +183,7 @@ pub(super) struct Bounds {
     most: u64,
 }
 
-/// Fraction (one in so many) of a job's memory that such a tile may take. A tile of strips with 1024 blocks, whose rows
+/// Such a tile may take one part in `SCATTERED` of a job's memory. A tile of strips with 1024 blocks, whose rows
 /// fill a small pool, takes a device as long as one of three times as many.
 const SCATTERED: u64 = 12;
 
@@ -214,7 +214,7 @@ impl Bounds {
         }
     }
 
-    /// Shape of tiles that are drawn into pools of so many words, and the number of blocks that fit any pool. Most
+    /// Shape of tiles that are drawn into pools of `pool` words, and the number of blocks that fit any pool. Most
     /// pixels need few words, so tiles may exceed that number: they may take three fifths of a pool's bytes, and the
     /// host splits what does not fit. Where only a `share` of the pixels has rows, tiles may be larger.
     pub(super) fn shape(self, pool: u32, share: f64) -> Result<(Shape, u32), GpuError> {
@@ -382,7 +382,7 @@ impl Tiles {
         )
     }
 
-    /// Whether tiles for this window and pools of so many words would be identical to these.
+    /// Whether tiles for this window and pools of `pool` words would be identical to these.
     pub(super) fn would_do(&self, window: &Window, pool: u32) -> bool {
         let shape = self.bounds.shape(pool, window.share());
         let squares = |window: &Window| window.squares().len();
@@ -407,7 +407,7 @@ impl Tiles {
         (self.marked > 0).then_some((&self.marks, self.marked as usize))
     }
 
-    /// Number of views to cut at once, of `count` with so many blocks on average of which this `share` is drawn.
+    /// Number of views to cut at once, of `count` views with `blocks` blocks on average, `share` of which are drawn.
     pub(super) fn views_at_once(&self, blocks: f64, share: f64, count: usize) -> usize {
         self.room.views(blocks, share, count)
     }

@@ -28,7 +28,7 @@ const STAYING: f64 = 5.0;
 const KEPT: f64 = 0.8;
 /// Factor by which a pixel on a slope has more texels in its box than one that faces the camera.
 const SLOPE: f64 = 1.2;
-/// A job may take one part in so many of the memory that the driver says is left: it may wait while others bake.
+/// A job may preallocate 1/`SHARE` of the memory that the driver says is left: it may wait while others bake.
 const SHARE: u64 = 16;
 
 /// Views whose mesh is not there yet.
@@ -139,7 +139,7 @@ mod tests {
             (of(400, 30_560_000, 1024), 2),
             (of(100, 7_640_000, 1024), 2),
             (of(40, 3_060_000, 1024), 1),
-            // Each lookup on texels of its own, of which there are no more than lookups.
+            // Each lookup has texels of its own; a row has no more texels than lookups.
             (of(40, 190_000, 4096), 1),
             (of(0, 0, 1024), 1),
         ] {

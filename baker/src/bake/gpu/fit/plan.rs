@@ -33,7 +33,7 @@ pub struct Options {
 /// Planes of a texture: 26 permanent ones, two of them for the coarse levels, and five temporary ones of passes.
 const PLANES: u64 = 31;
 
-/// Planes have room for a window of at most so many times their own window's texels.
+/// Planes have room for at most this multiple of their own window's texels.
 pub(super) const ROOMY: usize = 2;
 
 /// Capacity in texels for the planes of a window of `texels`, where the largest window to come has `largest`.
@@ -44,7 +44,7 @@ pub(in crate::bake::gpu) fn room(texels: usize, largest: usize) -> usize {
 /// Bytes of what does not grow with the texture: tiles, read-back and others.
 const FIXED: u64 = 64 << 20;
 
-/// Bytes of a texture of so many texels, whatever the views.
+/// Bytes of a texture, whatever the views.
 const fn texture_bytes(texels: usize) -> u64 {
     PLANES * texels as u64 * 4
 }
@@ -97,7 +97,7 @@ pub(in crate::bake::gpu) fn bounds(device: &Device, options: &Options, made: u64
     Budget::new(options.vram_budget.min(there), binding)
 }
 
-/// Words of a pool for a window of so many texels in rows of `size`.
+/// Words of a pool for a window of `texels` texels in rows of `size`.
 pub(in crate::bake::gpu) fn words(budget: &Budget, size: u32, texels: usize) -> u32 {
     let left = budget.cap().saturating_sub(texture_bytes(texels));
     pool_words(left, budget.binding, is_whole(size, texels))
@@ -107,8 +107,8 @@ pub(in crate::bake::gpu) fn is_whole(size: u32, texels: usize) -> bool {
     texels == (size as usize).pow(2)
 }
 
-/// Memory for rows in a window of so many texels in rows of `size`, of which nothing is allocated yet, with `others`
-/// bytes in use besides its tiles. Nothing where its planes do not fit.
+/// Memory for rows in a window of `texels` texels in rows of `size`. Nothing of it is allocated yet, and `others`
+/// bytes are in use besides its tiles. Nothing where its planes do not fit.
 pub(in crate::bake::gpu) fn row_memory(
     budget: &Budget,
     bounds: Bounds,
@@ -137,7 +137,7 @@ pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     (mesh + seams) as u64
 }
 
-/// Whether a window of so many texels in rows of `size` leaves memory for rows on the device of `kit`, beside `others`
+/// Whether a window of `texels` texels in rows of `size` leaves memory for rows on the device of `kit`, beside `others`
 /// and its tiles.
 pub(in crate::bake::gpu) fn fits(
     kit: &Kit,

@@ -275,7 +275,7 @@ pub(super) trait Fill {
 mod tests {
     use super::*;
 
-    /// A tile of so many pixels; each becomes one row of equal size.
+    /// A tile by its number of pixels; each becomes one row of equal size.
     #[derive(Clone, Copy, Debug)]
     struct Square(u32);
 

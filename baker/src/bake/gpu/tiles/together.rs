@@ -34,13 +34,13 @@ pub(in crate::bake::gpu) struct Taken {
     pub(in crate::bake::gpu) map: u32,
 }
 
-/// Words of the map of a region of so many pixels.
+/// Words of the map of a region of `size` pixels.
 pub(in crate::bake::gpu) fn map_words(size: [u32; 2]) -> u32 {
     size.map(|edge| edge.div_ceil(BLOCK)).iter().product()
 }
 
 impl Room {
-    /// Room of tiles of this shape, for a mesh of so many triangles.
+    /// Room of tiles of this shape, for a mesh of `triangles` triangles.
     pub(in crate::bake::gpu) fn of(way: Way, shape: Shape, triangles: u32) -> Self {
         let regions = way.regions(triangles);
         let one = map_words([shape.region; 2]);
