@@ -1,41 +1,41 @@
-//! The bake role: mesh and views into a texture, on a GPU or on the processor.
+//! The bake role: turns a mesh and posed views into a texture, on a GPU or on the processor.
 //!
-//! | module | what it turns into what |
+//! | module | input → output |
 //! |---|---|
-//! | `warm` | what was asked for → an open adapter, before there is any data |
-//! | `opening` | that, views whose mesh has not come, and then the mesh → the adapter of the job |
+//! | `warm` | what was asked for → an open adapter, before any data comes |
+//! | `opening` | that adapter, the views seen so far, the mesh → the adapter of the job |
 //! | `plan` | quality → taps, rounds, smoothness |
 //! | `scene` | mesh → positions in a ball of radius 1, texel coordinates |
-//! | `window` | squares of texels → the part of a texture that an adapter works on |
-//! | `atlas` | scene → the triangle of each texel, its neighbours on the surface, seams |
-//! | `surface` | what the views show, before any simplification → views without the pixels that the mesh shows elsewhere |
+//! | `window` | texture → the part of it that an adapter works on |
+//! | `atlas` | scene → triangle of each texel, links to its neighbours on the surface, seams |
+//! | `surface` | views → views without the pixels that show other surfaces than the simplified mesh |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
-//! | `thin` | masks of all views → which pixels of each have no row: coarse ones among many finer, and what does not fit the memory |
-//! | `kept` | what `thin` decided → views without those pixels |
-//! | `ahead` | things that threads make ready → the one that takes them in |
+//! | `thin` | masks of all views → decimation: which pixels get no row, for redundancy or lack of memory |
+//! | `kept` | decimation → pixel masks, and views without the masked pixels |
+//! | `ahead` | items that worker threads prepare → one consumer, in order |
 //! | `raster` | scene, camera → the triangle that each sample hits |
-//! | `rows` | what a pixel is: a weighted sum of texels |
-//! | `subset` | rows → the few by which λ is found where there are very many |
+//! | `rows` | the linear model: a pixel is a weighted sum of texels |
+//! | `subset` | rows → the subset by which λ is found where there are very many |
 //! | `footprint` | samples, picture → rows |
-//! | `held` | views → their rows, kept or made again |
-//! | `backend` | what the fit asks of an adapter: average, residuals, weights, solve |
+//! | `held` | row cache: views → their rows, stored or built again for each pass |
+//! | `backend` | what the fit asks of an adapter: averages, residuals, weights, solutions |
 //! | `colour` | bytes ↔ the space of the fit |
 //! | `normal` | rows, weights → products with the normal matrix, conjugate gradients |
-//! | `multilevel` | residuals → a correction on all scales, where links alone hold the texels |
+//! | `multilevel` | residuals → preconditioner on several scales, where links alone hold the texels |
 //! | `native`, `gpu` | the backend on the processor, and on a GPU with a shader for each stage |
-//! | `pull_push` | texels with weights → every texel has a colour |
-//! | `fill` | averaged texels → a start, unseen ones from their neighbours on the surface |
-//! | `fit` | start → texels that explain the views: reweighted least squares over any backend |
-//! | `parts` | views whose rows do not fit the memory → the same texels, a part of the texture after the other |
-//! | `seams` | texels → gutter that continues the charts, both sides of a seam alike at every mip level |
-//! | `gutter` | texels → 8 bits, and what is known of each |
-//! | `explain` | views → texels: all of the above that every texture of a job goes through |
-//! | `supply` | the supervisor → views, and once more; textures of layers → the supervisor |
-//! | `layers` | views once more → textures of what they show beside their colours, by the same fit |
-//! | `rejected` | views, the fit's last texels → what it did not believe of each view |
-//! | `maps` | observed weights, residuals → how well each texel is seen, and how far the views are from it |
-//! | `vertices` | mesh and views → colours of the vertices alone, where no texture can be had |
-//! | `dry_run` | mesh and views → what all of the above would take |
+//! | `pull_push` | texels with weights → a colour for every texel |
+//! | `fill` | averaged texels → start values; unseen texels take the colours of surface neighbours |
+//! | `fit` | start values → texels that reproduce the views: reweighted least squares over any backend |
+//! | `parts` | subdomains: fits the texture band by band where the rows do not fit the memory |
+//! | `seams` | texels → gutters that continue the charts, both sides of a seam alike at every mip level |
+//! | `gutter` | texels → 8 bits, and the provenance of each |
+//! | `explain` | views → texels: the steps above that every texture of a job goes through |
+//! | `supply` | view source: the supervisor → views, and again; textures of channels → the supervisor |
+//! | `layers` | views, again → textures of their other channels, by the same fit |
+//! | `rejected` | views, fitted texels → pictures of what the fit rejected of each view |
+//! | `maps` | observed weights, residuals → coverage and deviation of each texel |
+//! | `vertices` | mesh and views → vertex colours, without a texture |
+//! | `dry_run` | mesh and views → forecast of memory and time |
 
 pub mod warm;
 
@@ -148,10 +148,10 @@ use thin::{Thinner, Thinning};
 use vertices::Coloured;
 use warm::Warm;
 
-/// Runs the role: receives the tables, bakes, hands the texture over.
+/// Runs the role: receives the tables, bakes, and sends the texture back.
 ///
 /// # Errors
-/// What the user is told.
+/// A failure in the user's words.
 pub fn run(
     session: &Session,
     warm: Warm,
@@ -188,7 +188,7 @@ pub fn run(
                     "nothing is drawn of what was rejected: colours of vertices take every pixel",
                 );
             }
-            // An open adapter is let go: nothing of this rung may depend on it.
+            // The open adapter is dropped: nothing of this product may depend on it.
             drop(warm);
             let mut layers = LayerSet::default();
             let Unwrapped { mesh, came, .. } = views.mesh()?;
@@ -225,7 +225,7 @@ pub fn run(
     Ok(summary)
 }
 
-/// Hands over by which cameras and exposures the views were fitted, where that is not as they were given.
+/// Sends the refined cameras and exposures, if any differ from what was given.
 fn put_refined(session: &Session, refined: Option<&Refined>) -> Result<(), Failure> {
     let Some(refined) = refined else {
         return Ok(());
@@ -248,26 +248,25 @@ fn surface(session: &Session, fds: Vec<OwnedFd>) -> Result<Surface, Failure> {
     Ok(surface)
 }
 
-/// A texture and what is to be said of it.
+/// A texture and its report.
 #[derive(Clone, Debug)]
 pub struct Baked {
     /// The texture.
     pub texture: Texture,
-    /// What was not believed of each view, by its index, as PNG; where that was asked for.
+    /// PNG of what the fit rejected, with the view's index; empty unless the job asks for it.
     pub rejected: Vec<(u32, Vec<u8>)>,
-    /// The views' cameras and exposures at the end; none where all were taken as given.
+    /// Cameras and exposures after refinement; none where all were taken as given.
     pub refined: Option<Refined>,
-    /// When the mesh came.
+    /// Time at which the mesh arrived.
     pub came: Instant,
     /// The report.
     pub summary: BakeSummary,
 }
 
-/// Bakes the views of a surface that `supply` yields, until it yields none, onto the mesh that it yields; and their layers, if they
-/// have any.
+/// Bakes all views of a surface that `supply` yields, and their other channels, onto the mesh that it yields.
 ///
 /// # Errors
-/// What the user is told: no adapter, the adapter's failures, or views that see nothing.
+/// In the user's words: no adapter, the adapter's failures, or views that see nothing.
 pub fn bake(
     surface: Surface,
     warm: Warm,
@@ -298,7 +297,7 @@ fn bake_on(
     let mut clock = PhaseClock::default();
     laps::take();
     let original = Original::new(surface);
-    // What is rejected is told of views as they came.
+    // Pictures of what was rejected need unmasked views; they are masked when they are cut.
     let masked = !job.rejected;
     let mut refiner = Refiner::new(job.refine, job.memory, &original, masked);
     let mut sets: Vec<LayerSet> = Vec::new();
@@ -327,10 +326,10 @@ fn bake_on(
     unit();
     let atlas = timed("atlas", || Atlas::new(&scene));
     unit();
-    // Never torn down: a driver that breaks then would take a finished texture with it.
+    // Never dropped: a driver that crashes in teardown would take a finished texture with it.
     let (opened, looked) = clock.time(Phase::OpenDevice, || {
         let look = || refiner.look_settled(progress, &scene, &atlas);
-        // While buffers are made.
+        // Runs while the buffers are allocated.
         let beside = || (look(), laps::take());
         thread::scope(|threads| {
             let builder = thread::Builder::new().name("looks".to_owned());
@@ -359,7 +358,7 @@ fn bake_on(
         step,
     };
     let mut doubts = job.rejected.then(Doubts::default);
-    // Views that the adapter is given part by part.
+    // Views for the subdomains, which the adapter is given one subdomain at a time.
     let mut apart = (!window.is_whole()).then(Vec::new);
     let thinner = Thinner {
         scene: &scene,
@@ -375,7 +374,7 @@ fn bake_on(
     };
     let mut views = 0;
     loop {
-        // What was rejected is told of views that are kept, each as it was taken in.
+        // Drawing rejected pixels needs each view as it is taken in, so views are not taken ahead.
         let ahead = backend.is_apart() && doubts.is_none() && apart.is_none();
         let mut early = Early {
             backend: &mut **backend,
@@ -387,7 +386,7 @@ fn bake_on(
         if refiner.too_many() || apart.is_some() {
             apart.get_or_insert_default().push(view);
         } else if backend.overflows() {
-            // All views will come again; what was rejected of this one is told of it as it is now.
+            // All views will come again, but what is rejected is drawn on this first copy.
             if doubts.is_some() {
                 bench.cut(view, masked, refiner.thinning(), doubts.as_mut());
             }
@@ -411,7 +410,7 @@ fn bake_on(
         apart = Some(again(&refiner, supply)?);
     }
     let apart = apart.map(|views| {
-        // Of views that come again, what was rejected is told of the first time.
+        // Views that came again were kept for the rejected pictures the first time.
         let doubts = doubts.as_mut().filter(|_| !unforeseen);
         let masked = masked && !unforeseen;
         bench.cut_all(views, masked, refiner.thinning(), doubts, &mut clock)
@@ -513,7 +512,7 @@ fn bake_on(
     })
 }
 
-/// A view, of which it is noted what layers it has, if it is of the fit.
+/// Notes which channels a view has, unless it is held out.
 fn noted(view: View, set: LayerSet, sets: &mut Vec<LayerSet>) -> View {
     if !view.holdout {
         sets.push(set);
@@ -521,7 +520,7 @@ fn noted(view: View, set: LayerSet, sets: &mut Vec<LayerSet>) -> View {
     view
 }
 
-/// All views of the fit once more, as they came to be the first time.
+/// Requests all fitted views again, with the same refinement as the first time.
 fn again(refiner: &Refiner<'_>, supply: &mut impl Supply) -> Result<Vec<View>, Failure> {
     let mut views = Vec::new();
     supply.again()?;
@@ -535,7 +534,7 @@ fn again(refiner: &Refiner<'_>, supply: &mut impl Supply) -> Result<Vec<View>, F
     Ok(views)
 }
 
-/// Averages, then fills what no pixel observes; returns the texels and the weight with which each is observed.
+/// Averages, then fills unobserved texels. Returns the texels and the observed weight of each.
 fn start(
     backend: &mut dyn Backend,
     scene: &Scene,
@@ -551,7 +550,7 @@ fn start(
     Ok((texels, observed))
 }
 
-/// The texels, all of them numbers: what is none would become a colour like any other.
+/// Reads the texels, and fails if any is not finite: NaN would become a colour like any other.
 fn read_finite(backend: &mut dyn Backend) -> Result<Vec<[f32; 4]>, BackendError> {
     let texels = backend.read_texels()?;
     let wrong = texels
@@ -567,7 +566,7 @@ fn read_finite(backend: &mut dyn Backend) -> Result<Vec<[f32; 4]>, BackendError>
     Ok(texels)
 }
 
-/// What the user is told where no view sees anything.
+/// The failure when no view sees anything.
 fn unseen() -> Failure {
     Failure {
         code: Code::InvalidAsset,
@@ -590,10 +589,10 @@ fn failure(error: BackendError) -> Failure {
     }
 }
 
-/// 8-bit rounding ends near 59 dB; a view that is explained exactly is given this.
+/// dB given to a view that is reproduced exactly; 8-bit rounding ends near 59 dB.
 const LARGEST_PSNR: f32 = 100.0;
 
-/// PSNR of a mean square of residuals in sRGB, 0-1. What is no number is as bad as black for white: 0 dB.
+/// PSNR in dB of a mean squared residual in sRGB, 0-1. NaN is as bad as black for white: 0 dB.
 fn psnr(mean_square: f64) -> f32 {
     if mean_square.is_nan() {
         return 0.0;
@@ -601,7 +600,7 @@ fn psnr(mean_square: f64) -> f32 {
     ((-10.0 * mean_square.log10()) as f32).clamp(0.0, LARGEST_PSNR)
 }
 
-/// How many of the bytes are each of these.
+/// Counts the bytes of each kind.
 fn counted<const KINDS: usize>(bytes: &[u8], kinds: [u8; KINDS]) -> [u64; KINDS] {
     let of_block =
         |bytes: &[u8]| kinds.map(|kind| bytes.iter().filter(|&&byte| byte == kind).count() as u64);
@@ -612,7 +611,7 @@ fn counted<const KINDS: usize>(bytes: &[u8], kinds: [u8; KINDS]) -> [u64; KINDS]
         .reduce(|| [0; KINDS], sum)
 }
 
-/// What is known of so many texels: observed, weakly observed, filled in.
+/// Turns counts of observed, weakly observed and filled texels into shares.
 fn shares(counts: [u64; 3]) -> ProvenanceShares {
     let all = counts.iter().sum::<u64>().max(1);
     let [observed, weak, inferred] = counts.map(|count| (count as f64 / all as f64) as f32);

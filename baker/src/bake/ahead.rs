@@ -1,15 +1,15 @@
-//! Things that threads make ready → the one that takes them in, in their order.
+//! Threads prepare items ahead of one consumer, which takes them in order.
 
 use std::sync::mpsc;
 use std::thread;
 
-/// Threads at most. They are none of the pool's: those are busy with silhouettes, one of which takes longer than what an adapter
-/// waits for.
+/// Most threads. They are not from the pool: its threads are busy with silhouettes, each of which takes longer than
+/// what an adapter waits for.
 const THREADS: usize = 4;
-/// Things that wait for each of them.
+/// Finished items that wait for the consumer, of each thread.
 const READY: usize = 2;
 
-/// `take`s what `make` makes of each of `from`, in order, while threads make what comes next.
+/// Calls `take`, in order, with what `make` returns for each item of `from`, while threads make the next ones.
 pub(super) fn ahead<T: Sync, U: Send, E>(
     from: &[T],
     make: impl Fn(&T) -> U + Sync,
@@ -25,7 +25,7 @@ pub(super) fn ahead<T: Sync, U: Send, E>(
                 let (sender, receiver) = mpsc::sync_channel(READY);
                 let work = move || {
                     for thing in from.iter().skip(first).step_by(threads) {
-                        // Nobody takes any more after an error.
+                        // After an error nobody takes any more.
                         if sender.send(make(thing)).is_err() {
                             return;
                         }

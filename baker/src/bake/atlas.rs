@@ -1,5 +1,5 @@
-//! Scene → what the texture is made of: which texel lies in which triangle, which neighbours lie on the same piece of
-//! surface, and which places on both sides of a chart's seam are one place of the surface.
+//! The layout of the texture: scene → the triangle of each texel, links between neighbouring texels of one piece of
+//! surface, and seam constraints between places on both sides of a chart's border that are one place of the surface.
 
 use std::ops::Range;
 
@@ -11,27 +11,27 @@ use super::rows::{Entry, Rows};
 use super::scene::Scene;
 use crate::progress::unit;
 
-/// The texel and its right neighbour are on one surface.
+/// Link bit: the texel and its right neighbour are on one surface.
 pub const LINK_RIGHT: u8 = 1;
-/// The texel and its lower neighbour are on one surface.
+/// Link bit: the texel and its lower neighbour are on one surface.
 pub const LINK_DOWN: u8 = 2;
 
-/// The texture's map.
+/// Layout of a texture. Texels are numbered row by row from the top.
 #[derive(Clone, Debug)]
 pub struct Atlas {
     /// Triangle that covers the centre of each texel, [`NOTHING`] in the gutter.
     pub triangles: Vec<u32>,
-    /// [`LINK_RIGHT`] and [`LINK_DOWN`] of each texel: neighbours in one chart, and a chart's own with the ring of gutter
-    /// texels around it, which bilinear lookups reach.
+    /// [`LINK_RIGHT`] and [`LINK_DOWN`] of each texel. They join neighbours in one chart, and a chart with the ring of
+    /// gutter texels around it, which bilinear lookups reach.
     pub links: Vec<u8>,
-    /// One row for each place along a seam: the texels of its one side with positive weights, of the other with negative.
+    /// One row for each place along a seam: texels of one side with positive weights, of the other with negative.
     pub seams: Rows,
-    /// Chart texels.
+    /// Number of texels in charts.
     pub covered: u64,
 }
 
 impl Atlas {
-    /// Maps a scene's texture.
+    /// Computes the layout of a scene's texture.
     #[must_use]
     pub fn new(scene: &Scene) -> Self {
         let triangles = cover(scene);
@@ -53,10 +53,10 @@ impl Atlas {
     }
 }
 
-/// Rows of texels that one thread covers.
+/// Texel rows that one thread covers.
 const BAND: usize = 32;
 
-/// Rasterises the triangles in texture space; of overlapping ones the last wins.
+/// Rasterises the triangles in texture space; where they overlap the last wins.
 fn cover(scene: &Scene) -> Vec<u32> {
     let size = scene.size as usize;
     let mut covered = vec![NOTHING; size * size];
@@ -81,7 +81,7 @@ fn cover(scene: &Scene) -> Vec<u32> {
     covered
 }
 
-/// Covers the texels of a band of rows, of which `first` is the first.
+/// Covers the texels of a band that starts at row `first`.
 fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) {
     let size = scene.size as usize;
     let corners = &scene.triangles[triangle as usize];
@@ -103,7 +103,7 @@ fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) {
     }
 }
 
-/// Texels along an axis whose centres, which lie at i + ½, are within the bounds of a triangle.
+/// Texels along an axis whose centres, at i + ½, are within the bounds of a triangle.
 fn centres(scene: &Scene, corners: &[u32; 3], axis: usize) -> Range<usize> {
     let along = corners.map(|corner| f64::from(scene.texel_coords[corner as usize][axis]));
     let low = along.into_iter().fold(f64::INFINITY, f64::min);
@@ -133,7 +133,7 @@ pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
     weights(a, b, c, area, centre).map(|weight| weight as f32)
 }
 
-/// Number of the chart of each vertex: vertices joined by triangles.
+/// Chart number of each vertex: triangles join vertices to charts.
 pub(super) fn charts(scene: &Scene) -> Vec<u32> {
     let mut parent: Vec<u32> = (0..scene.texel_coords.len() as u32).collect();
     for corners in &scene.triangles {
@@ -190,7 +190,7 @@ fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
         .collect()
 }
 
-/// Chart of a texel; in the gutter, of the first of its eight neighbours that has one.
+/// Chart of a texel; in the gutter, that of the first of its eight neighbours that has one.
 fn with_ring(covered: &[u32], size: usize, texel: usize) -> u32 {
     if covered[texel] != NO_CHART {
         return covered[texel];
@@ -206,7 +206,7 @@ fn with_ring(covered: &[u32], size: usize, texel: usize) -> u32 {
     NO_CHART
 }
 
-/// Places of one seam at most: the diagonal of the largest texture, and no more however far outside of it an edge runs.
+/// Most places of one seam: the diagonal of the largest texture. It bounds edges that run far outside of it.
 const MOST_PLACES: f32 = 16_384.0;
 
 /// A triangle's edge that another triangle continues at another place of the texture.
@@ -220,8 +220,7 @@ pub(super) struct Side {
     pub(super) apex: u32,
 }
 
-/// The seams: edges of the surface with their two places in the texture. An edge with more places has each of them paired
-/// with the next.
+/// The seams: surface edges with two places in the texture. An edge with more places has each paired with the next.
 pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
     let mut sides: Vec<Side> = Vec::with_capacity(scene.triangles.len() * 3);
     for corners in &scene.triangles {
@@ -240,7 +239,7 @@ pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
         }
     }
     sides.sort_unstable_by_key(|side| (side.ends, side.vertices, side.apex));
-    // Neighbours in sorted order are enough: k places of one edge need k − 1 ties.
+    // Neighbours in sorted order are enough: k places of one edge need k − 1 constraints.
     sides
         .windows(2)
         .filter(|pair| pair[0].ends == pair[1].ends && pair[0].vertices != pair[1].vertices)

@@ -1,12 +1,13 @@
-//! What an adapter does for the fit. Two of them: [`super::native`] on the processor, and `super::gpu` through wgpu; the
-//! same mathematics, the same rows, compared by tests.
+//! What an adapter does for the fit.
 //!
-//! The linear system, for texels `x`, pixels `y` and footprints `A` (per colour channel):
+//! There are two: [`super::native`] on the processor, and `super::gpu` through wgpu. Both use the same mathematics and
+//! the same rows; tests compare them. The least squares problem for texels `x`, pixels `y` and footprints `A`, for each
+//! colour channel:
 //!
 //! ```text
 //!   minimise  Σ_p  ρ_p d_p² (A_p x − y_p)²  +  Σ_(i,j) λ_ij (x_i − x_j)²  +  Σ_seam σ_s (B_s x)²
-//!   ρ_p  = s · w_p · m_p⁴ / (1 + (e_p / c)²)²  the view's share, what alpha is worth, company (below), and Geman-McClure
-//!                                              weight of the sRGB residual e_p
+//!   ρ_p  = s · w_p · m_p⁴ / (1 + (e_p / c)²)²  s share of the view, w weight of alpha, m neighbourhood weight (below),
+//!                                              then the Geman-McClure weight of the sRGB residual e_p at scale c
 //!   d_p  = d sRGB / d linear at y_p         judges the error where it is seen
 //!   λ_ij = mean over the two linked texels of λ d², d at the texel's own colour; σ_s likewise over the row's texels
 //! ```
@@ -22,10 +23,10 @@ use super::rows::Rows;
 use super::scene::Scene;
 use super::window::Window;
 
-/// Why an adapter could not do its work.
+/// Why an adapter failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The adapter's memory.
+    /// Its memory does not suffice.
     #[error("out of device memory: {0}")]
     OutOfMemory(String),
     /// The adapter went away.
@@ -43,11 +44,11 @@ pub enum BackendError {
 pub const BINS: usize = 256;
 /// Bins for each factor of two of the residual.
 pub const BINS_PER_OCTAVE: f32 = 16.0;
-/// Upper end of the last bin, in sRGB units: all of black to white.
+/// Upper end of the last bin, in sRGB units: black to white.
 pub const LARGEST_RESIDUAL: f32 = 1.0;
 
-/// Bin of a residual: logarithmic, the last holds `LARGEST_RESIDUAL`, the first everything smaller than its end. What is no
-/// number explains nothing, and is as large as any.
+/// Bin of a residual. Bins are logarithmic: the last holds `LARGEST_RESIDUAL`, the first everything below its end. NaN
+/// is as large as any.
 #[must_use]
 pub fn bin_of(residual: f32) -> usize {
     if residual.is_nan() {
@@ -63,7 +64,7 @@ pub fn bin_middle(bin: usize) -> f32 {
     LARGEST_RESIDUAL * (-((BINS - 1 - bin) as f32 + 0.5) / BINS_PER_OCTAVE).exp2()
 }
 
-/// Geman-McClure: `1 / (1 + (residual / scale)²)²`; a scale of 0 takes the view out.
+/// Geman-McClure weight: `1 / (1 + (residual / scale)²)²`. A scale of 0 excludes the view.
 #[must_use]
 pub fn robust_weight(residual: f32, scale: f32) -> f32 {
     if scale <= 0.0 {
@@ -74,36 +75,37 @@ pub fn robust_weight(residual: f32, scale: f32) -> f32 {
     root * root
 }
 
-/// A pixel that is not quite opaque shows little but the object; one that is half so may show anything, and counts where nobody
-/// else sees. `alpha` is at least [`MIN_ALPHA`].
+/// Weight of a pixel by its alpha, which is at least [`MIN_ALPHA`]. A nearly opaque pixel shows little but the object.
+/// A half-opaque one may show anything, and counts only where no other view sees.
 #[must_use]
 pub fn alpha_weight(alpha: u8) -> f32 {
     let above = f32::from(alpha.saturating_sub(MIN_ALPHA - 1)) / f32::from(u8::MAX - MIN_ALPHA + 1);
     above * above.sqrt()
 }
 
-/// Edge in pixels of a block in which pixels keep each other company: occluders and highlights are connected regions, so
-/// where most pixels around one are outliers it is one too, even if few other views contradict it.
+/// Edge in pixels of the blocks by which neighbourhood weights are averaged. Occluders and highlights are connected
+/// regions: a pixel among outliers is an outlier too, even if few other views contradict it.
 pub const BLOCK: u32 = 8;
 
-/// A row's weight is multiplied by this power of the mean robust weight over the 3×3 blocks around it. 0, 1, 2 and 4 gave 41.4,
-/// 46.9, 47.4 and 47.6 dB on a set with occluders in three of forty views; on a clean set 1 and 2 differed by 0.004 dB.
+/// A row's weight is multiplied by this power of the mean robust weight of the 3×3 blocks around it (the neighbourhood
+/// weight). 0, 1, 2 and 4 give 41.4, 46.9, 47.4 and 47.6 dB on a set with occluders in three of forty views; on a clean
+/// set 1 and 2 differ by 0.004 dB.
 pub const CONSENSUS_POWER: i32 = 4;
 
-/// How well a view is explained: of each pixel the root mean square over the channels of its sRGB residual.
+/// Residuals of a view. A pixel's residual is the root mean square over its channels, in sRGB.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewResiduals {
     /// Index of the view.
     pub view: u32,
-    /// Pixels.
+    /// Number of pixels.
     pub rows: u64,
-    /// Pixels by [`bin_of`] their residual.
+    /// Pixels by the bin ([`bin_of`]) of their residual.
     pub histogram: [u32; BINS],
     /// Sum over pixels of the squared residual.
     pub sum_squares: f64,
 }
 
-/// Which texels belong together where pixels do not say so.
+/// Links and seam constraints ("ties"): which texels belong together where no pixel says so.
 #[derive(Clone, Debug, Default)]
 pub struct Ties {
     /// [`super::atlas::LINK_RIGHT`] and [`super::atlas::LINK_DOWN`] of each texel.
@@ -112,8 +114,9 @@ pub struct Ties {
     pub seams: Rows,
 }
 
-/// How firmly they are held together, relative to the pixels: both are shares of the mean, over observed texels, of the
-/// diagonal `Σ_p ρ_p a²`, and are judged in sRGB as the pixels are (times the squared slope at a texel's colour).
+/// Weights of links and seam constraints, relative to the pixels. Both are shares of the mean diagonal `Σ_p ρ_p a²`
+/// over observed texels. They apply in sRGB as the pixels do: each is multiplied by the squared slope at a texel's
+/// colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strength {
     /// λ of a link.
@@ -122,12 +125,12 @@ pub struct Strength {
     pub seam: f32,
 }
 
-/// How the rows of a view are weighed.
+/// Weighting of the rows of a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Belief {
-    /// Scale of the robust loss, see [`robust_weight`]; 0 takes the view out.
+    /// Scale of the robust loss, see [`robust_weight`]; 0 excludes the view.
     pub scale: f32,
-    /// A factor of its rows' weights, 0-1: below 1, the view counts where it is alone, and hardly where others are.
+    /// Factor of its rows' weights, 0-1. Below 1 the view counts where it is alone, and hardly where others see.
     pub share: f32,
 }
 
@@ -137,37 +140,37 @@ impl From<f32> for Belief {
     }
 }
 
-/// Memory that an adapter has for rows, and what they take of it, in bytes.
+/// An adapter's memory for rows, and what they take of it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowMemory {
-    /// For all of them.
+    /// Memory for all rows.
     pub all: u64,
-    /// For a row, beside its entries; or at least, where it is told by words.
+    /// Bytes of a row beside its entries; the minimum where rows are counted by words.
     pub row: f64,
-    /// For an entry.
+    /// Bytes of an entry.
     pub entry: f64,
-    /// For a word of a device's pools; 0 where rows are not kept so.
+    /// Bytes of a word of a device's row store; 0 where there is none.
     pub word: f64,
 }
 
-/// What a row has on the mean.
+/// Mean size of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerRow {
-    /// Texels with their weights.
+    /// Texels with weights.
     pub entries: f64,
-    /// What those come to in a device's pools.
+    /// Words of those in a device's row store.
     pub words: f64,
 }
 
-/// A row has so many entries at most, on the mean, if the texels of most lie in a box that a plot takes.
+/// Up to so many mean entries, the texels of most rows lie in a box that a row bin takes.
 const BOXED: f64 = 16.0;
-/// Words of such a row for each entry: its box has a few texels more, two to a word.
+/// Words of such a row for each entry: its box has a few more texels, two to a word.
 const BOX_WORDS: f64 = 0.65;
-/// And of others: some of the texels that rows which lie together touch are the same.
+/// Words of other rows for each entry: neighbouring rows share some of their texels.
 const LISTED_WORDS: f64 = 1.6;
 
 impl From<f64> for PerRow {
-    /// Of a row with so many entries, about.
+    /// Estimate for a row with so many entries.
     fn from(entries: f64) -> Self {
         let each = if entries <= BOXED {
             BOX_WORDS
@@ -182,13 +185,13 @@ impl From<f64> for PerRow {
 }
 
 impl RowMemory {
-    /// Rows that stay, if each has so many entries.
+    /// Number of rows that fit, at so many entries each.
     #[must_use]
     pub fn rows(&self, entries: f64) -> f64 {
         self.rows_of(entries.into())
     }
 
-    /// Rows that stay, if each has so much.
+    /// Number of rows that fit, at this size each.
     #[must_use]
     pub fn rows_of(&self, each: PerRow) -> f64 {
         let bytes = self.row.max(each.words * self.word) + each.entries * self.entry;
@@ -196,18 +199,20 @@ impl RowMemory {
     }
 }
 
-/// An adapter with one job's views. Texels are in the space of the fit, alpha is the observed weight.
+/// An adapter with the views of one job. Texels are in the space of the fit; their alpha is the observed weight.
 pub trait Backend: Send {
-    /// Who does the work.
+    /// The adapter's name and kind.
     fn adapter(&self) -> AdapterInfo;
 
-    /// What there is for rows before the first view, in a window of so many texels: beyond it they are made again for every pass.
+    /// Memory for rows before the first view, in a window of so many texels. Rows beyond it are built again for every
+    /// pass.
     fn row_memory(&self, texels: usize) -> RowMemory;
 
-    /// Views with so many blocks of pixels ([`BLOCK`]) in all will be given to it: what it keeps of those is not for rows.
+    /// Announces the total number of pixel blocks ([`BLOCK`]) of the views to come: what it stores for them is not for
+    /// rows.
     fn await_blocks(&mut self, _blocks: u64) {}
 
-    /// Whether some of the rows that it has been given so far are made again for every pass.
+    /// Whether some of the rows taken so far are built again for every pass.
     fn overflows(&self) -> bool;
 
     /// Takes a view in.
@@ -216,7 +221,7 @@ pub trait Backend: Send {
     /// The adapter's.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
-    /// Takes views in, one after the other, each as far as it is `kept`.
+    /// Takes views in, in order, each without the pixels that `kept` masks.
     ///
     /// # Errors
     /// The adapter's.
@@ -231,8 +236,8 @@ pub trait Backend: Send {
         })
     }
 
-    /// After this window come those, and each is given the very views that this one is given from now on: what it learns from
-    /// these of what they show of those may save work.
+    /// Announces the windows that follow this one. Each will get the very views that this one gets from now on, so the
+    /// adapter may note what they show of those windows and save work.
     ///
     /// # Errors
     /// The adapter's.
@@ -240,25 +245,25 @@ pub trait Backend: Send {
         Ok(())
     }
 
-    /// Whether it works beside the processor, which can do something else while another thread hands views over.
+    /// Whether it works beside the processor, which is then free while another thread hands views over.
     fn is_apart(&self) -> bool {
         false
     }
 
-    /// Forgets the views that were added, before any pass over them.
+    /// Drops the views that were added, before any pass over them.
     ///
     /// # Errors
     /// The adapter's.
     fn forget(&mut self) -> Result<(), BackendError>;
 
-    /// Texels become the mean of their pixels by footprint weight, which goes to alpha. Those that are not observed keep their
-    /// colour, which is 0 at first, and have an alpha of 0.
+    /// Sets each texel to the mean of its pixels by footprint weight, and its alpha to the sum of the weights.
+    /// Unobserved texels keep their colour, initially 0, and get alpha 0.
     ///
     /// # Errors
     /// The adapter's.
     fn average(&mut self) -> Result<(), BackendError>;
 
-    /// The weight with which each texel of the window is observed.
+    /// The observed weight of each texel of the window.
     ///
     /// # Errors
     /// The adapter's.
@@ -279,41 +284,41 @@ pub trait Backend: Send {
     /// The adapter's.
     fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError>;
 
-    /// The residuals of the texels as they are, in the order in which the views were added.
+    /// Residuals of the present texels, in the order in which the views were added.
     ///
     /// # Errors
     /// The adapter's.
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError>;
 
-    /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]), the company it is in
-    /// ([`CONSENSUS_POWER`]) and its view's share, with one [`Belief`] for each view in the order in which they were added,
-    /// and builds the diagonal and the ties' strength.
+    /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]), its neighbourhood
+    /// ([`CONSENSUS_POWER`]) and its view's share. Takes one [`Belief`] for each view, in the order in which they were
+    /// added. Also builds the diagonal, and the weights of links and seam constraints.
     ///
     /// # Errors
     /// The adapter's.
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError>;
 
-    /// From now on only the rows of the [`super::subset`] exist, or all of them again: for residuals, weights and solutions.
-    /// Texels that none of them sees stay as they are, and hold no other. Rows have no weight until they are weighed anew.
+    /// Restricts residuals, weights and solutions to the rows of the [`super::subset`], or lifts that again. Texels
+    /// that none of those rows sees stay unchanged, and hold no other. Rows have no weight until they are weighed anew.
     ///
     /// # Errors
     /// The adapter's.
     fn narrow(&mut self, subset: bool) -> Result<(), BackendError>;
 
-    /// Runs this many conjugate gradient iterations from the texels as they are.
+    /// Runs so many conjugate gradient iterations from the present texels.
     ///
     /// # Errors
     /// The adapter's.
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError>;
 
-    /// For each texel, how far the pixels that see it are from the texels as they are: mean of their absolute difference in
-    /// sRGB, weighed by footprint and alpha alone ([`alpha_weight`]); below 0 where nothing counts.
+    /// For each texel the mean absolute difference, in sRGB, between the pixels that see it and the present texels. It
+    /// is weighted by footprint and alpha alone ([`alpha_weight`]), and below 0 where nothing counts.
     ///
     /// # Errors
     /// The adapter's.
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError>;
 
-    /// How long each stage took by the adapter's own clock, where the job asked for it and the adapter has one.
+    /// Duration of each stage by the adapter's own clock, where the job asks for it and the adapter has one.
     ///
     /// # Errors
     /// The adapter's.
@@ -321,7 +326,7 @@ pub trait Backend: Send {
         Ok(Vec::new())
     }
 
-    /// Lets go of views and texels, and begins anew with the same scene: another texture of the same job, or another window.
+    /// Resets the adapter: drops views and texels, and starts another texture or another window of the same job.
     ///
     /// # Errors
     /// The adapter's.
@@ -333,13 +338,13 @@ pub trait Backend: Send {
         blend: Blend,
     ) -> Result<(), BackendError>;
 
-    /// What became of the rows, once all views are in, as far as the adapter was given any.
+    /// How many rows are stored and built again, once all views are in.
     fn rows_held(&self) -> RowsHeld;
 
-    /// Largest memory of the adapter in use at once, in bytes.
+    /// Peak memory of the adapter in bytes.
     fn peak_memory(&self) -> u64;
 
-    /// Memory of the adapter that the process has by its driver's account, in bytes; none where nobody accounts for it.
+    /// Memory of the adapter that the driver accounts to this process, in bytes; none where it does not say.
     fn driver_memory(&self) -> Option<u64> {
         None
     }

@@ -1,5 +1,6 @@
-//! Views that an adapter is given → texels that explain them, with their seams mended: the part of a bake that every texture
-//! of a job goes through, the base colour's and those of its layers.
+//! Fits one texture: the views that an adapter holds → texels that reproduce them, with mended seams.
+//!
+//! Every texture of a job goes through this, the base colour and its other channels. `Bench` is the context of a fit.
 
 use std::thread;
 use std::time::Duration;
@@ -28,50 +29,50 @@ use crate::pace;
 use crate::progress::{self, PhaseClock, Progress, each, unit};
 use crate::run::internal;
 
-/// What all textures of a job have in common.
+/// Fit context: what all textures of a job share.
 pub(super) struct Bench<'a> {
     pub(super) scene: &'a Scene,
     pub(super) atlas: &'a Atlas,
     pub(super) original: Option<&'a Original>,
     pub(super) plan: &'a Plan,
     pub(super) progress: &'a dyn Progress,
-    /// A step over all texels.
+    /// Expected duration of one step over all texels.
     pub(super) step: Duration,
 }
 
 /// The views of a fit.
 pub(super) enum Taken<'a> {
-    /// The adapter has them.
+    /// The adapter holds them all.
     All,
-    /// It has none of them, and is given them for each part.
+    /// The adapter holds none, and is given them for each subdomain.
     InParts(&'a Parts, &'a [View]),
 }
 
-/// Texels that explain the views, and what is known of them.
+/// Fitted texels, and what is known of them.
 pub(super) struct Fit {
     pub(super) texels: Vec<[f32; 4]>,
-    /// The weight with which each is observed.
+    /// Observed weight of each texel.
     pub(super) observed: Vec<f32>,
     pub(super) fitted: Fitted,
-    /// How far the views are from each, where maps are asked for.
+    /// Mean absolute deviation of the views from each texel, where maps are asked for.
     pub(super) deviations: Option<Vec<f32>>,
     pub(super) rows: RowsHeld,
-    /// Where there was time for it.
+    /// Prepared beside the fit, where that was possible.
     pub(super) mending: Option<Mending>,
 }
 
-/// Texels that explain the views, their seams mended, and what is known of them.
+/// Fitted texels with mended seams, and what is known of them.
 pub(super) struct Explained {
     pub(super) fit: Fit,
     pub(super) seam_residual: f32,
-    /// What of the views that were kept was rejected.
+    /// Pictures of what was rejected, of the views that were kept for them.
     pub(super) drawn: Vec<Drawn>,
     pub(super) space: Space,
 }
 
 impl Bench<'_> {
-    /// A view less what is left out of it; `doubts` keeps it whole, if it is to be told what was rejected. What shows another
-    /// surface is, unless it is out of it.
+    /// Removes from a view the masked pixels, and those that show another surface unless `masked` says that is done.
+    /// `doubts` keeps a copy before decimation, for the picture of what was rejected.
     pub(super) fn cut(
         &self,
         mut view: View,
@@ -92,7 +93,7 @@ impl Bench<'_> {
         view
     }
 
-    /// The same of all views that there are.
+    /// [`Self::cut`] for all views.
     pub(super) fn cut_all(
         &self,
         views: Vec<View>,
@@ -102,7 +103,7 @@ impl Bench<'_> {
         clock: &mut PhaseClock,
     ) -> Vec<View> {
         clock.time(Phase::Raster, || match doubts {
-            // They are kept in their order.
+            // `doubts` keeps them in order.
             Some(doubts) => (views.into_iter())
                 .map(|view| self.cut(view, masked, thinning, Some(&mut *doubts)))
                 .collect(),
@@ -114,7 +115,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Hands a view to the adapter less what is left out of it ([`Self::cut`]), as the one after `before` others.
+    /// Cuts a view ([`Self::cut`]) and hands it to the adapter, after `before` others.
     pub(super) fn take_in(
         &self,
         backend: &mut dyn Backend,
@@ -137,7 +138,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Takes out of a view what shows another surface.
+    /// Masks the pixels that show another surface.
     fn mask(&self, view: &mut View) {
         if let Some(original) = self.original {
             self.progress.expect(
@@ -148,7 +149,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Fits, from the views that were taken.
+    /// Fits the views.
     pub(super) fn fit(
         &self,
         backend: &mut dyn Backend,
@@ -165,7 +166,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Fits all of the texture from the views that the adapter has.
+    /// Fits the whole texture from the views that the adapter holds.
     fn fit_at_once(
         &self,
         backend: &mut dyn Backend,
@@ -220,8 +221,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Does the `work` of an adapter. While one that is `apart` does, the processor has nothing else to do than to make ready what the
-    /// seams need, where each texel is `observed` with this weight.
+    /// Runs the adapter's `work`. If the adapter is `apart`, the idle processor prepares the seam system meanwhile, for
+    /// texels with these `observed` weights.
     pub(super) fn beside_mending<T>(
         &self,
         apart: bool,
@@ -246,7 +247,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Fits, from the views that were taken; of those in `doubts` it draws what was rejected. `maps` are asked for, or not.
+    /// Fits the views, mends the seams, and draws what was rejected of the views in `doubts`.
     pub(super) fn explain(
         &self,
         backend: &mut dyn Backend,
@@ -300,7 +301,7 @@ impl Bench<'_> {
     }
 }
 
-/// The adapter, as it takes views in that are still being refined.
+/// The adapter, taking in views while others are still being refined.
 pub(super) struct Early<'a> {
     pub(super) backend: &'a mut dyn Backend,
 }
@@ -320,7 +321,7 @@ impl Ahead for Early<'_> {
     }
 }
 
-/// What the user is told of views that contradict the others all over; by number, as the report has them.
+/// The warning about outlier views, by their numbers in the report.
 pub(super) fn doubted(fitted: &Fitted) -> Option<String> {
     let numbers: Vec<String> = fitted.doubted.iter().map(u32::to_string).collect();
     let (count, all) = (numbers.len(), fitted.residuals.len());
@@ -333,7 +334,7 @@ pub(super) fn doubted(fitted: &Fitted) -> Option<String> {
     })
 }
 
-/// What holds a window of this atlas together.
+/// Links and seam constraints of a window of this atlas.
 pub(super) fn ties(atlas: &Atlas, window: &Window) -> Ties {
     Ties {
         links: window.links(&atlas.links),

@@ -1,15 +1,16 @@
-//! Start texels → texels that explain the views: iteratively reweighted least squares over any [`Backend`], with the
-//! smoothness found by cross-validation.
+//! Fits texels to the views: iteratively reweighted least squares over any [`Backend`], with cross-validated
+//! smoothness.
 //!
-//! Two numbers decide a fit, and both come from the data:
-//! - The scale c of the robust loss: annealed as the plan says, but never below a multiple of the residuals' own spread,
-//!   since where views and mesh disagree a small scale throws good data away.
-//! - The smoothness λ: views that see every texel often want hardly any, sparse or contradicting views want a thousand times
-//!   as much. Every sixth view is left out while λ goes down from strong to weak; the λ that explains them best is taken,
-//!   between the steps. Steps begin from the means of the pixels until one explains those views better than they do.
+//! Two parameters decide a fit, and both come from the data:
+//! - The scale c of the robust loss follows the plan, but never falls below a multiple of the residuals' own spread.
+//!   Where views and mesh disagree, a small scale rejects good data.
+//! - The smoothness λ. Views that see every texel often need hardly any; sparse or contradicting views need a thousand
+//!   times as much. Every sixth view is left out while λ falls from strong to weak, and the λ that predicts the
+//!   left-out views best is taken, interpolated between the steps. Each step starts from the pixel means until one
+//!   predicts the left-out views better than they do.
 //!
-//! Views that contradict the others all over are found after the first round ([`doubted`]); then λ is found once more
-//! without them, and all rounds run again.
+//! Views that contradict the others everywhere (outlier views, [`doubted`]) are found after the first round. Then λ is
+//! found again without them, and all rounds run again.
 
 use super::backend::{BINS, Backend, BackendError, Belief, Strength, ViewResiduals, bin_middle};
 use super::plan::{Plan, Round, Smoothness};
@@ -19,12 +20,12 @@ mod doubted;
 
 use doubted::Doubted;
 
-/// What a fit found that other fits of the same views go by: λ, whom to doubt, and how it went on from there.
+/// What other fits of the same views reuse: λ, the outlier views, and the rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     smoothness: f32,
     doubted: Doubted,
-    /// With the scales that they had.
+    /// With the scales that were used.
     rounds: Vec<Round>,
 }
 
@@ -36,46 +37,46 @@ impl Course {
     }
 }
 
-/// The scale is at least this many standard deviations of the residuals: 3 and 6 cost 0.25 and 0.1 dB where views and mesh
-/// disagree, and gained nothing elsewhere.
+/// The scale is at least this many standard deviations of the residuals: 3 and 6 cost 0.25 and 0.1 dB where views and
+/// mesh disagree, and gain nothing elsewhere.
 const SPREADS: f32 = 10.0;
 /// Cross-validation starts here and divides by [`STEP`] each time, down to [`WEAKEST`] at most.
 const STRONGEST: f32 = 1.0;
 const STEP: f32 = 4.0;
-/// Scale of the robust loss by which left-out views judge: what occludes them, and what only they show, counts no more than
-/// large errors. Where views are few, most of their error is the latter, which strong λ blurs best: at 0.1 ten views of 512²
-/// took λ = 1 for a texture of 2048², and 34.6 dB in place of 37.0. At 0.03 they reach 37.7, but highlights are followed: 0.6 dB
-/// less than at 0.1 on the set that has them, 0.16 less at this.
+/// Scale of the robust loss by which left-out views judge. Occluders, and what only the left-out views show, count no
+/// more than large errors. With few views most of the error is the latter, which strong λ blurs best: at 0.1 ten views
+/// of 512² choose λ = 1 for a texture of 2048², and 34.6 dB instead of 37.0. At 0.03 they reach 37.7, but highlights
+/// are followed: 0.6 dB less than at 0.1 on the set that has them. At 0.05 that is 0.16 dB less.
 const JUDGED: f64 = 0.05;
-/// λ by the spread of the residuals is no stronger.
+/// Upper bound of λ from the spread of the residuals.
 const SMOOTHEST: f32 = 4.0;
-/// The next weaker ones gain by the iterations that they have more, and by nothing else: 100 views of 512² into 1024² have 46.7, 47.1
-/// and 47.0 dB by 1e-3, 2.4e-4 and 6e-5.
+/// Weaker λ gains only by its additional iterations: 100 views of 512² into 1024² have 46.7, 47.1 and 47.0 dB by 1e-3,
+/// 2.4e-4 and 6e-5.
 const WEAKEST: f32 = 2e-4;
 /// One view of this many is left out.
 const FOLD: usize = 6;
-/// A step that explains the left-out views better by less than this share gains nothing, and is the last once one has gained:
-/// at first all may be too smooth. Where flat colours meet at sharp edges, whatever is blurred there counts as an outlier, the
-/// first steps change next to nothing, and a texture of 19.7 dB in place of 49.2 came of it.
+/// Relative gain below which a step gains nothing. It is the last step only once an earlier one has gained: at first
+/// all may be too smooth. Where flat colours meet at sharp edges, blur counts as outliers and the first steps change
+/// next to nothing. Stopping there gives 19.7 dB instead of 49.2.
 const LEAST_GAIN: f64 = 0.015;
-/// Of all that the steps gained, the last one's share from which on its λ is taken.
+/// The last step's λ is taken only if it brings at least this share of all that the steps gained.
 const LEAST_SHARE: f64 = 0.003;
-/// So often the views are judged: where the worst no longer pull the texture their way, others stand out.
+/// Number of times views are judged: once the worst no longer pull the texture, others stand out.
 const DOUBTS: usize = 3;
 /// λ where there are too few views to leave one out.
 const FEW_VIEWS: f32 = 0.02;
-/// Rounds before the plan's where λ was found by the subset: without them highlights cost 2.6 dB and occluders 0.45, since all
-/// outliers count until the first weights are found. Where all rows were there, the search has done as much.
+/// Rounds before the plan's where λ was found on the subset. Without them highlights cost 2.6 dB and occluders 0.45,
+/// since all outliers count until the first weights exist. A search on all rows has the same effect.
 const OPENING: [Round; 2] = [Round {
     scale: WIDE,
     iterations: 3,
 }; 2];
-/// Scale of the robust loss while λ is sought, at least.
+/// Least scale of the robust loss while λ is sought.
 const WIDE: f32 = 0.1;
-/// Seams are tied at least this firmly, and never less than neighbours.
+/// Least weight of seam constraints, which is never below λ either.
 const SEAM: f32 = 0.02;
 
-/// What the fit came to.
+/// Result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
     /// λ, see [`Strength`].
@@ -84,15 +85,15 @@ pub struct Fitted {
     pub scale: f32,
     /// Conjugate gradient iterations in all.
     pub iterations: u32,
-    /// Residuals of each view at the end.
+    /// Final residuals of each view.
     pub residuals: Vec<ViewResiduals>,
-    /// Indices of the views that contradict the others all over.
+    /// Indices of the outlier views.
     pub doubted: Vec<u32>,
     /// See [`replay`].
     pub course: Course,
 }
 
-/// The residual that this share of the pixels of all `views` stays below.
+/// The residual below which this share of the pixels of all `views` lies.
 #[must_use]
 pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f64) -> f32 {
     let mut histogram = [0u64; BINS];
@@ -112,7 +113,7 @@ pub fn quantile<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>, share: f
     0.0
 }
 
-/// 1.4826 · median: the standard deviation, if the residuals were normal.
+/// 1.4826 · median: the standard deviation if the residuals were normal.
 fn spread<'a>(views: impl IntoIterator<Item = &'a ViewResiduals>) -> f32 {
     1.4826 * quantile(views, 0.5)
 }
@@ -124,8 +125,8 @@ fn strength(smoothness: f32) -> Strength {
     }
 }
 
-/// Runs the plan from the backend's present texels, which need not be read where `start` has them; `progress` hears of iterations
-/// done, and how many there may be in all.
+/// Runs the plan from the backend's present texels; `start` saves reading them. `progress` takes the iterations done,
+/// and how many there may be in all.
 ///
 /// # Errors
 /// The adapter's.
@@ -158,7 +159,7 @@ pub fn fit(
             fit.rounds.clear();
         }
         fit.round(first, iterations_of(rest))?;
-        // There is time for doubt only where another round follows.
+        // Looking for outlier views pays only where another round follows.
         let doubts = if rest.is_empty() { 0 } else { DOUBTS };
         for _ in 0..doubts {
             if !fit.doubt(plan)? {
@@ -186,7 +187,7 @@ pub fn fit(
     })
 }
 
-/// Rounds that come to the same from the means of the pixels, where `searched` is whether λ was sought before these.
+/// Rounds that reach the same result from the pixel means. `searched` says whether λ was sought first.
 fn course(rounds: Vec<Round>, searched: bool) -> Vec<Round> {
     let widest = rounds.first().map_or(WIDE, |round| round.scale.max(WIDE));
     let opening = OPENING.map(|round| Round {
@@ -197,8 +198,8 @@ fn course(rounds: Vec<Round>, searched: bool) -> Vec<Round> {
     opening.chain(rounds).collect()
 }
 
-/// Runs the rounds of another fit of the same views in the same order, from the backend's present texels; `progress` hears of
-/// iterations done.
+/// Runs the rounds of another fit of the same views, in the same order, from the backend's present texels. `progress`
+/// takes the iterations done.
 ///
 /// # Errors
 /// The adapter's.
@@ -218,31 +219,31 @@ pub fn replay(
     Ok(())
 }
 
-/// A fit under way.
+/// A fit in progress.
 struct Fit<'a> {
     backend: &'a mut dyn Backend,
-    /// Of the texels as they are, but while λ is sought.
+    /// Of the present texels, except while λ is sought.
     residuals: Vec<ViewResiduals>,
-    /// The texels, as long as they are as they came.
+    /// The texels, as long as they are unchanged.
     start: Option<Vec<[f32; 4]>>,
     doubted: Doubted,
     smoothness: f32,
     scale: f32,
-    /// Iterations.
+    /// Iterations done.
     done: u32,
-    /// Rounds of all views, as they were, since the last doubt.
+    /// Rounds over all views since outlier views were last found.
     rounds: Vec<Round>,
     progress: &'a mut dyn FnMut(u32, u32),
 }
 
 impl Fit<'_> {
-    /// Iterations are done, and so many may follow.
+    /// Counts iterations, and reports them with those to come.
     fn did(&mut self, iterations: u32, to_come: u32) {
         self.done += iterations;
         (self.progress)(self.done, self.done + to_come);
     }
 
-    /// Finds λ; tells whether by the subset of the rows, and then the texels are as they were.
+    /// Finds λ. Returns whether it used the subset of the rows; then the texels are unchanged.
     fn find_smoothness(&mut self, plan: &Plan) -> Result<bool, BackendError> {
         let Smoothness::CrossValidated {
             iterations,
@@ -287,8 +288,8 @@ impl Fit<'_> {
         Ok(texels.is_some())
     }
 
-    /// Narrows to the subset of so many rows, and returns the texels as they are; or does not, where much less than its share of
-    /// the texture shows there: charts need not lie all over it.
+    /// Restricts the adapter to the subset of `rows` rows and returns the texels. Returns none, and restricts nothing,
+    /// where the subset has less than half of its share of rows: charts need not cover the texture evenly.
     fn narrow(&mut self, rows: u64) -> Result<Option<Vec<[f32; 4]>>, BackendError> {
         self.backend.narrow(true)?;
         self.residuals = self.backend.residuals()?;
@@ -300,7 +301,7 @@ impl Fit<'_> {
         self.texels().map(Some)
     }
 
-    /// As they are.
+    /// The present texels.
     fn texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError> {
         match self.start.take() {
             Some(texels) => Ok(texels),
@@ -308,19 +309,19 @@ impl Fit<'_> {
         }
     }
 
-    /// Of the views, as far as they exist.
+    /// Rows of all views.
     fn rows(&self) -> u64 {
         self.residuals.iter().map(|view| view.rows).sum()
     }
 
-    /// Finds the views that contradict the others after a first round, and if there are more than before, λ without them.
+    /// Finds outlier views after a first round. If there are more than before, finds λ without them.
     fn doubt(&mut self, plan: &Plan) -> Result<bool, BackendError> {
         let found = Doubted::of(&self.residuals);
         if found.count() <= self.doubted.count() {
             return Ok(false);
         }
         self.doubted = found;
-        // While λ is sought, what only doubted views show is left to its neighbours.
+        // The search for λ leaves what only outlier views show to its neighbours.
         let texels = self.backend.read_texels()?;
         self.find_smoothness(plan)?;
         self.backend.write_texels(&texels)?;
@@ -328,7 +329,7 @@ impl Fit<'_> {
         Ok(true)
     }
 
-    /// One round of all views; so many iterations may follow it.
+    /// Runs one round over all views. `to_come` iterations may follow it.
     fn round(&mut self, round: &Round, to_come: u32) -> Result<(), BackendError> {
         self.scale = round.scale.max(SPREADS * self.spread());
         let beliefs = self.doubted.beliefs(self.scale);
@@ -345,13 +346,13 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Of the views that are believed.
+    /// Spread of the inlier views.
     fn spread(&self) -> f32 {
         spread(self.doubted.rest(&self.residuals))
     }
 
-    /// The errors of ever weaker λ, until there is nothing to gain. As long as one explains the views worse than the `means` of
-    /// their pixels do, the next begins from those, if the texels are that as yet. They stay at the last one tried.
+    /// Returns the errors of ever weaker λ, until there is nothing to gain. While one predicts the left-out views worse
+    /// than the pixel `means` do, the next starts from those means, if given. The texels stay at the last λ.
     fn cross_validate(
         &mut self,
         iterations: u32,
@@ -375,7 +376,7 @@ impl Fit<'_> {
         Ok(errors)
     }
 
-    /// Iterates without the views that are left out, at this λ; returns their error.
+    /// Iterates at this λ without the left-out views, and returns their error.
     fn leave_out(
         &mut self,
         smoothness: f32,
@@ -397,7 +398,7 @@ impl Fit<'_> {
         Ok(error)
     }
 
-    /// Of the views that are left out, by the residuals as they are.
+    /// Error of the left-out views by the present residuals.
     fn error_left_out(&self) -> f64 {
         let judges = self.doubted.rest(&self.residuals).enumerate();
         let judges = judges.filter(|(nth, _)| left_out(*nth));
@@ -405,12 +406,12 @@ impl Fit<'_> {
     }
 }
 
-/// Whether the n-th view that is believed is left out of cross-validation.
+/// Whether the n-th inlier view is left out of cross-validation.
 fn left_out(nth: usize) -> bool {
     nth % FOLD == FOLD / 2
 }
 
-/// Whether a step explained the left-out views better.
+/// Whether the second error is clearly below the first.
 fn gains(pair: &[f64]) -> bool {
     pair[1] < (1.0 - LEAST_GAIN) * pair[0]
 }
@@ -419,16 +420,16 @@ fn gained(errors: &[f64]) -> bool {
     errors.windows(2).any(gains)
 }
 
-/// Whether no step after these errors is worth its time.
+/// Whether further steps are not worth their time.
 fn is_last(errors: &[f64]) -> bool {
     let last = errors.windows(2).next_back();
     last.is_some_and(|pair| pair[1] >= pair[0] || gained(errors) && !gains(pair))
 }
 
-/// Whether the last step gained next to nothing, of the error and of all that was gained: then it is not taken, since what it
-/// gained are the iterations that it had more (the strongest that is not clearly worse: Breiman et al., "Classification and
-/// Regression Trees", 1984, 3.4.3; λ / 4 cost 0.1 and 0.3 dB). By the error alone it would be so, too, where occluders are
-/// most of it, and where the least lies between the last two.
+/// Whether the last step gained next to nothing, both of the error and of the whole gain. It is then not taken, since
+/// its gain comes from its additional iterations (the one-standard-error rule: Breiman et al., "Classification and
+/// Regression Trees", 1984, 3.4.3; λ / 4 costs 0.1 and 0.3 dB). The error alone does not suffice: it would also say so
+/// where occluders are most of it, and where the minimum lies between the last two.
 fn is_late(errors: &[f64]) -> bool {
     let [.., before, last] = errors else {
         return false;
@@ -437,8 +438,8 @@ fn is_late(errors: &[f64]) -> bool {
     gain >= 0.0 && !gains(&[*before, *last]) && gain < LEAST_SHARE * (errors[0] - last)
 }
 
-/// Where errors at 0, 1, 2, … are least: at the minimum of a parabola through the logarithms of the least one and those on
-/// either side; at the least one itself where it is the first or the last.
+/// Position of the least of the errors at 0, 1, 2, …: the minimum of a parabola through the logarithms of the least and
+/// its neighbours, or the least itself at either end.
 fn least_at(errors: &[f64]) -> f64 {
     let numbered = errors.iter().enumerate();
     let least = numbered.min_by(|(_, a), (_, b)| a.total_cmp(b));
@@ -450,7 +451,7 @@ fn least_at(errors: &[f64]) -> f64 {
     };
     let [before, after] = [before, after].map(|error| (error / there).ln());
     let bend = before + after;
-    // Where all three are alike there is nothing to choose by.
+    // Three equal errors give no choice.
     if bend > 1e-9 && bend.is_finite() {
         at as f64 + 0.5 * (before - after) / bend
     } else {
@@ -462,8 +463,8 @@ fn iterations_of(rounds: &[Round]) -> u32 {
     rounds.iter().map(|round| round.iterations).sum()
 }
 
-/// Noise of one standard deviation 0.004 (one step of 8 bits) wants about 2e-3 on ordinary views, and the noise counts
-/// squared, as it does in the data term.
+/// λ from the spread of the residuals. A standard deviation of 0.004 (one 8-bit step) needs about 2e-3 on ordinary
+/// views; the noise counts squared, as in the data term.
 fn from_spread(spread: f32) -> f32 {
     (2e-3 * (1.0 + (spread / 0.01).powi(2))).min(SMOOTHEST)
 }
@@ -477,11 +478,11 @@ pub struct Passes {
     pub fit: u32,
 }
 
-/// Strengths of λ that cross-validation tries as a rule: 2 to 6 on the sets of the README.
+/// Values of λ that cross-validation usually tries: 2 to 6 on the benchmark sets.
 const USUALLY_TRIED: u32 = 4;
 
-/// The passes of a plan over so many rows, about: how many strengths are tried is known only by trying. Residuals take one,
-/// reweighting three, a solution one for its defect and one for each iteration.
+/// Estimates the passes of a plan over so many rows; the number of λ tried is unknown beforehand. Residuals take one
+/// pass, reweighting three, a solution one for its defect and one for each iteration.
 #[must_use]
 pub fn passes(plan: &Plan, rows: u64) -> Passes {
     let round = |iterations: u32| 1 + 3 + 1 + iterations;
@@ -501,7 +502,7 @@ pub fn passes(plan: &Plan, rows: u64) -> Passes {
     }
 }
 
-/// Mean of the Geman-McClure loss of scale [`JUDGED`].
+/// Mean Geman-McClure loss of scale [`JUDGED`].
 fn robust_error<'a>(views: impl Iterator<Item = &'a ViewResiduals>) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for view in views {

@@ -1,7 +1,7 @@
-//! Triangle of each sample → the texels that make a pixel: native twin of `footprint.wgsl`.
+//! Builds rows: triangle of each sample → the texels that make a pixel. Native twin of `footprint.wgsl`.
 //!
-//! Each tap is one bilinear lookup on the surface that it really hits: an extrapolated Jacobian would cross chart borders.
-//! Measured on ten models: 3×3 taps against one tap or mips are worth 3 to 9 dB.
+//! Each tap is a bilinear lookup on the surface that it hits, since an extrapolated Jacobian would cross chart borders.
+//! On ten models, 3×3 taps gain 3 to 9 dB over one tap or mips.
 
 use proto::table::View;
 use rayon::prelude::*;
@@ -11,17 +11,17 @@ use super::rows::{Entry, Rows};
 use super::scene::Scene;
 use crate::progress::unit;
 
-/// Rows of pixels in one piece of work: at 16 a band of samples of a 1024² view stays in a core's cache.
+/// Pixel rows in one unit of work: at 16 a band of samples of a 1024² view stays in a core's cache.
 pub const BAND: u32 = 16;
 
-/// Pixels more transparent than this are mostly not of the object.
+/// Pixels more transparent than this mostly show something else than the object.
 pub const MIN_ALPHA: u8 = 128;
 
-/// A texel that makes less of a pixel than this has no entry in its row, and the others of the row share what it had, where the
-/// taps lie together. A twelfth of all entries is so little: at 61.7 dB that costs 0.05, at 57.9 nothing (of 3/1000 an eighth is,
-/// for 0.1 dB at 61.7). Where they lie apart few pixels show a texel, and none is left out.
+/// A texel with a smaller share of a pixel gets no entry, where the taps lie together; the other entries take over its
+/// share. A twelfth of all entries is that small. Dropping them costs 0.05 dB at 61.7 dB, nothing at 57.9 (3/1000 would
+/// drop an eighth, for 0.1 dB at 61.7). Where taps lie apart few pixels show a texel, and no entry is dropped.
 pub const LEAST_ENTRY: f32 = 1.0 / 512.0;
-/// Taps lie together where the rectangle around the texels that they meet has no more than so many.
+/// Taps lie together if the rectangle around their texels has no more texels than this.
 pub const TOGETHER_TEXELS: u32 = 64;
 
 /// The rows of one view, band by band from the top. `taps` is the s of s×s.
@@ -30,7 +30,7 @@ pub fn footprints(scene: &Scene, view: &View, taps: u32) -> Vec<Rows> {
     footprints_above(scene, view, taps, LEAST_ENTRY)
 }
 
-/// [`footprints`] without entries of less than `least`.
+/// [`footprints`] without entries below `least`.
 pub(super) fn footprints_above(scene: &Scene, view: &View, taps: u32, least: f32) -> Vec<Rows> {
     let camera = scene.camera(&view.camera);
     let projected = Projected::of_scene(scene, &camera, view.width, view.height);
@@ -121,7 +121,7 @@ fn band_footprints(
     rows
 }
 
-/// The rectangle around the texels that some taps meet: the first of them, each way, for the least and the largest tap.
+/// The rectangle around the first texels of some taps: their minimum and maximum column and row.
 #[derive(Default)]
 struct Around(Option<[[f32; 2]; 2]>);
 
@@ -137,12 +137,12 @@ impl Around {
 
     fn texels(&self) -> f32 {
         let [low, high] = self.0.unwrap_or_default();
-        // A tap meets the next one, too.
+        // A tap also reads the texel after its first.
         (high[0] - low[0] + 2.0) * (high[1] - low[1] + 2.0)
     }
 }
 
-/// Takes out what makes less than `least` of a pixel; the weights then sum to 1 again.
+/// Drops entries below `least`, and normalises the rest to a sum of 1.
 fn drop_least(footprint: &mut Vec<Entry>, least: f32) {
     footprint.retain(|entry| entry.weight >= least);
     let sum: f32 = footprint.iter().map(|entry| entry.weight).sum();
@@ -151,7 +151,7 @@ fn drop_least(footprint: &mut Vec<Entry>, least: f32) {
     }
 }
 
-/// Where on the texture a point of a pixel lies, in texels.
+/// Texture position, in texels, of a point of a pixel.
 pub(super) fn texel_coords(
     scene: &Scene,
     projected: &Projected,
@@ -169,7 +169,8 @@ pub(super) fn texel_coords(
     coords.map(|value| value as f32)
 }
 
-/// Adds a bilinear lookup at `(u, v)` texels, clamped to the edge, to a footprint, merging texels that are already there.
+/// Adds a bilinear lookup at `(u, v)` texels, clamped to the edge, to a footprint. Merges texels that are already
+/// there.
 pub fn add_tap(footprint: &mut Vec<Entry>, size: u32, u: f32, v: f32, share: f32) {
     let last = size as i32 - 1;
     let (x, y) = (u - 0.5, v - 0.5);

@@ -1,8 +1,9 @@
-//! Views → their rows, again and again: kept in memory as far as a budget goes, made anew from the view beyond it.
+//! Row cache ("held"): the rows of all views, stored up to a budget, and beyond it built again from the view for each
+//! pass.
 //!
-//! A row costs 100-150 bytes and its pixel 4, so a job of any number of views fits if the rows of the later ones are not
-//! kept; what that costs is time. Nothing else tells the two apart: chunks come in one order with one numbering, so sums over
-//! them are the same to the bit.
+//! A row takes 100-150 bytes and its pixel 4. So a job with any number of views fits in memory if the rows of later
+//! ones are not stored; the price is time. Nothing else differs: chunks come in one order with one numbering, so sums
+//! over them are the same to the bit.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,13 +21,13 @@ use super::window::Window;
 use crate::pace;
 use crate::progress::{each, expect};
 
-/// Rows may take this much memory, so that all processes of a bake stay within 2 GiB. Beyond it they are not kept.
+/// Memory for rows, so that all processes of a bake stay within 2 GiB. Rows beyond it are not stored.
 pub(super) const BUDGET: usize = 1200 << 20;
 
-/// Rows that are made anew may take this share of the budget at once.
+/// Rows that are built again may take this fraction of the budget at once.
 const SHARE_IN_FLIGHT: usize = 8;
 
-/// Bytes of a row beside its entries: where it starts, its colour, its pixel.
+/// Bytes of a row beside its entries: its start, colour and pixel.
 const ROW: usize = size_of::<u32>() + size_of::<[u8; 4]>() + size_of::<u32>();
 
 /// Where the rows of a view come from.
@@ -45,7 +46,7 @@ struct HeldView {
     source: Source,
 }
 
-/// What rows may take, and have taken. Kept views come first: once one is not kept, none after it is.
+/// Budget for rows, and what is taken of it. Stored views come first: once one is not stored, none after it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     budget: usize,
@@ -62,7 +63,7 @@ impl Room {
         }
     }
 
-    /// As a job plans with.
+    /// The budget that a job plans with.
     pub(super) fn of(memory: Memory) -> Self {
         Self::new(match memory {
             Memory::Full => BUDGET,
@@ -70,7 +71,7 @@ impl Room {
         })
     }
 
-    /// Takes the next view's bytes; tells whether it is kept.
+    /// Takes the next view's bytes; returns whether its rows are stored.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         self.full |= self.taken + bytes > self.budget;
         if !self.full {
@@ -79,7 +80,7 @@ impl Room {
         !self.full
     }
 
-    /// What it is to those who choose the rows.
+    /// The budget as it is told to those who choose the rows.
     pub(super) fn memory(&self) -> RowMemory {
         RowMemory {
             all: self.budget as u64,
@@ -89,7 +90,7 @@ impl Room {
         }
     }
 
-    /// Bytes of all that is kept.
+    /// Bytes of all stored rows.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
@@ -106,9 +107,9 @@ pub(super) struct Held {
 
 /// The rows of some consecutive views.
 pub(super) struct Group<'a> {
-    /// Which views, in the order in which they were added.
+    /// Range of views, in the order in which they were added.
     pub(super) views: Range<usize>,
-    /// Of each its rows, band by band.
+    /// Rows of each, band by band.
     pub(super) rows: Vec<Cow<'a, [Rows]>>,
 }
 
@@ -119,7 +120,7 @@ pub(super) struct Chunk<'a> {
     pub(super) weights: &'a [f32],
 }
 
-/// The rows of all views and what each counts.
+/// The rows of all views and their weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WeighedRows<'a> {
     pub(super) held: &'a Held,
@@ -137,22 +138,22 @@ impl Held {
         }
     }
 
-    /// What rows may take, with nothing taken.
+    /// The full budget, with nothing taken.
     pub(super) fn room(&self) -> Room {
         Room::new(self.room.budget)
     }
 
-    /// Some rows are made again for every pass.
+    /// Whether some rows are built again for every pass.
     pub(super) fn overflows(&self) -> bool {
         self.room.full
     }
 
-    /// What its rows are rows of.
+    /// The window of its rows.
     pub(super) fn window(&self) -> &Window {
         &self.scene.window
     }
 
-    /// Lets go of all views.
+    /// Drops all views.
     pub(super) fn forget(&mut self) {
         self.room = self.room();
         self.views.clear();
@@ -185,7 +186,7 @@ impl Held {
         rows
     }
 
-    /// What is kept of the rows.
+    /// Counts of stored and other rows.
     pub(super) fn rows_held(&self) -> RowsHeld {
         let kept = |view: &&HeldView| matches!(view.source, Source::Kept(_));
         let rows = |view: &HeldView| view.rows as u64;
@@ -199,7 +200,7 @@ impl Held {
         }
     }
 
-    /// Index that each view came with.
+    /// Index of a view in the job.
     pub(super) fn index(&self, view: usize) -> u32 {
         self.views[view].index
     }
@@ -209,7 +210,7 @@ impl Held {
         self.views[view].size
     }
 
-    /// All rows in order: first a group of all kept views, then groups that are made as they are asked for.
+    /// All rows in order: first a group of all stored views, then groups that are built as they are asked for.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -230,8 +231,8 @@ impl Held {
         })
     }
 
-    /// Past the last view of the group that starts at `first`: kept views make one group, remade ones fill a share of the
-    /// budget, and one view is a group however large it is.
+    /// End of the group that starts at `first`. Stored views make one group. Others fill a fraction of the budget, and
+    /// a single view is a group however large it is.
     fn group_end(&self, first: usize) -> usize {
         let mut bytes = 0;
         let mut end = first;
@@ -253,7 +254,7 @@ impl Held {
 }
 
 impl Group<'_> {
-    /// The chunks of all its views in order, with the weights of the rows of all the job's views.
+    /// The chunks of all its views in order, given the weights of the rows of all the job's views.
     pub(super) fn chunks<'a>(&'a self, weights: &'a [Vec<f32>]) -> Vec<Chunk<'a>> {
         let mut chunks = Vec::new();
         for (rows, weights) in self.rows.iter().zip(&weights[self.views.clone()]) {

@@ -1,4 +1,4 @@
-//! Which pixels of the views have a row, where not all have: so many of each block.
+//! Pixel mask ("kept"): how many pixels of each block of a view have a row, after decimation.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use super::backend::BLOCK;
 /// Pixels of a block.
 pub(super) const ALL: u8 = (BLOCK * BLOCK) as u8;
 
-/// Of each view, how many pixels of each of its blocks ([`BLOCK`]) have a row.
+/// For each view, how many pixels of each of its blocks ([`BLOCK`]) have a row.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// By the index of a view, line by line.
     blocks: HashMap<u32, Vec<u8>>,
 }
 
-/// The same of one view.
+/// The mask of one view.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptOfView<'a> {
     view: u32,
@@ -34,7 +34,7 @@ impl FromIterator<(u32, Vec<u8>)> for Kept {
 }
 
 impl Kept {
-    /// What a view keeps; none if it is all.
+    /// The mask of a view; none if it keeps all its pixels.
     pub(super) fn of(&self, view: &View) -> Option<KeptOfView<'_>> {
         Some(KeptOfView {
             view: view.index,
@@ -43,7 +43,7 @@ impl Kept {
         })
     }
 
-    /// Takes out of a view the pixels that are to have no row.
+    /// Clears the alpha of a view's pixels that are to have no row.
     pub(super) fn thin(&self, view: &mut View) {
         let mut pixels = std::mem::take(&mut view.pixels);
         if let Some(kept) = self.of(view) {
@@ -69,7 +69,7 @@ impl KeptOfView<'_> {
         self.level([x, y]) > 0
     }
 
-    /// Takes out of pixels of one row, from the corner of a block on, those that are to have none.
+    /// Clears the alpha of pixels without a row, in a run of one row that starts at a block's left edge.
     pub(super) fn thin_row(self, [left, row]: [u32; 2], pixels: &mut [[u8; 4]]) {
         let blocks = pixels.chunks_mut(BLOCK as usize);
         for (first, pixels) in (left..).step_by(BLOCK as usize).zip(blocks) {
@@ -88,7 +88,7 @@ impl KeptOfView<'_> {
     }
 }
 
-/// When each pixel of a block is taken, line by line: Bayer's order, in which the first so many lie evenly, whatever their number.
+/// Rank of each pixel of a block, line by line: Bayer's order, in which the first n are evenly spread for every n.
 const ORDER: [[u8; BLOCK as usize]; BLOCK as usize] = {
     let mut all = [[0; BLOCK as usize]; BLOCK as usize];
     let mut at = 0;
@@ -110,7 +110,7 @@ fn order([x, y]: [u32; 2]) -> u8 {
     ORDER[(y % BLOCK) as usize][(x % BLOCK) as usize]
 }
 
-/// A number that tells nothing of the three (`lowbias32` of Chris Wellons, "Prospecting for Hash Functions", 2018).
+/// Hash of three numbers (`lowbias32` of Chris Wellons, "Prospecting for Hash Functions", 2018).
 pub(super) fn hash(numbers: [u32; 3]) -> u32 {
     numbers.iter().fold(0, |hash: u32, &number| {
         let mut x = hash.wrapping_mul(31).wrapping_add(number ^ 0x9E37_79B9);

@@ -1,24 +1,25 @@
-//! Residuals → a correction on all scales at once: what conjugate gradients are preconditioned with beside the diagonal.
+//! Multilevel preconditioner of the conjugate gradients, beside the diagonal: residuals → a correction on several
+//! scales.
 //!
-//! Where pixels hold the texels, the diagonal does: rows are means over a few texels, so what is smooth converges first. Where
-//! no pixel does, links alone carry colours, one texel an iteration, and a hole of a hundred texels is not filled when the
-//! iterations end. So the texels that are held by their links more than by rows are corrected on levels of 2, 4 and 8 texels as
-//! well (multilevel diagonal scaling: Bramble, Pasciak and Xu, "Parallel multilevel preconditioners", 1990; Zhang, "Multilevel
-//! Schwarz methods", 1992):
+//! Where pixels hold the texels, the diagonal suffices: rows are means over a few texels, so smooth components converge
+//! first. Where no pixel does, links alone carry colours, one texel an iteration, and a hole of a hundred texels stays
+//! unfilled when the iterations end. So texels that links hold more than rows do are also corrected on levels of 2, 4
+//! and 8 texels (multilevel diagonal scaling: Bramble, Pasciak and Xu, "Parallel multilevel preconditioners", 1990;
+//! Zhang, "Multilevel Schwarz methods", 1992):
 //!
 //! ```text
 //!   z_i  =  r_i / D_i  +  s_i (P₁ y₁)_i        y_l  =  R_l r / (8 M_l + γ_l T_l)  +  P_l+1 y_l+1
-//!   s    share of a texel: 4 λ / D, which is ties / (ties + rows) of its diagonal; 1 at most
-//!   P    prolongation: of the first level the cell that a texel lies in, else bilinear; R its transpose, with s
-//!   M    R of each texel's mass: s times its diagonal's part of rows, and what ties of unlike shares hold
+//!   s    share of a texel: 4 λ / D, which is links / (links + rows) of its diagonal; 1 at most
+//!   P    prolongation: at the first level the cell that a texel lies in, else bilinear; R its transpose, with s
+//!   M    R of each texel's mass: s times the rows' part of its diagonal, and what links between unlike shares hold
 //!   T    R of its links times both their shares: half of it at the first level, then a quarter of the level before
 //! ```
 //!
-//! With it 14 iterations in place of 34 come to 51.8 dB in place of 51.6 on the helmet's set, 50.9 in place of 50.7 with
-//! occluders (their worst view 40.0 for 37.6), 61.5 for 61.2 on the hemisphere's, and to the same where all is seen. Levels for
-//! all texels alike cost 0.15 dB on the statue's set; mass that counts s² and twice, 0.3 on small views, whose texels then follow
-//! what no pixel tells; boxes on all levels, which the host and a GPU would sum at once, gained half as much; six levels no more
-//! than three.
+//! 14 iterations with it reach 51.8 dB on the helmet's set, against 51.6 with 34 iterations without it. With occluders
+//! it is 50.9 against 50.7 (the worst view 40.0 against 37.6), on the hemisphere's set 61.5 against 61.2, and the same
+//! where all is seen. Levels for all texels alike cost 0.15 dB on the statue's set. Mass that counts s² and twice costs
+//! 0.3 on small views, whose texels then follow what no pixel tells. Boxes on all levels, which host and GPU could sum
+//! at once, gain half as much. Six levels gain no more than three.
 //!
 //! Native twin of multilevel.wgsl.
 
@@ -28,13 +29,13 @@ use super::normal::Sums;
 
 /// Levels, of cells of 2, 4 and 8 texels squared.
 pub(super) const LEVELS: u32 = 3;
-/// What mass counts in a cell's divisor, and from the second level on its stiffness: the diagonals of a cell's bilinear hat.
+/// Factors of mass, and of stiffness from the second level on, in a cell's divisor: the diagonals of its bilinear hat.
 const MASS: f32 = 8.0;
 const STIFFNESS: f32 = 0.5;
 /// Texels and cells that one thread takes at once.
 const BLOCK: usize = 1 << 10;
 
-/// Cells of all levels over so many texels across and down.
+/// Number of cells of all levels over so many texels across and down.
 #[must_use]
 pub(super) fn cells(texels: [usize; 2]) -> usize {
     let mut size = texels;
@@ -48,14 +49,14 @@ pub(super) fn cells(texels: [usize; 2]) -> usize {
 /// What holds a texel, by channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
-    /// How much the levels take part in it.
+    /// Share with which the levels take part in it.
     pub(super) share: [f32; 3],
     pub(super) mass: [f32; 3],
     pub(super) stiffness: [f32; 3],
 }
 
-/// How much the levels take part in a texel of this λ and diagonal. (Rounded to 8 bits, it made other bytes of sums that
-/// differ in their last.)
+/// Share with which the levels take part in a texel of this λ and diagonal. It is not rounded to 8 bits: that would
+/// turn sums that differ in their last bit into other bytes.
 pub(super) fn share(lambda: f32, diagonal: f32) -> f32 {
     if diagonal > 0.0 {
         (4.0 * lambda / diagonal).min(1.0)
@@ -81,7 +82,7 @@ pub(super) struct Multilevel {
 }
 
 impl Multilevel {
-    /// `hold` is of each texel, of which there are `across` in a row.
+    /// `hold` describes each texel; a row has `across` texels.
     pub(super) fn new(across: usize, texels: usize, hold: impl Fn(usize) -> Hold + Sync) -> Self {
         let four = |[r, g, b]: [f32; 3]| [r, g, b, 0.0];
         let (shares, held): (Sums, Vec<(Numbers, Numbers)>) = (0..texels)
@@ -193,7 +194,7 @@ impl Multilevel {
 /// By channel.
 type Numbers = [f32; 4];
 
-/// Texels → sums over the cells of the first level.
+/// Sums texels over the cells of the first level.
 fn boxes([width, height]: [usize; 2], of: impl Fn(usize) -> Numbers + Sync) -> Sums {
     let (across, down) = (width.div_ceil(2), height.div_ceil(2));
     (0..across * down)
@@ -212,8 +213,8 @@ fn boxes([width, height]: [usize; 2], of: impl Fn(usize) -> Numbers + Sync) -> S
         .collect()
 }
 
-/// Of the two cells that a place has a share of along an axis, the one that it does not lie in; at the border, where there is
-/// none, its own.
+/// Of the two cells along an axis between which a place is interpolated, the one that it does not lie in; at the border
+/// its own.
 fn beside(place: usize, cells: usize) -> usize {
     if place.is_multiple_of(2) {
         (place / 2).saturating_sub(1)
@@ -222,7 +223,7 @@ fn beside(place: usize, cells: usize) -> usize {
     }
 }
 
-/// A place's share of a cell along an axis.
+/// A place's weight of a cell along an axis.
 fn share_along(place: usize, cell: usize, cells: usize) -> f32 {
     let own = if place / 2 == cell { 0.75 } else { 0.0 };
     own + if beside(place, cells) == cell {
@@ -232,7 +233,7 @@ fn share_along(place: usize, cell: usize, cells: usize) -> f32 {
     }
 }
 
-/// Numbers of one level → sums over the cells of the next.
+/// Restricts one level to sums over the cells of the next.
 fn restrict([width, height]: [usize; 2], fine: &Sums) -> Sums {
     let (across, down) = (width.div_ceil(2), height.div_ceil(2));
     let near = |cell: usize, edge: usize| (2 * cell).saturating_sub(1)..(2 * cell + 3).min(edge);
@@ -255,7 +256,7 @@ fn restrict([width, height]: [usize; 2], fine: &Sums) -> Sums {
 }
 
 impl Level {
-    /// What its cells say at a place of the finer level: [`restrict`]'s transpose.
+    /// Interpolates its cells at a place of the finer level: [`restrict`]'s transpose.
     fn prolonged(&self, [x, y]: [usize; 2]) -> Numbers {
         let [across, down] = self.size;
         let (columns, rows) = ([x / 2, beside(x, across)], [y / 2, beside(y, down)]);

@@ -1,7 +1,7 @@
-//! The processor as an adapter: plain Rust over the same rows, no driver. It is what `--device cpu` means, the software rung,
-//! and the reference that the GPU stages are compared with.
+//! The processor as an adapter: plain Rust over the same rows, without a driver.
 //!
-//! Same bytes every run: each lane sums its own chunks in order into its own texture, and lanes are added in order.
+//! It serves `--device cpu` and the software fallback, and is the reference for the GPU stages. Every run gives the
+//! same bytes: each lane sums its own chunks in order into its own texture, and lanes are added in order.
 
 use std::borrow::Cow;
 
@@ -23,18 +23,18 @@ use super::scene::Scene;
 use super::window::Window;
 use crate::progress::unit;
 
-/// Memory that the lanes' textures may take together: more lanes than this allows would cost more than they gain.
+/// Memory of all lanes' textures: more lanes than this allows cost more than they gain.
 const LANE_BYTES: usize = 512 << 20;
 
-/// Textures of sums that are filled side by side.
+/// Number of textures of sums that are filled side by side.
 fn lanes(texels: usize) -> usize {
     rayon::current_num_threads()
         .min(LANE_BYTES / (texels * size_of::<[f32; 4]>()))
         .max(1)
 }
 
-/// Numbers for each texel beside the lanes and the texels: diagonal, λ, of the coarse levels their shares and two thirds of a
-/// number in cells, and of the solver r, p, q, and z twice.
+/// Numbers for each texel beside the lanes and the texels: diagonal, λ, shares of the coarse levels and two thirds of a
+/// number for their cells, and r, p, q and twice z of the solver.
 const SOLVER_PLANES: usize = 9;
 
 /// Memory of a texture of so many texels, in bytes: the texels, and what [`Normal`] and its solver hold of each.
@@ -54,7 +54,7 @@ pub struct Native {
     texels: Vec<[f32; 4]>,
     ties: Ties,
     normal: Normal,
-    /// Only the rows of the subset exist.
+    /// Whether only the rows of the subset count.
     narrowed: bool,
 }
 
@@ -65,7 +65,7 @@ impl Native {
         Self::with_room(scene, ties, taps, blend, Room::of(memory))
     }
 
-    /// The same with another bound on the memory of the rows.
+    /// [`Self::new`] with another bound on the memory of the rows.
     pub(super) fn with_room(scene: Scene, ties: Ties, taps: u32, blend: Blend, room: Room) -> Self {
         let texels = scene.texels();
         let lanes = lanes(texels);
@@ -80,14 +80,14 @@ impl Native {
         }
     }
 
-    /// What the subset is of, where only its rows exist.
+    /// The window whose subset counts, if narrowed.
     fn subset(&self) -> Option<&Window> {
         self.narrowed.then(|| self.held.window())
     }
 }
 
-/// Multiplies the weights of a view's rows by a power of the mean weight around each: see [`BLOCK`] and
-/// [`CONSENSUS_POWER`]. With the `subset` of a window, only its rows keep each other company.
+/// Multiplies each row's weight by the neighbourhood weight: a power of the mean weight around it, see [`BLOCK`] and
+/// [`CONSENSUS_POWER`]. With the `subset` of a window, only its rows enter the mean.
 pub(super) fn apply_consensus(
     [width, height]: [u32; 2],
     chunks: &[Rows],
@@ -171,7 +171,7 @@ fn deviation(predicted: [f32; 4], colour: [u8; 4], blend: Blend) -> f32 {
     sum / 3.0
 }
 
-/// The processor, in the words of the report.
+/// The processor, as the report names it.
 #[must_use]
 pub fn adapter() -> AdapterInfo {
     AdapterInfo {

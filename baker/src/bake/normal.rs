@@ -1,4 +1,5 @@
-//! Rows and weights → `AᵀWA`, never formed: the products that conjugate gradients need, and the iteration itself.
+//! The normal matrix `AᵀWA`, which is never formed: the products that conjugate gradients need, and the iteration
+//! itself.
 //!
 //! Texels are four floats of which three count, so that one texel is one 16-byte load.
 
@@ -14,7 +15,8 @@ use super::native::{channel_weights, predict};
 use super::rows::Rows;
 use crate::progress::unit;
 
-/// A lane tells of its work after so many chunks, each of a few rows of pixels: a call to the system for each is too much.
+/// A lane reports its progress after so many chunks, each of a few pixel rows: one system call for each would be too
+/// many.
 pub(super) const TOLD_CHUNKS: usize = 16;
 
 /// One sum for each texel.
@@ -26,14 +28,14 @@ pub(super) struct Normal {
     texels: usize,
     size: usize,
     lanes: Vec<Sums>,
-    /// Diagonal of `AᵀWA` and of the ties together.
+    /// Diagonal of `AᵀWA`, links and seam constraints together.
     diagonal: Sums,
     pub(super) multilevel: Multilevel,
     /// λ of each texel by channel; a link has the mean of its two.
     lambda: Sums,
     /// σ over λ.
     seam_ratio: f32,
-    /// Texels without a row of any weight have no λ, see [`super::backend::Backend::narrow`].
+    /// If set, texels without a weighted row have no λ, see [`super::backend::Backend::narrow`].
     pub(super) narrowed: bool,
 }
 
@@ -51,7 +53,7 @@ impl Normal {
         }
     }
 
-    /// `Σ_p a · value(p)` for each texel, with `a` or its square per `square`; a row without a value adds nothing.
+    /// `Σ_p a · value(p)` for each texel, with a² for a if `square`; a row without a value adds nothing.
     fn sum(
         &mut self,
         rows: WeighedRows<'_>,
@@ -124,8 +126,9 @@ impl Normal {
         self.sum(rows, false, |chunk, row| Some(value(chunk, row)))
     }
 
-    /// Takes over new row weights: diagonal, and the ties' strength relative to it. λ and σ are judged where they are
-    /// seen, as the rows are: they carry the squared slope of the sRGB encoding at the texel's present colour.
+    /// Takes new row weights: computes the diagonal, and the weights of links and seam constraints relative to it. λ
+    /// and σ carry the squared slope of the sRGB encoding at the texel's present colour, since the error is judged
+    /// where it is seen.
     pub(super) fn weigh(
         &mut self,
         rows: WeighedRows<'_>,
@@ -186,7 +189,7 @@ impl Normal {
         self.multilevel = Multilevel::new(size, self.texels, self.holds(ties));
     }
 
-    /// What holds each texel: of its diagonal the links, and the rest.
+    /// What holds each texel: the part of its diagonal from links, and the rest.
     fn holds(&self, ties: &Ties) -> impl Fn(usize) -> Hold + Sync {
         let (size, lambda, diagonal) = (self.size, &self.lambda, &self.diagonal);
         let links = move |texel: usize| neighbours(&ties.links, size, texel).into_iter().flatten();
@@ -223,7 +226,7 @@ impl Normal {
         }
     }
 
-    /// σ of a seam's row: the mean over its texels; 0 where one of them has no λ.
+    /// σ of a seam constraint: the mean over its texels; 0 where one of them has no λ.
     fn seam_weights(&self, seams: &Rows, row: usize) -> [f32; 3] {
         let mut weights = [0.0; 3];
         for entry in seams.row(row) {
@@ -238,7 +241,7 @@ impl Normal {
         weights.map(|weight| weight * self.seam_ratio)
     }
 
-    /// Adds the ties' part of the normal matrix times `x` to `out`.
+    /// Adds links and seam constraints, as part of the normal matrix, times `x` to `out`.
     fn add_ties(&self, ties: &Ties, x: &[[f32; 4]], out: &mut [[f32; 4]]) {
         out.par_iter_mut()
             .enumerate()
@@ -267,7 +270,7 @@ impl Normal {
         }
     }
 
-    /// `AᵀW (A x − b)` and the ties' part times `x`; `b` gives the colour that a byte stands for.
+    /// `AᵀW (A x − b)`, plus links and seam constraints times `x`. `b` gives the colour that a byte stands for.
     fn gradient(
         &mut self,
         rows: WeighedRows<'_>,
@@ -317,7 +320,7 @@ impl Normal {
     }
 }
 
-/// λ of a link between texels of these: their mean, and none where one has none.
+/// λ of a link between two texels: the mean of theirs, and 0 if one has none.
 fn link(one: f32, other: f32) -> f32 {
     if one.min(other) == 0.0 {
         return 0.0;
@@ -366,8 +369,9 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
     })
 }
 
-/// Preconditioned conjugate gradients with the diagonal and coarse levels as preconditioner ([`multilevel`]; Saad, "Iterative
-/// Methods for Sparse Linear Systems", 2003, algorithm 9.1), the three channels side by side with coefficients of their own.
+/// Preconditioned conjugate gradients, with the diagonal and coarse levels as preconditioner ([`multilevel`]; Saad,
+/// "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1). The three channels run side by side, each with
+/// its own coefficients.
 pub(super) fn conjugate_gradients(
     normal: &mut Normal,
     rows: WeighedRows<'_>,

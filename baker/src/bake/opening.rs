@@ -1,5 +1,5 @@
-//! An adapter that was opened before there was any data, views whose mesh has not come, and then the mesh → the adapter of the job, with
-//! its buffers, and the part of the texture that it begins with.
+//! Opens the adapter of a job: an open device, the views seen so far, then the mesh → the adapter with its buffers, and
+//! the window of the texture that it starts with.
 
 use proto::job::{BakeJob, Memory};
 use proto::message::Failure;
@@ -14,12 +14,13 @@ use super::scene::Scene;
 use super::warm::Warm;
 use super::window::Window;
 
-/// Where a bake's adapter comes from.
+/// Source of a bake's adapter.
 pub(super) trait Opening {
-    /// So many views of so many pixels on the mesh are there, before it is.
+    /// Announces, before the mesh comes, the number of views and of their pixels on the mesh ("foresee":
+    /// preallocation).
     fn foresee(&mut self, _views: usize, _pixels: u64) {}
 
-    /// The adapter for a job, and the part of its texture that it begins with.
+    /// The adapter for a job, and the window of its texture that it starts with.
     fn open(self, scene: &Scene, atlas: &Atlas) -> Result<(Box<dyn Backend>, Window), Failure>;
 }
 
@@ -32,7 +33,7 @@ where
     }
 }
 
-/// One that is open already.
+/// A device that is open already.
 pub(super) struct Ready<'a> {
     pub(super) warm: Warm,
     pub(super) plan: &'a Plan,
@@ -40,7 +41,7 @@ pub(super) struct Ready<'a> {
 }
 
 impl Opening for Ready<'_> {
-    /// Where the job has as much of the device as it likes.
+    /// Preallocates, where the job may use all of the device's memory.
     fn foresee(&mut self, views: usize, pixels: u64) {
         let all = self.job.vram_budget.is_none() && self.job.memory == Memory::Full;
         if let Some(texture_size) = self.job.texture_size.filter(|_| all) {
@@ -53,7 +54,7 @@ impl Opening for Ready<'_> {
         }
     }
 
-    /// Makes its buffers, for all of the texture, if they fit.
+    /// Allocates the buffers, for the whole texture if they fit.
     fn open(self, scene: &Scene, atlas: &Atlas) -> Result<(Box<dyn Backend>, Window), Failure> {
         let Self { warm, plan, job } = self;
         let blend = warm.blend;

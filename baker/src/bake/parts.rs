@@ -1,28 +1,30 @@
-//! Views whose rows do not fit the memory → the texels that explain them, a part of the texture after the other.
+//! Fits a texture in subdomains ("parts") where the rows of all views do not fit the memory: overlapping additive
+//! Schwarz.
 //!
 //! ```text
-//!   strips all over the texture ─ fit ─▶ λ, whom to doubt, scales of the rounds
-//!   band of the texture ─ the same rounds ─▶ its texels, which stay as they are      (for each band)
+//!   strips all over the texture ─ pilot fit ─▶ λ, outlier views, scales of the rounds
+//!   band of the texture ─ the same rounds ─▶ its texels, which are then final      (for each band)
 //! ```
 //!
-//! | module | what it turns into what |
+//! | module | input → output |
 //! |---|---|
 //! | `shown` | masks of all views → pixels on each square of the texture, entries of a row |
-//! | `plan` | memory, what is shown → the strips, and the bands |
+//! | `plan` | memory, pixels → the strips, and the bands |
 //!
-//! Rows that are drawn anew for each of some eighty passes take as long as all the rest a hundred times over; here all pixels
-//! are drawn for the strips, and for each part those blocks of them that show something of it. What a texel becomes is told by the pixels that show it and by its neighbours within a few
-//! texels, so a band is fitted with a margin around it, whose own texels are then thrown away (an overlapping Schwarz method
-//! of one sweep: Dryja and Widlund, "An additive variant of the Schwarz alternating method", 1987). All that is one for the
-//! whole texture comes from the strips, which lie all over it. The planes of an adapter are as small as the band, so textures
-//! that its memory does not hold can be fitted.
+//! Building rows again for each of some eighty passes would take a hundred times as long as all the rest. Instead all
+//! pixels are rasterised once for the strips, and for each band those blocks that show something of it. A texel depends
+//! on the pixels that show it and on neighbours within a few texels. So a band is fitted with a margin, whose texels
+//! are then discarded (one sweep of an overlapping Schwarz method: Dryja and Widlund, "An additive variant of the
+//! Schwarz alternating method", 1987). Parameters of the whole texture come from the pilot fit ("rehearsal") on strips
+//! all over it. The adapter's buffers are only as large as a band, so textures that its memory cannot hold can be
+//! fitted.
 //!
-//! Where no pixel of a band shows anything its texels begin with what the strips, the bands before it and its own pixels tell of
-//! the surface there.
+//! Texels of a band that no pixel shows start from what the strips, the bands before it and its own pixels say of the
+//! surface there.
 //!
-//! What it costs: 100 views of 1024² into 2048² 0.04 dB in parts of a GiB and none of half a GiB; as a draft, a mesh of eighty
-//! bodies (flighthelmet at 1024²) 0.2 in three parts and in six; a cow at 512² in two, three and four parts 41.34, 40.89 and 41.10,
-//! at once 41.27 dB.
+//! Cost: 100 views of 1024² into 2048² lose 0.04 dB in subdomains of 1 GiB and none of 512 MiB. A draft of a mesh of
+//! eighty bodies (flighthelmet at 1024²) loses 0.2 dB in three subdomains and in six. A cow at 512² has 41.34, 40.89
+//! and 41.10 dB in two, three and four subdomains, and 41.27 at once.
 
 mod plan;
 mod shown;
@@ -49,13 +51,13 @@ use crate::progress::PhaseClock;
 use plan::sparser;
 pub(super) use plan::{Parts, first_window};
 
-/// What one window's fit came to.
+/// Result of fitting one window.
 struct Part {
     texels: Vec<[f32; 4]>,
     held: RowsHeld,
 }
 
-/// What an adapter is given of a window of the texture beside the views, and where that is.
+/// What an adapter is given of a window beside the views, and the window's place in the texture.
 struct Given {
     scene: Scene,
     ties: Ties,
@@ -76,36 +78,36 @@ impl Given {
     }
 }
 
-/// Which texel of the texture each of a window is: [`Window::places`].
+/// The texture's texel of each texel of a window: [`Window::places`].
 type Places = Vec<Option<u32>>;
 
 fn place(places: &[Option<u32>]) -> impl Fn(usize) -> Option<usize> + Sync {
     |texel| places[texel].map(|place| place as usize)
 }
 
-/// What an adapter has of a window before it is fitted.
+/// State of a window before it is fitted.
 struct Begun {
     places: Places,
-    /// With which each of its texels is observed.
+    /// Observed weight of each of its texels.
     weights: Vec<f32>,
-    /// Some of its texels are shown by no pixel: they have a colour now, and what the others say is among the tones.
+    /// Whether no pixel shows some of its texels. They have start colours by now, and the tones include the others.
     filled: bool,
 }
 
-/// A band that was fitted.
+/// A fitted band.
 struct Done {
     band: Window,
-    /// Of the band.
+    /// Texels of the band.
     texels: Vec<[f32; 4]>,
-    /// Where they are, if those that follow are to hear of them.
+    /// Their places, if the bands that follow need them.
     told: Option<Places>,
 }
 
 /// What is known of the texture so far.
 struct Known {
-    /// Of the texture, as far as its bands are done.
+    /// Texels of the finished bands.
     texels: Vec<[f32; 4]>,
-    /// Of the surface.
+    /// Tones of the surface.
     tones: Tones,
 }
 
@@ -123,8 +125,8 @@ impl Known {
     }
 }
 
-/// Fits `views` part by part, with `threads` for what is made ready meanwhile. The adapter has none of the views, and ends with
-/// those of the last band.
+/// Fits `views` subdomain by subdomain, and prepares the next one on `threads` meanwhile. The adapter starts without
+/// views, and ends with those of the last band.
 pub(super) fn fit<'scope, 'env>(
     threads: &'scope Scope<'scope, 'env>,
     bench: &'env Bench<'env>,
@@ -156,7 +158,7 @@ pub(super) fn fit<'scope, 'env>(
         )
     };
     let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
-    // While a device fits, the processor makes ready what it is given next.
+    // While a device fits, the processor prepares its next input.
     let apart = backend.is_apart();
     let beside = |band: Option<&Cow<'_, Window>>| {
         let band = band.filter(|_| apart)?.clone().into_owned();
@@ -174,7 +176,7 @@ pub(super) fn fit<'scope, 'env>(
         if begun.is_some() {
             break;
         }
-        // Rows that are drawn again for each pass take longer than drawing all of them once more.
+        // Rows built again for each pass take longer than building all of them once more.
         rehearsal = sparser.map_or(rehearsal, Cow::Owned);
     }
     let mut next = beside(bands.last());
@@ -228,7 +230,7 @@ pub(super) fn fit<'scope, 'env>(
         };
         let fit = || {
             fit::replay(backend, course, done)?;
-            // Of the rows in its margin another band tells.
+            // Residuals of rows in the margin belong to another band.
             backend.narrow(true)?;
             add(&mut residuals, backend.residuals()?);
             backend.narrow(false)?;
@@ -273,7 +275,7 @@ pub(super) fn fit<'scope, 'env>(
         }
         known.texels
     });
-    // What no pixel shows was filled from its own band: now, far from what any shows, from all of the surface.
+    // Unseen texels were filled from their own band. Those far from any seen one are now filled from the whole surface.
     clock.time(Phase::Init, || {
         timed("fill", || fill_far(scene, bench.atlas, &mut texels));
     });
@@ -287,9 +289,9 @@ pub(super) fn fit<'scope, 'env>(
     })
 }
 
-/// Gives the adapter a window of the texture, the views and their averages there, and a colour for what no pixel shows from what is
-/// `known` of the surface so far; what was done `before` is entered there meanwhile. `foreseen` are the windows that follow. Nothing is
-/// begun where not all rows fit and it is not to be begun `anyway`.
+/// Gives the adapter a window, the views and their averages. Fills what no pixel shows from what is `known` of the
+/// surface so far; the result `before` is entered there meanwhile. `foreseen` are the windows that follow. Returns none
+/// if not all rows fit, unless it is to start `anyway`.
 fn begin(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
@@ -326,7 +328,7 @@ fn begin(
         }
         clock.time(Phase::Init, || {
             timed("average", || backend.average())?;
-            // The last of the rows may not have been counted before.
+            // The last rows may not have been counted before.
             if !fits(backend) {
                 return Ok(None);
             }
@@ -349,7 +351,7 @@ fn begin(
             let unseen = |(texel, weight): (usize, &f32)| {
                 *weight <= 0.0 && place(texel).is_some_and(|at| triangles[at] != NOTHING)
             };
-            // What the first of them tells of the surface the others go by.
+            // The others rely on what the first window says of the surface.
             let filled = foreseen.is_some() || weights.par_iter().enumerate().any(unseen);
             if filled {
                 let mut texels = timed("read texels", || read_finite(backend))?;

@@ -1,4 +1,4 @@
-//! Quality → numbers: how many taps, how many reweightings, how many iterations each.
+//! The parameters of each quality: taps, reweighting rounds, iterations.
 
 use proto::job::Quality;
 
@@ -7,7 +7,7 @@ use super::subset;
 /// One reweighting and the iterations that follow it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// Scale of the robust loss in sRGB units, before it is widened by what the residuals themselves show.
+    /// Scale of the robust loss in sRGB units, before the residuals' spread widens it.
     pub scale: f32,
     /// Conjugate gradient iterations.
     pub iterations: u32,
@@ -18,35 +18,36 @@ pub struct Round {
 pub enum Smoothness {
     /// From the spread of the residuals after the first round: cheap.
     FromSpread,
-    /// By cross-validation: from strong to weak, this many iterations each, judged on views that are left out meanwhile.
+    /// By cross-validation, from strong to weak λ, judged on views that are left out meanwhile.
     CrossValidated {
-        /// Iterations at each strength.
+        /// Iterations at each λ.
         iterations: u32,
-        /// Rows from which on the [`subset`] of them does.
+        /// From so many rows on, the [`subset`] of them serves.
         enough: u64,
-        /// Whether the last strength is taken though it gained next to nothing.
+        /// Whether the last λ is taken even if it gained next to nothing.
         to_the_last: bool,
     },
 }
 
-/// λ is found by the subset of the rows from so many on: a million are left.
+/// Rows from which on λ is found on the subset: it then has a million rows.
 const ENOUGH: u64 = (subset::ONE_IN as u64) << 20;
 
-/// The numbers of one job.
+/// The parameters of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// s of s×s taps a pixel.
     pub taps: u32,
     /// Where λ comes from.
     pub smoothness: Smoothness,
-    /// Rounds with all views at the λ found, in order. The last scale is a compromise: 0.015 against 0.05 gains 1.2 dB under
-    /// highlights, and loses 0.3 on thin parts and 0.8 beside occluders.
+    /// Rounds with all views at the λ found, in order. The last scale is a compromise: 0.015 gains 1.2 dB over 0.05
+    /// under highlights, and loses 0.3 on thin parts and 0.8 beside occluders.
     pub rounds: Vec<Round>,
 }
 
 impl Plan {
-    /// The same for strips of a texture, where λ is found by all rows, however many there are. What is coarse around them makes
-    /// every gain small: without the last step, 100 views of 1024² into 2048² in parts of 1 GiB and of 512 MiB lost 0.6 dB.
+    /// The same plan for strips of a texture (the pilot fit), where λ is found on all rows. The coarse texels around
+    /// them make every gain small: without the last step, 100 views of 1024² into 2048² in subdomains of 1 GiB and 512
+    /// MiB lose 0.6 dB.
     #[must_use]
     pub fn of_strips(&self) -> Self {
         let smoothness = match self.smoothness {

@@ -1,28 +1,30 @@
-//! Views as they came → views whose cameras see the mesh where the picture shows it, and whose exposures are those of one
-//! camera: on the processor, the same for every adapter. Views that come before the mesh are looked at while that is unwrapped; where
-//! they are all, nothing is left to do once it comes. Of others, an adapter of its own draws them meanwhile as they came, and again
-//! where they do not stay so.
+//! Refines cameras and exposures on the processor, alike for every adapter: views as they came → views whose cameras
+//! see the mesh where the picture shows it, and whose exposures agree.
 //!
-//! | module | what it turns into what |
+//! Views that come before the mesh are examined while it is unwrapped. If that is all of them, no work is left once it
+//! comes. Otherwise an adapter that works beside the processor takes the views as they came meanwhile, and again where
+//! they change.
+//!
+//! | module | input → output |
 //! |---|---|
-//! | `early` | views that come before the mesh → the same, with nothing left to do once that comes |
-//! | `waiting` | views that came → what a thread does next |
-//! | `pose` | six numbers → a moved camera, and its slope |
-//! | `blur` | a plane of numbers → a smooth one |
-//! | `outline` | a view → the plane of its alpha; mesh and camera → the plane of what it covers |
-//! | `coverage` | mesh and camera → the plane of what it covers, and nothing else: all that most views need |
+//! | `early` | views that come before the mesh → refined views, with nothing left to do once it comes |
+//! | `waiting` | views that came → a thread's next task |
+//! | `pose` | six parameters → a moved camera, and its Jacobian |
+//! | `blur` | a plane of values → a smooth one |
+//! | `outline` | a view → its alpha as a plane; mesh and camera → coverage and depth as planes |
+//! | `coverage` | mesh and camera → coverage alone, which suffices for most views |
 //! | `silhouette` | both planes → their distance, and normal equations |
 //! | `solve` | normal equations → the step, where the silhouette determines it |
 //! | `camera` | a view → its camera, moved or not, and why |
 //! | `gain` | views → the exposure of each |
-//! | `judge` | verdicts on all views → which cameras stay after all, and what is to be divided out of each |
-//! | `exposure` | a view and its exposure → the view without it |
-//! | `mend` | all of that → views as they stay, without what shows another surface than the simplified mesh |
-//! | `told` | what was done to each view → the same once more, and the report |
+//! | `judge` | verdicts on all views → which cameras stay after all, and the gain to divide out of each view |
+//! | `exposure` | a view and its gain → the view without it |
+//! | `mend` | all of that → final views, without pixels that show another surface than the simplified mesh |
+//! | `told` | what was done to each view → the same for a view that comes again, and the report |
 //!
-//! The mesh is fixed, so cameras need no other anchor. A simplified mesh has another silhouette than the pictures: cameras are
-//! judged by the mesh before simplification, and where no camera makes the silhouettes agree, none is moved. Measured on 40
-//! views with 0.2° and 0.2 % of noise: 2.0 px before, 0.006 px after.
+//! The mesh is fixed, so cameras need no other anchor. A simplified mesh has another silhouette than the pictures. So
+//! cameras are compared with the mesh before simplification, and where no camera makes the silhouettes agree, none is
+//! moved. On 40 views with noise of 0.2° and 0.2 %, silhouettes are 2.0 px apart without it and 0.006 px with it.
 
 mod blur;
 mod camera;
@@ -59,23 +61,24 @@ use early::Early;
 use mend::masking;
 use waiting::{Task, Waiting};
 
-/// Views of a job that take less wait for the last one; of larger ones nobody knows all before the first is taken in.
+/// Bytes of views that may wait for each other. Jobs with less wait for their last view; of larger ones the first view
+/// is taken in before all are known.
 pub(super) fn held_bytes(memory: Memory) -> usize {
     usize::try_from(memory.held_view_bytes()).unwrap_or(usize::MAX)
 }
 
-/// An adapter of its own that takes views in while the processor refines them: most stay as they came.
+/// An adapter that works beside the processor, and takes views in while they are refined: most stay as they came.
 pub(super) trait Ahead: Send {
-    /// Takes views in as they came, less what is left out of them.
+    /// Takes views in as they came, without the decimated pixels.
     ///
     /// # Errors
     /// The adapter's.
     fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure>;
 
-    /// How long one pass of it may take.
+    /// Expected duration of one pass.
     fn pass(&self) -> Duration;
 
-    /// Forgets all that it took: some do not stay as they were.
+    /// Drops all that it took, since some views changed.
     ///
     /// # Errors
     /// The adapter's.
@@ -87,18 +90,18 @@ pub(super) struct Refiner<'a> {
     mode: Refine,
     shape: Shape<'a>,
     held_bytes: usize,
-    /// What another surface shows is taken out of the views.
+    /// If set, pixels that show another surface are masked.
     masks: Option<&'a Original>,
     early: Early,
-    /// Views wait for each other.
+    /// Whether views wait for each other.
     held: bool,
-    /// Where pixels may be left out.
+    /// If set, pixels may be decimated.
     survey: Option<Survey<'a>>,
     decision: Decision,
     ready: VecDeque<View>,
-    /// So many of the first that are ready were taken ahead.
+    /// So many of the first ready views were taken ahead.
     taken: usize,
-    /// No view follows but those that are ready.
+    /// No view follows the ready ones.
     ended: bool,
     /// By the index of the view.
     done: HashMap<u32, Done>,
@@ -106,47 +109,47 @@ pub(super) struct Refiner<'a> {
     spread: Option<f64>,
 }
 
-/// What an adapter that took views ahead has, and what was left out of them.
+/// What an adapter took ahead, and the decision on the rows.
 struct Took {
     taken: usize,
     decision: Decision,
     steps: Vec<StageTime>,
 }
 
-/// Views as they came, what their silhouettes say, what is to be taken out of them, whether none follows, and how long they were
-/// waited for.
+/// Views as they came and what is known of them. `ended` says that none follows, `waited` how long they were waited
+/// for.
 struct Looked {
     views: Vec<Arc<View>>,
     verdicts: Vec<Verdict>,
-    /// Of those that were looked at before the mesh came, where another surface shows.
+    /// Pixels that show another surface, of views examined before the mesh came.
     elsewhere: Vec<Option<Elsewhere>>,
     ended: bool,
     waited: Duration,
 }
 
-/// What threads share that take views in, look at them, and hand them to an adapter.
+/// Shared by the threads that take views in, examine them, and hand them to an adapter.
 #[derive(Debug, Default)]
 struct Meanwhile<'a> {
     waiting: Waiting,
-    /// Of what the views show, where pixels may be left out.
+    /// Statistics of the atlas, where pixels may be decimated.
     survey: Option<&'a Survey<'a>>,
-    /// The mesh has not come.
+    /// The mesh has not come yet.
     early: bool,
-    /// Nothing is left to do of the views but to take them in.
+    /// The views are final; only taking them in is left.
     settled: bool,
-    /// The camera of some view was moved.
+    /// Some view's camera was moved.
     moved: AtomicBool,
     /// No view follows.
     all: AtomicBool,
 }
 
 impl Meanwhile<'_> {
-    /// All views so far stay whole, however many follow that show no more than they do.
+    /// Whether all views so far stay whole, whatever follows that shows no more than they do.
     fn all_stay(&self) -> bool {
         !self.survey.is_some_and(Survey::has_begun)
     }
 
-    /// What becomes of the rows of all views, once all have come. What a part of them shows says nothing of what all do.
+    /// Decides on the rows of all views, once all have come: a part of them says nothing about all.
     fn decide(&self) -> Decision {
         let survey = self.survey.filter(|_| self.all.load(Ordering::Relaxed));
         let workers = match self.settled {
@@ -168,7 +171,7 @@ struct Done {
 }
 
 impl<'a> Refiner<'a> {
-    /// Views will be compared with `original`, and show nothing that the simplified mesh has not if they are to be `masked`.
+    /// Will compare views with `original`. If `masked`, hides what the simplified mesh does not have.
     pub(super) fn new(mode: Refine, memory: Memory, original: &'a Original, masked: bool) -> Self {
         let (positions, triangles) = original.shape();
         Self {
@@ -193,24 +196,23 @@ impl<'a> Refiner<'a> {
         }
     }
 
-    /// Leaves out what many views show of the atlas, where their rows do not fit the memory or others show it better; see
-    /// [`Self::thinning`].
+    /// Decimates pixels where rows do not fit the memory or others show the surface better; see [`Self::thinning`].
     pub(super) fn thin(&mut self, thinner: Thinner<'a>, looked: Sightings<'a>) {
         self.held = true;
         self.survey = Some(Survey::of_looked(thinner, looked));
     }
 
-    /// What is to be left out of each view, once the first of them is there.
+    /// The decimation, known once the first view is out.
     pub(super) fn thinning(&self) -> Option<&Thinning> {
         self.decision.thinning()
     }
 
-    /// Whether the views have more rows than fit, and more than can be left out; known once the first of them is there.
+    /// Whether the views have more rows than fit, and than can be left out; known once the first view is out.
     pub(super) fn too_many(&self) -> bool {
         matches!(self.decision, Decision::TooMany(_))
     }
 
-    /// In which phase the first view is awaited.
+    /// The phase in which the first view is awaited.
     pub(super) fn phase(&self) -> Phase {
         match self.mode {
             Refine::Off => Phase::Raster,
@@ -218,7 +220,7 @@ impl<'a> Refiner<'a> {
         }
     }
 
-    /// The next view of the fit, of those that `next_view` yields, and whether `ahead` has it already.
+    /// The next fitted view of those that `next_view` yields, and whether `ahead` has taken it already.
     ///
     /// # Errors
     /// Those of `next_view` and of `ahead`.
@@ -251,8 +253,8 @@ impl<'a> Refiner<'a> {
         Ok(self.ready.pop_front().map(|view| (view, taken)))
     }
 
-    /// Takes views in, as many as may be held, and refines them, while `ahead` takes the first ones as they came, on a thread of
-    /// its own; returns how long it waited for views, and at the end for `ahead`.
+    /// Takes as many views as may be held and refines them, while `ahead` takes the first ones as they came, on its own
+    /// thread. Returns how long it waited for views, and finally for `ahead`.
     fn fill(
         &mut self,
         progress: &dyn Progress,
@@ -263,9 +265,9 @@ impl<'a> Refiner<'a> {
         let settled = early.settled;
         let first = settled || self.done.is_empty();
         let mut ahead = ahead.filter(|_| first);
-        // As they come, views show what is to be taken out of them.
+        // Views are handed over as they came, unmasked, so that must be their final state.
         let whole = settled || self.masks.is_none();
-        // Looks of a first fill are all that it decides by.
+        // The first fill alone decides on the rows.
         let survey = self.survey.take().filter(|_| first);
         let moves = |verdict: &Verdict| verdict.fate == CameraFate::Moved;
         let meanwhile = Meanwhile {
@@ -326,7 +328,8 @@ impl<'a> Refiner<'a> {
                 false => self.judge(progress, &views, &mut verdicts),
             };
             let begun = Instant::now();
-            // What was said of the views would hold while nobody but the adapter is at work, and its hang would not be told as one.
+            // The stall clock would otherwise keep the last expectation of the views, and not notice a hang of the
+            // adapter.
             if let Some(pass) = pass {
                 drawn_ahead(progress, pass);
             }
@@ -374,8 +377,8 @@ impl<'a> Refiner<'a> {
         Ok(times)
     }
 
-    /// Takes views in and looks at them, each as it comes, after those that were looked at `early`; `hand` is given all of them. What
-    /// they show is surveyed once that is more than surely stays.
+    /// Takes views in and examines each as it comes, after those examined `early`; `hand` gets all of them. Collects
+    /// statistics of the atlas once there are more pixels than certainly stay.
     fn look(
         &self,
         progress: &dyn Progress,
@@ -390,7 +393,7 @@ impl<'a> Refiner<'a> {
         progress.progress(phase, before, 0);
         let (sender, results) = mpsc::channel();
         let (shape, mode) = (self.shape, self.mode);
-        // Of later ones it is told when they are mended, by all threads.
+        // Later views are masked in `mended`, by all threads.
         let masks = self.masks.filter(|_| meanwhile.early);
         let mut ended = self.ended;
         let mut waited = Duration::ZERO;
@@ -402,7 +405,7 @@ impl<'a> Refiner<'a> {
             all,
             ..
         } = meanwhile;
-        // What settled views show was looked at, where it is asked for.
+        // Settled views were already examined, if it was needed.
         let survey = survey.filter(|survey| !survey.has_begun());
         let work = |task: Task, sender: &mpsc::Sender<_>| match task {
             Task::Look(view) => {
@@ -504,13 +507,13 @@ impl<'a> Refiner<'a> {
     }
 }
 
-/// From here on an adapter is waited for.
+/// From here on the adapter is waited for.
 fn drawn_ahead(progress: &dyn Progress, pass: Duration) {
     progress.progress(Phase::Raster, 0, 0);
     progress.expect("views that are drawn ahead", pass);
 }
 
-/// The next view that is not only to measure with.
+/// The next view that is not held out.
 fn fitted(
     next_view: &mut impl FnMut() -> Result<Option<View>, Failure>,
 ) -> Result<Option<View>, Failure> {
@@ -522,7 +525,7 @@ fn fitted(
     }
 }
 
-/// What drawing the mesh once for a view may take.
+/// Expected duration of drawing the mesh once for a view.
 fn a_look(shape: Shape<'_>, view: &View) -> Duration {
     each(shape.triangles.len(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }

@@ -1,10 +1,10 @@
-//! The linear model of the pixels of a view: pixel = weighted sum of texels. Every adapter builds, keeps and multiplies the same rows.
+//! The linear model of a view's pixels: pixel = weighted sum of texels. Every adapter builds, stores and multiplies the
+//! same rows.
 //!
-//! A pixel is the mean of s×s bilinear taps, each on the surface that it really hits; taps that share texels are merged, so
-//! a row holds each texel once and its weights sum to 1; what makes next to nothing of a pixel is left out
-//! ([`LEAST_ENTRY`](super::footprint::LEAST_ENTRY)). A pixel has a row only if every tap hits the mesh and its alpha is at
-//! least [`MIN_ALPHA`](super::footprint::MIN_ALPHA); how much a row counts goes with
-//! [`alpha_weight`](super::backend::alpha_weight).
+//! A pixel is the mean of s×s bilinear taps, each on the surface that it hits. Taps that share texels are merged, so a
+//! row holds each texel once and its weights sum to 1. Entries of negligible weight are dropped
+//! ([`LEAST_ENTRY`](super::footprint::LEAST_ENTRY)). A pixel has a row only if every tap hits the mesh and its alpha is
+//! at least [`MIN_ALPHA`](super::footprint::MIN_ALPHA). [`alpha_weight`](super::backend::alpha_weight) weighs the row.
 
 use super::window::Window;
 
@@ -18,12 +18,12 @@ pub struct Entry {
     pub weight: f32,
 }
 
-/// Footprints of some pixels of one view, compressed by rows.
+/// Footprints of some pixels of one view, in compressed sparse row format.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// Index of the view.
     pub view: u32,
-    /// Entries of row `p` are `starts[p]..starts[p + 1]`; one longer than there are rows.
+    /// Row `p` has the entries `starts[p]..starts[p + 1]`; one element longer than there are rows.
     pub starts: Vec<u32>,
     /// All entries.
     pub entries: Vec<Entry>,
@@ -40,20 +40,20 @@ impl Rows {
         self.colours.len()
     }
 
-    /// No pixel qualified.
+    /// Whether no pixel has a row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.colours.is_empty()
     }
 
-    /// Row `row` is one of the subset ([`Window::in_subset`]), by the first of its texels.
+    /// Whether a row is in the subset ([`Window::in_subset`]), by the first of its texels.
     #[must_use]
     pub fn in_subset(&self, row: usize, window: &Window) -> bool {
         let first = self.row(row).iter().map(|entry| entry.texel).min();
         first.is_some_and(|texel| window.in_subset(texel))
     }
 
-    /// Entries of row `row`.
+    /// Entries of a row.
     #[must_use]
     pub fn row(&self, row: usize) -> &[Entry] {
         &self.entries[self.starts[row] as usize..self.starts[row + 1] as usize]

@@ -1,5 +1,7 @@
-//! The mesh as the adapters see it: moved and scaled to the unit ball, so that 32-bit arithmetic is as good for a mesh of
-//! two centimetres a kilometre from the origin as for any other. Cameras move with it.
+//! The mesh as adapters see it, moved and scaled to the unit ball.
+//!
+//! 32-bit arithmetic is then as good for a mesh of two centimetres a kilometre from the origin as for any other.
+//! Cameras move with it.
 
 use proto::table::{Camera, Mesh};
 
@@ -12,19 +14,19 @@ pub struct Scene {
     pub positions: Vec<[f32; 3]>,
     /// Position in texels: `uv · size`, so that texel (column i, row j) is centred on (i + ½, j + ½).
     pub texel_coords: Vec<[f32; 2]>,
-    /// Vertices of one point of the surface share this number.
+    /// Vertices at one point of the surface share this number.
     pub surface_vertices: Vec<u32>,
-    /// Corners.
+    /// Vertex indices of each triangle.
     pub triangles: Vec<[u32; 3]>,
     /// Edge of the texture in texels.
     pub size: u32,
-    /// The part of it that an adapter works on.
+    /// The part of the texture that an adapter works on.
     pub window: Window,
-    /// Where it is in the world.
+    /// Where the unit ball is in the world.
     pub frame: Frame,
 }
 
-/// Where the scene's unit ball is in the world.
+/// Position and size of the scene's unit ball in the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Frame {
     /// World position of the scene's origin.
@@ -34,7 +36,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The ball around a surface.
+    /// A ball around a surface: its bounding box's circumscribed ball. Vertices that no triangle uses do not count.
     #[must_use]
     pub fn around(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Self {
         let mut low = [f64::INFINITY; 3];
@@ -55,7 +57,7 @@ impl Frame {
         Self { centre, radius }
     }
 
-    /// World positions in scene units.
+    /// Converts world positions to scene units.
     #[must_use]
     pub fn normalise(&self, positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
         let into = |position: &[f32; 3]| {
@@ -66,8 +68,8 @@ impl Frame {
         positions.iter().map(into).collect()
     }
 
-    /// A camera that sees the scene as `camera` sees the world: `R (c + r x) + t = r (R x + (R c + t) / r)`, and a common
-    /// factor of camera coordinates does not move a projection.
+    /// The camera that sees the scene as `camera` sees the world: `R (c + r x) + t = r (R x + (R c + t) / r)`, and a
+    /// common factor of camera coordinates does not move a projection.
     #[must_use]
     pub fn camera(&self, camera: &Camera) -> Camera {
         let mut moved = *camera;
@@ -82,14 +84,14 @@ impl Frame {
 }
 
 impl Scene {
-    /// A mesh in the ball around itself.
+    /// Scales a mesh to the ball around itself.
     #[must_use]
     pub fn new(mesh: &Mesh, size: u32) -> Self {
         let frame = Frame::around(&mesh.positions, &mesh.triangles);
         Self::framed(mesh, size, frame)
     }
 
-    /// A mesh in the ball around a surface: its own, or what it was before simplification.
+    /// Scales a mesh to a given ball: its own, or that of the mesh before simplification.
     #[must_use]
     pub fn framed(mesh: &Mesh, size: u32, frame: Frame) -> Self {
         let texel_coords = mesh
@@ -114,7 +116,7 @@ impl Scene {
         self.frame.camera(camera)
     }
 
-    /// The same with another part of its texture to work on.
+    /// The same scene with another window of its texture.
     #[must_use]
     pub fn within(&self, window: &Window) -> Self {
         Self {

@@ -1,16 +1,18 @@
-//! Row → whether it is one of the few by which λ is found where there are very many.
+//! The subset of rows by which λ is found where there are very many.
 //!
-//! The subset is a part of the surface and not of the pictures: as many rows meet in each of its texels as in all others, and
-//! how much smoothness they want depends on that. (A sample of the pixels of every view leaves each texel with fewer, and wants
-//! more: 0.5 to 3.8 dB were lost so where highlights, occluders or blurred views had to be told from the rest.)
+//! It is a part of the surface, not of the pictures: the needed smoothness depends on how many rows meet in a texel,
+//! and in the subset's texels that number is unchanged. A sample of every view's pixels leaves fewer rows a texel and
+//! asks for more smoothness, which costs 0.5 to 3.8 dB where highlights, occluders or blurred views must be told from
+//! the rest.
 
-/// The texture is divided into so many squares across and down, whatever its size.
+/// Squares of a texture, across and down, whatever its size.
 pub const SQUARES: u32 = 32;
 /// One square of so many is in the subset.
 pub const ONE_IN: u32 = 8;
 
-/// Whether the square of a texel is in the subset, in a texture of `size`² texels: see [`super::window::Window::in_subset`]. Along a row of squares and along a column
-/// it is every eighth; those of the next row lie three further.
+/// Whether the square of a texel is in the subset, in a texture of `size`² texels: see
+/// [`super::window::Window::in_subset`]. It is every eighth along a row of squares and along a column; the next row's
+/// are shifted by three.
 #[must_use]
 pub fn holds(texel: u32, size: u32) -> bool {
     let edge = size.div_ceil(SQUARES);

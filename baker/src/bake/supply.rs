@@ -1,4 +1,5 @@
-//! Where the mesh and its views come from, and where the textures of their layers go: the supervisor; in tests anything.
+//! View source ("supply"): where mesh and views come from, and where the textures of other channels go. That is the
+//! supervisor, or anything in tests.
 
 mod handed;
 
@@ -12,18 +13,18 @@ use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View};
 /// A mesh and its atlas.
 #[derive(Clone, Debug)]
 pub struct Unwrapped {
-    /// With its texture coordinates.
+    /// The mesh with texture coordinates.
     pub mesh: Mesh,
     /// Edge of its atlas in texels.
     pub texture_size: u32,
-    /// When it came.
+    /// Time at which it came.
     pub came: Instant,
 }
 
-/// Where the mesh and its views come from, and where the textures of their layers go.
+/// Source of the mesh and its views, and receiver of the textures of other channels.
 pub trait Supply {
-    /// The next view of those that come before the mesh, without its layers, and which it has; none once the mesh is there, or every
-    /// view was yielded.
+    /// The next view that comes before the mesh, without its other channels, and the set of those that it has. None
+    /// once the mesh is there, or every view was yielded.
     ///
     /// # Errors
     /// It does not come.
@@ -32,25 +33,26 @@ pub trait Supply {
     /// Whether every view came before the mesh.
     fn all_came(&self) -> bool;
 
-    /// The mesh, once.
+    /// The mesh; called once.
     ///
     /// # Errors
     /// It does not come.
     fn mesh(&mut self) -> Result<Unwrapped, Failure>;
 
-    /// The next view, with those of its layers that are wanted, and which it has; none after the last.
+    /// The next view with the `wanted` ones of its other channels, and the set of those that it has; none after the
+    /// last.
     ///
     /// # Errors
     /// It does not come.
     fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure>;
 
-    /// All views once more.
+    /// Requests all views again.
     ///
     /// # Errors
     /// They do not come.
     fn again(&mut self) -> Result<(), Failure>;
 
-    /// Hands a texture over.
+    /// Sends a texture.
     ///
     /// # Errors
     /// It is not taken.

@@ -1,8 +1,8 @@
-//! View → view without the pixels that the simplified mesh would put in the wrong place.
+//! Masks the pixels of a view that the simplified mesh would put in the wrong place.
 //!
-//! Where the surface before and after simplification lie at different depths, a pixel shows something that the simplified
-//! mesh does not have there. Dropping pixels that differ by more than 2 % of the radius was the best of six ways tried
-//! (35.6 against 35.1 dB; carrying hits over to the simplified surface gained sharpness and lost PSNR).
+//! Where the surfaces before and after simplification lie at different depths, a pixel shows something that the
+//! simplified mesh does not have there. Dropping pixels that differ by more than 2 % of the radius is the best of six
+//! ways tried (35.6 against 35.1 dB). Carrying hits over to the simplified surface gains sharpness and loses PSNR.
 
 use proto::table::{Camera, Simplified, Surface, View};
 
@@ -12,7 +12,7 @@ use super::scene::Frame;
 /// Difference in depth that drops a pixel, in scene units (radii).
 const LARGEST_DIFFERENCE: f32 = 0.02;
 
-/// The surface that the views show, in scene units: before simplification, if there was any, and then after it, too.
+/// The surface that the views show, in scene units: before simplification, and also after it where there was one.
 #[derive(Clone, Debug)]
 pub struct Original {
     frame: Frame,
@@ -24,14 +24,14 @@ pub struct Original {
 /// Pixels of a view that show another surface than the simplified mesh.
 #[derive(Clone, Debug)]
 pub(super) struct Elsewhere {
-    /// Of the view that it was looked from, in the world.
+    /// World camera of the view for which they were computed.
     pub(super) camera: Camera,
-    /// One for each pixel, row by row.
+    /// One bit for each pixel, row by row.
     bits: Vec<u64>,
 }
 
 impl Elsewhere {
-    /// Makes them transparent.
+    /// Sets their alpha to 0.
     pub(super) fn take_out_of(&self, view: &mut View) {
         for (pixels, &bits) in view.pixels.chunks_mut(u64::BITS as usize).zip(&self.bits) {
             let mut left = bits;
@@ -44,7 +44,7 @@ impl Elsewhere {
 }
 
 impl Original {
-    /// Takes the surface into the ball around it.
+    /// Scales the surface to the ball around it.
     #[must_use]
     pub fn new(surface: Surface) -> Self {
         let frame = Frame::around(&surface.positions, &surface.triangles);
@@ -59,13 +59,13 @@ impl Original {
         }
     }
 
-    /// Where that ball is.
+    /// The ball's place in the world.
     #[must_use]
     pub fn frame(&self) -> Frame {
         self.frame
     }
 
-    /// This, where the mesh is another surface.
+    /// Self, where the mesh is another surface.
     #[must_use]
     pub fn if_other(&self) -> Option<&Self> {
         self.simplified.is_some().then_some(self)
@@ -77,14 +77,15 @@ impl Original {
         (&self.positions, &self.triangles)
     }
 
-    /// How many triangles there are before and after.
+    /// Number of triangles before and after simplification together.
     #[must_use]
     pub fn triangles(&self) -> usize {
         let after = self.simplified.as_ref();
         self.triangles.len() + after.map_or(0, |after| after.triangles.len())
     }
 
-    /// Pixels that `camera` sees in a picture of this size where the two surfaces lie at different depths, or only one of them lies.
+    /// Pixels where only one of the two surfaces is hit, or both at different depths, seen by the `world` camera in a
+    /// picture of this size.
     pub(super) fn elsewhere(&self, world: &Camera, size: [u32; 2]) -> Elsewhere {
         let camera = self.frame.camera(world);
         let bits = match &self.simplified {
@@ -118,7 +119,7 @@ impl Original {
         }
     }
 
-    /// Makes every pixel transparent that shows another surface than the simplified mesh.
+    /// Sets alpha to 0 in every pixel that shows another surface than the simplified mesh.
     pub fn mask(&self, view: &mut View) {
         let elsewhere = self.elsewhere(&view.camera, [view.width, view.height]);
         elsewhere.take_out_of(view);

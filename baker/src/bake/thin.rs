@@ -1,30 +1,32 @@
-//! Masks of all views → which pixels of each have no row: those that show coarsely what many others show finely, and more where
-//! the rows of all do not fit the memory.
+//! Decimation of pixels ("thin"): masks of all views → which pixels get no row.
 //!
-//! | module | what it turns into what |
+//! Two kinds get none: pixels that show coarsely what many others show finely, and more where all rows do not fit the
+//! memory.
+//!
+//! | module | input → output |
 //! |---|---|
 //! | `cells` | atlas → cells of the surface; mask → the cell that each sample shows, and how coarsely |
-//! | `shown` | those of all views → pixels and views of each cell, and which of them are fine enough to do without the others |
+//! | `shown` | observations of all views → pixels and views of each cell, and which are fine enough to drop the others |
 //! | `survey` | views as they come → all of that, and the decision |
 //!
-//! A pixel tells of the mean of the texels that it covers. Where [`ENOUGH`] pixels of as many views show a place, what coarser
-//! ones say of it is known, and rows for them are work and memory for next to nothing.
+//! A pixel measures the mean of the texels that it covers. Where [`ENOUGH`] finer pixels of as many views show a place,
+//! coarser ones add next to nothing, and their rows only cost work and memory.
 //!
-//! A hundred views of 1024² show a texel of a texture as large with fifty pixels. Rows beyond the memory would have to be
-//! drawn once more for each part of the texture, and a part of them tells nearly as much. So there are as many as fit, and
-//! shares are fair: every texel keeps the same number of pixels, as far as it has them, and those of [`VIEWS`] views; what few
-//! pixels or few views show keeps all. Where that is less than [`PIXELS`] for each, nothing more is left out, and the texture is
-//! fitted in parts (`parts.rs`). First whole blocks are, evenly over the views, then a part of the pixels of those that stay,
-//! evenly over the block.
+//! A hundred views of 1024² show each texel of a texture of that size with fifty pixels. Rows beyond the memory would
+//! have to be built again for each subdomain, and a part of them says nearly as much. So as many rows are kept as fit,
+//! with fair shares. Every texel keeps the same number of pixels, if it has them, and those of [`VIEWS`] views; where
+//! few pixels or few views show it, it keeps all. If that number is below [`PIXELS`], nothing more is left out, and the
+//! texture is fitted in subdomains (`parts.rs`). Whole blocks are dropped first, evenly over the views, then pixels of
+//! the remaining blocks, evenly over the block.
 //!
-//! | word | what it is |
+//! | term | meaning |
 //! |---|---|
 //! | cell | square of [`cells::EDGE`]² texels, as far as one chart lies in it |
-//! | sample | what the middle of every [`STRIDE`]-th pixel hits |
+//! | sample | what the centre of every [`STRIDE`]-th pixel hits |
 //! | coarse | of a sample: its pixel covers more than a texel, and more than those that are enough for its cell |
-//! | block | [`BLOCK`]² pixels, those that keep each other company: it keeps what the neediest of its samples asks for, and nothing if all are coarse |
+//! | block | [`BLOCK`]² pixels, as of the neighbourhood weight; it keeps what the neediest of its samples asks for |
 //!
-//! A pixel without a row is one of alpha 0 to the adapter.
+//! The adapter sees a pixel without a row as one of alpha 0.
 
 pub(super) mod cells;
 mod shown;
@@ -46,26 +48,27 @@ use cells::Look;
 use shown::{Enough, Shown};
 pub(super) use survey::{Sightings, Survey};
 
-/// Pixels that a texel keeps, if it has them, or else no row is left out. 100 views of 1024² in 2048² texels, 10 pixels
-/// each: 51.90 dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views: 1024² texels with
-/// 20, 10 and 5 of their 37 pixels have 40.1, 39.8 and 39.2 dB.
+/// Least number of pixels that a texel keeps, if it has them. 100 views of 1024² in 2048² texels, 10 pixels each: 51.90
+/// dB with all, 51.70, 51.40 and 51.06 with 6, 4 and 3. A texture too coarse for its views, 1024² texels with 20, 10
+/// and 5 of their 37 pixels: 40.1, 39.8 and 39.2 dB.
 const PIXELS: f64 = 4.0;
-/// Views that a texel keeps: 4 pixels of 16, 24 and all of some 40 views have 51.0, 51.4 and 51.5 dB, 3 of 8 have 46.8. Pixels are
-/// dearer to a GPU where few of a block stay.
+/// Views that a texel keeps. 4 pixels of 16, 24 and all of some 40 views give 51.0, 51.4 and 51.5 dB, 3 of 8 give 46.8.
+/// A GPU spends more on each pixel where few of a block stay.
 const VIEWS: f64 = 24.0;
-/// Of the memory, this much is planned with: what does not fit after all costs more than the rest is worth.
+/// Share of the memory that is planned with: an overflow costs more than the rest is worth.
 pub(super) const PLANNED: f64 = 0.75;
-/// Entries that a row is taken to have before they are estimated: more than most have where pixels are so many.
+/// Entries assumed for a row before they are estimated: more than most have where pixels are that many.
 pub(super) const ENTRIES: f64 = 16.0;
-/// Where a texel has so many, coarser pixels have no row. 100 views of 512² in 1024² texels: 47.11 dB with all 7.6 million rows, 47.09 with
-/// these 6.4 million, 47.06 and 47.02 with 6 and 4 pixels of 12 views (6.0, 5.4), 46.96 with 4 of 8 (4.7).
+/// Where a texel has so many, coarser pixels get no row. 100 views of 512² in 1024² texels: 47.11 dB with all 7.6
+/// million rows, 47.09 with these 6.4 million, 47.06 and 47.02 with 6 and 4 pixels of 12 views (6.0, 5.4), 46.96 with 4
+/// of 8 (4.7).
 const ENOUGH: Enough = Enough {
     pixels: 6.0,
     views: 16.0,
 };
-/// Of a view every so many pixels, across and down, are looked at: a block has four samples.
+/// Every so many pixels of a view, across and down, are sampled: a block has four samples.
 const STRIDE: u32 = BLOCK / 2;
-/// The golden ratio: its multiples without their whole parts lie as evenly as can be, wherever they end.
+/// The golden ratio: the fractional parts of its multiples are evenly distributed, wherever the sequence ends.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// What decides on the rows: a scene, and an adapter's memory.
@@ -73,24 +76,24 @@ const GOLDEN: f64 = 0.618_033_988_749_894_9;
 pub(super) struct Thinner<'a> {
     pub(super) scene: &'a Scene,
     pub(super) atlas: &'a Atlas,
-    /// The s of s×s.
+    /// The s of s×s taps.
     pub(super) taps: u32,
     pub(super) memory: RowMemory,
 }
 
 impl Thinner<'_> {
-    /// Of so many pixels that count none is left out.
+    /// Up to so many opaque pixels, certainly none is left out.
     pub(super) fn surely(&self) -> f64 {
         self.memory.rows(ENTRIES).min(enough(self.atlas))
     }
 }
 
-/// Of so many pixels that count none is left out where the memory is large enough.
+/// Up to so many opaque pixels none is left out, if the memory is large enough.
 pub(super) fn enough(atlas: &Atlas) -> f64 {
     ENOUGH.pixels * atlas.covered as f64
 }
 
-/// Where a view is.
+/// A view's index, size and camera.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Head {
     pub(super) index: u32,
@@ -99,14 +102,14 @@ pub(super) struct Head {
     pub(super) camera: Camera,
 }
 
-/// Of a view, what decides on its rows.
+/// The data of a view that decides on its rows.
 pub(super) trait Mask: Sync {
     fn head(&self) -> Head;
 
     /// Whether a pixel may have a row.
     fn counts(&self, pixel: usize) -> bool;
 
-    /// Pixels that may.
+    /// Number of pixels that may have a row.
     fn counting(&self) -> usize {
         let [width, height] = self.head().size;
         let pixels = 0..width as usize * height as usize;
@@ -129,23 +132,23 @@ impl<V: Borrow<View> + Sync> Mask for V {
     }
 }
 
-/// Who decides.
+/// Threads that compute the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workers {
-    /// The pool, which has nothing else to do.
+    /// The thread pool, which is idle.
     Pool,
-    /// Threads beside it.
+    /// Separate threads, while the pool is busy.
     Own,
 }
 
-/// What becomes of the rows of all views.
+/// The decision on the rows of all views.
 #[derive(Clone, Debug)]
 pub(super) enum Decision {
     /// All stay, and fit.
     AllFit,
-    /// Those fit that are left.
+    /// The remaining ones fit.
     Thinned(Thinning),
-    /// More would have to be left out than is good, beside what is coarse.
+    /// Too many would have to be left out; only coarse pixels are.
     TooMany(Option<Thinning>),
 }
 
@@ -164,12 +167,12 @@ impl Decision {
 #[derive(Clone, Debug)]
 pub(super) struct Thinning {
     kept: Kept,
-    /// Pixels on the mesh, and those of them that are left out.
+    /// Pixels on the mesh, then those of them that are left out.
     pixels: f64,
     left_out: f64,
 }
 
-/// Of one view.
+/// The decimation of one view.
 struct Thinned {
     view: u32,
     levels: Vec<u8>,
@@ -182,7 +185,7 @@ struct Thinned {
 struct Need {
     /// Share of its blocks.
     blocks: f64,
-    /// Share of the pixels of those.
+    /// Share of the pixels of those blocks.
     pixels: f64,
 }
 
@@ -201,7 +204,7 @@ struct Wanted {
 }
 
 impl Thinning {
-    /// By what each cell asks for.
+    /// Decimates by what each cell needs.
     fn of(
         looks: &[Look],
         shown: &[Shown],
@@ -245,28 +248,28 @@ impl Thinning {
         }
     }
 
-    /// Pixels on the mesh that stay, about.
+    /// Approximate number of pixels on the mesh that stay.
     fn staying(&self) -> f64 {
         self.pixels - self.left_out
     }
 
-    /// This, if it leaves anything out.
+    /// Self, if it leaves anything out.
     fn if_any(self) -> Option<Self> {
         (self.left_out > 0.0).then_some(self)
     }
 
-    /// Pixels on the mesh that have no row, about.
+    /// Approximate number of pixels on the mesh that have no row.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out as u64
     }
 
-    /// What stays.
+    /// The pixel mask.
     pub(super) fn kept(&self) -> &Kept {
         &self.kept
     }
 }
 
-/// Entries of a row on the mean: its taps lie over the texels of a pixel, and each looks at a second one on either axis.
+/// Mean entries of a row: its taps lie over the texels of a pixel, and each reads a second texel on either axis.
 fn entries(shown: &[Shown], taps: u32) -> f64 {
     let [mut sum, mut pixels] = [0.0, 0.0];
     for cell in shown.iter().filter(|cell| cell.pixels > 0.0) {
@@ -278,7 +281,7 @@ fn entries(shown: &[Shown], taps: u32) -> f64 {
     sum / pixels.max(1.0)
 }
 
-/// What each texel can have if there are to be so many `rows`; none if that is less than the least.
+/// The pixels of each texel that give so many `rows`; none if that is below the least.
 fn wanted(shown: &[Shown], rows: f64) -> Option<Wanted> {
     let with = |pixels: f64| Wanted {
         pixels,
@@ -297,7 +300,7 @@ fn wanted(shown: &[Shown], rows: f64) -> Option<Wanted> {
 }
 
 impl Wanted {
-    /// Pixels of all cells.
+    /// Pixels kept of all cells.
     fn kept(self, shown: &[Shown]) -> f64 {
         let of = |cell: &Shown| {
             let need = self.of(cell);
@@ -320,12 +323,12 @@ impl Wanted {
     }
 }
 
-/// What a block is asked for: by the neediest of its samples.
+/// What a block is asked for, by the neediest of its samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
-    /// That hit anything, coarse or not.
+    /// Samples that hit anything, coarse or not.
     samples: u32,
-    /// Of those that are not coarse.
+    /// Cell and need of the neediest sample that is not coarse.
     need: Option<(u32, Need)>,
 }
 
@@ -340,7 +343,7 @@ impl Asked {
         }
     }
 
-    /// Pixels that it keeps in a view: all where no sample tells what is there.
+    /// Number of pixels that it keeps in a view: all where no sample hits anything, none where all are coarse.
     fn level(&self, view: u32) -> u8 {
         let Some((cell, need)) = self.need else {
             return if self.samples == 0 { ALL } else { 0 };
@@ -353,15 +356,15 @@ impl Asked {
     }
 }
 
-/// What each block of a view is asked for. What a place asks for that is not shown enough holds for the blocks around its samples,
-/// too: they may show more of it between theirs.
+/// What each block of a view is asked for. The need of a place that is not shown enough also holds for the blocks
+/// around its samples: they may show more of it between theirs.
 fn asked(look: &Look, shown: &[Shown], needs: &[Need]) -> Vec<Asked> {
     let [width, height] = look.head.size;
     let [across, down] = look.head.size.map(|edge| edge.div_ceil(BLOCK));
     let mut asked = vec![Asked::default(); (across * down) as usize];
     let block = |x: u32, y: u32| (y / BLOCK * across + x / BLOCK) as usize;
     for (sample, (&cell, &level)) in (0..).zip(look.cells.iter().zip(&look.levels)) {
-        // None of a sample that hits nothing.
+        // Samples that hit nothing have no need.
         let Some(&need) = needs.get(cell as usize) else {
             continue;
         };

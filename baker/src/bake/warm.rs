@@ -1,5 +1,6 @@
-//! What was asked for → an open adapter, before there is any data: what a bake can do while prepare still works, and what a
-//! spare process has done already when a job comes.
+//! Opens an adapter and compiles its pipelines before any data comes.
+//!
+//! A bake does this while prepare still works, and a spare process has done it when its job comes.
 
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
@@ -15,33 +16,33 @@ use super::native;
 use super::plan::Plan;
 use crate::progress::Progress;
 
-/// A GPU.
+/// A GPU, and how far it is ready.
 #[derive(Debug)]
 enum Opened {
     Bare(Box<Device>),
     Ready(Box<Result<Kit, GpuError>>),
-    /// A thread makes what the fit will need.
+    /// A thread preallocates what the fit will need.
     Foreseeing(JoinHandle<Option<Kit>>),
 }
 
 /// See the head of this file.
 #[derive(Debug)]
 pub struct Warm {
-    /// A GPU; none where the processor bakes.
+    /// The GPU; none where the processor bakes.
     gpu: Option<Opened>,
-    /// Work put into the fit.
+    /// Quality of the fit.
     pub quality: Quality,
     /// Space of the footprint's average.
     pub blend: Blend,
-    /// Where the stages came from, where a GPU bakes.
+    /// Origin of the pipelines; none where the processor bakes.
     origin: Option<PipelineCache>,
-    /// What the stages took, in milliseconds.
+    /// Time to compile the pipelines, in milliseconds.
     compile_ms: f64,
 }
 
 impl Warm {
-    /// Opens the adapter that the job wants: a GPU where `auto` finds one that opens, otherwise the processor, and never that
-    /// where a GPU was asked for.
+    /// Opens the adapter that the job wants. For `auto` that is a GPU, or the processor where none opens; a GPU that
+    /// was asked for by name is never replaced.
     ///
     /// # Errors
     /// No adapter fits, or the one that was named does not open.
@@ -69,13 +70,13 @@ impl Warm {
         })
     }
 
-    /// How many adapters would have done equally well, with it.
+    /// Number of adapters, including this one, that would have done equally well.
     #[must_use]
     pub fn peers(&self) -> u32 {
         self.device().map_or(1, Device::peers)
     }
 
-    /// Who will do the work.
+    /// The adapter that will do the work.
     #[must_use]
     pub fn adapter(&self) -> AdapterInfo {
         self.device()
@@ -90,8 +91,8 @@ impl Warm {
         }
     }
 
-    /// Views are there, and their mesh is not: a thread makes what their fit will surely need. What there is to say of the adapter has
-    /// been said.
+    /// Preallocates on a thread what the fit of these views will certainly need, while their mesh is still missing. The
+    /// adapter is reported by then.
     pub(super) fn foresee(&mut self, job: &BakeJob, expected: Expected) {
         let Some(Opened::Ready(kit)) = &self.gpu else {
             return;
@@ -106,7 +107,7 @@ impl Warm {
             kit.foresee(&options, expected);
             Some(kit)
         };
-        // Without a thread, all is made when it is needed.
+        // Without a thread, all is allocated when it is needed.
         let Ok(thread) = Builder::new().name("first buffers".to_owned()).spawn(work) else {
             return;
         };
@@ -122,33 +123,33 @@ impl Warm {
         });
     }
 
-    /// For which adapter, driver and build its pipelines can be kept; none where there are none, or they cannot.
+    /// Key of the adapter, driver and build whose pipelines can be cached; none where that is impossible.
     #[must_use]
     pub fn pipelines(&self) -> Option<&str> {
         self.device().and_then(Device::pipelines)
     }
 
-    /// Keeps the stages that will be compiled, beside those of an earlier process.
+    /// Caches the pipelines that will be compiled, beside those `kept` by an earlier process.
     pub fn keep(&mut self, kept: Option<&[u8]>) {
         if let Some(Opened::Bare(device)) = &mut self.gpu {
             device.keep(kept);
         }
     }
 
-    /// Once the stages are compiled: what a later process is to be given, if that is more than this one was.
+    /// After the pipelines are compiled: the cache for a later process, if it has grown.
     pub fn gained(&mut self) -> Option<Vec<u8>> {
         let (origin, gained) = self.device().and_then(Device::gained)?;
         self.origin = Some(origin);
         gained
     }
 
-    /// Where the stages came from, and what they took in milliseconds; none where the processor bakes.
+    /// Origin of the pipelines and their compile time in milliseconds; none where the processor bakes.
     #[must_use]
     pub fn stages(&self) -> Option<(PipelineCache, f64)> {
         Some((self.origin?, self.compile_ms))
     }
 
-    /// Compiles the stages, if a GPU bakes. What goes wrong is told when they are needed.
+    /// Compiles the pipelines if a GPU bakes. Errors are reported when the pipelines are needed.
     #[must_use]
     pub fn compiled(mut self) -> Self {
         let begun = Instant::now();
@@ -164,10 +165,10 @@ impl Warm {
         self
     }
 
-    /// The compiled stages; none where the processor bakes.
+    /// The compiled pipelines; none where the processor bakes.
     ///
     /// # Errors
-    /// The driver refuses a stage, or the device failed meanwhile.
+    /// The driver refuses a pipeline, or the device failed meanwhile.
     pub fn into_kit(self) -> Result<Option<Kit>, Failure> {
         match self.compiled().gpu {
             Some(Opened::Ready(kit)) => Ok(Some((*kit)?)),

@@ -1,17 +1,19 @@
-//! Squares of texels → the part of a texture that an adapter works on, as if it were a texture of its own: all of it, or whole
-//! rows, what seams tie to them, and one texel for each square of all the rest.
+//! The part of a texture that an adapter works on, as if it were a texture of its own ("window").
+//!
+//! A window is the whole texture, or some of its squares of texels: whole rows, the squares that seam constraints
+//! couple to them, and one texel for each of the other squares.
 //!
 //! ```text
-//!   squares above that are one texel each · squares above that are tied to the rows
+//!   squares above, one texel each · squares above, coupled by seams
 //!   the rows
-//!   squares below that are tied to the rows · squares below that are one texel each
+//!   squares below, coupled by seams · squares below, one texel each
 //! ```
 //!
-//! A row of a window is as long as one of its texture, so neighbours in a square have the same distance in both, and so have
-//! those in whole rows. A pixel belongs to a window if any of its taps meets one of its own squares; what its other taps meet
-//! elsewhere, as they do at the edges of what hides something, is told by one colour for each square. (Without those
-//! pixels 0.4 dB were lost on a mesh of many bodies, without the squares that seams tie to it 1.2.) As the parts follow
-//! each other as they do in the texture, the first texel of a row is of the same part in both.
+//! A row of a window is as long as one of its texture. So neighbours within a square, and within whole rows, have the
+//! same distance in both. A pixel belongs to a window if any of its taps meets one of the window's own squares. Its other
+//! taps may fall elsewhere, as at silhouettes; there each square has one colour. Leaving out such pixels costs 0.4 dB on
+//! a mesh of many bodies, leaving out the coupled squares 1.2. The parts are in the order of the texture, so the first
+//! texel of a row is of the same part in both.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,14 +23,14 @@ use super::atlas::{LINK_DOWN, LINK_RIGHT};
 use super::rows::{Entry, Rows};
 use super::subset;
 
-/// Edges of the squares of small and of large textures in texels. Those at the right and lower edge of a texture may be cut.
+/// Edges in texels of the squares of small and of large textures. Tiles at the right and lower edge may be cut.
 ///
-/// One colour for each square of eight texels, in place of four, cost 0.3 dB at 512², where charts are as narrow as that; for
-/// 8192², four would take as much memory as a window does.
+/// One colour for each square of eight texels instead of four costs 0.3 dB at 512², where charts are that narrow. At
+/// 8192² squares of four would take as much memory as a window does.
 pub const SQUARES: [u32; 2] = [4, 8];
-/// Edge of the largest texture that is small.
+/// Edge of the largest texture that counts as small.
 pub const SMALL_TEXTURE: u32 = 2048;
-/// Of a square's number: it has one texel, and that is its number.
+/// Flag of a square's number: the square has a single texel, at that number.
 pub const COARSE: u32 = 1 << 31;
 
 /// See the head of this file.
@@ -38,25 +40,25 @@ pub struct Window {
     pub size: u32,
     /// Rows of the window.
     pub rows: u32,
-    /// Of those, the first that it is there for, and the first after them. The others are there so that these have all of
-    /// their neighbours.
+    /// First row of the core, and first row after it. The window serves its core; the other rows give the core its
+    /// neighbours.
     pub core: [u32; 2],
-    /// Where `core` begins in the texture.
+    /// Row of the texture at which `core` starts.
     first: u32,
-    /// It is strips all over the texture.
+    /// Whether it consists of strips all over the texture.
     scattered: bool,
-    /// For each square of the texture, line by line, the number of its first texel in the window, and whether it has but one
-    /// ([`COARSE`]); none where all are where they were.
+    /// For each square of the texture, line by line, the number of its first texel in the window, with [`COARSE`] if it
+    /// has a single texel. None for the whole texture.
     squares: Option<Arc<[u32]>>,
 }
 
-/// Edge of a square of a texture in texels.
+/// Edge of a texture's squares in texels.
 #[must_use]
 pub fn square(size: u32) -> u32 {
     SQUARES[usize::from(size > SMALL_TEXTURE)]
 }
 
-/// Squares across, and lines of them, of a texture.
+/// Number of squares across a texture, which is also the number of square lines.
 #[must_use]
 pub fn across(size: u32) -> u32 {
     size.div_ceil(square(size))
@@ -70,7 +72,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Lays out squares side by side, each of so many texels across, in rows of their own.
+    /// Lays out squares side by side, each `edge` texels across, in rows of their own.
     fn place(&mut self, squares: impl Iterator<Item = u32>, edge: u32) {
         let coarse = if edge == 1 { COARSE } else { 0 };
         let places = (self.size / edge).max(1);
@@ -88,7 +90,7 @@ impl Layout {
 }
 
 impl Window {
-    /// All of a texture.
+    /// The whole texture.
     #[must_use]
     pub fn whole(size: u32) -> Self {
         Self {
@@ -101,8 +103,8 @@ impl Window {
         }
     }
 
-    /// These lines of squares of a texture, which follow each other, with the squares of `beside`; there for the lines of `core`,
-    /// which are among them.
+    /// A band: consecutive lines of squares, with the squares of `beside`. Its core are the lines `core`, which are among
+    /// them.
     #[must_use]
     pub fn band(size: u32, lines: Range<u32>, core: Range<u32>, beside: &BTreeSet<u32>) -> Self {
         let mut window = Self::of(size, std::slice::from_ref(&lines), beside);
@@ -114,7 +116,7 @@ impl Window {
         window
     }
 
-    /// Strips of lines of squares, in their order; there for all of them.
+    /// Strips of square lines, in their order; all of them are core.
     #[must_use]
     pub fn strips(size: u32, strips: &[Range<u32>]) -> Self {
         Self {
@@ -123,7 +125,7 @@ impl Window {
         }
     }
 
-    /// Of the pixels that are drawn for it, this share has rows, about: for strips all are drawn.
+    /// Approximate share of the texture's rows that it fits; 1 for a band.
     #[must_use]
     pub fn share(&self) -> f64 {
         match self.scattered {
@@ -165,13 +167,13 @@ impl Window {
         }
     }
 
-    /// Whether it is all of its texture, where it was.
+    /// Whether it is the whole texture.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.squares.is_none()
     }
 
-    /// Where each square is: see the field of this name; nothing of all of a texture.
+    /// The field `squares`; empty for the whole texture.
     #[must_use]
     pub fn squares(&self) -> &[u32] {
         self.squares.as_deref().unwrap_or_default()
@@ -183,21 +185,21 @@ impl Window {
         self.rows as usize * self.size as usize
     }
 
-    /// The rows of the texture that it is there for.
+    /// The texture's rows that are its core.
     #[must_use]
     pub fn core(&self) -> Range<usize> {
         let first = self.first as usize;
         first..first + (self.core[1] - self.core[0]) as usize
     }
 
-    /// Of numbers of its texels, those of the texels that it is there for.
+    /// Of values of its texels, those of the core.
     #[must_use]
     pub fn of_core<'a, T>(&self, texels: &'a [T]) -> &'a [T] {
         let [start, end] = self.core.map(|row| row as usize * self.size as usize);
         &texels[start..end]
     }
 
-    /// Which texel of the window a texel of the texture is, or is a part of; and whether it is itself.
+    /// The texel of the window that holds a texel of the texture, and whether it is that texel alone.
     #[must_use]
     pub fn texel(&self, texel: u32) -> (u32, bool) {
         let Some(squares) = &self.squares else {
@@ -212,7 +214,7 @@ impl Window {
         }
     }
 
-    /// For each texel of the window, which texel of the texture it is; those that stand for a square, or for nothing, are none.
+    /// The texture's texel of each texel of the window. None for those that stand for a square, or for nothing.
     #[must_use]
     pub fn places(&self) -> Vec<Option<u32>> {
         if self.is_whole() {
@@ -235,7 +237,8 @@ impl Window {
         places
     }
 
-    /// Whether the first texel of a bilinear lookup at a place of the texture, in texels, is in one of the window's own squares.
+    /// Whether the first texel of a bilinear lookup, at a place of the texture in texels, is in one of the window's own
+    /// squares.
     #[must_use]
     pub fn meets(&self, place: [f32; 2]) -> bool {
         let last = self.size.saturating_sub(1);
@@ -243,7 +246,7 @@ impl Window {
         self.is_whole() || self.texel(y * self.size + x).1
     }
 
-    /// Numbers the texels of a footprint as the window does, each once.
+    /// Renumbers the texels of a footprint to those of the window, and merges equal ones.
     pub fn take(&self, footprint: &mut Vec<Entry>) {
         if self.is_whole() {
             return;
@@ -259,8 +262,8 @@ impl Window {
         });
     }
 
-    /// Whether a texel of the window, by its number there, is in the [`subset`] of rows that a fit can be narrowed to: of all of
-    /// a texture one in [`subset::ONE_IN`], of a part of one what it is there for.
+    /// Whether a texel of the window, by its number there, is in the [`subset`] to which a fit can be narrowed: one
+    /// square in [`subset::ONE_IN`] of a whole texture, or the core of a part.
     #[must_use]
     pub fn in_subset(&self, texel: u32) -> bool {
         match self.is_whole() {
@@ -269,7 +272,8 @@ impl Window {
         }
     }
 
-    /// Links of the window's texels, of those of the texture: such between squares that are no neighbours here are none.
+    /// Links of the window's texels, from those of the texture. Links between squares that are not adjacent here are
+    /// dropped.
     #[must_use]
     pub fn links(&self, links: &[u8]) -> Vec<u8> {
         if self.is_whole() {
@@ -304,7 +308,7 @@ impl Window {
         own
     }
 
-    /// Of rows over the texture's texels those over the window's own.
+    /// Of rows over the texture's texels, those over the window's own.
     #[must_use]
     pub fn rows_within(&self, rows: &Rows) -> Rows {
         if self.is_whole() {

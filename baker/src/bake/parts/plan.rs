@@ -1,4 +1,4 @@
-//! Memory, what the views show of each square → the windows in which a texture is fitted.
+//! Plans the subdomains: memory, pixels on each square → the windows in which a texture is fitted.
 
 use std::ops::Range;
 
@@ -13,43 +13,43 @@ use crate::laps::timed;
 
 use super::shown::{rows_drawn, shown_by_square};
 
-/// Texels on each side of a band.
+/// Margin of a band on each side, in texels.
 const MARGIN: u32 = 8;
-/// A band has so many lines of texels at least: below, most of the work would be for its margins.
+/// Least height of a band in texels: below, most of the work would be for its margins.
 const LEAST_BAND: u32 = 32;
-/// The rehearsal's strips are one in so many lines, or as many as there are bands.
+/// The pilot fit's strips are one line in so many, or in as many as there are bands.
 const ONE_IN: u32 = 8;
-/// Of fewer lines than one in twice as many, nothing is learnt.
+/// Strips of fewer lines than one in twice as many teach nothing.
 const SPARSEST: u32 = 32;
-/// Strips that a texture is cut into for that, unless they were lower than [`LEAST_STRIP`] texels.
+/// Number of strips for the pilot fit, unless they would be lower than [`LEAST_STRIP`] texels.
 const STRIPS: u32 = 64;
 const LEAST_STRIP: u32 = 16;
-/// Strips that show less than this share of what such a part of the views should are not like the texture.
+/// Strips that show less than this part of their share of the pixels do not represent the texture.
 const LEAST_SHARE: f64 = 0.5;
-/// Of the memory, this much is planned with. A band whose rows do not fit after all is halved, which costs another drawing of it and
-/// buffers of another size; three quarters were most often half a part more than there need be for each that there is.
+/// Share of the memory that is planned with. A band whose rows do not fit is halved, which costs building its rows
+/// again and buffers of another size. At three quarters there is mostly half a subdomain too many for each one.
 const PLANNED: f64 = 0.85;
-/// And of that for the strips: their tiles are larger.
+/// Share of that for the strips: their tiles are larger.
 const STRIPS_PLANNED: f64 = 0.9;
-/// Entries of a row that are planned with, at least: rooms are made for so many, and what a part shows of a block takes more than
-/// its share of them.
+/// Least entries of a row to plan with: that much is allocated, and what a subdomain shows of a block takes more than
+/// its share.
 const LEAST_ENTRIES: f64 = 9.0;
-/// Rows of seams whose ties are put in order together.
+/// Seam rows whose couplings are sorted together.
 const TIED_AT_ONCE: usize = 1024;
 
-/// The parts of a texture.
+/// The subdomains of a texture.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::bake) struct Parts {
-    /// What is one for the whole texture comes from here.
+    /// The strips of the pilot fit, which sets the parameters of the whole texture.
     pub(super) rehearsal: Window,
-    /// Their cores are the texture.
+    /// Windows whose cores make up the texture.
     pub(super) bands: Vec<Window>,
-    /// Shares of all pixels that the rehearsal and each of the bands show.
+    /// Share of all pixels that the pilot fit and each of the bands show.
     shares: Vec<f64>,
     tied: Tied,
 }
 
-/// For each line of squares, the squares with what seams tie to it, in order.
+/// For each line of squares, the squares that seams couple to it, in order.
 pub(super) type Tied = Vec<Vec<u32>>;
 
 /// Strips all over a texture, one in so many of its lines.
@@ -65,7 +65,7 @@ fn strips(size: u32, one_in: u32) -> Window {
     Window::strips(size, &strips)
 }
 
-/// Strips of half as many lines as these; none where they would be too few to tell of all the texture, or are no strips.
+/// Strips of half as many lines. None where those are too few to represent the texture, or the window has no strips.
 pub(super) fn sparser(window: &Window) -> Option<Window> {
     let one_in = (1.0 / window.share()).round() as u32;
     let sparser = strips(window.size, 2 * one_in);
@@ -73,7 +73,7 @@ pub(super) fn sparser(window: &Window) -> Option<Window> {
     fewer.then_some(sparser)
 }
 
-/// The largest window of strips for which `fits` is true; the smallest where none.
+/// The largest window of strips for which `fits` holds; the smallest if none does.
 pub(in crate::bake) fn first_window(size: u32, fits: impl Fn(usize) -> bool) -> Window {
     let mut one_in = ONE_IN;
     loop {
@@ -86,7 +86,8 @@ pub(in crate::bake) fn first_window(size: u32, fits: impl Fn(usize) -> bool) -> 
 }
 
 impl Parts {
-    /// As few as there may be, but so many at `least`, where `memory` tells what a window of so many texels leaves for rows.
+    /// Plans as few subdomains as possible, but at `least` so many. `memory` says what a window of so many texels
+    /// leaves for rows.
     pub(in crate::bake) fn of(
         scene: &Scene,
         atlas: &Atlas,
@@ -104,7 +105,7 @@ impl Parts {
                     entries: drawn.entries.max(LEAST_ENTRIES),
                     words: drawn.words.max(PerRow::from(LEAST_ENTRIES).words),
                 };
-                // Around what a seam ties to a band: what a pixel there covers.
+                // Around what a seam couples to a band: the extent of a pixel there.
                 let reach = each.entries.sqrt() as u32;
                 (each, reach, tied(atlas, size, reach))
             })
@@ -114,7 +115,7 @@ impl Parts {
             let ranges = timed("bands", || {
                 let room = |texels: usize| planned * memory(texels).rows_of(each);
                 let first = bands(size, &pixels, &tied, room);
-                // All of them have the buffers of the largest.
+                // All bands use buffers of the largest.
                 let largest = first.iter().map(|(_, texels)| *texels).max();
                 let largest = largest.unwrap_or(0);
                 bands(size, &pixels, &tied, |texels| room(texels.max(largest)))
@@ -170,12 +171,12 @@ impl Parts {
         (middle - first >= LEAST_BAND / edge).then(|| [of(first..middle), of(middle..end)])
     }
 
-    /// How many there are.
+    /// Number of bands.
     pub(in crate::bake) fn count(&self) -> u32 {
         self.bands.len() as u32
     }
 
-    /// What is fitted one after the other, and the share of all pixels that each shows.
+    /// The windows in the order in which they are fitted, and the share of all pixels that each shows.
     pub(in crate::bake) fn windows(&self) -> impl Iterator<Item = (&Window, f64)> {
         let windows = std::iter::once(&self.rehearsal).chain(&self.bands);
         windows.zip(self.shares.iter().copied())
@@ -189,7 +190,7 @@ fn on(pixels: &[f64], window: &Window) -> f64 {
     own.map(|(_, pixels)| pixels).sum()
 }
 
-/// What seams tie to each line, with as many texels around it as `reach` says.
+/// The squares that seams couple to each line, with `reach` texels around.
 pub(super) fn tied(atlas: &Atlas, size: u32, reach: u32) -> Tied {
     let (edge, across) = (square(size), across(size));
     let around = |at: u32| {
@@ -213,7 +214,7 @@ pub(super) fn tied(atlas: &Atlas, size: u32, reach: u32) -> Tied {
                 all.sort_unstable();
                 all.dedup();
             }
-            // Rows that follow each other lie along one seam, and tie mostly the same.
+            // Consecutive rows lie along one seam, and mostly couple the same squares.
             if (&lines, &squares) != (&before.0, &before.1) {
                 for &square in &squares {
                     let others = lines.iter().filter(|&&line| line != square / across);
@@ -250,8 +251,8 @@ fn window(size: u32, band: Range<u32>, tied: &[Vec<u32>]) -> Window {
     Window::band(size, own, band, &beside.flatten().copied().collect())
 }
 
-/// The fewest bands, of lines of squares, whose windows show no more than there is `room` for in so many texels, as even as
-/// they can be, and the texels of their windows, about.
+/// The fewest bands whose windows have `room` for the pixels that they show, as even as possible. Bands are ranges of
+/// square lines; each comes with the approximate texels of its window.
 fn bands(
     size: u32,
     pixels: &[f64],
@@ -305,15 +306,15 @@ fn bands(
     fill(high)
 }
 
-/// A band to which lines are added, and what it shows.
+/// A band to which lines are added, and the pixels that it shows.
 struct Growing {
     size: u32,
     first: u32,
     end: u32,
-    /// Of each square of the texture, the last band that it was beside, by its number.
+    /// For each square of the texture, the number of the last band that was coupled to it.
     beside: Vec<u32>,
     number: u32,
-    /// Squares that are beside this one.
+    /// Tiles coupled to this band.
     count: usize,
     pixels: f64,
 }
@@ -331,7 +332,7 @@ impl Growing {
         }
     }
 
-    /// Another, of no lines from this one on.
+    /// Starts another band, without lines, at this line.
     fn begin(&mut self, first: u32) {
         (self.first, self.end) = (first, first);
         self.number += 1;
@@ -358,12 +359,12 @@ impl Growing {
         }
     }
 
-    /// Of its window.
+    /// Texels of its window.
     fn texels(&self) -> usize {
         let (edge, across) = (square(self.size), across(self.size));
         let lines = self.end - self.first + 2 * (MARGIN / edge);
         let own = (lines * across) as usize + self.count;
-        // Those elsewhere have one each, and each of the four groups an unfinished row.
+        // Tiles elsewhere have one texel each, and each of the four groups has an unfinished row.
         let elsewhere = (across * across) as usize + (2 * (edge + 1) * self.size) as usize;
         own * (edge * edge) as usize + elsewhere
     }

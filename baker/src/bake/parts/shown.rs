@@ -1,4 +1,4 @@
-//! Masks of all views → how many pixels each square of the texture is shown by, and what a row has.
+//! Masks of all views → how many pixels show each square of the texture, and the mean size of a row.
 
 use proto::table::View;
 use rayon::prelude::*;
@@ -12,15 +12,16 @@ use crate::bake::thin::cells::{Cells, EDGE};
 use crate::bake::thin::{ENTRIES, Head, Mask};
 use crate::bake::window::{across, square};
 
-/// Views in which rows are drawn to count their entries, at most: of each one in as many bands, and of that one in so many blocks.
+/// Most views of which rows are built to count their entries: one in so many bands of each, and one in so many blocks
+/// of those.
 const DRAWN: usize = 4;
 const DRAWN_BLOCKS: u32 = 4;
-/// Samples of a cell, on the mean over all that is shown. Parts are of thousands of cells.
+/// Mean samples of a cell, over all cells. Subdomains have thousands of cells.
 const SAMPLES: f64 = 12.0;
-/// Samples of all views, at most.
+/// Most samples of all views.
 const MOST_SAMPLES: f64 = 4e7;
 
-/// What the views show of each square of a texture, line by line: pixels.
+/// Number of pixels that show each square of a texture, line by line.
 pub(super) fn shown_by_square(scene: &Scene, atlas: &Atlas, masks: &[impl Mask]) -> Vec<f64> {
     let pixels = masks.par_iter().map(Mask::counting).sum::<usize>() as f64;
     let cells = Cells::new(scene, atlas);
@@ -39,7 +40,7 @@ pub(super) fn shown_by_square(scene: &Scene, atlas: &Atlas, masks: &[impl Mask])
     (0..across * across).map(of).collect()
 }
 
-/// Of which pixels samples are taken, where so many count: a block has one at least.
+/// Stride of the samples for so many opaque pixels: a block has at least one.
 fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
     let covered = atlas.covered.max(1) as f64;
     let area = |mask: &_| Mask::head(mask).size.map(f64::from).iter().product::<f64>();
@@ -48,7 +49,7 @@ fn stride(masks: &[impl Mask], pixels: f64, atlas: &Atlas) -> u32 {
     (stride.max(2.0).max(coarsest) as u32).min(BLOCK)
 }
 
-/// What a row has on the mean, by the rows of some blocks of some views, in each of which other bands are drawn.
+/// Mean size of a row, from some blocks of some views; each view contributes other bands.
 pub(super) fn rows_drawn<M: Mask>(scene: &Scene, taps: u32, masks: &[M]) -> PerRow {
     let some: Vec<&M> = (masks.iter())
         .step_by(masks.len().div_ceil(DRAWN).max(1))

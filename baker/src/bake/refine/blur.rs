@@ -1,6 +1,6 @@
-//! A plane of numbers → the same smoothed by a Gaussian, and its slope.
+//! Gaussian blur of a plane of values, and its slope.
 
-/// Width and numbers, row by row. Outside it is 0.
+/// Width and values, row by row. Outside it is 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plane {
     pub(super) width: usize,
@@ -8,12 +8,12 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// How many rows there are.
+    /// Number of rows.
     pub(super) fn height(&self) -> usize {
         self.values.len() / self.width
     }
 
-    /// Smoothed with a standard deviation of `sigma` pixels, cut off at three of them.
+    /// Blurred with a standard deviation of `sigma` pixels, cut off at three of them.
     pub(super) fn blurred(&self, sigma: f64) -> Self {
         let kernel = kernel(sigma);
         let (width, height) = (self.width, self.height());
@@ -23,7 +23,7 @@ impl Plane {
             .chunks_exact(width)
             .zip(across.chunks_exact_mut(width))
         {
-            // Most of a picture is empty: only what lies around values is touched.
+            // Most of a picture is empty: only the surroundings of values are touched.
             let Some(first) = line.iter().position(|&value| value != 0.0) else {
                 continue;
             };
@@ -66,7 +66,7 @@ impl Plane {
         Self { width, values }
     }
 
-    /// Central differences along x and y; not to be asked at the border.
+    /// Central differences along x and y; not defined at the border.
     pub(super) fn slope(&self, at: usize) -> [f32; 2] {
         let values = &self.values;
         [
@@ -88,7 +88,7 @@ fn add_both(out: &mut [f32], [one, other]: [&[f32]; 2], weight: f32) {
     }
 }
 
-/// Its middle and one side; both sides sum to 1.
+/// The kernel's centre and one side; both sides sum to 1.
 fn kernel(sigma: f64) -> Vec<f32> {
     let reach = (3.0 * sigma).ceil() as i32;
     let raw: Vec<f64> = (0..=reach)

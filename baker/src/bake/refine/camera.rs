@@ -1,7 +1,8 @@
-//! A view and the mesh → the view's camera where their silhouettes agree, or why it stays: Gauss-Newton steps at falling
-//! blurs. No texture is needed, and no other view.
+//! Refines the camera of one view by silhouettes: Gauss-Newton steps at falling blurs, or the reason why it stays. This
+//! needs no texture and no other view.
 //!
-//! A photometric step after these halved the rotation that was left and gained nothing (49.40 against 49.43 dB), so there is none.
+//! A photometric step after these halves the remaining rotation and gains nothing (49.40 against 49.43 dB), so there is
+//! none.
 
 use proto::job::Refine;
 use proto::message::CameraFate;
@@ -14,7 +15,7 @@ use super::silhouette::Band;
 use super::solve::{Square, determined, solve};
 use crate::bake::scene::{Frame, project};
 
-/// The surface whose silhouette the views show, in scene units: before simplification.
+/// The surface whose silhouette the views show, in scene units: the mesh before simplification.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<'a> {
     pub(super) frame: Frame,
@@ -22,22 +23,22 @@ pub(super) struct Shape<'a> {
     pub(super) triangles: &'a [[u32; 3]],
 }
 
-/// What became of a camera.
+/// Result for a camera.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
     pub(super) fate: CameraFate,
-    /// Of the world, in pixels of the view.
+    /// World camera, in pixels of the view.
     pub(super) camera: Camera,
-    /// How far the mesh moves in the view, root mean square, in pixels.
+    /// Root mean square shift of the mesh in the view, in pixels.
     pub(super) moved: f64,
-    /// Directions that were held.
+    /// Number of directions that were held fixed.
     pub(super) held: u32,
     /// Distance of the silhouettes in pixels, before and after.
     pub(super) distance: Option<[f64; 2]>,
 }
 
 impl Verdict {
-    /// Of a view whose camera nobody looks at.
+    /// For a view whose camera is not examined.
     pub(super) fn given(view: &View) -> Self {
         Self {
             fate: CameraFate::Given,
@@ -49,35 +50,35 @@ impl Verdict {
     }
 }
 
-/// Blurs of the steps, in pixels; from 6 on where the silhouettes are farther apart than [`FAR`].
+/// Blurs of the steps, in pixels. The first is used only where the silhouettes are farther apart than [`FAR`].
 const BLURS: [f64; 4] = [6.0, 3.0, 2.0, 1.5];
 const FAR: f64 = 2.5;
-/// Blur at which it is judged what a silhouette shows.
+/// Blur at which it is decided which directions a silhouette determines.
 const LEAST_BLUR: f64 = 1.0;
-/// Steps at the last blur, at most; one at each before it.
+/// Most steps at the last blur; one at each before it.
 const STEPS: u32 = 3;
 /// Blur at which silhouettes are compared before and after.
 const JUDGED: f64 = 2.0;
 /// A step this small, in pixels, is the last.
 const SETTLED: f64 = 0.01;
-/// Where the first step leaves more than this share of the distance, the others will not do much better: 0.04 of noisy
+/// If the first step leaves more than this share of the distance, further ones will not do much better: 0.04 with noisy
 /// poses, 0.9 and more where the mesh has another outline.
 const HOPELESS: f64 = 0.8;
-/// Silhouettes no farther apart than this, in pixels, agree: clean views are apart by 0.01-0.05, and a mesh of a tenth
-/// of the triangles by 0.15.
+/// Silhouettes no farther apart than this, in pixels, agree: clean views have 0.01-0.05, and a mesh of a tenth of the
+/// triangles 0.15.
 const AGREED: f64 = 0.1;
-/// A camera is moved only if that leaves no more than this share of the distance: 0.02 of noisy poses, 0.4 to 0.9 where the
+/// A camera is moved only if at most this share of the distance is left: 0.02 with noisy poses, 0.4 to 0.9 where the
 /// mesh has another outline.
 const LEFT: f64 = 0.3;
-/// Nor may it leave more than this, in pixels.
+/// Largest distance that may be left, in pixels.
 const MOST_LEFT: f64 = 0.4;
-/// Nor may it move farther than this, as a share of the object's radius in the picture.
+/// Largest move, as a share of the object's radius in the picture.
 const FARTHEST: f64 = 0.1;
 /// Shorter silhouettes, in pixels, determine nothing.
 const SHORTEST: f64 = 60.0;
 /// A direction counts if the silhouette moves by at least this share of what the mesh moves by.
 const LEAST_SHOWN: f64 = 0.05;
-/// Points of the mesh that stand for all.
+/// Number of points that represent the mesh.
 const POINTS: usize = 2048;
 
 /// Refines one view.
@@ -164,8 +165,8 @@ pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
     }
 }
 
-/// Distance of the silhouettes in pixels of the view if they agree even at half its size: a quarter of the work, and all there
-/// is to do for most views.
+/// Distance of the silhouettes in pixels of the view, if they agree even at half its size. That is a quarter of the
+/// work, and suffices for most views.
 fn glance(shape: Shape<'_>, view: &View) -> Option<f64> {
     let outline = Outline::coarse(view);
     let camera = outline.camera(&shape.frame.camera(&view.camera));
@@ -204,8 +205,9 @@ impl<'a> Look<'a> {
         )
     }
 
-    /// The directions in which the camera may move: those that the mesh's own silhouette shows, whatever the picture's is. They
-    /// are found once, at the least blur, where depth is that of the rim: of many steps each would let a little of others in.
+    /// The directions in which the camera may move: those that the mesh's own silhouette determines, whatever the
+    /// picture's is. They are found once, at the least blur, where depth is that of the rim; found at each of many
+    /// steps, they would let a little of the others in.
     fn open(&self, metric: &Square) -> Vec<Step> {
         let share = self.cover.share.blurred(LEAST_BLUR);
         let band = Band::new(self.outline, &share, &share, LEAST_BLUR);
@@ -226,7 +228,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Corners of triangles, spread over the mesh's own order, that the camera has in front of it.
+/// Corners of triangles in front of the camera, spread over the mesh's order.
 fn points(shape: Shape<'_>, camera: &Camera) -> Vec<[f32; 3]> {
     let stride = shape.triangles.len().div_ceil(POINTS).max(1);
     shape
@@ -238,8 +240,9 @@ fn points(shape: Shape<'_>, camera: &Camera) -> Vec<[f32; 3]> {
         .collect()
 }
 
-/// Mean square by which the points move with each step, in pixels². Turns and shifts are taken apart: a shift that the silhouette
-/// shows would else go with the turn that moves the nearer half of the surface back, which it does not show.
+/// Mean square by which the points move with each parameter, in pixels². Rotations and translations are kept apart.
+/// Otherwise a translation that the silhouette shows would be coupled to a rotation that it does not show, the one that
+/// moves the nearer half of the surface back.
 fn metric(camera: &Camera, points: &[[f32; 3]]) -> Option<Square> {
     let mut sum = [[0.0; 6]; 6];
     for &point in points {

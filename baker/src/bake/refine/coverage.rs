@@ -1,5 +1,5 @@
-//! A mesh seen by a camera → the share of each pixel of a plane that it covers, and nothing else: what [`Cover`] has for it, with
-//! a bit for each sample in place of a number. What lies between two samples of one row of a triangle is set by the word.
+//! Share of each pixel that a mesh covers: the coverage of [`Cover`] alone, with one bit for each sample instead of a
+//! number. The samples between two ends of a triangle's row are set by the word.
 //!
 //! [`Cover`]: super::outline::Cover
 
@@ -21,11 +21,11 @@ const TOGETHER: usize = (WORD - 1) / SAMPLES as usize;
 struct Samples {
     /// Row by row.
     bits: Vec<u64>,
-    /// Of a row, one more than it fills: bits are read across the end of any word.
+    /// Words of a row, one more than it fills: bits are read across the end of any word.
     words: usize,
 }
 
-/// The share of each pixel that the mesh covers, of a plane of this size.
+/// The share of each pixel that the mesh covers, in a plane of this size.
 pub(super) fn share(
     positions: &[[f32; 3]],
     triangles: &[[u32; 3]],
@@ -55,7 +55,7 @@ pub(super) fn share(
                 let samples = of_row(row);
                 (all, any) = (all & samples, any | samples);
             }
-            // Most of a picture lies wholly within the mesh or without.
+            // Most pixels lie wholly inside or outside of the mesh.
             if any == 0 || all == (1 << bits) - 1 {
                 pixels.fill(if any == 0 { 0.0 } else { 1.0 });
                 continue;
@@ -71,10 +71,10 @@ pub(super) fn share(
     Plane { width, values }
 }
 
-/// So many samples of a row, fewer than a word has, from a bit on.
+/// `count` samples of a row from `bit` on; `count` is less than a word's bits.
 fn samples_at(row: &[u64], bit: usize, count: usize) -> u64 {
     let (word, within) = (bit / WORD, bit % WORD);
-    // Twice, since a shift by all bits is none.
+    // Two shifts, since a shift by all bits is not allowed.
     let next = row[word + 1] << 1 << (WORD - 1 - within);
     (row[word] >> within | next) & ((1 << count) - 1)
 }
@@ -114,7 +114,7 @@ impl Canvas for Samples {
         let height = self.bits.len() / self.words / SAMPLES as usize;
         for span in footing.spans(SAMPLES, [0, height as i32]) {
             let holds = |column: &usize| span.inverse_depth(footing, *column).is_some();
-            // Each edge accepts all samples on one side of its zero, so what all accept has no gaps.
+            // Each edge accepts all samples on one side of its zero, so those that all edges accept have no gaps.
             let Some(first) = span.columns.clone().find(holds) else {
                 continue;
             };
@@ -124,7 +124,7 @@ impl Canvas for Samples {
     }
 }
 
-/// Masks of the words in which the bits from one to another begin and end.
+/// Masks of the first and the last word of a range of bits.
 fn ends(first: usize, last: usize) -> [u64; 2] {
     [
         u64::MAX << (first % WORD),
@@ -132,7 +132,7 @@ fn ends(first: usize, last: usize) -> [u64; 2] {
     ]
 }
 
-/// Sets the bits of a row from one to another.
+/// Sets a range of a row's bits, ends included.
 fn set(row: &mut [u64], first: usize, last: usize) {
     let [from, to] = ends(first, last);
     match (first / WORD, last / WORD) {

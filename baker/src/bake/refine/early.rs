@@ -1,5 +1,5 @@
-//! Views that come before the mesh → the same with their cameras and exposures mended, while that is unwrapped: neither needs an
-//! atlas. Once there is one, what they show of it is looked at while the adapter makes its buffers.
+//! Refines views that come before the mesh, while it is unwrapped: cameras and exposures need no atlas. Once there is
+//! an atlas, the views are examined for decimation while the adapter allocates its buffers.
 
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -18,23 +18,23 @@ use crate::bake::thin::{self, Mask, Sightings};
 use crate::laps::timed;
 use crate::progress::{PhaseClock, Progress, unit};
 
-/// Before the mesh comes, one of so many threads looks at views: the others' cores are for decoding and the unwrap.
+/// Before the mesh comes, one of so many threads examines views: the other cores are for decoding and the unwrap.
 const SHARE: usize = 4;
 
 /// Views that came before the mesh.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     pub(super) views: Vec<Arc<View>>,
-    /// What their silhouettes say, as long as they are not settled.
+    /// Verdicts by their silhouettes, until they are settled.
     pub(super) verdicts: Vec<Verdict>,
-    /// Where they show another surface, likewise.
+    /// Pixels that show another surface, until they are settled.
     pub(super) elsewhere: Vec<Option<Elsewhere>>,
-    /// They are all, and their cameras and exposures what they stay.
+    /// Whether these are all views, with final cameras and exposures.
     pub(super) settled: bool,
 }
 
 impl Refiner<'_> {
-    /// Looks at views that come before the mesh, until `next_view` yields none.
+    /// Examines views that come before the mesh, until `next_view` yields none.
     ///
     /// # Errors
     /// Those of `next_view`.
@@ -65,7 +65,7 @@ impl Refiner<'_> {
         Ok(())
     }
 
-    /// How many views there are so far, and their pixels that lie on the mesh by their alpha; none where one has no alpha.
+    /// Number of views so far and of their opaque pixels; none where a view has no alpha.
     pub(in crate::bake) fn opaque_pixels(&self) -> Option<(usize, u64)> {
         let views = &self.early.views;
         let pixels = || views.par_iter().map(|view| view.counting() as u64).sum();
@@ -73,7 +73,7 @@ impl Refiner<'_> {
         opaque.then(|| (views.len(), pixels()))
     }
 
-    /// Those views are all: their cameras and exposures are what they stay.
+    /// Makes the cameras and exposures of these views final, since no view follows.
     pub(in crate::bake) fn settle(&mut self, progress: &dyn Progress, clock: &mut PhaseClock) {
         let begun = Instant::now();
         let Early {
@@ -96,7 +96,8 @@ impl Refiner<'_> {
         clock.add(self.phase(), begun.elapsed().as_secs_f64() * 1e3);
     }
 
-    /// What settled views show of this atlas, if some of it may be left out; without them, nothing is known yet.
+    /// Examines what settled views show of this atlas, if some of it may be left out. Without settled views, nothing is
+    /// known yet.
     pub(in crate::bake) fn look_settled<'b>(
         &self,
         progress: &dyn Progress,

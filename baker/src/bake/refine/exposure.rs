@@ -1,15 +1,15 @@
-//! A view and its gain → the view as if it had been exposed as the others were, in linear light, in 8 bits again: the
-//! rounding, 59 dB below white, is averaged out over the views that see a texel.
+//! Divides a gain out of a view, in linear light, and rounds to 8 bits again. The rounding, 59 dB below white, averages
+//! out over the views that see a texel.
 
 use proto::job::Blend;
 use proto::table::View;
 
 use crate::bake::colour::{decode, to_byte};
 
-/// Alpha of pixels that are saturated: what they show is at least as bright as they are, and counts little.
+/// Alpha of saturated pixels: what they show is at least as bright as they are, so they count little.
 const SATURATED_ALPHA: u8 = 128;
 
-/// What becomes of each byte where `gain` is divided out.
+/// Table of the bytes with `gain` divided out.
 fn divided(gain: f64) -> [u8; 256] {
     std::array::from_fn(|byte| {
         let light = decode(byte as f32 / 255.0) / gain as f32;
@@ -17,7 +17,7 @@ fn divided(gain: f64) -> [u8; 256] {
     })
 }
 
-/// Whether any byte would be another without `gain`: if not, nothing is gained for the pixels that would be taken for saturated.
+/// Whether dividing `gain` out changes any byte. If not, it would only cost the pixels that count as saturated.
 pub(super) fn matters(gain: f64) -> bool {
     (0..)
         .zip(divided(gain))

@@ -1,4 +1,4 @@
-//! Verdicts on all views → which cameras stay after all, and what is to be divided out of each view.
+//! Judges all views together: which cameras stay after all, and the gain to divide out of each view.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::laps::{timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{Progress, each};
 
-/// Standard deviation of the exposures' logarithm from which on they are evened out: clean views seem to have 0.001-0.002.
+/// Least standard deviation of the exposures' logarithm for `auto`: clean views seem to have 0.001-0.002.
 const LEAST_SPREAD: f64 = 0.005;
-/// And only if views then deviate from each other by no more than this share of what they did.
+/// Largest ratio of the views' deviation from each other, after to before, for `auto`.
 const LEFT: f64 = 0.95;
 
 impl Refiner<'_> {
-    /// What is to be divided out of each of the views, of which some cameras stay after all.
+    /// The gain to divide out of each of the views. Some cameras are put back.
     pub(super) fn judge(
         &mut self,
         progress: &dyn Progress,
@@ -37,7 +37,7 @@ impl Refiner<'_> {
         vec![1.0; views.len()]
     }
 
-    /// How all the views are exposed; returns what is to be divided out of each.
+    /// Solves for the exposures; returns the gain to divide out of each view.
     fn expose(
         &mut self,
         progress: &dyn Progress,
@@ -87,8 +87,8 @@ impl Refiner<'_> {
     }
 }
 
-/// Where most silhouettes that are off stay off, the mesh has another outline than the pictures, and those that seem to
-/// fit do so by accident: none is moved.
+/// Puts all cameras back where most silhouettes that are off stay off. The mesh then has another outline than the
+/// pictures, and those that seem to fit do so by accident.
 fn keep_if_most_agree(verdicts: &mut [Verdict], views: &[Arc<View>]) {
     let moved = |verdict: &&Verdict| verdict.fate == CameraFate::Moved;
     let refused = verdicts

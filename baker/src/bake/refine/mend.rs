@@ -1,5 +1,5 @@
-//! What was found of views → the views as they stay: their cameras moved, their exposures divided out, and without the pixels that
-//! show another surface than the simplified mesh.
+//! Makes views final: moves their cameras, divides exposures out, and masks pixels that show another surface than the
+//! simplified mesh.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::pace;
 use crate::progress::{Progress, each};
 
 impl Refiner<'_> {
-    /// Views with these cameras, these exposures divided out, and what shows `elsewhere` taken out, if anything is to be; which is
-    /// noted.
+    /// Applies cameras, exposures and masks to the views, and remembers what was done. `elsewhere` has masks that are
+    /// known already.
     pub(super) fn mended(
         &mut self,
         progress: &dyn Progress,
@@ -56,7 +56,7 @@ impl Refiner<'_> {
     }
 }
 
-/// What drawing both surfaces for a view may take.
+/// Expected duration of drawing both surfaces for a view.
 pub(super) fn masking(original: &Original, view: &View) -> Duration {
     each(original.triangles(), pace::TRIANGLE) + each(view.pixels.len(), pace::OUTLINE_PIXEL)
 }

@@ -1,5 +1,5 @@
-//! A view → the plane of its alpha, with room around it, and the camera of that plane. A mesh seen by a camera → how much of
-//! each of the plane's pixels it covers, and how far away it is there.
+//! Planes whose silhouettes are compared. Of a view: its alpha with a border around it, and the camera of that plane.
+//! Of a mesh seen by a camera: how much of each pixel it covers, and its depth there.
 
 use proto::table::{Camera, View};
 
@@ -8,40 +8,40 @@ use crate::bake::raster::footing;
 use crate::bake::scene::project;
 use crate::progress::unit;
 
-/// Kept free around the view, so that a mesh that is off by some pixels is there, too, and blurs have room.
+/// Border around the view, so that a mesh that is off by some pixels still lies within it, and blurs have room.
 pub(super) const ROOM: usize = 20;
 /// Larger views are averaged down to about this many pixels: a silhouette is found to a hundredth of a pixel.
 const MOST_PIXELS: usize = 1 << 20;
 /// s of s×s samples a pixel. 6 halve the error of 0.006 px that 3 leave, and cost 2.6 times as much.
 pub(super) const SAMPLES: u32 = 3;
-/// An alpha of this counts as none: what lossy pictures have for it.
+/// Alpha up to this counts as none, for lossy pictures.
 const CLEAR: u8 = 2;
-/// What a pixel within the silhouette counts for its depth, beside one on its rim. A round body is nearer there: its
-/// silhouette would seem to move as it turns.
+/// Weight of a pixel inside the silhouette for its depth, relative to one on the rim. A round body is nearer inside:
+/// its silhouette would seem to move as it turns.
 const WITHIN: f32 = 0.001;
-/// Triangles between two signs of life.
+/// Triangles between two progress reports.
 const TOLD_TRIANGLES: usize = 1 << 16;
 
-/// What a view says of the silhouette.
+/// The silhouette of a view.
 #[derive(Clone, Debug)]
 pub(super) struct Outline {
     /// Alpha, 0-1.
     pub(super) alpha: Plane,
-    /// Pixels of the view along the edge of one of the plane.
+    /// Edge of a pixel of the plane, in pixels of the view.
     pub(super) scale: f64,
-    /// Rows and columns of the plane that the view covers: left, top, and past the last.
+    /// Part of the plane that the view covers: left, top, and past the last column and row.
     view: [usize; 4],
-    /// Sides where the picture may go on beyond the view: left, top, right, bottom.
+    /// Sides where the picture may continue beyond the view: left, top, right, bottom.
     cut: [bool; 4],
 }
 
 impl Outline {
-    /// At the view's own size, or less where it is large.
+    /// At the view's own size, or smaller where it is large.
     pub(super) fn new(view: &View) -> Self {
         Self::shrunk(view, shrink(view))
     }
 
-    /// At half of that.
+    /// At half of that size.
     pub(super) fn coarse(view: &View) -> Self {
         Self::shrunk(view, 2 * shrink(view))
     }
@@ -63,7 +63,7 @@ impl Outline {
                 *value = share * sum as f32;
             }
         }
-        // What the crop left out is transparent where its border is: it was cut around what is opaque, and some pixels more.
+        // The crop keeps what is opaque and some pixels more. So what it cut off is transparent where its border is.
         let opaque = |at: usize| view.pixels[at][3] > CLEAR;
         let column = |at: usize| (0..height).any(|row| opaque(row * width + at));
         let row = |at: usize| (0..width).any(|column| opaque(at * width + column));
@@ -78,7 +78,7 @@ impl Outline {
         }
     }
 
-    /// A camera of the view as one of the plane.
+    /// Converts a camera of the view to one of the plane.
     pub(super) fn camera(&self, camera: &Camera) -> Camera {
         let mut of_plane = *camera;
         for axis in 0..2 {
@@ -88,7 +88,7 @@ impl Outline {
         of_plane
     }
 
-    /// Rows, then columns, of pixels that nothing unknown has been blurred into, first and past the last.
+    /// Rows, then columns, into which no unknown pixel has been blurred: first, and past the last.
     pub(super) fn known(&self, reach: usize) -> [[usize; 2]; 2] {
         let [left, top, right, bottom] = self.view;
         let [width, height] = [self.alpha.width, self.alpha.height()];
@@ -107,10 +107,10 @@ impl Outline {
     }
 }
 
-/// Adds up the alpha of each few pixels of a row.
+/// Adds up the alpha of each `few` pixels of a row.
 fn add_alpha(sums: &mut [u32], row: &[[u8; 4]], few: usize) {
     let alpha = |&pixel: &[u8; 4]| u32::from_le_bytes(pixel) >> 24;
-    // Half the size is what most views are looked at in: so many at a time as is known here are added side by side.
+    // Most views are examined at half size; a count known at compile time lets the additions be vectorised.
     if few == 2 {
         let (pairs, rest) = row.as_chunks::<2>();
         for (sum, [one, other]) in sums.iter_mut().zip(pairs) {
@@ -126,7 +126,7 @@ fn add_alpha(sums: &mut [u32], row: &[[u8; 4]], few: usize) {
     }
 }
 
-/// Pixels of the view along the edge of one of its plane.
+/// Edge of a pixel of the plane, in pixels of the view.
 fn shrink(view: &View) -> usize {
     let (width, height) = (view.width as usize, view.height as usize);
     let fits = |&shrink: &usize| (width / shrink) * (height / shrink) <= MOST_PIXELS;
@@ -138,15 +138,15 @@ fn shrink(view: &View) -> usize {
 pub(super) struct Cover {
     /// Share of each pixel that the mesh covers.
     pub(super) share: Plane,
-    /// What counts for the depth of the silhouette: its rim, pixels that are covered in part, and a little of the rest, where
-    /// the rim lies between pixels.
+    /// Weight of each pixel for the silhouette's depth: the rim of partly covered pixels, and a little of the rest,
+    /// where the rim lies between pixels.
     pub(super) rim: Plane,
     /// The same, times 1 / depth.
     pub(super) nearness: Plane,
 }
 
 impl Cover {
-    /// Draws the mesh into a plane of this size. No triangle is kept, so memory goes with the picture alone.
+    /// Draws the mesh into a plane of this size. No triangle is stored, so memory depends on the picture alone.
     pub(super) fn new(
         positions: &[[f32; 3]],
         triangles: &[[u32; 3]],
@@ -192,7 +192,7 @@ impl Cover {
     }
 }
 
-/// One triangle's samples: 1 / depth where it is the nearest.
+/// Draws one triangle's samples: 1 / depth where it is the nearest.
 fn draw(corners: [[f64; 3]; 3], nearest: &mut [f32], width: usize, height: usize) {
     let footing = footing(corners, width as f64, height as f64);
     for span in footing.spans(SAMPLES, [0, height as i32]) {

@@ -1,17 +1,19 @@
-//! Six numbers → a camera that is moved by them, and how the pixel of a point follows: in the camera's frame, about the
-//! scene's origin, which is the middle of the object. About the camera's own place, a turn and a shift would look alike.
+//! Six pose parameters → a moved camera, and the Jacobian of a point's pixel.
+//!
+//! The parameters are in the camera's frame, about the scene's origin, which is the object's centre. About the camera's
+//! own place, a rotation and a translation would look alike.
 
 use proto::table::Camera;
 
 use crate::bake::scene::Frame;
 
-/// Turn (radians about the camera's x, y, z) and shift (scene units along them).
+/// Rotation (radians about the camera's x, y, z) and translation (scene units along them).
 pub(super) type Step = [f64; 6];
 
-/// How a pixel moves with each number of a [`Step`]: x, then y.
+/// Derivative of a pixel by each parameter of a [`Step`]: x, then y.
 pub(super) type Jacobian = [[f64; 6]; 2];
 
-/// Of the pixel of the point at `at`, in the frame of `camera`, which sees the scene.
+/// Jacobian of the pixel of the point `at`, given in the frame of `camera`, which sees the scene.
 pub(super) fn jacobian(camera: &Camera, at: [f64; 3]) -> Jacobian {
     let [x, y, z] = at;
     let q: [f64; 3] = std::array::from_fn(|axis| at[axis] - camera.translation[axis]);
@@ -43,7 +45,8 @@ pub(super) fn moved(camera: &Camera, step: &Step) -> Camera {
     after
 }
 
-/// The pose of `seen`, a camera of the scene, for `camera`, the same one of the world: [`Frame::camera`] backwards.
+/// Converts the pose of `seen`, a camera of the scene, back to `camera`, the same one of the world: inverse of
+/// [`Frame::camera`].
 pub(super) fn into_world(frame: &Frame, seen: &Camera, camera: &Camera) -> Camera {
     let mut world = *camera;
     world.rotation = seen.rotation;
@@ -75,7 +78,7 @@ fn rotation(turn: [f64; 3]) -> [[f64; 3]; 3] {
     })
 }
 
-/// Takes out what rounding adds with each step (Gram and Schmidt).
+/// Removes rounding errors that add up over the steps (Gram-Schmidt).
 fn orthonormal(rotation: &mut [[f64; 3]; 3]) {
     for row in 0..3 {
         for before in 0..row {

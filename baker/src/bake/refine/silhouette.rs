@@ -1,8 +1,9 @@
-//! Two silhouettes, of the picture and of the mesh → how far they are apart, and the normal equations of the camera's step.
+//! Distance between the silhouettes of picture and mesh, and the normal equations of the camera's step.
 //!
-//! Both are blurred, so that they overlap and have a slope; the residual is their difference, the slope the mean of both (as
-//! in efficient second-order minimisation, Benhimane and Malis 2004), and each pixel of the band around them counts by a
-//! Geman-McClure weight, whose scale follows the residuals: an occluder's outline is not the object's.
+//! Both silhouettes are blurred, so that they overlap and have a slope. The residual is their difference, and the slope
+//! the mean of both, as in efficient second-order minimisation (Benhimane and Malis, 2004). Each pixel of the band
+//! around them has a Geman-McClure weight whose scale follows the residuals, since an occluder's outline is not the
+//! object's.
 
 use std::ops::Range;
 
@@ -13,13 +14,13 @@ use super::outline::Outline;
 use super::pose::{Step, jacobian};
 use super::solve::Square;
 
-/// A pixel belongs to the band where the slope is at least this, over the blur.
+/// A pixel belongs to the band where the slope is at least this, divided by the blur.
 const LEAST_SLOPE: f32 = 0.04;
-/// Least scale of the residuals, in alpha: what samples and 8 bits leave.
+/// Least scale of the residuals, in alpha: the error of sampling and 8 bits.
 const SCALE_FLOOR: f32 = 0.02;
 /// Scales at which a residual has lost most of its weight.
 const SCALES: f32 = 3.0;
-/// A depth is taken from where the blurred rim is at least this.
+/// Depth is defined where the blurred rim is at least this.
 const LEAST_RIM: f32 = 1e-5;
 
 /// The band around two silhouettes at one blur.
@@ -28,18 +29,18 @@ pub(super) struct Band {
     sigma: f64,
     width: usize,
     pixels: Vec<Pixel>,
-    /// Of the residuals.
+    /// Scale of the residuals.
     scale: f32,
 }
 
-/// Pixels of a row that are looked at at once.
+/// Pixels of a row that are tested together.
 const TOGETHER: usize = 16;
 
 fn line(plane: &Plane, row: usize, width: usize) -> &[f32] {
     &plane.values[row * width..(row + 1) * width]
 }
 
-/// Whether some pixels of the middle one of three lines have no slope.
+/// Whether these pixels of the middle one of three lines have no slope.
 fn are_flat([above, own, below]: &[&[f32]; 3], columns: &Range<usize>) -> bool {
     let (from, to) = (columns.start, columns.end);
     let same = |one: &[f32], other: &[f32]| {
@@ -56,7 +57,7 @@ struct Pixel {
     slope: [f32; 2],
 }
 
-/// Normal equations, over the sum of squared slopes: `a` is in pixels² by which the silhouette moves.
+/// Normal equations, divided by the sum of squared slopes: `a` is in squared pixels by which the silhouette moves.
 #[derive(Clone, Debug)]
 pub(super) struct Equations {
     pub(super) a: Square,
@@ -64,7 +65,7 @@ pub(super) struct Equations {
 }
 
 impl Band {
-    /// `alpha` is the outline's own, blurred by `sigma`; `share` the mesh's, likewise.
+    /// `alpha` is the outline's alpha and `share` the mesh's coverage, both blurred by `sigma`.
     pub(super) fn new(outline: &Outline, alpha: &Plane, share: &Plane, sigma: f64) -> Self {
         let least = (LEAST_SLOPE / sigma as f32).powi(2);
         let [rows, columns] = outline.known((3.0 * sigma).ceil() as usize + 1);
@@ -76,14 +77,14 @@ impl Band {
                 [alpha, share].map(|plane| [row - 1, row, row + 1].map(|row| line(plane, row)));
             for from in (columns[0]..columns[1]).step_by(TOGETHER) {
                 let columns = from..(from + TOGETHER).min(columns[1]);
-                // Far from both there is nothing to look at.
+                // Far from both silhouettes there is nothing to examine.
                 if lines.iter().all(|lines| are_flat(lines, &columns)) {
                     continue;
                 }
                 for at in columns.map(|column| row * width + column) {
                     let (a, b) = (alpha.slope(at), share.slope(at));
                     let slope = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
-                    // Where they lie far apart each has a slope of its own.
+                    // Where they lie far apart each has its own slope.
                     let steepest = [a, b, slope].map(|of| of[0] * of[0] + of[1] * of[1]);
                     if steepest.into_iter().fold(0.0, f32::max) > least {
                         pixels.push(Pixel {
@@ -110,7 +111,7 @@ impl Band {
         }
     }
 
-    /// How long the silhouettes are, about, in pixels.
+    /// Approximate length of the silhouettes in pixels.
     pub(super) fn length(&self) -> f64 {
         // A straight edge is steep enough over some 3.5 times the blur.
         self.pixels.len() as f64 / (3.5 * self.sigma)
@@ -131,7 +132,7 @@ impl Band {
             .sum()
     }
 
-    /// Distance of the silhouettes in pixels, root mean square: a shift by δ makes a residual of δ times the slope.
+    /// Root mean square distance of the silhouettes in pixels: a shift by δ makes a residual of δ times the slope.
     pub(super) fn distance(&self) -> f64 {
         let squares: f64 = self
             .pixels

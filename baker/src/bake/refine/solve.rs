@@ -1,8 +1,8 @@
-//! Normal equations of six unknowns → the directions that the data determine, and the step along them.
+//! Solves normal equations of six unknowns, along the directions that the data determine.
 //!
-//! What a direction is worth is seen against what it does to the object: `A e = λ M e`, where `eᵀ M e` is the mean square
-//! by which the object's points move in the picture and `eᵀ A e` that by which its silhouette does. A sphere may turn
-//! without its silhouette showing anything: λ is 0, and the step has no part in that direction.
+//! A direction is measured by its effect on the object: `A e = λ M e`, where `eᵀ M e` is the mean square by which the
+//! object's points move in the picture, and `eᵀ A e` that by which its silhouette does. A sphere can turn without
+//! changing its silhouette: then λ is 0, and the step has no component in that direction.
 
 use super::pose::Step;
 
@@ -32,10 +32,10 @@ pub(super) fn determined(a: &Square, metric: &Square, least: f64) -> Vec<Step> {
         .collect()
 }
 
-/// Solves `A x = b` for an x that is made of these directions; 0 if they do not determine it.
+/// Solves `A x = b` for an x in the span of these directions; 0 if they do not determine it.
 pub(super) fn solve(a: &Square, b: &Step, within: &[Step]) -> Step {
     let times = |x: &Step| -> Step { a.map(|row| dot(&row, x)) };
-    // Rows that there are no directions for ask for 0.
+    // Rows without a direction ask for 0.
     let mut small: Square =
         std::array::from_fn(|row| std::array::from_fn(|k| if row == k { 1.0 } else { 0.0 }));
     let mut right = [0.0; 6];
@@ -60,9 +60,9 @@ fn dot(a: &Step, b: &Step) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// L of `M = L Lᵀ`; none if M is singular, but for rounding.
+/// L of `M = L Lᵀ`; none if M is singular, up to rounding.
 fn cholesky(m: &Square) -> Option<Square> {
-    // Turns and shifts have other units: judged each by its own size.
+    // Rotations and translations have different units, so each is judged by its own size.
     let mut lower = [[0.0; 6]; 6];
     for row in 0..6 {
         for column in 0..=row {
@@ -102,11 +102,11 @@ fn backward(lower: &Square, b: &Step) -> Step {
     x
 }
 
-/// Eigenvalues and their vectors, by Jacobi's rotations.
+/// Eigenvalues and eigenvectors by Jacobi rotations.
 fn eigen(mut a: Square) -> ([f64; 6], Square) {
     let mut vectors: Square =
         std::array::from_fn(|row| std::array::from_fn(|k| if row == k { 1.0 } else { 0.0 }));
-    // Each sweep squares what is left off the diagonal; six are plenty.
+    // Each sweep squares the rest off the diagonal; six are plenty.
     for _ in 0..12 {
         for p in 0..5 {
             for q in p + 1..6 {

@@ -1,4 +1,4 @@
-//! What was done to each view → the same to a view that comes again, its camera, and what the report says of all.
+//! Reports what was done to each view ("told"), and repeats it on views that come again.
 
 use proto::job::Refine;
 use proto::message::{BakeSummary, CameraFate, Refinement};
@@ -7,7 +7,7 @@ use proto::table::{Camera, Refined, RefinedView, View};
 use super::{Done, Refiner, exposure};
 
 impl Refiner<'_> {
-    /// Does to a view that comes again what was done to it the first time.
+    /// Applies to a view that comes again what was done to it the first time.
     pub(in crate::bake) fn repeat(&self, view: &mut View) {
         if let Some(done) = self.done.get(&view.index) {
             view.camera = done.verdict.camera;
@@ -17,12 +17,12 @@ impl Refiner<'_> {
         }
     }
 
-    /// Where the camera of a view is by now, if it was looked at.
+    /// The present camera of a view, if the view was examined.
     pub(in crate::bake) fn camera(&self, view: u32) -> Option<Camera> {
         self.done.get(&view).map(|done| done.verdict.camera)
     }
 
-    /// Every view of the fit as it is by now; none where all were taken as given.
+    /// Camera and gain of every fitted view; none where all were taken as given.
     pub(in crate::bake) fn refined(&self) -> Option<Refined> {
         let touched = |done: &Done| done.verdict.fate == CameraFate::Moved || done.gain != 1.0;
         if !self.done.values().any(touched) {
@@ -39,7 +39,7 @@ impl Refiner<'_> {
         Some(Refined { views })
     }
 
-    /// Enters what was done into the summary of the bake.
+    /// Enters the refinement into the report of the bake.
     pub(in crate::bake) fn enter(&self, summary: &mut BakeSummary) {
         if self.mode == Refine::Off {
             return;

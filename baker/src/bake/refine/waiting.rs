@@ -1,21 +1,21 @@
-//! Views that came → what a thread does next: it looks at what they show of the texture before it compares any silhouette, since
-//! an adapter waits for what all of them show.
+//! Task queue of the refinement. Threads examine what views show of the texture before they compare silhouettes, since
+//! an adapter waits for all of the former.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use proto::table::View;
 
-/// What is to be done with a view.
+/// A task for a view.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// See what it shows of the texture.
+    /// Examine what it shows of the texture.
     Look(Arc<View>),
-    /// Compare its silhouette; it is the one of this number.
+    /// Compare its silhouette; the number is the view's.
     Compare(usize, Arc<View>),
 }
 
-/// What is to be done, and what is being done.
+/// Waiting and running tasks.
 #[derive(Debug)]
 pub(super) struct Waiting {
     queues: Mutex<Queues>,
@@ -26,15 +26,15 @@ pub(super) struct Waiting {
 struct Queues {
     looks: VecDeque<Arc<View>>,
     silhouettes: VecDeque<(usize, Arc<View>)>,
-    /// Looks that were begun.
+    /// Examinations in progress.
     looking: usize,
-    /// Threads that were asked for and have not found all done.
+    /// Threads that were requested and have not yet run out of tasks.
     threads: usize,
-    /// And the most that may be.
+    /// The most of those.
     most: usize,
 }
 
-/// A look that was begun; it has ended when this goes, whatever came of it.
+/// An examination in progress; dropping it ends it, whatever the result.
 #[derive(Debug)]
 pub(super) struct Looking<'a>(&'a Waiting);
 
@@ -45,7 +45,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// For no more than `most` threads at once.
+    /// For at most `most` threads at once.
     pub(super) fn for_few(most: usize) -> Self {
         Self {
             queues: Mutex::new(Queues {
@@ -63,7 +63,7 @@ impl Waiting {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task; tells whether another thread is to call [`Self::next`] until it has none.
+    /// Adds a task. Returns whether another thread shall call [`Self::next`] until it has none.
     pub(super) fn add(&self, task: Task) -> bool {
         let mut queues = self.queues();
         match task {
@@ -75,7 +75,7 @@ impl Waiting {
         more
     }
 
-    /// From here on any number of threads may be; tells how many more there is work for.
+    /// Lifts the limit of threads; returns how many more there is work for.
     pub(super) fn for_all(&self) -> usize {
         let mut queues = self.queues();
         queues.most = usize::MAX;
@@ -84,7 +84,7 @@ impl Waiting {
         more
     }
 
-    /// The next task of a thread; a look ends with what comes with it.
+    /// The next task of a thread. An examination ends when its second value is dropped.
     pub(super) fn next(&self) -> Option<(Task, Option<Looking<'_>>)> {
         let mut queues = self.queues();
         if let Some(view) = queues.looks.pop_front() {
@@ -98,7 +98,7 @@ impl Waiting {
         Some((Task::Compare(number, view), None))
     }
 
-    /// Waits until every look that was added has ended.
+    /// Waits until every examination that was added has ended.
     pub(super) fn await_looks(&self) {
         let mut queues = self.queues();
         while queues.looking > 0 || !queues.looks.is_empty() {

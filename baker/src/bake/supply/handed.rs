@@ -1,5 +1,7 @@
-//! Tables as the supervisor hands them over → the mesh, and views in their order: threads read the next ones while one is taken in.
-//! Where prepare was faster, all lie there at the start, and one thread would copy them at a few GB/s.
+//! Reads the tables that the supervisor hands over: the mesh, and the views in their order.
+//!
+//! Threads read the next views while one is taken in. Where prepare was faster all tables are there at the start, and a
+//! single thread would copy them at only a few GB/s.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -18,15 +20,15 @@ use crate::progress::{each, expect, unit};
 use crate::run::internal;
 use crate::session::{Handed, Session, SessionError, read_view};
 
-/// Threads that read, at most.
+/// Most threads that read.
 const THREADS: usize = 8;
-/// Bytes of tables that are read before they are asked for, beside the one that is.
+/// Bytes of tables that are read ahead of the one that is asked for.
 const AHEAD: u64 = 128 << 20;
 
-/// A view with those of its layers that are wanted, and which it has.
+/// A view with the wanted ones of its other channels, and the set of those that it has.
 type Layered = (LayeredView, LayerSet);
 
-/// A table, what is wanted of it, and where what was read is awaited.
+/// A table, the channels wanted of it, and where the result goes.
 type Task = (BlobFile, LayerSet, SyncSender<Read>);
 type Read = Result<Layered, SessionError>;
 
@@ -36,18 +38,18 @@ pub struct HandedViews<'a> {
     session: &'a Session,
     /// None where the system gives no thread.
     readers: Option<Sender<Task>>,
-    /// Under way, with the bytes of their tables.
+    /// Views being read, with the bytes of their tables.
     ahead: VecDeque<(u64, Receiver<Read>)>,
     bytes: u64,
-    /// The mesh's table, the edge of its atlas, and when it came, as long as nobody asked.
+    /// The mesh's table, the edge of its atlas, and when it came, until it is asked for.
     mesh: Option<(BlobFile, u32, Instant)>,
-    /// All views were handed over.
+    /// Whether all views were handed over.
     delivered: bool,
     ended: bool,
 }
 
 impl<'a> HandedViews<'a> {
-    /// Those of this conversation.
+    /// The views of this session.
     #[must_use]
     pub fn new(session: &'a Session) -> Self {
         let (readers, tasks) = channel::<Task>();
@@ -59,7 +61,7 @@ impl<'a> HandedViews<'a> {
                 loop {
                     let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((blob, wanted, to)) = task else { return };
-                    // Nobody waits any more after an earlier one has failed.
+                    // After an error nobody waits for further ones.
                     let _unheard = to.send(read_view(&blob, wanted));
                 }
             }
@@ -82,7 +84,7 @@ impl<'a> HandedViews<'a> {
         }
     }
 
-    /// Begins to read what was handed over.
+    /// Starts reading what was handed over.
     fn begin(&mut self, handed: Handed, wanted: LayerSet) {
         let blob = match handed {
             Handed::View(blob) => blob,
@@ -112,14 +114,14 @@ impl<'a> HandedViews<'a> {
         self.bytes += bytes;
     }
 
-    /// Waits for what is handed over next.
+    /// Waits for the next table.
     fn await_next(&mut self, wanted: LayerSet) -> Result<(), Failure> {
         let handed = self.session.receive_handed();
         self.begin(handed.map_err(|error| internal(&error))?, wanted);
         Ok(())
     }
 
-    /// Takes what has come, as far as it may be read ahead.
+    /// Takes tables that have come, within the limit of reading ahead.
     fn take_what_came(&mut self, wanted: LayerSet) -> Result<(), Failure> {
         let failed = |error: SessionError| internal(&error);
         while !self.ended
@@ -131,7 +133,7 @@ impl<'a> HandedViews<'a> {
         Ok(())
     }
 
-    /// The first of those that are under way.
+    /// The first of the views being read.
     fn first(&mut self) -> Result<Option<Layered>, Failure> {
         let Some((bytes, read)) = self.ahead.pop_front() else {
             return Ok(None);
@@ -149,7 +151,7 @@ impl Supply for HandedViews<'_> {
         while self.ahead.is_empty() && self.mesh.is_none() && !self.delivered {
             self.await_next(none)?;
         }
-        // The mesh is what everything waits for.
+        // Everything waits for the mesh, so it goes first.
         if self.mesh.is_some() {
             return Ok(None);
         }
@@ -162,7 +164,7 @@ impl Supply for HandedViews<'_> {
     }
 
     fn mesh(&mut self) -> Result<Unwrapped, Failure> {
-        // Nobody will ask for a view whose end it would be.
+        // No later call of `next` would consume the end of the views, so it is consumed here.
         let last = self.all_came();
         while !self.ended && (last || self.mesh.is_none()) {
             self.await_next(LayerSet::default())?;

@@ -1,4 +1,4 @@
-//! Atlas → cells of the surface; mask of a view → the cell that each of its samples shows, and how coarsely.
+//! Cells of the surface, and what each view shows of them: the cell of each sample, and how coarsely.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ use crate::progress::{each, expect, unit};
 
 /// Edge of a square in texels.
 pub(in crate::bake) const EDGE: u32 = 8;
-/// Rows of samples in one piece of work.
+/// Rows of samples in one unit of work.
 const BAND: u32 = 32;
 
 /// A square of the texture, as far as one chart lies in it.
@@ -29,9 +29,9 @@ struct Cell {
 #[derive(Debug)]
 pub(in crate::bake) struct Cells<'a> {
     scene: &'a Scene,
-    /// Of each vertex.
+    /// Chart of each vertex.
     charts: Vec<u32>,
-    /// Squares along an edge.
+    /// Number of squares along an edge.
     across: u32,
     /// Square `k` has `cells[starts[k]..starts[k + 1]]`.
     starts: Vec<u32>,
@@ -43,25 +43,25 @@ pub(in crate::bake) struct Cells<'a> {
 pub(in crate::bake) struct Look {
     pub(super) head: Head,
     pub(super) grid: Grid,
-    /// The cell of each sample; [`NOTHING`] of one that hits none, or whose pixel does not count.
+    /// Cell of each sample; [`NOTHING`] if it hits none, or its pixel does not count.
     pub(in crate::bake) cells: Vec<u32>,
-    /// How coarse the pixel is there: a [`level_of`] it.
+    /// Coarseness of the pixel there ([`level_of`]).
     pub(super) levels: Vec<u8>,
 }
 
-/// Levels of coarseness, of which three are a factor of two.
+/// Levels of coarseness, three for each factor of two.
 pub(super) const LEVELS: usize = 32;
 
-/// The last level of pixels that cover less than a texel.
+/// Last level of pixels that cover less than a texel.
 pub(super) const SHARP: u8 = (LEVELS / 2 - 1) as u8;
 
-/// The level of a pixel that covers so many texels: one of a texel has the middle one.
+/// Level of a pixel that covers so many texels; one texel has the middle level.
 fn level_of(texels: f64) -> u8 {
     let level = 3.0 * texels.log2() + LEVELS as f64 / 2.0;
     level.clamp(0.0, (LEVELS - 1) as f64) as u8
 }
 
-/// Every `stride`-th column and row of a view's pixels, from `stride / 2` on.
+/// Sample grid: every `stride`-th column and row of a view's pixels, from `stride / 2` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bake) struct Grid {
     pub(in crate::bake) stride: u32,
@@ -82,7 +82,7 @@ impl Grid {
         [sample % width, sample / width].map(|at| at * self.stride + self.stride / 2)
     }
 
-    /// The camera whose pixels have their middles where the samples of `camera` have theirs.
+    /// The camera whose pixel centres are the samples of `camera`.
     fn camera(self, camera: &Camera) -> Camera {
         let stride = f64::from(self.stride);
         let off = f64::from(self.stride / 2) + 0.5 - stride / 2.0;
@@ -121,23 +121,23 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// How many there are.
+    /// Number of cells.
     pub(super) fn count(&self) -> usize {
         self.cells.len()
     }
 
-    /// Texels of each.
+    /// Texels of each cell.
     pub(super) fn texels(&self) -> impl Iterator<Item = u32> {
         self.cells.iter().map(|cell| cell.texels)
     }
 
-    /// Of each square the sum over its cells.
+    /// Sums values of cells by square.
     pub(in crate::bake) fn by_square(&self, of_cells: &[f64]) -> Vec<f64> {
         let of = |ends: &[u32]| of_cells[ends[0] as usize..ends[1] as usize].iter().sum();
         self.starts.windows(2).map(of).collect()
     }
 
-    /// The cell of a place of a chart, in texels; [`NOTHING`] where none of its texels lies in that square.
+    /// The cell of a chart at a place in texels; [`NOTHING`] where none of the chart's texels lies in that square.
     fn at(&self, place: [f32; 2], chart: u32) -> u32 {
         let [column, row] = place.map(|at| (at as u32 / EDGE).min(self.across - 1));
         let square = (row * self.across + column) as usize;
@@ -146,7 +146,7 @@ impl<'a> Cells<'a> {
             .unwrap_or(NOTHING)
     }
 
-    /// What every `stride`-th pixel of a view shows.
+    /// Examines every `stride`-th pixel of a view.
     pub(in crate::bake) fn look(&self, mask: &impl Mask, stride: u32) -> Look {
         let head = mask.head();
         let grid = Grid::new(head.size, stride);
@@ -183,7 +183,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// How many pixels of all views show each cell, by every `stride`-th.
+    /// Estimates how many pixels of all views show each cell, from every `stride`-th.
     pub(in crate::bake) fn pixels(&self, masks: &[impl Mask], stride: u32) -> Vec<f64> {
         let zeros = (0..self.count()).map(|_| AtomicU32::new(0));
         let samples: Vec<AtomicU32> = zeros.collect();
@@ -197,10 +197,11 @@ impl<'a> Cells<'a> {
         samples.into_iter().map(pixels).collect()
     }
 
-    /// Twice the texels of a triangle.
+    /// Twice the area of a triangle in texels.
     ///
-    /// A pixel at depth z of a plane at distance D from the eye covers `z³ / (f_x f_y D)` of it, and a triangle of area A has the
-    /// determinant `2 A f_x f_y D` ([`super::super::raster::Footing::scale`]): so it covers `z³ · 2 T / determinant` of its T texels.
+    /// A pixel at depth z of a plane at distance D from the eye covers `z³ / (f_x f_y D)` of it. A triangle of area A
+    /// has the determinant `2 A f_x f_y D` ([`super::super::raster::Footing::scale`]). So the pixel covers `z³ · 2 T /
+    /// determinant` of the triangle's T texels.
     fn doubled_area(&self, triangle: u32) -> f64 {
         let corners = self.scene.triangles[triangle as usize];
         let [a, b, c] =

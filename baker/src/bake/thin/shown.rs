@@ -1,26 +1,26 @@
-//! Looks at views → how many pixels of how many views show each cell, how coarsely, and which of those are fine enough to do
-//! without the others.
+//! Observations of all views → how many pixels of how many views show each cell, how coarsely, and which of those are
+//! fine enough to drop the others.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::cells::{Cells, LEVELS, Look, SHARP};
 use crate::bake::raster::NOTHING;
 
-/// A texel has fine pixels enough if it has so many, of so many views.
+/// A texel has enough fine pixels if it has so many, of so many views.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Enough {
     pub(super) pixels: f64,
     pub(super) views: f64,
 }
 
-/// What is counted of each cell, by levels of coarseness.
+/// Counters of each cell by level of coarseness.
 #[derive(Debug)]
 pub(super) struct Counts {
     /// Pixels that a sample stands for.
     pixels: f64,
     /// Samples of all views.
     samples: Vec<AtomicU32>,
-    /// Views, each by its finest sample.
+    /// Views, each at the level of its finest sample.
     views: Vec<AtomicU32>,
 }
 
@@ -28,23 +28,23 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shown {
     pub(super) texels: f64,
-    /// Of all views together.
+    /// Fine pixels of all views together.
     pub(super) pixels: f64,
-    /// Views that show it.
+    /// Number of views with fine pixels.
     pub(super) views: f64,
-    /// The last level that is fine.
+    /// Coarsest level that still counts as fine.
     pub(super) coarsest: u8,
 }
 
 impl Shown {
-    /// Whether it is shown so much.
+    /// Whether the cell is shown enough.
     pub(super) fn is_enough(&self, enough: Enough) -> bool {
         self.pixels >= enough.pixels * self.texels && self.views >= enough.views
     }
 }
 
 impl Counts {
-    /// Of looks at every `stride`-th pixel.
+    /// Counters for observations of every `stride`-th pixel.
     pub(super) fn new(cells: &Cells<'_>, stride: u32) -> Self {
         let zeros = || {
             let zeros = (0..cells.count() * LEVELS).map(|_| AtomicU32::new(0));
@@ -78,8 +78,8 @@ impl Counts {
         }
     }
 
-    /// What is shown of each cell: of the finest levels as many as are `enough`, and all where there are no more. A pixel that covers
-    /// less than a texel is as fine as any: 100 views of 1024² in 1024² texels lost 0.1 dB where such were left out.
+    /// Of each cell takes the finest levels until they are `enough`, or all. A pixel that covers less than a texel
+    /// always counts as fine: leaving such out costs 0.1 dB with 100 views of 1024² in 1024² texels.
     pub(super) fn shown(&self, cells: &Cells<'_>, enough: Enough) -> Vec<Shown> {
         let of = |((texels, samples), views): ((u32, &[AtomicU32]), &[AtomicU32])| {
             let mut shown = Shown {

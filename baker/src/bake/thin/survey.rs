@@ -1,6 +1,6 @@
-//! Views as they come, from any thread → what they show of the surface, and in the end the decision on their rows.
+//! Collects the observations of the surface, view by view and from any thread, and finally decides on the rows.
 //!
-//! What they show needs an atlas, and no adapter: settled views are looked at while its buffers are made.
+//! Observations need an atlas but no adapter: settled views are examined while the adapter's buffers are made.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -14,17 +14,17 @@ use super::{
 use crate::bake::atlas::Atlas;
 use crate::bake::scene::Scene;
 
-/// What views show of an atlas.
+/// Observations of an atlas.
 #[derive(Debug)]
 pub(in crate::bake) struct Sightings<'a> {
     cells: Cells<'a>,
-    /// From when it began.
+    /// Set once it has begun.
     counts: OnceLock<Counts>,
     looks: Mutex<Vec<Look>>,
 }
 
 impl<'a> Sightings<'a> {
-    /// Of no view yet.
+    /// Without views.
     pub(in crate::bake) fn new(scene: &'a Scene, atlas: &Atlas) -> Self {
         Self {
             cells: Cells::new(scene, atlas),
@@ -33,12 +33,12 @@ impl<'a> Sightings<'a> {
         }
     }
 
-    /// From here on all views must be looked at.
+    /// Starts counting: from here on all views must be examined.
     pub(in crate::bake) fn begin(&self) {
         self.counts.get_or_init(|| Counts::new(&self.cells, STRIDE));
     }
 
-    /// Looks at a view, if it has begun.
+    /// Examines a view, if counting has begun.
     pub(in crate::bake) fn look(&self, mask: &impl Mask) {
         let Some(counts) = self.counts.get() else {
             return;
@@ -58,27 +58,27 @@ pub(in crate::bake) struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// Of the views that were looked at.
+    /// Continues from the views already examined.
     pub(in crate::bake) fn of_looked(thinner: Thinner<'a>, looked: Sightings<'a>) -> Self {
         Self { thinner, looked }
     }
 
-    /// Of so many pixels that count none is left out, and no view need be looked at.
+    /// Up to so many opaque pixels none is left out, and no view need be examined.
     pub(in crate::bake) fn surely(&self) -> f64 {
         self.thinner.surely()
     }
 
-    /// Now there are more; from here on all views must be looked at.
+    /// Starts counting, since there are more: from here on all views must be examined.
     pub(in crate::bake) fn begin(&self) {
         self.looked.begin();
     }
 
-    /// There are more.
+    /// Whether counting has begun.
     pub(in crate::bake) fn has_begun(&self) -> bool {
         self.looked.counts.get().is_some()
     }
 
-    /// What becomes of the rows of these views.
+    /// The decision for all of these views.
     pub(in crate::bake) fn of(thinner: Thinner<'a>, masks: &[impl Mask]) -> Decision {
         let pixels = masks.par_iter().map(Mask::counting).sum::<usize>();
         if pixels as f64 <= thinner.surely() {
@@ -90,12 +90,12 @@ impl<'a> Survey<'a> {
         survey.decide(Workers::Pool)
     }
 
-    /// Looks at a view, if it has begun.
+    /// Examines a view, if counting has begun.
     pub(in crate::bake) fn look(&self, mask: &impl Mask) {
         self.looked.look(mask);
     }
 
-    /// All views were looked at.
+    /// Decides, once all views were examined.
     pub(in crate::bake) fn decide(&self, workers: Workers) -> Decision {
         let Some(counts) = self.looked.counts.get() else {
             return Decision::AllFit;
