@@ -35,23 +35,24 @@ pub fn encode_slope(linear: f32) -> f32 {
     }
 }
 
-/// The slope is taken no nearer to black than this: an 8-bit value there is uncertain by more than the slope changes. sRGB's
-/// linear part, where it leaps by 1.7 %, ends before it: at the leap λ of a texel hung by the last bits of its colour.
+/// Darkest value at which the slope is taken: below, an 8-bit value is uncertain by more than the slope changes. It is
+/// above sRGB's linear part, at whose end the slope jumps by 1.7 %; there λ of a texel would depend on the last bits of
+/// its colour.
 pub const SLOPE_FLOOR: f32 = 0.0032;
 
-/// What a picture's bytes are, and so how they are averaged, compared and mixed into mips.
+/// What a picture's bytes mean, and so how they are averaged, compared and mixed into mips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// sRGB, whose footprints are averaged as the blend says; differences are judged in sRGB, mips are means of light.
+    /// sRGB. The blend says how footprints are averaged; differences are judged in sRGB, and mips are means of light.
     Colour(Blend),
-    /// Plain numbers, in all of it.
+    /// Plain numbers throughout.
     Data,
-    /// Parts of unit vectors: as numbers, but what has another length does not survive.
+    /// Components of unit vectors: like numbers, but other lengths do not survive.
     Direction,
 }
 
 impl Space {
-    /// How the fit's stages take the bytes: what [`Blend::Srgb`] leaves as it is, no stage changes.
+    /// How the fit's stages read the bytes; [`Blend::Srgb`] leaves them unchanged.
     #[must_use]
     pub fn blend(self) -> Blend {
         match self {
@@ -67,12 +68,12 @@ impl From<Blend> for Space {
     }
 }
 
-/// What the fit needs to know of an observed byte, in the space in which footprints are averaged.
+/// An observed byte in the space in which footprints are averaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
     /// The value: linear light for [`Blend::Linear`], sRGB for [`Blend::Srgb`].
     pub value: f32,
-    /// Square of d(sRGB)/d(value): turns a squared error of `value` into one that is seen.
+    /// Square of d(sRGB)/d(value): converts a squared error of `value` into one that is seen.
     pub slope_squared: f32,
 }
 

@@ -1,12 +1,12 @@
-//! A job's tables and views → what its bake would take, without baking: `kiln bake --dry-run`.
+//! Forecasts what a job's bake would take, without baking: `kiln bake --dry-run`.
 //!
-//! | module | what it turns into what |
+//! | module | input → output |
 //! |---|---|
 //! | `sample` | some of the views → what a pixel comes to |
 //! | `seconds` | rows, texels, passes → seconds of each stage |
 //!
-//! The adapter is opened and its stages are compiled as for the bake; no buffer is made on it. The mesh and its atlas are those of the
-//! bake, so what depends on them alone is exact; rows are counted in a sample of the views.
+//! The adapter is opened and its pipelines are compiled as for the bake, but no buffer is allocated. Mesh and atlas are
+//! those of the bake, so what depends on them alone is exact; rows are counted in a sample of the views.
 
 mod sample;
 mod seconds;
@@ -42,10 +42,10 @@ use crate::session::Session;
 use sample::Sample;
 use seconds::Load;
 
-/// Runs the role: receives the tables and the views, and hands nothing over.
+/// Runs the role: receives the tables and the views, and sends no result table.
 ///
 /// # Errors
-/// What the user is told: that of the bake, where the job does not fit its adapter.
+/// In the user's words: those of the bake, where the job does not fit its adapter.
 pub fn run(
     session: &Session,
     warm: Warm,
@@ -93,7 +93,7 @@ fn plan(
     unit();
     let atlas = Atlas::new(&scene);
     unit();
-    // Never closed: against a broken driver that blocks, and what it would free goes with the process.
+    // Never closed: with a broken driver that blocks, and the process frees everything anyway.
     let kit = ManuallyDrop::new(warm.into_kit()?);
     let driver = kit.as_ref().and_then(|kit| account(kit.device()));
     let options = kit.as_ref().map(|kit| gpu::options(kit, size, job));
@@ -127,7 +127,7 @@ fn plan(
         taps: numbers.taps,
         memory: memory(&device, texels),
     };
-    // Of more views the bake does not know all before it takes the first one in.
+    // Of larger jobs the bake takes the first view in before it knows them all.
     let known = sample.pixels * 4 < refine::held_bytes(job.memory) as u64;
     let decision = match known {
         true => sample.decide(thinner),
@@ -176,7 +176,7 @@ fn plan(
     }
     let mut most: Option<Counts> = None;
     for (nth, (window, share)) in parts.iter().flat_map(Parts::windows).enumerate() {
-        // The first comes before any is foreseen.
+        // The pilot fit comes before any window is announced.
         let others = parts.iter().flat_map(Parts::windows).skip(1);
         let largest = match nth {
             0 => window.texels(),
@@ -193,7 +193,7 @@ fn plan(
     let counts = most.unwrap_or(counts);
     let budget_kib = device.as_ref().map(|device| device.budget() / 1024);
     let mut host_bytes = peak_rss_kib() * 1024;
-    // Kept by the host, to be drawn part by part.
+    // The host keeps the views, for all subdomains.
     host_bytes += if in_parts { sample.pixels * 4 } else { 0 };
     if adapter.kind == "native" {
         let largest = parts.as_ref().map_or(1.0, |parts| {
@@ -245,14 +245,14 @@ fn plan(
     })
 }
 
-/// Memory of the host for each texel while a device bakes: what is read, filled and mended on the processor.
+/// Host memory for each texel while a device bakes: what the processor reads, fills and mends.
 const HOST_TEXEL: u64 = 130;
 
-/// Memory of encode: its own, and for each texel.
+/// Memory of encode: fixed, and for each texel.
 const ENCODE: u64 = 14 << 20;
 const ENCODE_TEXEL: u64 = 25;
 
-/// What the processor keeps of the rows.
+/// What the processor stores of the rows.
 fn processor_rows(sample: &Sample, room: &mut Room) -> RowsHeld {
     let mut held = RowsHeld {
         views: sample.views,

@@ -1,13 +1,14 @@
-//! Views once more → textures of what they show beside their colours: the same fit with the same scene, atlas, cameras and
-//! masks, once for each set of layers that go together.
+//! Fits the views' other channels ("layers") into textures of their own: the same fit with the same scene, atlas,
+//! cameras and masks, once for each set of channels that go together.
 //!
-//! One set is held at a time, so a job with layers needs no more memory than one without. A fit has three channels, and
-//! layers of single numbers share one where the very same views have them: roughness and metallic with occlusion, as glTF
-//! stores them, or else with opacity. A set is weighed by its own residuals alone: a highlight is an outlier of the colours
-//! and none of the roughness. Exposures are those of the colours, and are not divided out of anything else.
+//! One set is in memory at a time, so a job with channels needs no more memory than one without. A fit has three
+//! channels. Scalar channels share one fit where the very same views have them: roughness and metallic with occlusion,
+//! as glTF stores them, or else with opacity. A set is weighted by its own residuals alone: a highlight is an outlier
+//! of the colours, and none of the roughness. Exposures belong to the colours, and are not divided out of anything
+//! else.
 //!
-//! Normals are fitted as vectors of the world, which is the same on both sides of a seam: their gutter continues the charts and
-//! no more. They get their length back at the end; encode turns them into the frames of their triangles.
+//! Normals are fitted as world vectors, which are alike on both sides of a seam: their gutter only continues the
+//! charts. They are normalised at the end; encode converts them to tangent space.
 
 use std::time::Instant;
 
@@ -25,13 +26,13 @@ use super::supply::Supply;
 use super::{failure, psnr};
 use crate::progress::{PhaseClock, unit};
 
-/// Normals that are explained no better were likely written in other axes than they are read in: it gave 12 dB on a ball.
+/// A fit of normals below this PSNR was likely read in other axes than it was written in: that gives 12 dB on a ball.
 const CONTRADICTION: f32 = 20.0;
 
-/// Of each channel of the fit, a layer and its channel.
+/// For each channel of the fit, a layer and its channel.
 type Slots = [(Layer, usize); 3];
 
-/// Fits every layer that a view of the fit has; `sets` tells, of each such view, which those are.
+/// Fits every layer that a fitted view has; `sets` holds the layers of each such view.
 pub(super) fn bake(
     bench: &Bench<'_>,
     backend: &mut dyn Backend,
@@ -111,13 +112,13 @@ pub(super) fn bake(
     Ok(fits)
 }
 
-/// A channel that nothing shows is the user's to find.
+/// Names the channel in the failure: that nothing shows it is the user's to find.
 fn name(mut failure: Failure, set: LayerSet) -> Failure {
     failure.message = named(&failure.message, set);
     failure
 }
 
-/// How many textures beside the base colour are fitted, one after the other.
+/// Number of textures beside the base colour, which are fitted one after the other.
 pub(super) fn sets(views: &[LayerSet]) -> usize {
     together(views).len()
 }
@@ -127,7 +128,7 @@ fn named(message: &str, set: LayerSet) -> String {
     format!("channel {}: {message}", names.join(", "))
 }
 
-/// Sets of layers that are fitted at once; colours first, since the adapter is at theirs.
+/// Sets of layers that are fitted at once; colours first, since the adapter is set up for them.
 fn together(views: &[LayerSet]) -> Vec<LayerSet> {
     let all = views
         .iter()
@@ -164,7 +165,7 @@ fn space(set: LayerSet, blend: Blend) -> Space {
     }
 }
 
-/// What each channel of a set's fit holds; one that is left over repeats another, so that it adds no error of its own.
+/// The content of each channel of a set's fit. A spare channel repeats another, so that it adds no error of its own.
 fn slots(set: LayerSet) -> Slots {
     let has = |layer| set.has(layer);
     let (metal, occlusion, opacity) = (Layer::MetallicRoughness, Layer::Occlusion, Layer::Opacity);
@@ -182,7 +183,7 @@ fn slots(set: LayerSet) -> Slots {
     }
 }
 
-/// Layers' pixels → pixels of the fit, which count as far as the one that counts least.
+/// Assembles the fit's pixels from layers' pixels; alpha is the least of them.
 fn mix(slots: &Slots, layers: &[(Layer, Vec<[u8; 4]>)], pixels: &mut [[u8; 4]]) {
     let of = |layer: Layer| {
         let mut found = layers.iter().filter(|(known, _)| *known == layer);
@@ -201,7 +202,7 @@ fn mix(slots: &Slots, layers: &[(Layer, Vec<[u8; 4]>)], pixels: &mut [[u8; 4]]) 
     }
 }
 
-/// Of the fitted texels those of one layer, as its table has them.
+/// The fitted texels of one layer, as its table stores them.
 fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
     let Fit {
         texels, observed, ..
@@ -213,7 +214,7 @@ fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
         };
         return texels.par_iter().zip(observed).map(pack).collect();
     }
-    // Bytes of the space are those of the fit's own, light or not: the caller fitted colours in light.
+    // Bytes are in the fit's own space, light or not: colours were fitted in light.
     let place = |channel: usize| slots.iter().position(|&slot| slot == (layer, channel));
     let places = match layer {
         Layer::MetallicRoughness => [None, place(1), place(2)],
@@ -222,7 +223,7 @@ fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
     };
     let blend = explained.space.blend();
     let byte = |texel: &[f32; 4]| {
-        // Red of metallic-roughness is occlusion's: none.
+        // The red channel of metallic-roughness belongs to occlusion: none.
         let [r, g, b] = places.map(|place| place.map_or(255, |at| to_byte(texel[at], blend)));
         [r, g, b, 255]
     };

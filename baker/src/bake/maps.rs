@@ -1,11 +1,11 @@
-//! What the views say of each texel → the codes of [`proto::table::maps`].
+//! Encodes observed weights and deviations of each texel as the codes of [`proto::table::maps`].
 
 use proto::table::Provenance;
 use proto::table::maps::{CODE_GUTTER, Maps, coverage_code, residual_code};
 use rayon::prelude::*;
 
-/// Codes for texels of this provenance: `observed` is the weight with which pixels observe each, in pixels, and
-/// `deviations` what [`super::backend::Backend::deviations`] gave.
+/// Codes for texels of this provenance. `observed` is the weight with which pixels observe each, in pixels, and
+/// `deviations` the result of [`super::backend::Backend::deviations`].
 pub(super) fn encode(provenance: &[u8], observed: &[f32], deviations: &[f32]) -> Maps {
     let charted = |kind: u8| kind != Provenance::Gutter as u8;
     let coverage = provenance

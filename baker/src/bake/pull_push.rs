@@ -1,15 +1,15 @@
-//! Weighted texels → every texel has a colour.
+//! Pull-push: gives every texel a colour from weighted texels.
 //!
-//! Gortler et al., "The Lumigraph", 1996, section 3.4: pull averages by weight into ever coarser levels, push fills what
-//! has no weight of its own from the level above, bilinearly. Weights saturate at 1, so a texel keeps its own colour once
-//! it has one.
+//! Gortler et al., "The Lumigraph", 1996, section 3.4: pull averages by weight into ever coarser levels, push fills
+//! what has no weight of its own from the level above, bilinearly. Weights saturate at 1, so a texel keeps its own
+//! colour once it has one.
 
 use rayon::prelude::*;
 
 use crate::progress::unit;
 
-/// Fills every texel whose weight (fourth component) is below 1 from its surroundings; colours of weight ≥ 1 stay, and
-/// weights come out as they went in. `width` · height = `texels.len()`.
+/// Fills every texel whose weight (fourth component) is below 1 from its surroundings. Colours of weight ≥ 1 stay, and
+/// so do all weights. `width` · height = `texels.len()`.
 pub fn pull_push(texels: &mut [[f32; 4]], width: usize) {
     let height = texels.len() / width.max(1);
     if width <= 1 && height <= 1 {

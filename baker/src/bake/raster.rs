@@ -1,10 +1,11 @@
-//! View → the triangle that each sample hits: native twin of `raster.wgsl`.
+//! Rasteriser: the triangle that each sample of a view hits. Native twin of `raster.wgsl`.
 //!
 //! Homogeneous rasterisation (Olano and Greer, "Triangle scan conversion using 2D homogeneous coordinates", 1997): with
-//! `h = (x·z, y·z, z)` for each corner, the row vectors of the inverse of `[h0 h1 h2]` are edge functions whose values at a
-//! pixel are `barycentric / z`. No clipping is needed: a point behind the camera has a negative value. The determinant is
-//! kept apart from them, because only then do two triangles have exactly negated values on the edge that they share, and no
-//! sample falls between them. Nothing is culled; the nearest surface wins, and of equally near ones the first.
+//! `h = (x·z, y·z, z)` for each corner, the row vectors of the inverse of `[h0 h1 h2]` are edge functions whose values
+//! at a pixel are `barycentric / z`. No clipping is needed: a point behind the camera has a negative value. The
+//! determinant is stored separately. Only then do two triangles have exactly negated values on the edge that they
+//! share, and no sample falls between them. Nothing is culled. The nearest surface wins, and of equally near ones the
+//! first.
 
 mod nearest;
 pub(super) mod snapped;
@@ -24,11 +25,11 @@ pub const NOTHING: u32 = u32::MAX;
 /// Depths below this, in scene units, count as behind the camera.
 pub const NEAR: f64 = 1e-6;
 
-/// What a triangle looks like to one camera.
+/// A triangle as one camera sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Footing {
-    /// Row `k`: `edges[k] · (x, y, 1)`, at pixel `(x, y)`, is the barycentric coordinate of corner `k` divided by depth and
-    /// by [`Self::scale`].
+    /// Row `k`: `edges[k] · (x, y, 1)`, at pixel `(x, y)`, is the barycentric coordinate of corner `k` divided by depth
+    /// and by [`Self::scale`].
     pub edges: [[f64; 3]; 3],
     /// 1 / |determinant|, above 0.
     pub scale: f64,
@@ -72,18 +73,18 @@ impl Projected {
         Self { footings }
     }
 
-    /// Of a scene.
+    /// Projects the triangles of a scene.
     #[must_use]
     pub fn of_scene(scene: &Scene, camera: &Camera, width: u32, height: u32) -> Self {
         Self::new(&scene.positions, &scene.triangles, camera, width, height)
     }
 
-    /// Barycentric coordinates of a triangle, on the surface, where the pixel `(x, y)` hits its plane.
+    /// Barycentric coordinates, on the surface, where the pixel `(x, y)` hits a triangle's plane.
     pub(super) fn barycentric(&self, triangle: u32, x: f64, y: f64) -> [f64; 3] {
         self.footings[triangle as usize].barycentric(x, y)
     }
 
-    /// Triangles that touch each band of `band` rows of pixels, in their own order.
+    /// Triangles that touch each band of `band` rows of pixels, in their order.
     #[must_use]
     pub fn bands(&self, height: u32, band: u32) -> Vec<Vec<u32>> {
         let mut bands = vec![Vec::new(); height.div_ceil(band) as usize];
@@ -116,7 +117,7 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-/// Of three corners as [`project`] gives them, in a picture of this size.
+/// Footing of three corners as [`project`] gives them, in a picture of this size.
 pub(super) fn footing(h: [[f64; 3]; 3], width: f64, height: f64) -> Footing {
     if h.iter().all(|corner| corner[2] <= NEAR) {
         return UNSEEN;
@@ -162,8 +163,8 @@ pub struct Samples {
     pub inverse_depths: Vec<f64>,
 }
 
-/// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`; sample (k, l) of a pixel lies at
-/// ((k + ½)/s, (l + ½)/s) from its top left corner.
+/// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`. Sample (k, l) of a pixel lies at ((k
+/// + ½)/s, (l + ½)/s) from its top left corner.
 #[must_use]
 pub fn raster(
     projected: &Projected,
@@ -193,15 +194,15 @@ pub fn raster(
     samples
 }
 
-/// 1 / depth as it is kept: 0 where nothing is.
+/// 1 / depth as it is stored; 0 where nothing is hit.
 pub(super) trait InverseDepth: Copy {
     /// Rounded.
     fn of(value: f64) -> Self;
 
-    /// Whether it lies before another.
+    /// Whether it lies in front of another.
     fn nearer(self, than: Self) -> bool;
 
-    /// This where all bits are `chosen`, the other where none is.
+    /// Self where all bits are `chosen`, the other where none is.
     fn or(self, other: Self, chosen: u64) -> Self;
 }
 
@@ -234,7 +235,7 @@ impl InverseDepth for f32 {
     }
 }
 
-/// Samples that are looked at side by side.
+/// Samples that are tested side by side.
 const TOGETHER: usize = 4;
 
 /// One row of samples of a triangle, as far as its edges may accept any.
@@ -242,8 +243,8 @@ const TOGETHER: usize = 4;
 pub(super) struct Span {
     /// Number of the row of samples, from the top of the picture.
     pub(super) row: usize,
-    /// One more on each side than the edges accept by their equations: what they refuse need not be asked, and no rounding of
-    /// the bounds decides about a sample.
+    /// One more on each side than the edges' equations accept. The rest needs no test, and no rounding of the bounds
+    /// decides about a sample.
     pub(super) columns: Range<usize>,
     /// Values of the edges at the row's start.
     start: [f64; 3],
@@ -269,8 +270,9 @@ impl Footing {
         let scale = s as i32;
         let [left, right] = self.columns.map(|column| (column * scale) as usize);
         let edges = self.edges;
-        // For each edge, the samples that its value at a row's start takes it to get to 0; 0 of a level one, which does not
-        // change its mind. One division for a triangle, in place of two for each of its rows.
+        // For each edge, how many samples it takes from its value at a row's start to 0, per unit of that value; 0 for
+        // a level edge, which never changes sign. This needs one division for a triangle instead of two for each of its
+        // rows.
         let over = edges.map(|edge| -1.0 / (edge[0] * step));
         let over = over.map(|over| if over.is_finite() { over } else { 0.0 });
         let rows = self.rows[0].max(first) * scale..self.rows[1].min(end) * scale;
@@ -280,7 +282,7 @@ impl Footing {
             let mut columns = left..right;
             for (over, start) in over.into_iter().zip(start) {
                 let zero = start * over - 0.5;
-                // An edge that rises has a negative one.
+                // A rising edge has a negative value here.
                 if over < 0.0 {
                     columns.start = columns.start.max((zero - 1.0) as usize);
                 } else if over > 0.0 {
@@ -306,7 +308,7 @@ impl Span {
         depths: &mut [D],
         triangles: &mut [u32],
     ) {
-        // What lies beyond its end it does not hit; one that holds none may end before it starts.
+        // It does not hit what lies beyond its end. An empty span may end before it starts.
         let length = self.columns.len().next_multiple_of(TOGETHER);
         let [from, to] = [0, length].map(|more| (self.columns.start + more).min(depths.len()));
         let (fours, rest) = depths[from..to].as_chunks_mut::<TOGETHER>();
@@ -323,8 +325,8 @@ impl Span {
         }
     }
 
-    /// Some samples from a column on, side by side. What the triangle does to each is chosen, not branched to: one of a few pixels
-    /// hits half of them, which no processor foresees.
+    /// Tests some samples from a column on, side by side. The result is selected without branches: a triangle of a few
+    /// pixels hits half of them, which no branch predictor foresees.
     fn enter_some<const N: usize, D: InverseDepth>(
         &self,
         footing: &Footing,

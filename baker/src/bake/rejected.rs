@@ -1,16 +1,16 @@
-//! Views and the fit's last texels → what the fit did not believe of each view: a picture, and shares for the report.
+//! Draws what the fit rejected of each view: views and the final texels → a picture, and shares for the report.
 //!
 //! | index | colour | pixel |
 //! |---|---|---|
 //! | 0 | grey | beside the mesh |
-//! | 1 | blue | only in part on the mesh: its outline runs through it |
+//! | 1 | blue | only partly on the mesh: its outline runs through it |
 //! | 2 | teal | on the mesh, and less than half opaque |
 //! | 3 | green | the surface before simplification lies elsewhere |
-//! | 4 … 255 | black over violet, red and orange to pale yellow | robust weight 1 − (index − 4) / 251: black was believed, pale yellow not at all |
+//! | 4 … 255 | black over violet, red and orange to pale yellow | robust weight 1 − (index − 4) / 251: black counts in full, pale yellow not at all |
 //!
-//! Weights are those that another round with the last scale would give, consensus of the neighbourhood included, and without
-//! the pixel's alpha. They are made here by the native stages, whatever the adapter: the rows are the same, and nothing of
-//! this is there unless it is asked for. Views are kept until the fit is done, which costs four bytes a pixel.
+//! The weights are those of one more round with the last scale, including the neighbourhood weight and without the
+//! weight of alpha. The native stages compute them, whatever the adapter: the rows are the same, and the feature costs
+//! nothing unless asked for. Views are stored until the fit is done, at four bytes a pixel.
 
 use proto::job::Blend;
 use proto::message::Rejected;
@@ -37,11 +37,11 @@ const ABOUT: &str = "kiln rejected map of a view. Index 0 (grey): beside the mes
     than half opaque; 3 (green): the surface before simplification lies elsewhere; 4 to 255 (black to pale yellow): the fit's \
     robust weight is 1-(index-4)/251.";
 
-/// The views of the fit.
+/// The fitted views, with the mask of [`opaque`] for each.
 #[derive(Debug, Default)]
 pub(super) struct Doubts(Vec<(View, Vec<bool>)>);
 
-/// One view's.
+/// The picture of one view.
 #[derive(Debug)]
 pub(super) struct Drawn {
     pub(super) view: u32,
@@ -58,7 +58,7 @@ pub(super) fn opaque(view: &View) -> Vec<bool> {
 }
 
 impl Doubts {
-    /// A view as the fit took it, and what of it was opaque before.
+    /// Keeps a view as the fit took it, and which of its pixels were opaque before.
     pub(super) fn keep(&mut self, view: View, opaque: Vec<bool>) {
         self.0.push((view, opaque));
     }
@@ -136,7 +136,7 @@ fn codes(
                     (0, ..) => BESIDE,
                     (_, true, false) => SURFACE,
                     (_, true, true) => OUTLINE,
-                    // Background beside the outline is no news.
+                    // Background beside the outline is not reported.
                     (hits, false, _) if hits == taps * taps => ALPHA,
                     _ => BESIDE,
                 };

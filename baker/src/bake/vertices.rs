@@ -1,13 +1,15 @@
-//! Mesh and views → one colour for each vertex: the ladder's last rung, where no texture can be had. No atlas, no fit, no GPU:
-//! memory for one view at a time (for some, while cameras and exposures are refined), and a hundred bytes for each vertex.
+//! Bakes vertex colours: one colour for each vertex, the last fallback where no texture can be had.
+//!
+//! It needs no atlas, no fit and no GPU. Memory is one view at a time (some, while cameras and exposures are refined),
+//! and a hundred bytes for each vertex.
 //!
 //! ```text
-//!  view     one view → the mean colour of the pixels around each point of the surface, and how far it is to be trusted
+//!  view     one view → the mean colour of the pixels around each point of the surface, and its weight
 //!  samples  the best views of each point → their consensus
 //! ```
 //!
-//! Colours are those of points of the surface, so both sides of a chart border agree. Points that no view sees take their
-//! neighbours' ([`super::fill`]).
+//! Colours belong to points of the surface, so both sides of a chart border agree. Points that no view sees take the
+//! colours of their neighbours ([`super::fill`]).
 
 mod samples;
 mod view;
@@ -31,19 +33,19 @@ use crate::run::peak_rss_kib;
 use samples::Samples;
 use view::Look;
 
-/// Colours and what is to be said of them.
+/// Vertex colours and their report.
 #[derive(Clone, Debug)]
 pub struct Coloured {
     /// The colours.
     pub colours: Colours,
-    /// The views' cameras and exposures at the end; none where all were taken as given.
+    /// Cameras and exposures after refinement; none where all were taken as given.
     pub refined: Option<Refined>,
-    /// The report. It counts points of the surface where a texture's counts texels. How well the colours explain a view is for
-    /// encode to measure: no view is seen twice here, so the PSNRs are 0.
+    /// The report. It counts points of the surface where a texture's report counts texels. PSNRs are 0, since no view
+    /// is read twice here: encode measures how well the colours reproduce a view.
     pub summary: BakeSummary,
 }
 
-/// Which point of the surface each vertex is, numbered without gaps: those of no triangle are none.
+/// The point of the surface that each vertex is, numbered without gaps; [`NONE`] for vertices without a triangle.
 struct Points {
     of_vertex: Vec<u32>,
     count: usize,
@@ -70,10 +72,10 @@ impl Points {
     }
 }
 
-/// Bakes the views that `next_view` yields, until it yields none.
+/// Bakes all views that `next_view` yields.
 ///
 /// # Errors
-/// What the user is told: views that do not come, or that see nothing.
+/// In the user's words: views that do not come, or that see nothing.
 pub fn bake(
     mesh: &Mesh,
     surface: Surface,
@@ -92,7 +94,7 @@ pub fn bake(
     unit();
     let mut samples = Samples::new(points.count);
     let mut views = Vec::new();
-    // This rung is for where memory is short.
+    // This fallback is for where memory is short.
     let mut refiner = Refiner::new(refine, Memory::Small, &original, true);
     while let Some((view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
         progress.progress(Phase::Raster, views.len() as u64, 0);

@@ -1,7 +1,8 @@
-//! Some of the views → what a pixel comes to: rows, entries, patches, bytes, and what that takes on this processor.
+//! Estimates from some of the views what a pixel comes to: rows, entries, patches, bytes, and the time for them on this
+//! processor.
 //!
-//! Masks are kept of all views, and what the bake leaves out is left out of them; then the first half million pixels are drawn,
-//! and after them every view whose number is a power of two, up to four million in all.
+//! The masks of all views are stored, and decimated as in the bake. Rows are then built for views of the first half
+//! million pixels, and for every later view whose number is a power of two, up to four million pixels in all.
 
 use std::time::{Duration, Instant};
 
@@ -20,23 +21,23 @@ use crate::bake::thin::{Decision, Head, Mask, Survey, Thinner, Thinning};
 use crate::bake::window::Window;
 use crate::progress::unit;
 
-/// Pixels of the views that are drawn whatever their number.
+/// Pixels of the first views, whose rows are always built.
 const FIRST: u64 = 1 << 19;
-/// Of all that are drawn.
+/// Most pixels of which rows are built.
 const MOST: u64 = 1 << 22;
 
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    /// Views that came, and those that were drawn.
+    /// Views that came, and those whose rows were built.
     pub(super) views: u32,
     pub(super) drawn: u32,
-    /// Of all views: pixels, and those that count and are not left out.
+    /// Of all views: pixels, and opaque pixels that are not decimated.
     pub(super) pixels: u64,
     pub(super) counting: u64,
-    /// Of each view, the pixels that count, and its rows and their bytes where it was drawn.
+    /// Opaque pixels of each view, and its rows and their bytes where they were built.
     by_view: Vec<(u64, Option<(u64, usize)>)>,
-    /// Of those that were drawn.
+    /// Of the views whose rows were built.
     drawn_pixels: u64,
     drawn_counting: u64,
     rows: u64,
@@ -50,7 +51,7 @@ pub(super) struct Sample {
     masks: Vec<Bits>,
 }
 
-/// The mask of a view that is not kept.
+/// The mask of a view that is not stored.
 #[derive(Debug)]
 struct Bits {
     head: Head,
@@ -110,7 +111,7 @@ impl Sample {
         self.masks.push(Bits::of(view));
     }
 
-    /// Leaves out of all views what the bake would.
+    /// Decimates all views as the bake would.
     pub(super) fn thin(&mut self, thinning: &Thinning) {
         for mask in &mut self.masks {
             let mut view = mask.view();
@@ -119,7 +120,7 @@ impl Sample {
         }
     }
 
-    /// Draws some of the views as they are by now; `seen` is shown each of all, in black.
+    /// Builds rows of some of the views in their present state; `seen` gets every view, in black.
     pub(super) fn draw(
         &mut self,
         scene: &Scene,
@@ -156,7 +157,8 @@ impl Sample {
         }
     }
 
-    /// The parts that the bake would fit the texture in, where `memory` tells what a window of so many texels leaves for rows.
+    /// The subdomains in which the bake would fit the texture; `memory` says what a window of so many texels leaves for
+    /// rows.
     pub(super) fn parts(
         &self,
         thinner: Thinner<'_>,
@@ -169,7 +171,7 @@ impl Sample {
         Parts::of(scene, atlas, taps, memory, least, &self.masks)
     }
 
-    /// What becomes of the rows of all views.
+    /// The decision on the rows of all views.
     pub(super) fn decide(&self, thinner: Thinner<'_>) -> Decision {
         Survey::of(thinner, &self.masks)
     }
@@ -186,7 +188,7 @@ impl Sample {
         self.bytes += held::bytes(rows) as u64;
     }
 
-    /// What a pixel that counts comes to.
+    /// What an opaque pixel comes to.
     pub(super) fn rates(&self) -> Rates {
         let of = |count: u64| count as f64 / self.drawn_counting.max(1) as f64;
         Rates {
@@ -208,7 +210,7 @@ impl Sample {
         self.rates().entries * self.counting as f64
     }
 
-    /// Of each view its rows, and the bytes that the processor keeps them in.
+    /// Rows of each view, and the bytes in which the processor stores them.
     pub(super) fn kept(&self) -> impl Iterator<Item = (u64, usize)> {
         let counting = self.drawn_counting.max(1) as f64;
         let [rows, bytes] = [self.rows, self.bytes].map(|sum| sum as f64 / counting);
@@ -224,7 +226,7 @@ impl Sample {
         self.time.as_secs_f64() * share
     }
 
-    /// How much slower this machine is than that of the rates.
+    /// How much slower this machine is than the reference.
     pub(super) fn slower(&self, triangles: usize, taps: u32) -> f64 {
         let samples = self.rows * u64::from(taps * taps);
         let triangles = triangles as u64 * u64::from(self.drawn);

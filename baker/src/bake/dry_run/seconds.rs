@@ -1,9 +1,9 @@
-//! Rows, texels and passes → seconds of each stage, about.
+//! Estimates the seconds of each stage from rows, texels and passes.
 //!
-//! A few rates, fitted by hand to measured bakes. Those of the processor were measured on two threads (`spot_small` at 512² to
-//! 2048², `avocado`), and are scaled by how long this machine takes to draw the sample; those of software adapters are
-//! llvmpipe's on the same two threads, and those of GPUs come from the README's table of an NVIDIA H200. On that, jobs
-//! came within a fifth; rows that are drawn again took half as long again as is said here. Another GPU may be several times
+//! The rates are fitted by hand to measured bakes. Those of the processor come from two threads (`spot_small` at 512²
+//! to 2048², `avocado`), and are scaled by the time in which this machine draws the sample. Those of software adapters
+//! are llvmpipe's on the same two threads; those of GPUs come from an NVIDIA H200. There, estimates are within a fifth,
+//! except that rows which are built again take half as long again as stated here. Another GPU may be several times
 //! slower.
 
 use proto::job::{Refine, TextureFormat};
@@ -13,17 +13,18 @@ use proto::plan::PhaseSeconds;
 use crate::bake::fit::passes;
 use crate::bake::plan::Plan;
 
-/// Seconds on two threads of the machine whose rates these are: for a sample, an entry, and a triangle in each view.
+/// Seconds on two threads of the reference machine: for a sample, an entry, and a triangle in each view.
 const DRAWN: [f64; 3] = [2.6e-8, 7e-9, 7e-7];
 
-/// How much slower this machine is than that one, now: `took` seconds for so many samples, entries and triangles.
+/// How many times slower this machine is than the reference now: `took` seconds for so many samples, entries and
+/// triangles.
 pub(super) fn slower(took: f64, counts: [u64; 3]) -> f64 {
     let parts = DRAWN.iter().zip(counts);
     let expected: f64 = parts.map(|(rate, count)| rate * count as f64).sum();
     if expected > 0.0 { took / expected } else { 1.0 }
 }
 
-/// What an adapter takes, in seconds.
+/// Speed of an adapter, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     /// For an entry, in each pass.
@@ -34,9 +35,9 @@ struct Speed {
     sample: f64,
     /// For each view.
     view: f64,
-    /// To bring the texels there and back, for each.
+    /// To transfer a texel there and back.
     moved: f64,
-    /// These are the processor's work.
+    /// Whether the processor does the work, so that its speed scales these.
     scaled: bool,
 }
 
@@ -65,7 +66,7 @@ const GPU: Speed = Speed {
     scaled: false,
 };
 
-/// What a job comes to.
+/// Amount of work of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) views: f64,
@@ -74,18 +75,18 @@ pub(super) struct Load {
     pub(super) rows: u64,
     pub(super) entries: f64,
     pub(super) texels: f64,
-    /// Share of the rows that are drawn again for every pass.
+    /// Share of the rows that are built again for every pass.
     pub(super) redrawn: f64,
-    /// How often all rows are drawn before they stay, and how many of them are fitted for each that there is: 1 and 1, but
-    /// where the texture is fitted in parts.
+    /// How often all rows are built once, and how many of them are fitted for each that exists: 1 and 1, unless the
+    /// texture is fitted in subdomains.
     pub(super) parts: [f64; 2],
     /// Textures that are fitted one after the other.
     pub(super) textures: f64,
-    /// Until the first view could be taken in, as this run had it.
+    /// Seconds until the first view could be taken in, as measured in this run.
     pub(super) opened: f64,
-    /// To draw all rows on the processor.
+    /// Seconds to build all rows on the processor.
     pub(super) drawn: f64,
-    /// How much slower the processor is than that of the rates: see [`slower`].
+    /// How much slower the processor is than the reference, see [`slower`].
     pub(super) slower: f64,
 }
 
@@ -140,7 +141,7 @@ pub(super) fn seconds(
         .into()
 }
 
-/// Seconds for a texel of a picture of this format, encoded and read back.
+/// Seconds to encode a texel in this format and read it back.
 fn stored(format: TextureFormat) -> f64 {
     match format {
         TextureFormat::Png => 4e-8,

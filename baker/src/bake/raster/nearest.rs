@@ -1,15 +1,15 @@
-//! A mesh seen by a camera → what lies nearest at the middle of each pixel, by one thread: for meshes of as many triangles as the
-//! picture has pixels, of which most lie behind others or between all samples.
+//! The nearest surface at the centre of each pixel, drawn by one thread. It is for meshes with as many triangles as the
+//! picture has pixels, most of which lie behind others or between all samples.
 
 use proto::table::Camera;
 
 use super::snapped::{Canvas, Rect, Small, Snapped};
 use super::{Footing, NOTHING};
 
-/// Of a triangle of so many samples it is asked whether others lie before all of it.
+/// Triangles of up to so many samples are tested for being hidden.
 const ASKED: usize = 8;
 
-/// What a camera sees of a surface at the middle of each pixel.
+/// What a camera sees of a surface at the centre of each pixel.
 #[derive(Clone, Debug)]
 pub struct Nearest {
     /// Pixels in a row.
@@ -20,7 +20,7 @@ pub struct Nearest {
     pub inverse_depths: Vec<f32>,
 }
 
-/// Draws a whole picture; corners are taken to the nearest thousandth of a pixel.
+/// Draws a whole picture; corners are rounded to the nearest thousandth of a pixel.
 #[must_use]
 pub fn nearest(
     positions: &[[f32; 3]],

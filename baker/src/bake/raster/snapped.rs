@@ -1,8 +1,8 @@
-//! Points of a mesh as a camera sees them, on a grid of 1/1024 sample → triangles whose samples are told by whole numbers. For meshes
-//! of as many triangles as a picture has pixels, drawn once: nothing is kept of a triangle.
+//! Rasteriser on integers: corners are snapped to a grid of 1/1024 sample. It is for meshes with as many triangles as a
+//! picture has pixels, drawn once: nothing of a triangle is stored.
 //!
-//! Every triangle takes its corners from the grid, so that those that share an edge agree about it, however they are drawn: one of few
-//! samples by edge functions that are whole numbers (as GPUs do it), any other by the [`Footing`] of the same corners.
+//! Every triangle takes its corners from the grid, so triangles that share an edge agree about it however they are
+//! drawn. Small triangles use integer edge functions, as GPUs do, and others the [`Footing`] of the same corners.
 
 use std::ops::Range;
 
@@ -14,17 +14,17 @@ use crate::progress::unit;
 
 /// Steps of the grid between two samples.
 const STEPS: i32 = 1 << 10;
-/// Samples that a triangle of few stretches over, at most: products of two of its edges fit 32 bits.
+/// Most samples that a small triangle extends over: products of two of its edges fit 32 bits.
 const FEW: i32 = 16;
-/// Steps from the picture's origin within which a corner is on the grid, so that differences fit 32 bits.
+/// Corners within so many steps of the picture's origin are on the grid, so that differences fit 32 bits.
 const REACH: f64 = (1 << 29) as f64;
-/// Triangles between two signs of life.
+/// Triangles between two progress reports.
 const TOLD: usize = 1 << 16;
 
 /// A point as a camera sees it.
 #[derive(Clone, Copy, Debug)]
 struct Corner {
-    /// Column and row in steps from the middle of the first sample.
+    /// Column and row in steps from the centre of the first sample.
     at: [i32; 2],
     /// 1 / depth in scene units; 0 where it is behind the camera, or too far aside for the grid.
     nearness: f32,
@@ -35,14 +35,14 @@ pub(in crate::bake) type Rect = [Range<usize>; 2];
 
 /// What triangles are drawn into.
 pub(in crate::bake) trait Canvas {
-    /// Whether a triangle with samples in this box alone, none of them nearer than `nearness`, changes nothing, as far as that is easily
-    /// told.
+    /// Whether a triangle certainly changes nothing, if all its samples are in this box and none is nearer than
+    /// `nearness`. May return false where that is costly to decide.
     fn hides(&self, samples: &Rect, nearness: f32) -> bool;
 
-    /// Enters a triangle of few samples.
+    /// Draws a small triangle.
     fn enter_small(&mut self, triangle: u32, small: &Small);
 
-    /// Enters any other.
+    /// Draws any other.
     fn enter(&mut self, triangle: u32, footing: &Footing);
 }
 
@@ -51,7 +51,7 @@ pub(in crate::bake) struct Snapped<'a> {
     positions: &'a [[f32; 3]],
     camera: &'a Camera,
     s: u32,
-    /// Of the picture, in pixels.
+    /// Size of the picture in pixels.
     size: [u32; 2],
     corners: Vec<Corner>,
 }
@@ -73,7 +73,7 @@ impl<'a> Snapped<'a> {
         }
     }
 
-    /// Draws triangles, each by its place among them.
+    /// Draws triangles, each under its index.
     pub(in crate::bake) fn draw(&self, triangles: &[[u32; 3]], canvas: &mut impl Canvas) {
         let mut number = 0;
         for block in triangles.chunks(TOLD) {
@@ -117,7 +117,7 @@ impl<'a> Snapped<'a> {
 }
 
 impl Corner {
-    /// Of a point as [`project`] has it.
+    /// From a point as [`project`] gives it.
     fn new(h: [f64; 3], s: u32) -> Self {
         let nearness = 1.0 / h[2];
         let [x, y] =
@@ -128,7 +128,7 @@ impl Corner {
                 nearness: 0.0,
             };
         }
-        // Towards the lesser by conversion of what is not negative: the processors that this is compiled for do it by a call.
+        // Rounds down by converting a non-negative value: on the compiled-for processors `floor` is a function call.
         let at = [x, y].map(|at| (at + REACH) as u32 as i32 - REACH as i32);
         Self {
             at,
@@ -136,7 +136,7 @@ impl Corner {
         }
     }
 
-    /// As [`project`] would have the place that it has on the grid.
+    /// The snapped point in the form of [`project`].
     fn homogeneous(&self, s: u32) -> [f64; 3] {
         let depth = 1.0 / f64::from(self.nearness);
         let [x, y] = self
@@ -146,7 +146,7 @@ impl Corner {
     }
 }
 
-/// From where to where a triangle stretches along an axis, in steps.
+/// Range of a triangle along an axis, in steps.
 #[derive(Clone, Copy)]
 struct Extent {
     low: i32,
@@ -165,7 +165,7 @@ impl Extent {
         self.high - self.low <= FEW * STEPS
     }
 
-    /// Samples whose middles lie within, of so many.
+    /// Samples whose centres lie within, of `count`.
     fn samples(self, count: u32) -> Range<usize> {
         let first = (self.low + (STEPS - 1)).div_euclid(STEPS).max(0) as usize;
         let end = (self.high.div_euclid(STEPS) + 1).max(0) as usize;
@@ -173,16 +173,16 @@ impl Extent {
     }
 }
 
-/// A triangle of few samples.
+/// A small triangle.
 pub(in crate::bake) struct Small {
-    /// Where its samples are.
+    /// The samples that it may hit.
     samples: Rect,
-    /// Edge functions at the first of these, 0 and above within the triangle: twice the areas that the sample makes with its edges, in
-    /// square steps. What a column and a row add to them.
+    /// Edge functions at the first of these, which are ≥ 0 inside the triangle: twice the areas between the sample and
+    /// each edge, in square steps. Then their increments by column and by row.
     edges: [i32; 3],
     across: [i32; 3],
     down: [i32; 3],
-    /// 1 / depth at the first of these samples, and what a column and a row add to it.
+    /// 1 / depth at the first of these samples, and its increments by column and by row.
     nearness: [f32; 3],
 }
 
@@ -206,7 +206,7 @@ impl Small {
         let across = sides.map(|(from, to)| (from.at[1] - to.at[1]) * STEPS);
         let down = sides.map(|(from, to)| (to.at[0] - from.at[0]) * STEPS);
         let share = 1.0 / area as f32;
-        // From the first corner on: a sum over all three would lose what they have in common.
+        // Relative to the first corner: a sum over all three would lose precision to what they have in common.
         let [of_b, of_c] = [b, c].map(|corner| (corner.nearness - a.nearness) * share);
         let plane = |values: [i32; 3]| values[1] as f32 * of_b + values[2] as f32 * of_c;
         let nearness = [a.nearness + plane(edges), plane(across), plane(down)];
@@ -219,13 +219,13 @@ impl Small {
         })
     }
 
-    /// Its rows of samples: the number of each, the first column that it hits and the one past the last, and 1 / depth at the first.
+    /// Its rows of samples: the number of each, the columns that it hits, and 1 / depth at the first of them.
     pub(in crate::bake) fn rows(&self) -> impl Iterator<Item = (usize, Range<usize>, f32)> {
         let [columns, rows] = self.samples.clone();
         let (mut edges, mut nearness) = (self.edges, self.nearness[0]);
         rows.filter_map(move |row| {
             let [mut a, mut b, mut c] = edges;
-            // A bit for each sample, set by the signs of all three.
+            // A bit for each sample, from the signs of all three.
             let mut hits = 0_u32;
             for column in 0..columns.len() {
                 hits |= (!(a | b | c) as u32 >> 31) << column;
@@ -243,7 +243,7 @@ impl Small {
         })
     }
 
-    /// What a column adds to 1 / depth.
+    /// Increment of 1 / depth by column.
     pub(in crate::bake) fn slope(&self) -> f32 {
         self.nearness[1]
     }

@@ -1,14 +1,15 @@
-//! What views say of places on the surface → how each is exposed, relative to the others.
+//! Relative exposure of each view, from the light that views see at the same places of the surface.
 //!
 //! ```text
 //!   log y_i(t) = log g_i + log T(t)      y: mean of view i over cell t of the surface; T: what is there
 //! ```
 //!
-//! A cell is what lies in one cube of a grid in space, and looks the same way: of a thin plate, two views of opposite sides share
-//! no cell. No texture is needed, so that views are compared while their mesh is unwrapped.
+//! A cell is the part of the surface in one cube of a spatial grid that faces the same way, so views of opposite sides
+//! of a thin plate share no cell. No texture is needed, and views are compared while their mesh is unwrapped.
 //!
-//! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a factor
-//! of all views open; the mean of log g is 0. One shot: alternating with the texture took four rounds for a worse result.
+//! T is eliminated, `(D − R diag(1/Σw) Rᵀ) log g = b`, and the rest is reweighted (Geman-McClure). The system leaves a
+//! common factor of all views open, so the mean of log g is set to 0. This is one solution: alternating with the
+//! texture takes four rounds for a worse result.
 
 use std::borrow::Borrow;
 
@@ -22,47 +23,49 @@ use crate::bake::raster::{NOTHING, footing, nearest};
 use crate::bake::scene::project;
 use crate::progress::unit;
 
-/// The surface has about as many cells as two thirds of a square with so many along its edge, at most and at least. With 256 poses and exposures that are off come to the same 49.6 dB on the
-/// statue's set, and the light of 100 views of 1024² takes four times as long to read.
+/// Most and least cells along the edge of a square that stands for the surface; the surface has about two thirds of the
+/// square's cells. With 256, poses and exposures that are off come to the same 49.6 dB on the statue's set, and the
+/// light of 100 views of 1024² takes four times as long to read.
 const FINEST: f64 = 128.0;
 const COARSEST: f64 = 16.0;
-/// Square of a cube's edge for each cell's share of the surface: a plane cuts one and a half cubes for each square of their edge.
+/// Square of a cube's edge, relative to a cell's share of the surface: a plane cuts one and a half cubes for each
+/// square of their edge.
 const CUT: f64 = 1.5;
-/// Share of that square.
+/// Share of that square that is filled.
 const FILLED: f64 = 0.65;
-/// Places of cells, which are found by their hash: two in a hundred of them share one with another.
+/// Hash slots of cells: two cells in a hundred share one with another.
 const PLACES: u32 = 1 << 19;
 /// Pixels of a view for each cell of that square, of which it sees a part: about four in each that it does see.
 const PIXELS: f64 = 1.2;
-/// Share of that which will do where columns and rows of a large view can be left out for it.
+/// Share of those pixels that suffices, if columns and rows of a large view can be skipped for it.
 const ENOUGH: f64 = 0.7;
-/// Pixels that a cell must have in a view.
+/// Least pixels of a cell in a view.
 const LEAST_PIXELS: f32 = 2.0;
-/// Least edge of all cubes together, in scene units: of a surface without any area.
+/// Least edge of all cubes together, in scene units, for a surface without area.
 const LEAST_EDGE: f64 = 1e-9;
-/// Bytes that are neither saturated nor so dark that rounding is felt.
+/// Bytes that are neither saturated nor so dark that rounding matters.
 const USABLE: std::ops::RangeInclusive<u8> = 12..=250;
-/// Least cosine between the surface's normal and the ray: grazing pixels mix too much.
+/// Least cosine between the surface's normal and the ray: pixels at grazing angles mix too much.
 const LEAST_COSINE: f64 = 0.35;
 const REWEIGHTINGS: u32 = 8;
-/// Logarithms of gains that change by less than this have settled: a tenth of what clean views seem to have.
+/// Log gains that change by less have settled: a tenth of what clean views seem to have.
 const SETTLED: f64 = 1e-4;
 /// Scales at which a residual has lost most of its weight.
 const SCALES: f64 = 3.0;
-/// Products of views, over all cells, that one assembly may take: beyond it, cells are left out evenly.
+/// Most products of views, over all cells, of one assembly: beyond it, cells are left out evenly.
 const MOST_PRODUCTS: usize = 30_000_000;
-/// Numbers that a median is taken of, at most.
+/// Most values of which a median is taken.
 const MEDIAN_OF: usize = 1 << 16;
-/// Cells in one piece of work, at least.
+/// Least cells in one unit of work.
 const PIECE: usize = 256;
 /// Numbers in the matrices that are assembled side by side.
 const ASSEMBLED: usize = 1 << 21;
-/// Where words begin that are left out.
+/// Place of a cell that is left out.
 const NOT_KEPT: usize = usize::MAX;
 /// A view that shares fewer cells with others is not compared.
 const LEAST_CELLS: usize = 32;
 
-/// Cells that a view sees, and the mean log of its light there.
+/// A cell that a view sees, and the mean log of its light there.
 pub(super) type Sample = (u32, f32);
 
 /// Where light is compared.
@@ -70,12 +73,12 @@ pub(super) type Sample = (u32, f32);
 pub(super) struct Grid {
     /// Edge of a cube in scene units.
     edge: f64,
-    /// Every so manieth column and row of a view is looked at.
+    /// Every so many columns and rows of a view are read.
     stride: u32,
 }
 
 impl Grid {
-    /// As fine as the views can fill, and of large views no more pixels than that takes.
+    /// As fine as the views can fill; of large views no more pixels than that takes.
     pub(super) fn of(views: &[impl Borrow<View> + Sync], shape: Shape<'_>) -> Self {
         let opaque = |view: &_| {
             let view: &View = Borrow::borrow(view);
@@ -93,7 +96,7 @@ impl Grid {
     }
 }
 
-/// Twice the area of a triangle times its normal, in scene units.
+/// Normal of a triangle, of twice the triangle's area in scene units.
 fn normal(shape: Shape<'_>, triangle: [u32; 3]) -> [f64; 3] {
     let [a, b, c] = triangle.map(|corner| shape.positions[corner as usize].map(f64::from));
     let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
@@ -110,7 +113,7 @@ fn area(shape: Shape<'_>, triangle: [u32; 3]) -> f64 {
     0.5 * (x * x + y * y + z * z).sqrt()
 }
 
-/// The cell of a place on the surface whose normal is this.
+/// The cell of a place on the surface with this normal.
 fn cell(at: [f64; 3], normal: [f64; 3], edge: f64) -> u32 {
     let longest = (0..3).max_by(|&a, &b| normal[a].abs().total_cmp(&normal[b].abs()));
     let axis = longest.unwrap_or(0);
@@ -119,7 +122,7 @@ fn cell(at: [f64; 3], normal: [f64; 3], edge: f64) -> u32 {
     hash([x.wrapping_mul(6).wrapping_add(side), y, z].map(i32::cast_unsigned)) % PLACES
 }
 
-/// What a view, seen from `camera`, says of the cells of a grid.
+/// Mean log light of a view, seen from `camera`, in each cell of a grid.
 pub(super) fn samples(
     shape: Shape<'_>,
     view: &View,
@@ -143,7 +146,7 @@ pub(super) fn samples(
         ..
     } = shape;
     let log: [f32; 256] = std::array::from_fn(|byte| decode(byte as f32 / 255.0).max(1e-6).ln());
-    // The camera's place: -Rᵀ t.
+    // The camera's position: -Rᵀ t.
     let eye: [f64; 3] = std::array::from_fn(|axis| {
         -(0..3)
             .map(|k| camera.rotation[k][axis] * camera.translation[k])
@@ -190,11 +193,11 @@ pub(super) fn samples(
         .collect()
 }
 
-/// Sum and number for each cell, all of them 0 between two views: megabytes that are not asked for again for each.
+/// Sum and count of each cell, all 0 between two views. Reused, since they are megabytes.
 #[derive(Debug, Default)]
 pub(super) struct Sums(Vec<[f32; 2]>);
 
-/// Mean log light of a pixel that is opaque, with all around it, and usable in all channels.
+/// Mean log light of a pixel, if it and its neighbours are opaque and all its channels usable.
 fn light(view: &View, column: u32, row: u32, log: &[f32; 256]) -> Option<f32> {
     let pixel = |column: u32, row: u32| view.pixels[(row * view.width + column) as usize];
     let opaque = (row - 1..=row + 1)
@@ -217,23 +220,24 @@ fn faces(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> bool {
     dot(normal, ray).powi(2) >= LEAST_COSINE.powi(2) * dot(normal, normal) * dot(ray, ray)
 }
 
-/// How the views are exposed.
+/// Exposures of the views.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Exposures {
     /// Log gain of each view; none where it shares too little with others.
     pub(super) logs: Vec<Option<f64>>,
-    /// Median deviation of a view from the others at a place, in log light, as they came and with the gains divided out.
+    /// Median deviation of a view from the others at a place, in log light: as the views came, then with the gains
+    /// divided out.
     pub(super) deviation: [f64; 2],
 }
 
-/// What one view says of one cell.
+/// The light that one view sees in one cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     view: u32,
     light: f64,
 }
 
-/// All words, cell by cell, within each in the order of the views.
+/// All observations (words), cell by cell, and within each in the order of the views.
 #[derive(Clone, Debug)]
 struct Cells {
     /// Cell `k` has `words[starts[k]..starts[k + 1]]`.
@@ -241,7 +245,7 @@ struct Cells {
     words: Vec<Word>,
 }
 
-/// Some cells that follow each other, and a number for each of their words.
+/// Some consecutive cells, and a number for each of their observations.
 struct Part<'a> {
     starts: &'a [usize],
     words: &'a [Word],
@@ -249,7 +253,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Calls `each` with the words and the numbers of every cell.
+    /// Calls `each` with the observations and the numbers of every cell.
     fn each(&mut self, mut each: impl FnMut(&[Word], &mut [f64])) {
         let first = self.starts[0];
         for ends in self.starts.windows(2) {
@@ -260,7 +264,7 @@ impl Part<'_> {
 }
 
 impl Cells {
-    /// What is said of each cell that two views or more see, thinned out where there are very many words.
+    /// The observations of each cell that two views or more see; cells are left out evenly where there are very many.
     fn new(views: &[Vec<Sample>]) -> Self {
         let most = views.iter().flatten().map(|&(cell, _)| cell).max();
         let mut counts = vec![0_usize; most.map_or(0, |cell| cell as usize + 1)];
@@ -293,7 +297,7 @@ impl Cells {
         Self { starts, words }
     }
 
-    /// Pieces of about `length` cells, with their part of `numbers`, of which each word has one.
+    /// Splits into pieces of about `length` cells, with their part of `numbers`, one for each observation.
     fn parts<'a>(&'a self, numbers: &'a mut [f64], length: usize) -> Vec<Part<'a>> {
         let (mut parts, mut words, mut numbers) = (Vec::new(), self.words.as_slice(), numbers);
         let count = self.starts.len() - 1;
@@ -312,7 +316,7 @@ impl Cells {
         parts
     }
 
-    /// Turns the weight of each word into its distance from what all say of its cell.
+    /// Turns the weight of each observation into its distance from its cell's mean.
     fn residuals(&self, mut weights: Vec<f64>, gains: &[f64]) -> Vec<f64> {
         self.parts(&mut weights, PIECE)
             .into_par_iter()
@@ -368,7 +372,7 @@ pub(super) fn solve(views: &[Vec<Sample>]) -> Option<Exposures> {
     })
 }
 
-/// Turns the weights of a cell's words into their distances from what all say of it.
+/// Turns the weights of a cell's observations into their distances from its mean.
 fn residuals(cell: &[Word], weights: &mut [f64], gains: &[f64]) {
     let own = |word: &Word| word.light - gains[word.view as usize];
     let sum: f64 = weights.iter().sum();
@@ -380,7 +384,7 @@ fn residuals(cell: &[Word], weights: &mut [f64], gains: &[f64]) {
     }
 }
 
-/// Median of the sizes, of evenly chosen ones where there are very many.
+/// Median of the absolute values; of an even subset where there are very many.
 fn median(of: &[f64]) -> f64 {
     let every = of.len().div_ceil(MEDIAN_OF).max(1);
     let mut sizes: Vec<f64> = of.iter().step_by(every).map(|value| value.abs()).collect();
@@ -391,7 +395,7 @@ fn median(of: &[f64]) -> f64 {
     *sizes.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// The lower half of the matrix and the right side, of some cells and the weights of their words.
+/// The lower half of the matrix and the right-hand side, of some cells and the weights of their observations.
 fn assemble(mut part: Part<'_>, views: usize) -> (Vec<f64>, Vec<f64>) {
     let mut matrix = vec![0.0; views * views];
     let mut right = vec![0.0; views];
@@ -413,9 +417,10 @@ fn assemble(mut part: Part<'_>, views: usize) -> (Vec<f64>, Vec<f64>) {
     (matrix, right)
 }
 
-/// The gains that balance all cells at these weights, by conjugate gradients from 0: what the system leaves open stays 0.
+/// The gains that balance all cells at these weights, by conjugate gradients from 0: what the system leaves open stays
+/// 0.
 fn balanced(cells: &Cells, weights: &mut [f64], views: usize) -> Vec<f64> {
-    // Pieces by their number alone, and added in order: the same bits on any number of threads.
+    // The pieces depend on their number alone and are added in order: the same bits on any number of threads.
     let pieces = (ASSEMBLED / (views * views)).clamp(1, 64);
     let piece = cells.starts.len().div_ceil(pieces).max(PIECE);
     let parts: Vec<(Vec<f64>, Vec<f64>)> = cells

@@ -1,7 +1,7 @@
-//! What the views say of each point of the surface → the colour that they agree on.
+//! Consensus of the views on the colour of each point of the surface.
 //!
-//! Of each point the [`BEST`] most trusted views are kept, whatever their number, so that memory does not grow with the views
-//! and yet an occluder in some of them can be told from the surface: a running mean could not do that.
+//! Each point keeps its [`BEST`] views by weight. So memory does not grow with the number of views, and yet an occluder
+//! in some of them can be told from the surface, which a running mean could not do.
 
 use proto::job::Blend;
 use rayon::prelude::*;
@@ -15,12 +15,12 @@ const BEST: usize = 8;
 const SCALE: f32 = 0.08;
 /// Rounds of reweighting after the weighted median.
 const ROUNDS: usize = 6;
-/// Steps of a weight's logarithm in each factor of two, so that a weight fits 16 bits to 0.03 %.
+/// Steps of a weight's logarithm for each factor of two, so that a weight fits 16 bits to 0.03 %.
 const STEPS: f32 = 1024.0;
-/// Weights reach down to 2⁻³² and up to 2³¹; the code 0 is none.
+/// Weights range from 2⁻³² to 2³¹; the code 0 means none.
 const LEAST: f32 = 32.0;
 
-/// A view's word on a point, in the space of the fit.
+/// A view's observation of a point, in the space of the fit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     /// 65535 is 1.
@@ -30,7 +30,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Of a weighted sum and its weight.
+    /// From a weighted sum and its weight.
     fn new([r, g, b, weight]: [f32; 4]) -> Self {
         Self {
             colour: [r, g, b]
@@ -58,7 +58,7 @@ impl Samples {
         Self(vec![[Sample::default(); BEST]; points])
     }
 
-    /// Takes a view's word on every point: weighted sum of its colour, and the weight; 0 where it says nothing.
+    /// Adds a view's observations: for every point the weighted sum of its colour, and the weight; weight 0 means none.
     pub(super) fn add(&mut self, sums: &[[f32; 4]]) {
         self.0.par_iter_mut().zip(sums).for_each(|(kept, &sum)| {
             if sum[3] <= 0.0 {
@@ -89,7 +89,7 @@ impl Samples {
     }
 }
 
-/// Iteratively reweighted mean from the weighted median on.
+/// Iteratively reweighted mean, starting from the weighted median.
 fn agree(known: &[(f32, [f32; 3])], blend: Blend) -> [f32; 3] {
     let display = |colour: [f32; 3]| colour.map(|value| to_display(value, blend));
     let shown: Vec<[f32; 3]> = known.iter().map(|&(_, colour)| display(colour)).collect();
@@ -110,7 +110,7 @@ fn agree(known: &[(f32, [f32; 3])], blend: Blend) -> [f32; 3] {
     colour
 }
 
-/// The value of a channel below which half of the weight lies.
+/// Weighted median of a channel.
 fn median(known: &[(f32, [f32; 3])], channel: usize) -> f32 {
     let mut sorted: Vec<(f32, f32)> = known
         .iter()

@@ -1,11 +1,12 @@
 //! One view → for each point of the surface the weighted mean of the pixels around it.
 //!
-//! A pixel belongs to the corners of the triangle that it hits, by barycentric weight, so what is hidden takes no part and
-//! fine texture is averaged, not picked at random. A point whose triangles are all smaller than a pixel is looked up where it
-//! projects to, if the surface there is at its depth.
+//! A pixel contributes to the corners of the triangle that it hits, by barycentric weight. So what is hidden takes no
+//! part, and fine texture is averaged instead of sampled at random. A point whose triangles are all smaller than a
+//! pixel takes the pixel where it projects to, if the surface there is at its depth.
 //!
-//! A pixel on the border of two surfaces does not count. Any other counts by the squared cosine of the angle under which it sees the surface, by its alpha, and by its distance from
-//! silhouettes, where pixels are mixed and a small error of the camera shows something else.
+//! A pixel on the border of two surfaces does not count. Others are weighted by the squared cosine of the viewing
+//! angle, by their alpha, and by their distance from silhouettes, where pixels are mixed and a small error of the
+//! camera shows something else.
 
 use proto::job::Blend;
 use proto::table::{Camera, View};
@@ -19,17 +20,17 @@ use crate::bake::scene::{Scene, project};
 
 /// Distance from a silhouette, in pixels, from which on a pixel counts in full.
 const REACH: u8 = 3;
-/// Neighbouring pixels whose depths differ by more than this, in scene units, or by more than [`STEEPEST`] pixels are long
-/// there, are on two surfaces.
+/// Neighbouring pixels are on two surfaces if their depths differ by more than this, in scene units, and by more than
+/// [`STEEPEST`] times the size of a pixel there.
 const JUMP: f32 = 0.02;
 const STEEPEST: f32 = 6.0;
-/// What a looked-up pixel counts beside one that hits the point's own triangles in full.
+/// Weight of a looked-up pixel, relative to one that hits the point's own triangles.
 const LOOKED_UP: f32 = 0.25;
-/// Exponent of the barycentric weight: 1, 2, 3 and 4 gave 21.50, 21.55, 21.53 and 21.48 dB on catstatue's held-out views, 24.9,
-/// 25.2, 25.4 and 25.5 on avocado's, 29.6, 29.7, 29.5 and 29.3 on flighthelmet's.
+/// Exponent of the barycentric weight: 1, 2, 3 and 4 give 21.50, 21.55, 21.53 and 21.48 dB on catstatue's held-out
+/// views, 24.9, 25.2, 25.4 and 25.5 on avocado's, 29.6, 29.7, 29.5 and 29.3 on flighthelmet's.
 const NEARNESS: i32 = 2;
 
-/// A view, and what each of its pixels hits and counts.
+/// A view, with the hit and weight of each pixel.
 pub(super) struct Look<'a> {
     view: &'a View,
     camera: Camera,
@@ -86,7 +87,7 @@ impl<'a> Look<'a> {
         look
     }
 
-    /// Pixels that count.
+    /// Number of pixels that count.
     pub(super) fn counted(&self) -> usize {
         self.weights
             .par_iter()
@@ -98,7 +99,7 @@ impl<'a> Look<'a> {
         self.triangles[pixel] != NOTHING && self.view.pixels[pixel][3] >= MIN_ALPHA
     }
 
-    /// How far depths on one surface may lie apart from one pixel to the next.
+    /// Largest difference in depth between neighbouring pixels of one surface.
     fn tolerance(&self, depth: f32) -> f32 {
         let focal = self.camera.focal[0].min(self.camera.focal[1]) as f32;
         JUMP.max(STEEPEST * depth / focal)
@@ -122,7 +123,7 @@ impl<'a> Look<'a> {
         ]
     }
 
-    /// Whether a pixel shows something of another surface as well: what is hidden must not take the colour of what hides it.
+    /// Whether a pixel also shows another surface: what is hidden must not take the colour of what hides it.
     fn mixed(&self, pixel: usize) -> bool {
         self.neighbours(pixel)
             .into_iter()
@@ -130,8 +131,8 @@ impl<'a> Look<'a> {
             .any(|other| self.opaque(other) && !self.joined(pixel, other))
     }
 
-    /// Steps along rows and columns to the nearest pixel that borders on something else, at most [`REACH`]. The picture's own
-    /// border is none.
+    /// Distance, in steps along rows and columns, to the nearest pixel that borders on something else; at most
+    /// [`REACH`]. The picture's own border does not count.
     fn distances(&self) -> Vec<u8> {
         let count = self.triangles.len();
         let mut distances: Vec<u8> = (0..count)
@@ -194,8 +195,8 @@ impl<'a> Look<'a> {
         [(pixel % width) as f64 + 0.5, (pixel / width) as f64 + 0.5]
     }
 
-    /// Weighted sum of colours, in the space of the fit, and the weight for each of `count` points; `points` says which each
-    /// vertex is.
+    /// Weighted sum of colours, in the space of the fit, and the weight, for each of `count` points; `points` maps
+    /// vertices to points.
     pub(super) fn points(
         &self,
         scene: &Scene,
@@ -228,7 +229,7 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        // Decided on what the pixels gave, before any is looked up: vertices of one point do not see each other's.
+        // Decided before any pixel is looked up: vertices of one point do not see each other's.
         let missed: Vec<(u32, usize)> = scene
             .positions
             .par_iter()
@@ -243,7 +244,7 @@ impl<'a> Look<'a> {
         sums
     }
 
-    /// The pixel that shows a place, if it counts and what it hits is as deep.
+    /// The pixel that shows a position, if it counts and its hit is at that depth.
     fn pixel_of(&self, position: [f32; 3]) -> Option<usize> {
         let [x, y, z] = project(&self.camera, position);
         let (x, y) = (x / z, y / z);
