@@ -1,9 +1,9 @@
-//! Averaged texels → a start for every texel: texels that no pixel observes take the colour of their neighbours on the
-//! *surface*, the gutter that of its surroundings in the texture.
+//! Start values for every texel, from averaged texels. Texels that no pixel observes take the colour of their
+//! neighbours on the *surface*, the gutter that of its surroundings in the texture.
 //!
-//! Colours of the mesh's own vertices are diffused over its edges (a Laplace equation on the mesh with the observed
-//! vertices given), then interpolated into unseen chart texels. This crosses chart borders as the surface does; atlas
-//! neighbours would bring in the colours of whatever chart lies next.
+//! Colours of the mesh's vertices are diffused over its edges (a Laplace equation on the mesh, with the observed
+//! vertices given), then interpolated into unseen chart texels. This crosses chart borders as the surface does. Atlas
+//! neighbours would bring in the colours of whatever chart lies next to a texel.
 
 use std::cell::OnceCell;
 
@@ -15,9 +15,10 @@ use super::raster::NOTHING;
 use super::scene::Scene;
 use crate::progress::unit;
 
-/// Sweeps of the diffusion: breadth-first start values are already of the right tone, sweeps only smooth their fronts.
+/// Sweeps of the diffusion: breadth-first start values already have the right tone, and sweeps only smooth their
+/// fronts.
 const SWEEPS: usize = 60;
-/// Bands of texels that are summed side by side, at most, and the sums that they may hold together.
+/// Most bands of texels that are summed side by side, and most sums that they hold together.
 const BANDS: usize = 32;
 const BAND_SUMS: usize = 1 << 21;
 
@@ -27,16 +28,16 @@ pub fn fill(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
     tones.fill(scene, atlas, texels, Some);
 }
 
-/// What the texels of one part of a texture after the other tell of the colours of the surface.
+/// Colours of the surface ("tones"), collected from the texels of one part of a texture after the other.
 pub struct Tones {
     /// For each point of the surface, the weighted colours of the texels around it, and their weights.
     sums: Vec<[f64; 4]>,
-    /// Points that share an edge, once they are asked for.
+    /// Points that share an edge; computed on first use.
     neighbours: OnceCell<Neighbours>,
 }
 
 impl Tones {
-    /// Of no texel yet.
+    /// Without texels.
     #[must_use]
     pub fn none(scene: &Scene) -> Self {
         Self {
@@ -45,9 +46,9 @@ impl Tones {
         }
     }
 
-    /// Fills the texels of a part of a texture, whose alpha is the observed weight, from what they and those before them tell;
-    /// alpha stays. `place` says which texel of the texture each is; those that are none take the colour of their surroundings
-    /// in the part, whose rows are as long as the texture's.
+    /// Fills the texels of a part of a texture, whose alpha is the observed weight, from its own texels and those
+    /// collected before; alpha stays. `place` gives the texture's texel of each. Texels without one take the colour of
+    /// their surroundings in the part, whose rows are as long as the texture's.
     pub fn fill(
         &mut self,
         scene: &Scene,
@@ -59,7 +60,7 @@ impl Tones {
         let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
         let holes = (texels.par_iter().enumerate())
             .any(|(index, texel)| unseen(texel) && covered(index).is_some());
-        // Of parts, all that is told is told to those that follow.
+        // Parts pass on all their texels to those that follow.
         if holes || texels.len() != atlas.triangles.len() {
             self.add(scene, texels, &covered);
         }
@@ -75,7 +76,7 @@ impl Tones {
                     }
                 });
         }
-        // Whatever has a colour now counts in full for the pull-push; the observed weight is put back afterwards.
+        // Every texel with a colour counts in full for the pull-push; the observed weight is restored afterwards.
         let whole = |(index, texel): (usize, &mut [f32; 4])| {
             let told = texel[3] > 0.0 || covered(index).is_some();
             std::mem::replace(&mut texel[3], if told { 1.0 } else { 0.0 })
@@ -86,7 +87,7 @@ impl Tones {
         texels.par_iter_mut().zip(weights).for_each(put_back);
     }
 
-    /// Adds what the observed texels of a part tell. `place` is as in [`Self::fill`].
+    /// Collects the observed texels of a part. `place` is as in [`Self::fill`].
     pub fn learn(
         &mut self,
         scene: &Scene,
@@ -97,7 +98,7 @@ impl Tones {
         self.add(scene, texels, covered(atlas, place));
     }
 
-    /// Adds what observed texels tell, where `covered` says which triangle covers each, and which texel of the texture it is.
+    /// Collects observed texels; `covered` gives the triangle that covers each, and its texel of the texture.
     fn add(
         &mut self,
         scene: &Scene,
@@ -105,7 +106,7 @@ impl Tones {
         covered: impl Fn(usize) -> Option<(u32, usize)> + Sync,
     ) {
         let count = self.sums.len();
-        // Bands of texels by sizes alone, added in order: the same bits on any number of threads.
+        // The bands depend on sizes alone and are added in order: the same bits on any number of threads.
         let bands = (BAND_SUMS / count.max(1)).clamp(1, BANDS);
         let length = texels.len().div_ceil(bands).max(1);
         let of_band = |(band, texels): (usize, &[[f32; 4]])| {
@@ -141,7 +142,8 @@ impl Tones {
         }
     }
 
-    /// Colour of each point of the surface: the mean of the observed texels in the triangles around it, diffused to where none is.
+    /// Colour of each point of the surface: the mean of the observed texels in the triangles around it, diffused to
+    /// where there is none.
     fn colours(&self, scene: &Scene) -> Vec<[f32; 3]> {
         let colours = (self.sums.iter())
             .map(|sum| (sum[3] > 0.0).then(|| std::array::from_fn(|c| (sum[c] / sum[3]) as f32)))
@@ -153,7 +155,7 @@ impl Tones {
     }
 }
 
-/// Of a texel of a part, the triangle that covers it, and which texel of the texture it is; `place` is as in [`Tones::fill`].
+/// For a texel of a part, the triangle that covers it, and its texel of the texture; `place` is as in [`Tones::fill`].
 fn covered(
     atlas: &Atlas,
     place: impl Fn(usize) -> Option<usize> + Sync,
@@ -165,7 +167,7 @@ fn covered(
     }
 }
 
-/// A texel that a triangle covers, between the colours of its corners; alpha is 0.
+/// A covered texel, interpolated between the colours of its triangle's corners; alpha is 0.
 fn between(scene: &Scene, colours: &[[f32; 3]], (triangle, at): (u32, usize)) -> [f32; 4] {
     let mut texel = [0.0; 4];
     let corners = scene.triangles[triangle as usize];
@@ -178,11 +180,11 @@ fn between(scene: &Scene, colours: &[[f32; 3]], (triangle, at): (u32, usize)) ->
     texel
 }
 
-/// Texels that are linked to an observed one by no more steps than this are told by it.
+/// Texels within so many links of an observed one are near it.
 const NEAR: u32 = 16;
 
-/// Fills anew, from all over the surface, those chart texels that are far from any observed one. Alpha is the observed weight, and
-/// stays.
+/// Fills chart texels that are far from any observed one again, from the whole surface. Alpha is the observed weight,
+/// and stays.
 pub fn fill_far(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
     let near = near(atlas, texels, scene.size as usize);
     let far = |texel: usize| atlas.triangles[texel] != NOTHING && !near[texel];
@@ -220,7 +222,7 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
         ];
         around.into_iter().flatten()
     };
-    // Most texels are observed, and so is all around them.
+    // Most texels are observed, and so are all around them.
     let at_rim = |&texel: &usize| near[texel] && around(texel).any(|other| !near[other]);
     let mut front: Vec<usize> = (0..texels.len()).into_par_iter().filter(at_rim).collect();
     for _ in 0..NEAR {
@@ -235,8 +237,8 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
     near
 }
 
-/// Gives every point of the surface a colour: those that have one keep it, the others take their neighbours'. `points` says
-/// which point each of the triangles' corners is.
+/// Gives every point of the surface a colour: those that have one keep it, the others take their neighbours'. `points`
+/// maps triangle corners to points.
 pub(super) fn diffuse(
     colours: Vec<Option<[f32; 3]>>,
     triangles: &[[u32; 3]],
@@ -248,7 +250,7 @@ pub(super) fn diffuse(
 
 fn diffuse_over(mut colours: Vec<Option<[f32; 3]>>, neighbours: &Neighbours) -> Vec<[f32; 3]> {
     let unknown = spread(&mut colours, neighbours);
-    // Bodies that no view sees at all take the mean of all that is seen.
+    // Bodies that no view sees take the mean of all that is seen.
     let known: Vec<[f32; 3]> = colours.iter().flatten().copied().collect();
     let mean: [f32; 3] = std::array::from_fn(|c| {
         known.iter().map(|colour| colour[c]).sum::<f32>() / known.len().max(1) as f32
@@ -274,7 +276,8 @@ fn diffuse_over(mut colours: Vec<Option<[f32; 3]>>, neighbours: &Neighbours) -> 
     colours
 }
 
-/// Breadth-first: gives each vertex without a colour the mean of those that had one before it. Returns them in that order.
+/// Breadth-first: gives each vertex without a colour the mean of the neighbours that had one before. Returns them in
+/// that order.
 fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32> {
     let mut order = Vec::new();
     let mut front: Vec<u32> = (0..colours.len() as u32)
@@ -313,7 +316,7 @@ fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32>
     }
 }
 
-/// Surface vertices that share an edge, compressed by rows.
+/// Surface vertices that share an edge, in compressed sparse row format.
 struct Neighbours {
     starts: Vec<u32>,
     vertices: Vec<u32>,

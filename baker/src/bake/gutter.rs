@@ -1,4 +1,4 @@
-//! Mended texels → texture: every texel is rounded to 8 bits of sRGB and says what is known of it.
+//! Finishes a texture from mended texels: rounds every texel to 8 bits of sRGB and records its provenance.
 
 use proto::job::Blend;
 use proto::table::{Provenance, Texture};
@@ -11,8 +11,8 @@ use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use crate::progress::unit;
 
-/// Fills the gutter by a pull-push from all chart texels and those that bilinear lookups past a chart's border have fitted,
-/// and finishes the texture: what [`super::seams`] does better.
+/// Fills the gutter by a pull-push from all chart texels and those past a chart's border that bilinear lookups have
+/// fitted, and finishes the texture. [`super::seams`] does this better.
 #[cfg(test)]
 pub(super) fn gutter(
     mut texels: Vec<[f32; 4]>,

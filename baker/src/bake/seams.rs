@@ -1,16 +1,17 @@
-//! Fitted texels → texels whose gutter is filled and whose seams agree, at every mip level that [`crate::survey`] measures.
+//! Fills gutters and makes both sides of each seam agree, at every mip level that [`crate::survey`] measures. Input:
+//! fitted texels.
 //!
-//! | module | what it turns into what |
+//! | module | input → output |
 //! |---|---|
-//! | `unfold` | seams → which of them a texel of the gutter continues; texels → gutter, from the face beyond |
-//! | `rows` | seams → lookups of their two sides at each level, and what both should show |
+//! | `unfold` | seams → the seam that each gutter texel continues; texels → gutter, from the face beyond |
+//! | `rows` | seams → lookups of both sides at each level, and what both should show |
 //! | `hierarchy` | texels that may move → their mip texels, coarse over fine |
 //! | `lookups` | rows and nodes → what rows see of the nodes, and what they give back to them |
 //! | `solve` | lookups → the smallest change of texels that makes the sides agree |
 //!
-//! The fit knows mip 0 alone. A coarser texel near a seam mixes its chart with gutter and with whatever lies beyond, so no
-//! way of filling the gutter makes both sides agree; but the gutter is free, and there is enough of it to balance what the
-//! others bring in. So least squares, over gutter texels and those that lookups on a seam itself read:
+//! The fit knows mip 0 alone. A coarser texel near a seam mixes its chart with gutter and with whatever lies beyond. So
+//! no filling of the gutter alone makes both sides agree; but the gutter is free, and large enough to balance the rest.
+//! Hence a least squares problem over gutter texels and those that lookups on a seam itself read:
 //!
 //! ```text
 //!   minimise  Σ_k Σ_s w_s d² [ (A_ks x − B_ks x)²  +  τ² ((A_ks x + B_ks x) / 2 − t_ks)² ]  +  Σ_i a_i d_i² (x_i − x⁰_i)²
@@ -18,7 +19,7 @@
 //!   t      what both would show if they saw their own charts alone; it keeps them from agreeing on a foreign colour
 //!   w      length of seam that a lookup stands for, in texels
 //!   d      d sRGB / d linear there: differences are judged where they are seen
-//!   a      firm where pixels observe the texel, next to nothing in the gutter; x⁰ the fitted or unfolded texel
+//!   a      anchor: firm where pixels observe the texel, next to nothing in the gutter; x⁰ the fitted or unfolded texel
 //! ```
 
 mod hierarchy;
@@ -68,7 +69,7 @@ impl Side {
     }
 }
 
-/// The texture and which chart each texel belongs to, in linear light.
+/// The texture in linear light, and the chart of each texel.
 #[derive(Clone, Copy)]
 struct Charted<'a> {
     texels: &'a [[f32; 4]],
@@ -76,17 +77,17 @@ struct Charted<'a> {
     size: usize,
 }
 
-/// What mending a texture's seams takes from its charts, and from which texels are observed: all that can be made before the
-/// texels themselves are there.
+/// The part of mending a texture's seams that depends only on its charts and observed weights, and is prepared before
+/// the texels exist.
 #[derive(Debug)]
 pub struct Mending {
     size: usize,
     space: Space,
     seams: Vec<[Side; 2]>,
-    /// Of each texel.
+    /// Chart of each texel.
     charts: Vec<u32>,
     known: Vec<bool>,
-    /// The seam that each texel of the gutter continues, see [`unfold`].
+    /// The seam that each gutter texel continues, see [`unfold`].
     nearest: Vec<u32>,
     /// None where there is nothing to balance.
     agreement: Option<Agreement>,
@@ -106,7 +107,7 @@ impl Mending {
             unfold::nearest(|texel| known[texel], &charts, size, &seams)
         });
         unit();
-        // What balances mips in the gutter is black or white in places, and no unit vector.
+        // Values that balance mips in the gutter are black or white in places, and not unit vectors.
         let agreement = match space {
             Space::Direction => None,
             _ => Agreement::new(&seams, &charts, observed, size, space),
@@ -130,7 +131,7 @@ impl Mending {
             charts,
             ..
         } = self;
-        // Mips are means of light, whatever the fit averaged, unless the texture holds none.
+        // Mips are means of light, whatever the fit averaged, unless the texture holds no light.
         let light = |value: f32| match space {
             Space::Colour(Blend::Linear) | Space::Data | Space::Direction => value.clamp(0.0, 1.0),
             Space::Colour(Blend::Srgb) => decode(value.clamp(0.0, 1.0)),
@@ -159,7 +160,7 @@ impl Mending {
     }
 }
 
-/// [`Mending`], all of it.
+/// [`Mending`] at once.
 #[cfg(test)]
 fn mend(
     texels: &mut [[f32; 4]],

@@ -1,9 +1,11 @@
-//! Texels that may move → nodes: the mip texels through which rows see them, as a forest in preorder, so that one pass over it
-//! turns what nodes move by into what rows see, and one the other way brings back what rows give.
+//! Texels that may move → nodes: the mip texels through which rows see them, as a forest in preorder.
 //!
-//! A texel that no row reads by itself shows only in the mips above it: of what those need the least change of all such texels
-//! beneath a node is known beforehand, and the node moves in their place. On the helmet's set rows read 148 000 of the 488 000
-//! texels that move.
+//! One pass over the forest turns the movement of nodes into what rows see; one pass the other way returns what rows
+//! give back.
+//!
+//! A texel that no row reads directly shows only in the mips above it. The least change of all such texels beneath a
+//! node that gives a certain change of the node is known in advance, so the node moves in their place. On the helmet's
+//! set rows read 148 000 of the 488 000 texels that move.
 
 use rayon::prelude::*;
 
@@ -12,19 +14,19 @@ use super::rows::Row;
 
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
-/// Nodes that are summed one after the other; trees lie whole in a piece, the rest of which stays empty.
+/// Nodes that are summed in sequence. Trees lie whole in a piece, whose rest stays empty.
 pub(super) const PIECE: usize = 1 << 11;
 
 /// The nodes of all levels, and the texels that move with each.
 #[derive(Debug, Default)]
 pub(super) struct Forest {
-    /// Place in the same piece of the node above each: 0, which is never a node, above those of the last level.
+    /// Place of each node's parent in the same piece; 0, which is never a node, for those of the last level.
     pub(super) above: Vec<u16>,
     /// Level of each node.
     pub(super) levels: Vec<u8>,
-    /// Of each level the node of each mip texel, [`NONE`] where rows do not see what moves.
+    /// For each level the node of each mip texel; [`NONE`] where rows do not see what moves.
     pub(super) node_of: Vec<Vec<u32>>,
-    /// Those of node `n`: `own[n]..own[n + 1]`.
+    /// Texels of node `n`: `own[n]..own[n + 1]`.
     pub(super) texels: Vec<u32>,
     pub(super) own: Vec<u32>,
     /// Texels in each band of `rows` rows of the texture.
@@ -42,10 +44,10 @@ struct Band {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     level: u8,
-    /// How far back in the list the node above is; 0 for none.
+    /// Distance in the list back to the parent; 0 for none.
     back: u8,
     texels: u8,
-    /// Nodes of the tree, told of its root.
+    /// Nodes of the tree, set at its root.
     tree: u8,
     /// Column and row in its level.
     at: [u32; 2],
@@ -61,7 +63,7 @@ struct Block {
 }
 
 impl Forest {
-    /// Texels move that some row reads at some level, if they are gutter or rows read them at mip 0 itself.
+    /// A texel moves if rows read it at mip 0, or if it is gutter and rows read it at any level.
     pub(super) fn new(charts: &[u32], size: usize, rows: &[Vec<Row>]) -> Self {
         let read: Vec<Vec<bool>> = rows
             .par_iter()
@@ -106,12 +108,12 @@ impl Forest {
         forest
     }
 
-    /// Nodes and what is empty in their pieces.
+    /// Number of nodes, including empty places of their pieces.
     pub(super) fn len(&self) -> usize {
         self.above.len()
     }
 
-    /// Share of one of its own texels in what node `node` shows.
+    /// Weight of one of its own texels in what node `node` shows.
     pub(super) fn share(&self, node: usize) -> f32 {
         1.0 / (1u32 << (2 * self.levels[node])) as f32
     }
@@ -120,7 +122,7 @@ impl Forest {
         let mut first = self.texels.len() as u32;
         for node in band.nodes {
             let room = self.len().next_multiple_of(PIECE) - self.len();
-            // One with its root fits or begins a piece; those after it find room.
+            // A tree fits with its root or starts a new piece, so its other nodes have room.
             if node.back == 0 && usize::from(node.tree) > room {
                 self.fill_up(first);
                 self.push(0, 0, first);
@@ -168,7 +170,7 @@ impl Block {
             moves: [false; 64],
             nodes: [[false; 64]; 4],
         };
-        // Whether a row of a mip reads what is beneath each.
+        // Whether rows read the mip texel at each place, or one above it.
         let mut seen = [false; 64];
         for level in (0..=deepest).rev() {
             let above = seen;
@@ -197,7 +199,7 @@ impl Block {
         block
     }
 
-    /// Adds a node, its own texels, and the nodes beneath; the node above is `back` nodes earlier.
+    /// Adds a node, its own texels, and the nodes beneath. Its parent is `back` nodes earlier.
     fn grow(&self, level: usize, place: usize, back: usize, size: usize, band: &mut Band) {
         let (number, first) = (band.nodes.len(), band.texels.len());
         let places = place << (2 * level)..(place + 1) << (2 * level);

@@ -9,14 +9,14 @@ use super::rows::Row;
 #[derive(Clone, Copy, Debug)]
 struct Lookup {
     nodes: [u32; 8],
-    /// Shares: of the first four on one side, of the last four on the other.
+    /// Weights: the first four belong to one side, the last four to the other.
     weights: [f32; 8],
 }
 
 /// A tap on a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reader {
-    /// Twice the row, and 1 for its second side.
+    /// Twice the row, plus 1 for its second side.
     pub(super) side: u32,
     pub(super) weight: f32,
 }
@@ -28,7 +28,7 @@ pub(super) type Sides = [[f32; 4]; 2];
 #[derive(Debug)]
 pub(super) struct Lookups {
     rows: Vec<Lookup>,
-    /// What of `readers` reads node `n`: `starts[n]..starts[n + 1]`.
+    /// Readers of node `n`: `starts[n]..starts[n + 1]` in `readers`.
     starts: Vec<u32>,
     readers: Vec<Reader>,
 }
@@ -88,7 +88,7 @@ impl Lookups {
         self.rows.len()
     }
 
-    /// What a row sees on its sides of what the nodes show.
+    /// What a row sees on its sides, given what the nodes show.
     pub(super) fn see(&self, row: usize, shown: &[[f32; 4]]) -> Sides {
         let row = &self.rows[row];
         let mut sides = Sides::default();

@@ -1,5 +1,5 @@
-//! Seams → rows: at each mip level and each place along a seam the mip texels that lookups on both sides read; and once the
-//! texels are there, the colour that both should show.
+//! Seams → rows: the mip texels that lookups on both sides read, for each mip level and each place along a seam. Once
+//! the texels exist, also the colour that both sides should show.
 
 use rayon::prelude::*;
 
@@ -8,12 +8,12 @@ use crate::survey::LEVELS;
 
 /// Places for each texel of the level along the longer side: neighbouring ones share their texels.
 const PLACES: f64 = 2.0;
-/// Of one seam at most, however far outside of the texture it runs.
+/// Most places of one seam, however far outside of the texture it runs.
 const MOST_PLACES: f64 = 4096.0;
-/// With less than this of the two lookups in charts of their own, nothing tells what they should show.
+/// If less than this of the two lookups lies in their own charts, nothing says what they should show.
 const LEAST_OWN: f32 = 0.1;
 
-/// A share of a mip texel.
+/// A weighted mip texel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tap {
     pub(super) texel: u32,
@@ -25,15 +25,15 @@ pub(super) struct Tap {
 pub(super) struct Row {
     /// Four taps on either side.
     pub(super) taps: [[Tap; 4]; 2],
-    /// Of either side.
+    /// Chart of either side.
     pub(super) charts: [u32; 2],
     /// Length of seam that it stands for, in texels.
     pub(super) length: f32,
-    /// What both sides should show, if anything tells.
+    /// What both sides should show, if anything says so.
     pub(super) target: Option<[f32; 3]>,
 }
 
-/// How many of the levels a texture has.
+/// Number of mip levels of a texture, up to those that are measured.
 pub(super) fn levels(size: usize) -> usize {
     (0..LEVELS).take_while(|level| size >> level > 0).count()
 }
@@ -67,8 +67,8 @@ fn row(sides: &[Side; 2], share: f64, [size, level]: [usize; 2], length: f32) ->
 }
 
 impl Charted<'_> {
-    /// Gives the rows of a level their targets. At mip 0 a lookup reads its own chart and what is next to it: the sides need not
-    /// be told.
+    /// Gives the rows of a level their targets. At mip 0 a lookup reads its own chart and what is next to it, and needs
+    /// no target.
     pub(super) fn aim(&self, rows: &mut [Row], level: usize) {
         if level > 0 {
             rows.par_iter_mut().with_min_len(1 << 8).for_each(|row| {
@@ -96,7 +96,7 @@ impl Charted<'_> {
         (owned > LEAST_OWN).then(|| sum.map(|value| value / owned))
     }
 
-    /// The texels that a mip texel is the mean of.
+    /// The texels whose mean is a mip texel.
     fn beneath(&self, texel: usize, level: usize) -> impl Iterator<Item = usize> {
         let (edge, size, side) = (self.size >> level, self.size, 1 << level);
         let (column, row) = (texel % edge * side, texel / edge * side);

@@ -1,9 +1,9 @@
-//! Rows → the smallest change of the texels that may move which makes both sides of the seams agree: conjugate gradients
-//! over all levels at once.
+//! Finds the smallest change of the movable texels that makes both sides of the seams agree: conjugate gradients over
+//! all levels at once.
 //!
-//! Every sum is a gather in a fixed order, so the result has the same bits whatever the number of threads. An iteration is four
-//! passes, whatever the levels, over memory that was made and touched before the texels came: what is left to wait for on many
-//! cores is the threads' meeting after each.
+//! Every sum is a gather in a fixed order, so the result has the same bits on any number of threads. An iteration is
+//! four passes, whatever the number of levels, over memory that is allocated and touched before the texels come. On
+//! many cores the only wait left is the barrier after each pass.
 
 mod system;
 
@@ -18,28 +18,28 @@ use crate::laps::{timed, timed_in_pool};
 use crate::progress::unit;
 use system::System;
 
-/// Anchor of a texel that is observed as well as the mean, for each texel's length of seam among the texels of charts: what
-/// is weighed is the mean difference along all seams against the mean error of all texels. On the statue's set 500 and 1000
-/// leave 1.1 and 1.3 steps of 255 at mip 0, and the latter has 0.01 dB more; on the splats', 1.4 and 1.8.
+/// Anchor of a texel of mean observed weight, for each texel of seam length over the number of chart texels: this
+/// weighs the mean difference along all seams against the mean error of all texels. On the statue's set 500 and 1000
+/// leave 1.1 and 1.3 steps of 255 at mip 0, and the latter has 0.01 dB more; on the splats' set 1.4 and 1.8.
 const FIRM: f32 = 500.0;
 /// Anchor of a chart's texels that no pixel observes: they are smooth, and should stay so.
 const UNSEEN: f32 = 0.05;
-/// Anchor of the gutter: 2e-5 gives 2.5 steps at mip 3 on the statue's set and 8e-5 3.0, but the less it is the more of the
-/// gutter turns black or white.
+/// Anchor of the gutter: 2e-5 gives 2.5 steps at mip 3 on the statue's set and 8e-5 3.0, but the smaller it is, the
+/// more of the gutter turns black or white.
 const GUTTER: f32 = 5e-5;
-/// What a lookup in a coarser mip counts beside one in the texture itself: the gutter is free to follow all the same, but
-/// charts of a few texels are not spoilt for mips in which they cannot be told apart. On the helmet's set 0.02, 0.06 and 0.2
-/// leave 1.0, 1.0 and 1.1 steps at mip 0, and 1.6, 1.4 and 1.3 at mip 1.
+/// Weight of a lookup in a coarser mip, relative to one in the texture itself. The gutter is free to follow all the
+/// same, but charts of a few texels are not spoilt for mips in which they cannot be told apart. On the helmet's set
+/// 0.02, 0.06 and 0.2 leave 1.0, 1.0 and 1.1 steps at mip 0, and 1.6, 1.4 and 1.3 at mip 1.
 const COARSE: f32 = 0.06;
-/// τ: what being off the colour of the charts counts beside a difference of the sides.
+/// τ: weight of the distance from the charts' colour, relative to a difference of the sides.
 const PULL: f32 = 0.3;
-/// Texels that are summed one after the other.
+/// Texels that are summed in sequence.
 const BLOCK: usize = 1 << 16;
-/// Iterations. Texels that reach black or full light stay there in the second round. On the helmet's set 6 and 3 leave 1.21
-/// steps at mip 2 and these 1.06; before texels that no row reads moved as one, 12 and 6 left 1.06.
+/// Iterations of each round. Texels that reach black or full light stay there in the second round. On the helmet's set
+/// 6 and 3 leave 1.21 steps at mip 2, and these 1.06.
 const ROUNDS: [u32; 2] = [9, 4];
 
-/// What is known of the least squares before the texels are.
+/// The part of the least squares problem that is known before the texels.
 #[derive(Debug)]
 pub(super) struct Agreement {
     rows: Vec<Vec<Row>>,
@@ -76,7 +76,7 @@ impl Agreement {
     }
 }
 
-/// See the head of [`super`]. Texels come and go in linear light.
+/// See the head of [`super`]. Texels are in linear light on input and output.
 pub(super) fn agree(texels: &mut [[f32; 4]], charts: &[u32], size: usize, agreement: Agreement) {
     let Agreement {
         mut rows,
@@ -108,8 +108,8 @@ pub(super) fn agree(texels: &mut [[f32; 4]], charts: &[u32], size: usize, agreem
     system.write(texels, size);
 }
 
-/// How firmly each texel stays: by the square of the weight that observes it, as the diagonal of the fit goes with the
-/// squares of its shares.
+/// Anchor of each texel: the square of its observed weight, as the diagonal of the fit goes with the squares of its
+/// weights.
 fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32> {
     // In blocks of texels: the same bits on any number of threads.
     let blocks = observed.par_chunks(BLOCK).zip(charts.par_chunks(BLOCK));
@@ -142,7 +142,7 @@ fn anchors(at: &[u32], charts: &[u32], observed: &[f32], length: f32) -> Vec<f32
     at.par_iter().map(anchor).collect()
 }
 
-/// Square of d(sRGB)/d(light), and of nothing where there is no light.
+/// Square of d(sRGB)/d(light); 1 where the values are not light.
 fn slope_squared(value: f32, space: Space) -> f32 {
     match space {
         Space::Colour(_) => colour::slope_squared(value, Blend::Linear),

@@ -1,18 +1,19 @@
-//! Texels → gutter near seams: the face on the other side is unfolded over the shared edge into the plane of this chart,
-//! and the gutter takes the colour that the texture has there. What lies beyond the seam's chart stays unfilled.
+//! Fills the gutter near seams: the face on the other side is unfolded over the shared edge into the plane of this
+//! chart, and the gutter takes the colour that the texture has there. Gutter whose unfolded place misses the chart
+//! beyond stays unfilled.
 
 use rayon::prelude::*;
 
 use super::{Charted, NO_CHART, SHORTEST, Side};
 
-/// Depth of the gutter that is unfolded, in texels: a lookup at mip 3 reaches as far with half of its weight and more.
+/// Depth of the unfolded gutter in texels: half of the weight and more of a lookup at mip 3 lies within it.
 const DEPTH: f64 = 8.0;
-/// Rows of texels that are one piece of work.
+/// Rows of texels in one unit of work.
 const BAND: usize = 16;
 /// No seam.
 const NONE: u32 = u32::MAX;
 
-/// Fills texels of weight 0 that have a seam in `nearest`, and gives them the weight 1.
+/// Fills texels that have a seam in `nearest`, and gives them weight 1.
 pub(super) fn fill(
     texels: &mut [[f32; 4]],
     charts: &[u32],
@@ -46,8 +47,8 @@ pub(super) fn fill(
         .for_each(|(texel, filled)| *texel = filled);
 }
 
-/// For each texel that is not known the side of a seam that is nearest to it and has a chart there once unfolded: twice the number
-/// of the seam, and 1 for its second side. Of equally near ones the first.
+/// For each unknown texel, the nearest side of a seam whose unfolded place there has a chart: twice the number of the
+/// seam, plus 1 for its second side. Of equally near ones the first.
 pub(super) fn nearest(
     known: impl Fn(usize) -> bool + Sync,
     charts: &[u32],
@@ -55,7 +56,7 @@ pub(super) fn nearest(
     seams: &[[Side; 2]],
 ) -> Vec<u32> {
     let mut nearest = vec![NONE; charts.len()];
-    // Bands of rows, each for itself: a texel meets the seams in the same order.
+    // Bands of rows are independent: a texel meets the seams in the same order in any case.
     let band = |(band, nearest): (usize, &mut [u32])| {
         let first = band * BAND;
         let rows = first..first + nearest.len() / size;
@@ -133,7 +134,7 @@ fn unfolded(side: &Side, beyond: &Side, point: [f64; 2]) -> ([f64; 2], f32) {
 }
 
 impl Charted<'_> {
-    /// Bilinear, of texels that have a weight: a chart's border has some beside it that have none.
+    /// Bilinear over texels that have a weight: some beside a chart's border have none.
     fn lookup(&self, at: [f64; 2]) -> [f32; 3] {
         let [x, y] = at.map(|x| x - 0.5);
         let (fx, fy) = (x - x.floor(), y - y.floor());

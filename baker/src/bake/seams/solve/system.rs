@@ -1,6 +1,7 @@
-//! Lookups and nodes → the normal equations of the least squares around the present texels, solved and stepped along.
+//! The normal equations of the least squares around the present texels: set up, solved, and the step applied.
 //!
-//! Its memory is made with the lookups, while a device fits: to touch ten such vectors anew took longer than the iterations.
+//! Its memory is allocated with the lookups, while a device fits: first touching ten such vectors takes longer than the
+//! iterations.
 
 use rayon::prelude::*;
 
@@ -11,33 +12,33 @@ use super::{COARSE, PULL, slope_squared};
 use crate::bake::colour::Space;
 use crate::progress::unit;
 
-/// Rows and texels that are one piece of work.
+/// Rows and texels in one unit of work.
 const CHUNK: usize = 1 << 10;
 
 type Colours = Vec<[f32; 4]>;
 
-/// State of the least squares. What is told of nodes lies as they do, in pieces.
+/// State of the least squares. Arrays over nodes are laid out like the nodes, in pieces.
 #[derive(Debug)]
 pub(in super::super) struct System {
     space: Space,
     pub(super) forest: Forest,
     pub(super) lookups: Lookups,
-    /// How firmly each texel that moves stays, and where it began and is by now.
+    /// Anchor of each texel that moves, then its start value and its present value.
     firm: Vec<f32>,
     start: Colours,
     now: Colours,
     /// 1 / (a d²) of each of them.
     give: Colours,
-    /// d² · length of each row, and τ², 0 without a target.
+    /// d² · length of each row, and τ², which is 0 without a target.
     pub(super) strengths: Colours,
     /// What the rows' sides show, and what the rows give back to the nodes.
     shown: Vec<Sides>,
     given: Vec<Sides>,
-    /// Mip levels of the texture, from the second.
+    /// Mip levels of the texture, from the second on.
     halves: Vec<Colours>,
-    /// a · d² of each node's own texels together, infinite firmness told as 0 here and in `inverse`.
+    /// a · d² of each node's own texels together. An infinite anchor is stored as 0, here and in `inverse`.
     pub(super) anchors: Colours,
-    /// Of the diagonal.
+    /// Inverse of the diagonal.
     pub(super) inverse: Colours,
     /// What each node shows of a change.
     mips: Colours,
@@ -80,7 +81,7 @@ impl System {
         }
     }
 
-    /// Takes in the texels, and what the rows see of them.
+    /// Takes the texels, and computes what the rows see of them.
     pub(super) fn look(&mut self, texels: &[[f32; 4]], size: usize, rows: &[Vec<Row>]) {
         let space = self.space;
         let moving = (self.start.par_chunks_mut(CHUNK))
@@ -124,7 +125,8 @@ impl System {
         }
     }
 
-    /// Takes the slopes at the present texels, and what the rows give back there; `again` where the slopes at targets are known.
+    /// Takes the slopes at the present texels, and what the rows give back there. `again` if the slopes at targets are
+    /// known.
     pub(super) fn linearise(&mut self, rows: &[Vec<Row>], again: bool) {
         let space = self.space;
         let (mut strengths, mut given) = (self.strengths.as_mut_slice(), self.given.as_mut_slice());
@@ -153,7 +155,7 @@ impl System {
         }
     }
 
-    /// Begins to solve from where the texels are, those that reached black or full light `fixed`; returns `r · z`.
+    /// Starts solving from the present texels; those that reached black or full light stay if `fixed`. Returns `r · z`.
     pub(super) fn begin(&mut self, fixed: bool) -> [f64; 3] {
         let Self {
             forest,
@@ -192,7 +194,8 @@ impl System {
                         }
                     }
                     let share = forest.share(node);
-                    // A mip's share of its child is a quarter, squared. But for rows that read a node through several of their taps.
+                    // A mip texel's weight of its child is a quarter, here squared. This neglects rows that read a node
+                    // through several of their taps.
                     let mut sum = diagonal[usize::from(above[place])].map(|x| x / 16.0);
                     for reader in lookups.readers_of(node) {
                         let strength = strengths[reader.side as usize / 2];
@@ -296,8 +299,8 @@ impl System {
         total(pieces.collect())
     }
 
-    /// Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1, the channels side by side; z = r / D is made
-    /// where it is read. `rz` is `r · z`.
+    /// Saad, "Iterative Methods for Sparse Linear Systems", 2003, algorithm 9.1, with the channels side by side. z = r
+    /// / D is computed where it is read. `rz` is `r · z`.
     pub(super) fn conjugate_gradients(&mut self, mut rz: [f64; 3], iterations: u32) {
         let ratio = |one: [f64; 3], other: [f64; 3]| -> [f32; 3] {
             std::array::from_fn(|c| match other[c] > 0.0 {
@@ -316,7 +319,7 @@ impl System {
         }
     }
 
-    /// Moves the texels by `x`, no further than to black and full light, and what the rows see with them.
+    /// Moves the texels by `x`, clamped to black and full light, and updates what the rows see.
     pub(super) fn step(&mut self, fixed: bool) {
         let forest = &self.forest;
         let ends = (0..forest.len()).step_by(PIECE).map(|first| {
@@ -363,7 +366,7 @@ impl System {
         });
     }
 
-    /// Puts the texels where they moved.
+    /// Writes the moved texels.
     pub(super) fn write(&self, texels: &mut [[f32; 4]], size: usize) {
         let Forest { bands, rows, .. } = &self.forest;
         let mut first = 0;
@@ -384,13 +387,13 @@ impl System {
     }
 }
 
-/// So many zeros in memory that has been written to: what is only asked for is made when it is first touched.
+/// Zeros in memory that has been written to: memory that is only reserved is allocated when first touched.
 fn touched<T: Copy + Default + Send>(count: usize) -> Vec<T> {
     let zeros = (0..count).into_par_iter().with_min_len(1 << 14);
     zeros.map(|_| T::default()).collect()
 }
 
-/// Whether a texel may move that is there.
+/// Whether a texel of this value may move.
 fn free(value: f32, fixed: bool) -> bool {
     !fixed || (value > 0.0 && value < 1.0)
 }
@@ -417,7 +420,7 @@ fn gather(
 ) {
     sums[0] = [0.0; 4];
     for place in 1..above.len() {
-        // A mip is a quarter of each child.
+        // A mip texel is a quarter of each child.
         let mut sum = sums[usize::from(above[place])].map(|value| 0.25 * value);
         for reader in lookups.readers_of(piece * PIECE + place) {
             let given = &given[reader.side as usize];
