@@ -17,7 +17,7 @@ use super::raster::NOTHING;
 use super::scene::Scene;
 use super::supply::{Supply, Unwrapped};
 
-/// Where views of a mesh come from: some before the mesh.
+/// View source: some views come before the mesh.
 pub(super) struct Given<F> {
     mesh: Option<Unwrapped>,
     early: VecDeque<View>,
@@ -26,7 +26,7 @@ pub(super) struct Given<F> {
 }
 
 impl<F: FnMut() -> Result<Option<View>, Failure>> Given<F> {
-    /// A mesh and the edge of its texture, and after it the views that `next` yields.
+    /// A mesh and the edge of its texture, then the views that `next` yields.
     pub(super) fn new(mesh: &Mesh, texture_size: u32, next: F) -> Self {
         let mesh = Unwrapped {
             mesh: mesh.clone(),
@@ -41,7 +41,7 @@ impl<F: FnMut() -> Result<Option<View>, Failure>> Given<F> {
         }
     }
 
-    /// The same, of which these come before the mesh; perhaps all.
+    /// The same, with these views before the mesh; `all` if no others follow.
     pub(super) fn with_early(self, early: Vec<View>, all: bool) -> Self {
         Self {
             early: early.into(),
@@ -79,7 +79,7 @@ impl<F: FnMut() -> Result<Option<View>, Failure>> Supply for Given<F> {
     }
 }
 
-/// What views of a mesh show that was not simplified.
+/// The surface that views of an unsimplified mesh show.
 pub(super) fn surface(mesh: &Mesh) -> Surface {
     Surface {
         positions: mesh.positions.clone(),
@@ -106,7 +106,7 @@ impl Random {
     }
 }
 
-/// Looks from `eye` at the origin, +y up, which lands `off` pixels from the middle of the picture.
+/// A camera at `eye` that looks at the origin, +y up; the origin is `off` pixels from the picture's centre.
 pub(super) fn camera(
     eye: [f64; 3],
     focal: f64,
@@ -155,7 +155,7 @@ pub(super) fn mesh(positions: Vec<[f32; 3]>, uvs: Vec<[f32; 2]>, triangles: Vec<
     }
 }
 
-/// A cube of edge 1 about the origin, each face a chart of its own in a grid of 3×2 cells.
+/// A cube of edge 1 about the origin; each face is a chart of its own in a grid of 3×2 cells.
 pub(super) fn cube() -> Mesh {
     let (mut positions, mut uvs, mut triangles) = (Vec::new(), Vec::new(), Vec::new());
     for face in 0..6 {
@@ -177,7 +177,7 @@ pub(super) fn cube() -> Mesh {
     mesh(positions, uvs, triangles)
 }
 
-/// A sphere of radius 1 about the origin, poles at ±y, one chart whose left edge meets its right one.
+/// A sphere of radius 1 about the origin, poles at ±y; its single chart's left edge meets the right one.
 pub(super) fn sphere(across: u32, down: u32) -> Mesh {
     let (mut positions, mut uvs, mut triangles) = (Vec::new(), Vec::new(), Vec::new());
     for j in 0..=down {
@@ -228,12 +228,12 @@ pub(super) fn paint(mesh: &Mesh, size: u32, colour: impl Fn([f32; 3]) -> [f32; 3
             [r, g, b, 1.0]
         })
         .collect();
-    // The gutter is seen by nobody, or it would stay black.
+    // The gutter counts as unobserved, so that it is filled and not black.
     let seen: Vec<f32> = texels.iter().map(|texel| texel[3]).collect();
     gutter(texels, &seen, &atlas, size, Blend::Srgb)
 }
 
-/// Waves along all axes, each colour another, between 0.2 and 0.8.
+/// Waves along all axes, different for each channel, between 0.2 and 0.8.
 pub(super) fn waves(at: [f32; 3]) -> [f32; 3] {
     let wave = |a: f32, b: f32| 0.5 + 0.15 * ((7.0 * a + 0.3).sin() + (9.0 * b - 0.4).cos());
     [wave(at[0], at[1]), wave(at[1], at[2]), wave(at[2], at[0])]
@@ -286,7 +286,7 @@ pub(super) fn blank_view(
     }
 }
 
-/// The `k`th of `count` places all around, this far from the origin (a Fibonacci sphere).
+/// The `k`th of `count` places all around, at this distance from the origin (a Fibonacci sphere).
 pub(super) fn around(k: u32, count: u32, distance: f64) -> [f64; 3] {
     let y = 1.0 - (2.0 * f64::from(k) + 1.0) / f64::from(count);
     let turn = f64::from(k) * 2.399_963_229_728_653;
@@ -294,7 +294,7 @@ pub(super) fn around(k: u32, count: u32, distance: f64) -> [f64; 3] {
     [ring * turn.cos(), y, ring * turn.sin()].map(|x| x * distance)
 }
 
-/// An atlas's ties.
+/// Links and seam constraints of an atlas.
 pub(super) fn ties(atlas: &Atlas) -> Ties {
     Ties {
         links: atlas.links.clone(),

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_texel_has_its_codes() {
-        // Gutter that lookups have fitted, filled, weak, observed, and observed by what does not count.
+        // Gutter that lookups have fitted, filled, weak, observed, and observed by nothing that counts.
         let provenance = [0, 1, 2, 3, 3];
         let observed = [0.5, 0.0, 0.5, 4.0, 1.0];
         let deviations = [0.1, -1.0, 0.0, 0.0625, -1.0];

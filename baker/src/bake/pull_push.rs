@@ -158,7 +158,7 @@ mod tests {
         texels[32 * 64 + 32] = [1.0, 1.0, 1.0, 0.25];
         pull_push(&mut texels, 64);
         let value = texels[32 * 64 + 32][0];
-        // A quarter its own; the rest comes from a parent of which it makes 0.25 of 3.25 at most.
+        // A quarter of its own; the rest comes from a parent, of which it makes at most 0.25 of 3.25.
         assert!((0.25..0.25 + 0.75 * 0.08).contains(&value), "{value}");
     }
 

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::bake::fixture::{blank_view, camera};
 
-    /// A square in the plane z = 0 of 8×8 cells, those of the middle 4×4 this much nearer to the viewer.
+    /// A square in the plane z = 0 of 8×8 cells, whose middle 4×4 are this much nearer to the viewer.
     fn relief(height: f32) -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
         let (mut positions, mut triangles) = (Vec::new(), Vec::new());
         for cell in 0..64 {
@@ -157,7 +157,7 @@ mod tests {
         });
         let (positions, triangles) = original;
         let size = [64, 66];
-        // From so far away that a pixel stands for one place whatever its height: 20 px a unit, 33 rows a band and more.
+        // So far away that a pixel shows the same place whatever its height: 20 px a unit, 33 rows a band and more.
         let camera = camera([0.0, 0.0, 100.0], 2000.0, size, [0.0, 0.0]);
         let mut view = blank_view(0, camera, size, vec![[9, 9, 9, 255]; 64 * 66]);
         let original = Original::new(Surface {
@@ -181,7 +181,7 @@ mod tests {
             let kept = kept(relief(height * radius));
             for (pixel, &kept) in kept.iter().enumerate() {
                 let (x, y) = (pixel % 64, pixel / 64);
-                // The patch's outline may go either way.
+                // The patch's outline may be either.
                 let on_outline = [21, 22, 41, 42].contains(&x) || [22, 23, 42, 43].contains(&y);
                 if !on_outline {
                     assert_eq!(kept, !(masked && patch(pixel)), "{height} at {x}, {y}");

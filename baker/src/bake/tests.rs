@@ -1,4 +1,4 @@
-//! The role as a whole: texels that are no numbers end the job, and the report's PSNR.
+//! The role as a whole: NaN texels end the job, and the report's PSNR.
 
 use proto::job::{Blend, Memory, Quality, Refine};
 use proto::message::Code;
@@ -13,13 +13,13 @@ use crate::progress::Silent;
 
 const SIZE: u32 = 48;
 
-/// The processor, whose n-th reading has a texel that is no number.
+/// The processor, whose n-th reading of the texels contains NaN or infinity.
 struct Spoilt {
     native: Native,
     readings: u32,
     nth: u32,
     value: f32,
-    /// What it says of its memory for rows, if not the truth.
+    /// The row memory that it claims to have, if not the true one.
     told: Option<backend::RowMemory>,
 }
 
@@ -153,7 +153,7 @@ fn bake_spoilt(nth: u32, value: f32) -> Result<Baked, Failure> {
 
 #[test]
 fn a_texel_that_is_no_number_is_no_texture() {
-    // Readings: the averages, their weight among them, and the result.
+    // There are two readings: the averages, and the result.
     for nth in [1, 2, 3] {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let baked = bake_spoilt(nth, value);
@@ -206,7 +206,8 @@ fn psnr_is_best_for_nothing_and_worst_for_no_number() {
     }
 }
 
-/// Views that glow in their own colours, can be asked for again, and how often they were; and how they glow on the surface.
+/// Views with an emissive channel in their own colours, which can be requested again. Counts the requests, and keeps
+/// the emissive texture.
 struct Again {
     mesh: Mesh,
     views: Vec<View>,
@@ -257,8 +258,8 @@ impl Supply for Again {
     }
 }
 
-/// Bakes on the processor with room for so many bytes of rows, which it tells, or `told` in place of it; and how often it asked
-/// for the views again, and the layer that it made.
+/// Bakes on the processor with room for so many bytes of rows. It reports that room, or `told` instead. Returns also
+/// how often it requested the views again, and the texture of the other channel.
 fn bake_within(room: usize, told: Option<backend::RowMemory>) -> (Baked, Again) {
     let mesh = cube();
     let texture = paint(&mesh, 160, waves);
@@ -319,7 +320,7 @@ fn what_overflows_is_fitted_in_parts_whether_it_was_foreseen_or_not() {
         entry: 1.0,
         word: 0.0,
     };
-    // Once more for the layer.
+    // One request more is for the other channel.
     for (told, again) in [(None, 1), (Some(plenty), 2)] {
         let (parts, supply) = bake_within(bytes / 8, told);
         let own = parts.summary.rows;

@@ -342,7 +342,8 @@ mod tests {
 
     const SIZE: u32 = 22;
 
-    /// Lines 2 and 3 of six, of which the last is cut, there for line 3, and beside them a square above and two below.
+    /// Lines 2 and 3 of six, the last of which is cut. Line 3 is the core; beside them are one square above and two
+    /// below.
     fn window() -> Window {
         Window::band(SIZE, 2..4, 3..4, &BTreeSet::from([4, 13, 31, 35]))
     }
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn texels_are_in_their_lines_between_the_squares_above_and_those_below() {
         let window = window();
-        // A row of eleven squares above that are one texel each, and one of nine below.
+        // A row of eleven squares above with one texel each, and one of nine below.
         assert_eq!(
             (window.rows, window.core, window.core()),
             (1 + 4 + 8 + 4 + 1, [9, 13], 12..16)
@@ -366,7 +367,7 @@ mod tests {
                 (2 | 3, _) => at(row - 3, column),
                 (0, 4) => at(row + 1, column - 16),
                 (5, 1) => at(row - 7, column - 4),
-                // The last square, of which half is cut away.
+                // The last square, half of which is cut off.
                 (5, 5) => at(row - 7, column - 16),
                 (0 | 1, _) => {
                     above.insert(own);

@@ -1,4 +1,4 @@
-//! The texture's map against plain loops, and seams against what they join.
+//! The layout against plain loops, and seams against what they join.
 
 use super::*;
 use crate::bake::fixture::{Random, cube, mesh, sphere};
@@ -15,7 +15,7 @@ fn scene_of(texel_coords: Vec<[f32; 2]>, triangles: Vec<[u32; 3]>, size: u32) ->
     }
 }
 
-/// The last triangle on whose inner side, at all three edges, each texel's centre lies.
+/// For each texel, the last triangle on whose inner side of all three edges its centre lies.
 fn cover_by_sides(scene: &Scene, shift: f64) -> Vec<u32> {
     let size = scene.size as usize;
     (0..size * size)
@@ -106,7 +106,7 @@ fn cube_with_gap(gap: f32) -> Mesh {
     mesh
 }
 
-/// Pairs of neighbours with what the atlas says of them.
+/// Pairs of neighbouring texels, and whether the atlas links them.
 fn pairs(atlas: &Atlas, size: usize) -> Vec<(usize, usize, bool)> {
     let mut pairs = Vec::new();
     for texel in 0..size * size {
@@ -135,7 +135,7 @@ fn links_hold_each_chart_with_its_ring_and_join_no_two() {
             triangle => Some(face(triangle)),
         };
         let pairs = pairs(&atlas, size);
-        // Every texel takes the chart of what it is linked with, until nothing changes.
+        // Every texel takes the chart of the texels it is linked with, until nothing changes.
         let mut reached: Vec<Option<u32>> = (0..size * size).map(chart).collect();
         loop {
             let before = reached.clone();
@@ -162,7 +162,7 @@ fn links_hold_each_chart_with_its_ring_and_join_no_two() {
         }
         // Two columns and one row of borders, where the charts touch.
         assert_eq!(touching, if gap == 0.0 { 3 * 36 } else { 0 });
-        // All gutter texels beside a chart, across a corner too, belong to one; none that is further off does.
+        // All gutter texels beside a chart, also diagonally, belong to one; none farther away does.
         for texel in 0..size * size {
             let (x, y) = (texel % size, texel / size);
             let near = (y.saturating_sub(1)..(y + 2).min(size)).any(|y| {
@@ -173,7 +173,7 @@ fn links_hold_each_chart_with_its_ring_and_join_no_two() {
     }
 }
 
-/// Largest `|B x|` over the seams where each texel has the value, at its place, of a function that is linear in space.
+/// Largest `|B x|` over the seams, where each texel has the value of the function at its place.
 fn seam_error(mesh: &Mesh, size: u32, of: impl Fn([f64; 2]) -> f32) -> f32 {
     let atlas = Atlas::new(&Scene::new(mesh, size));
     let texels: Vec<f32> = (0..size * size)
@@ -214,7 +214,7 @@ fn both_sides_of_a_cubes_seams_are_one_place() {
     let mesh = cube();
     for size in [30, 64, 97] {
         let error = seam_error(&mesh, size, |at| linear_on_cube(&mesh, size, at));
-        // Bilinear lookups of a linear function are exact, but the cell's border cuts the ring where it is thin.
+        // Bilinear lookups of a linear function are exact, except where the cell's border cuts the ring in thin places.
         assert!(error < 2e-5, "{error} at {size}");
         let rows = Atlas::new(&Scene::new(&mesh, size)).seams.len();
         // Twelve edges, each with a row for each texel of its longer side: up to 0.8/2 of the texture.
@@ -223,7 +223,7 @@ fn both_sides_of_a_cubes_seams_are_one_place() {
             "{rows}"
         );
     }
-    // With one chart's picture turned over the two sides differ.
+    // If one chart is mirrored, the two sides differ.
     let mut turned = cube();
     turned.uvs.swap(0, 1);
     turned.uvs.swap(2, 3);

@@ -183,7 +183,7 @@ mod tests {
         // `spot_small` at 1024² on two threads: 4.8 s of bake and encode.
         let native = all("native", Quality::Standard, LOAD);
         assert!((3.6..6.4).contains(&native), "{native} s");
-        // The README's 40 views of 512² into 1024² on an H200: 0.15 s of the device, of 0.4 to 0.48 in bake.
+        // 40 views of 512² into 1024² on an H200: 0.15 s of the device, of 0.4 to 0.48 in bake.
         let fit = |load| {
             let plan = Plan::new(Quality::Standard);
             let all = seconds("discrete", &plan, Refine::Off, TextureFormat::Png, &load);

@@ -1,4 +1,4 @@
-//! Filling: colours come over the surface, from what is seen, and reach everything.
+//! Filling: colours spread from seen texels over the surface, and reach every texel.
 
 use super::*;
 use crate::bake::fixture::{cube, sphere};
@@ -47,7 +47,7 @@ fn the_unseen_half_of_a_sphere_lies_between_the_colours_of_the_seen() {
     });
     let mut unseen = 0;
     for (texel, place) in texels.iter().zip(&places) {
-        // All of it, the gutter too: nothing is black and nothing is outside of what was seen.
+        // All texels, the gutter too: nothing is black, and nothing is outside of the range that was seen.
         assert!((0.19..=0.61).contains(&texel[0]), "{texel:?}");
         assert!((texel[1] - 0.5).abs() < 1e-4 && (texel[2] - 0.1).abs() < 1e-4);
         if let Some(at) = place {
@@ -68,8 +68,8 @@ fn the_unseen_half_of_a_sphere_lies_between_the_colours_of_the_seen() {
 
 #[test]
 fn colour_crosses_the_border_of_a_chart_as_the_surface_does() {
-    // Of the cube only the face x = +½ is seen; it is another chart than all others, next in the texture to faces that
-    // are not its neighbours alone.
+    // Only the face x = +½ of the cube is seen. It is a chart of its own, and adjacent in the texture also to faces
+    // that are not its neighbours.
     let seen = |at: [f32; 3]| (at[0] > 0.499).then_some([0.1 + at[1].max(0.0), 0.2, 0.3]);
     let (scene, texels, places) = filled(&cube(), 48, seen);
     for (texel, place) in texels.iter().zip(&places) {
@@ -79,11 +79,11 @@ fn colour_crosses_the_border_of_a_chart_as_the_surface_does() {
             && at[0] < 0.499
             && at[1].abs() > 0.499
         {
-            // Faces y = ±½ continue what is at the edge that they share with the seen face.
+            // Faces y = ±½ continue the colour of the edge that they share with the seen face.
             assert_eq!(texel[0] > 0.25, at[1] > 0.0, "{texel:?} at {at:?}");
         }
     }
-    // Were charts not joined by their surface, the faces would all take the mean.
+    // If charts were not joined on the surface, all faces would take the mean.
     let mut cut = scene;
     cut.surface_vertices = (0..cut.surface_vertices.len() as u32).collect();
     let atlas = Atlas::new(&cut);
@@ -153,11 +153,12 @@ fn far_from_what_is_seen_colours_come_over_the_surface_and_near_it_they_stay() {
     let scene = Scene::new(&mesh, size);
     let atlas = Atlas::new(&scene);
     let grey = |texel: usize| 0.2 + 0.2 * (texel % 7) as f32 / 7.0;
-    // Rows 40 to 60 are observed, and those near them were told by them; all else has a colour that nothing on the surface has.
+    // Rows 40 to 59 are observed, and the texels near them were filled from them. All others have a colour that nothing
+    // on the surface has.
     let row = |texel: usize| texel / size as usize;
     let observed =
         |texel: usize| (40..60).contains(&row(texel)) && atlas.triangles[texel] != NOTHING;
-    // Links go straight up and down here, within the one chart.
+    // Links are straight up and down here, within the single chart.
     let off = |texel: usize| {
         40_usize
             .saturating_sub(row(texel))
@@ -204,7 +205,7 @@ fn far_from_what_is_seen_colours_come_over_the_surface_and_near_it_they_stay() {
 #[test]
 fn what_one_part_of_a_texture_tells_reaches_those_after_it() {
     const SIZE: u32 = 96;
-    // Seen is what lies in the upper half of the texture.
+    // The upper half of the texture is seen.
     let (scene, whole, places) = filled(&sphere(24, 16), SIZE, |_| None);
     let atlas = Atlas::new(&scene);
     let half = (SIZE * SIZE / 2) as usize;
@@ -226,7 +227,7 @@ fn what_one_part_of_a_texture_tells_reaches_those_after_it() {
         let mut texels: Vec<[f32; 4]> = (of_texture.iter())
             .map(|texel| texel.map_or([0.0; 4], |texel| start[texel as usize]))
             .collect();
-        // What stands for squares elsewhere is seen, but not where it is.
+        // Texels that stand for squares elsewhere are seen, but have no place.
         for (texel, of) in texels.iter_mut().zip(&of_texture) {
             if of.is_none() {
                 *texel = [9.0, 9.0, 9.0, 0.1];

@@ -1,4 +1,4 @@
-//! The fit on a small cube whose truth is known, scored by the reference renderer on a view that it was not given.
+//! The fit on a small cube of known texture, scored by the reference renderer on views that it was not given.
 
 use super::*;
 use crate::bake::atlas::Atlas;
@@ -34,7 +34,7 @@ fn views(count: u32) -> Vec<View> {
         .collect()
 }
 
-/// Each byte off by noise of this standard deviation (of three evenly distributed numbers), in sRGB bytes.
+/// Adds noise to each byte: the sum of three uniform numbers, with this standard deviation in sRGB bytes.
 fn noisy(mut views: Vec<View>, deviation: f64) -> Vec<View> {
     let mut random = Random(2);
     for pixel in views.iter_mut().flat_map(|view| &mut view.pixels) {
@@ -46,7 +46,8 @@ fn noisy(mut views: Vec<View>, deviation: f64) -> Vec<View> {
     views
 }
 
-/// The third view shows a solid block instead of most of the object: not so much that the view is doubted as a whole.
+/// The third view shows a solid block instead of most of the object, yet not enough for the whole view to be an
+/// outlier.
 fn blocked(mut views: Vec<View>) -> Vec<View> {
     for row in views[2].pixels.chunks_mut(PICTURE[0] as usize) {
         row[..40].fill([255, 0, 255, 255]);
@@ -72,7 +73,7 @@ fn baked(views: &[View], plan: &Plan) -> (Texture, Fitted) {
     baked_from(views, plan, true)
 }
 
-/// The fit is `told` the texels that it starts from, or reads them.
+/// If `told`, the fit is given the texels that it starts from; otherwise it reads them.
 fn baked_from(views: &[View], plan: &Plan, told: bool) -> (Texture, Fitted) {
     let scene = Scene::new(&cube(), TEXTURE);
     let atlas = Atlas::new(&scene);
@@ -127,7 +128,7 @@ fn a_view_that_was_not_given_is_explained() {
     assert!(clean > 48.2, "{clean} dB");
     let standard = score(&baked(&views(VIEWS), &Plan::new(Quality::Standard)).0);
     assert!(standard > 45.9, "{standard} dB");
-    // Without the fit, the filled average is what would be handed over.
+    // Without the fit, the filled average would be the result.
     let average = score(&baked(&views(VIEWS), &plan(&[])).0);
     assert!(average < clean - 6.0, "{average} dB");
 }
@@ -174,7 +175,7 @@ fn a_subset_of_the_rows_finds_about_the_same_smoothness_and_the_texture_is_as_go
 
 #[test]
 fn where_the_subset_shows_next_to_nothing_all_rows_find_the_smoothness() {
-    // In one square of the texture, which is not of the subset.
+    // All charts lie in one square of the texture, which is not in the subset.
     let mut mesh = cube();
     for uv in &mut mesh.uvs {
         *uv = uv.map(|at| (1.05 + 0.9 * at) / 32.0);
@@ -201,7 +202,8 @@ fn where_the_subset_shows_next_to_nothing_all_rows_find_the_smoothness() {
 
 #[test]
 fn texels_that_the_fit_is_told_are_those_that_it_would_read() {
-    // All rows, and the subset alone while λ is sought; from the subset texels are put back, those it was told.
+    // With all rows, then with the subset while λ is sought. After the subset the texels are restored, also those that
+    // the fit was told.
     for enough in [u64::MAX, 1] {
         let plan = Plan {
             smoothness: Smoothness::CrossValidated {
@@ -277,7 +279,7 @@ fn quantiles_are_of_all_views_together() {
 
 #[test]
 fn spread_is_the_deviation_of_normal_residuals_whatever_the_outliers() {
-    // |error| of a normal distribution of deviation 0.02: half of them below 0.6745 deviations.
+    // |error| of a normal distribution of deviation 0.02: half lies below 0.6745 deviations.
     let mut random = Random(4);
     let mut histogram = [0; BINS];
     for _ in 0..20_000 {
@@ -300,15 +302,15 @@ fn large_errors_count_alike_in_cross_validation() {
     let of = |bin| robust_error([residuals(&[(bin, 10)])].iter());
     let most = JUDGED * JUDGED;
     assert!(of(BINS - 1) < most && of(BINS - 1) > 0.9 * most);
-    // Small ones count squared: sixteen bins are a factor of two.
+    // Small residuals count squared: sixteen bins are a factor of two.
     assert!((of(68) / of(52) - 4.0).abs() < 1e-3);
     assert_eq!(robust_error([].iter()), 0.0);
 }
 
 #[test]
 fn what_only_a_judge_shows_does_not_outvote_what_the_others_explain() {
-    // A tenth of its pixels are on what no other view shows, and a stronger λ blurs them better: 0.19 in place of 0.2. Of the rest
-    // a weaker one leaves half the error.
+    // A tenth of its pixels show what no other view shows, which a stronger λ blurs better: 0.19 instead of 0.2. On the
+    // rest, a weaker one leaves half the error.
     let judge = |unseen: f32, rest: f32| {
         let bins = [(bin_of(unseen), 100), (bin_of(rest), 900)];
         robust_error([residuals(&bins)].iter())
@@ -324,7 +326,7 @@ fn smoothness_from_the_spread_grows_with_it_to_a_bound() {
     assert_eq!(of(BINS - 1), SMOOTHEST);
 }
 
-/// Out of focus where `of` says so: a mean over 9×9 pixels, of the opaque ones.
+/// Blurs the views for which `of` holds: a mean over the opaque ones of 9×9 pixels.
 fn blurred(mut views: Vec<View>, of: impl Fn(u32) -> bool) -> Vec<View> {
     for view in views.iter_mut().filter(|view| of(view.index)) {
         let sharp = view.pixels.clone();
@@ -366,7 +368,7 @@ fn blurred_views_are_found_and_cost_no_more_than_to_be_without_them() {
 
 #[test]
 fn what_only_doubted_views_show_is_still_taken_from_them() {
-    // The top, at y = 0.5, is seen by none but views in which all other faces are a little too bright.
+    // The top, at y = 0.5, is seen only by views in which all other faces are a little too bright.
     let bright = paint(&cube(), TEXTURE, |at| {
         waves(at).map(|value| if at[1] > 0.499 { value } else { value + 0.08 })
     });
@@ -418,10 +420,10 @@ fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
     assert_eq!(doubted(&[(usual + 24, 10)], 2, 6), NONE);
     assert_eq!(doubted(&[(usual + 28, 10)], 2, 5), NONE, "too few to tell");
     assert_eq!(doubted(&[(usual + 28, 10)], 3, 6), NONE, "half of them");
-    // A highlight over most of it.
+    // A highlight over most of the view.
     assert_eq!(doubted(&[(usual, 3), (BINS - 1, 7)], 1, 6), NONE);
     assert_eq!(doubted(&[(usual, 1), (BINS - 1, 9)], 1, 6), [0]);
-    // Nothing that bytes cannot tell.
+    // Residuals that 8 bits cannot tell.
     let tiny: Vec<ViewResiduals> = (0..6)
         .map(|at| view(at, &[(if at == 0 { 60 } else { 0 }, 10)]))
         .collect();
@@ -434,10 +436,10 @@ fn the_least_error_lies_between_those_tried() {
     for at in [0.6, 1.0, 1.9, 2.4] {
         assert!((least_at(&errors(at)) - at).abs() < 1e-9, "{at}");
     }
-    // At either end nobody knows what is beyond.
+    // At either end nothing is known beyond it.
     assert_eq!(least_at(&[1.0, 2.0, 3.0]), 0.0);
     assert_eq!(least_at(&[3.0, 2.0, 1.0]), 2.0);
-    // Nothing to choose by: the strongest.
+    // No choice between them: the strongest.
     assert_eq!(least_at(&[2.0, 2.0, 2.0]), 0.0);
     assert_eq!(least_at(&[1.0, 0.0, 1.0]), 1.0);
 }
@@ -472,7 +474,7 @@ fn a_step_that_gained_only_iterations_is_late() {
 
 #[test]
 fn flat_colours_with_sharp_edges_stay_sharp() {
-    // Spots: whatever is blurred at their edges is off by so much that it counts as an outlier, and the rest is flat.
+    // Spots: blur at their edges is so large that it counts as an outlier, and the rest is flat.
     let spots = |at: [f32; 3]| {
         let wave: f32 = at.map(|x| (5.0 * x + 0.4).sin()).iter().sum();
         if wave > 0.6 {

@@ -31,8 +31,8 @@ fn square() -> Mesh {
     )
 }
 
-/// Largest difference, in sRGB, between `A x` and what the reference renderer shows with `taps`² lookups a pixel; also
-/// demands that exactly the pixels that it shows as fully covered have a row.
+/// Largest difference, in sRGB, between `A x` and the reference renderer with `taps`² lookups a pixel. Also asserts
+/// that exactly the pixels that it shows as fully covered have a row.
 fn difference(mesh: &Mesh, texture: &Texture, view: &View, taps: u32) -> f32 {
     let scene = Scene::new(mesh, texture.size);
     let size = [view.width, view.height];
@@ -120,7 +120,7 @@ fn weights_are_positive_sum_to_one_and_name_each_texel_once() {
 fn what_makes_next_to_nothing_of_a_pixel_has_no_entry_where_taps_lie_together_and_the_others_share_it()
  {
     let view = grey([-0.6, -1.9, 0.4], [33, 19]);
-    // A pixel shows a texel or a few; then some hundred, which four taps each way meet apart.
+    // A pixel covers one texel or a few; then some hundred, in which four taps each way lie apart.
     for (size, together) in [(61, true), (700, false)] {
         let scene = Scene::new(&cube(), size);
         let (all, kept) = (
@@ -215,7 +215,7 @@ fn shares_of_one_texel_are_merged() {
         add_tap(&mut footprint, 6, u, v, 0.05);
         for j in 0..6 {
             for i in 0..6 {
-                // A hat around each texel's centre; beyond the outermost centres it does not fall.
+                // A hat function around each texel's centre; beyond the outermost centres it stays 1.
                 let hat = |x: f32, k: usize| {
                     (1.0 - (x.clamp(0.5, 5.5) - (k as f32 + 0.5)).abs()).max(0.0)
                 };

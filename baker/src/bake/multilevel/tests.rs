@@ -72,8 +72,7 @@ fn cells_are_those_of_all_levels() {
 
 const EDGE: usize = 48;
 
-/// Texels of a square after so many iterations, whose left and right columns pixels show, dark and bright, and nothing else;
-/// `hold` is put in place of what holds the texels.
+/// Texels of a square after so many iterations. Pixels show only its left and right columns, dark and bright.
 fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
     let column = |texel: usize| texel % EDGE;
     let ends = |texel: &usize| column(*texel) == 0 || column(*texel) == EDGE - 1;
@@ -134,7 +133,7 @@ fn ramp(iterations: u32, levels: bool) -> Vec<f32> {
     texels.iter().map(|texel| texel[0]).collect()
 }
 
-/// Largest distance from the ramp that it should be, in steps of 255.
+/// Largest distance from the expected ramp, in steps of 255.
 fn off(texels: &[f32]) -> f32 {
     let at = |texel: usize| 51.0 + 153.0 * (texel % EDGE) as f32 / (EDGE - 1) as f32;
     let off = |(texel, value): (usize, &f32)| (255.0 * value - at(texel)).abs();

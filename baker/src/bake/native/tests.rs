@@ -1,4 +1,5 @@
-//! The processor's adapter as a whole: repeatable, memory-bound without a trace, and each call does what it says.
+//! The processor's adapter as a whole: it is repeatable, the memory bound leaves no trace in its results, and each call
+//! does what it says.
 
 use super::*;
 use crate::bake::atlas::Atlas;
@@ -33,7 +34,7 @@ fn native(views: &[View], budget: usize) -> Native {
     native
 }
 
-/// Everything that the adapter can do; its texels and residuals at the end.
+/// Everything that the adapter can do; returns its final texels and residuals.
 fn work(mut native: Native) -> (Vec<[f32; 4]>, Vec<ViewResiduals>) {
     native.average().expect("the processor does not fail");
     for scale in [0.2, 0.05] {
@@ -175,7 +176,7 @@ fn residuals_are_zero_for_the_truth_and_plain_numbers_for_black() {
             .sum();
         assert!(moved <= 4, "rounding at the bins' ends moves {moved}");
     }
-    // The truth explains all but rounding, and 2×2 lookups against the picture's 6×6 at the cube's edges.
+    // The true texture leaves only rounding, and 2×2 against the picture's 6×6 lookups at the cube's edges.
     let truth = paint(&cube(), SIZE, waves);
     let as_texels = |texture: &proto::table::Texture| -> Vec<[f32; 4]> {
         let table = observed(Blend::Linear);
@@ -206,7 +207,7 @@ fn pixels_that_show_little_are_no_bad_company() {
         pixel[3] = pixel[3].min(128);
     }
     let mut native = native(&views, 0);
-    // Everybody is explained well enough.
+    // A scale at which no pixel is an outlier.
     (native.reweight(&[Belief::from(f32::INFINITY)], STRENGTH))
         .expect("the processor does not fail");
     let chunks = footprints(&Scene::new(&cube(), SIZE), &views[0], 2);
@@ -220,7 +221,7 @@ fn pixels_that_show_little_are_no_bad_company() {
 #[test]
 fn deviations_are_means_by_footprint_and_alpha() {
     let mut views = views(4);
-    // Pixels that are not quite opaque, which count an eighth, and no weights of a fit.
+    // Pixels that are not quite opaque count an eighth; weights of a fit do not matter.
     for pixel in views[1].pixels.iter_mut().step_by(3) {
         pixel[3] = pixel[3].min(159);
     }
@@ -260,7 +261,7 @@ fn deviations_are_means_by_footprint_and_alpha() {
     }
 }
 
-/// Weights after consensus of a 40×25 view whose rows are all its pixels, of two chunks.
+/// Weights of a 40×25 view after the neighbourhood weight; its rows are all its pixels, in two chunks.
 fn consensus(weight: impl Fn(u32, u32) -> f32) -> Vec<f32> {
     let pixels: Vec<u32> = (0..40 * 25).collect();
     let mut weights: Vec<f32> = pixels.iter().map(|k| weight(k % 40, k / 40)).collect();
@@ -315,7 +316,7 @@ fn a_view_is_told_of_band_by_band_and_announced_by_its_size() {
         let camera = camera(around(0, 1, 2.2), 50.0, size, [0.5, 1.0]);
         let pixels = vec![[255; 4]; (size[0] * size[1]) as usize];
         let view = blank_view(0, camera, size, pixels);
-        // What is said is a thread's own, so all is done by one.
+        // Progress is recorded by thread, so one thread does everything.
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let (_, heard) = one
             .expect("a thread")

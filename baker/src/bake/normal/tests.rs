@@ -347,7 +347,7 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
                 .map(|texel| (f64::from(defect[texel][channel]) - wanted[texel]).abs())
                 .fold(0.0, f64::max);
             assert!(worst < 1e-5 * largest, "{worst} of {largest}");
-            // Of another channel it is another gradient.
+            // Another channel has another gradient.
             let other = (channel + 1) % 3;
             let beside = (0..TEXELS)
                 .map(|texel| (f64::from(defect[texel][other]) - wanted[texel]).abs())
@@ -360,7 +360,7 @@ fn defect_is_half_the_falling_gradient_of_the_objective() {
 #[test]
 fn conjugate_gradients_reach_the_solution_and_leave_alpha() {
     let mut job = Job::new(10, Blend::Linear);
-    // All links, so that every texel is held and the solution unique.
+    // All links are set, so that every texel is held and the solution is unique.
     job.ties.links = (0..TEXELS)
         .map(|texel| {
             let right = if texel % SIZE + 1 < SIZE {

@@ -1,4 +1,4 @@
-//! A texture fitted in parts against the same fitted at once, on the processor.
+//! A texture fitted in subdomains against the same fitted at once, on the processor.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ fn memory(rows: f64) -> RowMemory {
     }
 }
 
-/// A scene, its atlas, and the parts that its views make where so many rows fit.
+/// A scene, its atlas, and its subdomains if so many rows fit.
 fn parts_of(views: &[View], rows: f64) -> (Scene, Atlas, Parts) {
     let scene = Scene::new(&cube(), SIZE);
     let atlas = Atlas::new(&scene);
@@ -53,7 +53,7 @@ fn parts_of(views: &[View], rows: f64) -> (Scene, Atlas, Parts) {
     (scene, atlas, parts)
 }
 
-/// Fits the views at once, or in parts of so many rows.
+/// Fits the views at once, or in subdomains of so many rows.
 fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
     let (scene, atlas, parts) = parts_of(views, rows.unwrap_or(1e9));
     let plan = Plan {
@@ -92,7 +92,7 @@ fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
     (fitted.expect("likewise"), parts.count())
 }
 
-/// Root mean square, over the texels that are observed by both, of what they differ by.
+/// Root mean square difference over the texels that both observe.
 fn distance(one: &Fit, other: &Fit) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for (texel, (one, other)) in one.texels.iter().zip(&other.texels).enumerate() {
@@ -135,7 +135,7 @@ fn a_texture_in_parts_is_that_of_one_fit_and_every_pixel_counts_once() {
         ..
     } = parts.rows;
     assert_eq!((all, kept, told), (rows, rows, count));
-    // What is observed, and how much, is known from the pixels alone.
+    // Observed weights depend on the pixels alone.
     let worst = parts
         .observed
         .iter()
@@ -210,7 +210,7 @@ fn bands_are_the_texture_and_show_no_more_than_there_is_room_for() {
     );
 }
 
-/// Two texels of a row of the seams tie the squares around either to the other's line.
+/// Two texels of a seam row couple the squares around each to the other's line.
 #[test]
 fn a_line_is_tied_to_what_lies_around_the_other_sides_of_its_seams() {
     let atlas = Atlas::new(&Scene::new(&cube(), SIZE));
@@ -278,7 +278,7 @@ fn what_rows_come_to_in_pools_is_planned_with_where_they_are_kept_so() {
         };
         Parts::of(&scene, &atlas, 3, memory, 1, &views).count()
     };
-    // Less than what a row takes at least, then several times as much.
+    // Less than the minimum of a row, then several times as much.
     assert_eq!(count(10.0, 0.0), count(10.0, 1.0));
     let [few, many] = [1.0, 20.0].map(|word| count(10.0, word));
     assert!(many > few, "{many} {few}");
@@ -294,7 +294,7 @@ fn strips_whose_rows_do_not_fit_become_sparser_as_long_as_they_tell_of_the_whole
     }
     let lines: Vec<u32> = all.iter().map(lines).collect();
     assert_eq!(lines, [128, 64, 32, 16], "of 1024");
-    // A band is what it is.
+    // A band has no sparser version.
     assert!(sparser(&Window::whole(1024)).is_none());
     let band = Window::band(1024, 0..8, 0..6, &[].into());
     assert!(sparser(&band).is_none());
@@ -314,7 +314,7 @@ fn windows_are_as_small_as_memory_asks_for() {
     );
     assert!(window.texels() < 1024 * 1024 / 12);
     let smallest = first_window(1024, |_| false);
-    // A strip, and a texel for each square elsewhere.
+    // A strip, and one texel for each square elsewhere.
     let rows = 16 + 1024 / square(1024).pow(2);
     assert!(smallest.rows <= rows, "{} and {rows}", smallest.rows);
     for size in [1, 8, 9, 100] {
@@ -337,9 +337,9 @@ fn entries_are_those_of_the_rows_however_small_the_squares_are_in_the_views() {
             entries: found,
             words,
         } = rows_drawn(&scene, taps, &views);
-        // Two weights a word where the texels of a row are its box; at most, each entry has a texel of its own in a list.
+        // Two weights a word where a row's texels are its box; at most, each entry has its own texel in a list.
         assert!((found / 2.0..2.0 * found).contains(&words), "{words}");
-        // By a sixteenth of some of the views.
+        // From a sixteenth of some of the views.
         assert!(
             (found / wanted - 1.0).abs() < 0.15,
             "{found} of {wanted} at {size}²"

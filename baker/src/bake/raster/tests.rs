@@ -1,4 +1,4 @@
-//! The rasteriser against rays through every sample, and against what pictures must look like.
+//! The rasteriser against rays through every sample, and against properties of all pictures.
 
 use super::*;
 use crate::bake::fixture::{Random, camera};
@@ -78,7 +78,7 @@ fn shoot(positions: &[[f32; 3]], camera: &Camera, x: f64, y: f64) -> Option<(u32
     (nearest.0 == NOTHING || second - nearest.1 > 1e-9).then_some(nearest)
 }
 
-/// Samples whose ray, `shift` pixels to the right, meets another triangle or the same at another depth.
+/// Samples whose ray, `shift` pixels to the right, hits another triangle, or the same one at another depth.
 fn mismatches(
     positions: &[[f32; 3]],
     camera: &Camera,
@@ -160,7 +160,7 @@ fn fan() -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
         .collect();
     rim.sort_by(|a, b| a[1].atan2(a[0]).total_cmp(&b[1].atan2(b[0])));
     rim.dedup();
-    // All numbers are multiples of small powers of two: samples lie on edges exactly.
+    // All numbers are multiples of small powers of two, so samples lie exactly on edges.
     let mut positions = vec![[16.5 * 1.75, 16.5 * 1.75, 1.75]];
     positions.extend(rim.iter().enumerate().map(|(k, at)| {
         let z = 0.25 + (k * 7 % 11) as f32 * 0.375;
@@ -186,7 +186,7 @@ fn shared_edges_let_no_sample_through() {
             .count();
         assert_eq!(holes, 0, "{s}×{s} samples");
     }
-    // Divided by their determinants, as the inverse matrix has them, the same edges do leave holes.
+    // Divided by their determinants, as in the inverse matrix, the same edges leave holes.
     let mut divided = projected;
     for footing in &mut divided.footings {
         for value in footing.edges.iter_mut().flatten() {

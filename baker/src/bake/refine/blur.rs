@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::bake::fixture::Random;
 
-    /// Pixel by pixel, from all others.
+    /// The reference: each pixel from all others.
     fn reference(plane: &Plane, sigma: f64) -> Vec<f32> {
         let (width, height) = (plane.width as i32, plane.height() as i32);
         let reach = (3.0 * sigma).ceil() as i32;

@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_the_data_do_not_show_is_not_moved() {
         let mut numbers = Random(4);
-        // Nothing is known of the sum of the first two numbers, in units of other sizes.
+        // Nothing is known of the sum of the first two numbers, in different units.
         let blind = |e: &Step| {
             let mean = (e[0] + e[1]) / 2.0;
             let mut e = *e;
@@ -190,7 +190,7 @@ mod tests {
         metric[1][1] = metric[0][0];
         let wanted = [0.5, -0.5, 1.0, 2.0, 3.0, 4.0];
         let mut right = times(&a, &wanted);
-        // And what little there is says something absurd.
+        // The little that is known says something absurd.
         right[0] += 1e-6;
         right[1] += 1e-6;
         let some = determined(&a, &metric, 1e-6);

@@ -1,4 +1,4 @@
-//! Whole sets through the refiner.
+//! Whole sets of views through the refiner.
 
 use proto::message::{AdapterInfo, BakeSummary, ProvenanceShares, Refinement};
 use proto::plan::RowsHeld;
@@ -24,7 +24,7 @@ fn thinner<'a>(scene: &'a Scene, atlas: &'a Atlas, memory: RowMemory) -> Thinner
     }
 }
 
-/// A cube whose corners are pulled, so that no turn looks like another.
+/// A cube with displaced corners, so that no rotation looks like another.
 fn body() -> Mesh {
     let mut mesh = cube();
     for position in &mut mesh.positions {
@@ -34,7 +34,7 @@ fn body() -> Mesh {
     mesh
 }
 
-/// Views as they would be, and as they came: moved by `px` and exposed by [`GAINS`] to the power of `exposed`.
+/// True views, and views as they come: moved by `px`, and exposed by [`GAINS`] to the power of `exposed`.
 fn set(px: f64, exposed: f64) -> (Vec<View>, Vec<View>) {
     let mesh = body();
     let texture = paint(&mesh, 256, waves);
@@ -62,7 +62,7 @@ fn through(views: &[View], mode: Refine, memory: Memory) -> (Vec<View>, Option<R
     through_early(views, mode, memory, 0)
 }
 
-/// The same, of which so many come before the mesh.
+/// The same, with `early` views before the mesh.
 fn through_early(
     views: &[View],
     mode: Refine,
@@ -134,7 +134,7 @@ fn through_early(
     (out, summary.refinement)
 }
 
-/// Largest difference of the cameras' places, and mean difference of the pixels in bytes.
+/// Largest difference of camera positions, and mean difference of pixels in bytes.
 fn apart(one: &[View], other: &[View]) -> (f64, f64) {
     assert_eq!(one.len(), other.len());
     let (mut place, mut colour, mut count) = (0.0_f64, 0.0, 0.0);
@@ -166,7 +166,7 @@ fn cameras_and_exposures_are_mended_the_same_way_each_time() {
     let (out, refinement) = through(&came, Refine::Auto, Memory::Full);
     let (place, colour) = apart(&out, &truth);
     assert!(place < 0.003, "{place}");
-    // The factor of all exposures is open: theirs have a mean of 0.9985.
+    // The common factor of all exposures is open: theirs have a mean of 0.9985.
     assert!(colour < 0.4, "{colour}");
     let refinement = refinement.expect("asked for");
     assert_eq!(refinement.exposure, ExposureFate::Evened);
@@ -251,12 +251,12 @@ fn a_failure_of_the_views_is_passed_on() {
     assert_eq!(found, Err(failed));
 }
 
-/// An adapter that counts what it takes ahead; it has so many views by now.
+/// An adapter that counts what it takes ahead. `has` are its views by now.
 #[derive(Default)]
 struct Eager {
     has: Vec<View>,
     forgot: bool,
-    /// Whom it tells of each view that it took.
+    /// Notified of each view that it takes.
     tells: Option<mpsc::Sender<()>>,
 }
 
@@ -316,7 +316,7 @@ fn what_shows_another_surface_is_taken_out_whenever_views_come() {
         positions: shown.positions.clone(),
         triangles: shown.triangles.clone(),
     };
-    // All but one side lie where they lay.
+    // All vertices but those of one side stay.
     for at in simplified.positions.iter_mut().filter(|at| at[2] > 0.0) {
         at[2] *= 0.8;
     }
@@ -361,7 +361,7 @@ fn what_shows_another_surface_is_taken_out_whenever_views_come() {
             assert!(eager.has == *wanted, "{early} early, ahead");
         }
     }
-    // Nobody looks at these.
+    // These views are not examined.
     let mut refiner = Refiner::new(Refine::Off, Memory::Full, &shown, true);
     let (mut clock, mut source) = (PhaseClock::default(), came.iter().cloned());
     let first = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
@@ -370,12 +370,13 @@ fn what_shows_another_surface_is_taken_out_whenever_views_come() {
     assert!(first.expect("views").expect("one").0 == wanted && wanted != came[0]);
 }
 
-/// What an adapter has in the end that takes views ahead, and those that it had to take later; whether it forgot any.
+/// The views that an adapter has in the end, how many of them it took later, and whether it dropped any.
 fn eagerly(views: &[View], held_bytes: Option<usize>) -> (Vec<View>, usize, bool) {
     thinly(views, held_bytes, None, 0)
 }
 
-/// The same where there is memory for no more rows than these; the first few come when it has taken those `before` them.
+/// The same with memory for only `rows` rows. Each of the views 1 to `before` comes only once the one before it is
+/// taken.
 fn thinly(
     views: &[View],
     held_bytes: Option<usize>,
@@ -438,7 +439,7 @@ fn thinly(
 fn views_that_stay_are_taken_while_they_are_looked_at() {
     let (clean, _) = set(0.0, 0.0);
     assert_eq!(eagerly(&clean, None), (clean.clone(), 0, false));
-    // Nobody knows how they are exposed before the last has come; the first lot is taken ahead.
+    // Exposures are unknown until the last view has come; the first batch is taken ahead.
     let held = 3 * clean[0].pixels.len() * 4;
     assert_eq!(eagerly(&clean, Some(held)), (clean, 5, false));
 }
@@ -451,7 +452,7 @@ fn views_that_do_not_stay_are_taken_again() {
         assert!(apart(&out, &came) != (0.0, 0.0));
         let (has, later, forgot) = eagerly(&came, None);
         assert_eq!(has, out);
-        // With cameras that are off, perhaps none was taken before the first had been moved.
+        // With cameras that are off, possibly no view was taken before the first was moved.
         assert!(later == out.len() && (forgot || px > 0.0), "{later}");
     }
 }
@@ -473,7 +474,7 @@ fn views_are_thinned_before_they_are_taken_and_the_first_ones_again() {
     );
     let left = counting(&has);
     assert!(left < 6 * all / 10 && left > all / 4, "{left} of {all}");
-    // Where they do not stay as they came, later ones are thinned, too; and where not all are known, none is.
+    // Where views change, those taken later are decimated, too. Where not all views are known, none is.
     let (_, came) = set(0.0, 1.0);
     let (has, later, _) = thinly(&came, None, Some(all as u64 / 2), 0);
     assert_eq!((later, counting(&has)), (came.len(), left));

@@ -152,7 +152,7 @@ mod tests {
         let waiting = Waiting::for_few(2);
         let asked = |number| waiting.add(Task::Compare(number, view()));
         assert_eq!([0, 1, 2, 3].map(asked), [true, true, false, false]);
-        // One of them does all but the last, and ends when there is nothing left.
+        // One thread does all but the last, and ends when there is nothing left.
         let done = (0..4).map(|_| waiting.next().is_some());
         assert_eq!(done.filter(|&some| some).count(), 4);
         assert!(waiting.next().is_none());

@@ -12,7 +12,7 @@ use crate::progress::Silent;
 
 const SIZE: u32 = 48;
 const EDGES: [u32; 2] = [64, 60];
-/// Columns and rows of what is wrong with a view, near its middle.
+/// Columns and rows of the disturbed pixels, near the view's centre.
 const OCCLUDED: [std::ops::Range<usize>; 2] = [28..38, 24..34];
 
 fn baked() -> (Vec<(u32, Vec<u8>)>, BakeSummary) {
@@ -92,7 +92,7 @@ fn what_contradicts_the_other_views_stands_out_and_nothing_else() {
             let (x, y) = (pixel % EDGES[0] as usize, pixel / EDGES[0] as usize);
             OCCLUDED[0].contains(&x) && OCCLUDED[1].contains(&y)
         };
-        // A block and its neighbours keep company with the occluder; farther away nobody does.
+        // The neighbourhood weight lowers the occluder's block and its neighbours; farther away nothing is rejected.
         let near = |pixel: usize| {
             let (x, y) = (pixel % EDGES[0] as usize, pixel / EDGES[0] as usize);
             (8..56).contains(&x) && (8..56).contains(&y)

@@ -1,4 +1,4 @@
-//! Seams agree as the survey of finished files measures them, and texels that are seen stay.
+//! Seams agree as the survey of finished files measures them, and observed texels stay.
 
 use proto::table::Mesh;
 
@@ -34,7 +34,7 @@ fn painted(
     (scene, atlas, texels)
 }
 
-/// All charts are seen well, the gutter not at all.
+/// All charts are well observed, the gutter not at all.
 fn seen(atlas: &Atlas) -> Vec<f32> {
     let weight = |&triangle: &u32| if triangle == NOTHING { 0.0 } else { 4.0 };
     atlas.triangles.iter().map(weight).collect()
@@ -58,7 +58,7 @@ fn bytes(texels: &[[f32; 4]]) -> Vec<[u8; 4]> {
     texels.iter().map(byte).collect()
 }
 
-/// What the survey finds with the gutter of a pull-push, and once mended.
+/// The survey's figures with the gutter of a pull-push, and after mending.
 fn before_and_after(
     mesh: &Mesh,
     size: u32,
@@ -74,7 +74,7 @@ fn before_and_after(
 
 #[test]
 fn both_sides_of_a_seam_agree_at_every_mip_level() {
-    // Faces of different colours, turned against each other: no two sides of a seam run alike.
+    // Faces of different colours, rotated against each other: no two sides of a seam run alike.
     let [before, after] = before_and_after(&cube(), 128, waves);
     assert!(
         before[1..].iter().all(|&off| off > 2.5),
@@ -120,7 +120,7 @@ fn texels_that_are_seen_stay_and_those_that_are_not_give_way() {
         .map(|texel| if dark(texel) { 0.0 } else { everywhere[texel] })
         .collect();
     let (unseen, other) = (largest(&elsewhere, true), largest(&elsewhere, false));
-    // The gutter beside a border gives way first, and there is enough of it.
+    // The gutter beside a border gives way first, and it suffices.
     assert!(
         firm < 0.002 && unseen > 3.0 * firm && other < 0.002,
         "{firm} {unseen} {other}"
@@ -166,7 +166,8 @@ fn soup(seed: u64, size: f64, uv: impl Fn(&mut Random) -> [f32; 2]) -> Mesh {
 #[test]
 fn charts_of_any_kind_give_colours() {
     let within = |random: &mut Random| [0, 1].map(|_| random.within(0.0, 1.0) as f32);
-    // Edges of no length, edges of many triangles, charts over charts, far outside of the texture, and of no size.
+    // Edges without length, edges of many triangles, overlapping charts, charts far outside of the texture, and charts
+    // without area.
     let far = |random: &mut Random| [0, 1].map(|_| random.within(-40.0, 40.0) as f32);
     let beyond = |random: &mut Random| [0, 1].map(|_| random.within(-0.5, 1.5) as f32);
     let point = |_: &mut Random| [0.4, 0.6];
@@ -207,7 +208,7 @@ fn charts_of_any_kind_give_colours() {
 
 #[test]
 fn an_edge_of_three_faces_has_one_colour() {
-    // Three squares about one edge, as pages about a back.
+    // Three squares around one edge, like the pages of a book.
     let (mut positions, mut uvs, mut triangles) = (Vec::new(), Vec::new(), Vec::new());
     for page in 0..3u32 {
         let angle = f64::from(page) * 2.0;

@@ -218,7 +218,7 @@ mod tests {
 
     const VIEWS: u32 = 40;
 
-    /// The table of a view whose size tells its index.
+    /// The table of a view whose size is derived from its index.
     fn table(index: u32) -> Blob {
         let size = [index % 7 + 1, index + 1];
         let camera = camera([0.0, 0.0, 3.0], 4.0, size, [0.0; 2]);
@@ -293,7 +293,7 @@ mod tests {
             let session = Session::over(theirs);
             let mut views = HandedViews::new(&session);
             let mut indices = Vec::new();
-            // Without the mesh, only what has come is asked for: it would be waited for.
+            // Unless all views were delivered, only those that have come are requested: `early` would wait for others.
             let enough = if before == 7 { 8 } else { before };
             for _ in 0..enough {
                 let next = views.early().expect("a table");

@@ -1,4 +1,4 @@
-//! Views of a cube, and what is left of them.
+//! Decimated views of a cube.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use crate::bake::footprint::{footprints_above, texel_coords};
 use crate::bake::raster::{NOTHING, Projected, raster};
 
 const SIZE: u32 = 64;
-/// In which the views from near have pixels of about a texel.
+/// At this size, near views have pixels of about a texel.
 const FINE: u32 = 192;
 const PICTURE: [u32; 2] = [150, 140];
 const TAPS: u32 = 2;
 
-/// So many views all around, then two from straight above, of a cube whose top none of the former is to show.
+/// `count` views all around, none of which shall show the cube's top, then two from straight above.
 fn views(count: u32) -> Vec<View> {
     let mesh = cube();
     let texture = paint(&mesh, SIZE, waves);
@@ -79,7 +79,7 @@ fn thinned(views: &[View], thinning: &Thinning) -> Vec<View> {
     views
 }
 
-/// The weight with which pixels see each texel, and the views that do; and all rows.
+/// Observed weight of each texel and the views that see it; then the number of all rows.
 fn seen(views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
     seen_in(SIZE, views)
 }
@@ -89,7 +89,7 @@ fn seen_in(size: u32, views: &[View]) -> (Vec<(f32, BTreeSet<u32>)>, usize) {
     let mut seen = vec![(0.0, BTreeSet::new()); (size * size) as usize];
     let mut count = 0;
     for view in views {
-        // With whatever makes next to nothing of a pixel, too.
+        // Including entries of negligible weight.
         for rows in footprints_above(&scene, view, TAPS, 0.0) {
             count += rows.len();
             for entry in &rows.entries {
@@ -113,7 +113,7 @@ fn shown(size: u32, views: &[View], enough: Enough) -> Vec<Shown> {
     counts.shown(&cells, enough)
 }
 
-/// Nothing is too coarse.
+/// With this, no pixel is too coarse.
 const NEVER: Enough = Enough {
     pixels: f64::INFINITY,
     views: f64::INFINITY,
@@ -149,7 +149,7 @@ fn as_many_rows_stay_as_were_asked_for_and_every_texel_keeps_its_share() {
         if views.len() <= 2 {
             assert_eq!(views, still, "what few show keeps them");
         }
-        // A texel of the middle of a face, seen as often as most.
+        // A texel in the middle of a face, seen as often as most.
         if views.len() > 30 && *weight > 20.0 {
             assert!(
                 still.len() as f64 > 0.6 * ENOUGH.views,
@@ -181,7 +181,7 @@ fn every_texel_keeps_the_least_or_nothing_is_left_out() {
         (sum + weight, count + 1)
     });
     let mean = f64::from(sum) / f64::from(count);
-    // Blocks do what the neediest of their cells asks for, and a cell is seven pixels across here.
+    // Blocks follow the neediest of their cells, and a cell is seven pixels across here.
     assert!((PIXELS..4.0 * PIXELS).contains(&mean), "{mean}");
 }
 
@@ -197,7 +197,7 @@ fn the_same_views_are_thinned_alike_and_others_are_let_be() {
     let before = stranger.clone();
     one.kept().thin(&mut stranger);
     assert_eq!(stranger, before);
-    // Colours stay, and alpha is as it was or none.
+    // Colours stay; alpha is unchanged or 0.
     for (view, thinned) in views.iter().zip(thinned(&views, &one)) {
         for (a, b) in view.pixels.iter().zip(&thinned.pixels) {
             assert!(a[..3] == b[..3] && (b[3] == a[3] || b[3] == 0));
@@ -207,7 +207,7 @@ fn the_same_views_are_thinned_alike_and_others_are_let_be() {
 
 #[test]
 fn two_charts_in_one_square_of_the_texture_are_two_places() {
-    // Faces of the cube lie side by side in its texture: some squares hold two of them.
+    // Faces of the cube lie side by side in its texture: some squares contain two of them.
     let (_, atlas) = scene_of(&cube());
     let shown = shown(SIZE, &views(60), NEVER);
     let squares = (SIZE / EDGE).pow(2) as usize;
@@ -230,7 +230,7 @@ fn samples_say_how_many_pixels_a_place_has() {
     let (_, rows) = seen(&views);
     let (every, third) = (of(1), of(3));
     assert!((third / every - 1.0).abs() < 0.02, "{third} of {every}");
-    // Rows are less by the outlines.
+    // Rows are fewer by the pixels on outlines.
     assert!(
         (every / rows as f64 - 1.03).abs() < 0.04,
         "{every} of {rows}"
@@ -278,7 +278,7 @@ fn a_sample_says_how_many_texels_its_pixel_covers() {
             if cell == NOTHING || [at(x + 1, y), at(x, y + 1)] != [Some(triangle); 2] {
                 continue;
             }
-            // What a pixel's sides come to on the texture.
+            // Area of a pixel on the texture, from its sides.
             let place = |x: f64, y: f64| texel_coords(&scene, &projected, triangle, x, y);
             let [middle, right, down] = [[0.5, 0.5], [1.0, 0.5], [0.5, 1.0]]
                 .map(|[a, b]| place(f64::from(x) + a, f64::from(y) + b).map(f64::from));
@@ -300,7 +300,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
     const FAR: u32 = 24;
     let mesh = cube();
     let texture = paint(&mesh, SIZE, waves);
-    // From near none shows the top.
+    // None of the near views shows the top.
     let near = (0..NEAR).map(|k| {
         let [x, y, z] = around(k, NEAR, 2.2);
         [x, -y.abs(), z]
@@ -324,7 +324,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
         let [there, left] = [views, still].map(|views| views.iter().filter(is_far).count());
         let fine = views.len() - there;
         if fine == 0 {
-            // At the edge of the top perhaps not those that hardly do.
+            // At the edge of the top, views that hardly show it may be missing.
             assert!(
                 left + 2 > there,
                 "only the far ones show it: {still:?} of {views:?}"
@@ -332,7 +332,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
             coarsely += there;
             still_needed += left;
         }
-        // At the borders of a face its cell is seen better than a texel.
+        // At the borders of a face, its cell is seen better than a texel.
         let enough = ENOUGH.views.min(views.len() as f64);
         let least = (0.6 * enough - 1.0).max(if views.is_empty() { 0.0 } else { 1.0 });
         assert!(still.len() as f64 >= least, "{still:?} of {views:?}");
@@ -350,7 +350,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
         finely > 1000 && still_coarse * 2 < finely,
         "{still_coarse} of {finely}"
     );
-    // All fine ones of a place that too few show finely stay, however little memory there is.
+    // Of a place that too few show finely, all fine pixels stay, however little memory there is.
     let (scene, atlas) = scene_in(&mesh, FINE);
     let little = Thinner {
         scene: &scene,
@@ -362,7 +362,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
         panic!("more than fits, even without the coarse ones");
     };
     assert_eq!(thinned(&views, &coarse), thinned(&views, &thinning));
-    // Where a texel is larger than the pixels of all, next to none is coarse: those at the outline.
+    // Where a texel is larger than every pixel, hardly any pixel is coarse: only those at the outline.
     let few = thinning_in(FINE / 6, &views, f64::INFINITY).map_or(0, |few| few.left_out());
     assert!(few * 20 < thinning.left_out(), "{few}");
 }

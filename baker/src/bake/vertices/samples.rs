@@ -147,7 +147,7 @@ mod tests {
             let colour = sample.colour();
             assert!((colour[1] - 0.123_45).abs() < 1e-5 && colour[0] == 0.0 && colour[2] == 1.0);
         }
-        // Never nothing, however small.
+        // Never zero, however small.
         assert_eq!(Sample::new(word([0.5; 3], 1e-30)).weight, 1);
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn contradicting_views_are_outvoted_and_the_least_trusted_forgotten() {
         let mut samples = Samples::new(3);
         let nothing = [0.0; 4];
-        // Three of eight views show an occluder; then thirty come that are trusted less, all of another colour.
+        // Three of eight views show an occluder. Then thirty of less weight come, all of another colour.
         for k in 0..8 {
             let colour = if k % 3 == 1 {
                 [0.9, 0.0, 0.9]

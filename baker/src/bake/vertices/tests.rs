@@ -1,4 +1,4 @@
-//! Colours of vertices against surfaces whose colour at every place is known.
+//! Vertex colours against surfaces of known colour.
 
 use std::cell::Cell;
 
@@ -59,8 +59,8 @@ fn a_coloured_sphere_comes_back() {
         colours, summary, ..
     } = bake_all(&mesh, &views).expect("colours");
     let (mean, largest) = errors(&mesh, &colours, waves);
-    // A vertex stands for a patch of 0.08 of waves of length 0.7 and height 0.15. A view that is taken for its mirror image, or
-    // a colour that is averaged where it is encoded twice, is off by 0.1.
+    // A vertex stands for a patch of 0.08, of waves of length 0.7 and height 0.15. A mirrored view, or a colour that is
+    // encoded before it is averaged and then again, is off by 0.1.
     assert!(mean < 0.006 && largest < 0.05, "{mean} {largest}");
     // 59 rings of 80 points, and the poles.
     assert_eq!(
@@ -251,7 +251,7 @@ fn a_vertex_of_no_triangle_changes_nothing() {
     let views = views(&mesh, waves, 6, 64);
     let alone = bake_all(&mesh, &views).expect("colours");
     let mut more = mesh;
-    // Right before the first camera, and a number of its own.
+    // An unused vertex in front of the first camera, with a surface number of its own.
     more.positions.push([0.0, 1.5, 0.0]);
     more.normals.push([0.0, 0.0, 1.0]);
     more.uvs.push([0.0; 2]);

@@ -1,10 +1,10 @@
-//! Triangles on the grid against the rasteriser that keeps every corner as it is, and against what no picture may have.
+//! Snapped triangles against the exact rasteriser, and against properties of all pictures.
 
 use super::*;
 use crate::bake::fixture::{Random, around, camera, sphere};
 use crate::bake::raster::{NOTHING, Projected, nearest, raster};
 
-/// Of each sample the triangle and 1 / depth, as `raster` has them.
+/// Triangle and 1 / depth of each sample, by `raster`.
 fn exact(
     (positions, triangles): (&[[f32; 3]], &[[u32; 3]]),
     camera: &Camera,
@@ -16,11 +16,11 @@ fn exact(
     (samples.triangles, samples.inverse_depths)
 }
 
-/// How often each sample is hit.
+/// Number of hits of each sample.
 struct Counts {
     width: usize,
     hits: Vec<u32>,
-    /// Triangles of few samples, and others.
+    /// Small triangles, and others.
     drawn: [u32; 2],
 }
 
@@ -50,8 +50,8 @@ impl Canvas for Counts {
     }
 }
 
-/// A square of 64 units in the plane z = 1, cut into triangles of all sizes: a quarter is a square of half the edge that is cut in the
-/// same way, and so on; corners off the grid.
+/// A square of 64 units in the plane z = 1, cut into triangles of all sizes: one quarter is a square of half the edge
+/// that is cut in the same way, and so on. Corners are off the grid.
 fn nested() -> (Vec<[f32; 3]>, Vec<[u32; 3]>) {
     let (mut positions, mut triangles) = (Vec::new(), Vec::new());
     let mut random = Random(5);
@@ -110,7 +110,8 @@ fn triangles_of_all_sizes_leave_no_sample_between_them() {
         let [first, right, below] = [0, 1, 2].map(corner);
         for (at, &hits) in (0..).zip(&counts.hits) {
             let [x, y] = [at % 70, at / 70].map(|k: i32| k * STEPS);
-            // Within all of them together: right of the left edge, below the upper one, and on this side of the long one.
+            // Inside all of them together: right of the left edge, below the upper edge, and on this side of the
+            // diagonal.
             let inside = |[ax, ay]: [i32; 2], [bx, by]: [i32; 2]| {
                 let product = |p: i32, q: i32| i64::from(p) * i64::from(q);
                 product(bx - ax, y - ay) - product(by - ay, x - ax)
@@ -126,7 +127,7 @@ fn triangles_of_all_sizes_leave_no_sample_between_them() {
                 assert_eq!(hits, 0, "{shift}: {at}");
             }
         }
-        // Few lie on edges, and so in two triangles.
+        // Few samples lie on edges, and so in two triangles.
         let twice = counts.hits.iter().filter(|&&hits| hits > 1).count();
         assert!(twice < 120, "{twice}");
     }
@@ -137,7 +138,7 @@ fn whole_numbers_say_what_the_edges_of_the_same_corners_say() {
     let mut random = Random(9);
     let (mut hit, mut drawn) = (0, 0);
     for round in 0..3000 {
-        // Some on the grid's lines through samples, where the edge belongs to both sides.
+        // Some corners lie on the grid's lines through samples, where the edge belongs to both sides.
         let step = if round % 3 == 0 { 0.5 } else { 0.001 };
         let positions: [[f32; 3]; 3] = std::array::from_fn(|_| {
             let at = [0.0, 0.0].map(|_: f64| (random.within(-2.0, 13.0) / step).round() * step);
@@ -160,7 +161,7 @@ fn whole_numbers_say_what_the_edges_of_the_same_corners_say() {
         };
         let corners = [0, 1, 2].map(|k: usize| snapped.corners[k].homogeneous(1));
         large.enter(0, &footing(corners, 11.0, 9.0));
-        // Rounding decides at edges there, and not here.
+        // At edges, rounding decides in the footing and not here.
         let on_edge = |at: usize| {
             let [a, b, c] = [0, 1, 2].map(|k: usize| snapped.corners[k].at);
             let twice = |a: [i32; 2], b: [i32; 2]| {
@@ -235,7 +236,7 @@ fn what_lies_behind_others_or_between_samples_is_nothing() {
     };
     let mut positions = square(near, 9.0).to_vec();
     positions.extend(square(far, 9.0));
-    // Between the middles of four samples, before all.
+    // Between four sample centres, in front of everything.
     positions.extend([[0.6, 0.6], [1.4, 0.6], [0.6, 1.4]].map(|[x, y]| [x, y, 1.0]));
     let triangles = [[0, 1, 2], [3, 4, 5], [6, 7, 8]];
     let found = nearest(&positions, &triangles, &IDENTITY, [9, 9]);
@@ -247,7 +248,7 @@ fn what_lies_behind_others_or_between_samples_is_nothing() {
     );
     assert_eq!(found.triangles[10], 0);
     assert!((found.inverse_depths[10] - 0.5).abs() < 1e-6);
-    // And whichever comes first.
+    // In either order.
     let turned = [[3, 4, 5], [0, 1, 2]];
     let found = nearest(&positions, &turned, &IDENTITY, [9, 9]);
     assert!(

@@ -5,7 +5,7 @@ use proto::table::Mesh;
 
 const SIZE: [u32; 2] = [300, 260];
 
-/// A body without any symmetry: a sphere with bumps of three sizes, stretched.
+/// A body without symmetry: a stretched sphere with bumps of three sizes.
 fn potato() -> Mesh {
     let mut mesh = sphere(96, 64);
     for position in &mut mesh.positions {
@@ -25,7 +25,7 @@ fn shape(scene: &Scene) -> Shape<'_> {
     }
 }
 
-/// The picture from the `k`th place around, and a camera that is off by some `noise` (0.2° and 0.2 % at 1).
+/// The picture from the `k`th position, and a camera with noise (0.2° and 0.2 % at `amount` 1).
 fn pair(mesh: &Mesh, k: u32, amount: f64) -> (View, Camera) {
     let mut truth = camera(around(k, 7, 3.6), 330.0, SIZE, [6.0, -9.0]);
     truth.focal[1] = 345.0;
@@ -37,7 +37,7 @@ fn pair(mesh: &Mesh, k: u32, amount: f64) -> (View, Camera) {
     for (axis, number) in step.iter_mut().enumerate() {
         *number = random.within(-1.0, 1.0) * if axis < 3 { turn } else { shift };
     }
-    // About the camera's own place, as the noise of a tracker is.
+    // About the camera's own position, like the noise of a tracker.
     let mut off = moved(
         &Camera {
             translation: [0.0; 3],
@@ -67,7 +67,7 @@ fn pair(mesh: &Mesh, k: u32, amount: f64) -> (View, Camera) {
     )
 }
 
-/// Distance of two cameras of the world, as the mesh shows it.
+/// Distance of two world cameras, as the mesh shows it.
 fn apart(scene: &Scene, one: &Camera, other: &Camera) -> f64 {
     let (one, other) = (scene.camera(one), scene.camera(other));
     shift(&one, &other, &points(shape(scene), &one))
@@ -123,8 +123,8 @@ fn a_sphere_is_not_turned() {
     };
     let verdict = refine(shape(&scene), &view, Refine::Auto);
     assert_eq!((verdict.fate, verdict.held), (CameraFate::Moved, 3));
-    // The shift is undone by what moves the surface least, which is a small turn, too: half a pixel of the rim is a tenth of
-    // the radius deep.
+    // The shift is undone by the move that changes the surface least, which includes a small rotation: half a pixel of
+    // the rim is a tenth of the radius deep.
     for row in 0..3 {
         let left = verdict.camera.translation[row] - truth.translation[row];
         assert!(left.abs() < 3e-3, "{left}");
@@ -135,7 +135,7 @@ fn a_sphere_is_not_turned() {
     }
 }
 
-/// Its silhouette is the same from everywhere: a turn about its middle is there, and nothing shows it.
+/// A sphere's silhouette is the same from everywhere: it does not show a rotation about its centre.
 #[test]
 fn a_turn_that_no_silhouette_shows_is_left_as_it_is() {
     let mesh = sphere(256, 128);
@@ -159,7 +159,7 @@ fn another_outline_moves_nothing() {
     let scene = Scene::new(&mesh, 64);
     let mut slim = scene.clone();
     for position in &mut slim.positions {
-        // As a mesh of few triangles differs from the one it was made from: in and out along the outline.
+        // The outline of a mesh of few triangles differs from its original in this way: in and out along it.
         let wave =
             (21.0 * position[0]).sin() + (17.0 * position[1]).sin() + (19.0 * position[2]).sin();
         *position = position.map(|x| x * (1.0 + 0.008 * wave));
@@ -182,12 +182,12 @@ fn what_has_no_silhouette_says_so() {
     let mut opaque = view.clone();
     opaque.has_alpha = false;
     assert_eq!(fate(&opaque), CameraFate::NoAlpha);
-    // A picture from within the object, as it were: opaque to its borders.
+    // A picture as from within the object: opaque to its borders.
     let mut close = view.clone();
     close.pixels.fill([9, 9, 9, 255]);
     close.camera.focal = [3000.0; 2];
     assert_eq!(fate(&close), CameraFate::NoSilhouette);
-    // And one that shows nothing.
+    // A picture that shows nothing.
     let mut away = view.clone();
     away.pixels.fill([0; 4]);
     away.camera.centre[0] -= 5000.0;
@@ -206,7 +206,7 @@ fn an_occluder_does_not_pull() {
     let mesh = potato();
     let scene = Scene::new(&mesh, 64);
     let (mut view, truth) = pair(&mesh, 2, 1.0);
-    // A block that sticks out of the object, over background too.
+    // A block that extends beyond the object, over background too.
     for row in 20..110 {
         for column in 120..170 {
             view.pixels[row * SIZE[0] as usize + column] = [200, 30, 30, 255];
@@ -223,7 +223,7 @@ fn a_crop_through_the_object_is_not_taken_for_its_edge() {
     let mesh = potato();
     let scene = Scene::new(&mesh, 64);
     let (view, truth) = pair(&mesh, 3, 1.0);
-    // The right third is missing, as in a picture that ends there.
+    // The right third is missing, as if the picture ended there.
     let width = 175;
     let pixels = view
         .pixels
@@ -241,7 +241,7 @@ fn a_crop_through_the_object_is_not_taken_for_its_edge() {
     assert!(left < 0.2, "{left} px");
 }
 
-/// The equations' right side is the slope of the residuals, and moving by a known step changes them so.
+/// The right-hand side is the gradient of the residuals, and a known step changes them accordingly.
 #[test]
 fn the_equations_predict_how_the_silhouette_moves() {
     let mesh = cube();
@@ -253,7 +253,7 @@ fn the_equations_predict_how_the_silhouette_moves() {
     for direction in 0..6 {
         let mut step = [0.0; 6];
         step[direction] = if direction < 3 { 5e-3 } else { 15e-3 };
-        // The picture is where the mesh would be after the step back.
+        // The picture shows the mesh where it would be after the step back.
         let look = Look::new(&outline, shape(&scene), moved(&start, &step));
         let cover = &look.cover;
         let [share, rim, nearness] =

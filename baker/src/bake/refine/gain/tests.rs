@@ -3,7 +3,8 @@ use crate::bake::fixture::{Random, around, camera, paint, sphere, view, waves};
 use crate::bake::refine::exposure::divide;
 use crate::bake::scene::Scene;
 
-/// What `count` views say of cells that each sees some of, at these gains, with noise; one word in `wrong` is far off.
+/// Samples of each view at these gains, with noise; every view sees some of the cells. A share `wrong` of the samples
+/// is far off.
 fn said(gains: &[f64], cells: u32, noise: f64, wrong: f64) -> Vec<Vec<Sample>> {
     let mut random = Random(8);
     let truth: Vec<f64> = (0..cells).map(|_| random.within(-3.0, 0.0)).collect();
@@ -66,7 +67,7 @@ fn gains_are_found_whatever_the_surface_and_its_highlights() {
 
 #[test]
 fn the_solution_is_that_of_all_unknowns_at_once() {
-    // Alternating between the gains and the surface ends at the same place, slowly.
+    // Alternating between gains and surface ends at the same place, slowly.
     let views = said(&[0.9, 1.1, 1.3, 0.7], 60, 0.2, 0.0);
     let cells = Cells::new(&views);
     let weight = |word: &Word| 0.5 + 0.1 * f64::from(word.view);
@@ -74,7 +75,7 @@ fn the_solution_is_that_of_all_unknowns_at_once() {
     let mut gains = vec![0.0; 4];
     for _ in 0..3000 {
         let mut sums = vec![[0.0; 2]; 4];
-        // What each word says beyond the cell's mean, and beyond its own gain.
+        // What each observation leaves beyond the cell's mean and its own gain.
         let rests = cells.residuals(weights.clone(), &gains);
         for ((word, weight), rest) in cells.words.iter().zip(&weights).zip(rests) {
             let sum = &mut sums[word.view as usize];
@@ -137,7 +138,7 @@ fn pictures_of_one_object_give_their_gains() {
 
 #[test]
 fn opposite_sides_of_a_thin_plate_are_not_compared() {
-    // Thinner than any cell.
+    // A plate thinner than any cell.
     let side = |z: f32| {
         let corner = |x: f32, y: f32| [x * z.signum(), y, z];
         [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]].map(|[x, y]| corner(x, y))
@@ -187,7 +188,7 @@ fn opposite_sides_of_a_thin_plate_are_not_compared() {
     };
     let both = apart(&plate.triangles);
     assert!(both < 0.01, "{both}");
-    // As one sheet, its dark side is taken for an underexposed view of the bright one.
+    // As a single sheet, its dark side counts as an underexposed view of the bright one.
     let sheet = apart(&plate.triangles[..2]);
     assert!(sheet > 0.5, "{sheet}");
 }

@@ -1,4 +1,4 @@
-//! Nodes stand above the texels that mips would average.
+//! Nodes stand above the texels that mips average.
 
 use super::super::rows::Tap;
 use super::*;
@@ -17,7 +17,7 @@ fn row(texel: u32) -> Row {
 
 #[test]
 fn what_is_read_moves_and_every_node_is_above_its_texels() {
-    // 13 → 6 → 3 → 1: the last column and row have no mip, nor have those of 12 one two levels up.
+    // 13 → 6 → 3 → 1: the last column and row have no mip, and two levels up neither has column and row 12.
     let size = 13;
     let charts: Vec<u32> = (0..size * size)
         .map(|texel| if texel % size < 5 { 0 } else { NO_CHART })
@@ -31,7 +31,8 @@ fn what_is_read_moves_and_every_node_is_above_its_texels() {
     let found = Forest::new(&charts, size, &rows);
     let moves = |x: usize, y: usize| {
         let read = y * size + x == 3 || (x, y) == (12, 12);
-        // Of the chart (x < 5) what mip 0 reads alone; gutter beneath texel (2, 2) of mip 1 and beneath the one of mip 3.
+        // In the chart (x < 5), texels that mip 0 reads itself; gutter beneath texel (2, 2) of mip 1, and beneath that
+        // of mip 3.
         read || (x >= 5 && ((x / 2, y / 2) == (2, 2) || (x < 8 && y < 8)))
     };
     let mut wanted: Vec<u32> = (0..size * size)
@@ -50,7 +51,7 @@ fn what_is_read_moves_and_every_node_is_above_its_texels() {
         .into();
     assert_eq!((&found.bands, found.rows), (&bands, 8));
 
-    // (3, 0) and (12, 12) are read themselves, and so known to all levels that have a mip above them.
+    // (3, 0) and (12, 12) are read themselves, and so have nodes at all levels with a mip above them.
     let node = |level: usize, x: usize, y: usize| found.node_of[level][y * (size >> level) + x];
     let known = [
         (0, 3, 0),
@@ -95,7 +96,7 @@ fn what_is_read_moves_and_every_node_is_above_its_texels() {
 
 #[test]
 fn trees_lie_whole_in_their_pieces() {
-    // All is gutter that rows of mip 1 read: trees of 21 nodes, of which no whole number fills a piece.
+    // Everything is gutter that rows of mip 1 read: trees of 21 nodes, which do not fill a piece exactly.
     let size = 256;
     let rows = [
         Vec::new(),

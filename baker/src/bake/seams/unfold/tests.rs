@@ -10,8 +10,9 @@ fn ramp([x, y]: [f64; 2]) -> [f32; 3] {
     [0.5 + 0.03 * x as f32, 0.5 + 0.02 * y as f32, 0.5]
 }
 
-/// Two charts of one plane that share the edge x = 0, y in 0..20: left of it as it is, from texel (30, 10) on; right of it
-/// half as large and turned by a quarter, from texel (40, 50) on. Gives texels, charts and the seam.
+/// Two charts of one plane that share the edge x = 0, y in 0..20. The left one is unchanged, from texel (30, 10) on;
+/// the right one is half as large and rotated by a quarter turn, from texel (40, 50) on. Returns texels, charts and the
+/// seam.
 fn plane() -> (Vec<[f32; 4]>, Vec<u32>, [Side; 2]) {
     // Where a texel lies on the surface.
     let left = |[u, v]: [f64; 2]| [u - 30.0, v - 10.0];
@@ -74,7 +75,7 @@ fn the_gutter_continues_the_surface_turned_and_scaled() {
         };
         *count += 1;
         for channel in 0..3 {
-            // A lookup next to the border has fewer than four texels: off by half of one at most, of two units each.
+            // A lookup next to the border has fewer than four texels: off by at most half of one, of two units each.
             assert!(
                 (texels[texel][channel] - wanted[channel]).abs() < 0.035,
                 "{texel}: {:?} {wanted:?}",
@@ -82,7 +83,7 @@ fn the_gutter_continues_the_surface_turned_and_scaled() {
             );
         }
     }
-    // 8 deep along 20 texels; the other side along 10, where the first is 12 deep: 6 of its texels.
+    // 8 deep along 20 texels. The other side: along 10 texels, where the first chart is 12 deep, 6 of its texels.
     assert_eq!((right_of_left, above_right), (160, 60));
 }
 

@@ -29,7 +29,7 @@ fn random(count: usize, seed: u64) -> Vec<[f32; 4]> {
     (0..count).map(|_| texel()).collect()
 }
 
-/// A system over the cube with the rows that made it, before its first round.
+/// A system over the cube with its rows, before its first round.
 fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (System, Vec<Vec<Row>>) {
     let scene = Scene::new(&cube(), SIZE as u32);
     let atlas = Atlas::new(&scene);
@@ -62,7 +62,8 @@ fn system(texels: &[[f32; 4]], firm: Option<f32>) -> (System, Vec<Vec<Row>>) {
     (system, rows)
 }
 
-/// `Σ w d² (…)` of what the rows see of a texture, in one channel; `target` counts the pull as from its colours.
+/// `Σ w d² (…)` of what the rows see of a texture, in one channel. With `target`, the pull is measured from the
+/// targets.
 fn squares(system: &System, rows: &[Vec<Row>], texels: &[[f32; 4]], target: bool) -> f64 {
     let (mut sum, mut mip) = (0.0, texels.to_vec());
     let mut strengths = system.strengths.iter();
@@ -119,7 +120,7 @@ fn change(system: &System, seed: u64) -> Vec<[f32; 4]> {
     change
 }
 
-/// What the texels change by where nodes do, each with what it gives.
+/// The change of each texel for a change of the nodes: colour, texel, and 1 / (a d²) of the texel.
 fn spread(system: &System, change: &[[f32; 4]]) -> Vec<([f32; 4], u32, f64)> {
     let forest = &system.forest;
     let mut all = Vec::new();
@@ -201,7 +202,7 @@ fn the_diagonal_is_that_of_the_products() {
         like += u32::from((found / wanted - 1.0).abs() < 1e-3);
         assert!((0.3..3.0).contains(&(found / wanted)));
     }
-    // Others are read through several taps of a row.
+    // The others are read through several taps of a row.
     assert!(like as usize * 2 > count, "{like} of {count}");
 }
 
