@@ -30,8 +30,8 @@
 //! | `seams` | texels → gutters that continue the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and the provenance of each |
 //! | `explain` | views → texels: the steps above that every texture of a job goes through |
-//! | `supply` | view source: the supervisor → views, and again; textures of channels → the supervisor |
-//! | `layers` | views, again → textures of their other channels, by the same fit |
+//! | `supply` | view source: the supervisor → views, again on request; textures of channels → the supervisor |
+//! | `layers` | views, read again → textures of their other channels, by the same fit |
 //! | `rejected` | views, fitted texels → pictures of what the fit rejected of each view |
 //! | `maps` | observed weights, residuals → coverage and deviation of each texel |
 //! | `vertices` | mesh and views → vertex colours, without a texture |
@@ -151,7 +151,7 @@ use warm::Warm;
 /// Runs the role: receives the tables, bakes, and sends the texture back.
 ///
 /// # Errors
-/// A failure in the user's words.
+/// A failure with a message and a hint for the user.
 pub fn run(
     session: &Session,
     warm: Warm,
@@ -266,7 +266,7 @@ pub struct Baked {
 /// Bakes all views of a surface that `supply` yields, and their other channels, onto the mesh that it yields.
 ///
 /// # Errors
-/// In the user's words: no adapter, the adapter's failures, or views that see nothing.
+/// A failure for the user: no adapter, the adapter's failures, or views that see nothing.
 pub fn bake(
     surface: Surface,
     warm: Warm,

@@ -145,7 +145,8 @@ mod tests {
             let linear = step as f32 / 100.0;
             let h = 1e-3;
             let difference = (encode(linear + h) - encode(linear - h)) / (2.0 * h);
-            // Central differences of a function with bounded third derivative here: error O(h²), a little more near black.
+            // Central differences of a function with bounded third derivative here: error O(h²), a little more near
+            // black.
             assert!(
                 (difference / encode_slope(linear) - 1.0).abs() < 2e-2,
                 "at {linear}"

@@ -45,7 +45,7 @@ use seconds::Load;
 /// Runs the role: receives the tables and the views, and sends no result table.
 ///
 /// # Errors
-/// In the user's words: those of the bake, where the job does not fit its adapter.
+/// Failures for the user: those of the bake, where the job does not fit its adapter.
 pub fn run(
     session: &Session,
     warm: Warm,

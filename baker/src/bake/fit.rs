@@ -427,9 +427,9 @@ fn is_last(errors: &[f64]) -> bool {
 }
 
 /// Whether the last step gained next to nothing, both of the error and of the whole gain. It is then not taken, since
-/// its gain comes from its additional iterations (the one-standard-error rule: Breiman et al., "Classification and
-/// Regression Trees", 1984, 3.4.3; λ / 4 costs 0.1 and 0.3 dB). The error alone does not suffice: it would also say so
-/// where occluders are most of it, and where the minimum lies between the last two.
+/// its gain comes from its additional iterations (the strongest λ that is not clearly worse, as in Breiman et al.,
+/// "Classification and Regression Trees", 1984, 3.4.3; λ / 4 costs 0.1 and 0.3 dB). The error alone does not suffice:
+/// it would also say so where occluders are most of it, and where the minimum lies between the last two.
 fn is_late(errors: &[f64]) -> bool {
     let [.., before, last] = errors else {
         return false;

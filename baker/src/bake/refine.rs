@@ -482,7 +482,7 @@ impl<'a> Refiner<'a> {
                         }
                     }
                 }
-                // Nobody takes views ahead, or no longer does.
+                // There may be no thread that takes views ahead, or it has ended.
                 let _unheard = hand.send(view);
             }
             (0..waiting.for_all()).for_each(|_| another());

@@ -153,8 +153,8 @@ mod tests {
     use super::*;
     use crate::bake::fixture::{Random, camera, cube};
 
-    /// Largest distance in pixels between a vertex as the world's camera and as the scene's camera sees it, for a random
-    /// mesh around `centre` of this radius.
+    /// Largest distance in pixels between a vertex as the world's camera and as the scene's camera sees it, for a
+    /// random mesh around `centre` of this radius.
     fn distance(centre: [f64; 3], radius: f64, moved: impl Fn(&Scene, &Camera) -> Camera) -> f64 {
         let mut random = Random(5);
         let mut mesh = cube();

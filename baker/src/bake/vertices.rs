@@ -75,7 +75,7 @@ impl Points {
 /// Bakes all views that `next_view` yields.
 ///
 /// # Errors
-/// In the user's words: views that do not come, or that see nothing.
+/// A failure for the user: views that do not come, or that see nothing.
 pub fn bake(
     mesh: &Mesh,
     surface: Surface,

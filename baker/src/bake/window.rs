@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A row of a window is as long as one of its texture. So neighbours within a square, and within whole rows, have the
-//! same distance in both. A pixel belongs to a window if any of its taps meets one of the window's own squares. Its other
-//! taps may fall elsewhere, as at silhouettes; there each square has one colour. Leaving out such pixels costs 0.4 dB on
-//! a mesh of many bodies, leaving out the coupled squares 1.2. The parts are in the order of the texture, so the first
-//! texel of a row is of the same part in both.
+//! same distance in both. A pixel belongs to a window if any of its taps meets one of the window's own squares. Its
+//! other taps may fall elsewhere, as at silhouettes; there each square has one colour. Leaving out such pixels costs
+//! 0.4 dB on a mesh of many bodies, leaving out the coupled squares 1.2. The parts are in the order of the texture, so
+//! the first texel of a row is of the same part in both.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -103,8 +103,8 @@ impl Window {
         }
     }
 
-    /// A band: consecutive lines of squares, with the squares of `beside`. Its core are the lines `core`, which are among
-    /// them.
+    /// A band: consecutive lines of squares, with the squares of `beside`. Its core are the lines `core`, which are
+    /// among them.
     #[must_use]
     pub fn band(size: u32, lines: Range<u32>, core: Range<u32>, beside: &BTreeSet<u32>) -> Self {
         let mut window = Self::of(size, std::slice::from_ref(&lines), beside);
@@ -125,7 +125,7 @@ impl Window {
         }
     }
 
-    /// Approximate share of the texture's rows that it fits; 1 for a band.
+    /// Approximate share of the pixels rasterised for it that get a row: for strips, all pixels are rasterised.
     #[must_use]
     pub fn share(&self) -> f64 {
         match self.scattered {

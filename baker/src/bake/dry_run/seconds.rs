@@ -77,8 +77,8 @@ pub(super) struct Load {
     pub(super) texels: f64,
     /// Share of the rows that are built again for every pass.
     pub(super) redrawn: f64,
-    /// How often all rows are built once, and how many of them are fitted for each that exists: 1 and 1, unless the
-    /// texture is fitted in subdomains.
+    /// How often all rows are built before they are stored, and how many are fitted for each that exists: 1 and 1,
+    /// unless the texture is fitted in subdomains.
     pub(super) parts: [f64; 2],
     /// Textures that are fitted one after the other.
     pub(super) textures: f64,

@@ -128,7 +128,7 @@ impl Corner {
                 nearness: 0.0,
             };
         }
-        // Rounds down by converting a non-negative value: on the compiled-for processors `floor` is a function call.
+        // Rounds down by converting a non-negative value: on the target processors `floor` is a function call.
         let at = [x, y].map(|at| (at + REACH) as u32 as i32 - REACH as i32);
         Self {
             at,
