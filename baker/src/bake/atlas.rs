@@ -157,7 +157,6 @@ fn root(parent: &mut [u32], mut of: u32) -> u32 {
     of
 }
 
-/// No chart.
 const NO_CHART: u32 = u32::MAX;
 
 fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {

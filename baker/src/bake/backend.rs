@@ -200,6 +200,8 @@ impl RowMemory {
 }
 
 /// An adapter with the views of one job. Texels are in the space of the fit; their alpha is the observed weight.
+///
+/// Every call that returns a [`Result`] fails with the adapter's error.
 pub trait Backend: Send {
     /// The adapter's name and kind.
     fn adapter(&self) -> AdapterInfo;
@@ -216,15 +218,9 @@ pub trait Backend: Send {
     fn overflows(&self) -> bool;
 
     /// Takes a view in.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
     /// Takes views in, in order, each without the pixels that `kept` masks.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn add_views(&mut self, views: &[&View], kept: Option<&Kept>) -> Result<(), BackendError> {
         views.iter().try_for_each(|view| match kept {
             None => self.add_view(view),
@@ -238,9 +234,6 @@ pub trait Backend: Send {
 
     /// Announces the windows that follow this one. Each will get the very views that this one gets from now on, so the
     /// adapter may note what they show of those windows and save work.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn foresee(&mut self, _windows: &[Window]) -> Result<(), BackendError> {
         Ok(())
     }
@@ -251,85 +244,49 @@ pub trait Backend: Send {
     }
 
     /// Drops the views that were added, before any pass over them.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn forget(&mut self) -> Result<(), BackendError>;
 
     /// Sets each texel to the mean of its pixels by footprint weight, and its alpha to the sum of the weights.
     /// Unobserved texels keep their colour, initially 0, and get alpha 0.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn average(&mut self) -> Result<(), BackendError>;
 
     /// The observed weight of each texel of the window.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn read_weights(&mut self) -> Result<Vec<f32>, BackendError> {
         let texels = self.read_texels()?;
         Ok(texels.iter().map(|texel| texel[3]).collect())
     }
 
     /// The texels of the window.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn read_texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError>;
 
     /// Replaces the texels.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn write_texels(&mut self, texels: &[[f32; 4]]) -> Result<(), BackendError>;
 
     /// Residuals of the present texels, in the order in which the views were added.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn residuals(&mut self) -> Result<Vec<ViewResiduals>, BackendError>;
 
     /// Weighs every row by its residual ([`robust_weight`]), its alpha ([`alpha_weight`]), its neighbourhood
     /// ([`CONSENSUS_POWER`]) and its view's share. Takes one [`Belief`] for each view, in the order in which they were
     /// added. Also builds the diagonal, and the weights of links and seam constraints.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn reweight(&mut self, beliefs: &[Belief], strength: Strength) -> Result<(), BackendError>;
 
     /// Restricts residuals, weights and solutions to the rows of the [`super::subset`], or lifts that again. Texels
     /// that none of those rows sees stay unchanged, and hold no other. Rows have no weight until they are weighed anew.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn narrow(&mut self, subset: bool) -> Result<(), BackendError>;
 
     /// Runs so many conjugate gradient iterations from the present texels.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn solve(&mut self, iterations: u32) -> Result<(), BackendError>;
 
     /// For each texel the mean absolute difference, in sRGB, between the pixels that see it and the present texels. It
     /// is weighted by footprint and alpha alone ([`alpha_weight`]), and below 0 where nothing counts.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn deviations(&mut self) -> Result<Vec<f32>, BackendError>;
 
     /// Duration of each stage by the adapter's own clock, where the job asks for it and the adapter has one.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn gpu_times(&mut self) -> Result<Vec<StageTime>, BackendError> {
         Ok(Vec::new())
     }
 
     /// Resets the adapter: drops views and texels, and starts another texture or another window of the same job.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn again(
         &mut self,
         scene: &Scene,

@@ -149,7 +149,6 @@ impl Bench<'_> {
         }
     }
 
-    /// Fits the views.
     pub(super) fn fit(
         &self,
         backend: &mut dyn Backend,

@@ -219,7 +219,6 @@ pub fn replay(
     Ok(())
 }
 
-/// A fit in progress.
 struct Fit<'a> {
     backend: &'a mut dyn Backend,
     /// Of the present texels, except while λ is sought.
@@ -301,7 +300,6 @@ impl Fit<'_> {
         self.texels().map(Some)
     }
 
-    /// The present texels.
     fn texels(&mut self) -> Result<Vec<[f32; 4]>, BackendError> {
         match self.start.take() {
             Some(texels) => Ok(texels),
@@ -309,7 +307,6 @@ impl Fit<'_> {
         }
     }
 
-    /// Rows of all views.
     fn rows(&self) -> u64 {
         self.residuals.iter().map(|view| view.rows).sum()
     }

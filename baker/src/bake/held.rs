@@ -96,7 +96,6 @@ impl Room {
     }
 }
 
-/// All views of a job.
 #[derive(Debug)]
 pub(super) struct Held {
     scene: Scene,
@@ -113,7 +112,6 @@ pub(super) struct Group<'a> {
     pub(super) rows: Vec<Cow<'a, [Rows]>>,
 }
 
-/// Rows and their weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk<'a> {
     pub(super) rows: &'a Rows,
@@ -153,7 +151,6 @@ impl Held {
         &self.scene.window
     }
 
-    /// Drops all views.
     pub(super) fn forget(&mut self) {
         self.room = self.room();
         self.views.clear();
@@ -205,7 +202,6 @@ impl Held {
         self.views[view].index
     }
 
-    /// Width and height of a view.
     pub(super) fn size(&self, view: usize) -> [u32; 2] {
         self.views[view].size
     }

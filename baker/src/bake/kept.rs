@@ -17,7 +17,6 @@ pub struct Kept {
     blocks: HashMap<u32, Vec<u8>>,
 }
 
-/// The mask of one view.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptOfView<'a> {
     view: u32,

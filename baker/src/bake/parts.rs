@@ -94,10 +94,8 @@ struct Begun {
     filled: bool,
 }
 
-/// A fitted band.
 struct Done {
     band: Window,
-    /// Texels of the band.
     texels: Vec<[f32; 4]>,
     /// Their places, if the bands that follow need them.
     told: Option<Places>,
@@ -107,7 +105,6 @@ struct Done {
 struct Known {
     /// Texels of the finished bands.
     texels: Vec<[f32; 4]>,
-    /// Tones of the surface.
     tones: Tones,
 }
 

@@ -68,20 +68,15 @@ pub(super) fn held_bytes(memory: Memory) -> usize {
 }
 
 /// An adapter that works beside the processor, and takes views in while they are refined: most stay as they came.
+/// Calls fail with the adapter's error.
 pub(super) trait Ahead: Send {
     /// Takes views in as they came, without the decimated pixels.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure>;
 
     /// Expected duration of one pass.
     fn pass(&self) -> Duration;
 
     /// Drops all that it took, since some views changed.
-    ///
-    /// # Errors
-    /// The adapter's.
     fn forget(&mut self) -> Result<(), Failure>;
 }
 

@@ -40,7 +40,6 @@ use crate::laps::timed;
 use crate::progress::unit;
 use solve::Agreement;
 
-/// No chart.
 const NO_CHART: u32 = u32::MAX;
 /// Nearer than this in texels, two sides of an edge are one place of the texture.
 const SAME: f64 = 1e-3;

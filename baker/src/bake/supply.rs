@@ -22,39 +22,26 @@ pub struct Unwrapped {
 }
 
 /// Source of the mesh and its views, and receiver of the textures of other channels.
+///
+/// A call fails if what it asks for does not come, or what it sends is not taken.
 pub trait Supply {
     /// The next view that comes before the mesh, without its other channels, and the set of those that it has. None
     /// once the mesh is there, or every view was yielded.
-    ///
-    /// # Errors
-    /// It does not come.
     fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure>;
 
     /// Whether every view came before the mesh.
     fn all_came(&self) -> bool;
 
     /// The mesh; called once.
-    ///
-    /// # Errors
-    /// It does not come.
     fn mesh(&mut self) -> Result<Unwrapped, Failure>;
 
     /// The next view with the `wanted` ones of its other channels, and the set of those that it has; none after the
     /// last.
-    ///
-    /// # Errors
-    /// It does not come.
     fn next(&mut self, wanted: LayerSet) -> Result<Option<(LayeredView, LayerSet)>, Failure>;
 
     /// Requests all views again.
-    ///
-    /// # Errors
-    /// They do not come.
     fn again(&mut self) -> Result<(), Failure>;
 
     /// Sends a texture.
-    ///
-    /// # Errors
-    /// It is not taken.
     fn put(&mut self, texture: &LayerTexture) -> Result<(), Failure>;
 }

@@ -153,7 +153,6 @@ pub(super) enum Decision {
 }
 
 impl Decision {
-    /// What is left out.
     pub(super) fn thinning(&self) -> Option<&Thinning> {
         match self {
             Self::AllFit => None,
@@ -163,7 +162,6 @@ impl Decision {
     }
 }
 
-/// See the head of this file.
 #[derive(Clone, Debug)]
 pub(super) struct Thinning {
     kept: Kept,
@@ -172,7 +170,6 @@ pub(super) struct Thinning {
     left_out: f64,
 }
 
-/// The decimation of one view.
 struct Thinned {
     view: u32,
     levels: Vec<u8>,
@@ -263,7 +260,6 @@ impl Thinning {
         self.left_out as u64
     }
 
-    /// The pixel mask.
     pub(super) fn kept(&self) -> &Kept {
         &self.kept
     }

@@ -94,7 +94,7 @@ pub fn bake(
     unit();
     let mut samples = Samples::new(points.count);
     let mut views = Vec::new();
-    // This fallback is for where memory is short.
+    // Memory is short where this fallback is used.
     let mut refiner = Refiner::new(refine, Memory::Small, &original, true);
     while let Some((view, _)) = refiner.next(progress, &mut clock, &mut next_view, None)? {
         progress.progress(Phase::Raster, views.len() as u64, 0);

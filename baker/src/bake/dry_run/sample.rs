@@ -104,7 +104,6 @@ impl Mask for Bits {
 }
 
 impl Sample {
-    /// Takes a view in.
     pub(super) fn add(&mut self, view: &View) {
         self.views += 1;
         self.pixels += view.pixels.len() as u64;
@@ -205,7 +204,6 @@ impl Sample {
         self.kept().map(|(_, bytes)| bytes as f64).sum()
     }
 
-    /// Entries of all views.
     pub(super) fn all_entries(&self) -> f64 {
         self.rates().entries * self.counting as f64
     }

@@ -314,7 +314,7 @@ struct Growing {
     /// For each square of the texture, the number of the last band that was coupled to it.
     beside: Vec<u32>,
     number: u32,
-    /// Tiles coupled to this band.
+    /// Squares coupled to this band.
     count: usize,
     pixels: f64,
 }
@@ -364,7 +364,7 @@ impl Growing {
         let (edge, across) = (square(self.size), across(self.size));
         let lines = self.end - self.first + 2 * (MARGIN / edge);
         let own = (lines * across) as usize + self.count;
-        // Tiles elsewhere have one texel each, and each of the four groups has an unfinished row.
+        // Squares elsewhere have one texel each, and each of the four groups has an unfinished row.
         let elsewhere = (across * across) as usize + (2 * (edge + 1) * self.size) as usize;
         own * (edge * edge) as usize + elsewhere
     }

@@ -173,7 +173,6 @@ impl Extent {
     }
 }
 
-/// A small triangle.
 pub(in crate::bake) struct Small {
     /// The samples that it may hit.
     samples: Rect,

@@ -8,7 +8,6 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Number of rows.
     pub(super) fn height(&self) -> usize {
         self.values.len() / self.width
     }

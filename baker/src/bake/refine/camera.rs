@@ -81,7 +81,6 @@ const LEAST_SHOWN: f64 = 0.05;
 /// Number of points that represent the mesh.
 const POINTS: usize = 2048;
 
-/// Refines one view.
 pub(super) fn refine(shape: Shape<'_>, view: &View, mode: Refine) -> Verdict {
     if mode == Refine::Off {
         return Verdict::given(view);

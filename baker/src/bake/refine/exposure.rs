@@ -24,7 +24,6 @@ pub(super) fn matters(gain: f64) -> bool {
         .any(|(before, after)| before != after)
 }
 
-/// Divides `gain` out.
 pub(super) fn divide(view: &mut View, gain: f64) {
     let divided = divided(gain);
     for pixel in &mut view.pixels {

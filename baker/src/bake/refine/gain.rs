@@ -220,7 +220,6 @@ fn faces(at: [f64; 3], normal: [f64; 3], eye: [f64; 3]) -> bool {
     dot(normal, ray).powi(2) >= LEAST_COSINE.powi(2) * dot(normal, normal) * dot(ray, ray)
 }
 
-/// Exposures of the views.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Exposures {
     /// Log gain of each view; none where it shares too little with others.

@@ -136,7 +136,6 @@ fn shrink(view: &View) -> usize {
 /// What a camera sees of a mesh.
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
-    /// Share of each pixel that the mesh covers.
     pub(super) share: Plane,
     /// Weight of each pixel for the silhouette's depth: the rim of partly covered pixels, and a little of the rest,
     /// where the rim lies between pixels.

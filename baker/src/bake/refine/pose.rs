@@ -29,7 +29,6 @@ pub(super) fn jacobian(camera: &Camera, at: [f64; 3]) -> Jacobian {
     [row(0, x / z), row(1, y / z)]
 }
 
-/// The camera, moved.
 pub(super) fn moved(camera: &Camera, step: &Step) -> Camera {
     let turn = rotation([step[0], step[1], step[2]]);
     let mut after = *camera;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use proto::table::View;
 
-/// A task for a view.
 #[derive(Debug)]
 pub(super) enum Task {
     /// Examine what it shows of the texture.

@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use super::NO_CHART;
 use super::rows::Row;
 
-/// No node.
 pub(super) const NONE: u32 = u32::MAX;
 /// Nodes that are summed in sequence. Trees lie whole in a piece, whose rest stays empty.
 pub(super) const PIECE: usize = 1 << 11;
@@ -22,7 +21,6 @@ pub(super) const PIECE: usize = 1 << 11;
 pub(super) struct Forest {
     /// Place of each node's parent in the same piece; 0, which is never a node, for those of the last level.
     pub(super) above: Vec<u16>,
-    /// Level of each node.
     pub(super) levels: Vec<u8>,
     /// For each level the node of each mip texel; [`NONE`] where rows do not see what moves.
     pub(super) node_of: Vec<Vec<u32>>,

@@ -101,7 +101,6 @@ impl Lookups {
         sides
     }
 
-    /// The taps on a node.
     pub(super) fn readers_of(&self, node: usize) -> &[Reader] {
         &self.readers[self.starts[node] as usize..self.starts[node + 1] as usize]
     }

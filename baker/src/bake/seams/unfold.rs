@@ -10,7 +10,6 @@ use super::{Charted, NO_CHART, SHORTEST, Side};
 const DEPTH: f64 = 8.0;
 /// Rows of texels in one unit of work.
 const BAND: usize = 16;
-/// No seam.
 const NONE: u32 = u32::MAX;
 
 /// Fills texels that have a seam in `nearest`, and gives them weight 1.

@@ -114,7 +114,6 @@ impl<'a> HandedViews<'a> {
         self.bytes += bytes;
     }
 
-    /// Waits for the next table.
     fn await_next(&mut self, wanted: LayerSet) -> Result<(), Failure> {
         let handed = self.session.receive_handed();
         self.begin(handed.map_err(|error| internal(&error))?, wanted);

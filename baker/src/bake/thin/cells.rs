@@ -25,7 +25,6 @@ struct Cell {
     texels: u32,
 }
 
-/// All cells of a texture.
 #[derive(Debug)]
 pub(in crate::bake) struct Cells<'a> {
     scene: &'a Scene,
@@ -121,12 +120,10 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Number of cells.
     pub(super) fn count(&self) -> usize {
         self.cells.len()
     }
 
-    /// Texels of each cell.
     pub(super) fn texels(&self) -> impl Iterator<Item = u32> {
         self.cells.iter().map(|cell| cell.texels)
     }

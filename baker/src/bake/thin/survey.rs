@@ -24,7 +24,6 @@ pub(in crate::bake) struct Sightings<'a> {
 }
 
 impl<'a> Sightings<'a> {
-    /// Without views.
     pub(in crate::bake) fn new(scene: &'a Scene, atlas: &Atlas) -> Self {
         Self {
             cells: Cells::new(scene, atlas),
@@ -73,7 +72,6 @@ impl<'a> Survey<'a> {
         self.looked.begin();
     }
 
-    /// Whether counting has begun.
     pub(in crate::bake) fn has_begun(&self) -> bool {
         self.looked.counts.get().is_some()
     }

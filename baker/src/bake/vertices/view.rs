@@ -87,7 +87,6 @@ impl<'a> Look<'a> {
         look
     }
 
-    /// Number of pixels that count.
     pub(super) fn counted(&self) -> usize {
         self.weights
             .par_iter()
