@@ -163,8 +163,8 @@ pub struct Samples {
     pub inverse_depths: Vec<f64>,
 }
 
-/// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`. Sample (k, l) of a pixel lies at ((k
-/// + ½)/s, (l + ½)/s) from its top left corner.
+/// Rasterises `triangles` at s×s samples a pixel over the pixel rows `first..end`. From a pixel's top left
+/// corner, its sample (k, l) lies at ((k + ½)/s, (l + ½)/s).
 #[must_use]
 pub fn raster(
     projected: &Projected,

@@ -197,8 +197,8 @@ impl<'a> Cells<'a> {
     /// Twice the area of a triangle in texels.
     ///
     /// A pixel at depth z of a plane at distance D from the eye covers `z³ / (f_x f_y D)` of it. A triangle of area A
-    /// has the determinant `2 A f_x f_y D` ([`super::super::raster::Footing::scale`]). So the pixel covers `z³ · 2 T /
-    /// determinant` of the triangle's T texels.
+    /// has the determinant `2 A f_x f_y D` ([`super::super::raster::Footing::scale`]). So of the triangle's T
+    /// texels, the pixel covers `z³ · 2 T / determinant`.
     fn doubled_area(&self, triangle: u32) -> f64 {
         let corners = self.scene.triangles[triangle as usize];
         let [a, b, c] =
