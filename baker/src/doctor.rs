@@ -1,11 +1,11 @@
-//! `kiln-baker doctor`: what the GPU role would find on this machine, as one line of JSON on standard output. A process of its
-//! own, because a broken driver may take it down.
+//! `kiln-baker doctor` prints what the bake role finds on this machine as one line of JSON on standard output. It is a
+//! process of its own because a broken driver may crash it.
 
 use serde_json::{Value, json};
 
 use crate::bake::gpu::device::adapters;
 
-/// The features that matter to somebody who asks; none is needed.
+/// Features worth listing; none is required.
 const FEATURES: [(wgpu::Features, &str); 4] = [
     (wgpu::Features::TIMESTAMP_QUERY, "timestamp_query"),
     (wgpu::Features::SHADER_F16, "shader_f16"),
@@ -16,9 +16,10 @@ const FEATURES: [(wgpu::Features, &str); 4] = [
     ),
 ];
 
-/// Storage buffers that one stage binds at most: those over texels all planes of three channels, and the tally; a test counts them.
+/// Largest number of storage buffers that one pipeline binds: the one over texels binds all planes of three channels
+/// and the tally. A test counts them.
 pub(crate) const STORAGE_BUFFERS: u32 = 28;
-/// Bytes of one binding that a texture of 4096² needs.
+/// Bytes of one binding for a texture of 4096².
 const BINDING_BYTES: u64 = 64 << 20;
 
 /// The report: `{"adapters": […], "problems": […]}`.
@@ -78,7 +79,7 @@ pub(crate) fn report() -> Value {
             "install the GPU's driver with its Vulkan part, and in a container pass the GPU in",
         );
     }
-    // The processor always bakes, so it is last and never a problem.
+    // The processor can always bake, so it is listed last and is never a problem.
     listed.push(json!({
         "name": format!("processor ({} threads)", rayon::current_num_threads()),
         "backend": "native",

@@ -1,6 +1,6 @@
-//! Wall time of the host's steps within a phase, for the report: which step of a stage takes its time.
+//! Step times (laps): wall time of the host's steps within a phase, for the report.
 //!
-//! Steps are those of the thread that runs the role; what it hands to other threads counts as long as it waits for them.
+//! Each thread has its own list. Work on other threads counts as long as the thread that runs the role waits for it.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -11,7 +11,7 @@ thread_local! {
     static LAPS: RefCell<Vec<StageTime>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `work`, and adds its wall time to the step of this name.
+/// Runs `work` and adds its wall time to the step called `step`.
 pub(crate) fn timed<T>(step: &str, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let done = work();
@@ -33,19 +33,20 @@ fn enter(step: &str, ms: f64, count: u32) {
     });
 }
 
-/// Adds what another thread has timed for this one.
+/// Adds what another thread has timed to this thread's list.
 pub(crate) fn add(steps: Vec<StageTime>) {
     for StageTime { stage, ms, count } in steps {
         enter(&stage, ms, count);
     }
 }
 
-/// [`timed`], on a thread of the pool: work of many short parallel steps need not wake the pool for each.
+/// Like [`timed`], on a thread of the pool. Work made of many short parallel steps then need not wake the pool for
+/// each.
 pub(crate) fn timed_in_pool<T: Send>(step: &str, work: impl FnOnce() -> T + Send) -> T {
     timed(step, || rayon::scope(|_| work()))
 }
 
-/// What this thread has timed since it was last asked, in the order in which the steps first ran.
+/// Takes this thread's step times since the last call, in the order in which the steps first ran.
 pub(crate) fn take() -> Vec<StageTime> {
     LAPS.take()
 }

@@ -1,14 +1,16 @@
-//! Kiln's worker. A process of it has one role and one job:
+//! Kiln's worker. One process runs one role for one job:
 //!
-//! - [`prepare`]: mesh file and pictures into flat tables (untrusted bytes end here; no GPU),
-//! - [`bake`]: flat tables into a texture (own GPU context, or the processor),
-//! - [`encode`]: texture and mesh into PNG, GLB and preview (no GPU);
+//! - [`prepare`] reads the mesh file and the pictures and writes flat tables. Untrusted bytes end here. It uses no GPU.
+//! - [`bake`] turns flat tables into a texture, on its own GPU context or on the processor.
+//! - [`encode`] turns texture and mesh into PNG, GLB and preview. It uses no GPU.
+//! - [`compare`] runs in place of prepare: it turns finished meshes and views into figures.
 //!
-//! or, in prepare's place, [`compare`]: finished meshes and views into figures.
+//! Invariants:
 //!
-//! Invariants: a worker never outlives its supervisor or its job; it lives in a sandbox from its first act on ([`sandbox`])
-//! and has each file opened by its supervisor; a panic is a bug, and like every crash it says where
-//! it was (`last_words`), which alone is where this crate is unsafe.
+//! - A worker never outlives its supervisor or its job.
+//! - It is sandboxed from its first act on ([`sandbox`]), and the supervisor opens every file for it.
+//! - A panic is a bug. Like every crash it reports where it happened (`last_words`), the only unsafe module of this
+//!   crate.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,8 +1,9 @@
-//! `kiln-baker prepare|bake|encode`: one role, one job, then exit. Started by `kiln` with the socket as its standard input.
+//! `kiln-baker prepare|bake|encode` runs one role for one job and exits. `kiln` starts it with the socket as standard
+//! input.
 
 use std::process::ExitCode;
 
-/// Set here and not in the library: other programs that link it have their own.
+/// Set in the binary, not in the library: other programs that link the library have their own allocator.
 #[global_allocator]
 static ALLOCATOR: baker::Noted = baker::Noted;
 

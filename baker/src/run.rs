@@ -19,13 +19,13 @@ use crate::sandbox::{self, Options};
 use crate::session::Session;
 use crate::{bake, compare, encode, last_words, prepare};
 
-/// The conversation, for the panic hook.
+/// The session, for the panic hook.
 static SESSION: OnceLock<Session> = OnceLock::new();
 
-/// Runs the role that the command line names and returns its exit code: 0 after `Done`, otherwise the failure's.
+/// Runs the role that the command line names. Returns 0 after `Done`, otherwise the exit code of the failure.
 #[must_use]
 pub fn run() -> ExitCode {
-    // JSON lines on standard error; the supervisor parses and re-emits them with job, role and pid.
+    // Logs JSON lines to standard error. The supervisor parses them and adds job, role and pid.
     let filter = EnvFilter::try_from_env("KILN_LOG")
         .unwrap_or_else(|_unset| EnvFilter::new("warn,baker=info"));
     tracing_subscriber::fmt()
@@ -86,14 +86,14 @@ fn parse(arguments: &[String]) -> Option<(Role, Options)> {
     Some((role, options))
 }
 
-/// Enters the sandbox while there is one thread, and says hello from inside.
+/// Enters the sandbox while the process has one thread, and says hello from inside.
 fn begin(
     role: Role,
     options: &Options,
 ) -> Result<Session, (u8, Box<dyn std::error::Error + Send + Sync>)> {
     sandbox::check_surroundings(role, options).map_err(|error| (exit::NOPERM, error.into()))?;
     let session = Session::connect().map_err(|error| (exit::USAGE, error.into()))?;
-    // Both look at files, which the sandbox does not let them open.
+    // Both read files, which the sandbox forbids.
     peak_rss_kib();
     let threads = thread_count();
     let entered = sandbox::enter(role, options).map_err(|error| (exit::NOPERM, error.into()))?;
@@ -110,11 +110,12 @@ fn begin(
     Ok(session)
 }
 
-/// More threads than these would only wait for each other where there are no more processors, and a limit of processes or memory
-/// may have no room for them.
+/// Cap on a requested thread count beyond the number of processors. More threads would only wait for each other, and a
+/// limit on processes or memory may not allow them.
 const ENOUGH_THREADS: usize = 16;
 
-/// One for each processor that this process may use, which only files tell, or as many as `RAYON_NUM_THREADS` says within reason.
+/// Threads of the pool: one for each processor available to this process, or `RAYON_NUM_THREADS` within reason. Reads
+/// files, so it has to run before the sandbox is entered.
 fn thread_count() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let wanted = std::env::var("RAYON_NUM_THREADS");
@@ -125,7 +126,7 @@ fn thread_count() -> usize {
     }
 }
 
-/// Sends what went wrong and ends the process. Standard error has no buffer that would be lost.
+/// Sends the failure and ends the process. Standard error is unbuffered, so nothing is lost.
 fn give_up(session: &Session, failure: &Failure) -> ! {
     tracing::error!(code = ?failure.code, "{}", failure.message);
     if let Err(error) = session.failed(failure) {
@@ -137,7 +138,7 @@ fn give_up(session: &Session, failure: &Failure) -> ! {
     exit::now(exit::of(failure.code))
 }
 
-/// Prints what the GPU role would find here.
+/// Prints what the bake role finds on this machine.
 #[expect(
     clippy::print_stdout,
     reason = "doctor has no session: its report is its output"
@@ -175,14 +176,14 @@ fn work(session: &Session, role: Role) -> Result<Done, Failure> {
     }
 }
 
-/// Opens the adapter, says so, and compiles its stages, with the help of what an earlier process kept. All of that is over
+/// Opens the adapter, reports it and compiles its pipelines, reusing those of an earlier process. All of this ends
 /// before the supervisor sends any data.
 fn warm(session: &Session) -> Result<Warm, Failure> {
     let job = session.receive_warm().map_err(|error| internal(&error))?;
     session.progress(Phase::OpenDevice, 0, 0);
     session.expect("the adapter", pace::ADAPTER);
     let mut warm = Warm::up(&job, session)?;
-    // Before there is data.
+    // Sealed before any data arrives.
     let sandbox = sandbox::seal_gpu().map_err(|error| Failure {
         code: Code::SandboxUnavailable,
         message: format!("bake cannot be confined: {error}"),
@@ -201,7 +202,7 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
     }
     #[cfg(feature = "failpoints")]
     crate::failpoints::at("compile");
-    // While prepare works, or before there is a job.
+    // Compiles while prepare works, or before there is a job.
     let mut warm = warm.compiled();
     if let Some(gained) = warm.gained() {
         let put = session.put(Table::Pipelines, gained.len() as u64, |out| {
@@ -213,7 +214,7 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
     Ok(warm)
 }
 
-/// A failure that is nobody's input: a bug of ours, or the supervisor's end.
+/// A failure that no input causes: a bug in Kiln, or the end of the supervisor.
 pub(crate) fn internal(error: &dyn std::error::Error) -> Failure {
     let mut message = error.to_string();
     let mut cause = error.source();
@@ -242,7 +243,8 @@ pub(crate) fn take_fds<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N]
         })
 }
 
-/// Peak resident memory of this process in KiB. The file is opened by the first call and stays open: the sandbox opens none.
+/// Peak resident memory of this process in KiB. The first call opens the file and keeps it open, because the sandbox
+/// opens none.
 pub(crate) fn peak_rss_kib() -> u64 {
     static STATUS: OnceLock<Option<File>> = OnceLock::new();
     let read = || {
@@ -256,8 +258,8 @@ pub(crate) fn peak_rss_kib() -> u64 {
     read().unwrap_or(0)
 }
 
-/// A panic on any thread logs where it was and ends the process: no destructor runs against a broken driver. A panic of wgpu at
-/// work is the device's failure and is sent as such; any other ends the process by SIGABRT.
+/// Makes a panic on any thread log its location and end the process, so that no destructor runs against a broken
+/// driver. A panic of wgpu is a failure of the device and is sent as such. Any other panic ends the process by SIGABRT.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.payload_as_str().unwrap_or("no text");
