@@ -1,17 +1,18 @@
 //! The role that reads untrusted files: a mesh and pictures → flat tables.
 //!
 //! ```text
-//!  mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
-//!                                     └─► Surface  └────────┐
-//!  transforms.json, pictures ───────────────────────── views ─► View, View, …
+//!   mesh file ─ load ─ clean ─ repair ─┬─ simplify ─┬─ unwrap ─► Mesh
+//!                                      └─► Surface  └────────┐
+//!   transforms.json, pictures ───────────────────────── views ─► View, View, …
 //! ```
 //!
-//! One safetensors file may be both ([`arrays`]); views may be a model of COLMAP ([`colmap`]).
+//! One safetensors file may hold mesh and views ([`arrays`]). Views may be a COLMAP model ([`colmap`]).
 //!
-//! Tables are put in this order: the surface that the views show, before simplification if there was any; then the mesh once it is
-//! unwrapped, and beside it the views, each as soon as it is decoded: an unwrap keeps few cores busy, and views need the mesh's shape
-//! alone. A bake looks at them meanwhile.
-//! No GPU, no file but those that the supervisor opens for it, nothing fetched.
+//! Tables go out in this order: first the surface that the views show, as it is before simplification; then the mesh
+//! once it is unwrapped, and in parallel each view as soon as it is decoded. An unwrap keeps few cores busy, and views
+//! need only the mesh's shape. The bake role reads the views meanwhile.
+//!
+//! This role uses no GPU, fetches nothing, and reads only files that the supervisor opens for it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,7 @@ use self::repair::Eye;
 use self::texels::Lookout;
 use self::unwrap::{Unwrapped, Wanted, kept};
 
-/// The surface that is baked.
+/// The surface to bake.
 struct Shaped {
     surface: CleanMesh,
     /// The surface before simplification.
@@ -73,13 +74,13 @@ struct Shaped {
     steps: Vec<MeshStep>,
 }
 
-/// Its atlas.
+/// The mesh with its atlas.
 struct LaidOut {
     unwrapped: Unwrapped,
     texture: Option<TextureChoice>,
 }
 
-/// The code of a file that another file names, not the user: that it is not there, or not to be had, is bad data.
+/// The code for a file that another file names, not the user: if it is missing or unreadable, the data are bad.
 fn named_by_input(error: &FolderError) -> Code {
     match error.code() {
         Code::MissingInput => Code::InvalidAsset,
@@ -101,7 +102,7 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     };
     let lookouts = match (job.texture_auto, job.keep_uvs) {
         (true, _) => views::lookouts(&views_folder, job)?,
-        // What is wrong with the views is told when they are read.
+        // Problems of the views are reported when they are delivered.
         (false, false) => views::lookouts(&views_folder, job).unwrap_or_default(),
         (false, true) => Vec::new(),
     };
@@ -154,7 +155,8 @@ pub fn run(session: &Session, job: &PrepareJob) -> Result<PrepareSummary, Failur
     })
 }
 
-/// Hands the surface over that the views show, and forgets it where the mesh is another; that goes with it.
+/// Puts the surface that the views show, and the simplified mesh with it where there is one. Drops the original
+/// afterwards.
 fn put_surface(session: &Session, shaped: &mut Shaped) -> Result<(), Failure> {
     let original = shaped.original.take();
     let mesh = shaped.surface.clone();
@@ -177,7 +179,7 @@ fn put_surface(session: &Session, shaped: &mut Shaped) -> Result<(), Failure> {
     put.map_err(|error| internal(&error))
 }
 
-/// Hands the mesh over, after the edge of its texture where that was chosen here.
+/// Puts the mesh, after the texture size where it was chosen here.
 fn put_mesh(session: &Session, job: &PrepareJob, laid_out: &LaidOut) -> Result<(), Failure> {
     if let Some(choice) = laid_out.texture {
         let told = session.choose(job.pages.atlas(choice.size));
@@ -188,7 +190,7 @@ fn put_mesh(session: &Session, job: &PrepareJob, laid_out: &LaidOut) -> Result<(
     put.map_err(|error| internal(&error))
 }
 
-/// What the user is told where the system gives no thread.
+/// The failure to report when the system gives no thread.
 fn no_thread(to: &str, error: &io::Error) -> Failure {
     Failure {
         code: Code::SpawnFailed,
@@ -402,7 +404,7 @@ mod tests {
 
     #[test]
     fn what_is_mended_is_simplified_after_and_told() {
-        // The tent with its floor's two triangles, one of them missing, and one of its walls turned.
+        // The tent with its floor's two triangles, one of them missing, and one of its walls flipped.
         let file = format!(
             "{}f 1 3 2\n",
             TENT.replace("f 2/2 3/3 5/5", "f 3/3 2/2 5/5")

@@ -1,10 +1,12 @@
-//! Posed pictures, of `transforms.json` or a safetensors file → one [`View`] table each, cropped to what can matter and handed
-//! on at once.
+//! Posed pictures, from `transforms.json`, a COLMAP model or a safetensors file → one [`View`] table each, cropped to
+//! what can matter and handed on at once.
 //!
-//! The calling thread reads the pictures' files and speaks to the supervisor; a pool of its own decodes, and reads what lies in a
-//! safetensors file, while others unwrap: in one pool, whoever waits for a part of the unwrap would take a picture up instead.
-//! What is in flight is bounded in bytes and number, so memory does not grow with the number of views. Views go out in the order of the file: whoever adds
-//! floats up as they arrive gets the same sums every time.
+//! The calling thread reads the picture files and speaks to the supervisor. A thread pool of its own decodes, and reads
+//! slices of a safetensors file, while other threads unwrap. With one shared pool, a thread that waits for a part of
+//! the unwrap would pick up a picture instead.
+//!
+//! The views in flight are bounded in bytes and number, so memory does not grow with the number of views. Views go out
+//! in the order of the file, so a receiver that adds floats as they arrive gets the same sums every time.
 
 mod crop;
 mod holdout;
@@ -39,7 +41,7 @@ use crop::Outline;
 use set::Set;
 use show::{Loaded, Sees};
 
-/// What was handed on.
+/// Number of views handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ViewsSummary {
     /// Views for the fit.
@@ -48,13 +50,13 @@ pub(crate) struct ViewsSummary {
     pub(crate) holdout_views: u32,
 }
 
-/// Reading `transforms.json`, whose size is bounded, or the cameras of a safetensors file.
+/// Predicted duration of reading `transforms.json`, whose size is bounded, or the cameras of a safetensors file.
 const POSES: Duration = Duration::from_secs(2);
-/// Files and decoded pixels that may be in memory at once, unless a single picture needs more.
+/// Files and decoded pixels in memory at once, unless a single picture needs more.
 const IN_FLIGHT_BYTES: usize = 640 << 20;
 
-/// Reads `job.views_file` beneath `views` and hands every view on; index = its number in the file. `positions` are the mesh's
-/// vertices; once the views are unwanted, none follows.
+/// Reads `job.views_file` beneath `views` and puts every view; its index is its number in the file. `positions` are the
+/// mesh's vertices. Stops once `unwanted` is set.
 pub(crate) fn deliver(
     session: &Session,
     views: &Folder<'_>,
@@ -88,26 +90,26 @@ pub(crate) fn deliver(
     })
 }
 
-/// The cameras of `job.views_file` beneath `views`, before any picture is read. What is to be told of the file is told when
-/// the views are.
+/// Returns the cameras of `job.views_file` beneath `views`, without reading pictures. Warnings about the file are left
+/// to [`deliver`].
 pub(crate) fn eyes(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Eye>, Failure> {
     Ok(Set::read(views, &job.views_file, job.repair.up, &Silent)?.eyes())
 }
 
-/// The same with the size of the pictures, of views that are not held out by name. It is that of the first one as it lies
-/// there, by which those are scaled whose size the file states.
+/// Returns the cameras with their picture sizes, for visibility queries (lookouts). Views held out by name are left
+/// out. The size and scale of the pictures are taken from the first picture alone.
 pub(crate) fn lookouts(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Lookout>, Failure> {
     Set::read(views, &job.views_file, job.repair.up, &Silent)?.lookouts()
 }
 
-/// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.
+/// The views of a file, decoded on demand and uncropped except for transparent borders: for comparisons.
 pub(crate) struct Whole<'a> {
     set: Set<'a>,
     outline: Outline,
 }
 
 impl<'a> Whole<'a> {
-    /// Reads the file `name` beneath `folder`, and no picture.
+    /// Reads the file `name` beneath `folder`, without pictures.
     pub(crate) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
@@ -121,7 +123,7 @@ impl<'a> Whole<'a> {
         })
     }
 
-    /// How many there are, at least one.
+    /// Number of views, at least one.
     pub(crate) fn len(&self) -> usize {
         self.set.len()
     }
@@ -137,7 +139,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Threads that decode, as many as others have for the mesh.
+/// Decoding threads, as many as the default pool has.
 fn pool() -> io::Result<rayon::ThreadPool> {
     let start = |_| {
         Strand::Second.take();
@@ -151,7 +153,7 @@ fn pool() -> io::Result<rayon::ThreadPool> {
         .map_err(io::Error::other)
 }
 
-/// Never told: the mesh has failed, and that is.
+/// Never shown: the mesh has failed, and that failure is reported.
 fn unwanted() -> Failure {
     Failure {
         code: Code::Cancelled,
@@ -160,7 +162,7 @@ fn unwanted() -> Failure {
     }
 }
 
-/// The views that the file holds out by name, and `job.holdout` more of the rest.
+/// Flags the views that the file holds out by name, and `job.holdout` more of the rest.
 fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure> {
     let mut held_out: Vec<bool> = (0..set.len()).map(|index| set.held_out(index)).collect();
     let rest: Vec<usize> = (0..set.len()).filter(|&index| !held_out[index]).collect();
@@ -186,7 +188,7 @@ fn choose_holdout(set: &Set<'_>, job: &PrepareJob) -> Result<Vec<bool>, Failure>
     Ok(held_out)
 }
 
-/// A layer that only held-out views have cannot be fitted; one that is not wanted is told.
+/// Refuses layers that only held-out views have, since they cannot be fitted. Warns where layers are left out.
 fn check_layers(set: &Set<'_>, held_out: &[bool], progress: &dyn Progress) -> Result<(), Failure> {
     let of = |wanted: bool| {
         let views = (0..set.len()).filter(|&index| wanted || !held_out[index]);
@@ -230,14 +232,14 @@ struct Delivery<'a> {
     held_out: &'a [bool],
 }
 
-/// A view that the pool is at work on.
+/// A view that the pool is decoding.
 struct InFlight {
     index: usize,
     bytes: usize,
     result: Receiver<Result<Loaded, Failure>>,
 }
 
-/// What the user will be told at the end.
+/// What to report at the end.
 #[derive(Default)]
 struct Tally {
     bytes: u64,
@@ -273,7 +275,7 @@ impl Delivery<'_> {
                 let (sender, result) = sync_channel(1);
                 let (outline, holdout) = (self.outline, self.held_out[index]);
                 scope.spawn_fifo(move |_| {
-                    // Nobody listens any more when an earlier view has failed.
+                    // Nobody receives when an earlier view has failed.
                     drop(sender.send(source.load(outline, holdout)));
                     unit();
                 });
@@ -291,7 +293,7 @@ impl Delivery<'_> {
         self.report(&tally)
     }
 
-    /// Waits for a view and hands it on; returns what it held.
+    /// Waits for a view and puts it; returns the bytes it held in memory.
     fn finish(&self, next: InFlight, tally: &mut Tally) -> Result<usize, Failure> {
         let name = self.set.name(next.index);
         self.session
@@ -381,7 +383,7 @@ impl Delivery<'_> {
         Ok(())
     }
 
-    /// Up to three files by name.
+    /// Names of up to three views.
     fn names(&self, list: &[usize]) -> String {
         let mut names: Vec<String> = list
             .iter()

@@ -1,4 +1,4 @@
-//! What of a picture can matter: where the mesh may show, and where the picture is not transparent.
+//! The rectangle of a picture that can matter: where the mesh may show and the picture is not transparent.
 
 use std::collections::HashMap;
 
@@ -7,33 +7,33 @@ use proto::table::Camera;
 use crate::prepare::picture::Picture;
 use crate::render::{Projection, projected_bounds};
 
-/// Kept around what can matter: silhouettes are eroded and blurred by a few pixels later on.
+/// Pixels kept around that rectangle, because silhouettes are eroded and blurred by a few pixels later on.
 const MARGIN: f64 = 4.0;
 
-/// Kept beyond the mesh as far as the picture is opaque there, in pixels, or as a share of the picture: cameras that are off by
-/// so much can still be moved to where the silhouettes agree.
+/// Pixels kept beyond the mesh where the picture is opaque, or that share of the picture. A camera that is off by as
+/// much can still be refined against the silhouette.
 const REACH: f64 = 16.0;
 const REACH_SHARE: f64 = 0.03;
 
 /// Left, top, width, height.
 pub(super) type Crop = [u32; 4];
 
-/// Points whose hull holds the mesh: all of it for a small one, corners of boxes for a large one, so that a view costs the
-/// same however many vertices there are.
+/// Points whose convex hull contains the mesh: all vertices of a small mesh, corners of boxes for a large one. The cost
+/// per view is therefore bounded.
 #[derive(Debug)]
 pub(super) struct Outline {
     pub(super) points: Vec<[f32; 3]>,
-    /// Whatever shows may matter, mesh or not.
+    /// Everything opaque may matter, mesh or not.
     pub(super) whole: bool,
 }
 
-/// Up to here the vertices themselves are projected.
+/// Up to this number the vertices themselves are projected.
 const MAX_POINTS: usize = 1 << 15;
-/// Cells along the longest edge of a large mesh; only those with vertices count, and each is shrunk to its vertices.
+/// Cells along the longest edge of a large mesh. Only occupied cells count, and each is shrunk to its vertices.
 const CELLS: f32 = 24.0;
 
 impl Outline {
-    /// Of a mesh with these vertices.
+    /// The outline of a mesh with these vertices.
     pub(super) fn new(positions: &[[f32; 3]]) -> Self {
         if positions.len() <= MAX_POINTS {
             return Self {
@@ -48,7 +48,7 @@ impl Outline {
             / CELLS;
         let mut cells: HashMap<[u32; 3], [[f32; 3]; 2]> = HashMap::new();
         for &point in positions {
-            // A mesh without extent has one cell: NaN and infinity become indices too.
+            // A mesh without extent gets one cell, because casts of NaN and infinity saturate.
             let cell = std::array::from_fn(|axis| ((point[axis] - low[axis]) / edge) as u32);
             let [low, high] = cells.entry(cell).or_insert([point; 2]);
             for axis in 0..3 {
@@ -66,7 +66,7 @@ impl Outline {
         }
     }
 
-    /// No mesh: all that is not transparent can matter.
+    /// No mesh: everything that is not transparent matters.
     pub(super) fn whole() -> Self {
         Self {
             points: Vec::new(),
@@ -74,14 +74,14 @@ impl Outline {
         }
     }
 
-    /// The part of the picture that can matter; none where the mesh does not show, or shows only what is transparent.
+    /// Returns the rectangle that can matter; none where the mesh does not show or shows only transparent pixels.
     pub(super) fn crop(&self, camera: &Camera, picture: &Picture) -> Option<Crop> {
         let size = [f64::from(picture.width), f64::from(picture.height)];
         let [mut left, mut top, mut right, mut bottom] =
             match projected_bounds(camera, &self.points) {
                 _ if self.whole => [0.0, 0.0, size[0], size[1]],
                 Projection::Within(bounds) => bounds,
-                // Some of the mesh is behind the camera: what lies between may show anywhere.
+                // Part of the mesh is behind the camera: it may show anywhere.
                 Projection::Across => [0.0, 0.0, size[0], size[1]],
                 Projection::Behind => return None,
             };
@@ -90,7 +90,7 @@ impl Outline {
         } else {
             [0.0, 0.0, size[0], size[1]]
         };
-        // Written so that NaN shows nothing.
+        // Written so that NaN means nothing shows.
         if !(left.max(opaque[0]) < right.min(opaque[2])
             && top.max(opaque[1]) < bottom.min(opaque[3]))
         {
@@ -133,7 +133,7 @@ fn bounds(points: &[[f32; 3]]) -> [[f32; 3]; 2] {
     ends
 }
 
-/// The rectangle around all pixels that are not fully transparent.
+/// The bounding rectangle of all pixels that are not fully transparent.
 fn opaque_bounds(picture: &Picture) -> Option<[f64; 4]> {
     let (mut left, mut right, mut top, mut bottom) = (usize::MAX, 0, usize::MAX, 0);
     for (row, line) in picture
@@ -154,7 +154,7 @@ fn opaque_bounds(picture: &Picture) -> Option<[f64; 4]> {
     (top < bottom).then_some([left as f64, top as f64, right as f64, bottom as f64])
 }
 
-/// Rows and columns of the crop.
+/// Copies the pixels of the crop.
 pub(super) fn cut(picture: &Picture, [left, top, width, height]: Crop) -> Vec<[u8; 4]> {
     if [width, height] == [picture.width, picture.height] {
         return picture.pixels.clone();

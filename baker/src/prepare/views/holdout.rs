@@ -1,9 +1,9 @@
-//! Number of views and seed → which of them are held out: spread evenly over the file's order, whatever their number.
+//! Number of views and seed → which views are held out, spread evenly over the file's order.
 //!
-//! Multiples of the golden ratio, modulo 1, are spread as evenly as a sequence without a fixed length can be (Weyl); the
-//! seed moves the start. The first held-out views of a larger choice are those of a smaller one.
+//! Multiples of the golden ratio modulo 1 are spread as evenly as a sequence of open length can be (Weyl). The seed
+//! moves the start. A larger choice contains a smaller one with the same seed.
 
-/// `chosen` of `views` flags are set; `chosen` is below `views`.
+/// Sets `chosen` of `views` flags; `chosen` is below `views`.
 pub(super) fn choose(views: usize, chosen: usize, seed: u64) -> Vec<bool> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let mut flags = vec![false; views];

@@ -1,4 +1,4 @@
-//! A layer's picture, decoded → its bytes as the tables have them: masked as its view is, and normals in the result's world.
+//! The decoded picture of a layer → its bytes in the tables: masked like its view, with normals in world axes.
 
 use proto::job::Up;
 use proto::table::{Camera, Layer};
@@ -6,7 +6,7 @@ use proto::table::{Camera, Layer};
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::NormalSpace;
 
-/// Takes out what the view's own alpha takes out.
+/// Multiplies the layer's alpha by the view's alpha.
 pub(super) fn mask(layer: &mut [[u8; 4]], view: &[[u8; 4]]) {
     for (pixel, of_view) in layer.iter_mut().zip(view) {
         let [one, other] = [pixel[3], of_view[3]].map(u32::from);
@@ -14,7 +14,7 @@ pub(super) fn mask(layer: &mut [[u8; 4]], view: &[[u8; 4]]) {
     }
 }
 
-/// [`to_world`] of those pictures that are normals.
+/// Applies [`to_world`] to the pictures that are normals.
 pub(super) fn turn(pictures: &mut [(Layer, Picture)], space: NormalSpace, camera: &Camera, up: Up) {
     for (layer, picture) in pictures {
         if *layer == Layer::Normal {
@@ -23,14 +23,15 @@ pub(super) fn turn(pictures: &mut [(Layer, Picture)], space: NormalSpace, camera
     }
 }
 
-/// Turns normals of `space` into the world of a camera that [`Up`] has turned already. Pixels on edges are means of normals:
-/// what is turned keeps its length.
+/// Rotates normals from `space` to world axes; [`Up`] is already applied to `camera`. Lengths are kept, because pixels
+/// on edges are means of several normals.
 fn to_world(pixels: &mut [[u8; 4]], space: NormalSpace, camera: &Camera, up: Up) {
     let rows: [[f64; 3]; 3] = match (space, up) {
         (NormalSpace::World, Up::Y) => return,
         (NormalSpace::World, Up::Z) => [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]],
         (NormalSpace::Camera, _) => {
-            // OpenGL's y and z are minus those of the camera's OpenCV axes, whose rows are the world's.
+            // The rows of the rotation are the camera's OpenCV axes in world space; OpenGL's y and z point the other
+            // way.
             let [x, y, z] = camera.rotation;
             [0, 1, 2].map(|axis| [x[axis], -y[axis], -z[axis]])
         }
@@ -66,13 +67,13 @@ mod tests {
         let mut pixels = [[r, g, b, 77]];
         to_world(&mut pixels, space, &camera(rotation), up);
         assert_eq!(pixels[0][3], 77);
-        // To the nearest of -1, 0, 1.
+        // Rounded to the nearest of -1, 0, 1.
         [0, 1, 2].map(|k| (f64::from(pixels[0][k]) / 127.5 - 1.0).round() as i32)
     }
 
     #[test]
     fn normals_of_a_camera_are_turned_by_its_pose() {
-        // It looks along the world's -x with y up: right is -z, down is -y, forward is -x.
+        // The camera looks along the world's -x with y up: right is -z, down is -y, forward is -x.
         let looking = [[0.0, 0.0, -1.0], [0.0, -1.0, 0.0], [-1.0, 0.0, 0.0]];
         let of = |normal| turned(normal, NormalSpace::Camera, looking, Up::Y);
         assert_eq!(of(Z), [1, 0, 0], "what faces the camera");

@@ -1,4 +1,5 @@
-//! One frame of `transforms.json`, or one image of a model of COLMAP: its files' bytes → a decoded and masked picture with its camera.
+//! One frame of `transforms.json`, or one image of a COLMAP model: its files' bytes → a decoded, masked picture with
+//! its camera.
 
 use proto::limits::MAX_IMAGE_FILE_BYTES;
 use proto::message::{Code, Failure, Refusal};
@@ -18,7 +19,7 @@ struct File {
     header: Header,
 }
 
-/// What a frame is made of, read but not decoded.
+/// The files of a frame, read but not decoded.
 pub(super) struct FrameFiles {
     index: usize,
     picture: File,
@@ -31,15 +32,16 @@ pub(super) struct FrameFiles {
 pub(super) struct Decoded {
     pub(super) picture: Picture,
     pub(super) camera: Camera,
-    /// As many pixels as the picture.
+    /// Of the same size as `picture`.
     pub(super) layers: Vec<(Layer, Picture)>,
 }
 
-/// Tried in this order behind a `file_path` that is not there as it is.
+/// Endings tried in this order where the `file_path` is not there as written.
 const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
 impl FrameFiles {
-    /// Reads the files of the frame `index` of `transforms`, those of its layers where they are wanted, and judges their size.
+    /// Reads the files of frame `index` of `transforms`, with those of its layers where `layered`, and checks their
+    /// sizes.
     pub(super) fn read(
         folder: &Folder<'_>,
         transforms: &str,
@@ -80,9 +82,9 @@ impl FrameFiles {
         [self.picture.header.width, self.picture.header.height]
     }
 
-    /// Memory that this and its decoding may take.
+    /// Bytes of these files and of their decoding, an upper bound.
     pub(super) fn decoding_bytes(&self) -> usize {
-        // 16-bit RGBA is the largest that a decoder writes, and the 8-bit pixels stand beside it.
+        // 16-bit RGBA is the largest format that a decoder writes; the 8-bit pixels exist at the same time.
         let file = |file: &File| file.bytes.len() + file.header.pixels() * (8 + 4);
         let straight = match self.straightened {
             true => straighten::bytes(self.picture.header.pixels()),
@@ -92,7 +94,7 @@ impl FrameFiles {
         file(&self.picture) + self.mask.as_ref().map_or(0, file) + straight + layers.sum::<usize>()
     }
 
-    /// Decodes and masks. The lens, which `transforms` describes, may not suit the picture.
+    /// Decodes, masks and undistorts. Fails where the lens described by `transforms` does not suit the picture.
     pub(super) fn decode(&self, transforms: &str, frame: &Frame) -> Result<Decoded, Failure> {
         let mut picture = self.picture.decode(self.index)?;
         if let Some(mask) = &self.mask {
@@ -174,11 +176,11 @@ impl File {
                 hint: hint.to_owned(),
             }
         };
-        // Files are named relative to the file that names them.
+        // Names are relative to the file that holds them.
         let base = transforms.rsplit_once('/').map_or("", |(base, _)| base);
         let mut unlisted = false;
         for extension in EXTENSIONS {
-            // An empty name stays empty, and an absolute one absolute: the folder refuses both.
+            // An empty name stays empty and an absolute one absolute.
             let candidate = match (base, name) {
                 ("", _) | (_, "") => format!("{name}{extension}"),
                 _ if name.starts_with('/') => format!("{name}{extension}"),
@@ -225,7 +227,7 @@ impl File {
     }
 }
 
-/// `view.gif` has an ending, and another than a picture that is read; `view` and `take.1/view` have none.
+/// `view.gif` has an ending; `view` and `take.1/view` have none.
 fn has_ending(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.trim_start_matches('.').contains('.')
@@ -248,7 +250,7 @@ fn broken(name: &str, index: usize, error: &PictureError) -> Failure {
     }
 }
 
-/// nerfstudio's masks: white counts, black does not. It becomes alpha, on top of what the picture has.
+/// Multiplies alpha by a mask as nerfstudio has it: white counts, black does not.
 fn apply_mask(picture: &mut Picture, mask: &Picture) -> Result<(), String> {
     if (mask.width, mask.height) != (picture.width, picture.height) {
         return Err(format!(

@@ -1,4 +1,5 @@
-//! Where a job's views come from, `transforms.json` or a model of COLMAP with its pictures, or a safetensors file: what both say of a view.
+//! The source of a job's views: `transforms.json`, a COLMAP model with its pictures, or a safetensors file. One
+//! interface to what each says of a view.
 
 use proto::job::Up;
 use proto::limits::{MAX_ARRAYS_FILE_BYTES, MAX_COLMAP_FILE_BYTES, MAX_TRANSFORMS_BYTES};
@@ -18,19 +19,20 @@ use crate::prepare::texels::Lookout;
 use crate::prepare::transforms::{self, Frame};
 use crate::progress::Progress;
 
-/// Longest edge of a camera without its picture, in pixels: of one that tells what the views show, and of one that tells how large.
+/// Longest edge, in pixels, of the small cameras used for what views see ([`Set::eyes`]) and for how large it appears
+/// ([`Set::lookouts`]).
 const EYE_EDGE: f64 = 1024.0;
 const LOOKOUT_EDGE: f64 = 256.0;
 
-/// All views of a job, none of them decoded.
+/// All views of a job, none decoded.
 #[derive(Debug)]
 pub(super) struct Set<'a> {
-    /// Of the pictures.
+    /// The pictures' folder.
     folder: Folder<'a>,
-    /// `transforms.json`, the images of a model or the safetensors file, whatever its name.
+    /// The name of `transforms.json`, of the COLMAP images or of the safetensors file.
     pub(super) file: &'a str,
     up: Up,
-    /// Layers are read, too.
+    /// Read layers, too.
     pub(super) layered: bool,
     kind: Kind,
 }
@@ -51,12 +53,12 @@ pub(super) struct Source<'a> {
 
 enum SourceKind<'a> {
     Frame(FrameFiles, &'a Frame),
-    /// With its layers or without.
+    /// With or without its layers.
     Slice(&'a ArrayViews, bool),
 }
 
 impl<'a> Set<'a> {
-    /// Reads the file `name`, and of a safetensors file all but the pictures.
+    /// Reads the file `name`; of a safetensors file everything but the pictures.
     pub(super) fn read(
         folder: &'a Folder<'a>,
         name: &'a str,
@@ -100,7 +102,7 @@ impl<'a> Set<'a> {
         })
     }
 
-    /// The layers that a view has beside its colours, read or not.
+    /// The layers of a view beside its colours, read or not.
     pub(super) fn layers(&self, index: usize) -> LayerSet {
         match &self.kind {
             Kind::Frames(frames) => frames[index].layers.set(),
@@ -108,7 +110,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// How many there are, at least one.
+    /// Number of views, at least one.
     pub(super) fn len(&self) -> usize {
         match &self.kind {
             Kind::Frames(frames) => frames.len(),
@@ -116,7 +118,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// What people call the view.
+    /// The view's name in messages.
     pub(super) fn name(&self, index: usize) -> String {
         match &self.kind {
             Kind::Frames(frames) => frames[index].file.clone(),
@@ -124,7 +126,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The file itself keeps it out of the fit.
+    /// The file itself holds the view out of the fit.
     pub(super) fn held_out(&self, index: usize) -> bool {
         match &self.kind {
             Kind::Frames(frames) => frames[index].held_out,
@@ -132,7 +134,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// Which cameras the file is meant to hold.
+    /// The camera convention of the file, as a hint.
     pub(super) fn convention(&self) -> &'static str {
         match self.kind {
             Kind::Frames(_) if colmap::is_model(self.file) => {
@@ -147,7 +149,7 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The cameras, small; those whose lens cannot be told without the picture are taken for square ones.
+    /// The cameras, scaled to a small picture. A camera whose lens needs the picture's size is taken for a square one.
     pub(super) fn eyes(&self) -> Vec<Eye> {
         let eye = |camera: Camera, size: [f64; 2]| small(turned(camera, self.up), size, EYE_EDGE);
         match &self.kind {
@@ -212,7 +214,7 @@ impl<'a> Set<'a> {
         })
     }
 
-    /// What view `index` is decoded from: its files are read here, a slice is read as it is decoded.
+    /// Reads the files of view `index`. A slice of a safetensors file is read when it is decoded.
     pub(super) fn source(&self, index: usize) -> Result<Source<'_>, Failure> {
         let kind = match &self.kind {
             Kind::Frames(frames) => {
@@ -232,7 +234,7 @@ impl<'a> Set<'a> {
 }
 
 impl Source<'_> {
-    /// Memory that this and its decoding may take.
+    /// Bytes of the source and of its decoding, an upper bound.
     pub(super) fn decoding_bytes(&self) -> usize {
         match &self.kind {
             SourceKind::Frame(files, _) => files.decoding_bytes(),
@@ -240,7 +242,7 @@ impl Source<'_> {
         }
     }
 
-    /// Decodes, masks, crops.
+    /// Decodes, masks and crops.
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
         let (index, file, up) = (self.index, self.file, self.up);
         match self.kind {
@@ -250,7 +252,7 @@ impl Source<'_> {
                     camera,
                     layers: mut pictures,
                 } = files.decode(file, frame)?;
-                // Encoded bytes are not needed beside the crop.
+                // The encoded bytes are not needed any more.
                 drop(files);
                 let camera = turned(camera, up);
                 layers::turn(&mut pictures, frame.layers.normal_space, &camera, up);
@@ -279,7 +281,7 @@ impl Source<'_> {
     }
 }
 
-/// The camera of a picture of `edge` pixels.
+/// Scales a camera so that its picture's longest edge is `edge` pixels.
 fn small(camera: Camera, size: [f64; 2], edge: f64) -> Eye {
     let scale = edge / size[0].max(size[1]);
     Eye {
@@ -292,7 +294,7 @@ fn small(camera: Camera, size: [f64; 2], edge: f64) -> Eye {
     }
 }
 
-/// For a world that is turned, as [`Up`] says.
+/// Moves a camera into the y-up world, as [`Up`] says.
 fn turned(camera: Camera, up: Up) -> Camera {
     match up {
         Up::Y => camera,

@@ -6,31 +6,31 @@ use super::crop::{self, Outline};
 use super::layers;
 use crate::prepare::picture::Picture;
 
-/// A view, and what there is to say about it.
+/// A view and what there is to report about it.
 pub(super) struct Loaded {
     pub(super) view: View,
-    /// Pixels of its layers, as many as its own.
+    /// The pixels of its layers, cropped like its own.
     pub(super) layers: Vec<(Layer, Vec<[u8; 4]>)>,
     pub(super) sees: Sees,
-    /// EXIF asks for another orientation.
+    /// EXIF asks for another orientation, which is ignored.
     pub(super) turned: bool,
-    /// Its colours were far outside their range.
+    /// Its colours were far outside 0-1.
     pub(super) far_outside: bool,
 }
 
 /// What a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sees {
-    /// Some of the mesh, as far as rectangles can tell.
+    /// The mesh, as far as bounding rectangles can tell.
     Mesh,
-    /// Nothing of it.
+    /// Nothing of the mesh.
     Nothing,
-    /// Nothing at all.
+    /// Only transparent pixels.
     Transparent,
 }
 
 impl Loaded {
-    /// Crops. A view keeps its index even if there is nothing in it.
+    /// Crops. A view keeps its index even if it is empty.
     pub(super) fn new(
         index: usize,
         picture: &Picture,
