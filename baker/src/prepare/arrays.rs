@@ -1,22 +1,23 @@
-//! One safetensors file with a mesh and posed views of it, as image-to-3D programs hold them → its parts, each read from where
-//! it lies: a few views at a time, never the file.
+//! One safetensors file with a mesh and posed views of it, as image-to-3D programs hold them. Parts are read from where
+//! they lie in the file, a few views at a time, never the whole file.
 //!
 //! ```text
-//!  vertices      [N, 3]        F32            in the world of the views; the frame is kept as given
-//!  faces         [M, 3]        I32 I64 U32
-//!  uvs           [N, 2]        F32            optional; v points up, and down from here on
-//!  observations  [V, H, W, 3]  U8 F32         row 0 on top; floats are 0-1, clamped and rounded
-//!  masks         [V, H, W]     U8 BOOL F32    optional; 0 is background; they become alpha
-//!  extrinsics    [V, 4, 4]     F32 F64        world to camera, OpenCV axes: x right, y down, z forward
-//!  intrinsics    [V, 3, 3]     F32 F64        in pixels, whose centres lie at ½; with the file's metadata
-//!                                             {"intrinsics": "normalized"} in widths and heights of the picture
-//!  channels.X    [V, H, W, 3]  U8 F32         optional; X as in transforms.json, normals as n/2 + ½ in the space that the
-//!                                             metadata's "normal_space" names
+//!   vertices      [N, 3]        F32            in the world of the views; the frame is kept as given
+//!   faces         [M, 3]        I32 I64 U32
+//!   uvs           [N, 2]        F32            optional; v points up, and down from here on
+//!   observations  [V, H, W, 3]  U8 F32         row 0 on top; floats are 0-1, clamped and rounded
+//!   masks         [V, H, W]     U8 BOOL F32    optional; 0 is background; they become alpha
+//!   extrinsics    [V, 4, 4]     F32 F64        world to camera, OpenCV axes: x right, y down, z forward
+//!   intrinsics    [V, 3, 3]     F32 F64        in pixels, whose centres lie at ½; with the file's metadata
+//!                                              {"intrinsics": "normalized"} in widths and heights of the picture
+//!   channels.X    [V, H, W, 3]  U8 F32         optional; X as in transforms.json, normals as n/2 + ½ in the space that the
+//!                                              metadata's "normal_space" names
 //! ```
 //!
-//! [`header`] holds what the file says of its tensors against the file's length before anything else is believed. The first
-//! three are a mesh file ([`mesh`]), the others a file of views ([`views`]); either may be used without the other. A file is
-//! of this kind if it begins with the length of a short header and a brace, which no other file does, or is named so.
+//! [`header`] checks the description of all tensors against the file's length before anything else uses it. The first
+//! three tensors are a mesh ([`mesh`]), the others views ([`views`]); each may be used without the other. A file is of
+//! this kind if its name ends in `.safetensors`, or if it begins with the length of a short header and a brace, as no
+//! other format does.
 
 mod cameras;
 mod error;
@@ -34,7 +35,7 @@ pub use error::{ArraysError, Problem};
 pub(super) use mesh::read as read_mesh;
 pub(super) use views::ArrayViews;
 
-/// Whether a file of this name is of this kind.
+/// Whether the opened file `name` is a safetensors file.
 pub(super) fn are_in(file: &Opened, name: &str) -> Result<bool, FolderError> {
     let mut head = [0; 9];
     let whole = file.read_at(&mut head, 0)? == head.len();

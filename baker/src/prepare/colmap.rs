@@ -1,16 +1,16 @@
-//! A model of COLMAP, `cameras` and `images` in text or binary → [`Frame`]s, as `transforms.json` gives them.
+//! A COLMAP model, `cameras` and `images` in text or binary → [`Frame`]s, as from `transforms.json`.
 //!
 //! ```text
-//!  cameras.bin   count, then each: id u32, model i32, width u64, height u64, parameters f64
-//!  images.bin    count, then each: id u32, quaternion 4 f64, translation 3 f64, camera u32, name, 0, points u64, 24 bytes each
-//!  cameras.txt   CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]
-//!  images.txt    IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, and a line of points, which may be empty
+//!   cameras.bin   count, then each: id u32, model i32, width u64, height u64, parameters f64
+//!   images.bin    count, then each: id u32, quaternion 4 f64, translation 3 f64, camera u32, name, 0, points u64, 24 bytes each
+//!   cameras.txt   CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]
+//!   images.txt    IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, and a line of points, which may be empty
 //! ```
 //!
-//! Poses are world to camera with `OpenCV` axes, which are ours; the centre of the upper left pixel is at (0.5, 0.5), as here
-//! and in `transforms.json`. Names are relative to a folder of pictures of its own ([`Root::Pictures`]). Points are skipped
-//! unread: memory follows the number of images and cameras, and a count is held against the file's length before it is
-//! believed. `points3D` is not read.
+//! Poses are world to camera with `OpenCV` axes, as here. The centre of the upper left pixel is at (0.5, 0.5), as here
+//! and in `transforms.json`. Names are relative to the pictures' folder ([`Root::Pictures`]). Points are skipped unread
+//! and `points3D` is not opened, so memory grows with images and cameras alone. A count is checked against the file's
+//! length before it is used.
 //!
 //! [`Root::Pictures`]: proto::message::Root::Pictures
 
@@ -31,10 +31,10 @@ use super::transforms::{Frame, FrameLayers, Lens, Pose};
 use lens::Model;
 use stream::Stream;
 
-/// Cameras at most: one of each image that was tried, registered or not.
+/// Upper bound of cameras: one for each image that COLMAP tried, registered or not.
 const MAX_CAMERAS: usize = 16 * MAX_VIEWS;
 
-/// A camera as its line has it.
+/// A camera of the file.
 #[derive(Debug)]
 struct Camera {
     model: Model,
@@ -42,7 +42,7 @@ struct Camera {
     parameters: Vec<f64>,
 }
 
-/// An image as its line has it.
+/// An image of the file.
 #[derive(Debug)]
 struct Image {
     id: u64,
@@ -52,7 +52,7 @@ struct Image {
     name: String,
 }
 
-/// What is wrong with a file; the file's name goes before it.
+/// What is wrong with a file. The message puts the file's name before it.
 #[derive(Debug)]
 struct Wrong {
     code: Code,
@@ -62,7 +62,7 @@ struct Wrong {
 
 type Read<T> = Result<T, Wrong>;
 
-/// For whoever has another lens.
+/// Hint for unsupported lenses.
 const UNDISTORT: &str =
     "run colmap image_undistorter, and give the model and the pictures that it writes";
 
@@ -98,12 +98,12 @@ impl From<FolderError> for Wrong {
     }
 }
 
-/// Whether the file `name` is the one of a model that names the pictures.
+/// Whether `name` is a model's file of images.
 pub(crate) fn is_model(name: &str) -> bool {
     cameras_of(name).is_some()
 }
 
-/// The file of cameras beside the file of images.
+/// The name of the file of cameras beside the file of images.
 fn cameras_of(name: &str) -> Option<String> {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let cameras = match file {
@@ -117,7 +117,7 @@ fn cameras_of(name: &str) -> Option<String> {
     })
 }
 
-/// Reads the model whose images are the opened file `name` beneath `folder`, and no picture.
+/// Reads the model whose images are in the opened file `name` beneath `folder`, without pictures.
 pub(crate) fn read(
     folder: &Folder<'_>,
     images: &Opened,
@@ -185,7 +185,7 @@ fn frames(images: Vec<Image>, cameras: &HashMap<u64, Camera>, file: &str) -> Rea
     frames.collect()
 }
 
-/// A quaternion need not have the length 1; what has none turns nothing.
+/// World to camera from a quaternion of any length but zero, and a translation.
 fn pose(quaternion: [f64; 4], translation: [f64; 3]) -> Result<Pose, String> {
     let squared: f64 = quaternion.iter().map(|x| x * x).sum();
     let turns = (1e-12..=1e12).contains(&squared);
@@ -222,7 +222,7 @@ fn pose(quaternion: [f64; 4], translation: [f64; 3]) -> Result<Pose, String> {
     })
 }
 
-/// The number of records that a file may have, of which each has at least `least` bytes.
+/// Checks a count of records of at least `least` bytes each against the bytes `left` and the bound `most`.
 fn believed(count: u64, most: usize, what: &str, least: u64, left: u64) -> Read<usize> {
     if count > left / least {
         return Err(Wrong::new(format!(

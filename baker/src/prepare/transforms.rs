@@ -1,19 +1,18 @@
-//! `transforms.json` in the variants of instant-ngp, nerfstudio and Blender exporters → [`Frame`]s: a file each, its pose
-//! in `OpenCV` axes, and a lens that becomes a camera once the picture's size is known.
+//! `transforms.json`, as instant-ngp, nerfstudio and Blender exporters write it → [`Frame`]s: the picture's file, its
+//! pose in `OpenCV` axes, and a lens that becomes a camera once the picture's size is known.
 //!
-//! A key of a frame goes before the same key of the file. Keys that change what a pixel sees are obeyed (`OpenCV`'s radial and
-//! tangential distortion) or refused by name (fisheye, thin prism, rolling shutter), never ignored; all other unknown keys are
-//! skipped unread, whatever their size.
-//! `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world. The
-//! poses are taken as written, since they already contain it; whether the mesh lives in the same world, the file cannot
-//! say, so a warning does.
-//!
-//! `channels` of a frame name pictures of the material's other layers, see [`channels`].
-//!
-//! Named splits are nerfstudio's: `test_filenames` and `val_filenames` list, by their `file_path`, frames that are held out;
-//! `train_filenames`, where it is given, lists all that may be fitted, so frames that it leaves out are held out as well. A
-//! frame on lists of both kinds is held out, since a view that was fitted measures nothing, and a warning says so. A name
-//! that no frame has is refused. Difference from nerfstudio: no list needs the others, and no frame is left unread.
+//! - A key of a frame overrides the same key of the file.
+//! - Keys that change what a pixel sees are either obeyed (`OpenCV`'s radial and tangential distortion) or refused by
+//!   name (fisheye, thin prism, rolling shutter). They are never ignored. Other unknown keys are skipped unread,
+//!   whatever their size.
+//! - `applied_transform` and `applied_scale` (nerfstudio) say how the poses were moved out of another program's world.
+//!   The poses already contain them and are taken as written. The file cannot tell whether the mesh is in the same
+//!   world, so a warning does.
+//! - `channels` of a frame names pictures of the material's other layers, see [`channels`].
+//! - Named splits are nerfstudio's. `test_filenames` and `val_filenames` list the `file_path`s of frames that are held
+//!   out. `train_filenames`, where given, lists all frames that may be fitted; the others are held out. A frame in
+//!   lists of both kinds is held out with a warning, since a fitted view measures nothing. A name that no frame has is
+//!   refused. Unlike in nerfstudio, no list needs the others, and every frame is read.
 
 mod channels;
 mod distortion;
@@ -39,21 +38,21 @@ pub(crate) use pose::{NoRotation, Pose};
 /// One view as the file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Frame {
-    /// `file_path`, as written: the extension may be missing.
+    /// `file_path` as written; its ending may be missing.
     pub(crate) file: String,
     /// `mask_path` (nerfstudio): a picture that is white where the view counts.
     pub(crate) mask: Option<String>,
-    /// `channels`: pictures of what it shows beside its colours.
+    /// `channels`: pictures of the view's other layers.
     pub(crate) layers: FrameLayers,
-    /// Where the camera is.
+    /// World to camera.
     pub(crate) pose: Pose,
-    /// What it is.
+    /// Its intrinsics.
     pub(crate) lens: Lens,
-    /// The file's named splits keep it out of the fit.
+    /// The file's named splits hold it out of the fit.
     pub(crate) held_out: bool,
 }
 
-/// What was read.
+/// The contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Transforms {
     /// In the file's order, at least one.
@@ -62,7 +61,7 @@ pub(crate) struct Transforms {
     pub(crate) warnings: Vec<String>,
 }
 
-/// For whoever wrote something else.
+/// Hint for a file of another layout.
 const LAYOUT: &str =
     "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}";
 
@@ -103,7 +102,7 @@ pub(crate) enum TransformsError {
         /// The names, in quotes, not too many.
         names: String,
     },
-    /// The lists keep all frames out of the fit.
+    /// The lists hold out all frames.
     #[error("holds every frame out of the fit by name: none is left to bake from")]
     AllHeldOut,
     /// Something is wrong with one frame.
@@ -136,16 +135,16 @@ pub(crate) enum Problem {
         /// What it should be.
         wanted: &'static str,
     },
-    /// Rows and columns.
+    /// Wrong rows or columns.
     #[error("transform_matrix has the shape {0}, not 4x4, 3x4 or 16 numbers in a row")]
     Shape(String),
-    /// A number that no camera has.
+    /// A number out of range for a camera.
     #[error("transform_matrix contains {0}, which is out of range")]
     Number(f64),
     /// Not `0 0 0 1`.
     #[error("transform_matrix ends in the row {0:?} instead of 0, 0, 0, 1")]
     LastRow([f64; 4]),
-    /// Not a rotation.
+    /// The 3×3 part is no rotation.
     #[error("transform_matrix {0}")]
     NoRotation(#[from] NoRotation),
     /// A coefficient of a thin prism.
@@ -156,7 +155,7 @@ pub(crate) enum Problem {
         /// Its value.
         value: f64,
     },
-    /// Something that is no pinhole.
+    /// Not a pinhole camera.
     #[error("{key} is {value}: only pinhole cameras are supported")]
     NotPinhole {
         /// The key.
@@ -164,10 +163,10 @@ pub(crate) enum Problem {
         /// Its value.
         value: String,
     },
-    /// Neither of the two.
+    /// Neither `world` nor `camera`.
     #[error("normal_space is {0:?}, neither \"world\" nor \"camera\"")]
     NormalSpace(String),
-    /// The picture is not the one that the lens was measured on.
+    /// The picture's shape is not the one that the lens was measured on.
     #[error(
         "the picture has {}x{} pixels, but w and h say {}x{}: another shape",
         picture[0], picture[1], stated[0], stated[1]
@@ -178,7 +177,7 @@ pub(crate) enum Problem {
         /// `w` and `h`.
         stated: [f64; 2],
     },
-    /// `w` against `fl_x` against `camera_angle_x`.
+    /// `w`, `fl_x` and `camera_angle_x` contradict each other.
     #[error(
         "w is {stated}, the picture has {picture} columns, and scaled to it fl_x contradicts camera_angle_x"
     )]
@@ -191,7 +190,7 @@ pub(crate) enum Problem {
 }
 
 impl TransformsError {
-    /// The code under which the user is told.
+    /// The code reported to the user.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::TooManyFrames(_) | Self::TooManyNames { .. } => Code::LimitExceeded,
@@ -206,7 +205,7 @@ impl TransformsError {
         }
     }
 
-    /// How to mend it.
+    /// How to fix it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Utf16 => "save the file as UTF-8",
@@ -229,7 +228,7 @@ impl TransformsError {
     }
 }
 
-/// Whether what `serde_json` says is about a number: one of the wrong kind, none at all, or one beyond all bounds.
+/// Whether a message of `serde_json` is about a number: of the wrong type, missing, or out of range.
 fn is_of_a_number(words: &str) -> bool {
     ["f64", "expected value", "out of range"]
         .iter()
@@ -237,7 +236,7 @@ fn is_of_a_number(words: &str) -> bool {
 }
 
 impl Problem {
-    /// The code under which the user is told.
+    /// The code reported to the user.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Prism { .. } | Self::NotPinhole { .. } => Code::UnsupportedFeature,
@@ -245,7 +244,7 @@ impl Problem {
         }
     }
 
-    /// How to mend it.
+    /// How to fix it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Prism { .. } => {
@@ -274,10 +273,10 @@ impl Problem {
     }
 }
 
-/// Reads the file's bytes.
+/// Parses the bytes of `transforms.json`.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first problem found.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Transforms, TransformsError> {
     let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match text {
@@ -371,5 +370,5 @@ fn read_frame(keys: Keys, top: &Keys) -> Result<(Frame, Notes), Problem> {
     ))
 }
 
-/// Largest `w`, `h`, focal length or principal point in pixels: a thousand times what a picture may have.
+/// Upper bound of `w`, `h`, focal lengths and principal points in pixels: a thousand times the largest view.
 pub(crate) const MAX_PIXELS: f64 = MAX_VIEW_EDGE as f64 * 1000.0;

@@ -1,9 +1,9 @@
 //! `extrinsics` and `intrinsics` → one [`Camera`] for each view, for its whole picture.
 //!
-//! `OpenCV` axes and pixels are those of the tables, so matrices are checked and taken as they are; rounding of the rotation
-//! is removed as in other files. Normalised intrinsics (`TRELLIS`, utils3d) count the picture's width and height as 1, with
-//! the same borders, so they scale by plain factors. Both kinds are told apart by the metadata alone, but where a camera
-//! makes sense only as the other kind, the file is refused: taken as written, it would see nothing.
+//! The axes and pixels are those of the tables (`OpenCV`), so matrices are checked and taken as they are. Rounding of
+//! the rotation is removed as in other files. Normalised intrinsics (`TRELLIS`, utils3d) count the picture's width and
+//! height as 1, with the same borders, so plain factors scale them. The metadata alone says which kind a file has. A
+//! file whose cameras make sense only as the other kind is refused: taken as written, they would see nothing.
 
 use proto::limits::MAX_COORDINATE;
 use proto::table::Camera;
@@ -13,18 +13,18 @@ use super::header::{Arrays, Axis, Tensor};
 use super::{ArraysError, Problem};
 use crate::prepare::transforms::{MAX_PIXELS, Pose};
 
-/// Farthest that an entry may be off which is 0 or 1 in every such matrix; F32 inverses leave a little.
+/// Largest error of an entry that is 0 or 1 in every such matrix. F32 inverses leave a little.
 const ROUNDING: f64 = 1e-5;
 const FLOATS: [Dtype; 2] = [Dtype::F32, Dtype::F64];
 
-/// What was read.
+/// The cameras of a file.
 pub(super) struct Cameras {
     pub(super) cameras: Vec<Camera>,
-    /// Matrices that contained a scale.
+    /// Number of matrices that contained a scale.
     pub(super) scaled: usize,
 }
 
-/// Reads the cameras of `views` pictures of width and height `size`.
+/// Reads the cameras of `views` pictures of `size` (width, height).
 pub(super) fn read(
     arrays: &Arrays,
     views: usize,
@@ -59,7 +59,7 @@ pub(super) fn read(
     Ok(Cameras { cameras, scaled })
 }
 
-/// What intrinsics are counted in.
+/// Unit of intrinsics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
     Pixels,
@@ -80,7 +80,7 @@ impl Unit {
     }
 }
 
-/// The matrices of all views, row by row.
+/// The matrices of all views, row-major.
 fn numbers<const C: usize>(
     arrays: &Arrays,
     tensor: &Tensor<3>,
@@ -95,7 +95,7 @@ fn numbers<const C: usize>(
         }
         Ok(())
     })?;
-    // Half, since turning a position may lengthen its components.
+    // Half the limit, since rotating a position may lengthen its components.
     let limit = f64::from(MAX_COORDINATE) / 2.0;
     if let Some(at) = numbers.iter().position(|x| !(-limit..=limit).contains(x)) {
         let edge = tensor.shape[2];
@@ -113,7 +113,7 @@ fn read_pose(view: usize, matrix: &[f64; 16]) -> Result<(Pose, bool), Problem> {
     ends_in(view, &row(3), "0, 0, 0, 1")?;
     let (pose, scaled) = Pose::from_world_to_camera(&[row(0), row(1), row(2)])
         .map_err(|problem| Problem::rotation(view, problem))?;
-    // A scale that was taken out may have been tiny.
+    // Dividing by a tiny scale may have made it large.
     let far = |x: &f64| x.abs() > f64::from(MAX_COORDINATE);
     if let Some(axis) = pose.translation.iter().position(far) {
         return Err(Problem::Number {
@@ -125,7 +125,7 @@ fn read_pose(view: usize, matrix: &[f64; 16]) -> Result<(Pose, bool), Problem> {
     Ok((pose, scaled))
 }
 
-/// Zeros, then a one.
+/// Checks that a row is zeros, then a one.
 fn ends_in(view: usize, row: &[f64], wanted: &'static str) -> Result<(), Problem> {
     let off = |(k, x): (usize, &f64)| (x - f64::from(k + 1 == row.len())).abs() > ROUNDING;
     if row.iter().enumerate().any(off) {
@@ -138,7 +138,7 @@ fn ends_in(view: usize, row: &[f64], wanted: &'static str) -> Result<(), Problem
     Ok(())
 }
 
-/// Focal lengths and centre in pixels.
+/// Focal lengths and principal point in pixels.
 fn read_lens(
     view: usize,
     matrix: &[f64; 9],
@@ -152,14 +152,14 @@ fn read_lens(
         value: matrix[3 * row + column],
         wanted,
     };
-    // Less moves no pixel of any picture by a fifth of itself.
+    // Less moves no pixel of any picture by a fifth of a pixel.
     if skew.abs() > ROUNDING * fx.abs() {
         return Err(number(0, 1, "0: pixels with a skew are not supported"));
     }
     if below.abs() > ROUNDING * fy.abs() {
         return Err(number(1, 0, "0: row 1 is 0, fy, cy"));
     }
-    // No camera has its centre in the first pixel and hardly a pixel of focal length, nor its centre ten pictures away.
+    // No camera has its centre in the first pixel and a focal length of a few pixels, or its centre ten pictures away.
     let stated = match unit {
         Unit::Pixels
             if size.iter().all(|&edge| edge >= 16)

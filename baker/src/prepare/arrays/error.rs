@@ -1,4 +1,4 @@
-//! What can be wrong with a safetensors file → the line that the user is told.
+//! What can be wrong with a safetensors file, as the user is told.
 
 use proto::message::Code;
 
@@ -12,18 +12,18 @@ pub enum ArraysError {
     /// The file itself cannot be read.
     #[error("{0}")]
     File(#[from] FolderError),
-    /// The file as a whole is wrong.
+    /// The layout of the file is wrong.
     #[error("is no safetensors file: {0}")]
     Layout(String),
-    /// A tensor that is needed.
+    /// A required tensor is missing.
     #[error("has no tensor {name}, only {present}")]
     Missing {
         /// The tensor.
         name: &'static str,
-        /// What is there.
+        /// The tensors that are there.
         present: String,
     },
-    /// What the metadata says.
+    /// A value of the metadata is not accepted.
     #[error("metadata {key} is {value}, which is not {wanted}")]
     Metadata {
         /// The key.
@@ -50,44 +50,44 @@ pub enum Problem {
     /// No description, or an unknown dtype.
     #[error("its description cannot be read: {0}")]
     Description(#[source] serde_json::Error),
-    /// The same name again.
+    /// The same name twice.
     #[error("is described twice")]
     Twice,
-    /// Shape and dtype against the bytes.
+    /// Shape and dtype do not match the number of bytes.
     #[error("{shape:?} of {dtype} is not what its {bytes} bytes hold")]
     Size {
         /// Its shape.
         shape: Vec<usize>,
         /// Its dtype.
         dtype: String,
-        /// `data_offsets`, one from the other.
+        /// The difference of `data_offsets`.
         bytes: u64,
     },
-    /// Beyond the end of the file.
+    /// The tensor reaches beyond the end of the file.
     #[error("ends at byte {end} of the data, of which the file has {present}")]
     Outside {
         /// Where it ends.
         end: u64,
-        /// How much there is.
+        /// Bytes of data in the file.
         present: u64,
     },
-    /// Not where the one before ends.
+    /// It does not begin where the one before ends.
     #[error("overlaps another tensor, or does not begin where the one before ends")]
     Place,
-    /// Another dtype.
+    /// The dtype is not accepted.
     #[error("is {found}, not {wanted}")]
     Dtype {
         /// The file's.
         found: String,
-        /// Ours.
+        /// What is accepted.
         wanted: String,
     },
-    /// Another shape.
+    /// The shape is not accepted.
     #[error("has the shape {found:?}, not {wanted}")]
     Shape {
         /// The file's.
         found: Vec<usize>,
-        /// Ours.
+        /// What is accepted.
         wanted: String,
     },
     /// Beyond a bound.
@@ -103,7 +103,7 @@ pub enum Problem {
     /// Nothing in it.
     #[error("is empty")]
     Empty,
-    /// A number that cannot be computed with.
+    /// A number out of range.
     #[error("{place:?} is {value}, which is not {wanted}")]
     Number {
         /// Its indices.
@@ -113,7 +113,7 @@ pub enum Problem {
         /// What it should be.
         wanted: &'static str,
     },
-    /// A corner without a vertex.
+    /// A corner names a vertex that is not there.
     #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
     Index {
         /// The triangle.
@@ -123,7 +123,7 @@ pub enum Problem {
         /// How many there are.
         vertices: usize,
     },
-    /// A row that is the same in every matrix of the kind.
+    /// The last row of a matrix is not what it is in all matrices of its kind.
     #[error("matrix {view} ends in the row {row:?} instead of {wanted}")]
     LastRow {
         /// The view.
@@ -133,26 +133,26 @@ pub enum Problem {
         /// What it should be.
         wanted: &'static str,
     },
-    /// Not a rotation.
+    /// The matrix is not a rotation.
     #[error("matrix {view} {problem}")]
     Rotation {
         /// The view.
         view: usize,
         /// What it is instead.
         problem: String,
-        /// Left hand instead of right hand.
+        /// Its determinant is negative.
         mirrored: bool,
     },
-    /// Pixels and shares of the picture confused.
+    /// Normalised and pixel intrinsics confused.
     #[error(
         "matrix {view} has the focal length {focal} and the centre {centre}: not {stated}, it seems"
     )]
     Unit {
         /// The view.
         view: usize,
-        /// Horizontal.
+        /// Horizontal focal length.
         focal: f64,
-        /// Horizontal.
+        /// Horizontal principal point.
         centre: f64,
         /// What the metadata says.
         stated: &'static str,
@@ -167,7 +167,7 @@ impl ArraysError {
         }
     }
 
-    /// The code under which the user is told.
+    /// The code reported to the user.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -180,7 +180,7 @@ impl ArraysError {
         }
     }
 
-    /// How to mend it.
+    /// How to fix it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

@@ -1,9 +1,10 @@
-//! The head of a safetensors file → what tensors it holds and where, every byte of the file in exactly one; their bytes, in
-//! pieces.
+//! The header of a safetensors file → its tensors and where they lie, every byte of the file in exactly one. Also reads
+//! their bytes in pieces.
 //!
-//! Of the `safetensors` crate this uses the description of a tensor, the sizes of its dtypes and the rule that tensors lie
-//! side by side. Not its reader: that wants the whole file in memory, takes a hundred times more header, and names the tensor
-//! in one of its errors only. It allocates nothing by counts of the file and has no panic on this way.
+//! The `safetensors` crate supplies the description of a tensor, the sizes of its dtypes and the rule that tensors lie
+//! side by side. Its reader is not used: it wants the whole file in memory, accepts a hundred times more header, and
+//! names the tensor in only one of its errors. The parts in use allocate nothing by counts of the file and do not panic
+//! here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,18 +18,18 @@ use serde_json::Value;
 use super::{ArraysError, Problem};
 use crate::prepare::folder::{FolderError, Opened};
 
-/// Key of the file's own notes among the tensors.
+/// Key of the metadata among the tensors.
 const NOTES: &str = "__metadata__";
-/// Bytes that are read at once: whole elements that a caller asks for, as many as fit.
+/// Bytes read at once, rounded down to whole groups of elements.
 pub(super) const PIECE: usize = 1 << 20;
-/// Names of the file that a message repeats: so many, of so many characters.
+/// Names of the file that a message repeats: their number, and the characters of each.
 const SHOWN: (usize, usize) = (8, 60);
 
-/// An opened file and what is in it.
+/// An opened file and its header.
 #[derive(Debug)]
 pub(super) struct Arrays {
     file: Opened,
-    /// Where the data begin.
+    /// Offset of the data.
     start: u64,
     tensors: Tensors,
     notes: Notes,
@@ -37,17 +38,17 @@ pub(super) struct Arrays {
 type Tensors = BTreeMap<String, TensorInfo>;
 type Notes = HashMap<String, String>;
 
-/// A tensor of the shape that was asked for.
+/// A tensor with a checked shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tensor<const N: usize> {
     pub(super) name: &'static str,
     pub(super) dtype: Dtype,
     pub(super) shape: [usize; N],
-    /// Where it begins in the file.
+    /// Offset in the file.
     start: u64,
 }
 
-/// What an axis of a tensor must be: this long, or anything, which has a letter.
+/// What an axis of a tensor must be: of this length, or of any, shown as a letter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Axis {
     Is(usize),
@@ -60,12 +61,12 @@ impl<const N: usize> Tensor<N> {
         self.dtype.bitsize() / 8
     }
 
-    /// The error about this tensor.
+    /// An error about this tensor.
     pub(super) fn wrong(&self, problem: Problem) -> ArraysError {
         ArraysError::tensor(self.name, problem)
     }
 
-    /// Refuses more than `limit` of what the axis counts.
+    /// Refuses a tensor with more than `limit` entries along `axis`.
     pub(super) fn at_most(
         &self,
         limit: usize,
@@ -81,7 +82,7 @@ impl<const N: usize> Tensor<N> {
 }
 
 impl Arrays {
-    /// Reads and judges the head.
+    /// Reads and checks the header.
     pub(super) fn read(file: Opened) -> Result<Self, ArraysError> {
         let layout = |what: String| ArraysError::Layout(what);
         let mut length = [0; 8];
@@ -111,12 +112,12 @@ impl Arrays {
         })
     }
 
-    /// A note of whoever wrote the file.
+    /// The metadata value of `key`.
     pub(super) fn note(&self, key: &str) -> Option<&str> {
         self.notes.get(key).map(String::as_str)
     }
 
-    /// Names of tensors other than these, for people.
+    /// Lists the tensors that are not `known`, for a message.
     pub(super) fn others(&self, known: &[&str]) -> Option<String> {
         let mut names = self.tensors.keys().map(String::as_str);
         let others: Vec<&str> = names
@@ -140,7 +141,7 @@ impl Arrays {
             })
     }
 
-    /// [`Self::tensor`], which may be left out.
+    /// Like [`Self::tensor`], for an optional tensor.
     pub(super) fn tensor_if_there<const N: usize>(
         &self,
         name: &'static str,
@@ -213,7 +214,7 @@ impl fmt::Display for Axis {
     }
 }
 
-/// The header's object, in its order: a map of the usual kind would keep the last of two entries of one name.
+/// The header's object in its order. A map would keep only the last of two entries of one name.
 struct Entries(Vec<(String, Value)>);
 
 impl Entries {
@@ -264,7 +265,7 @@ fn check_size(name: &str, info: &TensorInfo, present: u64) -> Result<(), ArraysE
         .iter()
         .try_fold(info.dtype.bitsize(), |bits, &axis| bits.checked_mul(axis));
     let bytes = end.checked_sub(start);
-    // Within the file, so eight times as much is no overflow.
+    // At most the file's length, so the product does not overflow.
     if bytes.is_none() || bits != bytes.map(|bytes| bytes * 8) {
         let problem = Problem::Size {
             shape: info.shape.clone(),
@@ -298,7 +299,7 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// A name of the file within a message.
+/// A name of the file, shortened for a message.
 pub(super) fn shown(name: &str) -> String {
     match name.char_indices().nth(SHOWN.1) {
         Some((end, _)) => format!("{}…", &name[..end]),

@@ -1,4 +1,4 @@
-//! `vertices`, `faces` and `uvs` → [`RawMesh`], as the loaders of mesh files give it.
+//! `vertices`, `faces` and `uvs` → [`RawMesh`], as from mesh files.
 
 use proto::limits::{MAX_TRIANGLES, MAX_VERTICES};
 use proto::message::Phase;
@@ -11,7 +11,7 @@ use crate::prepare::folder::{FolderError, Opened};
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::progress::{Progress, each};
 
-/// Reads the mesh. Texture coordinates are read only if they are wanted.
+/// Reads the mesh, with texture coordinates where wanted.
 pub(in crate::prepare) fn read(
     file: Opened,
     want_uvs: bool,
@@ -107,7 +107,7 @@ fn triangles(
                 vertices,
             }));
         }
-        // Vertices are fewer than the bound, which fits.
+        // The number of vertices is bounded, so it fits u32.
         triangles.push(corners.map(|vertex| vertex as u32));
         Ok(())
     };
@@ -130,7 +130,7 @@ fn triangles(
     Ok(triangles)
 }
 
-/// Refused instead of ended when there is no memory.
+/// Returns an error where memory is short, instead of aborting.
 fn with_capacity<T>(count: usize) -> Result<Vec<T>, ArraysError> {
     let mut list = Vec::new();
     list.try_reserve_exact(count)

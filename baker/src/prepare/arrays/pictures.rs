@@ -1,7 +1,8 @@
-//! One slice of `observations`, and of `masks` → a [`Picture`], piece by piece: besides its pixels a megabyte is held.
+//! One slice of `observations`, and of `masks` → a [`Picture`]. Reads in pieces, so that it holds a megabyte beside the
+//! pixels.
 //!
-//! Floats are rounded to the nearest of 256 steps (TRELLIS truncates, which darkens by half a step). A mask of U8 counts in
-//! 255ths, unless nothing in a view's mask is above 1: then it is made of zeros and ones.
+//! Floats are rounded to the nearest of 256 steps (TRELLIS truncates, which darkens by half a step). A U8 mask counts
+//! in 255ths, unless no value of the view's mask is above 1: then it consists of zeros and ones.
 
 use safetensors::Dtype;
 
@@ -10,10 +11,10 @@ use super::{ArraysError, Problem};
 use crate::prepare::folder::FolderError;
 use crate::prepare::picture::Picture;
 
-/// Floats that are farther outside 0-1 than a renderer's overshoot are told.
+/// Floats farther outside 0-1 than this raise a warning; a renderer's overshoot stays within.
 const OVERSHOOT: f32 = 1.0;
 
-/// Reads view `index`; the flag says that floats of it were far outside 0-1.
+/// Reads view `index`. The flag says that floats of it were far outside 0-1.
 pub(super) fn read(
     arrays: &Arrays,
     observations: &Tensor<4>,
@@ -102,7 +103,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// The nearest of 256 steps; a number that is none comes back.
+    /// Rounds to the nearest of 256 steps. Returns a value that is not finite as the error.
     fn of(&mut self, value: f32) -> Result<u8, f32> {
         if !value.is_finite() {
             return Err(value);

@@ -1,4 +1,4 @@
-//! The views of a file: cameras and sizes at once, each picture when it is asked for, by any thread.
+//! The views of a file. Cameras and sizes are read at once, each picture on demand, on any thread.
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS, MAX_VIEWS};
 use proto::table::{Camera, Layer, LayerSet};
@@ -10,7 +10,7 @@ use crate::prepare::folder::Opened;
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::NormalSpace;
 
-/// All tensors that have a meaning.
+/// All tensor names with a meaning.
 const KNOWN: [&str; 12] = [
     "vertices",
     "faces",
@@ -26,7 +26,7 @@ const KNOWN: [&str; 12] = [
     channel(Layer::Opacity),
 ];
 
-/// The tensor of a layer.
+/// The tensor name of a layer.
 const fn channel(layer: Layer) -> &'static str {
     match layer {
         Layer::MetallicRoughness => "channels.metallic_roughness",
@@ -49,7 +49,7 @@ pub(in crate::prepare) struct ArrayViews {
 }
 
 impl ArrayViews {
-    /// Reads everything but the pictures; `warn` is given what the user should know.
+    /// Reads everything but the pictures. Passes warnings to `warn`.
     pub(in crate::prepare) fn read(
         file: Opened,
         mut warn: impl FnMut(&str),
@@ -120,7 +120,7 @@ impl ArrayViews {
         })
     }
 
-    /// How many there are, at least one.
+    /// Number of views, at least one.
     pub(in crate::prepare) fn len(&self) -> usize {
         self.cameras.len()
     }
@@ -131,12 +131,12 @@ impl ArrayViews {
         [width, height]
     }
 
-    /// One of each view.
+    /// One for each view.
     pub(in crate::prepare) fn cameras(&self) -> &[Camera] {
         &self.cameras
     }
 
-    /// Memory that decoding one of them may take: its pixels, their crop, both of each layer, and what is read at once.
+    /// Bytes that decoding a view may take: its pixels, their crop, both of each layer, and the read buffer.
     pub(in crate::prepare) fn decoding_bytes(&self) -> usize {
         let [_, height, width, _] = self.observations.shape;
         height * width * (4 + 4) * (1 + self.layers.len()) + PIECE
@@ -147,12 +147,12 @@ impl ArrayViews {
         self.layers.iter().map(|(layer, _)| *layer).collect()
     }
 
-    /// In which axes normals are: the note `normal_space`.
+    /// The axes of normals: the metadata `normal_space`.
     pub(in crate::prepare) fn normal_space(&self) -> NormalSpace {
         self.normal_space
     }
 
-    /// Decodes the layers of view `index`; the flag as that of [`Self::decode`].
+    /// Decodes the layers of view `index`. The flag is that of [`Self::decode`].
     pub(in crate::prepare) fn decode_layers(
         &self,
         index: usize,
@@ -166,7 +166,7 @@ impl ArrayViews {
         Ok((all, any))
     }
 
-    /// Decodes view `index`; the flag says that floats of it were far outside 0-1.
+    /// Decodes view `index`. The flag says that floats of it were far outside 0-1.
     pub(in crate::prepare) fn decode(
         &self,
         index: usize,

@@ -1,4 +1,4 @@
-//! `cameras.bin`, `images.bin` → cameras and images. Numbers are little-endian, and nothing is padded.
+//! `cameras.bin` and `images.bin` → cameras and images. Numbers are little-endian and unpadded.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use super::lens::Model;
 use super::stream::Stream;
 use super::{Camera, Image, MAX_CAMERAS, Read, UNDISTORT, Wrong, believed};
 
-/// Of a camera without parameters.
+/// Bytes of a camera without parameters.
 const CAMERA_BYTES: u64 = 4 + 4 + 8 + 8;
-/// Of an image with an empty name and no points.
+/// Bytes of an image with an empty name and no points.
 const IMAGE_BYTES: u64 = 4 + 7 * 8 + 4 + 1 + 8;
-/// Of a point: where it is, and which.
+/// Bytes of a point: x, y and the id of its 3D point.
 const POINT_BYTES: u64 = 8 + 8 + 8;
 
 pub(super) fn cameras(file: &mut Stream<'_>) -> Read<HashMap<u64, Camera>> {

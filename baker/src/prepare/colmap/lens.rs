@@ -1,20 +1,20 @@
-//! A camera model and its parameters → a lens, where `OpenCV`'s radial and tangential one covers it.
+//! A camera model with its parameters → a lens, where `OpenCV`'s radial and tangential model covers it.
 
 use proto::message::Code;
 
 use super::{Camera, Read, UNDISTORT, Wrong};
 use crate::prepare::transforms::{Known, Lens};
 
-/// One of COLMAP's, by its number in binary files.
+/// A camera model of COLMAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Model {
-    /// A place in [`MODELS`].
+    /// Index into [`MODELS`], which is its number in binary files.
     Listed(usize),
-    /// A name that is not there.
+    /// An unlisted name.
     Other(String),
 }
 
-/// Names and numbers of parameters, in the order of COLMAP's numbers.
+/// Names and parameter counts, in the order of COLMAP's model numbers.
 const MODELS: [(&str, usize); 12] = [
     ("SIMPLE_PINHOLE", 3),
     ("PINHOLE", 4),
@@ -41,7 +41,7 @@ impl Model {
         at.map_or_else(|| Self::Other(name.to_owned()), Self::Listed)
     }
 
-    /// How many parameters it has, where that is known.
+    /// Number of parameters, where known.
     pub(super) fn parameters(&self) -> Option<usize> {
         match self {
             Self::Listed(at) => Some(MODELS[*at].1),

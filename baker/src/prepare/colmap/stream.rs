@@ -1,18 +1,18 @@
-//! An opened file → its bytes in order, a piece at a time; what is skipped is not read.
+//! Reads an opened file sequentially, a piece at a time. Skipped bytes are not read.
 
 use super::{Read, Wrong};
 use crate::prepare::folder::Opened;
 use crate::progress::unit;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PIECE: usize = 256 << 10;
 
 pub(super) struct Stream<'a> {
     file: &'a Opened,
     buffer: Vec<u8>,
-    /// Next byte of the buffer.
+    /// Index of the next byte in the buffer.
     at: usize,
-    /// Where in the file the buffer ends.
+    /// Offset of the buffer's end in the file.
     end: u64,
 }
 
@@ -26,13 +26,13 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Bytes that are left.
+    /// Bytes left in the file.
     pub(super) fn left(&self) -> u64 {
         let here = self.end - (self.buffer.len() - self.at) as u64;
         self.file.size().saturating_sub(here)
     }
 
-    /// The bytes that are at hand, at least one unless the file ends.
+    /// The buffered bytes: at least one, unless the file ends.
     fn piece(&mut self) -> Read<&[u8]> {
         if self.at == self.buffer.len() {
             let size = self.file.size().saturating_sub(self.end);
@@ -46,7 +46,7 @@ impl<'a> Stream<'a> {
         Ok(&self.buffer[self.at..])
     }
 
-    /// The next bytes; `within` is for the words where the file ends before them.
+    /// The next `N` bytes. `within` is the error's text where the file ends before them.
     pub(super) fn bytes<const N: usize>(&mut self, within: &str) -> Read<[u8; N]> {
         let mut bytes = [0; N];
         let mut filled = 0;
@@ -77,7 +77,7 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// What lies before the next `stop`, which is passed, and whether there was one. At most `limit` bytes are given.
+    /// The bytes before the next `stop`, and whether there was one. Moves past it. Returns at most `limit` bytes.
     pub(super) fn until(&mut self, stop: u8, limit: usize) -> Read<(Vec<u8>, bool)> {
         let mut found = Vec::new();
         loop {

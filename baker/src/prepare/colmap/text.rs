@@ -1,5 +1,6 @@
-//! `cameras.txt`, `images.txt` → cameras and images. Empty lines and those that begin with `#` are skipped, as COLMAP does; the
-//! line of points behind an image is skipped: where it is none, every second image would be.
+//! `cameras.txt` and `images.txt` → cameras and images. Empty lines and lines that begin with `#` are skipped, as
+//! COLMAP does. The line of points after an image is skipped, and checked: if it were missing, every second image would
+//! be skipped.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use super::lens::Model;
 use super::stream::Stream;
 use super::{Camera, Image, MAX_CAMERAS, Read, Wrong, too_many};
 
-/// Numbers of a line, and a name.
+/// Bytes kept of a line: its numbers and a name.
 const LINE_BYTES: usize = 1024 + MAX_NAME_BYTES;
 
 struct Lines<'a, 'b> {
@@ -18,7 +19,7 @@ struct Lines<'a, 'b> {
     number: usize,
 }
 
-/// One that says something, and its number from 1.
+/// A line with content, and its number from 1.
 struct Line {
     number: usize,
     text: String,
@@ -43,7 +44,7 @@ impl Lines<'_, '_> {
         }
     }
 
-    /// Passes the points of an image, three numbers each, of which the first are looked at.
+    /// Skips the line of an image's points, three numbers each. Checks those within the first [`LINE_BYTES`].
     fn skip_points(&mut self) -> Read<()> {
         self.number += 1;
         let (bytes, _) = self.file.until(b'\n', LINE_BYTES)?;
@@ -53,7 +54,7 @@ impl Lines<'_, '_> {
         let (text, whole) = (String::from_utf8_lossy(&bytes), bytes.len() < LINE_BYTES);
         let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
         if !whole {
-            // It may go on.
+            // The last word may be cut off.
             words.pop();
         }
         let is_number = |word: &str| word.parse::<f64>().is_ok();
@@ -135,7 +136,7 @@ pub(super) fn images(file: &mut Stream<'_>) -> Read<Vec<Image>> {
         }
         let [w, x, y, z, translation @ ..] = pose;
         let camera = line.word(words, "CAMERA_ID")?;
-        // A name may have spaces in it.
+        // A name may contain spaces.
         let name = words.trim_ascii();
         if name.is_empty() {
             return Err(Wrong::new(format!(

@@ -1,21 +1,21 @@
-//! `channels` of a frame: pictures of what the view shows beside its colours, of the same size and from the same camera.
+//! `channels` of a frame: pictures of the view's other layers, with the size and camera of its picture.
 //!
 //! ```json
 //! {"normal_space": "camera", "frames": [{"file_path": "rgb/0.png", "transform_matrix": …, "channels": {
-//!   "metallic_roughness": "mr/0.png", "normal": "n/0.png", "emissive": "e/0.png", "occlusion": "ao/0.png", "opacity": "o/0.png"}}]}
+//!    "metallic_roughness": "mr/0.png", "normal": "n/0.png", "emissive": "e/0.png", "occlusion": "ao/0.png", "opacity": "o/0.png"}}]}
 //! ```
 //!
 //! | channel | bytes |
 //! |---|---|
-//! | `metallic_roughness` | green roughness, blue metallic, as glTF has them; plain numbers, as in all but `emissive` |
-//! | `normal` | unit vectors as n/2 + ½, in the space that `normal_space` names, of the frame or of the file |
+//! | `metallic_roughness` | green roughness, blue metallic, as in glTF; linear numbers, as in all but `emissive` |
+//! | `normal` | unit vectors as n/2 + ½, in the space that `normal_space` of the frame or the file names |
 //! | `emissive` | sRGB |
 //! | `occlusion` | red: 1 where all ambient light arrives |
-//! | `opacity` | red: 0 is clear. The alpha of `file_path` stays the mask that tells the object from what is behind it |
+//! | `opacity` | red: 0 is clear. The alpha of `file_path` remains the mask of the object |
 //!
-//! `"normal_space": "world"`, the default, means the axes of the mesh file and of `transform_matrix`; `"camera"` the `OpenGL`
-//! axes of that frame's camera: x right, y up, z towards the viewer, so that what faces the camera is (128, 128, 255). A
-//! picture's own alpha takes pixels out of its channel alone. A channel may lack in some frames.
+//! `"normal_space": "world"`, the default, means the axes of the mesh file and of `transform_matrix`. `"camera"` means
+//! the `OpenGL` axes of that frame's camera: x right, y up, z towards the viewer, so a surface that faces the camera is
+//! (128, 128, 255). A picture's own alpha masks its channel alone. Frames may lack a channel.
 
 use std::fmt;
 
@@ -25,10 +25,10 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::Problem;
 
-/// In which axes a view's normals are.
+/// The axes of a view's normals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NormalSpace {
-    /// Those of the mesh.
+    /// The mesh's axes.
     #[default]
     World,
     /// x right, y up, z towards the viewer.
@@ -38,13 +38,13 @@ pub(crate) enum NormalSpace {
 /// The layers of one frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FrameLayers {
-    /// Each with its picture, in the order of [`Layer::ALL`].
+    /// In the order of [`Layer::ALL`].
     pub(crate) pictures: Vec<(Layer, String)>,
     pub(crate) normal_space: NormalSpace,
 }
 
 impl FrameLayers {
-    /// Which there are.
+    /// The layers that have a picture.
     pub(crate) fn set(&self) -> LayerSet {
         self.pictures.iter().map(|(layer, _)| *layer).collect()
     }
@@ -56,7 +56,7 @@ impl FrameLayers {
     ) -> Result<Self, Problem> {
         let Channels(pictures) = channels.unwrap_or_default();
         let normal_space = match space.as_ref().or(top.as_ref()).map(String::as_str) {
-            // Of files without normals it is some other program's.
+            // Without normals the key belongs to another program.
             _ if !pictures.iter().any(|(layer, _)| *layer == Layer::Normal) => NormalSpace::World,
             None | Some("world") => NormalSpace::World,
             Some("camera") => NormalSpace::Camera,
@@ -69,7 +69,7 @@ impl FrameLayers {
     }
 }
 
-/// The object as written.
+/// The object as written in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Channels(Vec<(Layer, String)>);
 
@@ -150,7 +150,7 @@ mod tests {
             json!({"channels": channels, "normal_space": "world"}),
         );
         assert_eq!(nearest.normal_space, NormalSpace::World);
-        // Without normals the key is nobody's.
+        // Without normals the key is ignored.
         assert_eq!(
             of(json!({"normal_space": "odd"}), json!({})),
             FrameLayers::default()

@@ -1,37 +1,37 @@
-//! Coefficients of a lens, `OpenCV`'s radial and tangential ones → where on the sensor a ray lands.
+//! Lens distortion with `OpenCV`'s radial and tangential coefficients: maps rays to places on the sensor and back.
 //!
 //! ```text
-//!   x_d = x · radial + 2 p1 x y + p2 (r² + 2 x²)          radial = (1 + k1 r² + k2 r⁴ + k3 r⁶) / (1 + k4 r² + k5 r⁴ + k6 r⁶)
-//!   y_d = y · radial + p1 (r² + 2 y²) + 2 p2 x y          x, y: on the plane at distance 1; r² = x² + y²
+//!    x_d = x · radial + 2 p1 x y + p2 (r² + 2 x²)          radial = (1 + k1 r² + k2 r⁴ + k3 r⁶) / (1 + k4 r² + k5 r⁴ + k6 r⁶)
+//!    y_d = y · radial + p1 (r² + 2 y²) + 2 p2 x y          x, y: on the plane at distance 1; r² = x² + y²
 //! ```
 //!
-//! COLMAP's `SIMPLE_RADIAL`, `RADIAL`, `OPENCV` and `FULL_OPENCV` are such lenses. `k4` has two meanings: to `OpenCV` and COLMAP's
-//! `FULL_OPENCV` it belongs below the line; nerfstudio, which knows no k5 and k6, multiplies it by r⁸ above it. It is
-//! nerfstudio's unless k5 or k6 is there, too, or the model is `FULL_OPENCV`.
+//! COLMAP's `SIMPLE_RADIAL`, `RADIAL`, `OPENCV` and `FULL_OPENCV` are such lenses. `k4` has two meanings. In `OpenCV`
+//! and COLMAP's `FULL_OPENCV` it belongs to the denominator. nerfstudio, which has no k5 and k6, multiplies it by r⁸ in
+//! the numerator. It is read as nerfstudio's unless k5 or k6 is set or the model is `FULL_OPENCV`.
 
 use super::Problem;
 use super::keys::Keys;
 
-/// See the head of this file.
+/// Coefficients, see the head of this file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Distortion {
-    /// k1, k2, k3, and nerfstudio's k4.
+    /// Numerator: k1, k2, k3, and nerfstudio's k4.
     above: [f64; 4],
-    /// k4, k5, k6.
+    /// Denominator: k4, k5, k6.
     below: [f64; 3],
     /// p1, p2.
     tangential: [f64; 2],
 }
 
-/// Larger coefficients are a mistake.
+/// Larger coefficients are taken for a mistake.
 const LARGEST: f64 = 1e4;
-/// Rays farther off the axis than this (80°) are not looked for.
+/// Largest r considered: tan 80°.
 const FARTHEST: f64 = 5.67;
-/// Places at which the lens is asked whether it still leads outwards.
+/// Samples of r at which monotonicity is checked.
 const PROBES: u32 = 4096;
 
 impl Distortion {
-    /// Reads the keys; none for a pinhole.
+    /// Reads the keys; returns none for a pinhole.
     pub(super) fn from_keys(keys: &Keys, top: &Keys) -> Result<Option<Self>, Problem> {
         const RADIAL: [&str; 6] = ["k1", "k2", "k3", "k4", "k5", "k6"];
         const TANGENTIAL: [&str; 2] = ["p1", "p2"];
@@ -78,7 +78,7 @@ impl Distortion {
         above / below
     }
 
-    /// Where the ray through `(x, y)` of the plane at distance 1 lands.
+    /// Maps `(x, y)` on the plane at distance 1 to its distorted place.
     pub(crate) fn distort(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let squared = x * x + y * y;
         let radial = self.radial(squared);
@@ -89,13 +89,14 @@ impl Distortion {
         ]
     }
 
-    /// r up to which rays farther off the axis land farther out. Beyond it the polynomial leads back, and shows nothing real.
+    /// The largest r up to which the distorted radius grows. Beyond it the polynomial folds back and shows nothing
+    /// real.
     pub(crate) fn limit(&self) -> f64 {
         let mut before = 0.0;
         for probe in 1..=PROBES {
             let r = FARTHEST * f64::from(probe) / f64::from(PROBES);
             let lands = r * self.radial(r * r);
-            // A NaN leads nowhere.
+            // False for NaN.
             let outwards = lands > before;
             if !outwards {
                 return FARTHEST * f64::from(probe - 1) / f64::from(PROBES);
@@ -105,13 +106,14 @@ impl Distortion {
         FARTHEST
     }
 
-    /// The ray that lands at `(x, y)`, by Newton's iteration; none where no ray within [`Self::limit`] does.
+    /// Finds the undistorted point that maps to `lands`, by Newton's method. Returns none where no point within `limit`
+    /// does ([`Self::limit`]).
     pub(crate) fn undistort(&self, lands: [f64; 2], limit: f64) -> Option<[f64; 2]> {
         let mut at = lands;
         for _ in 0..30 {
             let length = at[0].hypot(at[1]);
             if length > limit {
-                // Back to where the lens leads outwards.
+                // Clamps to where the lens is monotonic.
                 at = at.map(|x| x * 0.98 * limit / length);
             }
             let here = self.distort(at);
@@ -180,7 +182,7 @@ pub(in crate::prepare) mod tests {
                     ]
                 },
             ),
-            // nerfstudio's k4 goes with r⁸, OpenCV's divides.
+            // nerfstudio's k4 multiplies r⁸; OpenCV's is in the denominator.
             (
                 json!({"camera_model": "OPENCV", "k3": 0.5, "k4": 2.0}),
                 [0.3, -0.2].map(|x| x * (1.0 + 0.5 * r2.powi(3) + 2.0 * r2.powi(4))),

@@ -1,5 +1,5 @@
-//! JSON text into the keys that matter, of the file and of each frame. Errors name frame and key; what is skipped is
-//! skipped in the text and never built, so memory follows the number of frames and nothing else.
+//! JSON text → the relevant keys of the file and of each frame. Errors name frame and key. Unknown values are skipped
+//! in the text and never built, so memory grows with the number of frames alone.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::Problem;
 use super::channels::Channels;
 
-/// The keys of one level: of the file, or of a frame.
+/// The keys of one level: the file or a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Keys {
     pub(super) file_path: Option<String>,
@@ -30,22 +30,22 @@ pub(super) struct Keys {
     pub(super) radial: [Option<f64>; 6],
     /// `p1` and `p2`.
     pub(super) tangential: [Option<f64>; 2],
-    /// The first coefficient of a thin prism that is not 0.
+    /// The first non-zero thin-prism coefficient.
     prism: Option<(&'static str, f64)>,
     pub(super) camera_model: Option<String>,
     /// A key that names another projection and is true.
     projection: Option<&'static str>,
     rolling_shutter: Option<Vec<f64>>,
-    /// `applied_transform` or `applied_scale`, if there.
+    /// `applied_transform` or `applied_scale`, if present.
     pub(super) applied: Option<&'static str>,
 }
 
-/// Coefficients of COLMAP, `OpenCV`, nerfstudio and instant-ngp.
+/// Coefficient names of COLMAP, `OpenCV`, nerfstudio and instant-ngp.
 const RADIAL: [&str; 6] = ["k1", "k2", "k3", "k4", "k5", "k6"];
 const TANGENTIAL: [&str; 2] = ["p1", "p2"];
 /// Of `OpenCV` alone, and of tilted sensors.
 const PRISM: [&str; 4] = ["s1", "s2", "s3", "s4"];
-/// Camera models that are pinholes behind a lens of such coefficients.
+/// Camera models that are pinholes with such a lens.
 const PINHOLES: [&str; 8] = [
     "PINHOLE",
     "SIMPLE_PINHOLE",
@@ -58,7 +58,7 @@ const PINHOLES: [&str; 8] = [
 ];
 
 impl Keys {
-    /// Refuses everything that a pinhole camera behind an ordinary lens does not do.
+    /// Refuses everything beyond a pinhole camera with such a lens.
     pub(super) fn check_pinhole(&self) -> Result<(), Problem> {
         if let Some((key, value)) = self.prism {
             return Err(Problem::Prism { key, value });
@@ -147,7 +147,7 @@ impl Keys {
     }
 }
 
-/// The value of `key`, none for `null`; an error names the key.
+/// The value of `key`, none for `null`. An error names the key.
 fn value<'de, A: MapAccess<'de>, T: Deserialize<'de>>(
     key: &str,
     map: &mut A,
@@ -210,7 +210,7 @@ pub(super) struct File {
 /// One of nerfstudio's lists of names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// At most [`MAX_VIEWS`]: those beyond are counted only.
+    /// At most [`MAX_VIEWS`]; the rest are only counted.
     pub(super) names: Vec<String>,
     pub(super) count: usize,
 }
@@ -247,7 +247,7 @@ impl<'de> Deserialize<'de> for Names {
 /// `frames`.
 #[derive(Debug, Default)]
 pub(super) struct FrameList {
-    /// At most [`MAX_VIEWS`]: those beyond are counted only.
+    /// At most [`MAX_VIEWS`]; the rest are only counted.
     pub(super) frames: Vec<Keys>,
     pub(super) count: usize,
 }
@@ -270,7 +270,7 @@ impl<'de> Deserialize<'de> for File {
                         "train_filenames" => file.train_filenames = value(&key, &mut map)?,
                         "val_filenames" => file.val_filenames = value(&key, &mut map)?,
                         "test_filenames" => file.test_filenames = value(&key, &mut map)?,
-                        // Of each frame; here it is some other program's.
+                        // A key of frames; at this level it belongs to another program.
                         "channels" => drop(map.next_value::<IgnoredAny>()?),
                         _ => file.keys.read(&key, &mut map)?,
                     }
@@ -319,7 +319,7 @@ impl<'de> Visitor<'de> for FrameListSeed {
     }
 }
 
-/// A matrix as written: rows of numbers, or all numbers in one list.
+/// A matrix as written: rows of numbers, or one flat list.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Matrix(pub(super) Vec<Row>);

@@ -1,20 +1,20 @@
 //! Focal length or field of view, principal point and stated size → intrinsics for a picture of a given size.
 //!
-//! Per axis the frame goes before the file, and a focal length before an angle. With `w` and `h`, lengths are in pixels of
-//! that size and scale with the picture, as long as it has the same shape; without, they are pixels of the picture itself.
-//! Image coordinates run over pixels' areas (`w` is the right border), so scaling is a plain factor.
+//! On each axis the frame overrides the file, and a focal length overrides an angle. With `w` and `h`, lengths are in
+//! pixels of that size and scale with the picture, which must have the same shape. Without them, lengths are in pixels
+//! of the picture. Image coordinates run over pixel areas (`w` is the right border), so scaling is a plain factor.
 
 use super::distortion::Distortion;
 use super::keys::Keys;
 use super::{MAX_PIXELS, Problem};
 
-/// What a frame says about its lens.
+/// The lens of a frame as written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lens {
     focal: [Option<Focal>; 2],
     centre: [Option<f64>; 2],
     stated: [Option<f64>; 2],
-    /// `camera_angle_x` beside `fl_x`.
+    /// `camera_angle_x`, where `fl_x` is given too.
     angle_x: Option<f64>,
     /// None for a pinhole.
     pub(crate) distortion: Option<Distortion>,
@@ -28,13 +28,13 @@ enum Focal {
     Angle(f64),
 }
 
-/// Two ways to say the same thing may differ by this share, which is what rounding to two decimals does.
+/// Largest relative disagreement of two statements of the same value: rounding to two decimals causes as much.
 const AGREEMENT: f64 = 0.01;
 
-/// A lens of which every number is known, in pixels of a picture of `size`: COLMAP's.
+/// A fully known lens, in pixels of a picture of `size`, as COLMAP has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// Width and height.
+    /// Width and height of the picture.
     pub(crate) size: [f64; 2],
     /// Focal lengths.
     pub(crate) focal: [f64; 2],
@@ -47,7 +47,7 @@ pub(crate) struct Known {
 }
 
 impl Lens {
-    /// Takes the numbers as a frame's keys, under the same bounds; they are finite.
+    /// Converts to frame keys, under the same bounds. The numbers have to be finite.
     pub(crate) fn known(known: &Known) -> Result<Self, Problem> {
         let mut keys = Keys::default();
         [keys.w, keys.h] = known.size.map(Some);
@@ -59,7 +59,7 @@ impl Lens {
         Self::from_keys(&keys, &Keys::default()).map(|(lens, _)| lens)
     }
 
-    /// Reads the keys; the flag says that `fl_x` and `camera_angle_x` disagree.
+    /// Reads the keys. The flag says that `fl_x` and `camera_angle_x` disagree.
     pub(super) fn from_keys(keys: &Keys, top: &Keys) -> Result<(Self, bool), Problem> {
         let mut focal = [None; 2];
         for level in [keys, top] {
@@ -67,7 +67,7 @@ impl Lens {
                 focal_of(level.fl_x, level.camera_angle_x, ["fl_x", "camera_angle_x"])?,
                 focal_of(level.fl_y, level.camera_angle_y, ["fl_y", "camera_angle_y"])?,
             ];
-            // A frame's fl_x goes with its own fl_y, if any, and not with the file's: one lens, not two halves.
+            // A frame's fl_x goes with its own fl_y, not with the file's: both are of one lens.
             if here != [None, None] && focal == [None, None] {
                 focal = here;
             }
@@ -111,7 +111,7 @@ impl Lens {
         Ok((lens, disagreeing))
     }
 
-    /// `fl_x` scaled from `stated` to `width` is not what `camera_angle_x` says.
+    /// Whether `fl_x` scaled from `stated` to `width` contradicts `camera_angle_x`.
     fn contradicts(&self, stated: f64, width: f64) -> bool {
         let (Some(Focal::Length(length)), Some(angle)) = (self.focal[0], self.angle_x) else {
             return false;
@@ -137,7 +137,7 @@ impl Lens {
         let mut scale = [1.0; 2];
         match self.stated {
             [Some(w), Some(h)] => {
-                // A picture made smaller has rounded edges: one of them may be off by a pixel.
+                // A downscaled picture has rounded edges: one of them may be off by a pixel.
                 let fits = (picture[0] - w * picture[1] / h).abs() <= 1.0
                     || (picture[1] - h * picture[0] / w).abs() <= 1.0;
                 if !fits {
@@ -181,7 +181,7 @@ fn focal_of(
     angle: Option<f64>,
     keys: [&'static str; 2],
 ) -> Result<Option<Focal>, Problem> {
-    // An angle that is overruled is checked all the same: a file with such a number is broken.
+    // An overruled angle is checked as well: a file with such a number is broken.
     if let Some(value) = angle.filter(|x| !(1e-4..=std::f64::consts::PI - 1e-4).contains(x)) {
         return Err(Problem::Range {
             key: keys[1],

@@ -1,34 +1,34 @@
-//! `transform_matrix`, camera-to-world with OpenGL axes → world-to-camera with `OpenCV` axes.
+//! `transform_matrix`, camera to world with OpenGL axes → world to camera with `OpenCV` axes.
 //!
-//! The axes differ by the sign of y and z, so with camera-to-world `(C, c)`: `R = diag(1, -1, -1) · Cᵀ`, `t = -R c`.
-//! A uniform scale in C (instant-ngp) moves no pixel of a pinhole camera and is taken out. What is left must be a rotation
-//! up to the rounding of the program that wrote it; that rounding is removed too, by the polar decomposition.
+//! The axes differ by the sign of y and z: for camera to world `(C, c)`, `R = diag(1, -1, -1) · Cᵀ` and `t = -R c`. A
+//! uniform scale in C (instant-ngp) moves no pixel of a pinhole camera and is removed. The rest must be a rotation up
+//! to rounding by the program that wrote it. The polar decomposition removes that rounding too.
 
 use proto::limits::MAX_COORDINATE;
 
 use super::Problem;
 use super::keys::{Matrix, Row};
 
-/// World to camera, conventions of [`proto::table::Camera`].
+/// World to camera, with the conventions of [`proto::table::Camera`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pose {
-    /// Row by row.
+    /// Row-major.
     pub(crate) rotation: [[f64; 3]; 3],
     /// Translation.
     pub(crate) translation: [f64; 3],
 }
 
-/// Farthest that an entry of a rotation may be off: files that keep three decimals are off by 0.001.
+/// Largest accepted error of a rotation's entry. Files with three decimals are off by 0.001.
 const ROUNDING: f64 = 5e-3;
 
 type Matrix3 = [[f64; 3]; 3];
 
 impl Pose {
-    /// Reads a matrix; the flag says that it contained a scale.
+    /// Reads a matrix. The flag says that it contained a scale.
     pub(super) fn from_matrix(matrix: &Matrix) -> Result<(Self, bool), Problem> {
         let rows = rows(matrix)?;
         let numbers = || rows.iter().flatten().copied();
-        // A NaN cannot come out of JSON; an absurd number can. Half, since turning a position may lengthen its components.
+        // JSON has no NaN, but absurd numbers. Half the limit, since rotating a position may lengthen its components.
         if let Some(number) =
             numbers().find(|x| x.is_nan() || x.abs() > f64::from(MAX_COORDINATE) / 2.0)
         {
@@ -51,8 +51,8 @@ impl Pose {
         ))
     }
 
-    /// Takes three rows of a matrix world-to-camera with `OpenCV` axes, all of them finite; the flag says that it contained a
-    /// scale, which would move every point along its ray.
+    /// Takes three rows of a world-to-camera matrix with `OpenCV` axes, all finite. The flag says that it contained a
+    /// scale, which is removed: it would move every point along its ray.
     pub(crate) fn from_world_to_camera(rows: &[[f64; 4]; 3]) -> Result<(Self, bool), NoRotation> {
         let linear: Matrix3 = std::array::from_fn(|r| [rows[r][0], rows[r][1], rows[r][2]]);
         let (scale, rotation) = split_scale(&linear)?;
@@ -73,7 +73,7 @@ pub(crate) enum NoRotation {
     /// No volume.
     #[error("is singular (determinant {0:.3e}): it turns space into a plane or less")]
     Singular(f64),
-    /// Axes that are not at right angles, or not equally long.
+    /// Axes that are not orthogonal or not equally long.
     #[error("is sheared or stretched: its axes are off by {0:.4}")]
     Sheared(f64),
 }
@@ -82,7 +82,7 @@ fn is_scaled(scale: f64) -> bool {
     (scale - 1.0).abs() > ROUNDING
 }
 
-/// A uniform scale, and the rotation that is left.
+/// Splits a matrix into a uniform scale and a rotation.
 fn split_scale(linear: &Matrix3) -> Result<(f64, Matrix3), NoRotation> {
     let size = linear
         .iter()
@@ -101,14 +101,14 @@ fn split_scale(linear: &Matrix3) -> Result<(f64, Matrix3), NoRotation> {
     let off = (0..9)
         .map(|k| (unit[k / 3][k % 3] - rotation[k / 3][k % 3]).abs())
         .fold(0.0, f64::max);
-    // The largest of numbers of which one is NaN is not NaN.
+    // `fold` with `max` skips NaN, so NaN is checked separately.
     if off > ROUNDING || rotation.iter().flatten().any(|x| x.is_nan()) {
         return Err(NoRotation::Sheared(off));
     }
     Ok((scale, rotation))
 }
 
-/// Three rows of four, from any of the shapes.
+/// Three rows of four numbers, from any of the accepted shapes.
 fn rows(Matrix(matrix): &Matrix) -> Result<[[f64; 4]; 3], Problem> {
     let shape = || Problem::Shape(describe(matrix));
     let numbers: Vec<f64> = match matrix.first() {
@@ -170,12 +170,12 @@ fn determinant(m: &Matrix3) -> f64 {
     m[0][0] * minor(1, 2) - m[0][1] * minor(0, 2) + m[0][2] * minor(0, 1)
 }
 
-/// The rotation factor of the polar decomposition by Newton's iteration `M ← (M + M⁻ᵀ)/2` (Higham 1986), which doubles
-/// its digits each time; sixteen steps are plenty for any matrix that passes.
+/// The rotation factor of the polar decomposition, by Newton's iteration `M ← (M + M⁻ᵀ)/2` (Higham, 1986). It converges
+/// quadratically; sixteen steps are plenty for any matrix that passes.
 fn nearest_rotation(mut m: Matrix3) -> Matrix3 {
     for _ in 0..16 {
         let determinant = determinant(&m);
-        // The inverse's transpose is the matrix of cofactors over the determinant.
+        // The inverse's transpose is the cofactor matrix divided by the determinant.
         let cofactor = |r: usize, c: usize| {
             let (r1, r2, c1, c2) = ((r + 1) % 3, (r + 2) % 3, (c + 1) % 3, (c + 2) % 3);
             m[r1][c1] * m[r2][c2] - m[r1][c2] * m[r2][c1]

@@ -1,7 +1,7 @@
-//! nerfstudio's lists of names → which frames are held out. See the head of [`super`] for what each list means.
+//! nerfstudio's lists of names → which frames are held out. The head of [`super`] says what each list means.
 //!
-//! Names are compared as paths, part by part, so `./train/a.png` is `train/a.png`. Extensions are part of the name: a list
-//! repeats `file_path` as it stands, with or without one.
+//! Names are compared as paths, component by component: `./train/a.png` equals `train/a.png`. Endings are part of the
+//! name, so a list has to repeat `file_path` as written.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,10 @@ pub(super) struct Lists {
     pub(super) test: Option<Names>,
 }
 
-/// Names that an error or a warning spells out.
+/// Number of names that an error or a warning spells out.
 const SHOWN: usize = 5;
 
-/// Marks the frames that the lists hold out; returns what the user should know.
+/// Flags the frames that the lists hold out. Returns a warning where there is one.
 pub(super) fn hold_out(
     frames: &mut [Frame],
     lists: &Lists,
@@ -87,7 +87,7 @@ fn resolve(
     Ok(list.names.iter().map(|name| plain(name)).collect())
 }
 
-/// The path without what leads nowhere: `./a//b` is `a/b`.
+/// The path without empty and `.` components: `./a//b` becomes `a/b`.
 fn plain(path: &str) -> String {
     let root = if path.starts_with('/') { "/" } else { "" };
     let parts: Vec<&str> = path
@@ -118,7 +118,7 @@ mod tests {
     use proto::limits::MAX_VIEWS;
     use proto::message::Code;
 
-    /// Frames `./v/0`, `v/1`, …, with what `lists` adds at the top of the file.
+    /// Frames `./v/0`, `v/1`, …, with `lists` added at the top level of the file.
     fn read(frames: usize, lists: Value) -> Result<Transforms, TransformsError> {
         let frames: Vec<Value> = (0..frames)
             .map(|number| {
