@@ -1,8 +1,8 @@
 //! A mesh file of any kind → [`RawMesh`]: one triangle list in world coordinates, every number checked.
 //!
-//! What a file is shows in its first bytes, then in its name. After [`read`] every corner names a vertex that is there, and
-//! every vertex that a triangle uses has finite coordinates within [`MAX_COORDINATE`]; vertices that no triangle uses may
-//! hold anything. Counts in a file never size memory before they were held against the file's own length.
+//! The first bytes tell the kind, else the name. After [`read`] every corner names an existing vertex, and every vertex
+//! that a triangle uses has finite coordinates within [`MAX_COORDINATE`]. Unused vertices may hold anything. Counts in
+//! a file are checked against the file's length before memory is allocated by them.
 
 use proto::limits::{
     MAX_ARRAYS_FILE_BYTES, MAX_COORDINATE, MAX_MESH_FILE_BYTES, MAX_TRIANGLES, MAX_VERTICES,
@@ -34,14 +34,14 @@ pub use self::obj::ObjError;
 pub use self::ply::PlyError;
 pub use crate::prepare::arrays::{ArraysError, Problem as TensorProblem};
 
-/// The triangles of a file, as they came.
+/// The triangles of a file, as read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawMesh {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
-    /// One texture coordinate for each position, glTF convention (v down), or why there is none to use.
+    /// One texture coordinate per position, glTF convention (v down), or why there is none to use.
     pub uvs: Result<Vec<[f32; 2]>, NoUvs>,
-    /// Corners, as vertex numbers.
+    /// Corners as vertex indices.
     pub triangles: Vec<[u32; 3]>,
 }
 
@@ -57,15 +57,15 @@ pub enum NoUvs {
     /// Some triangles have them, others do not.
     #[error("only a part of the mesh has texture coordinates")]
     PartlyAbsent,
-    /// Some triangles have no set of the number that was asked for.
+    /// Some triangles lack the set that was asked for.
     #[error("not all of the mesh has texture coordinates of the set that --uv-set names")]
     NoSuchSet,
-    /// Materials use sets of different numbers, which were made for different textures.
+    /// Materials use different sets, made for different textures.
     #[error(
         "its materials use texture coordinates of different sets, {0} and {1}, and one texture has one"
     )]
     Sets(u32, u32),
-    /// The material moves them, differently for each texture.
+    /// The material transforms them, differently for each texture.
     #[error("the material transforms the texture coordinates (KHR_texture_transform)")]
     Transformed,
 }
@@ -79,10 +79,10 @@ pub enum LoadError {
     /// Zero bytes.
     #[error("the file is empty")]
     Empty,
-    /// Neither the first bytes nor the name say what it is.
+    /// Neither the first bytes nor the name tell the kind.
     #[error("is neither glTF, nor PLY, nor OBJ, nor safetensors")]
     UnknownKind,
-    /// Another kind of mesh file, where its textures are wanted.
+    /// Not glTF, where textures are wanted.
     #[error("is no glTF: only of GLB and glTF files are textures read")]
     NotPainted,
     /// A glTF or GLB file is wrong.
@@ -97,7 +97,7 @@ pub enum LoadError {
     /// A safetensors file is wrong.
     #[error(transparent)]
     Arrays(#[from] ArraysError),
-    /// Valid, but with nothing to texture.
+    /// Valid, but without triangles.
     #[error("the file has no triangles")]
     NoTriangles,
     /// Beyond the bound.
@@ -120,7 +120,7 @@ pub enum LoadError {
         /// How many there are.
         vertices: usize,
     },
-    /// A coordinate that cannot be computed with.
+    /// A coordinate is not finite or out of range.
     #[error("vertex {vertex} has the coordinate {value}, and triangle {triangle} uses it")]
     Coordinate {
         /// The vertex.
@@ -133,7 +133,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What the user is told about the file `name`.
+    /// The failure to report for the file `name`.
     #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let (code, hint) = match self {
@@ -174,10 +174,10 @@ impl LoadError {
     }
 }
 
-/// Reads the mesh file `name` of `folder`. Texture coordinates are read only if they are wanted.
+/// Reads the mesh file `name` of `folder`, with texture coordinates where `want_uvs`.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first problem found.
 pub fn read(
     folder: &Folder<'_>,
     name: &str,
@@ -187,8 +187,7 @@ pub fn read(
     read_set(folder, name, (want_uvs, None), progress)
 }
 
-/// [`read`] with the set of texture coordinates of this number, where several are there; without a number it is each
-/// material's own.
+/// Like [`read`], with texture coordinate set number `set`. Without a number it is the one that each material uses.
 ///
 /// # Errors
 /// As [`read`].
@@ -211,7 +210,7 @@ pub fn read_set(
     read_bytes_set(&bytes, name, folder, (want_uvs, set), progress)
 }
 
-/// [`read`] of the bytes of the file `name`, which is no safetensors file.
+/// Like [`read`], from the bytes of the file `name`, which is no safetensors file.
 pub(crate) fn read_bytes(
     bytes: &[u8],
     name: &str,
@@ -253,10 +252,10 @@ fn read_bytes_set(
     Ok(mesh)
 }
 
-/// Reads the glTF or GLB file `name` of `folder` with the pictures that it shows.
+/// Reads the glTF or GLB file `name` of `folder` with its base colour pictures.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first problem found.
 pub(crate) fn read_painted(
     folder: &Folder<'_>,
     name: &str,
@@ -268,7 +267,7 @@ pub(crate) fn read_painted(
     painted_bytes(&bytes, name, folder, progress)
 }
 
-/// [`read_painted`] of the bytes of the file `name`.
+/// Like [`read_painted`], from the bytes of the file `name`.
 pub(crate) fn painted_bytes(
     bytes: &[u8],
     name: &str,
@@ -315,7 +314,7 @@ fn kind(bytes: &[u8], name: &str) -> Result<Kind, LoadError> {
         Ok(Kind::Gltf)
     } else {
         match extension.as_deref() {
-            // Named so, but not begun so: the parser says what it missed.
+            // Named so but not begun so: the parser says what is missing.
             Some("glb") => Ok(Kind::Glb),
             Some("gltf") => Ok(Kind::Gltf),
             Some("ply") => Ok(Kind::Ply),
@@ -352,7 +351,7 @@ fn check(mesh: &RawMesh) -> Result<(), LoadError> {
                     vertices,
                 });
             };
-            // NaN is within no range.
+            // NaN is in no range.
             let usable = -MAX_COORDINATE..=MAX_COORDINATE;
             if let Some(&value) = position.iter().find(|x| !usable.contains(*x)) {
                 return Err(LoadError::Coordinate {
@@ -388,7 +387,7 @@ pub(crate) mod tests {
     use crate::prepare::folder::Local;
     use crate::progress::Silent;
 
-    /// Writes the files into a fresh folder and reads the first as a mesh.
+    /// Writes the files into a fresh folder and reads the first one as a mesh.
     pub(crate) fn read_files(
         files: &[(&str, &[u8])],
         want_uvs: bool,

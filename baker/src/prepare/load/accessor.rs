@@ -1,8 +1,8 @@
-//! An accessor of a glTF document → its elements as floats or as indices, one at a time.
+//! An accessor of a glTF document → its elements as floats or indices, one at a time.
 //!
-//! [`Elements::open`] holds every number of the accessor, of its views and of its sparse part against the bytes that are
-//! there; after it, reading an element cannot fail and nothing was allocated. The `gltf` crate's own readers trust these
-//! numbers and panic where they are wrong, so only its JSON types are used.
+//! [`Elements::open`] checks every number of the accessor, its views and its sparse part against the bytes present.
+//! Afterwards reading an element cannot fail, and nothing is allocated. The `gltf` crate's readers trust these numbers
+//! and panic where they are wrong, so only its JSON types are used.
 
 mod strided;
 
@@ -17,10 +17,10 @@ use super::buffers::{BufferError, Buffers};
 /// Why an accessor cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessorError {
-    /// A number that names nothing.
+    /// An index out of range.
     #[error("accessor {index} of {count} is used")]
     NoSuch {
-        /// The number.
+        /// The index.
         index: usize,
         /// How many there are.
         count: usize,
@@ -34,7 +34,7 @@ pub enum AccessorError {
         #[source]
         error: BufferError,
     },
-    /// A type that its use does not allow.
+    /// A type that this use does not allow.
     #[error("accessor {accessor} is {found}, where {wanted} belongs")]
     Type {
         /// The accessor.
@@ -44,7 +44,7 @@ pub enum AccessorError {
         /// What the use allows.
         wanted: &'static str,
     },
-    /// More elements than there are bytes.
+    /// More elements than bytes.
     #[error(
         "accessor {accessor} reaches past the end of buffer view {view} (needs {needed} bytes, has {present})"
     )]
@@ -53,7 +53,7 @@ pub enum AccessorError {
         accessor: usize,
         /// The view.
         view: usize,
-        /// Bytes it needs; the largest number stands for more.
+        /// Bytes it needs, saturated at the largest number.
         needed: u64,
         /// Bytes of the view.
         present: usize,
@@ -72,7 +72,7 @@ pub enum AccessorError {
         /// Bytes of an element.
         element: u64,
     },
-    /// Too many elements without a view to hold them.
+    /// Too many elements without a view.
     #[error("accessor {accessor} has {count} elements and no bytes for them")]
     Unbacked {
         /// The accessor.
@@ -80,14 +80,14 @@ pub enum AccessorError {
         /// Their number.
         count: u64,
     },
-    /// A sparse index that is out of order or range.
+    /// A sparse index out of order or range.
     #[error(
         "sparse index {position} of accessor {accessor} is {value}: out of order or not below {count}"
     )]
     Sparse {
         /// The accessor.
         accessor: usize,
-        /// Which sparse element.
+        /// Position in the sparse part.
         position: u64,
         /// Its index.
         value: u32,
@@ -96,7 +96,7 @@ pub enum AccessorError {
     },
 }
 
-/// What may be read from an accessor.
+/// What an accessor is read as.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Use {
     /// Three coordinates; integers with `KHR_mesh_quantization`.
@@ -136,13 +136,13 @@ impl Use {
 pub(super) struct Elements<'a> {
     count: usize,
     normalized: bool,
-    /// None: all zero, but for the sparse part.
+    /// None means zeros, except in the sparse part.
     base: Option<Strided<'a>>,
-    /// Indices in rising order, and the values for them.
+    /// Sorted indices, the values for them, and their number.
     sparse: Option<(Strided<'a>, Strided<'a>, usize)>,
 }
 
-/// Loads the views that accessor `index` needs.
+/// Loads the views of accessor `index`.
 pub(super) fn load(
     root: &json::Root,
     buffers: &mut Buffers<'_>,
@@ -171,7 +171,7 @@ fn accessor(root: &json::Root, index: usize) -> Result<&json::Accessor, Accessor
 }
 
 impl<'a> Elements<'a> {
-    /// Checks accessor `index`, whose views were loaded, for its use.
+    /// Checks accessor `index` for its use. Its views must be loaded.
     pub(super) fn open(
         root: &'a json::Root,
         buffers: &'a Buffers<'_>,
@@ -252,7 +252,7 @@ impl<'a> Elements<'a> {
             check_sparse(index, &indices, json.count.0, count)?;
             sparse = Some((indices, values, json.count.0 as usize));
         }
-        // Backed by bytes or below the bound: it fits.
+        // Backed by bytes or below the bound, so it fits usize.
         Ok(Self {
             count: count as usize,
             normalized: json.normalized,
@@ -265,7 +265,7 @@ impl<'a> Elements<'a> {
         self.count
     }
 
-    /// Where element `element` lies.
+    /// Where element `element` lies: in the sparse part or in the base.
     fn find(&self, element: usize) -> Option<(&Strided<'a>, usize)> {
         if let Some((indices, values, count)) = &self.sparse {
             let (mut low, mut high) = (0, *count);
@@ -281,7 +281,7 @@ impl<'a> Elements<'a> {
         self.base.as_ref().map(|base| (base, element))
     }
 
-    /// Element `element` as numbers; zeros beyond the last.
+    /// Element `element` as numbers; zeros out of range.
     pub(super) fn floats<const N: usize>(&self, element: usize) -> [f64; N] {
         match self.find(element) {
             Some((strided, at)) => std::array::from_fn(|k| strided.float(at, k, self.normalized)),
@@ -289,15 +289,15 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Element `element` as an index; zero beyond the last.
+    /// Element `element` as an index; zero out of range.
     pub(super) fn index(&self, element: usize) -> u32 {
         self.find(element)
             .map_or(0, |(strided, at)| strided.index(at))
     }
 }
 
-/// Elements that an accessor may have without a view: all are zero, but for the sparse ones. Of so many points in one place
-/// there is no use, and memory is taken for each.
+/// Largest number of elements of an accessor without a view. They are all zero except the sparse ones. More such points
+/// have no use, and each takes memory.
 fn most_unbacked(sparse: Option<&json::accessor::sparse::Sparse>, purpose: Use) -> u64 {
     match (purpose, sparse) {
         (Use::TexCoord, _) => MAX_VERTICES as u64,

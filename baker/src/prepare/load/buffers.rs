@@ -1,6 +1,6 @@
-//! Buffers and buffer views of a glTF document → bytes, checked against their lengths before anything is read from them.
+//! Buffers and buffer views of a glTF document → bytes, with bounds checked before anything is read.
 //!
-//! A buffer is the GLB's binary chunk, a `data:` URI or a file beneath the mesh's own folder; nothing is fetched. Each is
+//! A buffer is the GLB's binary chunk, a `data:` URI or a file beneath the mesh's folder; nothing is fetched. Each is
 //! loaded when a view first needs it, so images are never read here.
 
 use std::collections::HashMap;
@@ -14,30 +14,30 @@ use super::compressed::{self, CompressedError};
 use crate::prepare::folder::{Folder, FolderError};
 use crate::prepare::named_by_input;
 
-/// Why bytes of a glTF document cannot be had.
+/// Why bytes of a glTF document are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum BufferError {
-    /// A number that names nothing.
+    /// An index out of range.
     #[error("{what} {index} of {count} is used")]
     NoSuch {
         /// Buffer or buffer view.
         what: &'static str,
-        /// The number.
+        /// The index.
         index: usize,
         /// How many there are.
         count: usize,
     },
-    /// `byteLength` larger than what is there.
+    /// `byteLength` is larger than the bytes present.
     #[error("buffer {buffer} ends early (needs {needed} bytes, has {present})")]
     Short {
         /// The buffer.
         buffer: usize,
         /// Its `byteLength`.
         needed: u64,
-        /// What is there.
+        /// Bytes present.
         present: usize,
     },
-    /// A view that leaves its buffer.
+    /// A view reaches beyond its buffer.
     #[error(
         "buffer view {view} reaches past the end of buffer {buffer} (starts at {offset} with {length} bytes, of {present})"
     )]
@@ -56,18 +56,18 @@ pub enum BufferError {
     /// No URI and no binary chunk.
     #[error("buffer {0} has neither a URI nor a binary chunk")]
     NoContent(usize),
-    /// `http:` and its like.
+    /// `http:` and the like.
     #[error("buffer {buffer} lies at {uri}: nothing is fetched")]
     Remote {
         /// The buffer.
         buffer: usize,
-        /// Scheme of its address.
+        /// The scheme of its address.
         uri: String,
     },
     /// A `data:` URI that is not base64.
     #[error("buffer {0} is not valid base64")]
     Base64(usize),
-    /// A `%` without two hexadecimal digits, or not text once decoded.
+    /// A `%` without two hexadecimal digits, or not UTF-8 once decoded.
     #[error("buffer {0} has a malformed URI")]
     Uri(usize),
     /// The file cannot be read.
@@ -93,7 +93,7 @@ pub enum BufferError {
 }
 
 impl BufferError {
-    /// The code under which a user is told.
+    /// The code reported to the user.
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Remote { .. } => Code::UnsupportedFeature,
@@ -109,13 +109,13 @@ impl BufferError {
     }
 }
 
-/// The bytes of a document, loaded as they are needed.
+/// The bytes of a document, loaded on demand.
 pub(super) struct Buffers<'a> {
     root: &'a json::Root,
     folder: &'a Folder<'a>,
-    /// Folder of the mesh file within `folder`, with its trailing slash; empty at the top.
+    /// Path of the mesh file's folder within `folder`, with a trailing slash; empty at the top.
     beside: &'a str,
-    /// The GLB's binary chunk, and the file it lies in.
+    /// The GLB's binary chunk.
     bin: Option<&'a [u8]>,
     loaded: HashMap<usize, Vec<u8>>,
     decoded: HashMap<usize, Vec<u8>>,
@@ -138,12 +138,12 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Folder of the mesh file, and its place within it.
+    /// The folder, and the path of the mesh file's folder within it.
     pub(super) fn place(&self) -> (&'a Folder<'a>, &'a str) {
         (self.folder, self.beside)
     }
 
-    /// Loads what view `index` needs, so that [`Self::view`] can lend it.
+    /// Loads what view `index` needs, so that [`Self::view`] can borrow it.
     pub(super) fn load_view(&mut self, index: usize) -> Result<(), BufferError> {
         let view = self.json_view(index)?;
         let Some(compression) = compressed::of(view) else {
@@ -168,7 +168,7 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    /// Lends a view's bytes; empty unless [`Self::load_view`] succeeded.
+    /// Borrows a view's bytes. They are empty unless [`Self::load_view`] succeeded.
     pub(super) fn view(&self, index: usize) -> Result<&[u8], BufferError> {
         if let Some(bytes) = self.decoded.get(&index) {
             return Ok(bytes);
@@ -180,7 +180,7 @@ impl<'a> Buffers<'a> {
         Ok(&self.bytes(buffer)[range])
     }
 
-    /// `byteStride` of a view, where it has one.
+    /// `byteStride` of a view, where given.
     pub(super) fn stride(&self, index: usize) -> Result<Option<u64>, BufferError> {
         let view = self.json_view(index)?;
         if let Some(Ok(compression)) = compressed::of(view) {
@@ -199,7 +199,7 @@ impl<'a> Buffers<'a> {
         self.root.buffer_views.get(index).ok_or(missing)
     }
 
-    /// The bytes of a view within its buffer, if the buffer has them all.
+    /// The byte range of a view within its buffer, checked.
     fn range(
         &self,
         view: usize,
@@ -209,7 +209,7 @@ impl<'a> Buffers<'a> {
     ) -> Result<Range<usize>, BufferError> {
         let present = self.bytes(buffer).len() as u64;
         match offset.checked_add(length) {
-            // Both ends fit memory, since the buffer does.
+            // Both ends fit usize, since the buffer is in memory.
             Some(end) if end <= present => Ok(offset as usize..end as usize),
             _ => Err(BufferError::View {
                 view,
@@ -294,7 +294,7 @@ impl<'a> Buffers<'a> {
             });
         }
         let name = decode_percent(uri).ok_or(BufferError::Uri(buffer))?;
-        // An absolute name stays one, and is refused as such.
+        // An absolute name stays absolute and is refused as such.
         let file = if name.starts_with('/') {
             name
         } else {
@@ -309,7 +309,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// RFC 4648 with or without its padding; nothing else may be mixed in.
+/// RFC 4648 with or without padding. Anything else is an error.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=').as_bytes();
     if text.len() % 4 == 1 {

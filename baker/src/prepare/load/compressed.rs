@@ -1,33 +1,34 @@
 //! `EXT_meshopt_compression`: a compressed buffer view → the bytes of the plain one.
 //!
-//! meshoptimizer's decoders take any bytes and at worst return garbage, which the checks of indices and coordinates then
-//! see. The filters for normals and rotations are left out, since only positions and texture coordinates are read.
+//! meshoptimizer's decoders accept any bytes and at worst return garbage, which the checks of indices and coordinates
+//! then find. The filters for normals and rotations are left out, since only positions and texture coordinates are
+//! read.
 
 use gltf::json;
 use proto::message::Code;
 
-/// What a view may decode to.
+/// Largest size of a decoded view.
 const MAX_DECODED_BYTES: u64 = 512 << 20;
-/// The densest that the codecs get: vertices that are all alike take a bit pair for each byte of 256 of them.
+/// Highest compression ratio of the codecs: for identical vertices, each byte of 256 vertices takes two bits.
 const MAX_EXPANSION: u64 = 1024;
-/// `byteStride` of vertex data: the extension allows 256, no exporter writes more than this.
+/// Largest `byteStride` of vertex data. The extension allows 256; no exporter writes more than this.
 const MAX_STRIDE: usize = 128;
 
 /// Why a compressed view cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum CompressedError {
-    /// The extension's own object lacks something or contradicts itself.
+    /// The extension's object is incomplete or contradicts itself.
     #[error("EXT_meshopt_compression has no usable {0}")]
     Malformed(&'static str),
     /// Beyond the bound.
     #[error("decompresses to {0} bytes, more than is taken")]
     TooLarge(u64),
-    /// More than its bytes can stand for.
+    /// More bytes than its compressed bytes can encode.
     #[error("decompresses to {decoded} bytes from {encoded}, which is not possible")]
     TooDense {
-        /// Bytes by its numbers.
+        /// Bytes by its counts.
         decoded: u64,
-        /// Bytes that it has.
+        /// Compressed bytes.
         encoded: usize,
     },
     /// A filter that is for normals and rotations.
@@ -121,7 +122,7 @@ fn parse(fields: &json::Value) -> Result<Compression, CompressedError> {
 }
 
 impl Compression {
-    /// The plain bytes: `count · stride` of them.
+    /// Decodes to `count · stride` bytes.
     pub(super) fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, CompressedError> {
         let count = self.count;
         let decoded = count as u64 * self.stride as u64;

@@ -1,10 +1,10 @@
-//! Texture coordinates given for each corner → one for each vertex, by splitting points at seams.
+//! Texture coordinates per corner → per vertex, by splitting vertices at seams.
 
 use std::collections::HashMap;
 
 use super::RawMesh;
 
-/// Splits `positions` so that each vertex has one texture coordinate. Every corner must name a position that is there.
+/// Splits `positions` so that each vertex has one texture coordinate. Every corner must name an existing position.
 pub(super) fn unify(
     positions: &[[f32; 3]],
     triangles: &[[u32; 3]],

@@ -1,10 +1,10 @@
-//! The GLB container → where its JSON and its binary chunk lie.
+//! The GLB container → the ranges of its JSON and binary chunks.
 //!
 //! ```text
-//!  "glTF" | version u32 = 2 | length u32 | { length u32 | type u32 | bytes, padded to 4 }: JSON, then BIN or nothing
+//!   "glTF" | version u32 = 2 | length u32 | { length u32 | type u32 | bytes, padded to 4 }: JSON, then BIN or nothing
 //! ```
 //!
-//! The `gltf` crate has a reader of its own; this one names the number that is wrong and copies nothing.
+//! Unlike the reader of the `gltf` crate, this one names the wrong number and copies nothing.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ pub enum GlbError {
     /// Shorter than the header.
     #[error("ends after {0} of the 12 header bytes")]
     Header(usize),
-    /// Something else, whatever its name says.
+    /// Other magic bytes, whatever the name says.
     #[error("does not begin with glTF")]
     Magic,
-    /// GLB 1 holds another format.
+    /// GLB 1 is another format.
     #[error("GLB version {0}; version 2 is read")]
     Version(u32),
-    /// Cut off, or a wrong length.
+    /// Truncated, or a wrong length.
     #[error("the header promises {promised} bytes, the file has {present}")]
     Length {
         /// Bytes by the header.
@@ -33,22 +33,22 @@ pub enum GlbError {
         /// Bytes of the file.
         present: usize,
     },
-    /// A chunk that leaves the file.
+    /// A chunk reaches beyond the file.
     #[error("chunk {chunk} reaches past the end of the file (needs {needed} bytes, has {present})")]
     Chunk {
-        /// Number of the chunk.
+        /// Index of the chunk.
         chunk: usize,
         /// Its bytes by its header.
         needed: u32,
         /// Bytes left.
         present: usize,
     },
-    /// The first chunk is another.
+    /// The first chunk is of another type.
     #[error("the first chunk is not JSON")]
     FirstChunk,
 }
 
-/// Where the parts of a GLB lie in its bytes.
+/// The byte ranges of a GLB's parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
     pub(super) json: Range<usize>,
@@ -60,7 +60,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*field))
 }
 
-/// Finds the chunks. Bytes after the promised length, and chunks of other types, are ignored as the format demands.
+/// Finds the chunks. Ignores bytes after the stated length and chunks of other types, as the format demands.
 pub(super) fn split(bytes: &[u8]) -> Result<Chunks, GlbError> {
     if !bytes.starts_with(b"glTF") && bytes.len() >= 4 {
         return Err(GlbError::Magic);

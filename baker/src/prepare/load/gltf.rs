@@ -1,9 +1,9 @@
 //! glTF and GLB → triangles of the default scene, in world coordinates.
 //!
-//! The `gltf` crate gives the JSON types; everything that reaches from them into bytes or into each other is checked here and
-//! in the files beside, because its validation indexes before it checks and its readers trust counts. JSON is parsed with
-//! `serde_json`'s depth limit, so nesting cannot overflow the stack. Transforms are applied in f64; a mirroring one turns
-//! the winding round. Only vertices that triangles use are kept.
+//! The `gltf` crate supplies the JSON types. Every reference between them or into bytes is checked here and in the
+//! files beside: the crate's validation indexes before it checks, and its readers trust counts. `serde_json`'s depth
+//! limit keeps nesting from overflowing the stack. Transforms are applied in f64; one that mirrors flips the winding.
+//! Only vertices that triangles use are kept.
 
 mod error;
 pub(super) mod painted;
@@ -31,9 +31,9 @@ use crate::pace;
 use crate::prepare::folder::Folder;
 use crate::progress::{Progress, each};
 
-/// Extensions that change how positions are stored and that are understood.
+/// Supported extensions that change how positions are stored.
 const GEOMETRY_EXTENSIONS: [&str; 2] = ["KHR_mesh_quantization", "EXT_meshopt_compression"];
-/// Beginnings of the names of extensions that do not touch positions: what they do is replaced by the bake.
+/// Prefixes of extensions that do not touch positions: the bake replaces what they do.
 const OTHER_EXTENSIONS: [&str; 6] = [
     "KHR_materials_",
     "KHR_texture_",
@@ -65,7 +65,7 @@ pub(super) fn read(
     Ok(mesh)
 }
 
-/// [`read`], and what `more` reads beside the mesh.
+/// Like [`read`], plus what `more` reads.
 fn read_with<T>(
     bytes: &[u8],
     is_glb: bool,
@@ -125,8 +125,8 @@ fn read_with<T>(
     Ok((reader.finish()?, more))
 }
 
-/// Parses a file as the crate does, and once more without what no bake needs where that finds something wanting: a scene without
-/// nodes is one, and channels of animations have no node where an extension says what they move.
+/// Parses a file as the crate does. Where that fails it parses once more without parts that no bake needs: a scene
+/// without nodes is valid, and animation channels have no node where an extension names their target.
 fn parse(bytes: &[u8]) -> Result<json::Root, GltfError> {
     let whole = match json::deserialize::from_slice(bytes) {
         Ok(root) => return Ok(root),
@@ -205,11 +205,11 @@ fn warn(root: &json::Root, instances: &[Instance], skipped: usize, progress: &dy
     }
 }
 
-/// Triangles of one material.
+/// The triangles of a primitive, which has one material.
 struct Part {
     triangles: usize,
     material: Option<usize>,
-    /// There are colours of its vertices.
+    /// It has vertex colours.
     coloured: bool,
 }
 
@@ -219,16 +219,16 @@ struct Reader<'a> {
     /// Primitives in the order of their triangles.
     parts: Vec<Part>,
     want_uvs: bool,
-    /// The set of texture coordinates that was asked for by its number.
+    /// The texture coordinate set asked for by number.
     set: Option<u32>,
-    /// All primitives must use the same.
+    /// All primitives must use the same set.
     one_set: bool,
-    /// The set that the primitives before had.
+    /// The set of the primitives so far.
     used_set: Option<u32>,
     mesh: RawMesh,
-    /// Primitives of points and lines.
+    /// Number of primitives of points or lines.
     skipped: usize,
-    /// Primitives of triangles that bring no texture coordinates.
+    /// Number of triangle primitives without texture coordinates.
     without_uvs: usize,
 }
 
@@ -384,7 +384,7 @@ impl Reader<'_> {
         });
         if uvs.is_none() && triangles > 0 {
             self.without_uvs += 1;
-            // Keeps the two lists of one length; `finish` drops the made-up ones.
+            // Keeps both lists equally long. `finish` drops the made-up coordinates.
             if let Ok(all) = &mut self.mesh.uvs
                 && !all.is_empty()
             {
@@ -394,7 +394,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The set of texture coordinates that the base colour uses, 0 without one; none where the material moves them.
+    /// The texture coordinate set that the base colour uses, 0 without a texture; none where the material transforms
+    /// it.
     fn uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
         if self.set.is_some() {
             return self.set;
@@ -409,7 +410,7 @@ impl Reader<'_> {
         }
     }
 
-    /// [`Self::uv_set`] where nobody asks for another.
+    /// Like [`Self::uv_set`], where none is asked for by number.
     fn own_uv_set(&mut self, primitive: &json::mesh::Primitive) -> Option<u32> {
         let material = primitive
             .material
@@ -428,7 +429,7 @@ impl Reader<'_> {
     }
 }
 
-/// Corners of a triangle within a list, strip or fan; every second triangle of a strip is wound the other way.
+/// Corners of a triangle within a list, strip or fan. Every second triangle of a strip is wound the other way.
 fn corners_of(mode: Mode, triangle: usize) -> [usize; 3] {
     match mode {
         Mode::TriangleStrip => [
@@ -441,9 +442,9 @@ fn corners_of(mode: Mode, triangle: usize) -> [usize; 3] {
     }
 }
 
-/// Numbers the vertices in the order of their first use.
+/// Renumbers vertices in the order of their first use.
 enum Used {
-    /// By vertex; for primitives that use a good part of their vertices.
+    /// By vertex: for primitives that use many of their vertices.
     Dense(Vec<u32>, u32),
     /// For primitives that share the vertices of a large mesh.
     Sparse(HashMap<u32, u32>),
@@ -458,7 +459,7 @@ impl Used {
         }
     }
 
-    /// The number of `vertex`, and whether it was given just now.
+    /// The new number of `vertex`, and whether this is its first use.
     fn place(&mut self, vertex: u32) -> (u32, bool) {
         match self {
             Self::Dense(places, next) => {

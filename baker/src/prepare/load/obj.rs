@@ -1,10 +1,10 @@
-//! Wavefront OBJ → triangles: `v`, `vt` and `f`, everything else is skipped.
+//! Wavefront OBJ → triangles. Reads `v`, `vt` and `f` and skips everything else.
 //!
-//! Polygons become fans, negative indices count back from the last line read, a backslash joins lines. v points up in OBJ and
-//! down here.
+//! Polygons become fans. Negative indices count back from the last line read. A backslash joins lines. v points up in
+//! OBJ and down here.
 //!
-//! Why no crate: `tobj` refuses a whole file for one byte of a name that is not UTF-8, does not join lines, and splits the
-//! file into models that would have to be merged again; and none of its errors names the line.
+//! Why not `tobj`: it refuses a whole file for one byte of a name that is not UTF-8, does not join lines, splits the
+//! file into models that would have to be merged again, and names the line in none of its errors.
 
 use proto::limits::MAX_TRIANGLES;
 
@@ -14,27 +14,27 @@ use super::{NoUvs, RawMesh};
 /// Why an OBJ file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum ObjError {
-    /// A `v` or `vt` without its numbers.
+    /// A `v` or `vt` lacks numbers.
     #[error("line {0}: has too few numbers, or words that are none")]
     Number(usize),
-    /// A corner that is no index.
+    /// A corner is no index.
     #[error("line {line}: {word} is no corner of a face")]
     Corner {
         /// Number of the line, from 1.
         line: usize,
-        /// What stands there.
+        /// The word.
         word: String,
     },
-    /// A corner that names something that is not there.
+    /// An index out of range.
     #[error("line {line}: names {what} {index}, {count} were read")]
     Index {
         /// Number of the line, from 1.
         line: usize,
         /// Vertex or texture coordinate.
         what: &'static str,
-        /// What stands there.
+        /// The index.
         index: i64,
-        /// How many there are up to this line.
+        /// How many were read before this line.
         count: usize,
     },
     /// Beyond the bound.
@@ -42,7 +42,7 @@ pub enum ObjError {
     TooManyTriangles,
 }
 
-/// A corner: vertex, and texture coordinate if it has one.
+/// A corner: vertex, and texture coordinate if any.
 type Corner = (u32, Option<u32>);
 
 /// Reads the bytes of a file.
@@ -83,7 +83,7 @@ impl Shape {
             Some(b"v") => self.positions.push(numbers(line, words)?),
             Some(b"vt") => {
                 let [u] = numbers(line, words.clone())?;
-                // One number stands for a texture of one row.
+                // A single number addresses a texture of one row.
                 let v = if words.clone().nth(1).is_some() {
                     numbers::<2>(line, words)?[1]
                 } else {
@@ -110,7 +110,7 @@ impl Shape {
         Ok(())
     }
 
-    /// `7`, `7/3`, `7//2` or `7/3/2`; counted from 1, or back from -1.
+    /// Parses `7`, `7/3`, `7//2` or `7/3/2`; indices count from 1, or back from -1.
     fn corner(&self, line: usize, word: &[u8]) -> Result<Corner, ObjError> {
         let no_corner = || ObjError::Corner {
             line,
@@ -203,7 +203,7 @@ mod tests {
         );
         let mesh = read(file, false).unwrap();
         assert_eq!((mesh.positions.len(), mesh.uvs), (4, Err(NoUvs::NotAsked)));
-        // Some editors mark a file as UTF-8 before its first word.
+        // Some editors write a byte order mark.
         let marked = read(b"\xEF\xBB\xBFv 7 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 3\n", false).unwrap();
         assert_eq!(marked.positions[0], [7.0, 0.0, 0.0]);
     }

@@ -1,11 +1,12 @@
 //! PLY, ASCII and binary of both byte orders → triangles.
 //!
 //! Polygons become fans. Texture coordinates come from the vertices (`s t`, `u v`, `texture_u texture_v`) or from a
-//! `texcoord` list of each face, which wins; v points up in PLY and down here. Other elements and properties are skipped.
+//! `texcoord` list of each face, which takes precedence. v points up in PLY and down here. Other elements and
+//! properties are skipped.
 //!
-//! Why no crate: `ply-rs-bw` (MIT, kept up) holds every element as a map from property names to values, hundreds of bytes
-//! for a vertex, so a scan of a million faces would take gigabytes. Here counts are held against the bytes that are left
-//! before anything is reserved.
+//! Why not `ply-rs-bw` (MIT, maintained): it holds every element as a map from property names to values, hundreds of
+//! bytes per vertex, so a scan of a million faces would take gigabytes. Here counts are checked against the bytes left
+//! before memory is reserved.
 
 mod header;
 
@@ -24,7 +25,7 @@ use super::{NoUvs, RawMesh};
 /// Why a PLY file is refused.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum PlyError {
-    /// The header is not one.
+    /// A malformed header.
     #[error("header line {line}: {what}")]
     Header {
         /// Number of the line, from 1.
@@ -32,7 +33,7 @@ pub enum PlyError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// An element with more entries than there are bytes.
+    /// An element announces more entries than there are bytes.
     #[error(
         "{count} entries of element {element} need at least {needed} bytes, {present} are left"
     )]
@@ -51,23 +52,23 @@ pub enum PlyError {
     End {
         /// Name of the element.
         element: String,
-        /// The entry.
+        /// Index of the entry.
         entry: u64,
     },
-    /// A word that is no number.
+    /// A word is no number.
     #[error("entry {entry} of element {element} has a word that is no number")]
     Word {
         /// Name of the element.
         element: String,
-        /// The entry.
+        /// Index of the entry.
         entry: u64,
     },
-    /// A corner that names no vertex.
+    /// A corner names no vertex.
     #[error("face {face} names vertex {vertex} of {vertices}")]
     Index {
-        /// The face.
+        /// Index of the face.
         face: u64,
-        /// What stands there.
+        /// The index as written.
         vertex: f64,
         /// How many vertices there are.
         vertices: usize,
@@ -194,7 +195,7 @@ impl Shape {
     fn add_polygon(&mut self, face: u64, corners: &[f64]) -> Result<(), PlyError> {
         let vertices = self.positions.len();
         let index = |&vertex: &f64| {
-            // Written so that NaN fails. A position's number fits u32 or the file would be larger than is read.
+            // Written so that NaN fails. The number fits u32, since the file's size is bounded.
             let valid = vertex >= 0.0 && vertex < vertices as f64 && vertex.fract() == 0.0;
             if valid {
                 Ok(vertex as u32)
@@ -219,7 +220,7 @@ impl Shape {
 
     fn add_corner_uvs(&mut self, corners: usize, list: &[f64]) {
         if list.len() != 2 * corners {
-            // The lists part ways: `finish` sees that their lengths differ.
+            // Skipped: `finish` finds that the lengths differ.
             return;
         }
         let uvs: Vec<[f32; 2]> = list

@@ -1,21 +1,21 @@
-//! The node tree of a glTF document → which mesh stands where.
+//! The node tree of a glTF document → mesh instances with their transforms.
 //!
-//! Walked with a stack of its own, since a file may nest nodes deeper than any thread's; a node that is met twice is an
-//! error, so cycles end and a diamond of nodes cannot grow into 2⁴⁰ instances.
+//! The walk uses its own stack, since a file may nest nodes deeper than a thread's stack allows. A node that is met
+//! twice is an error: cycles end, and a diamond of nodes cannot grow into 2⁴⁰ instances.
 
 use gltf::json;
 
 /// Why the node tree cannot be walked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SceneError {
-    /// A number that names nothing.
+    /// An index out of range.
     #[error("{by} names {what} {index} of {count}")]
     NoSuch {
-        /// Who names it.
+        /// The object that holds the index.
         by: String,
         /// Scene, node or mesh.
         what: &'static str,
-        /// The number.
+        /// The index.
         index: usize,
         /// How many there are.
         count: usize,
@@ -30,7 +30,7 @@ pub(super) type Transform = [[f64; 3]; 4];
 
 const IDENTITY: Transform = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]];
 
-/// A mesh in its place.
+/// A mesh with its transform.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Instance {
     pub(super) mesh: usize,
@@ -48,7 +48,7 @@ pub(super) fn apply(transform: &Transform, point: [f64; 3]) -> [f64; 3] {
     })
 }
 
-/// Whether the transform turns the winding of triangles round.
+/// Whether the transform flips the winding of triangles.
 pub(super) fn mirrors(transform: &Transform) -> bool {
     let [a, b, c, _] = transform;
     let determinant = a[0] * (b[1] * c[2] - b[2] * c[1]) - b[0] * (a[1] * c[2] - a[2] * c[1])
@@ -94,8 +94,8 @@ fn local(node: &json::Node) -> Transform {
     [a, b, c, node.translation.unwrap_or([0.0; 3]).map(f64::from)]
 }
 
-/// The instances of the default scene; of the first scene if none is the default, of all nodes if there is no scene, and
-/// every mesh once if there is no node either.
+/// The instances of the default scene. Falls back to the first scene, without scenes to all nodes, and without nodes to
+/// every mesh once.
 pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> {
     let nodes = root.nodes.len();
     let mut stack: Vec<(usize, Transform)> = roots(root)?
@@ -114,7 +114,7 @@ pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> 
     let mut met = vec![false; nodes];
     let mut instances = Vec::new();
     while let Some((index, outer)) = stack.pop() {
-        // Roots were checked, and children are below.
+        // Cannot fail: roots were checked, and children are checked below.
         let (Some(node), Some(met)) = (root.nodes.get(index), met.get_mut(index)) else {
             continue;
         };
@@ -133,7 +133,7 @@ pub(super) fn instances(root: &json::Root) -> Result<Vec<Instance>, SceneError> 
                 });
             }
             let skinned = node.skin.is_some();
-            // glTF: the node's own transform does not move a skinned mesh.
+            // glTF: the node's own transform does not apply to a skinned mesh.
             let transform = if skinned { IDENTITY } else { transform };
             instances.push(Instance {
                 mesh,
@@ -208,7 +208,7 @@ mod tests {
                 {"mesh":0,"matrix":[2,0,0,0, 0,2,0,0, 0,0,-2,0, 10,0,0,1]}]"#,
         )
         .unwrap();
-        // 90° about z turns x into y.
+        // 90° about z maps x to y.
         let point = apply(&found[0].transform, [1.0, 0.0, 1.0]);
         for (value, wanted) in point.into_iter().zip([1.0, 14.0, 1.0]) {
             assert!((value - wanted).abs() < 1e-6, "{point:?}");

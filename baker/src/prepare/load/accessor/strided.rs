@@ -1,11 +1,11 @@
-//! Bytes of a buffer view → elements at a stride, all of them seen to be there before the first is read.
+//! Bytes of a buffer view → elements at a stride. Bounds are checked once, before the first element is read.
 
 use gltf::json::accessor::ComponentType;
 
 use super::super::buffers::Buffers;
 use super::AccessorError;
 
-/// Elements that lie in bytes at a stride, all of them within the bytes.
+/// Elements at a stride, all within the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strided<'a> {
     bytes: &'a [u8],
@@ -14,7 +14,7 @@ pub(super) struct Strided<'a> {
 }
 
 impl Strided<'_> {
-    /// Bytes of the component from its place in the element on; the caller knows that they are there.
+    /// The bytes of a component. The caller guarantees that they are in range.
     fn component<const N: usize>(&self, element: usize, component: usize) -> [u8; N] {
         let at = element * self.stride + component * N;
         self.bytes
@@ -51,7 +51,7 @@ impl Strided<'_> {
                 1.0,
             ),
         };
-        // Signed integers have one value more below zero than above: it means -1 too.
+        // Signed integers have one more value below zero than above; it means -1 too.
         if normalized {
             (value / largest).max(-1.0)
         } else {
@@ -75,7 +75,7 @@ impl Strided<'_> {
     }
 }
 
-/// Holds `count` elements of `element` bytes in a view of accessor `accessor` against the bytes of the view.
+/// Checks `count` elements of `element` bytes in a view of accessor `accessor` against the bytes of the view.
 pub(super) fn open_strided<'a>(
     buffers: &'a Buffers<'_>,
     accessor: usize,

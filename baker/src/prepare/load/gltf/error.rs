@@ -1,4 +1,4 @@
-//! Why a glTF file is refused: which part of it, in words, and the code and hint that go with them.
+//! Why a glTF file is refused, with code and hint.
 
 use gltf::json;
 use proto::message::Code;
@@ -19,7 +19,7 @@ pub enum GltfError {
     /// Not glTF 2.
     #[error("is glTF {0}; glTF 2 is read")]
     Version(String),
-    /// `extensionsRequired` names something that is not done.
+    /// `extensionsRequired` names an unsupported extension.
     #[error("requires the extension {0}, which is not supported")]
     Extension(String),
     /// The node tree is wrong.
@@ -49,7 +49,7 @@ pub enum GltfError {
         #[source]
         error: AccessorError,
     },
-    /// A list of triangles that ends within one.
+    /// A triangle list whose length is no multiple of 3.
     #[error("mesh {mesh}, primitive {primitive} has {count} indices, no multiple of 3")]
     Remainder {
         /// The mesh.
@@ -59,7 +59,7 @@ pub enum GltfError {
         /// Indices or vertices.
         count: usize,
     },
-    /// An index that names no vertex.
+    /// An index out of range.
     #[error(
         "mesh {mesh}, primitive {primitive}: index {vertex} names no vertex, there are {vertices}"
     )]
@@ -79,7 +79,7 @@ pub enum GltfError {
         /// Primitives of another kind.
         skipped: usize,
     },
-    /// A picture that a material shows.
+    /// An image that a material uses is refused.
     #[error("image {image}: {what}")]
     Image {
         /// The image.
@@ -89,16 +89,16 @@ pub enum GltfError {
         /// The code under which a user is told.
         code: Code,
     },
-    /// A texture or image that is not there.
+    /// A texture or image is missing.
     #[error("material {material} names no image that is there")]
     NoImage {
         /// The material.
         material: usize,
     },
-    /// What is shown lies in the vertices.
+    /// Its colours are in the vertices.
     #[error("its colours are those of its vertices, and not in a texture")]
     VertexColours,
-    /// Beyond the bound, counted over all instances.
+    /// Beyond the bound, over all instances.
     #[error("has more than the {limit} {what} that are taken")]
     TooLarge {
         /// Triangles or vertices.
@@ -109,7 +109,7 @@ pub enum GltfError {
 }
 
 impl GltfError {
-    /// The code under which a user is told.
+    /// The code reported to the user.
     pub(in crate::prepare::load) fn code(&self) -> Code {
         match self {
             Self::Extension(_) | Self::Version(_) | Self::Container(GlbError::Version(_)) => {
@@ -135,7 +135,7 @@ impl GltfError {
         }
     }
 
-    /// How to mend it; may be empty.
+    /// How to fix it; may be empty.
     pub(in crate::prepare::load) fn hint(&self) -> String {
         match self {
             Self::Extension(name) if name == "KHR_draco_mesh_compression" => {

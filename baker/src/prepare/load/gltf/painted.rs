@@ -1,7 +1,8 @@
-//! glTF and GLB → the mesh, and the pictures that its materials show as base colour.
+//! glTF and GLB → the mesh and the base colour pictures of its materials.
 //!
-//! Pictures lie in a buffer view, a `data:` URI or a file beneath the mesh's folder, and are decoded by the decoders of the
-//! views, with their limits. A base colour factor is multiplied in; a material without a picture shows its factor alone.
+//! Pictures lie in a buffer view, a `data:` URI or a file beneath the mesh's folder. The decoders of the views read
+//! them, with the same limits. The base colour factor is multiplied in. A material without a picture gets a texel of
+//! its factor.
 
 use std::collections::HashMap;
 
@@ -18,10 +19,10 @@ use crate::prepare::picture;
 use crate::progress::{Progress, each};
 use crate::render::{Image, srgb};
 
-/// Pictures of a mesh at most: each is decoded whole.
+/// Largest number of pictures of a mesh, each decoded whole.
 const MOST: usize = 64;
 
-/// A decoded picture.
+/// A decoded picture, row-major from the top, sRGB.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Picture {
     pub(crate) width: usize,
@@ -29,11 +30,11 @@ pub(crate) struct Picture {
     pub(crate) texels: Vec<[u8; 4]>,
 }
 
-/// What a mesh shows.
+/// The base colour pictures of a mesh.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pictures {
     pub(crate) pictures: Vec<Picture>,
-    /// The picture of each triangle.
+    /// Index of each triangle's picture.
     pub(crate) of_triangle: Vec<u16>,
 }
 
@@ -67,7 +68,7 @@ pub(in crate::prepare::load) fn read(
 
 fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures, GltfError> {
     let mut all = Pictures::default();
-    // By image and factor: materials that show the same share a picture.
+    // By image and factor, so that materials which show the same share a picture.
     let mut known: HashMap<(Option<usize>, [u32; 3]), u16> = HashMap::new();
     for part in 0..reader.parts.len() {
         let (triangles, material) = (reader.parts[part].triangles, reader.parts[part].material);
@@ -119,7 +120,7 @@ fn pictures(reader: &mut Reader<'_>, progress: &dyn Progress) -> Result<Pictures
     Ok(all)
 }
 
-/// The image of a texture: what an extension names first, since the other is for those who do not know it.
+/// The image of a texture. Images named by extensions take precedence, since the plain one is a fallback.
 fn image_of(root: &json::Root, texture: usize) -> Option<usize> {
     let texture = root.textures.get(texture)?;
     let extensions = texture.extensions.as_ref();
@@ -188,7 +189,7 @@ fn fetch(reader: &Reader<'_>, uri: &str) -> Result<Vec<u8>, (String, Code)> {
     read.map_err(|error| (format!("{file}: {error}"), named_by_input(&error)))
 }
 
-/// Multiplies in linear light, as glTF asks for.
+/// Multiplies in linear light, as glTF demands.
 fn tint(picture: &mut Picture, factor: [f32; 3]) {
     if factor == [1.0; 3] {
         return;
@@ -212,7 +213,8 @@ mod tests {
     use proto::message::Root;
     use serde_json::Value;
 
-    /// Two triangles with a primitive each; the first has the picture in the BIN chunk and a factor, the second a factor alone.
+    /// Two triangles, a primitive each. The first has the picture in the BIN chunk and a factor, the second a factor
+    /// alone.
     fn glb(change: impl FnOnce(&mut Value)) -> Vec<u8> {
         let picture = png::encode(2, 1, &[[255, 188, 0, 255], [10, 20, 30, 255]]).unwrap();
         let points: [f32; 9] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
@@ -272,7 +274,7 @@ mod tests {
             (mesh.triangles.len(), pictures.of_triangle),
             (2, vec![0, 1])
         );
-        // Half the light of 255 is 188 and of 10 is 5, as sRGB has it; a factor of 0.214 is 128.
+        // In sRGB, half the light of 255 is 188 and of 10 is 5; a factor of 0.214 is 128.
         let texels: Vec<_> = pictures.pictures.iter().map(|p| p.texels.clone()).collect();
         assert_eq!(texels[0], [[188, 188, 0, 255], [5, 20, 30, 255]]);
         assert_eq!(texels[1], [[0, 255, 128, 255]]);

@@ -1,4 +1,4 @@
-//! The header of a PLY file → its encoding and its elements with their properties, in the order of the body.
+//! The header of a PLY file → its encoding, and its elements with their properties in the order of the body.
 
 use super::PlyError;
 
@@ -49,7 +49,7 @@ impl Number {
 #[derive(Debug)]
 pub(super) struct Property {
     pub(super) name: String,
-    /// Type of the length, for a list.
+    /// For a list, the type of its length.
     pub(super) list: Option<Number>,
     pub(super) number: Number,
 }
@@ -62,7 +62,7 @@ pub(super) struct Element {
 }
 
 impl Element {
-    /// Which of its properties is the first that has one of these names and is a list, or is none.
+    /// Index of the first property with one of these names that is a list, or is not, as `list` says.
     pub(super) fn place(&self, names: &[&str], list: bool) -> Option<usize> {
         self.properties.iter().position(|property| {
             property.list.is_some() == list && names.contains(&property.name.as_str())
@@ -70,7 +70,7 @@ impl Element {
     }
 }
 
-/// Splits a file into what its header says and the body behind it.
+/// Parses the header. Returns encoding, elements and the body.
 pub(super) fn header(bytes: &[u8]) -> Result<(Encoding, Vec<Element>, &[u8]), PlyError> {
     let mut encoding = None;
     let mut elements: Vec<Element> = Vec::new();

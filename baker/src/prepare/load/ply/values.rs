@@ -1,9 +1,9 @@
-//! The body of a PLY file → its numbers, one after the other, never more of them than there are bytes.
+//! The body of a PLY file → its numbers in sequence, never more than there are bytes.
 
 use super::PlyError;
 use super::header::{Element, Encoding, Number, Property};
 
-/// The numbers of the body, one after the other. Every type of PLY fits f64 exactly.
+/// The numbers of the body. f64 holds every PLY type exactly.
 pub(super) struct Values<'a> {
     pub(super) encoding: Encoding,
     pub(super) rest: &'a [u8],
@@ -26,17 +26,17 @@ impl Stop {
 }
 
 impl Values<'_> {
-    /// Refuses a count that the bytes left cannot hold.
+    /// Refuses a count that the remaining bytes cannot hold.
     pub(super) fn check_count(&self, element: &Element) -> Result<(), PlyError> {
         let shortest = |property: &Property| match self.encoding {
-            // A digit and what parts it from the next.
+            // A digit and a separator.
             Encoding::Ascii => 2,
             Encoding::Little | Encoding::Big => property.list.unwrap_or(property.number).bytes(),
         };
         let entry: usize = element.properties.iter().map(shortest).sum();
         let needed = element.count.saturating_mul(entry as u64);
         let present = self.rest.len();
-        // The last number of an ASCII file need not be followed by anything.
+        // The last number of an ASCII file needs no separator.
         if needed > present as u64 + 1 {
             return Err(PlyError::Count {
                 element: element.name.clone(),
@@ -106,7 +106,7 @@ impl Values<'_> {
         if length.is_nan() || length < 0.0 {
             return Err(Stop::Word);
         }
-        // A long list ends with the bytes, not with memory.
+        // A too long list ends at the end of the bytes, before it takes memory.
         for _ in 0..length as u64 {
             into.push(self.next(property.number)?);
         }
