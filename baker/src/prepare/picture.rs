@@ -1,14 +1,19 @@
 //! PNG, JPEG or WebP, told by content and not by name → 8-bit sRGB with straight alpha.
 //!
 //! The size is read from the header and checked before any decoder runs, so a picture costs at most what
-//! [`proto::limits`] allows. A picture that ends early or does not pass its checksums is refused whole: half a picture
-//! would be baked as if it were meant.
+//! [`proto::limits`] allows. A truncated picture or one with a wrong checksum is refused: half a picture would be baked
+//! as if it were meant.
 //!
-//! The pictures of a mesh may be KTX2, too ([`probe_texture`]): those of views may not, since it is for devices and loses much.
+//! The pictures of a mesh may be KTX2 too ([`probe_texture`]). Those of views may not, since the format is lossy and
+//! for devices.
 //!
-//! Deliberately not done: gAMA, cHRM and ICC profiles are ignored (pixels count as sRGB); EXIF orientation is not applied,
-//! since the programs that estimate cameras work on the pixels as stored ([`Picture::turned`] tells); of an animated PNG
-//! the default picture is used; CMYK, 12-bit and lossless JPEG and animated WebP are refused.
+//! Deliberate limits:
+//!
+//! - gAMA, cHRM and ICC profiles are ignored; pixels count as sRGB.
+//! - EXIF orientation is not applied, since the programs that estimate cameras work on the pixels as stored
+//!   ([`Picture::turned`] reports it).
+//! - Of an animated PNG the default picture is used.
+//! - CMYK, 12-bit and lossless JPEG and animated WebP are refused.
 
 mod jpeg;
 pub(crate) mod ktx2;
@@ -30,11 +35,11 @@ pub(crate) struct Picture {
     pub(crate) width: u32,
     /// Height in pixels.
     pub(crate) height: u32,
-    /// Row by row from the top: sRGB and straight alpha.
+    /// Row-major from the top; sRGB with straight alpha.
     pub(crate) pixels: Vec<[u8; 4]>,
-    /// Some pixel is not opaque. Alpha that is full everywhere, stored or not, says nothing about a silhouette.
+    /// Some pixel is not opaque. Alpha that is 255 everywhere, stored or not, says nothing about a silhouette.
     pub(crate) has_alpha: bool,
-    /// EXIF asks a viewer to turn or mirror the picture.
+    /// EXIF asks a viewer to rotate or mirror the picture.
     pub(crate) turned: bool,
 }
 
@@ -44,13 +49,13 @@ pub(crate) enum PictureError {
     /// No bytes.
     #[error("the file is empty")]
     Empty,
-    /// Nothing that we know of.
+    /// An unknown format.
     #[error("is no picture")]
     Unknown,
     /// A format that is not read.
     #[error("is {0}, which is not read")]
     Format(&'static str),
-    /// A flavour that is not read.
+    /// An unsupported variant of a format.
     #[error("is {0}, which is not supported")]
     Flavour(&'static str),
     /// No pixels.
@@ -71,10 +76,10 @@ pub(crate) enum PictureError {
         /// Height in pixels.
         height: u32,
     },
-    /// Ends early.
+    /// Truncated.
     #[error("is cut off: the file ends before the picture does")]
     Truncated,
-    /// The decoder's words.
+    /// The decoder's message.
     #[error("is damaged: {0}")]
     Damaged(String),
     /// No memory for the pixels.
@@ -83,7 +88,7 @@ pub(crate) enum PictureError {
 }
 
 impl PictureError {
-    /// The code under which the user is told.
+    /// The code reported to the user.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Format(_) | Self::Flavour(_) => Code::UnsupportedFeature,
@@ -98,7 +103,7 @@ impl PictureError {
     }
 }
 
-/// [`probe()`], for pictures that a mesh shows.
+/// Like [`probe()`], for pictures of a mesh.
 ///
 /// # Errors
 /// As there.
@@ -114,10 +119,10 @@ pub(crate) fn probe_texture(bytes: &[u8]) -> Result<Header, PictureError> {
     })
 }
 
-/// Decodes the picture that `header`, from [`probe()`] or [`probe_texture`] of the same bytes, describes.
+/// Decodes the picture. `header` comes from [`probe()`] or [`probe_texture`] of the same bytes.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first problem found.
 pub(crate) fn decode(bytes: &[u8], header: Header) -> Result<Picture, PictureError> {
     let (pixels, turned) = match header.format {
         Format::Png => png::decode(bytes, header)?,
@@ -135,7 +140,7 @@ pub(crate) fn decode(bytes: &[u8], header: Header) -> Result<Picture, PictureErr
     })
 }
 
-/// Bytes for `channels` channels of every pixel; refused instead of ended when there is no memory.
+/// Allocates `channels` bytes for every pixel. Returns an error where memory is short, instead of aborting.
 fn buffer(header: Header, channels: usize) -> Result<Vec<u8>, PictureError> {
     let mut bytes = Vec::new();
     let size = header.pixels() * channels;
@@ -146,7 +151,7 @@ fn buffer(header: Header, channels: usize) -> Result<Vec<u8>, PictureError> {
     Ok(bytes)
 }
 
-/// Spreads decoded samples to RGBA. `N` is the number of samples of a pixel.
+/// Expands decoded samples, `N` per pixel, to RGBA.
 fn spread<const N: usize>(
     bytes: &[u8],
     pixel: impl Fn([u8; N]) -> [u8; 4],

@@ -1,14 +1,14 @@
-//! A cleaned surface → one to texture: welded, wound one way, without what nobody can see, its small holes filled. Each step on
-//! request alone.
+//! A cleaned surface → one fit to texture: welded, consistently wound, without unseen parts, small holes filled. Each
+//! step runs on request alone.
 //!
 //! ```text
-//!  weld ─► orient ─► remove unseen ─► fill holes
+//!   weld ─► orient ─► remove unseen ─► fill holes
 //! ```
 //!
-//! What `to_glb` of TRELLIS does between decimation and unwrap; here it comes before simplification, so that no triangle is
-//! spent on what goes. Each step is bounded in steps, not in seconds: the same mesh comes to the same end on every machine. A
-//! step that would take too long is skipped, one that would do harm refuses, and the report says so, with what there was
-//! before and after.
+//! TRELLIS' `to_glb` does this between decimation and unwrap. Here it precedes simplification, so that no triangle is
+//! spent on removed parts. Each step is bounded in steps, not in seconds, so every machine gives the same mesh. A step
+//! that would take too long is skipped and one that would do harm is refused; the report says so, with counts before
+//! and after.
 
 use std::time::{Duration, Instant};
 
@@ -45,10 +45,10 @@ use self::holes::Lids;
 pub(crate) use self::sight::Eye;
 use self::topology::Topology;
 
-/// What a step did.
+/// The result of a step.
 struct Outcome {
     fate: StepFate,
-    /// Points, triangles or holes, as the step counts.
+    /// Points, triangles or holes, depending on the step.
     changed: u64,
     note: String,
 }
@@ -63,7 +63,7 @@ impl Outcome {
     }
 }
 
-/// What sizes are shares of.
+/// The unit of relative sizes.
 struct Ruler {
     /// Longest side of the bounding box.
     side: f64,
@@ -81,7 +81,7 @@ impl Ruler {
     }
 }
 
-/// Does the steps that are asked for. `eyes` are the cameras of the job's views.
+/// Runs the steps that are asked for. `eyes` are the cameras of the job's views.
 pub(crate) fn repair(
     mut mesh: CleanMesh,
     wish: &Repair,
@@ -160,7 +160,7 @@ pub(crate) fn repair(
     (mesh, steps)
 }
 
-/// Counts of one step → of all: they grow from step to step.
+/// Maps the progress of one step to that of all steps.
 struct Share<'a> {
     of: &'a dyn Progress,
     number: u64,
@@ -184,7 +184,7 @@ impl Progress for Share<'_> {
     }
 }
 
-/// What a step does between two counts: a few times over all triangles.
+/// Predicted duration of a step between two progress counts: a few passes over all triangles.
 fn pass(mesh: &CleanMesh) -> Duration {
     each(mesh.triangles.len(), pace::REPAIR_TRIANGLE) + pace::REPAIR
 }

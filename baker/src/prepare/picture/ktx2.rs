@@ -1,20 +1,20 @@
 //! KTX2 with Basis Universal, the pictures of `KHR_texture_basisu` → RGBA of its levels.
 //!
-//! All of the header is checked here, before the transcoder sees a byte: one picture, ETC1S or UASTC, levels that lie within the
-//! file and are as large as their texels need. Zstandard is undone into exactly that many bytes; the transcoder gets one
-//! level at a time, as if it were a file of its own. It is the Rust one, since these bytes are untrusted.
+//! The whole header is checked before the transcoder sees a byte: one picture, ETC1S or UASTC, levels within the file
+//! and of the size that their texels need. Zstandard is decompressed into exactly that many bytes. The transcoder gets
+//! a UASTC level as a file of its own. It is the Rust one (`basisu`), since these bytes are untrusted.
 
 use basisu::{DecodeFlags, TargetFormat, Transcoder};
 
 use super::probe::{array, check_size};
 use super::{PictureError, spread};
 
-/// What a file begins with.
+/// Magic bytes.
 pub(crate) const IDENTIFIER: [u8; 12] = *b"\xABKTX 20\xBB\r\n\x1A\n";
 const HEADER: usize = 80;
-/// Of a level in the index.
+/// Bytes of a level's entry in the index.
 const LEVEL: usize = 24;
-/// No edge has more.
+/// No allowed edge has more levels.
 const MOST_LEVELS: usize = 15;
 
 /// How the levels are coded.
@@ -34,7 +34,7 @@ pub(crate) struct Texture<'a> {
     /// 163 is ETC1S, 166 UASTC.
     #[cfg(test)]
     pub(crate) model: u8,
-    /// Primaries and transfer function, as the data format has them.
+    /// Primaries and transfer function from the data format descriptor.
     #[cfg(test)]
     pub(crate) colour: [u8; 2],
     scheme: Scheme,
@@ -46,7 +46,7 @@ impl<'a> Texture<'a> {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// Another texture than glTF allows, or damage.
+    /// A texture that glTF does not allow, or a damaged one.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, PictureError> {
         let damaged = |what: &str| PictureError::Damaged(what.to_owned());
         let word = |at: usize| {
@@ -110,7 +110,7 @@ impl<'a> Texture<'a> {
                 ));
             }
         };
-        // Only what these fields are of: the data format could say otherwise of the same bytes.
+        // Only what these values describe: the data format descriptor could describe the same bytes otherwise.
         if block != [3, 3, 0, 0] || !matches!(transfer, 1 | 2) || primaries > 1 {
             return Err(PictureError::Flavour(
                 "a KTX2 texture in another colour space or of other blocks than glTF allows",
@@ -166,7 +166,7 @@ impl<'a> Texture<'a> {
         self.levels.len()
     }
 
-    /// Decodes a level that is there, row by row from the top.
+    /// Decodes an existing level, row-major from the top.
     ///
     /// # Errors
     /// It is damaged.
@@ -207,7 +207,7 @@ impl<'a> Texture<'a> {
         ((self.width >> level).max(1), (self.height >> level).max(1))
     }
 
-    /// A file of one level of plain UASTC.
+    /// A file with one level of uncompressed UASTC.
     fn alone(&self, width: u32, height: u32, blocks: &[u8]) -> Vec<u8> {
         let format_at = HEADER + LEVEL;
         let data_at = (format_at + self.format.len()).next_multiple_of(16);
@@ -229,7 +229,7 @@ impl<'a> Texture<'a> {
     }
 }
 
-/// Blocks of 4×4 that cover a level.
+/// Number of 4×4 blocks of a level.
 fn blocks(width: u32, height: u32, level: usize) -> usize {
     let across = |edge: u32| (edge >> level).max(1).div_ceil(4) as usize;
     across(width) * across(height)

@@ -1,4 +1,4 @@
-//! PNG → RGBA, and whether EXIF asks to turn it: all colour types and depths, palettes, transparent colours, Adam7.
+//! PNG → RGBA, and whether EXIF asks to rotate it: all colour types and depths, palettes, transparent colours, Adam7.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Transformations};
 
 use super::{Header, PictureError, buffer, spread};
 
-/// Memory of the decoder besides the pixels: rows, and chunks that it keeps.
+/// Memory of the decoder beside the pixels: rows and kept chunks.
 const DECODER_BYTES: usize = 64 << 20;
 
 pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool), PictureError> {
@@ -17,7 +17,7 @@ pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool
             bytes: DECODER_BYTES,
         },
     );
-    // Neither is used, and both may be deflated to a thousandth of their size.
+    // Both are unused, and may inflate to a thousand times their size.
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     decoder.set_transformations(Transformations::EXPAND);
@@ -32,11 +32,11 @@ pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool
         ));
     }
     reader.next_frame(&mut samples).map_err(damaged)?;
-    // The rest carries the checksum of the last row, and the end.
+    // The rest holds the checksum of the last row and the end.
     reader.finish().map_err(damaged)?;
 
     if depth == BitDepth::Sixteen {
-        // In place: each rounded sample goes where an earlier pair of bytes was.
+        // In place: a sample is written where an earlier pair of bytes was.
         for k in 0..samples.len() / 2 {
             samples[k] = round(u16::from_be_bytes([samples[2 * k], samples[2 * k + 1]]));
         }
@@ -58,7 +58,7 @@ pub(super) fn decode(bytes: &[u8], header: Header) -> Result<(Vec<[u8; 4]>, bool
     Ok((pixels, turned))
 }
 
-/// 16 bits to 8, to the nearest: 65535 = 255 · 257.
+/// Rounds 16 bits to 8: 65535 = 255 · 257.
 fn round(sample: u16) -> u8 {
     ((u32::from(sample) + 128) / 257) as u8
 }

@@ -1,4 +1,5 @@
-//! The first bytes of a file → format and size, without a decoder; JPEG and WebP are walked to see that all of it is there.
+//! The first bytes of a file → format and size, without a decoder. JPEG and WebP are scanned to the end to find
+//! truncation.
 
 use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
@@ -13,11 +14,11 @@ pub(crate) enum Format {
     Jpeg,
     /// Lossy or lossless.
     WebP,
-    /// Basis Universal in KTX2; of meshes alone, see [`super::probe_texture`].
+    /// Basis Universal in KTX2, for meshes alone; see [`super::probe_texture`].
     Ktx2,
 }
 
-/// What a decoder will have to do.
+/// What the decoder needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Format.
@@ -35,7 +36,7 @@ impl Header {
     }
 }
 
-/// Magic bytes of what people also call pictures, at their offset.
+/// Magic bytes of other formats at their offsets, for messages.
 const OTHERS: [(usize, &[u8], &str); 17] = [
     (0, b"GIF8", "a GIF"),
     (0, b"BM", "a BMP"),
@@ -59,7 +60,7 @@ const OTHERS: [(usize, &[u8], &str); 17] = [
 /// Reads format and size and checks the size.
 ///
 /// # Errors
-/// Not a picture that is read, of no or too many pixels, or cut off.
+/// Not a supported picture, no or too many pixels, or truncated.
 pub(crate) fn probe(bytes: &[u8]) -> Result<Header, PictureError> {
     let (format, [width, height]) = if bytes.is_empty() {
         return Err(PictureError::Empty);
@@ -96,7 +97,7 @@ pub(super) fn check_size(width: u32, height: u32) -> Result<(), PictureError> {
     Ok(())
 }
 
-/// IHDR, which is the first chunk.
+/// The size from IHDR, which is the first chunk.
 fn png(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let header: [u8; 16] = array(bytes, 8).ok_or(PictureError::Truncated)?;
     if &header[4..8] != b"IHDR" {
@@ -111,16 +112,16 @@ fn png(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     ])
 }
 
-/// Walks the segments to the end marker: a decoder would fill what is missing with grey.
+/// Scans the segments to the end marker, since a decoder would fill missing parts with grey.
 fn jpeg(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let mut size = None;
     let mut at = 2;
     loop {
         let [first, marker] = array(bytes, at).ok_or(PictureError::Truncated)?;
         match (first, marker) {
-            // Fill bytes may stand before a marker; entropy-coded data goes on to one.
+            // Fill bytes before a marker.
             (0xFF, 0xFF) => at += 1,
-            // A stuffed zero, and restarts, belong to the data.
+            // A stuffed zero and restart markers belong to the data.
             (0xFF, 0x00 | 0xD0..=0xD7) => at += 2,
             (0xFF, 0xD9) => break,
             (0xFF, 0x01 | 0xD8) => at += 2,
@@ -177,7 +178,7 @@ fn jpeg_frame(
     ])
 }
 
-/// Walks the chunks: all of each must be there, and the frame is as large as it says, whatever the canvas claims.
+/// Scans the chunks. Each must be complete, and the frame's own size counts, whatever the canvas claims.
 fn webp(bytes: &[u8]) -> Result<[u32; 2], PictureError> {
     let riff = u32::from_le_bytes(array(bytes, 4).ok_or(PictureError::Truncated)?) as usize;
     let bytes = bytes

@@ -1,4 +1,4 @@
-//! WebP, lossy or lossless, → RGBA, and whether EXIF asks to turn it.
+//! WebP, lossy or lossless → RGBA, and whether EXIF asks to rotate it.
 
 use std::io::Cursor;
 

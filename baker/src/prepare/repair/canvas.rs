@@ -1,37 +1,37 @@
-//! Triangles → what a camera sees of them: the nearest and the farthest at each pixel.
+//! A rasteriser for visibility: the nearest and the farthest triangle at each pixel of a camera.
 //!
-//! Corners lie on a grid of 1/256 pixel and edge functions are integers, so a pixel between two triangles belongs to both and
-//! no surface leaks. Seen along parallels, the farthest is what the opposite camera sees: one drawing serves two views. Of
-//! equal depths the smaller label wins, so the order of drawing means nothing.
+//! Corners lie on a grid of 1/256 pixel and edge functions are integers. A pixel between two triangles belongs to both,
+//! so no surface leaks. In an orthographic view the farthest surface is what the opposite camera sees, so one drawing
+//! serves two views. At equal depths the smaller label wins, so the result does not depend on the order of drawing.
 
-/// Steps of the grid in a pixel.
+/// Grid steps per pixel.
 const GRID: f64 = 256.0;
-/// Corners farther out than this many pixels are not drawn: edge functions would leave 64 bits.
+/// Corners farther out than this many pixels are not drawn, since edge functions would exceed 64 bits.
 const FAR_OUT: f64 = 1e6;
 /// No surface.
 const NOTHING: u64 = u64::MAX;
 
-/// A corner before a camera; small, since a mesh has many.
+/// A projected corner. Compact, since a mesh has many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Corner {
     x: i32,
     y: i32,
-    /// 0 is near, 1 far; linear in the picture.
+    /// 0 is near, 1 far; linear in the image plane.
     depth: f32,
 }
 
 impl Corner {
-    /// Cannot be drawn: behind the camera, or too far out.
+    /// Not drawable: behind the camera or too far out.
     pub(super) const NOWHERE: Self = Self {
         x: i32::MIN,
         y: i32::MIN,
         depth: 0.0,
     };
 
-    /// `depth` is from 0 to 1.
+    /// `depth` is between 0 and 1.
     pub(super) fn new(x: f64, y: f64, depth: f64) -> Self {
         if x.abs() < FAR_OUT && y.abs() < FAR_OUT {
-            // Rounds to the nearest; f64::round is a call where the processor may be an old one.
+            // Rounds to the nearest. `f64::round` is a function call on the baseline target.
             const BIAS: i64 = 1 << 30;
             let grid = |x: f64| ((x * GRID + BIAS as f64 + 0.5) as i64 - BIAS) as i32;
             Self {
@@ -49,7 +49,7 @@ impl Corner {
     }
 }
 
-/// Depth above, label below: the smallest number is what is seen.
+/// Depth in the upper half, label in the lower: the minimum is what is seen.
 #[derive(Debug)]
 pub(super) struct Canvas {
     size: [usize; 2],
@@ -60,13 +60,14 @@ pub(super) struct Canvas {
 /// What is seen at a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// As it was drawn with.
+    /// The label it was drawn with.
     pub(super) label: u32,
-    /// The side from which its corners run counter-clockwise.
+    /// Whether its corners run counter-clockwise as seen.
     pub(super) front: bool,
 }
 
-/// The pixels whose centre a triangle's box holds: columns and rows, first and past the last; none where it cannot be drawn.
+/// The pixels whose centres lie in a triangle's bounding box: columns and rows, first and past the last. Empty where it
+/// cannot be drawn.
 fn bounds(corners: &[Corner; 3], size: [usize; 2]) -> [[usize; 2]; 2] {
     if corners.iter().any(Corner::is_nowhere) {
         return [[0; 2]; 2];
@@ -98,13 +99,13 @@ impl Canvas {
         }
     }
 
-    /// Pixels that drawing a triangle looks at.
+    /// Number of pixels that drawing a triangle tests.
     pub(super) fn cost(size: [usize; 2], corners: &[Corner; 3]) -> u64 {
         let [[left, right], [top, bottom]] = bounds(corners, size);
         (right.saturating_sub(left) * bottom.saturating_sub(top)) as u64
     }
 
-    /// Draws one; `label` is below 2³¹.
+    /// Draws a triangle; `label` is below 2³¹.
     pub(super) fn draw(&mut self, corners: &[Corner; 3], label: u32) {
         let [[left, right], [top, bottom]] = bounds(corners, self.size);
         if left >= right || top >= bottom {
@@ -115,7 +116,7 @@ impl Canvas {
         if area == 0 {
             return;
         }
-        // With y downwards, corners that run counter-clockwise to the eye have a negative area.
+        // With y downwards, corners that run counter-clockwise as seen have a negative area.
         let front = area < 0;
         let sign = area.signum();
         let [depth, mut to_b, mut to_c] = corners.map(|corner| f64::from(corner.depth));
@@ -140,7 +141,7 @@ impl Canvas {
                 std::array::from_fn(|k| row[k] + edges[k][0] * step * first as i64);
             let start = line * self.size[0] + left;
             for place in start + first..start + end {
-                // The sign of one is the sign of all.
+                // The sign bit of the union: all are non-negative.
                 if at[0] | at[1] | at[2] >= 0 {
                     let depth = depth + at[1] as f64 * to_b + at[2] as f64 * to_c;
                     let depth = (depth * f64::from(u32::MAX >> 1)) as u32 & (u32::MAX >> 1);
@@ -170,8 +171,8 @@ impl Canvas {
     }
 }
 
-/// The columns of a row at which no edge function that begins like this is below 0, among `width` of them; of a short row all,
-/// since divisions cost more than looks.
+/// The columns of a row, among `width`, in which all edge functions are non-negative. Returns all of a short row, since
+/// divisions cost more than tests.
 fn within(row: [i64; 3], edges: [[i64; 2]; 3], width: usize) -> [usize; 2] {
     const SHORT: usize = 12;
     if width <= SHORT {
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn the_nearest_is_seen_and_the_farthest_from_behind() {
         let mut canvas = Canvas::new([4, 4]);
-        // Counter-clockwise to an eye for which y runs down.
+        // Counter-clockwise as seen, with y downwards.
         let square = |depth| [[0.0, 0.0, depth], [0.0, 9.0, depth], [9.0, 0.0, depth]];
         canvas.draw(&corners(square(0.5)), 7);
         canvas.draw(&corners(square(0.25)), 5);
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn no_pixel_falls_between_triangles() {
-        // A fan of 97 triangles with corners anywhere covers its circle.
+        // A fan of 97 triangles with arbitrary corners covers its circle.
         let mut canvas = Canvas::new([64, 64]);
         let centre = [31.7, 32.3, 0.5];
         let rim = |k: usize| {

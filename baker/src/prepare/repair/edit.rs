@@ -1,8 +1,8 @@
-//! A surface and what became of its triangles → a surface again: unused points gone, numbers anew.
+//! Rebuilds a surface from edited triangles: drops unused points and renumbers the rest.
 
 use crate::prepare::clean::{self, CleanMesh};
 
-/// The triangles for which `stays` says so.
+/// Keeps the triangles for which `stays` holds.
 pub(super) fn keep(mesh: &CleanMesh, stays: impl Fn(usize) -> bool) -> CleanMesh {
     let kept: Vec<usize> = (0..mesh.triangles.len()).filter(|&t| stays(t)).collect();
     rebuild(
@@ -14,7 +14,7 @@ pub(super) fn keep(mesh: &CleanMesh, stays: impl Fn(usize) -> bool) -> CleanMesh
     )
 }
 
-/// These triangles of the mesh's points; what was counted of the file stays counted.
+/// A surface of these triangles over the mesh's points. Keeps the counts of the file.
 pub(super) fn rebuild(
     mesh: &CleanMesh,
     mut triangles: Vec<[u32; 3]>,
@@ -39,7 +39,7 @@ pub(super) fn rebuild(
     }
 }
 
-/// Winds a triangle the other way.
+/// Reverses the winding of a triangle.
 pub(super) fn flip(mesh: &mut CleanMesh, triangle: usize) {
     mesh.triangles[triangle].swap(1, 2);
     if let Some(uvs) = &mut mesh.corner_uvs {

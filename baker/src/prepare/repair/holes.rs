@@ -1,8 +1,8 @@
-//! A surface → the same with its small holes filled.
+//! Fills small holes of a surface.
 //!
-//! A hole is a closed border of few enough edges and of a small enough area: TRELLIS' two limits, of which it asks the first of
-//! holes that the mesh came with, and the second of openings that its cut leaves. The rim of a sheet is no hole: filling it
-//! would lay a second sheet on the first. Patches add no points; they are wound as most of the border is.
+//! A hole is a closed border with few enough edges and a small enough area. These are TRELLIS' two limits: it applies
+//! the first to holes of the input and the second to openings left by its cut. The rim of a sheet is no hole, since
+//! filling it would lay a second sheet on the first. Patches add no points, and are wound like most of the border.
 
 use std::collections::HashSet;
 
@@ -17,17 +17,18 @@ use crate::prepare::clean::{CleanMesh, MIN_HEIGHT};
 use crate::prepare::normals::{cross, sub, unit};
 use crate::progress::{self, Progress};
 
-/// A part smaller than its border's own area times this is a sheet with that border for a rim; half a sphere has twice.
+/// A part whose area is smaller than this times its border's own area is a sheet with that border as its rim. Half a
+/// sphere has 2.
 const SHEET: f64 = 1.5;
 /// Triangles that all spans together may try: about ten seconds.
 const MAX_TRIED: u64 = 400_000_000;
 
-/// What counts as small.
+/// The limits of a small hole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Edges of the border.
     pub(super) edges: f64,
-    /// A share of the mesh's longest side squared.
+    /// Area as a share of the mesh's longest side squared.
     pub(super) area: f64,
 }
 
@@ -47,16 +48,16 @@ pub(super) fn fill(
     }
 }
 
-/// What closes small holes.
+/// The patches that close small holes.
 pub(super) struct Lids {
     pub(super) triangles: Vec<[u32; 3]>,
-    /// Holes that they close.
+    /// Number of holes closed.
     filled: u64,
     left: Left,
 }
 
 impl Lids {
-    /// Closes nothing.
+    /// No patches.
     pub(super) const NONE: Self = Self {
         triangles: Vec::new(),
         filled: 0,
@@ -91,7 +92,7 @@ impl Lids {
         let mut made = HashSet::new();
         let (mut triangles, mut filled) = (Vec::new(), 0);
         for patch in patches {
-            // Two holes may share points: an edge across both would have four triangles.
+            // Two holes may share points. An edge across both would have four triangles.
             let patch =
                 patch.filter(|patch| inner_edges(patch).iter().all(|edge| !made.contains(edge)));
             match patch {
@@ -111,7 +112,7 @@ impl Lids {
     }
 }
 
-/// Borders to fill, and how many stay open for being no such.
+/// The borders to fill, and how many others stay open and why.
 fn small<'a>(mesh: &CleanMesh, topology: &'a Topology, limits: Limits) -> (Vec<&'a Border>, Left) {
     let ruler = Ruler::of(mesh);
     let mut areas = vec![0.0; topology.part_count];
@@ -136,7 +137,7 @@ fn small<'a>(mesh: &CleanMesh, topology: &'a Topology, limits: Limits) -> (Vec<&
             holes.push(border);
         }
     }
-    // Small ones first, so that the bound of steps leaves the fewest.
+    // Small ones first, so that the bound on steps excludes the fewest.
     holes.sort_by_key(|border| border.len());
     let mut tried = 0;
     let affordable = holes.partition_point(|border| {
@@ -148,7 +149,7 @@ fn small<'a>(mesh: &CleanMesh, topology: &'a Topology, limits: Limits) -> (Vec<&
     (holes, left)
 }
 
-/// Borders that stay open, and why.
+/// Borders that stay open, by reason.
 #[derive(Default)]
 struct Left {
     large: usize,
@@ -176,7 +177,7 @@ impl Left {
     }
 }
 
-/// All edges of the mesh between two points of holes.
+/// All edges of the mesh between two points on holes.
 fn edges_between(mesh: &CleanMesh, holes: &[&Border]) -> HashSet<[u32; 2]> {
     let mut on_hole = vec![false; mesh.positions.len()];
     for step in holes.iter().copied().flatten() {
@@ -192,7 +193,7 @@ fn edges_between(mesh: &CleanMesh, holes: &[&Border]) -> HashSet<[u32; 2]> {
         .collect()
 }
 
-/// Edges of a patch that are of two of its triangles.
+/// Edges shared by two triangles of a patch.
 fn inner_edges(patch: &[[u32; 3]]) -> Vec<[u32; 2]> {
     let sides = patch
         .iter()
@@ -209,7 +210,7 @@ fn patch(mesh: &CleanMesh, border: &Border, closed: &HashSet<[u32; 2]>) -> Optio
     let forward = 2 * border.iter().filter(|step| against(step)).count() >= border.len();
     let mut steps = border.clone();
     if !forward {
-        // Backwards, the edge to the next point is the one that came from it.
+        // In reverse, the edge to the next point is the one that came from it.
         let points: Vec<u32> = border.iter().rev().map(|step| step.point).collect();
         let n = points.len();
         steps = (0..n)

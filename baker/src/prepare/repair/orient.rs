@@ -1,9 +1,9 @@
-//! A surface → each part wound one way, its front where most of it is seen from.
+//! Winds each connected part of a surface consistently, with its front on the side from which most of it is seen.
 //!
-//! Triangles that share an edge agree if they run along it in opposite directions. A part that comes back to itself the other
-//! way round (a Moebius strip) has no front and stays as it came. Which way a part is wound is first what most of its area
-//! says, and then what is seen of it from all around: of a closed surface that is the outside, of a bowl the side that less
-//! hides. A part that nobody sees, or from both sides alike (a leaf), keeps what most of it says.
+//! Triangles that share an edge agree if they run along it in opposite directions. A one-sided part (a Moebius strip)
+//! has no front and is left as it is. The winding of a part is first the one of most of its area. Then visibility from
+//! all around decides: for a closed surface the front is the outside, for a bowl the less occluded side. A part that is
+//! unseen, or seen from both sides alike (a leaf), keeps the winding of most of its area.
 
 use proto::message::StepFate;
 
@@ -15,9 +15,9 @@ use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub};
 use crate::progress::Progress;
 
-/// Pairs of views that decide: sides differ by much or not at all.
+/// Pairs of views that decide; the sides differ by much or not at all.
 const PAIRS: usize = 48;
-/// Its back must be seen by more than its front times this.
+/// A part is flipped if its back is seen by more pixels than its front times this.
 const MARGIN: f64 = 1.05;
 
 /// Winds the triangles.
@@ -72,7 +72,7 @@ pub(super) fn orient(
     }
 }
 
-/// Which triangles to turn so that neighbours agree with the first of their part, and which parts cannot.
+/// Which triangles to flip so that neighbours agree with the first of their part, and which parts are one-sided.
 fn agree(mesh: &CleanMesh, topology: &Topology) -> (Vec<bool>, Vec<bool>) {
     let mut turned = vec![false; mesh.triangles.len()];
     let mut met = vec![false; mesh.triangles.len()];
@@ -106,7 +106,7 @@ fn agree(mesh: &CleanMesh, topology: &Topology) -> (Vec<bool>, Vec<bool>) {
     (turned, one_sided)
 }
 
-/// Turns the larger part of the area of no part.
+/// Inverts the flips of a part where they concern more than half of its area.
 fn majority(mesh: &CleanMesh, topology: &Topology, one_sided: &[bool], turned: &mut [bool]) {
     let mut sums = vec![[0.0; 2]; topology.part_count];
     for (triangle, &part) in topology.parts.iter().enumerate() {

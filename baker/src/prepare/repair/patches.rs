@@ -1,17 +1,18 @@
-//! Triangles → patches of about a pixel and a half around: what is seen of a mesh of any fineness, at the pixels there are.
+//! Groups triangles into patches of about 1.5 pixels radius, so that visibility can be judged for a mesh of any
+//! fineness.
 //!
-//! Of a mesh whose triangles are smaller than pixels, most fall between the centres of pixels in any one view, and would count
-//! as unseen. Patches grow from the first triangle that is in none, over edges, to where they would reach farther than the
-//! radius or bend too much. A triangle as large as that is a patch by itself.
+//! If triangles are smaller than pixels, most fall between pixel centres in any one view and would count as unseen. A
+//! patch grows over edges from the first free triangle, as far as the radius and the bend of normals allow. A triangle
+//! of that size is a patch by itself.
 
 use super::topology::Topology;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub, unit};
 
-/// Cosine of the angle that normals of a patch may have to its first.
+/// Smallest cosine between normals of a patch and the normal of its first triangle.
 const BENT: f64 = 0.5;
 
-/// Each triangle's patch, numbered by their first triangles, and how many there are.
+/// The patch of each triangle, in the order of their first triangles, and the number of patches.
 pub(super) fn patches(mesh: &CleanMesh, topology: &Topology, radius: f64) -> (Vec<u32>, usize) {
     let centre = |triangle: usize| -> [f64; 3] {
         let corners = mesh.triangles[triangle].map(|point| mesh.positions[point as usize]);
@@ -44,7 +45,7 @@ pub(super) fn patches(mesh: &CleanMesh, topology: &Topology, radius: f64) -> (Ve
                 }
                 let away = sub(centre(other), middle);
                 let near = away.iter().map(|x| x * x).sum::<f64>() <= radius * radius;
-                // Windings need not agree yet: the sign means nothing.
+                // Windings need not agree yet, so the sign is ignored.
                 let dot: f64 = (0..3)
                     .map(|axis| normal(mesh, other)[axis] * towards[axis])
                     .sum();
@@ -75,7 +76,7 @@ mod tests {
         let sphere = icosphere(5);
         let topology = Topology::new(&sphere.triangles, sphere.positions.len());
         let (patch, count) = patches(&sphere, &topology, 0.1);
-        // A sphere of area 4π in discs of about 0.01π, of which not all are whole.
+        // A sphere of area 4π in discs of about 0.01π, not all of them whole.
         assert!((400..2500).contains(&count), "{count}");
         assert!(patch.iter().all(|&patch| (patch as usize) < count));
         let (alone, all) = patches(&sphere, &topology, 1e-3);

@@ -1,8 +1,8 @@
-//! A surface → how often each group of triangles is seen from all around, and from which side.
+//! Visibility: how often each group of triangles is seen from all around or by given cameras, and from which side.
 //!
-//! TRELLIS draws 1000 perspective views of 1024² from a sphere. Here pairs of opposite views along parallels, of 512², are
-//! drawn at once, directions on a Fibonacci half-sphere, as many as the bound of steps lets be: what is drawn is counted beforehand, so that
-//! the same mesh gets the same views on every machine.
+//! TRELLIS draws 1000 perspective views of 1024² from a sphere. Here opposite orthographic views of 512² are drawn in
+//! pairs, with directions on a Fibonacci half-sphere, as many as the bound on steps allows. The cost is counted
+//! beforehand, so the same mesh gets the same views on every machine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,14 +17,14 @@ use crate::progress::{self, Progress};
 
 /// Edge of a picture in pixels.
 pub(super) const EDGE: usize = 512;
-/// What a triangle costs that covers no pixel, in looks at a pixel: measured.
+/// Measured cost of a triangle that covers no pixel, in pixel tests.
 const TRIANGLE_STEPS: u64 = 60;
-/// Pictures at once: one of 1024² takes 16 MiB.
+/// Pictures in memory at once: one of 1024² takes 16 MiB.
 const MOST_THREADS: usize = 16;
-/// Looks at a pixel for all pictures of a step: some ten seconds on two cores.
+/// Pixel tests of all pictures of a step: some ten seconds on two cores.
 const MAX_STEPS: u64 = 8_000_000_000;
 
-/// All triangles, and what is to be told apart among them.
+/// All triangles, with their groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Groups<'a> {
     pub(super) positions: &'a [[f32; 3]],
@@ -39,9 +39,9 @@ pub(super) struct Groups<'a> {
 pub(super) struct Sight {
     /// Views drawn.
     pub(super) views: u32,
-    /// Views that show the group.
+    /// Number of views that show the group.
     pub(super) seen_in: Vec<u32>,
-    /// Pixels that show its front, and its back.
+    /// Pixels that show its front and its back.
     pub(super) pixels: Vec<[u64; 2]>,
 }
 
@@ -54,7 +54,7 @@ impl Sight {
         }
     }
 
-    /// Of groups from this one on.
+    /// Drops groups from number `from` on.
     pub(super) fn forget(&mut self, from: usize) {
         self.seen_in.truncate(from);
         self.pixels.truncate(from);
@@ -72,13 +72,13 @@ impl Sight {
         self
     }
 
-    /// Enters a view; `stamps` says of each group which view saw it last.
+    /// Adds a view. `stamps` holds for each group the last view that saw it.
     fn enter(&mut self, mut seen: impl Iterator<Item = Seen>, stamps: &mut [u32]) {
         self.views += 1;
         let Some(mut last) = seen.next() else {
             return;
         };
-        // Neighbours in the picture are mostly of one group.
+        // Neighbouring pixels mostly show one group.
         let mut run = 1;
         for pixel in seen {
             if pixel == last {
@@ -101,7 +101,7 @@ impl Sight {
     }
 }
 
-/// A camera of the job, made small.
+/// A camera of the job, scaled to a small picture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eye {
     pub(crate) camera: Camera,
@@ -116,13 +116,13 @@ impl Eye {
         self.size = self.size.map(|edge| edge.div_ceil(2));
     }
 
-    /// In looks at a pixel.
+    /// Cost in pixel tests.
     fn cost(&self, groups: Groups<'_>) -> u64 {
         cost(groups, &corners_before(groups, &self.camera), self.size)
     }
 }
 
-/// `wanted` pairs of views or as many as the bound of steps lets be; none if that is fewer than `least`.
+/// Draws `wanted` pairs of views, or as many as the bound on steps allows; none if those are fewer than `least`.
 pub(super) fn from_all_around(
     groups: Groups<'_>,
     [wanted, least]: [usize; 2],
@@ -136,7 +136,7 @@ pub(super) fn from_all_around(
     (pairs >= least).then(|| drawn(groups, frame, pairs, progress))
 }
 
-/// So many pairs of views.
+/// Draws this many pairs of views.
 fn drawn(groups: Groups<'_>, frame: Frame, pairs: usize, progress: &dyn Progress) -> Sight {
     each(groups, pairs, progress, |pair, sight, stamps| {
         let canvas = frame.draw(groups, direction(pair, pairs));
@@ -145,7 +145,7 @@ fn drawn(groups: Groups<'_>, frame: Frame, pairs: usize, progress: &dyn Progress
     })
 }
 
-/// With pictures of another size: TRELLIS has 1024².
+/// With pictures of another size; TRELLIS uses 1024².
 #[cfg(test)]
 pub(super) fn with_edge(groups: Groups<'_>, edge: usize, pairs: usize) -> Sight {
     drawn(
@@ -156,7 +156,7 @@ pub(super) fn with_edge(groups: Groups<'_>, edge: usize, pairs: usize) -> Sight 
     )
 }
 
-/// What the job's own cameras see; of many, some, and smaller where that takes too many steps.
+/// What the job's own cameras see. Draws at most 128 of them, in smaller pictures where they would take too many steps.
 pub(super) fn from_eyes(groups: Groups<'_>, eyes: &[Eye], progress: &dyn Progress) -> Sight {
     const MOST: usize = 128;
     const SMALLEST: usize = 128;
@@ -176,7 +176,7 @@ pub(super) fn from_eyes(groups: Groups<'_>, eyes: &[Eye], progress: &dyn Progres
     })
 }
 
-/// Does `work` for each number below `count`, on all threads; sums are of whole numbers, so their order means nothing.
+/// Runs `work` for each number below `count` on all threads. Sums are integers, so their order does not matter.
 fn each(
     groups: Groups<'_>,
     count: usize,
@@ -208,7 +208,7 @@ fn each(
         .reduce(|| Sight::new(groups.count), |sum, more| sum.add(&more))
 }
 
-/// Number `nth` of `count` directions on a half-sphere, evenly spread.
+/// Direction `nth` of `count`, evenly spread on a half-sphere.
 fn direction(nth: usize, count: usize) -> [f64; 3] {
     // The golden angle, from the pole to the rim.
     const GOLDEN: f64 = 2.399_963_229_728_653;
@@ -217,7 +217,7 @@ fn direction(nth: usize, count: usize) -> [f64; 3] {
     [radius * around.cos(), radius * around.sin(), z]
 }
 
-/// The sphere around a surface, which fills each picture.
+/// The bounding sphere of a surface, which fills each picture.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     centre: [f64; 3],
@@ -250,7 +250,7 @@ impl Frame {
     }
 
     fn corners(&self, groups: Groups<'_>, along: [f64; 3]) -> Vec<Corner> {
-        // Any axis that is not along the view will do for up.
+        // Any axis not along the view serves as up.
         let up = match along[2].abs() < 0.9 {
             true => [0.0, 0.0, 1.0],
             false => [1.0, 0.0, 0.0],
@@ -273,13 +273,13 @@ impl Frame {
         draw(groups, &self.corners(groups, along), [self.edge; 2])
     }
 
-    /// In looks at a pixel.
+    /// Cost in pixel tests.
     fn cost(&self, groups: Groups<'_>, along: [f64; 3]) -> u64 {
         cost(groups, &self.corners(groups, along), [self.edge; 2])
     }
 }
 
-/// Of a drawing, in looks at a pixel.
+/// Cost of a drawing in pixel tests.
 fn cost(groups: Groups<'_>, corners: &[Corner], size: [usize; 2]) -> u64 {
     let of =
         |triangle: &[u32; 3]| Canvas::cost(size, &triangle.map(|point| corners[point as usize]));
@@ -305,7 +305,8 @@ fn corners_before(groups: Groups<'_>, camera: &Camera) -> Vec<Corner> {
             })
         })
         .collect();
-    // What is nearer than the thousandth of the farthest is not drawn: it hides nothing then, which errs to seeing more.
+    // Anything nearer than a thousandth of the farthest is not drawn. It then occludes nothing, which errs towards more
+    // being seen.
     let farthest = placed.iter().map(|at| at[2]).fold(0.0, f64::max);
     let nearest = farthest * 1e-3;
     let corner = |at: &[f64; 3]| {
@@ -405,7 +406,7 @@ mod tests {
         assert_eq!((sight.views, sight.seen_in), (2, vec![0, 2, 0]));
         assert_eq!(sight.pixels[1], [0, 128]);
         assert_eq!(from_eyes(groups, &[], &Silent).views, 0);
-        // Half as large, it sees the same on a quarter of the pixels.
+        // At half the size it sees the same on a quarter of the pixels.
         let mut half = eye;
         half.halve();
         let small = from_eyes(groups, &[half], &Silent);

@@ -1,25 +1,25 @@
-//! A closed border → triangles that span it, the flattest there are (Liepa, "Filling holes in meshes", 2003).
+//! Triangulates a closed border as flatly as possible (Liepa, "Filling holes in meshes", 2003).
 //!
-//! Of all triangulations: the one whose largest angle between neighbouring triangles, those beyond the border among them, is
-//! the least; of those, the one with the least area; and of those in a plane, which all have the same, the one with the
-//! shortest edges. Angles count in whole degrees, so that rounding decides nothing.
+//! Among all triangulations it minimises the largest angle between neighbouring triangles, including those beyond the
+//! border, then the area. In a plane all have the same area, so the shortest inner edges win. Angles are rounded to
+//! whole degrees, so that floating-point rounding decides nothing.
 
 use crate::prepare::normals::{cross, sub, unit};
 
-/// How much the squares of lengths of inner edges count beside the area.
+/// Weight of the squared lengths of inner edges beside the area.
 const SHAPE: f64 = 0.01;
 
 /// A border: points in order.
 pub(super) struct Rim<'a> {
     pub(super) points: &'a [[f64; 3]],
-    /// Unit normal of the triangle beyond the edge from each point to the next, of the side from which the points run against
-    /// its own winding: the side that a triangle of the span continues.
+    /// Unit normal of the triangle beyond the edge from each point to the next, on the side that a triangle of the span
+    /// continues. From that side the points run against the triangle's own winding.
     pub(super) beyond: &'a [Option<[f64; 3]>],
-    /// Triangles of less height than this have no area.
+    /// Triangles of less height count as having no area.
     pub(super) least_height: f64,
 }
 
-/// Worst angle in degrees, and area: less is better.
+/// Worst angle in degrees, and area. Less is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Weight {
     angle: u16,
@@ -48,15 +48,15 @@ impl Weight {
     }
 }
 
-/// The best of a stretch of the border: its weight, and the corner opposite to the edge that closes it.
+/// The best triangulation of a stretch of the border: its weight, and the corner opposite to the edge that closes it.
 #[derive(Clone, Copy, Debug)]
 struct Best {
     weight: Weight,
     corner: u32,
 }
 
-/// Triangles as numbers of the rim's points, wound as these run; none where every triangulation has a triangle without area or
-/// an edge that `barred` refuses.
+/// Returns triangles as indices into the rim, wound like it. None where every triangulation has a triangle without area
+/// or an edge that `barred` refuses.
 pub(super) fn span(
     rim: &Rim<'_>,
     barred: impl Fn(usize, usize) -> bool,
@@ -85,7 +85,7 @@ pub(super) fn span(
                     let sides = best[from * n + corner]
                         .weight
                         .and(best[corner * n + to].weight);
-                    // What cannot win need not be measured.
+                    // Skips what cannot win.
                     if !sides.is_less(found.weight) {
                         continue;
                     }
@@ -116,8 +116,8 @@ pub(super) fn span(
     Some(triangles)
 }
 
-/// The weight of one triangle: its area, and its angles to what lies beyond the two edges that are settled, and to what lies
-/// beyond the last one where that is on the border.
+/// The weight of one triangle: its area, and its angles to the triangles beyond its two settled edges, and beyond the
+/// third where that is on the border.
 fn triangle(rim: &Rim<'_>, best: &[Best], [from, corner, to]: [usize; 3]) -> Weight {
     let n = rim.points.len();
     let [a, b, c] = [from, corner, to].map(|at| rim.points[at]);

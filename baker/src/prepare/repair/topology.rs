@@ -1,14 +1,14 @@
-//! Triangles → which share an edge, what hangs together, and where the surface ends.
+//! Connectivity of a triangle list: shared edges, connected parts and borders.
 //!
-//! Half-edge `3t + k` runs from corner k of triangle t to corner k + 1. An edge of two triangles links them, however they are
-//! wound; an edge of one is a border; one of three or more links nothing and is counted. Borders are followed around the fan
-//! of triangles at each point, so that two sheets which touch in a point keep a border each.
+//! Half-edge `3t + k` runs from corner k of triangle t to corner k + 1. An edge of two triangles links them, whatever
+//! their winding. An edge of one triangle is a border. An edge of three or more links nothing and is counted. Borders
+//! are followed around the fan of triangles at each point, so two sheets that touch in a point have a border each.
 
 use std::collections::HashMap;
 
 use proto::message::MeshCounts;
 
-/// The half-edge is alone on its edge.
+/// The half-edge has no mate.
 const BORDER: u32 = u32::MAX;
 /// Its edge has three triangles or more.
 const CROWDED: u32 = u32::MAX - 1;
@@ -17,16 +17,16 @@ const CROWDED: u32 = u32::MAX - 1;
 #[derive(Debug)]
 pub(super) struct Topology {
     mates: Vec<u32>,
-    /// Of each triangle: what can be reached from it across edges of two triangles, numbered by its first triangle.
+    /// The connected part of each triangle, over edges of two triangles, numbered by its first triangle.
     pub(super) parts: Vec<u32>,
     /// How many parts there are.
     pub(super) part_count: usize,
     counts: MeshCounts,
-    /// Closed borders without a point twice.
+    /// Closed borders, none with a point twice.
     pub(super) loops: Vec<Border>,
 }
 
-/// A closed border: its points in order, each with the half-edge to the next, whatever that one's direction.
+/// A closed border: its points in order, each with the half-edge to the next, in either direction.
 pub(super) type Border = Vec<Step>;
 
 /// One edge of a border.
@@ -38,14 +38,14 @@ pub(super) struct Step {
     pub(super) half: u32,
 }
 
-/// The ends of a half-edge.
+/// The end points of a half-edge.
 pub(super) fn ends(triangles: &[[u32; 3]], half: u32) -> [u32; 2] {
     let (triangle, k) = (triangles[half as usize / 3], half as usize % 3);
     [triangle[k], triangle[(k + 1) % 3]]
 }
 
 impl Topology {
-    /// Of triangles with corners below `points`, none of which stands twice in a triangle.
+    /// Builds it from triangles with corners below `points`, all three different.
     pub(super) fn new(triangles: &[[u32; 3]], points: usize) -> Self {
         let mut counts = MeshCounts {
             triangles: triangles.len() as u64,
@@ -71,13 +71,13 @@ impl Topology {
         self.counts
     }
 
-    /// The half-edge on the other side of the edge, where there are just two.
+    /// The other half-edge of an edge with exactly two triangles.
     pub(super) fn mate(&self, half: u32) -> Option<u32> {
         let mate = self.mates[half as usize];
         (mate < CROWDED).then_some(mate)
     }
 
-    /// The edge has this one triangle.
+    /// Whether its edge has one triangle.
     pub(super) fn is_border(&self, half: u32) -> bool {
         self.mates[half as usize] == BORDER
     }
@@ -124,8 +124,8 @@ impl Topology {
         loops
     }
 
-    /// The other border at `point` of the fan of triangles that begins at the border `half`; none where the fan ends at a
-    /// crowded edge.
+    /// The border at `point` at the other end of the fan of triangles that begins at the border `half`. None where the
+    /// fan ends at a non-manifold edge.
     fn around(&self, triangles: &[[u32; 3]], mut half: u32, point: u32) -> Option<u32> {
         loop {
             let first = half - half % 3;
@@ -140,9 +140,9 @@ impl Topology {
     }
 }
 
-/// Fills in the counts of edges, too.
+/// Also fills in the counts of edges.
 fn mates(triangles: &[[u32; 3]], points: usize, counts: &mut MeshCounts) -> Vec<u32> {
-    // Half-edges by the smaller of their ends: a counting sort, then each point's few by the larger one.
+    // Sorts half-edges by the smaller end (counting sort), then those of each point by the larger end.
     let mut starts = vec![0u32; points + 1];
     for corners in triangles {
         for k in 0..3 {
@@ -208,7 +208,7 @@ fn parts(mates: &[u32]) -> (Vec<u32>, usize) {
     (parts, count as usize)
 }
 
-/// Cuts a border where it meets itself.
+/// Splits a border where it meets itself.
 fn simple_loops(border: Border, loops: &mut Vec<Border>) {
     let mut path: Border = Vec::with_capacity(border.len());
     let mut places: HashMap<u32, usize> = HashMap::new();
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(counts(&[]), [0; 4]);
         assert_eq!(counts(&[[0, 1, 2]]), [1, 1, 3, 0]);
         assert_eq!(counts(&[[0, 1, 2], [0, 2, 3]]), [1, 1, 4, 0]);
-        // The second is wound the other way.
+        // The second triangle is wound the other way.
         assert_eq!(counts(&[[0, 1, 2], [0, 3, 2]]), [1, 1, 4, 0]);
         // Three pages of a book: nothing is linked, and no border closes.
         assert_eq!(counts(&[[0, 1, 2], [0, 1, 3], [0, 1, 4]]), [3, 0, 6, 1]);
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn sheets_that_touch_in_a_point_have_a_border_each() {
         assert_eq!(counts(&[[0, 1, 2], [0, 3, 4]]), [2, 2, 6, 0]);
-        // A ring of six triangles around a hexagon that is pinched: points 0 and 3 are one.
+        // A ring of triangles around a pinched hole: points 0 and 3 are one.
         let fan = Topology::new(&[[0, 1, 2], [2, 1, 3], [3, 1, 4]], 5);
         assert_eq!(fan.loops.len(), 1);
         let points: Vec<u32> = fan.loops[0].iter().map(|step| step.point).collect();

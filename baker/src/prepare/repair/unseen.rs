@@ -1,15 +1,20 @@
-//! A surface → the same without what no view from outside can see, cut where the border is shortest.
+//! Removes what no view from outside can see, cut where the border is shortest. After TRELLIS' `_fill_holes`.
 //!
-//! After TRELLIS' `_fill_holes`. Of each patch: the share of views from all around that show it. Never seen is inner; seen by
-//! no less than the third quartile of its part, held between ¼ and ½, is outer; the minimum cut by length of edges parts one
-//! from the other. What it cuts off goes, piece by piece, unless its median view share is above ¼ or an opening that it
-//! leaves is larger than allowed.
+//! Each patch has the share of views from all around that show it. Patches never seen are inner. Patches seen by at
+//! least the third quartile of their part, clamped to ¼-½, are outer. A minimum cut by edge length separates them. Each
+//! connected piece on the inner side goes, unless its median view share is above ¼ or it would leave too large an
+//! opening.
 //!
-//! Where it differs on purpose: patches, so that fine meshes are judged as coarse ones; quartiles by area; lengths as shares
-//! of the mesh's longest side, so that any scale will do; a piece stays, too, if the job's own views show much of it (an object
-//! within a room), and of the others what they do show, with the patches around it: nothing that they picture is lost (of many
-//! views, those that are looked at). Holes that are to be filled count as closed there: what shows through them alone will
-//! not show. And where nothing is outer, or everything would go, nothing goes.
+//! Deliberate differences:
+//!
+//! - Patches instead of triangles, so that fine meshes are judged like coarse ones.
+//! - Quartiles by area, and lengths as shares of the mesh's longest side, so that scale does not matter.
+//! - A piece also stays if the job's own views show much of it (an object within a room). Of other pieces the patches
+//!   that those views show stay, with the patches around them, so nothing that they picture is lost. Of many views only
+//!   some are drawn.
+//! - Holes that are to be filled count as closed for the job's views, since what only shows through them will be
+//!   hidden.
+//! - Where nothing is outer, or everything would go, nothing goes.
 
 use std::time::Duration;
 
@@ -25,26 +30,27 @@ use crate::prepare::flow::Graph;
 use crate::prepare::normals::{cross, sub};
 use crate::progress::{Progress, unit};
 
-/// Pairs of views: as many as TRELLIS has. Tests of this file's own need fewer.
+/// Pairs of views, as many as TRELLIS has. Tests need fewer.
 const PAIRS: usize = if cfg!(test) { 100 } else { 500 };
-/// Fewer than so many say too little of what is never seen.
+/// Fewer pairs say too little about what is never seen.
 const FEWEST_PAIRS: usize = 16;
 /// Radius of a patch in pixels.
 const PATCH_PIXELS: f64 = 1.5;
-/// Bounds of the view share from which on a patch is outer; the lower is also the highest median of what may go.
+/// Bounds of the view share from which on a patch is outer. The lower one is also the highest median of a piece that
+/// goes.
 const OUTER: [f64; 2] = [0.25, 0.5];
-/// Units of capacity in the longest side; a triangle that is inner or outer has as much, as in TRELLIS.
+/// Capacity of an edge as long as the longest side. An inner or outer triangle has as much, as in TRELLIS.
 const CAPACITY: f64 = 1e6;
-/// Arcs that the cut may look at: about ten seconds.
+/// Arcs that the cut may visit: about ten seconds.
 const FLOW_STEPS: u64 = 1_000_000_000;
-/// One round of it, with all of these steps.
+/// Predicted duration of one round that uses all of these steps.
 const FLOW_ROUND: Duration = Duration::from_secs(20);
-/// A piece stays whole if the job's views see this share of its area, or if this share of all that they see is of it: more than
-/// what shows through a few small holes.
+/// A piece stays whole if the job's views see this share of its area, or if it is this share of all that they see: more
+/// than what shows through a few small holes.
 const SHOWN_AREA: f64 = 0.25;
 const SHOWN_PIXELS: f64 = 0.02;
 
-/// The job's views, and what closes the holes that are to be filled.
+/// The job's views, and the patches that close the holes to be filled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eyes<'a> {
     pub(super) eyes: &'a [Eye],
@@ -52,7 +58,7 @@ pub(super) struct Eyes<'a> {
 }
 
 impl Eyes<'_> {
-    /// What they show of each group, holes closed.
+    /// What the views show of each group, with holes closed.
     fn sight(self, groups: Groups<'_>, progress: &dyn Progress) -> Sight {
         let lids = self.lids.len();
         let lid = vec![groups.count as u32; lids];
@@ -71,7 +77,7 @@ impl Eyes<'_> {
     }
 }
 
-/// Removes what is unseen. Openings up to `largest`, a share of the longest side squared, may be left.
+/// Removes what is unseen. May leave openings up to `largest`, a share of the longest side squared.
 pub(super) fn remove(
     mesh: &mut CleanMesh,
     topology: &Topology,
@@ -149,7 +155,7 @@ pub(super) fn remove(
     }
 }
 
-/// Of each patch: the job's views show it or one beside it, which other views would.
+/// For each patch: whether the job's views show it or a neighbour, which other views of the same scene would show.
 fn pictured(shown: &Sight, topology: &Topology, of: &[u32]) -> Vec<bool> {
     let is_shown = |patch: usize| shown.pixels[patch] != [0; 2];
     let mut pictured: Vec<bool> = (0..shown.pixels.len()).map(is_shown).collect();
@@ -163,7 +169,7 @@ fn pictured(shown: &Sight, topology: &Topology, of: &[u32]) -> Vec<bool> {
 }
 
 struct Patches {
-    /// Share of the views that show it.
+    /// Share of the views that show the patch.
     seen: Vec<f64>,
     area: Vec<f64>,
     triangles: Vec<u64>,
@@ -172,7 +178,7 @@ struct Patches {
 }
 
 enum Cut {
-    /// Of each patch: it is cut off.
+    /// For each patch, whether it is cut off.
     Side(Vec<bool>),
     AllSeen,
     NothingOuter,
@@ -203,7 +209,7 @@ impl Patches {
         patches
     }
 
-    /// The share of views that a fraction of the area of each group of patches does not exceed.
+    /// The view share that a fraction of the area of each group of patches does not exceed.
     fn quantiles(&self, group: &[u32], groups: usize, fraction: f64) -> Vec<f64> {
         let mut of: Vec<Vec<u32>> = vec![Vec::new(); groups];
         for (patch, &group) in group.iter().enumerate() {
@@ -257,7 +263,7 @@ impl Patches {
                 graph.drain(patch as u32, capacity);
             }
         }
-        // One link for each pair of neighbours, as long as all edges between them.
+        // One link per pair of neighbours, with the length of all edges between them.
         let mut links: Vec<(u32, u32, u64)> = Vec::new();
         for half in 0..3 * of.len() as u32 {
             let Some(mate) = topology.mate(half).filter(|&mate| mate > half) else {
@@ -281,16 +287,16 @@ impl Patches {
     }
 }
 
-/// What hangs together of what was cut off.
+/// The connected pieces that were cut off.
 struct Pieces {
-    /// Of each triangle.
+    /// By triangle.
     of: Vec<u32>,
-    /// Of each patch.
+    /// By patch.
     of_patch: Vec<u32>,
     count: usize,
 }
 
-/// Why pieces stayed.
+/// Number of pieces that stayed, by reason.
 #[derive(Default)]
 struct Stayed {
     visible: usize,
@@ -373,7 +379,7 @@ impl Pieces {
         (goes.collect(), stayed)
     }
 
-    /// The largest of the openings that each piece leaves: the area of triangles to the middle of its border.
+    /// The largest opening that each piece would leave, by the area of a fan over its border.
     fn openings(&self, mesh: &CleanMesh, topology: &Topology) -> Vec<f64> {
         let mut largest = vec![0.0f64; self.count];
         let mut border: Vec<Vec<[u32; 2]>> = vec![Vec::new(); self.count];
@@ -397,7 +403,7 @@ impl Pieces {
     }
 }
 
-/// Edges that hang together by their points.
+/// Groups edges that are connected by their points.
 fn linked(edges: Vec<[u32; 2]>) -> Vec<Vec<[u32; 2]>> {
     let mut points: Vec<u32> = edges.as_flattened().to_vec();
     points.sort_unstable();
@@ -423,7 +429,7 @@ fn linked(edges: Vec<[u32; 2]>) -> Vec<Vec<[u32; 2]>> {
     of
 }
 
-/// Of triangles from each edge to the mean of the edges' middles: TRELLIS' size of a hole.
+/// Area of the triangles from each edge to the mean of the edges' midpoints: TRELLIS' size of a hole.
 pub(super) fn fan_area(mesh: &CleanMesh, edges: &[[u32; 2]]) -> f64 {
     let place = |point: u32| mesh.positions[point as usize].map(f64::from);
     let mut centre = [0.0; 3];

@@ -1,8 +1,8 @@
-//! A surface → the same with points of its borders put together that lie as good as in one place.
+//! Merges border points that lie almost at the same place.
 //!
-//! Cleaning puts points together that are equal bit for bit; what another program cut and moved is off by rounding. Only
-//! points of borders move, to the first of those within reach, so nothing thin is crushed. Triangles that lose their area by
-//! it go, and of those that come to lie on each other all but the first.
+//! Cleaning merges points that are bitwise equal. Points that another program cut and moved are off by rounding. Only
+//! border points move, each to the first one within reach, so nothing thin is crushed. Triangles that lose their area
+//! are dropped, and so are all but the first of triangles with the same corners.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::topology::{Topology, ends};
 use super::{Outcome, edit};
 use crate::prepare::clean::{self, CleanMesh, MIN_HEIGHT};
 
-/// Welds points nearer than `share` of the diagonal.
+/// Welds border points nearer than `share` of the diagonal.
 pub(super) fn weld(mesh: &mut CleanMesh, topology: &Topology, share: f64) -> Outcome {
     let reach = share * 2.0 * mesh.radius;
     let mut border: Vec<u32> = topology
