@@ -1,5 +1,5 @@
-//! The readers of views by themselves: bytes in memory → what prepare makes of them, without session, folder or pool.
-//! For the fuzz targets; meshes have [`super::load::read`], which takes any [`super::folder::Files`].
+//! The readers of views without session, folder or pool: bytes in memory → what prepare makes of them. For the fuzz
+//! targets. Meshes have [`super::load::read`], which takes any [`super::folder::Files`].
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
@@ -16,14 +16,14 @@ pub struct Decoded {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Row by row from the top: sRGB and straight alpha.
+    /// Row-major from the top; sRGB with straight alpha.
     pub pixels: Vec<[u8; 4]>,
     /// Some pixel is not opaque.
     pub has_alpha: bool,
 }
 
-/// Decodes a PNG, JPEG or WebP, unless its header promises more than `most` pixels: the reader's own bound is far above
-/// what can be tried many times a second.
+/// Decodes a PNG, JPEG or WebP of at most `most` pixels by its header. The reader's own limit is too high to be tried
+/// many times a second.
 ///
 /// # Errors
 /// What the user is told.
@@ -50,7 +50,7 @@ pub fn decode_picture(bytes: &[u8], most: usize) -> Result<Decoded, Failure> {
     })
 }
 
-/// Reads a `transforms.json` whose pictures are all of `size`, width and height, into their cameras.
+/// Reads a `transforms.json` into cameras; all its pictures have `size` (width, height).
 ///
 /// # Errors
 /// What the user is told.
@@ -63,7 +63,7 @@ pub fn read_cameras(bytes: &[u8], size: [u32; 2]) -> Result<Vec<Camera>, Failure
     cameras(&read.frames, size)
 }
 
-/// Reads a model of COLMAP whose images are the file `name`, and whose pictures are all of `size`, into its cameras.
+/// Reads a COLMAP model whose images are in the file `name` into cameras; all its pictures have `size`.
 ///
 /// # Errors
 /// What the user is told.

@@ -1,9 +1,9 @@
-//! Triangles as they came → a surface: each point once, no triangle without area, none twice.
+//! Triangles as read → a surface: each point once, no triangle without area, none twice.
 //!
-//! Points are the same if their coordinates are equal bit for bit (and −0 is 0), so nothing moves; texture coordinates stay
-//! with the corners, so that seams in them do not cut the surface. A triangle has no area if it is thinner than the grid on
-//! which f32 can place its corners, relative to the size of the mesh, so meshes of any scale are treated alike. What is not
-//! manifold stays: it is counted, and the stages behind take it.
+//! Points are merged if their coordinates are bitwise equal (−0 counts as 0), so nothing moves. Texture coordinates
+//! stay with the corners, so seams do not cut the surface. A triangle has no area if it is thinner than the grid on
+//! which f32 can place its corners, relative to the mesh's size, so scale does not matter. Non-manifold edges stay:
+//! they are counted, and later stages accept them.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use proto::message::{Code, Failure};
 
 use crate::prepare::load::RawMesh;
 
-/// Height of a triangle below which it has no area, as a share of the mesh's diagonal: the spacing of f32 at the size of the
-/// mesh is 2⁻²⁴ of it, and rounding moves two corners.
+/// Height below which a triangle has no area, as a share of the mesh's diagonal: f32 spacing at the mesh's size is 2⁻²⁴
+/// of it, and rounding moves two corners.
 pub(crate) const MIN_HEIGHT: f64 = 1.2e-7;
-/// Diagonal below which f32 arithmetic on areas underflows.
+/// Diagonal below which areas underflow in f32.
 const MIN_DIAGONAL: f64 = 1e-12;
 
 /// Why nothing is left.
@@ -23,13 +23,13 @@ pub enum CleanError {
     /// No triangle has area.
     #[error("all {0} triangles have zero area")]
     NoArea(usize),
-    /// Too small for 32-bit arithmetic.
+    /// Too small for f32.
     #[error("the whole mesh measures {0:e}, too small to compute with")]
     TooSmall(f64),
 }
 
 impl CleanError {
-    /// What the user is told about the mesh file `name`.
+    /// The failure to report for the mesh file `name`.
     #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let (code, hint) = match self {
@@ -49,13 +49,13 @@ impl CleanError {
 pub struct CleanMesh {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
-    /// Corners, as numbers of points; winding as in the file.
+    /// Corners as point indices; winding as in the file.
     pub triangles: Vec<[u32; 3]>,
     /// Texture coordinates of each triangle's corners, where they are kept.
     pub corner_uvs: Option<Vec<[[f32; 2]; 3]>>,
     /// Half the diagonal of the bounding box.
     pub radius: f64,
-    /// What was dropped and what was found.
+    /// What was dropped and found.
     pub counts: Counts,
 }
 
@@ -64,15 +64,15 @@ pub struct CleanMesh {
 pub struct Counts {
     /// Triangles with a repeated corner or without area, dropped.
     pub degenerate: u64,
-    /// Triangles whose three points another triangle has too, whatever the winding, dropped.
+    /// Triangles with the same three points as an earlier one, whatever the winding, dropped.
     pub duplicate: u64,
-    /// Those of them that faced the other way.
+    /// Those of the duplicates that faced the other way.
     pub flipped: u64,
     /// Edges with more than two triangles.
     pub nonmanifold_edges: u64,
 }
 
-/// Welds, drops and counts.
+/// Merges points, drops triangles and counts.
 ///
 /// # Errors
 /// Nothing with area is left.
@@ -108,7 +108,7 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
         let mut any_order: [u32; 3] = triangle;
         any_order.sort_unstable();
         let [a, b, c] = triangle;
-        // Of its three steps from corner to corner, one goes down or two do.
+        // Of the three steps from corner to corner, one or two go down; the number tells the winding.
         let winding = [a > b, b > c, c > a]
             .into_iter()
             .filter(|&down| down)
@@ -142,7 +142,7 @@ pub(crate) fn diagonal(points: impl Iterator<Item = [f32; 3]>) -> f64 {
         }
     }
     let square: f64 = (0..3).map(|axis| (high[axis] - low[axis]).powi(2)).sum();
-    // No point at all leaves the box inside out.
+    // Without points the box is inside out.
     if square.is_finite() {
         square.sqrt()
     } else {
@@ -150,7 +150,7 @@ pub(crate) fn diagonal(points: impl Iterator<Item = [f32; 3]>) -> f64 {
     }
 }
 
-/// The triangle is higher than `min_height` above its longest side.
+/// Whether the triangle's height above its longest side exceeds `min_height`.
 pub(crate) fn has_area(corners: [[f32; 3]; 3], min_height: f64) -> bool {
     let [a, b, c] = corners.map(|corner| corner.map(f64::from));
     let edge = |from: [f64; 3], to: [f64; 3]| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
@@ -166,10 +166,10 @@ pub(crate) fn has_area(corners: [[f32; 3]; 3], min_height: f64) -> bool {
     length(cross) > longest * min_height
 }
 
-/// Numbers points by their coordinates, in the order of their first use.
+/// Numbers points by coordinates, in the order of first use.
 struct Points {
     by_place: HashMap<[u32; 3], u32>,
-    /// The number of a vertex that was met before: files repeat vertices far more often than places.
+    /// Cache by vertex: files repeat vertices far more often than positions.
     by_vertex: Vec<u32>,
 }
 
@@ -198,7 +198,7 @@ impl Points {
     }
 }
 
-/// Number of triangles at each edge, in no particular order.
+/// Number of triangles of each edge, in no particular order.
 pub(crate) fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
     let mut edges: Vec<u64> = Vec::with_capacity(triangles.len() * 3);
     for [a, b, c] in triangles {

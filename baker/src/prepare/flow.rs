@@ -1,20 +1,20 @@
-//! A graph with sources and sinks → its minimum cut (Dinic 1970), in a bounded number of steps.
+//! Minimum cut of a graph with sources and sinks (Dinic, 1970), in a bounded number of steps.
 //!
-//! Capacities are whole numbers, so the cut is the same wherever it is computed: the nodes that the sources still reach when no
-//! more flows, which of all minimum cuts is the one with the fewest.
+//! Capacities are integers, so the cut is the same on every machine. It is the set of nodes that the sources still
+//! reach when the flow is maximal, the smallest source side of all minimum cuts.
 
-/// An arc; the one back is next to it.
+/// An arc. Its reverse is the neighbour in the list (index xor 1).
 #[derive(Clone, Copy, Debug)]
 struct Arc {
     to: u32,
     capacity: u64,
 }
 
-/// See the head of this file. Two nodes more than asked for stand at its end: source and sink.
+/// The graph. Source and sink are two extra nodes at the end.
 #[derive(Debug)]
 pub(crate) struct Graph {
     arcs: Vec<Arc>,
-    /// From and arc, until they are sorted into `starts`.
+    /// The node that each arc leaves.
     from: Vec<u32>,
     nodes: usize,
 }
@@ -28,17 +28,17 @@ impl Graph {
         }
     }
 
-    /// `capacity` may flow either way.
+    /// Adds an edge with this capacity in both directions.
     pub(crate) fn link(&mut self, a: u32, b: u32, capacity: u64) {
         self.arc(a, b, [capacity; 2]);
     }
 
-    /// The source feeds a node.
+    /// Adds an arc from the source.
     pub(crate) fn feed(&mut self, node: u32, capacity: u64) {
         self.arc(self.nodes as u32, node, [capacity, 0]);
     }
 
-    /// The sink drains a node.
+    /// Adds an arc to the sink.
     pub(crate) fn drain(&mut self, node: u32, capacity: u64) {
         self.arc(node, self.nodes as u32 + 1, [capacity, 0]);
     }
@@ -57,8 +57,8 @@ impl Graph {
         ]);
     }
 
-    /// The nodes on the source's side of the minimum cut; none where more than `steps` arcs would have to be looked at.
-    /// `tell` hears of each round.
+    /// Returns the nodes on the source's side of the minimum cut; none where that would visit more than `steps` arcs.
+    /// Calls `tell` in each round.
     pub(crate) fn cut(mut self, mut steps: u64, mut tell: impl FnMut()) -> Option<Vec<bool>> {
         let (source, sink) = (self.nodes, self.nodes + 1);
         let leaving = self.leaving();
@@ -67,7 +67,7 @@ impl Graph {
         let mut queue: Vec<u32> = Vec::with_capacity(self.nodes + 2);
         loop {
             tell();
-            // Levels, by breadth from the source.
+            // Breadth-first levels from the source.
             level.fill(u32::MAX);
             level[source] = 0;
             queue.clear();
@@ -89,7 +89,7 @@ impl Graph {
                 let side = level[..self.nodes].iter();
                 return Some(side.map(|&level| level != u32::MAX).collect());
             }
-            // A flow that blocks every shortest way, by depth; `next` is the arc of each node that is not known to be blocked.
+            // A blocking flow, depth first. `next` is the first arc of each node that may not be blocked.
             let mut next: Vec<usize> = (0..self.nodes + 2).map(|node| of(node).start).collect();
             let mut path: Vec<u32> = Vec::new();
             loop {
@@ -116,7 +116,7 @@ impl Graph {
                 }
                 steps = steps.checked_sub(1)?;
                 if next[node] == of(node).end {
-                    // Blocked: back, and past the arc that led here.
+                    // Blocked: go back, and past the arc that led here.
                     let Some(arc) = path.pop() else {
                         break;
                     };
@@ -134,7 +134,7 @@ impl Graph {
         }
     }
 
-    /// Arcs by the node that they leave: where each node's begin, and the arcs.
+    /// Arcs sorted by the node that they leave: offsets, and arc indices.
     fn leaving(&self) -> (Vec<u32>, Vec<u32>) {
         let mut starts = vec![0u32; self.nodes + 3];
         for &node in &self.from {
@@ -157,7 +157,7 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// Numbers that look like chance, the same each time.
+    /// Pseudo-random numbers, the same each time.
     fn noise(state: &mut u64) -> u64 {
         *state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -165,7 +165,7 @@ mod tests {
         *state >> 33
     }
 
-    /// What crosses from a side to the rest.
+    /// Total capacity from a side to the rest.
     fn weight(side: u32, links: &[(u32, u32, u64)], feeds: &[u64], drains: &[u64]) -> u64 {
         let within = |node: u32| side >> node & 1 == 1;
         let crossing = links.iter().filter(|(a, b, _)| within(*a) != within(*b));

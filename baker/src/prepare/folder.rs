@@ -1,8 +1,8 @@
-//! A folder that the supervisor holds → bytes of the files beneath it.
+//! Files beneath a folder that the supervisor holds → their bytes.
 //!
-//! Prepare opens nothing: it asks for each file by its name, and the supervisor decides (`supervisor/src/opener.rs`: beneath
-//! the folder, of a kind that meshes and views are made of, a regular file, within the size). What comes back is a descriptor
-//! for reading. A name is bytes of a path: percent-decoding of URIs is the caller's matter.
+//! Prepare opens nothing. It asks for each file by name, and the supervisor decides (`supervisor/src/opener.rs`):
+//! beneath the folder, of a kind used by meshes and views, a regular file, within the size limit. The answer is a
+//! descriptor for reading. A name is a path in bytes; percent-decoding of URIs is left to the caller.
 
 use std::fs::File;
 use std::io;
@@ -16,28 +16,28 @@ use proto::message::{Code, Refusal, Root};
 use crate::progress::unit;
 use crate::session::SessionError;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PIECE: usize = 16 << 20;
 
-/// Why a file of a folder is not read. The name is the caller's to add.
+/// Why a file is not read. The caller adds the name.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The supervisor does not open it.
+    /// The supervisor refuses to open it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The memory for its content is not to be had.
+    /// Not enough memory for its content.
     #[error("there is no memory for its {0} bytes")]
     Memory(u64),
-    /// It was opened and cannot be read.
+    /// Reading the opened file failed.
     #[error("cannot be read ({0})")]
     Io(#[from] io::Error),
-    /// The supervisor cannot be asked.
+    /// The session with the supervisor failed.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
 impl FolderError {
-    /// The code under which a user is told.
+    /// The code reported to the user.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -49,9 +49,9 @@ impl FolderError {
     }
 }
 
-/// Who opens files.
+/// Opens files beneath a root.
 pub trait Files: std::fmt::Debug + Sync {
-    /// Opens the regular file `name` beneath `root` if it has at most `limit` bytes; gives it with its size.
+    /// Opens the regular file `name` beneath `root` if it has at most `limit` bytes. Returns descriptor and size.
     ///
     /// # Errors
     /// The first reason not to.
@@ -66,13 +66,13 @@ pub struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    /// The folder `root`, as `files` opens what lies in it.
+    /// The folder `root` of `files`.
     #[must_use]
     pub fn new(files: &'a dyn Files, root: Root) -> Self {
         Self { files, root }
     }
 
-    /// The folder `root`, of the same files.
+    /// Another root of the same files.
     #[must_use]
     pub fn beside(&self, root: Root) -> Self {
         Self { root, ..*self }
@@ -84,7 +84,7 @@ impl<'a> Folder<'a> {
     /// The first reason not to.
     pub fn open(&self, name: &str, limit: u64) -> Result<Opened, FolderError> {
         if name.len() > MAX_NAME_BYTES {
-            // Longer than any path, and perhaps than any packet.
+            // Longer than any path, and perhaps than a packet.
             return Err(Refusal::Os(ENAMETOOLONG).into());
         }
         let (fd, size) = self.files.open(self.root, name, limit)?;
@@ -103,22 +103,22 @@ impl<'a> Folder<'a> {
     }
 }
 
-/// A file that may be read, by many threads at once.
+/// An opened file, readable from many threads at once.
 #[derive(Debug)]
 pub struct Opened {
     file: File,
-    /// Its bytes when it was opened.
+    /// Its size when it was opened.
     size: u64,
 }
 
 impl Opened {
-    /// Its bytes when it was opened.
+    /// Its size when it was opened.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Reads all of it if it has at most `limit` bytes.
+    /// Reads the whole file if it has at most `limit` bytes.
     ///
     /// # Errors
     /// The first reason not to.
@@ -137,7 +137,7 @@ impl Opened {
         let read = fill(&self.file, &mut bytes, 0)?;
         bytes.truncate(read);
         if read == capacity && self.file.read_at(&mut [0], size)? > 0 {
-            // It grew meanwhile: nobody knows by how much.
+            // It grew, nobody knows by how much.
             let size = size.saturating_add(1);
             if size > limit {
                 return Err(Refusal::TooLarge { size, limit }.into());
@@ -147,7 +147,7 @@ impl Opened {
         Ok(bytes)
     }
 
-    /// Fills the buffer with what begins at byte `at`; gives the number of bytes, fewer only where the file ends.
+    /// Fills the buffer from byte `at` on. Returns the number of bytes, fewer only at the end of the file.
     ///
     /// # Errors
     /// It cannot be read.
@@ -156,7 +156,7 @@ impl Opened {
     }
 }
 
-/// Reads from `start` on until the buffer is full or the file ends; gives the number of bytes.
+/// Reads from `start` until the buffer is full or the file ends. Returns the number of bytes.
 fn fill(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {
@@ -174,7 +174,7 @@ fn fill(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize> {
     Ok(read)
 }
 
-/// For tests: one folder of this process's own, without any of the supervisor's care.
+/// For tests: a folder opened by this process, without the supervisor's checks.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Local(pub(crate) std::path::PathBuf);
@@ -190,7 +190,7 @@ impl Files for Local {
         }
         let file = File::open(self.0.join(name)).map_err(|_absent| Refusal::Missing)?;
         if file.metadata()?.is_dir() {
-            // It has no ending that is listed.
+            // It has no listed ending.
             return Err(Refusal::Unlisted.into());
         }
         let size = file.metadata()?.len();
@@ -213,8 +213,8 @@ mod tests {
     use super::*;
     use crate::session::Session;
 
-    /// Answers each question for the number `n.bin` with a file of n bytes of value n, `none` with a refusal, and sends a
-    /// stray end of views before each.
+    /// Answers a request for `n.bin` with a file of n bytes of value n, and `none` with a refusal. Sends a stray
+    /// `EndOfViews` before each answer.
     fn supervise(channel: &Channel) {
         while let Ok(FromChild::Open { name, limit, .. }) = channel.receive() {
             channel
@@ -228,7 +228,7 @@ mod tests {
             };
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&vec![number; usize::from(number)]).unwrap();
-            // Says one byte less than there is where the limit is one byte less.
+            // States a size one byte too small where the limit is one byte too small.
             let outcome = Ok(limit.min(u64::from(number)));
             channel
                 .send(&ToChild::Opened { outcome }, &[file.as_fd()])

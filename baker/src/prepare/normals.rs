@@ -1,9 +1,9 @@
-//! A surface → its normals and its area, and the little vector arithmetic that prepare needs.
+//! Normals and area of a surface, and the vector arithmetic that prepare needs.
 //!
-//! Each triangle weighs by its angle at the point (Thürmer and Wüthrich 1998), which does not depend on how the surface is cut
-//! into triangles.
+//! A triangle counts by its angle at the point (Thürmer and Wüthrich, 1998), so normals do not depend on the
+//! triangulation.
 
-/// Unit normals of the points: the mean of the triangles around, weighted by angle.
+/// Unit normals of the points: the mean over adjacent triangles, weighted by angle.
 pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Vec<[f32; 3]> {
     let mut sums = vec![[0.0f64; 3]; positions.len()];
     let mut fallback = vec![[0.0f32; 3]; positions.len()];
@@ -29,7 +29,7 @@ pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> V
             fallback[point] = normal.map(|x| x as f32);
         }
     }
-    // Two sides that cancel leave rounding, no direction: then the last triangle's normal stands.
+    // Sides that cancel leave rounding noise without direction. The last triangle's normal is used then.
     sums.into_iter()
         .zip(fallback)
         .map(|(sum, fallback)| {
@@ -68,9 +68,9 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-/// The vector at length one; none for a vector without length.
+/// The vector scaled to length one; none for a zero vector.
 pub(crate) fn unit(v: [f64; 3]) -> Option<[f64; 3]> {
-    // Scaled first: squares of very small or large numbers leave f64 only far beyond our bounds, but cost nothing to avoid.
+    // Scaled first: squares leave f64 only far beyond our bounds, but that costs nothing to avoid.
     let largest = v.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
     if !(largest > 0.0 && largest.is_finite()) {
         return None;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn normals_do_not_depend_on_how_a_side_is_cut() {
-        // The corner of a cube whose top is two triangles there, and whose other sides are one each.
+        // The corner of a cube whose top has two triangles there, and whose other sides have one each.
         let positions = [
             [0.0; 3],
             [1.0, 0.0, 0.0],

@@ -1,11 +1,12 @@
-//! A surface → fewer triangles, with the error that it costs.
+//! A surface → fewer triangles, with the error of the simplification.
 //!
-//! meshoptimizer's quadric collapses (Garland and Heckbert 1997): open borders move only along themselves, normals count, and
-//! vertices are put where the quadrics want them, unless texture coordinates are kept. Those count as well then, their seams
-//! are kept closed, and vertices stay a choice of the old ones, so that no chart reaches over another.
+//! Uses meshoptimizer's quadric edge collapses (Garland and Heckbert, 1997). Open borders move only along themselves,
+//! and normals count. Vertices move to where the quadrics want them, unless texture coordinates are kept. Those then
+//! count as well, their seams stay closed, and vertices are a subset of the old ones, so that no chart reaches over
+//! another.
 //!
-//! Where the topology forbids to go as far as asked, small loose parts are dropped, and where even that is not enough, the
-//! shape is clustered without regard to topology; the user is told either.
+//! Where the topology does not allow the target, small loose parts are dropped. Where that is not enough, the mesh is
+//! clustered without regard to topology. A warning says so.
 
 use meshopt::{SimplifyOptions, VertexDataAdapter};
 use proto::job::Simplify;
@@ -15,25 +16,25 @@ use crate::prepare::clean::{self, CleanError, CleanMesh};
 use crate::prepare::load::{NoUvs, RawMesh};
 use crate::prepare::normals::{point_normals, surface_area};
 
-/// Weight of a change of the normal by its own length, against a distance as long as the mesh.
+/// Weight of a normal's change by its own length, against a move as long as the mesh.
 const NORMAL_WEIGHT: f32 = 0.05;
 /// Weight of a move across the whole texture, likewise.
 const UV_WEIGHT: f32 = 0.5;
 /// Loose parts up to this share of the mesh's extent may be dropped.
 const PRUNED_SHARE: f32 = 0.02;
-/// Beyond the target by no more than this factor, topology is kept.
+/// Topology is kept as long as the result exceeds the target by no more than this factor.
 const MISSED_FACTOR: f64 = 1.25;
 
-/// Share of the area whose loss is told: quadrics see no error where a loose piece vanishes.
+/// Share of lost area that raises a warning: quadrics see no error where a loose piece vanishes.
 const TOLD_LOSS: f64 = 0.1;
 
-/// Why nothing can be made of the order.
+/// Why a request cannot be met.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum SimplifyError {
     /// Zero triangles, or not a share.
     #[error("cannot simplify to {0}")]
     Target(String),
-    /// Nothing with area is left.
+    /// No triangle with area is left.
     #[error("nothing with area is left of the mesh at {target} triangles")]
     Nothing {
         /// The target.
@@ -45,7 +46,7 @@ pub enum SimplifyError {
 }
 
 impl SimplifyError {
-    /// What the user is told.
+    /// The failure to report.
     #[must_use]
     pub fn failure(&self) -> Failure {
         let hint = "keep more triangles";
@@ -62,13 +63,13 @@ impl SimplifyError {
 pub struct Simplified {
     /// The surface.
     pub mesh: CleanMesh,
-    /// Error by meshoptimizer's measure, as a share of the radius of the original.
+    /// meshoptimizer's error, as a share of the radius of the original.
     pub error: f32,
-    /// What the user should know of the way.
+    /// A warning for the user.
     pub warning: Option<String>,
 }
 
-/// The number of triangles that an order means; none where it keeps them all.
+/// The number of triangles that `order` means; none where it keeps all.
 ///
 /// # Errors
 /// It leaves none, or is no share.
@@ -88,7 +89,7 @@ pub fn target(order: Simplify, triangles: usize) -> Result<Option<usize>, Simpli
     Ok((target < triangles).then_some(target))
 }
 
-/// Simplifies to at most `target` triangles, or as near as the surface lets it.
+/// Simplifies to at most `target` triangles, or as near as the surface allows.
 ///
 /// # Errors
 /// Nothing with area is left.
@@ -137,7 +138,7 @@ pub fn simplify(mesh: &CleanMesh, target: usize) -> Result<Simplified, SimplifyE
     })
 }
 
-/// The longest side of the bounding box: meshoptimizer's errors are shares of it.
+/// The longest side of the bounding box, the unit of meshoptimizer's errors.
 fn extent(positions: &[[f32; 3]]) -> f64 {
     let side = |axis: usize| {
         let values = positions.iter().map(|position| f64::from(position[axis]));
@@ -146,7 +147,7 @@ fn extent(positions: &[[f32; 3]]) -> f64 {
     (0..3).map(side).fold(0.0, f64::max)
 }
 
-/// What meshoptimizer works on: points, split where texture coordinates are.
+/// Input of meshoptimizer: points, split at seams of texture coordinates.
 struct Vertices {
     positions: Vec<[f32; 3]>,
     uvs: Option<Vec<[f32; 2]>>,
@@ -159,7 +160,7 @@ struct Vertices {
 /// A result of meshoptimizer.
 struct Reduced {
     indices: Vec<u32>,
-    /// Positions where they were moved.
+    /// Positions, where they were moved.
     positions: Option<Vec<[f32; 3]>>,
     error: f32,
 }
@@ -273,7 +274,7 @@ impl Vertices {
                 f32::MAX,
                 Some(&mut error),
             ),
-            // Positions are whole vertices, so this does not happen; nothing is then what it made.
+            // Does not happen, since the buffer holds whole positions. An empty result is ignored.
             Err(_unaligned) => Vec::new(),
         };
         Reduced {
@@ -338,7 +339,7 @@ mod tests {
 
     #[test]
     fn borders_stay_where_they_are() {
-        // A flat square of 20 × 20 cells: two triangles say it all.
+        // A flat square of 20 × 20 cells; two triangles suffice.
         let points: Vec<[f32; 3]> = (0..21 * 21)
             .map(|i| [(i % 21) as f32, (i / 21) as f32, 0.0])
             .collect();

@@ -1,12 +1,12 @@
-//! Cameras and the surface that will be baked → what the views resolve of each triangle, and the edge of a texture that holds
-//! it, and no more.
+//! Cameras and a surface → the pixel density that the views resolve on each triangle, and the texture size that holds
+//! it.
 //!
-//! Each place of the surface is shown largest by one view; that view's pixels there, for each unit of area, are what a
-//! texture can hold. An edge is wanted at which half of the seen surface, by area, has no more texels than such pixels. An
-//! atlas that is still to be made spreads its texels evenly over [`UTILISATION`] of its square, but for what nobody sees;
-//! coordinates that are kept spread them as they do. Of several pages the edge is that of each.
+//! Each place is shown largest by one view. That view's pixels per unit of area there are what a texture can hold. The
+//! chosen size is the one at which half of the seen surface, by area, has no more texels than such pixels. A new atlas
+//! spreads texels evenly over [`UTILISATION`] of its square, except for unseen parts. Kept coordinates spread them as
+//! they are. With several pages the size is that of each page.
 //!
-//! Occlusion is found on small pictures, so triangles below their pixels may go unseen; medians do not mind.
+//! Occlusion is found on small pictures, so triangles below their pixels may be missed; medians tolerate that.
 
 use proto::limits::MIN_TEXTURE_SIZE;
 use proto::message::TextureChoice;
@@ -21,34 +21,35 @@ use crate::bake::scene::project;
 use crate::pace;
 use crate::progress::{Progress, each, unit};
 
-/// A small camera, and how many pixels of its picture are one of its own.
+/// A visibility query (lookout): a small camera, and how many pixels of its picture one small pixel stands for, per
+/// axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookout {
     pub(crate) eye: Eye,
     pub(crate) zoom: f64,
 }
 
-/// Of an atlas that is made anew: 0.48 to 0.75 on the six models that it was measured on.
+/// Utilisation of a new atlas: 0.48 to 0.75 on the six models measured.
 const UTILISATION: f64 = 0.65;
-/// Edges that are chosen are multiples of it.
+/// Sizes are multiples of it.
 const STEP: f64 = 64.0;
-/// Chosen where nothing is known: the default.
+/// The default, where nothing is known.
 const UNKNOWN: u32 = 1024;
-/// Views that are asked at most, spread evenly over all.
+/// Largest number of views drawn, spread evenly over all.
 const VIEWS: usize = 128;
-/// Beyond so many triangles views are asked one after another: each holds a hundred bytes for each of them.
+/// Above this number of triangles, views are drawn one after another: each takes a hundred bytes per triangle.
 pub(crate) const MANY: usize = 400_000;
 
-/// What views resolve of a surface, by triangles; of none where nothing is known.
+/// What views resolve, by triangle. Empty where nothing is known.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
-    /// The most pixels for each unit of area in any view that sees it, 0 where none does.
+    /// The most pixels per unit of area in any view that sees the triangle, 0 where none does.
     pub(crate) best: Vec<f64>,
-    /// The pixels for each unit of area in all views together, as if each that sees any of it saw all.
+    /// Sum of the pixels per unit of area over all views that see any of the triangle, as if each saw all of it.
     pub(crate) exposure: Vec<f64>,
-    /// The pixels of all views together that show it.
+    /// Sum of the pixels that show the triangle, over all views.
     pub(crate) pixels: Vec<f64>,
-    /// Views that there are.
+    /// Number of views.
     views: u32,
 }
 
@@ -64,7 +65,7 @@ fn areas(surface: &CleanMesh) -> Vec<f64> {
     surface.triangles.iter().map(of).collect()
 }
 
-/// Finds what the views resolve.
+/// Draws the views and sums what they resolve.
 pub(crate) fn resolved(
     surface: &CleanMesh,
     lookouts: &[Lookout],
@@ -73,7 +74,7 @@ pub(crate) fn resolved(
     let step = lookouts.len().div_ceil(VIEWS).max(1);
     let asked: Vec<Lookout> = lookouts.iter().step_by(step).copied().collect();
     let mut resolved = sum(surface, &areas(surface), &asked, progress);
-    // Each that was asked stands for so many.
+    // Each view drawn stands for this many.
     let share = lookouts.len() as f64 / asked.len().max(1) as f64;
     for sum in resolved.exposure.iter_mut().chain(&mut resolved.pixels) {
         *sum *= share;
@@ -82,7 +83,7 @@ pub(crate) fn resolved(
     resolved
 }
 
-/// Chooses an edge for each page, of `most` texels at most.
+/// Chooses the size of each page, at most `most` texels.
 pub(crate) fn choose(
     surface: &CleanMesh,
     resolved: &Resolved,
@@ -91,11 +92,11 @@ pub(crate) fn choose(
 ) -> TextureChoice {
     let areas = areas(surface);
     let best = &resolved.best;
-    // What nobody sees has fewer texels ([`EDGE`]), wherever that leaves enough to be worth a chart of its own.
+    // Unseen parts get fewer texels ([`EDGE`]), wherever that leaves enough for a chart of their own.
     let weighed = |(&area, &best): (&f64, &f64)| if best > 0.0 { area } else { area * EDGE * EDGE };
     let all: f64 = areas.iter().zip(best).map(weighed).sum();
 
-    // Edge at which a triangle has as many texels as pixels, its density of pixels, and its area.
+    // Per triangle: the size at which it has as many texels as pixels, its pixel density, and its area.
     let mut seen: Vec<(f64, f64, f64)> = Vec::new();
     for (triangle, (&density, &area)) in best.iter().zip(&areas).enumerate() {
         let share = match &surface.corner_uvs {
@@ -134,7 +135,7 @@ pub(crate) fn choose(
     }
 }
 
-/// What these resolve.
+/// Sums what these views resolve.
 fn sum(surface: &CleanMesh, areas: &[f64], asked: &[Lookout], progress: &dyn Progress) -> Resolved {
     let group = match surface.triangles.len() > MANY {
         true => 1,
@@ -167,7 +168,7 @@ fn sum(surface: &CleanMesh, areas: &[f64], asked: &[Lookout], progress: &dyn Pro
     sums
 }
 
-/// Of each triangle the pixels for each unit of its area, and those that show it; of the view that the small one stands for.
+/// For each triangle the pixels per unit of area and the pixels that show it, in the full-size view.
 fn densities(surface: &CleanMesh, areas: &[f64], lookout: &Lookout) -> (Vec<f64>, Vec<f64>) {
     const BAND: u32 = 32;
     let Lookout { eye, zoom } = lookout;
@@ -240,7 +241,7 @@ mod tests {
     use crate::prepare::clean::Counts;
     use crate::progress::Silent;
 
-    /// A square of edge 2 in the plane z = 0, and a smaller one behind its middle that nobody sees from the front.
+    /// A square of edge 2 in the plane z = 0, and a smaller one behind its middle, hidden from the front.
     fn squares(uvs: bool) -> CleanMesh {
         let square = |edge: f32, z: f32| {
             [
@@ -263,7 +264,7 @@ mod tests {
         }
     }
 
-    /// From the front, at this distance, with pictures `zoom` times as large as the small ones of 200 pixels.
+    /// A view from the front at this distance; its picture is `zoom` times as large as the small one of 200 pixels.
     fn lookout(distance: f64, zoom: f64) -> Lookout {
         let camera = Camera {
             rotation: [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_edge_is_that_of_the_view_that_shows_most() {
-        // At distance 4 the square is 100 small pixels wide, 1000 of the picture: 10⁶ pixels on four units of area. The
+        // At distance 4 the square is 100 small pixels wide, 1000 in the picture: 10⁶ pixels on four units of area. The
         // hidden square of one unit has fewer texels.
         let seen = [lookout(4.0, 10.0), lookout(8.0, 10.0)];
         let choice = chosen(&squares(false), &seen, 8192);
@@ -295,13 +296,13 @@ mod tests {
             "{choice:?}"
         );
         assert_eq!((choice.size, choice.views), (1280, 2));
-        // Four pages have as many texels, each half the edge.
+        // Four pages have as many texels, each with half the edge.
         let four = Pages::try_from(4).unwrap();
         let found = resolved(&squares(false), &seen, &Silent);
-        // Both show the front, the farther one a quarter as many pixels.
+        // Both views show the front, the farther one with a quarter of the pixels.
         for (triangle, (&best, &all)) in found.best.iter().zip(&found.exposure).enumerate() {
             assert!((all - 1.25 * best).abs() < 1e-6 && (best > 0.0) == (triangle < 2));
-            // Two units of area: each triangle is half of the square, counted in small pixels.
+            // Two units of area: each triangle is half of the square, in small pixels.
             assert!(
                 (found.pixels[triangle] / (2.0 * all).max(1.0) - f64::from(triangle < 2)).abs()
                     < 0.02
@@ -325,7 +326,7 @@ mod tests {
         let choice = chosen(&squares(true), &[lookout(4.0, 10.0)], 8192);
         assert!((choice.wanted - 2000.0).abs() < 0.1, "{choice:?}");
         assert_eq!(choice.size, 1984);
-        // The same of each tile, however many there are.
+        // The same for each tile, however many there are.
         let four = Pages::try_from(4).unwrap();
         let seen = resolved(&squares(true), &[lookout(4.0, 10.0)], &Silent);
         let paged = choose(&squares(true), &seen, (4096, four), &Silent);
