@@ -19,18 +19,18 @@ use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::internal;
 use crate::session::Session;
 
-/// What was handed over: sizes, and what the files hold.
+/// What was handed over: sizes, and the contents of the files.
 pub(super) struct Written {
     pub(super) glb_bytes: u64,
     pub(super) png_bytes: u64,
-    /// The atlas', as the textures' below: pages are of the files alone.
+    /// With atlas coordinates, like the textures below. Pages exist in the files alone.
     pub(super) mesh: Mesh,
     pub(super) sheets: Sheets,
     pub(super) skin: Skin,
     pub(super) material: Material,
 }
 
-/// Makes the files, reads them back and hands them over.
+/// Writes the files, reads them back and hands them over.
 pub(super) fn write_files(
     session: &Session,
     form: &Form,
@@ -126,7 +126,7 @@ pub(super) fn write_files(
     }
     session.progress(Phase::Glb, 1, 1);
     drop(on_pages);
-    // Colours stand with the vertices as they were numbered here.
+    // Vertex colours follow the vertex numbering of `mesh`, so it is kept then.
     let lossy = form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_));
     let mesh = if lossy { sheets.on_atlas(held) } else { mesh };
     Ok(Written {
@@ -139,7 +139,7 @@ pub(super) fn write_files(
     })
 }
 
-/// `mesh` has the coordinates of its pages.
+/// Writes the mesh file. `mesh` has page coordinates.
 fn mesh_file(
     form: &Form,
     (mesh, sheets): (&Mesh, &Sheets),
@@ -179,7 +179,7 @@ fn mesh_file(
     }
 }
 
-/// The file with its attribute, which is read back, too; colours of vertices have none.
+/// Adds the provenance attribute to the file. Vertex colours have none.
 fn with_provenance(
     session: &Session,
     form: &Form,
@@ -205,7 +205,7 @@ fn with_provenance(
     provenance::add(&file, &of_leaves, form.compress).map_err(|error| internal(&error))
 }
 
-/// Gives the mesh that the file holds, with the coordinates of its pages as `mesh` has them.
+/// Reads the file back and checks it. Returns the mesh that it holds, with page coordinates like `mesh`.
 fn read_again(
     session: &Session,
     form: &Form,
@@ -251,7 +251,7 @@ fn read_again(
     read_back::read_back(&read, file, mesh, &Quiet(session)).map_err(|error| internal(&error))
 }
 
-/// Of reading a file again, the phases are not those of reading it first.
+/// Passes predictions on, but not the phases of reading: these are other phases than those of the first reading.
 struct Quiet<'a>(&'a Session);
 
 impl Progress for Quiet<'_> {

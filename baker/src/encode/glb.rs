@@ -1,20 +1,23 @@
-//! Mesh and picture, or mesh and colours of its vertices, into a GLB: one mesh, one material, at most one picture; no extensions
-//! but those that were asked for ([`quantised`], `EXT_texture_webp`, `KHR_texture_basisu`). Of several pages
-//! ([`super::pages`]) each is a primitive of the mesh with a material of its own, and they share nothing.
+//! Mesh and picture, or mesh and vertex colours → a GLB with one mesh. It uses no extensions but those asked for
+//! ([`quantised`], `EXT_texture_webp`, `KHR_texture_basisu`). Of several pages ([`super::pages`]) each is a primitive
+//! with its own material.
 //!
 //! ```text
-//!  header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
-//!                                             positions f32×3 | normals f32×3 | uvs f32×2 | indices u16 or u32 | PNG
-//!                                                                             | or colours u8×4
+//!   header 12 │ chunk JSON, padded by spaces │ chunk BIN, padded by zeros
+//!                                              positions f32×3 | normals f32×3 | uvs f32×2 | indices u16 or u32 | PNG
+//!                                                                              | or colours u8×4
 //! ```
 //!
-//! What the common exporters of baked meshes get wrong and this one does not: `metallicFactor` is 0 (the default is 1, a
-//! dark mirror), there are normals (without them viewers must shade flat) and a sampler (mipmapped, and clamped: the atlas
-//! does not repeat). The material is double-sided: meshes of image-to-3D models have triangles of either winding, and no
-//! view of the bake was culled either, so a culled one would be missing a surface that the pictures show.
-//! A material of more layers ([`super::material`]) adds its pictures behind that of the base colour, and tangents behind the
-//! indices; its `metallicFactor` is 1 where the picture has it.
-//! Colours are in the texture alone, without `COLOR_0`, or in `COLOR_0` alone, which glTF takes for linear light.
+//! What common exporters of baked meshes get wrong:
+//!
+//! - `metallicFactor` is 0. The default is 1, a dark mirror. It is 1 only where a picture supplies metalness.
+//! - There are normals; without them viewers must shade flat.
+//! - There is a sampler, mipmapped and clamped, since the atlas does not repeat.
+//! - The material is double-sided. Meshes of image-to-3D models have triangles of either winding, and the bake culled
+//!   no view, so culling would hide a surface that the pictures show.
+//!
+//! A material of more layers ([`super::material`]) adds its pictures after the base colour, and tangents after the
+//! indices. Colours are either in the texture, without `COLOR_0`, or in `COLOR_0`, which glTF reads as linear light.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -35,7 +38,7 @@ pub enum GlbError {
     /// A GLB counts its bytes in 32 bits.
     #[error("a GLB of {0} bytes is longer than the format allows")]
     TooLong(u64),
-    /// Other than one colour for each vertex.
+    /// Not one colour per vertex.
     #[error("there are {colours} colours for {positions} vertices")]
     Colours {
         /// Colours.
@@ -43,13 +46,13 @@ pub enum GlbError {
         /// Vertices.
         positions: usize,
     },
-    /// meshoptimizer's encoder stopped.
+    /// meshoptimizer's encoder failed.
     #[error("the mesh cannot be compressed")]
     Compress(#[from] meshopt::Error),
-    /// What was written is not what was to be.
+    /// The file does not read back as written.
     #[error("the file does not read back with its attribute _PROVENANCE")]
     Provenance,
-    /// The mesh's arrays are not of one length.
+    /// The mesh's arrays differ in length.
     #[error("the mesh has {positions} positions, {normals} normals and {uvs} texture coordinates")]
     Uneven {
         /// Positions.
@@ -71,17 +74,17 @@ const LINEAR: u32 = 9729;
 const LINEAR_MIPMAP_LINEAR: u32 = 9987;
 const CLAMP_TO_EDGE: u32 = 33071;
 
-/// Where the colours of the surface are.
+/// Where the surface's colours are.
 #[derive(Clone, Copy, Debug)]
 pub enum Dress<'a> {
-    /// In a picture: its file.
+    /// In a picture file.
     Texture(&'a [u8], TextureFormat),
-    /// With the vertices, in linear light: see [`light`].
+    /// Per vertex, in linear light; see [`light`].
     Vertices(&'a [[u8; 4]]),
 }
 
-/// The table's sRGB as `COLOR_0` has it. A byte of linear light is coarse where it is dark, by up to 6 steps of sRGB below 20, so
-/// what is measured and shown are these bytes and not the table's.
+/// The table's sRGB colours as `COLOR_0`. A byte of linear light is coarse in the dark, by up to 6 sRGB steps below 20,
+/// so scores and previews use these bytes and not the table's.
 #[must_use]
 pub fn light(colours: &Colours) -> Vec<[u8; 4]> {
     let linear = srgb::linear_table();
@@ -93,7 +96,7 @@ pub fn light(colours: &Colours) -> Vec<[u8; 4]> {
         .collect()
 }
 
-/// A colour of [`light`] in sRGB again.
+/// Converts a colour of [`light`] back to sRGB.
 #[must_use]
 pub fn display([r, g, b, alpha]: [u8; 4]) -> [u8; 4] {
     let byte = |value: u8| (srgb::encode(f32::from(value) / 255.0) * 255.0).round() as u8;
@@ -103,21 +106,21 @@ pub fn display([r, g, b, alpha]: [u8; 4]) -> [u8; 4] {
 /// Writes the GLB.
 ///
 /// # Errors
-/// A mesh that is no mesh, or too large a result.
+/// An inconsistent mesh, or too large a result.
 pub fn write(mesh: &Mesh, dress: Dress<'_>, compress: Compress) -> Result<Vec<u8>, GlbError> {
     write_with(mesh, dress, &Material::default(), compress)
 }
 
-/// A page of the texture and what it shows.
+/// A page of the texture with its part of the mesh.
 #[derive(Clone, Debug)]
 pub struct Leaf<'a> {
-    /// Its coordinates are the page's.
+    /// With page coordinates.
     pub mesh: Cow<'a, Mesh>,
-    /// Of each page the same kind.
+    /// The same kind for each page.
     pub dress: Dress<'a>,
-    /// Of its vertices.
+    /// One per vertex.
     pub tangents: Option<&'a [[f32; 4]]>,
-    /// What it is called, where there are several.
+    /// The tile in its names, where there are several pages.
     pub tile: Option<u32>,
 }
 
@@ -167,7 +170,7 @@ fn check(leaf: &Leaf<'_>) -> Result<(), GlbError> {
     Ok(())
 }
 
-/// Writes a GLB of several pages: `material` has a file for each of them in each of its pictures.
+/// Writes a GLB of several pages. Each picture of `material` has one file per page.
 ///
 /// # Errors
 /// As [`write()`].
@@ -259,7 +262,7 @@ pub fn write_leaves(
     container(document.to_string().into_bytes(), binary.bytes)
 }
 
-/// Images and textures as they grow, one of each for a picture.
+/// The growing lists of images and textures, one of each per picture.
 #[derive(Default)]
 struct Pictures {
     images: Vec<Value>,
@@ -268,7 +271,7 @@ struct Pictures {
 }
 
 impl Pictures {
-    /// Gives the number of its texture.
+    /// Adds a picture; returns the index of its texture.
     fn add(
         &mut self,
         file: &[u8],
@@ -296,7 +299,7 @@ impl Pictures {
     }
 }
 
-/// The slots beside the base colour; `add` puts a picture of that name into the file.
+/// Fills the slots beside the base colour. `add` puts a picture into the file under a name.
 fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture, &str) -> usize) {
     if let Some(orm) = &material.orm {
         let texture = json!({"index": add(orm, "orm")});
@@ -330,16 +333,16 @@ fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture
 struct Parts {
     /// Name of the third attribute.
     attribute: &'static str,
-    /// Of positions, normals, the third attribute, indices, and tangents where there are any.
+    /// Accessors of positions, normals, the third attribute, indices, and tangents where there are any.
     accessors: Vec<Value>,
     node: Value,
-    /// Bytes of the buffer that the compressed one stands for.
+    /// Bytes of the uncompressed fallback buffer.
     fallback: Option<usize>,
-    /// What a reader must know.
+    /// Required extensions.
     extensions: &'static [&'static str],
 }
 
-/// Plain floats.
+/// Stores plain floats.
 fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
     let &Leaf {
         ref mesh,
@@ -365,7 +368,7 @@ fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
             ("COLOR_0", colours)
         }
     };
-    // 65535 restarts a strip, so it is no index of 16 bits.
+    // 65535 means primitive restart, so it is no valid 16-bit index.
     let (indices, index_type) = if vertices <= usize::from(u16::MAX) {
         let short: Vec<u16> = mesh
             .triangles
@@ -410,7 +413,7 @@ fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
     }
 }
 
-/// The BIN chunk as it grows, and its buffer views.
+/// The growing BIN chunk and its buffer views.
 #[derive(Default)]
 struct Binary {
     bytes: Vec<u8>,
@@ -418,7 +421,7 @@ struct Binary {
 }
 
 impl Binary {
-    /// Appends `bytes`, aligned to four, and returns the number of their view.
+    /// Appends `bytes`, aligned to four, and returns the index of their view.
     fn view(&mut self, bytes: &[u8], target: Option<u32>) -> usize {
         let offset = self.append(bytes);
         let mut view = json!({"buffer": 0, "byteOffset": offset, "byteLength": bytes.len()});
@@ -429,7 +432,7 @@ impl Binary {
         self.views.len() - 1
     }
 
-    /// Appends `bytes`, aligned to four, and returns where they begin.
+    /// Appends `bytes`, aligned to four, and returns their offset.
     fn append(&mut self, bytes: &[u8]) -> usize {
         let offset = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -459,7 +462,7 @@ fn pad(bytes: &mut Vec<u8>, with: u8) {
     bytes.resize(bytes.len().next_multiple_of(4), with);
 }
 
-/// Unit length, as the format demands; a normal that has none points up.
+/// Scales to unit length, as the format demands. A zero normal becomes +y.
 pub(super) fn unit(normal: [f32; 3]) -> [f32; 3] {
     let length = normal
         .iter()
@@ -490,7 +493,7 @@ mod tests {
     use super::*;
 
     fn mesh(columns: u32) -> Mesh {
-        // A strip of quads, slightly curved, normals not quite of unit length.
+        // A slightly curved strip of quads with normals of not quite unit length.
         let point = |k: u32| [k as f32 / 2.0, (k % 2) as f32, (k as f32).sin() / 3.0 - 7.0];
         let vertices = 2 * columns + 2;
         Mesh {
@@ -507,7 +510,7 @@ mod tests {
         }
     }
 
-    /// Read back by the `gltf` crate, which checks the container and every index in the JSON.
+    /// Read by the `gltf` crate, which checks the container and every index in the JSON.
     fn check(mesh: &Mesh, file: &[u8], png: &[u8]) {
         let gltf::Gltf { document, blob } = gltf::Gltf::from_slice(file).expect("a GLB");
         let blob = blob.expect("a BIN chunk");
@@ -578,7 +581,7 @@ mod tests {
 
     #[test]
     fn everything_comes_back() {
-        // Lengths of the picture of every remainder by four; an odd number of 16-bit indices.
+        // Picture lengths of every remainder modulo 4, and odd numbers of 16-bit indices.
         for (columns, length) in [(1, 0), (3, 1), (7, 2), (20, 3), (21, 100)] {
             let (mesh, png) = (mesh(columns), vec![0xAB; length + 1]);
             let file = write(
@@ -665,7 +668,7 @@ mod tests {
             .into_rgba_f32()
             .collect();
         for (read, [red, ..]) in read.iter().zip(&table.colours) {
-            // sRGB 128 is 0.2159 and 20 is 0.0070 of linear light: the standard's formula, in 8 bits.
+            // sRGB 128 is 0.2159 and 20 is 0.0070 in linear light, in 8 bits.
             let bytes = read.map(|value| (value * 255.0).round() as u8);
             assert_eq!(bytes[1..], [55, 2, 255]);
             let light = ((f32::from(*red) / 255.0 + 0.055) / 1.055).powf(2.4);

@@ -1,14 +1,14 @@
-//! Texels → a KTX2 file of Basis Universal with all its mips, as `KHR_texture_basisu` wants it.
+//! Texels → a KTX2 file of Basis Universal with all mips, as `KHR_texture_basisu` demands.
 //!
-//! | part | what it turns into what |
+//! | module | purpose |
 //! |---|---|
-//! | `mips` | texels → all levels: means of light, of numbers, or of directions |
-//! | `basis` | levels → blocks, by Binomial's encoder, which is C++ |
+//! | `mips` | texels → all levels: means of linear light, of numbers, or of directions |
+//! | `basis` | levels → blocks, by Binomial's encoder (C++) |
 //! | `container` | blocks → the file: header, data format, levels from the smallest up |
 //!
-//! ETC1S is one call over all levels, since they share their codebooks. UASTC's blocks know nothing of each other: bands of
-//! them are encoded by all threads, and the levels are compressed by Zstandard. Same texels, same machine: same bytes.
-//! Measured on a photographed statue, 1024² with mips, two cores: see `LEVEL` and `THREADS` in `basis`.
+//! ETC1S is one call over all levels, since they share codebooks. UASTC blocks are independent: all threads encode
+//! bands of them, and Zstandard compresses the levels. The same texels on the same machine give the same bytes. The
+//! constants in `basis` were measured on a photographed statue, 1024² with mips, on two cores.
 
 mod basis;
 mod container;
@@ -27,45 +27,45 @@ use crate::progress::{each, expect, unit};
 
 /// Rows of a band, a multiple of a block's.
 const BAND: usize = 64;
-/// Zstandard's: of a texture in UASTC, level 3 leaves 834 kB, 9 796 and 19 770, in 9, 33 and 400 ms.
+/// Zstandard level. For a UASTC texture levels 3, 9 and 19 give 834, 796 and 770 kB in 9, 33 and 400 ms.
 const ZSTD: i32 = 9;
 
-/// How blocks are coded.
+/// The block format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// Codebooks over the whole texture; quality is 1 to 100.
+    /// Shared codebooks; quality is 1 to 100.
     Etc1s(u8),
-    /// 16 bytes a block.
+    /// 16 bytes per block.
     Uastc,
 }
 
 /// Why there is no file.
 #[derive(Debug, thiserror::Error)]
 pub enum Ktx2Error {
-    /// `KHR_texture_basisu` forbids it.
+    /// `KHR_texture_basisu` forbids this size.
     #[error(
         "a KTX2 texture of {0}x{0} texels: glTF wants multiples of 4, which every --texture-size is"
     )]
     Edge(u32),
-    /// The encoder's.
+    /// The encoder failed.
     #[error(transparent)]
     Basis(#[from] BasisError),
-    /// Zstandard's.
+    /// Zstandard failed.
     #[error("the texture cannot be compressed")]
     Compress(#[from] std::io::Error),
 }
 
-/// A file, and what it should hold.
+/// A file and the levels it encodes.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) file: Vec<u8>,
     pub(super) levels: Vec<Level>,
 }
 
-/// Encodes `size`² texels, row by row from the top, and the mips beneath them.
+/// Encodes `size`² texels, row-major from the top, and their mips.
 ///
 /// # Errors
-/// The size is no multiple of a block's, or the encoder fails.
+/// The size is no multiple of 4, or the encoder fails.
 pub(super) fn encode(
     kind: Kind,
     coding: Coding,
@@ -118,7 +118,7 @@ pub(super) fn encode(
     Ok(Made { file, levels })
 }
 
-/// The blocks of a level, row by row.
+/// Encodes the blocks of a level, row by row.
 fn uastc(level: &Level) -> Result<Vec<u8>, BasisError> {
     let bands: Vec<Vec<u8>> = level
         .texels

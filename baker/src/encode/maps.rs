@@ -1,8 +1,8 @@
-//! Codes of a texture's maps → pictures of the texture's size and rows: coverage, residual and provenance, as indexed PNG.
+//! Codes of a texture's maps → coverage, residual and provenance as indexed PNGs of the texture's size and layout.
 //!
-//! The index of a pixel is the texel's code, see [`proto::table::maps`], and the palette makes it visible; each picture says
-//! the same in its text chunk `Description`. Gutter within [`RIM`] texels of a chart repeats the chart's codes, so that a
-//! lookup near a chart's border does not meet the gutter's colour.
+//! The index of a pixel is the texel's code ([`proto::table::maps`]), and the palette makes it visible. The text chunk
+//! `Description` of each picture explains it. Gutter texels within [`RIM`] of a chart repeat the chart's codes, so that
+//! a lookup near a chart's border does not hit the gutter's colour.
 //!
 //! | | coverage | residual |
 //! |---|---|---|
@@ -10,19 +10,19 @@
 //! | nothing known | magenta: filled in | light blue |
 //! | seen | brown to yellow: less than one pixel; navy over teal (4 pixels), green (16) and pale green (64) to near white (3,700 and more) | black over violet, red and orange to pale yellow (¼ of full scale, 64 of 255 steps, and more) |
 //!
-//! Provenance has three colours beside the gutter's grey: green for observed, yellow for weak (less than one pixel in all
-//! views together), pink for inferred (filled in from the surface around it).
+//! Provenance has three colours beside the gutter's grey: green is observed, yellow weak (less than one pixel in all
+//! views together), pink inferred (filled in from the surface around it).
 //!
-//! The classes keep apart for colour-blind eyes, and brightness grows along each ramp.
+//! Colour-blind readers can tell the classes apart, and brightness grows along each ramp.
 
 use proto::table::maps::{CODE_GUTTER, CODE_OBSERVED, CODE_SEEN, CODE_UNSEEN, Maps};
 
 use super::png::{self, PngError};
 use super::preview::{ORIGINS, heat};
 
-/// Depth of the gutter that shows the chart's codes, in texels.
+/// Width of the gutter that repeats the chart's codes, in texels.
 const RIM: usize = 2;
-/// Indices, and their colours.
+/// The colour of each index.
 pub type Palette = [[u8; 3]; 256];
 
 const GUTTER: [u8; 3] = [60, 60, 66];
@@ -30,7 +30,7 @@ const FILLED: [u8; 3] = [255, 0, 200];
 const UNKNOWN: [u8; 3] = [120, 190, 220];
 /// Coverage below one pixel: ends of the ramp.
 const WEAK: [[f32; 3]; 2] = [[150.0, 90.0, 0.0], [240.0, 190.0, 40.0]];
-/// Coverage of one pixel and more: at 1, 4, 16, 64 and all of 3,700 pixels, by share of the codes.
+/// Coverage of one pixel and more: colours at 1, 4, 16, 64 and 3,700 pixels, by position in the range of codes.
 const OBSERVED: [(f32, [f32; 3]); 5] = [
     (0.0, [0.0, 62.0, 110.0]),
     (0.17, [0.0, 122.0, 135.0]),
@@ -64,7 +64,7 @@ pub fn residual(size: u32, maps: &Maps) -> Result<Vec<u8>, PngError> {
     picture(size, &maps.residual, &residual_palette(), ABOUT_RESIDUAL)
 }
 
-/// What is known of each texel as a PNG of `size²` pixels.
+/// The provenance map as a PNG of `size²` pixels.
 ///
 /// # Errors
 /// The PNG cannot be made, or does not read back.
@@ -72,7 +72,7 @@ pub fn provenance(size: u32, provenance: &[u8]) -> Result<Vec<u8>, PngError> {
     picture(size, provenance, &provenance_palette(), ABOUT_PROVENANCE)
 }
 
-/// Colours of [`proto::table::Provenance`]: those of the contact sheet.
+/// Colours of [`proto::table::Provenance`], those of the contact sheet.
 #[must_use]
 pub fn provenance_palette() -> Palette {
     let mut palette = [[0; 3]; 256];
@@ -92,7 +92,7 @@ fn picture(size: u32, codes: &[u8], palette: &Palette, about: &str) -> Result<Ve
     Ok(file)
 }
 
-/// Gives each texel of the gutter the code of the first of its neighbours in a chart: left, right, above, below.
+/// Gives each gutter texel the code of its first neighbour in a chart: left, right, above, below.
 fn spread(codes: &[u8], size: usize) -> Vec<u8> {
     let code = |index: usize| {
         let (column, row) = (index % size, index / size);

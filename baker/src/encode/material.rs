@@ -1,15 +1,15 @@
-//! Baked layers → the pictures of a glTF material: which slot, which channel, and how opaque it is.
+//! Baked layers → the pictures of a glTF material: slots, channels and alpha mode.
 //!
 //! | picture | made of | slot |
 //! |---|---|---|
 //! | base colour | the texture; alpha is opacity, unless all of it is opaque | `baseColorTexture`, `alphaMode` |
-//! | ORM | red occlusion, green roughness, blue metallic, as far as they are there | `metallicRoughnessTexture`, `occlusionTexture` |
+//! | ORM | red occlusion, green roughness, blue metallic, where present | `metallicRoughnessTexture`, `occlusionTexture` |
 //! | normal | see [`super::relief`] | `normalTexture` |
 //! | emissive | as fitted | `emissiveTexture` |
 //!
-//! Colours have the format that was asked for. Numbers are stored without loss, or as UASTC where KTX2 is asked for: what JPEG
-//! and ETC1S lose is chosen for eyes, and `KHR_texture_basisu` advises the same. Of several pages each has a file of its own;
-//! what the pictures hold is the same for all.
+//! Colours have the requested format. Numbers are stored without loss, or as UASTC with KTX2: JPEG and ETC1S lose what
+//! eyes do not miss, and `KHR_texture_basisu` advises the same. Each of several pages has its own file; the texels stay
+//! one atlas.
 
 use proto::blob::BlobFile;
 use proto::job::{AlphaMode, Form, TextureFormat};
@@ -24,49 +24,49 @@ use crate::pace;
 use crate::progress::{Progress, each};
 use crate::run::internal;
 
-/// An opacity from here on is whole.
+/// Opacity from here on counts as full.
 const WHOLE: u8 = 250;
-/// Below the first it is as good as none, from the second on as good as whole: steps ring a little once they are fitted.
+/// Opacity below the first counts as none, from the second on as full, because fitted steps ring a little.
 const CLEAR: u8 = 64;
 const DENSE: u8 = 236;
-/// Normals whose mean cosine with the mesh's is less are likely not in the space that the file says.
+/// Normals whose mean cosine with the mesh's normals is lower are probably in another space than stated.
 const LEAST_AGREEMENT: f32 = 0.7;
 
 /// One picture.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Its file, or those of its pages.
+    /// Its file, or one per page.
     pub files: Vec<Vec<u8>>,
     /// Of the files.
     pub format: TextureFormat,
-    /// What the files hold, as one atlas.
+    /// The texels in the files, as one atlas.
     pub texels: Vec<[u8; 4]>,
 }
 
-/// The material beside its base colour.
+/// The material apart from its base colour.
 #[derive(Clone, Debug, Default)]
 pub struct Material {
-    /// The base colour's alpha counts; never [`AlphaMode::Auto`] or [`AlphaMode::Opaque`].
+    /// How the base colour's alpha counts; never [`AlphaMode::Auto`] or [`AlphaMode::Opaque`].
     pub alpha: Option<AlphaMode>,
-    /// Where [`AlphaMode::Mask`] cuts.
+    /// The threshold of [`AlphaMode::Mask`].
     pub alpha_cutoff: f32,
     /// Red is occlusion, green roughness, blue metallic.
     pub orm: Option<Picture>,
-    /// Green and blue of it count.
+    /// Whether its green and blue are used.
     pub metallic_roughness: bool,
-    /// Red of it counts.
+    /// Whether its red is used.
     pub occlusion: bool,
-    /// In the frames of the tangents.
+    /// In tangent space.
     pub normal: Option<Picture>,
     /// sRGB.
     pub emissive: Option<Picture>,
-    /// Of the mesh's vertices; there are some where there is a normal map.
+    /// One per vertex; present with a normal map.
     pub tangents: Option<Vec<[f32; 4]>>,
-    /// The opacity, for the sheet.
+    /// The opacity, for the contact sheet.
     pub opacity: Option<Vec<[u8; 4]>>,
 }
 
-/// The layers as bake made them.
+/// The layers from bake.
 #[derive(Debug, Default)]
 pub struct Layers(Vec<LayerTexture>);
 
@@ -74,7 +74,7 @@ impl Layers {
     /// Reads the tables.
     ///
     /// # Errors
-    /// One is broken, or no layer of this texture.
+    /// One is broken, or belongs to another texture.
     pub fn read(blobs: &[BlobFile], size: u32, wanted: &[Layer]) -> Result<Self, Failure> {
         let mut layers = Vec::new();
         for (blob, &wanted) in blobs.iter().zip(wanted) {
@@ -99,7 +99,7 @@ impl Layers {
     }
 }
 
-/// Makes the pictures, and puts the opacity into the texture's alpha. `tangents` belong to the mesh's vertices.
+/// Makes the pictures, and writes opacity into the texture's alpha. `tangents` belong to the mesh's vertices.
 ///
 /// # Errors
 /// A picture cannot be made.
@@ -184,7 +184,7 @@ pub fn material(
     Ok(made)
 }
 
-/// How opacity counts, if it does: what is asked for, or what most texels that are not whole are.
+/// The alpha mode: the one asked for, or in auto mode the one that suits most texels that are not opaque.
 fn alpha(mode: AlphaMode, opacity: &[[u8; 4]], provenance: &[u8]) -> Option<AlphaMode> {
     match mode {
         AlphaMode::Opaque => None,
@@ -216,7 +216,7 @@ mod tests {
         let of = |values: &[u8]| {
             let texels: Vec<[u8; 4]> = values.iter().map(|&value| [value; 4]).collect();
             let mut provenance = vec![Provenance::Observed as u8; values.len()];
-            // Of the gutter nothing counts.
+            // The gutter does not count.
             let texels = [&texels[..], &[[128; 4]]].concat();
             provenance.push(Provenance::Gutter as u8);
             [

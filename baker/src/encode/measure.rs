@@ -1,9 +1,9 @@
-//! A view and the painted mesh → how well the one explains the other.
+//! A view and the textured mesh → how well they match.
 //!
-//! The mesh is rendered with 8×8 samples a pixel and compared in sRGB, as a viewer shows it, where both are certain: the
-//! picture opaque and at least three pixels (of the grid, diagonals apart) away from anything that is not, and every sample
-//! on the mesh. A picture without alpha lends its opacity from the render. So silhouettes, where background shines
-//! through, count neither for nor against.
+//! The mesh is rendered with 8×8 samples per pixel and compared in sRGB, as a viewer shows it. A pixel counts where
+//! both are certain: the picture is opaque and at least three pixels (4-connected) away from anything that is not, and
+//! every sample hits the mesh. A picture without alpha takes its opacity from the render. So silhouettes, where the
+//! background shows, do not count.
 
 use proto::job::Blend;
 use proto::message::ViewScore;
@@ -12,14 +12,14 @@ use rayon::prelude::*;
 
 use crate::render::{self, Paint, Render, srgb};
 
-/// Samples of a pixel along each axis. With 4 the sampling's own error is 53 dB on a texture as busy as catstatue's, close
-/// enough to a good bake to take 2 dB off its score; with 8 it is below the rounding of the pictures, 59 dB.
+/// Samples of a pixel along each axis. With 4 the sampling error is 53 dB on a texture as busy as catstatue's, which
+/// takes 2 dB off the score of a good bake. With 8 it is 59 dB, below the rounding of the pictures.
 const SAMPLES: u32 = 8;
-/// Steps by which the opaque area is eroded.
+/// Erosion steps of the opaque area.
 const EROSION: usize = 2;
-/// Pixels rendered at a time: bounds memory, and the time between two signs of life.
+/// Pixels rendered at a time. Bounds memory, and the time between two progress reports.
 const BAND_PIXELS: usize = if cfg!(test) { 1 << 11 } else { 1 << 20 };
-/// What a perfect match counts, dB.
+/// Score of a perfect match in dB.
 const PERFECT_DB: f64 = 100.0;
 
 /// A pixel of the comparison.
@@ -29,18 +29,18 @@ pub struct Pixel {
     pub column: usize,
     /// Row in the view.
     pub row: usize,
-    /// The render's colour in sRGB, 0-1.
+    /// The rendered colour in sRGB, 0-1.
     pub colour: [f32; 3],
     /// The render's coverage.
     pub coverage: f32,
-    /// The picture is surely on the object here, whatever the render says.
+    /// The pixel is certainly on the object according to the picture, whatever the render says.
     pub on_object: bool,
-    /// Mean absolute difference of the three channels, 0-1; none where it does not count.
+    /// Mean absolute difference of the three channels in sRGB, 0-1; none where the pixel does not count.
     pub error: Option<f32>,
 }
 
-/// Compares `view`, whose exposure is `gain` in linear light, with the render of the mesh as the view would show it;
-/// tells `each`, where there is one, of every pixel, in rows from the top, and `band_done` of each band's pixels.
+/// Compares `view`, whose exposure is `gain` in linear light, with the render of the mesh under that exposure. Passes
+/// every pixel to `each`, if given, in rows from the top, and the pixels of each band to `band_done`.
 pub fn compare(
     mesh: &Mesh,
     paint: Paint<'_>,
@@ -56,7 +56,7 @@ pub fn compare(
     let (mut squares, mut count) = (0.0_f64, 0_u32);
     for first in (0..height).step_by(rows) {
         let last = (first + rows).min(height);
-        // Erosion looks at the rows around the band.
+        // Erosion needs the rows around the band.
         let (top, bottom) = (first.saturating_sub(EROSION), (last + EROSION).min(height));
         let camera = Camera {
             centre: [view.camera.centre[0], view.camera.centre[1] - top as f64],
@@ -89,7 +89,7 @@ pub fn compare(
             line
         };
         let lines: Vec<Line> = (first..last).into_par_iter().map(compared).collect();
-        // Summed in the order of the rows: the same score whatever the number of threads.
+        // Summed in row order, so the score does not depend on the number of threads.
         for (row, line) in (first..last).zip(lines) {
             squares += line.squares;
             count += line.count;
@@ -122,14 +122,14 @@ pub fn compare(
 /// A row of the comparison.
 #[derive(Default)]
 struct Line {
-    /// Of the differences of its pixels that count.
+    /// Sum of squared differences of its pixels that count.
     squares: f64,
     count: u32,
-    /// Colour and error of each pixel, where somebody asks.
+    /// Colour and error of each pixel, where asked for.
     pixels: Vec<([f32; 3], Option<f32>)>,
 }
 
-/// A colour in sRGB as a view of this exposure shows it: what is too bright is white.
+/// A colour in sRGB under this exposure, clipped to white.
 fn exposed(colour: [f32; 3], gain: f32) -> [f32; 3] {
     if gain == 1.0 {
         return colour;
@@ -137,7 +137,7 @@ fn exposed(colour: [f32; 3], gain: f32) -> [f32; 3] {
     colour.map(|x| srgb::encode(gain * srgb::decode(x)).min(1.0))
 }
 
-/// Mean over the views that have anything to compare.
+/// Mean over the views with pixels to compare.
 #[must_use]
 pub fn mean_psnr(scores: &[ViewScore]) -> Option<f32> {
     let counted: Vec<f32> = scores
@@ -152,7 +152,8 @@ fn psnr(mean_square: f64) -> f64 {
     (-10.0 * mean_square.log10()).min(PERFECT_DB)
 }
 
-/// Which pixels of the render, whose first row is `top` of the view, are surely on the object: those that it covers, too, count.
+/// Which pixels of the render are certainly on the object. Its first row is row `top` of the view. For a picture
+/// without alpha the mesh must cover them.
 fn on_object(view: &View, render: &Render, top: usize) -> Vec<bool> {
     let width = render.width;
     let full = |index: usize| render.coverage[index] >= 1.0;
@@ -166,7 +167,7 @@ fn on_object(view: &View, render: &Render, top: usize) -> Vec<bool> {
     mask
 }
 
-/// Keeps what has four neighbours; outside there are none.
+/// Keeps pixels with four neighbours; the outside does not count.
 fn erode(mask: &[bool], width: usize) -> Vec<bool> {
     let height = mask.len() / width;
     let mut inner = vec![false; mask.len()];
@@ -191,7 +192,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A card of 40×30 units at depth 40 before a camera of 48×40 pixels: it covers columns 4-44 and rows 5-35.
+    /// A card of 40×30 units at depth 40, in front of a camera of 48×40 pixels: it covers columns 4-44 and rows 5-35.
     pub(crate) fn scene() -> (Mesh, Texture, View) {
         let [left, top, right, bottom] = [-20.0, -15.0, 20.0, 15.0];
         let mesh = Mesh {
@@ -276,7 +277,7 @@ pub(crate) mod tests {
     #[test]
     fn own_render_scores_its_rounding_alone() {
         let (score, pixels) = score(&scene().2);
-        // 40×30 less two pixels all round.
+        // 40×30 less two pixels on each side.
         assert_eq!((score.view, score.pixels), (5, 36 * 26));
         // Uniform rounding has a mean square of 1/12 step.
         assert!((score.psnr_db - 58.92).abs() < 0.3, "{} dB", score.psnr_db);
@@ -342,7 +343,7 @@ pub(crate) mod tests {
             "{} dB",
             holed.psnr_db
         );
-        // And an error of one counted pixel shows.
+        // An error in one counted pixel shows.
         view.pixels[20 * 48 + 30] = [255, 0, 255, 255];
         assert!(score(&view).0.psnr_db < 50.0);
     }
@@ -360,7 +361,7 @@ pub(crate) mod tests {
 
     #[test]
     fn bands_do_not_show() {
-        // Three bands of 16 rows; at their borders a wrong halo would lose pixels. The card covers 80×30 of 128×44.
+        // Three bands of 16 rows; a wrong halo would lose pixels at their borders. The card covers 80×30 of 128×44.
         let (mesh, texture, view) = scene();
         let camera = Camera {
             focal: [80.0, 40.0],

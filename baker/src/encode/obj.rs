@@ -1,8 +1,8 @@
-//! Mesh, with texture coordinates or colours, into an OBJ, and the material that names its texture.
+//! Mesh with texture coordinates or colours → an OBJ, and the material file that names its texture.
 //!
-//! v counts upwards. Numbers are as short as brings the same float back. Colours follow the position, in sRGB, as most
-//! viewers read them. Of several pages each has a material of its own, and coordinates in its UDIM tile: who knows nothing of
-//! tiles repeats textures, as is OBJ's default, and shows the same.
+//! v points up. Numbers have the fewest digits that read back as the same float. Colours follow the position, in sRGB,
+//! as most viewers expect. Each of several pages has its own material, and coordinates in its UDIM tile. A reader
+//! without UDIM repeats textures, OBJ's default, and shows the same.
 
 use proto::job::Form;
 use proto::table::Mesh;
@@ -10,7 +10,7 @@ use proto::table::Mesh;
 use super::glb::{Dress, display};
 use super::pages::{Leaf, Sheets};
 
-/// Writes the mesh, whose coordinates are those of its pages.
+/// Writes the mesh, which has page coordinates.
 pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     let mut text = format!("# kiln {}\n", env!("CARGO_PKG_VERSION"));
     let textured = matches!(dress, Dress::Texture(..));
@@ -54,7 +54,7 @@ pub(super) fn write(mesh: &Mesh, sheets: &Sheets, dress: Dress<'_>, form: &Form)
     text.into_bytes()
 }
 
-/// A material's.
+/// The name of a page's material.
 fn name(sheets: &Sheets, leaf: &Leaf) -> String {
     match sheets.tile(leaf) {
         None => "baked".to_owned(),
@@ -62,7 +62,7 @@ fn name(sheets: &Sheets, leaf: &Leaf) -> String {
     }
 }
 
-/// The file that the mesh names: the textures alone, unlit but for what a viewer adds.
+/// The material file: textures alone, unlit.
 pub(super) fn material(sheets: &Sheets, form: &Form) -> Vec<u8> {
     let each = sheets.leaves().iter().map(|leaf| {
         let (name, picture) = (name(sheets, leaf), form.picture(leaf.number));
@@ -116,7 +116,7 @@ mod tests {
         let colours = [[255, 55, 0, 255]; 3];
         let text =
             String::from_utf8(write(&mesh, &one, Dress::Vertices(&colours), &form)).expect("text");
-        // 55 of linear light is 128 of sRGB.
+        // 55 in linear light is 128 in sRGB.
         let wanted = format!("v 0.1 0 0 1 {} 0", 128.0_f32 / 255.0);
         assert!(text.contains(&wanted) && !text.contains("vt "), "{text}");
     }

@@ -1,8 +1,8 @@
-//! The mesh of an atlas → its pages: parts whose coordinates are those of one texture each, and texels cut out of the atlas
-//! and put back.
+//! The mesh of an atlas → its pages, each with the coordinates of its own texture. Also cuts texels out of the atlas
+//! and puts them back.
 //!
-//! No triangle lies in two pages, so nothing is split; triangles and vertices are put into the order of their pages, each a run
-//! of its own, as files have them. A page without triangles is left out. Where there is one page, nothing is moved or copied.
+//! No triangle spans two pages, so nothing is split. Triangles and vertices are sorted by page, each page a contiguous
+//! range. A page without triangles is left out. With one page nothing is moved or copied.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,13 +18,13 @@ use super::picture::Encoded;
 /// Texels as files hold them.
 type Texels<'a> = Cow<'a, [[u8; 4]]>;
 
-/// The files of the pages, and the texels of the atlas as they hold them where these are others.
+/// The files of the pages, and the atlas texels as the files hold them where they differ.
 pub type EncodedPages = (Vec<Vec<u8>>, Option<Vec<[u8; 4]>>);
 
-/// One page, and the runs of vertices and triangles on it.
+/// A page with its ranges of vertices and triangles.
 #[derive(Clone, Debug)]
 pub struct Leaf {
-    /// The page's, see [`Pages::place`].
+    /// Page number, see [`Pages::place`].
     pub number: u32,
     vertices: Range<usize>,
     triangles: Range<usize>,
@@ -37,10 +37,10 @@ pub struct Sheets {
     leaves: Vec<Leaf>,
 }
 
-/// A mesh in the order of its pages, and the number that each vertex had, if they were moved.
+/// A mesh sorted by page, the former index of each vertex if they were moved, and the pages.
 pub type Arranged = (Mesh, Option<Vec<u32>>, Sheets);
 
-/// Puts a mesh into the order of its pages, and each page into the order that compresses best where it is to be compressed.
+/// Sorts a mesh by page, and each page into the order that compresses best where compression is asked for.
 #[must_use]
 pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
     if pages == Pages::ONE {
@@ -92,12 +92,12 @@ pub fn arrange(mesh: Mesh, pages: Pages, compress: Compress) -> Arranged {
             triangles: triangles..arranged.triangles.len(),
         });
     }
-    // A point of the surface may have fewer vertices than before, and its number must be below theirs.
+    // A surface point may have lost vertices, but its number must stay below the number of vertices.
     renumber(&mut arranged.surface_vertices);
     (arranged, Some(all), Sheets { pages, leaves })
 }
 
-/// Numbers the points in the order in which they come.
+/// Renumbers the points in the order of first use.
 fn renumber(points: &mut [u32]) {
     let most = points.iter().max().map_or(0, |&most| most as usize + 1);
     let (mut numbers, mut next) = (vec![u32::MAX; most], 0);
@@ -111,7 +111,7 @@ fn renumber(points: &mut [u32]) {
 }
 
 impl Sheets {
-    /// The whole mesh on one page.
+    /// The whole mesh as one page.
     #[must_use]
     pub fn one(mesh: &Mesh) -> Self {
         Self {
@@ -124,19 +124,19 @@ impl Sheets {
         }
     }
 
-    /// In the order of the mesh.
+    /// The pages, in the order of the mesh.
     #[must_use]
     pub fn leaves(&self) -> &[Leaf] {
         &self.leaves
     }
 
-    /// What a page is called as a UDIM tile; nothing where there is one.
+    /// A page's UDIM tile; none with one page.
     #[must_use]
     pub fn tile(&self, leaf: &Leaf) -> Option<u32> {
         (self.pages != Pages::ONE).then(|| self.pages.udim(leaf.number))
     }
 
-    /// The mesh of the atlas with the coordinates of its pages, each from 0 to 1.
+    /// Converts atlas coordinates to page coordinates, each from 0 to 1.
     #[must_use]
     pub fn on_pages<'a>(&self, atlas: &'a Mesh) -> Cow<'a, Mesh> {
         if self.pages == Pages::ONE {
@@ -150,7 +150,7 @@ impl Sheets {
         Cow::Owned(mesh)
     }
 
-    /// What [`Self::on_pages`] gave, with the coordinates of the atlas again.
+    /// Converts page coordinates back to atlas coordinates.
     #[must_use]
     pub fn on_atlas(&self, mut pages: Mesh) -> Mesh {
         let side = self.pages.side() as f32;
@@ -162,7 +162,7 @@ impl Sheets {
         pages
     }
 
-    /// What [`Self::on_pages`] gave, with v counted upwards and each page in its UDIM tile.
+    /// Converts page coordinates to UDIM tiles, with v up.
     #[must_use]
     pub fn on_tiles(&self, pages: &Mesh) -> Mesh {
         let mut mesh = pages.clone();
@@ -172,7 +172,7 @@ impl Sheets {
         mesh
     }
 
-    /// What [`Self::on_pages`] gave, as a reader finds it who turns v down again and knows nothing of tiles.
+    /// Converts page coordinates to what a reader finds that flips v and does not know tiles.
     #[must_use]
     pub fn as_read(&self, pages: &Mesh) -> Mesh {
         let mut mesh = self.on_tiles(pages);
@@ -189,7 +189,7 @@ impl Sheets {
         }
     }
 
-    /// The part of a mesh that lies on a page.
+    /// The part of a mesh on a page.
     #[must_use]
     pub fn part<'a>(&self, mesh: &'a Mesh, leaf: &Leaf) -> Cow<'a, Mesh> {
         if self.pages == Pages::ONE {
@@ -207,7 +207,7 @@ impl Sheets {
         })
     }
 
-    /// Of something that each vertex has, that of the vertices on a page.
+    /// The range of a per-vertex list that belongs to a page.
     #[must_use]
     pub fn of_vertices<'a, T>(&self, all: &'a [T], leaf: &Leaf) -> &'a [T] {
         &all[leaf.vertices.clone()]
@@ -219,7 +219,7 @@ impl Sheets {
         &mesh.triangles[leaf.triangles.clone()]
     }
 
-    /// The place among the leaves of the page of each triangle; empty where there is one page.
+    /// For each triangle the index of its page among the leaves; empty with one page.
     #[must_use]
     pub fn of_triangle(&self) -> Vec<u16> {
         let leaves = (0..).zip(&self.leaves);
@@ -228,13 +228,13 @@ impl Sheets {
         leaves.flat_map(each).collect()
     }
 
-    /// Edge of each page of an atlas.
+    /// Edge of each page of an atlas in texels.
     #[must_use]
     pub fn edge(&self, atlas: u32) -> u32 {
         self.pages.page(atlas)
     }
 
-    /// A page's texels of those of an atlas.
+    /// Cuts a page's texels out of an atlas.
     #[must_use]
     pub fn cut<'a>(&self, leaf: &Leaf, atlas: u32, texels: &'a [[u8; 4]]) -> Texels<'a> {
         if self.pages == Pages::ONE {
@@ -244,7 +244,7 @@ impl Sheets {
         Cow::Owned(rows.flatten().copied().collect())
     }
 
-    /// Where the rows of a page lie in its atlas.
+    /// The ranges of a page's rows in its atlas.
     fn rows(&self, leaf: &Leaf, atlas: u32) -> impl Iterator<Item = Range<usize>> + use<> {
         let (atlas, edge) = (atlas as usize, self.edge(atlas) as usize);
         let [column, row] = self.pages.place(leaf.number).map(|x| x as usize * edge);
@@ -254,10 +254,10 @@ impl Sheets {
         })
     }
 
-    /// Encodes each page of an atlas's texels.
+    /// Encodes each page of an atlas.
     ///
     /// # Errors
-    /// The first that `encode` gives.
+    /// The first that `encode` returns.
     pub fn encode<E>(
         &self,
         atlas: u32,
@@ -289,7 +289,8 @@ impl Sheets {
 mod tests {
     use super::*;
 
-    /// A triangle on each of the pages 0, 1 and 3 of four, the second twice; their points meet at the atlas' middle.
+    /// A triangle on each of the pages 0, 1 and 3 of four, on the second page two. Their points meet at the atlas'
+    /// middle.
     fn mesh() -> Mesh {
         let mut mesh = Mesh {
             charts: 3,
@@ -331,7 +332,7 @@ mod tests {
                 assert_eq!(after.positions[vertex], before.positions[old as usize]);
                 assert_eq!(after.uvs[vertex], before.uvs[old as usize]);
             }
-            // Each triangle is there, its corners in their order.
+            // Each triangle is there, its corners in order.
             let corners =
                 |mesh: &Mesh, t: &[u32; 3]| t.map(|c| mesh.positions[c as usize].map(f32::to_bits));
             let sorted = |mesh: &Mesh| {
@@ -344,7 +345,7 @@ mod tests {
                 all
             };
             assert_eq!(sorted(&after), sorted(&before));
-            // Points are numbers of vertices still, as the table wants it.
+            // Points are still numbers of vertices, as the table demands.
             let count = after.positions.len() as u32;
             assert!(after.surface_vertices.iter().all(|&point| point < count));
 
@@ -361,7 +362,7 @@ mod tests {
                     assert!(uv.iter().all(|x| (0.19..0.81).contains(x)), "{uv:?}");
                 }
             }
-            // A power of two loses no bit.
+            // Exact, since the factor is a power of two.
             assert_eq!(sheets.on_atlas(local.clone().into_owned()), after);
             let tiles = sheets.on_tiles(&local);
             let last = tiles.uvs.last().expect("some");
@@ -389,7 +390,7 @@ mod tests {
             (vec![0, 4, 36], vec![vec![9], vec![13], vec![45]])
         );
         for (number, (held, given)) in held.expect("others").iter().zip(&texels).enumerate() {
-            // The page without triangles is as it was: rows from the fourth on, left half.
+            // The page without triangles is unchanged: rows from the fourth on, left half.
             let left = number / 8 >= 4 && number % 8 < 4;
             let wanted = if left { given[0] } else { 255 - given[0] };
             assert_eq!(held[0], wanted, "{number}");

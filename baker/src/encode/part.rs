@@ -1,9 +1,9 @@
-//! A mesh, some of its triangles in some order → the mesh of these alone, with the vertices that they use.
+//! The part of a mesh made of some triangles, with the vertices they use.
 
 use proto::table::Mesh;
 
-/// A mesh of these triangles alone, its vertices in the order in which they come, and the number that each of them had. A vertex
-/// that no triangle uses is left behind.
+/// Returns a mesh of these triangles, with vertices in the order of first use, and the former index of each vertex.
+/// Unused vertices are dropped.
 pub(super) fn part(mesh: &Mesh, triangles: impl IntoIterator<Item = [u32; 3]>) -> (Mesh, Vec<u32>) {
     let mut places = vec![u32::MAX; mesh.positions.len()];
     let mut from: Vec<u32> = Vec::new();

@@ -1,9 +1,9 @@
-//! Texels → a picture of the format that was asked for, decoded again before it counts: here, or with the file that holds it.
+//! Texels → a picture of the requested format, decoded again before it counts: here, or with the file that holds it.
 //!
-//! PNG and WebP are lossless here and must come back as they were. A JPEG (baseline, colour at full resolution), a lossy WebP
-//! (colour at half the resolution, as the format has it) and a KTX2 ([`super::ktx2`]) come back as other texels: they take the place of the old ones, so that all that is measured and shown
-//! afterwards is what the file holds. Of a KTX2 every mip is read and held against what it was made of.
-//! The decoders are those of the views, strict about damage, and not the encoders' own.
+//! PNG and WebP are lossless and must read back unchanged. JPEG (baseline, 4:4:4), lossy WebP (4:2:0) and KTX2
+//! ([`super::ktx2`]) read back as other texels. Those replace the originals, so that everything measured and shown
+//! afterwards is what the file holds. Every mip of a KTX2 is read and compared with its source. The decoders are those
+//! of the views, strict about damage, not the encoders' own.
 
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::webp::WebPEncoder;
@@ -18,39 +18,39 @@ use crate::prepare::picture::ktx2::Texture;
 use crate::prepare::picture::{self, Picture};
 use crate::progress::unit;
 
-/// The worst that a lossy picture may be, dB: what the lowest quality makes of noise is above it, channels or rows in a wrong order are not.
+/// Lowest PSNR of a lossy picture in dB. The lowest quality exceeds it even on noise; swapped channels or rows do not.
 const LEAST_DB: f64 = 8.0;
 
 /// Why there is no picture.
 #[derive(Debug, thiserror::Error)]
 pub enum TextureError {
-    /// The PNG.
+    /// PNG failed.
     #[error(transparent)]
     Png(#[from] PngError),
-    /// An encoder of the `image` crate.
+    /// An encoder of the `image` crate failed.
     #[error("the texture cannot be encoded")]
     Encode(#[from] ImageError),
-    /// The encoder of lossy `WebP`, by its name of what is wrong.
+    /// The lossy `WebP` encoder failed, with its error code.
     #[error("the texture cannot be encoded: {0}")]
     Webp(String),
-    /// The KTX2.
+    /// KTX2 failed.
     #[error(transparent)]
     Ktx2(#[from] Ktx2Error),
-    /// What was written does not read back.
+    /// The file does not read back.
     #[error("the encoded texture {0}")]
     Decode(String),
-    /// What was written reads back as another picture.
+    /// The file reads back as another picture.
     #[error("the encoded texture decodes to another picture")]
     Differs,
 }
 
-/// A file, and the texels that it holds where they are others than those that it was made of.
+/// A file, and the texels in it where they differ from the source.
 pub type Encoded = (Vec<u8>, Option<Vec<[u8; 4]>>);
 
-/// Encodes `size`² texels, row by row from the top.
+/// Encodes `size`² texels, row-major from the top.
 ///
 /// # Errors
-/// The file does not read back as what it should be.
+/// The file does not read back as it should.
 pub fn encode(
     format: TextureFormat,
     quality: u8,
@@ -60,8 +60,8 @@ pub fn encode(
     encode_as(Kind::Colour, format, quality, size, texels)
 }
 
-/// Encodes `size`² texels that are no colours, [`Kind::Data`] or [`Kind::Direction`]: neither [`TextureFormat::Jpeg`] nor
-/// [`TextureFormat::WebpLossy`] nor [`TextureFormat::Ktx2Etc1s`] is for them. Without loss, but for [`TextureFormat::Ktx2Uastc`].
+/// Encodes `size`² texels that are no colours: [`Kind::Data`] or [`Kind::Direction`]. Not for [`TextureFormat::Jpeg`],
+/// [`TextureFormat::WebpLossy`] or [`TextureFormat::Ktx2Etc1s`]. Lossless except for [`TextureFormat::Ktx2Uastc`].
 ///
 /// # Errors
 /// As [`encode`].
@@ -74,7 +74,7 @@ pub fn encode_data(
     encode_as(kind, format, 100, size, texels)
 }
 
-/// Encodes `size`² texels with their alpha: [`TextureFormat::Jpeg`] has none.
+/// Encodes `size`² texels with alpha. Not for [`TextureFormat::Jpeg`], which has none.
 ///
 /// # Errors
 /// As [`encode`].
@@ -87,11 +87,11 @@ pub fn encode_translucent(
     encode_as(Kind::Translucent, format, quality, size, texels)
 }
 
-/// Encodes `size`² texels for a file that is read again with the pictures in it ([`super::read_back`]): a PNG is not decoded
-/// here, to be decoded there once more.
+/// Encodes `size`² texels for a file that is read back with its pictures ([`super::read_back`]). A PNG is therefore not
+/// decoded here.
 ///
 /// # Errors
-/// As [`encode`], but for a PNG that does not read back.
+/// As [`encode`], except for a PNG that does not read back.
 pub(super) fn encode_within(
     kind: Kind,
     format: TextureFormat,
@@ -105,7 +105,7 @@ pub(super) fn encode_within(
     }
 }
 
-/// What encoding a texel may take on a slow machine, in nanoseconds, before it says more itself.
+/// Predicted nanoseconds per texel on a slow machine, until the encoder announces more itself.
 pub(super) fn pace(format: TextureFormat) -> u64 {
     match format {
         TextureFormat::Png | TextureFormat::Jpeg | TextureFormat::Webp => pace::PNG_TEXEL,
@@ -166,7 +166,8 @@ fn encode_as(
     Ok((file, (!lossless).then_some(held)))
 }
 
-/// By libwebp, with colours averaged in linear light (`use_sharp_yuv`): at the borders of charts they would bleed otherwise.
+/// Encodes with libwebp, averaging chroma in linear light (`use_sharp_yuv`). Otherwise colours would bleed at chart
+/// borders.
 fn webp_lossy(
     bytes: &[u8],
     layout: PixelLayout,
@@ -177,15 +178,15 @@ fn webp_lossy(
     let mut config = WebPConfig::new().map_err(|()| named(&"no configuration"))?;
     config.quality = f32::from(quality.clamp(1, 100));
     config.use_sharp_yuv = 1;
-    // Texels without opacity keep their colour: filters mix them in.
+    // Texels of zero opacity keep their colour, since filters mix them in.
     config.exact = 1;
     let encoder = Encoder::new(bytes, layout, size, size);
     let made = encoder.encode_advanced(&config);
     Ok(made.map_err(|error| named(&error))?.to_vec())
 }
 
-/// Reads a KTX2 again: each level must be there, and they show what they were made of; the mips together, since a few texels of
-/// the smallest may well be off.
+/// Reads a KTX2 back. Each level must be present and show its source. The mips are judged together, since a few texels
+/// of the smallest may be off.
 fn read_levels(kind: Kind, format: TextureFormat, made: Made) -> Result<Encoded, TextureError> {
     let broken = |error: picture::PictureError| TextureError::Decode(error.to_string());
     let Made { file, levels } = made;
@@ -227,7 +228,7 @@ pub(super) fn decode(file: &[u8], size: u32) -> Result<Vec<[u8; 4]>, TextureErro
     }
 }
 
-/// Whether what was read back is what was written, as far as the format keeps it.
+/// Whether the texels read back are those written, within the loss of the format.
 fn verify(
     kind: Kind,
     format: TextureFormat,
@@ -261,7 +262,7 @@ fn verify(
 mod tests {
     use super::*;
 
-    /// Smooth to the left, noise to the right.
+    /// Smooth on the left, noise on the right.
     fn texels(size: u32) -> Vec<[u8; 4]> {
         let texel = |k: u32| {
             let (x, y) = (k % size, k / size);

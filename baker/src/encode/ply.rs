@@ -1,7 +1,7 @@
-//! Mesh, with texture coordinates or colours, into a binary PLY; the texture lies beside it, where a comment names it
-//! (`TextureFile`, as most viewers read it).
+//! Mesh with texture coordinates or colours → a binary PLY. A comment names the texture beside it (`TextureFile`, as
+//! most viewers expect).
 //!
-//! v counts upwards, as in OBJ. Colours are sRGB, which is what readers of PLY take them for.
+//! v points up, as in OBJ. Colours are sRGB, as readers of PLY assume.
 
 use proto::job::Form;
 use proto::table::Mesh;

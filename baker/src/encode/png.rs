@@ -1,7 +1,7 @@
-//! RGB pixels or indices into a PNG: 8 bits, sRGB.
+//! RGB pixels or indices → an 8-bit sRGB PNG.
 //!
-//! The `png` crate's fast compression (fdeflate, made for PNG's filters) takes 13 ms for a 1024² texture and makes 1,342 KiB
-//! of one that balanced and high compression bring to 1,374 and 1,355 KiB in 0.4 and 0.9 s: nothing is left to gain here.
+//! The `png` crate's fast compression (fdeflate, made for PNG's filters) takes 13 ms for a 1024² texture of 1,342 KiB.
+//! Balanced and high compression give 1,374 and 1,355 KiB in 0.4 and 0.9 s, so they would gain nothing.
 
 use std::io::Cursor;
 
@@ -20,32 +20,32 @@ pub enum PngError {
         /// Height.
         height: u32,
     },
-    /// The encoder stopped.
+    /// The encoder failed.
     #[error("PNG encoder")]
     Encode(#[from] png::EncodingError),
-    /// What was written does not read back.
+    /// The file does not read back.
     #[error("the encoded picture does not decode")]
     Decode(#[from] png::DecodingError),
-    /// What was written reads back as another picture.
+    /// The file reads back as other pixels.
     #[error("the encoded picture decodes to other pixels")]
     Differs,
 }
 
-/// What pixels are.
+/// The meaning of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// sRGB; alpha is dropped.
     Colour,
-    /// sRGB and straight alpha.
+    /// sRGB with straight alpha.
     Translucent,
-    /// Numbers of no colour space; alpha is dropped.
+    /// Numbers without a colour space; alpha is dropped.
     Data,
-    /// Parts of unit vectors, 0 to 255 for -1 to 1; alpha is dropped.
+    /// Components of unit vectors, 0 to 255 for -1 to 1; alpha is dropped.
     Direction,
 }
 
 impl Kind {
-    /// The bytes of the pixels.
+    /// The pixels as bytes.
     #[must_use]
     pub fn bytes(self, pixels: &[[u8; 4]]) -> Vec<u8> {
         match self {
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of a pixel.
+    /// Bytes per pixel.
     #[must_use]
     pub fn width(self) -> usize {
         match self {
@@ -66,15 +66,15 @@ impl Kind {
     }
 }
 
-/// Encodes `width`×`height` pixels, row by row from the top; alpha is dropped.
+/// Encodes `width`×`height` pixels, row-major from the top; alpha is dropped.
 ///
 /// # Errors
-/// Without pixels, or with another number of them.
+/// There are no pixels, or another number.
 pub fn encode(width: u32, height: u32, pixels: &[[u8; 4]]) -> Result<Vec<u8>, PngError> {
     encode_as(Kind::Colour, width, height, pixels)
 }
 
-/// Encodes `width`×`height` pixels, row by row from the top.
+/// Encodes `width`×`height` pixels, row-major from the top.
 ///
 /// # Errors
 /// As [`encode`].
@@ -110,8 +110,8 @@ pub fn encode_as(
     Ok(file)
 }
 
-/// Decodes `file` and compares it with the pixels it was made of: a texture that does not read back is never called a
-/// success. Takes 15 ms for 1024².
+/// Decodes `file` and compares it with the source pixels: a texture that does not read back never counts as a success.
+/// Takes 15 ms for 1024².
 ///
 /// # Errors
 /// The file does not decode, or to other pixels.
@@ -119,7 +119,7 @@ pub fn verify(file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngError> {
     verify_as(Kind::Colour, file, pixels)
 }
 
-/// [`verify`] of [`encode_as`].
+/// [`verify`] for files of [`encode_as`].
 ///
 /// # Errors
 /// As there.
@@ -136,10 +136,10 @@ pub fn verify_as(kind: Kind, file: &[u8], pixels: &[[u8; 4]]) -> Result<(), PngE
     if same { Ok(()) } else { Err(PngError::Differs) }
 }
 
-/// Encodes `width`×`height` indices into a palette, row by row from the top, with a text that explains them (ASCII).
+/// Encodes `width`×`height` indices into a palette, row-major from the top, with an ASCII text that explains them.
 ///
 /// # Errors
-/// Another number of indices.
+/// There is another number of indices.
 pub fn encode_indexed(
     [width, height]: [u32; 2],
     indices: &[u8],
@@ -159,7 +159,7 @@ pub fn encode_indexed(
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(BitDepth::Eight);
     encoder.set_palette(palette.concat());
-    // Neighbouring codes have nothing in common but that they are often the same.
+    // Neighbouring codes are often equal but otherwise unrelated, so filters do not help.
     encoder.set_filter(Filter::NoFilter);
     encoder.set_compression(Compression::Balanced);
     encoder.set_source_srgb(SrgbRenderingIntent::Perceptual);
@@ -170,7 +170,7 @@ pub fn encode_indexed(
     Ok(file)
 }
 
-/// Decodes `file` and compares it with the indices it was made of.
+/// Decodes `file` and compares it with the source indices.
 ///
 /// # Errors
 /// The file does not decode, or to other indices.

@@ -1,15 +1,15 @@
-//! Views, renders, errors, atlas and provenance → a contact sheet that a person can judge at a glance, as PNG.
+//! Views, renders, errors, atlas and provenance → a contact sheet as PNG, to judge a bake at a glance.
 //!
 //! ```text
-//!  title
-//!  input view │ result │ error       up to three rows, each with its score
-//!  texture    │ origin of texels │ legend and figures
+//!   title
+//!   input view │ result │ error       up to three rows, each with its score
+//!   texture    │ origin of texels │ legend and figures
 //! ```
 //!
-//! A bake of vertex colours has no texture: of the last line the figures alone remain.
+//! A bake of vertex colours has no texture, so the last line shows the figures alone.
 //!
-//! No cell is larger than [`CELL`] pixels, so neither is the sheet. Pictures are averaged down in linear light, small ones
-//! enlarged by whole factors so that their pixels stay pixels.
+//! No cell is larger than [`CELL`] pixels, which bounds the sheet. Pictures are averaged down in linear light. Small
+//! ones are enlarged by integer factors, so that their pixels stay visible.
 
 pub(crate) mod canvas;
 mod font;
@@ -27,7 +27,7 @@ use canvas::Canvas;
 pub(crate) use tile::heat;
 use tile::{Shrink, Tile};
 
-/// Largest edge of a picture on the sheet.
+/// Largest edge of a picture on the sheet, in pixels.
 pub(crate) const CELL: usize = 384;
 pub(crate) const GAP: usize = 14;
 pub(crate) const MARGIN: usize = 20;
@@ -39,10 +39,10 @@ pub(crate) const TEXT: [u8; 3] = [225; 3];
 pub(crate) const FAINT: [u8; 3] = [150; 3];
 pub(crate) const BACKGROUND: [u8; 3] = [24; 3];
 
-/// Errors are shown this much brighter than they are.
+/// Factor by which errors are brightened.
 pub(crate) const ERROR_GAIN: f32 = 8.0;
 
-/// Texels by origin: colour (told apart by colour-blind eyes too), name, what it means.
+/// Origins of texels: colour (distinct for colour-blind readers too) and name.
 pub(super) const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
     (Provenance::Observed, [0, 158, 115], "observed"),
     (Provenance::Weak, [240, 200, 60], "weakly observed"),
@@ -50,7 +50,7 @@ pub(super) const ORIGINS: [(Provenance, [u8; 3], &str); 4] = [
     (Provenance::Gutter, [60, 60, 66], "outside charts"),
 ];
 
-/// A row while its view is compared: the render and its error, averaged down as they come.
+/// A row while its view is compared. Render and error are averaged down as they come.
 #[derive(Debug)]
 pub struct Row {
     view: u32,
@@ -63,7 +63,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Starts a row with the view's own picture; it is rendered as `taken`.
+    /// Starts a row with the view's own picture. The view is rendered as `taken`.
     #[must_use]
     pub fn new(view: &View, taken: Taken) -> Self {
         let size = [view.width as usize, view.height as usize];
@@ -93,7 +93,7 @@ impl Row {
         }
     }
 
-    /// The row is complete.
+    /// Completes the row.
     #[must_use]
     pub fn finish(mut self, score: ViewScore) -> Self {
         self.score = Some(score);
@@ -122,19 +122,19 @@ impl Row {
         }
     }
 
-    /// Its score, if it is a view of the fit and complete.
+    /// Its score, if its view is part of the fit and the row complete.
     #[must_use]
     pub fn of_the_fit(&self) -> Option<ViewScore> {
         self.score.filter(|_| !self.holdout)
     }
 
-    /// Views of the fit come first, then by number.
+    /// Views of the fit first, then by number.
     fn order(&self) -> (bool, u32) {
         (self.holdout, self.view)
     }
 }
 
-/// Whether a row of `view` would be kept beside `rows`.
+/// Whether [`keep`] would keep a row of `view` beside `rows`.
 #[must_use]
 pub fn wants(rows: &[Row], view: &View) -> bool {
     rows.len() < ROWS
@@ -143,7 +143,7 @@ pub fn wants(rows: &[Row], view: &View) -> bool {
             .any(|row| row.order() > (view.holdout, view.index))
 }
 
-/// Keeps the first rows in their order.
+/// Adds a row and keeps the first ones in order.
 pub fn keep(rows: &mut Vec<Row>, row: Row) {
     rows.push(row);
     rows.sort_by_key(Row::order);
@@ -217,7 +217,7 @@ fn column(k: usize) -> usize {
     MARGIN + k * (CELL + GAP)
 }
 
-/// Texture, origin of its texels and figures side by side; returns where they end.
+/// Draws texture, origin of texels and figures side by side. Returns the lower edge.
 fn draw_texture(
     canvas: &mut Canvas,
     mut y: usize,
@@ -249,7 +249,7 @@ fn draw_texture(
     bottom
 }
 
-/// The other layers in the texture's layout; returns where they end.
+/// Draws the other layers, laid out like the texture. Returns the lower edge.
 fn draw_material(canvas: &mut Canvas, mut y: usize, edge: usize, material: &Material) -> usize {
     let orm = match (material.occlusion, material.metallic_roughness) {
         (true, true) => "occlusion, roughness, metallic",
@@ -289,7 +289,7 @@ fn draw_material(canvas: &mut Canvas, mut y: usize, edge: usize, material: &Mate
     y
 }
 
-/// What the colours of the error mean, as 8-bit steps.
+/// The colour scale of the error, in 8-bit steps.
 pub(crate) fn draw_scale(canvas: &mut Canvas, [x, y]: [usize; 2]) {
     const WIDTH: usize = 150;
     canvas.text([x, y], "0", FAINT);
@@ -331,7 +331,7 @@ fn draw_figures(
     draw_scores(canvas, [x, y], holdout);
 }
 
-/// Scores of the held-out views and what the errors' colours leave out; returns where they end.
+/// Draws the scores of the held-out views and the legend of uncompared pixels. Returns the lower edge.
 fn draw_scores(canvas: &mut Canvas, [x, mut y]: [usize; 2], holdout: &[ViewScore]) -> usize {
     if let Some(mean) = measure::mean_psnr(holdout) {
         canvas.text([x, y], &format!("held-out views: {mean:.2} dB"), TEXT);
@@ -399,9 +399,9 @@ mod tests {
     fn sheet_shows_what_it_should() {
         let clean = decode(&sheet(true, 0));
         assert!(clean.width() as usize <= 3 * CELL + 2 * (GAP + MARGIN) && clean.height() < 1000);
-        // Input and result agree; the error is black in the middle, and not where the input is damaged.
+        // Input and result agree. The error is black in the middle, except where the input is damaged.
         let damaged = decode(&sheet(true, 40));
-        // The view is 48×40, shown eightfold: its middle is 192, 160 from the corner of its cell.
+        // The view is 48×40, enlarged eightfold: its middle is at 192, 160 of its cell.
         let top = (MARGIN + LINE + GAP + LINE) as u32;
         let at = |image: &image::RgbImage, cell: u32| {
             image
@@ -422,7 +422,7 @@ mod tests {
             "{:?}",
             at(&damaged, 2)
         );
-        // All four origins are there.
+        // All four origins occur.
         for (_, colour, name) in ORIGINS {
             assert!(
                 clean.pixels().filter(|pixel| pixel.0 == colour).count() > 14 * 14,

@@ -1,4 +1,4 @@
-//! What the fit made of its views' cameras and exposures → views as it ended with them, to be drawn and measured by.
+//! Refined cameras and exposures of the fit → views as the fit ended with them, for drawing and measuring.
 
 use proto::blob::BlobFile;
 use proto::message::{Code, Failure};
@@ -10,17 +10,17 @@ use crate::run::internal;
 #[derive(Debug, Default)]
 pub(super) struct AsFitted(Option<Refined>);
 
-/// How a view is taken, beside its own camera.
+/// How a view was taken, apart from its camera.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taken {
-    /// Its camera is not the one that it came with.
+    /// Its camera was moved by the refinement.
     pub moved: bool,
     /// Its exposure in linear light: it shows the texture times this.
     pub gain: f32,
 }
 
 impl Taken {
-    /// As it came.
+    /// As given.
     pub const AS_GIVEN: Self = Self {
         moved: false,
         gain: 1.0,
@@ -31,7 +31,7 @@ impl AsFitted {
     /// Reads bake's table.
     ///
     /// # Errors
-    /// It is none, or of another size than it says.
+    /// It is broken, or its size is not what it states.
     pub(super) fn read(blob: &BlobFile) -> Result<Self, Failure> {
         let refined = Refined::read(&mut blob.reader()).map_err(|error| internal(&error))?;
         if refined.byte_len() != blob.len() {
@@ -44,7 +44,7 @@ impl AsFitted {
         Ok(Self(Some(refined)))
     }
 
-    /// Gives a view of the fit the camera that the fit ended with, and tells how it is taken.
+    /// Gives a view the camera that the fit ended with, and returns how it was taken.
     ///
     /// # Errors
     /// The fit had no such view.
@@ -83,7 +83,8 @@ mod tests {
     use super::super::measure::{compare, tests::scene};
     use super::*;
 
-    /// The view of the scene with its camera off by two pixels and darker by a fifth, and what undoes both.
+    /// The view of the scene with a camera off by two pixels and darker by a fifth, and the refinement that undoes
+    /// both.
     fn off() -> (View, AsFitted) {
         let (.., mut view) = scene();
         view.holdout = false;
@@ -115,7 +116,7 @@ mod tests {
         let taken = as_fitted.apply(&mut view).expect("it is there");
         assert_eq!((taken.moved, taken.gain), (true, 0.8));
         let fitted = score(&view, taken.gain).psnr_db;
-        // 58.9 dB are those of one rounding; here are two.
+        // 58.9 dB with one rounding; here there are two.
         assert!(given < 30.0 && fitted > 55.0, "{given} dB, {fitted} dB");
     }
 

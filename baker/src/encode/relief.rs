@@ -1,13 +1,12 @@
-//! Normals of the world, one for each texel → a normal map in the frames of the mesh's triangles (glTF: +X right, +Y up in the
-//! picture, +Z outwards).
+//! World-space normals per texel → a tangent-space normal map (glTF: +X right, +Y up in the picture, +Z outwards).
 //!
-//! A texel's frame is what viewers make of the vertices' normals and tangents: each interpolated, brought to unit length, and
-//! the bitangent likewise. The map is the exact inverse of that, so that what they show is what was fitted. Where nothing
-//! was seen, the surface is as smooth as the mesh: the fill of vectors fades into the mesh's own normal within some texels. A
-//! gutter texel continues the frame of the chart's texel nearest to it.
+//! A texel's frame is what viewers compute from the vertices' normals and tangents: each is interpolated and
+//! normalised, and so is the bitangent. The map is the exact inverse, so viewers show the fitted normals. Where nothing
+//! was seen, the surface is as smooth as the mesh: filled normals fade into the mesh's own within some texels. A gutter
+//! texel uses the frame of the nearest chart texel.
 //!
-//! A triangle that is wound the other way than its views show it (materials are double-sided) is told by its texels, and
-//! viewers turn its frame: its normals are turned, too.
+//! A triangle wound against what its views show (materials are double-sided) is found by its texels. Viewers flip its
+//! frame, so its normals are flipped too.
 
 use std::collections::VecDeque;
 
@@ -19,11 +18,11 @@ use crate::progress::unit as work;
 use crate::render::{Image, Textures};
 use crate::survey::{NOTHING, cover};
 
-/// Texels beyond what was seen in which the fill fades to a third.
+/// Distance in texels from the seen ones over which the fill fades to 1/e.
 const FADE: f32 = 8.0;
-/// Least z: the map has no normals that point inwards.
+/// Smallest z: the map has no normals that point inwards.
 const LEAST_Z: f32 = 0.02;
-/// A frame whose axes nearly lie in a plane cannot be inverted.
+/// A frame of less volume is nearly planar and cannot be inverted.
 const FLATTEST: f32 = 0.05;
 
 /// A normal map.
@@ -31,7 +30,7 @@ const FLATTEST: f32 = 0.05;
 pub struct Relief {
     /// `size²` texels.
     pub texels: Vec<[u8; 4]>,
-    /// Mean cosine between what was seen and the mesh's own normals; none where nothing was.
+    /// Mean cosine between the seen normals and the mesh's own; none where nothing was seen.
     pub agreement: Option<f32>,
 }
 
@@ -117,7 +116,7 @@ impl Frames<'_> {
         frame.map(unit)
     }
 
-    /// Of the corners at the texel's centre.
+    /// Barycentric coordinates of the texel's centre.
     fn weights(&self, corners: [usize; 3], texel: usize) -> [f32; 3] {
         let edge = self.edge as f64;
         let [a, b, c] = corners.map(|corner| self.mesh.uvs[corner].map(|x| f64::from(x) * edge));
@@ -135,7 +134,7 @@ impl Frames<'_> {
         [area(b, c, at), area(c, a, at), area(a, b, at)].map(|part| (part / all) as f32)
     }
 
-    /// The normal of a triangle's plane, as it is wound.
+    /// The normal of a triangle's plane by its winding, not normalised.
     fn plane(&self, triangle: usize) -> [f32; 3] {
         let [a, b, c] =
             self.mesh.triangles[triangle].map(|corner| self.mesh.positions[corner as usize]);
@@ -181,8 +180,8 @@ fn agreement(
     (count > 0).then(|| (sum / f64::from(count)) as f32)
 }
 
-/// Breadth first from the texels that are `source`, over those that are `open`: of each texel the nearest source and the
-/// steps to it; `u32::MAX` where none reaches.
+/// Breadth-first search from the `source` texels over `open` ones. Returns for each texel the nearest source and the
+/// number of steps to it, `u32::MAX` where none reaches.
 fn spread(
     edge: usize,
     source: impl Fn(usize) -> bool,
@@ -213,7 +212,7 @@ fn spread(
     (nearest, steps)
 }
 
-/// A direction of the world as bytes of the map.
+/// Encodes a world direction as bytes of the map.
 fn encode(frame: &Frame, direction: [f32; 3]) -> [u8; 4] {
     let [t, b, n] = *frame;
     let volume = dot(t, cross(b, n));
@@ -250,7 +249,7 @@ mod tests {
 
     const SIZE: u32 = 16;
 
-    /// A square across the texture but for a gutter of four texels, upright in the picture, seen from +z.
+    /// An upright square across the texture, except for a gutter of four texels, seen from +z.
     fn square() -> Mesh {
         let corners = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
         Mesh {
@@ -274,7 +273,7 @@ mod tests {
     #[test]
     fn red_is_right_green_is_up_in_the_picture() {
         let mesh = square();
-        // A third of the way to the right and two thirds up.
+        // A third to the right and two thirds up.
         let found = of(&mesh, [1.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0], true);
         for texel in &found.texels {
             // (1 + 2/3) · 127.5 is 212.5.
@@ -298,7 +297,7 @@ mod tests {
         for &[r, g, b, _] in &found.texels {
             let [x, y, z] = [r, g, b].map(|byte| f32::from(byte) / 127.5 - 1.0);
             assert!(z > 0.0);
-            // A viewer turns all axes of a frame that is seen from behind.
+            // A viewer flips all axes of a frame that is seen from behind.
             let [tx, ty, tz, w] = tangents[0];
             let bitangent = cross(mesh.normals[0], [tx, ty, tz]).map(|value| value * w);
             let shown: [f32; 3] = std::array::from_fn(|k| {
@@ -316,7 +315,7 @@ mod tests {
         let found = of(&square(), [0.6, 0.0, 0.8], false);
         assert!(found.texels.iter().all(|texel| *texel == FLAT));
         assert_eq!(found.agreement, None);
-        // And fades from what was: the left column of the chart alone is seen.
+        // It fades from what was seen: only the left column of the chart is.
         let (mesh, tangents) = tangents(&square());
         let normals: Vec<[u8; 4]> = (0..SIZE * SIZE)
             .map(|k| pack_normal([0.6, 0.0, 0.8], k % SIZE == 4))

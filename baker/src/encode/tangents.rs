@@ -1,8 +1,7 @@
-//! Mesh → mesh whose vertices have tangents (`MikkTSpace`), for a normal map that every viewer turns back the same way.
+//! Mesh → mesh with vertex tangents (`MikkTSpace`), so that every viewer decodes a normal map in the same way.
 //!
-//! glTF counts v downwards while its normal maps have +Y up, so tangents are made with v turned: the bitangent, which is
-//! cross(normal, tangent) times the tangent's w, points up in the picture. A vertex whose corners want several tangents is
-//! split, one for each.
+//! In glTF v points down while its normal maps have +Y up, so tangents are made with v flipped. The bitangent,
+//! cross(normal, tangent) · w, then points up in the picture. A vertex whose corners need several tangents is split.
 
 use std::collections::HashMap;
 
@@ -53,7 +52,7 @@ impl Geometry for Corners<'_> {
     }
 }
 
-/// The part of `tangent` across the normal, of unit length; where there is none, any direction across it.
+/// The component of `tangent` orthogonal to the normal, normalised. Any orthogonal direction where there is none.
 fn across(normal: [f32; 3], tangent: [f32; 3]) -> [f32; 3] {
     let least = (0..3).min_by(|&a, &b| normal[a].abs().total_cmp(&normal[b].abs()));
     let mut axis = [0.0; 3];
@@ -69,14 +68,14 @@ fn across(normal: [f32; 3], tangent: [f32; 3]) -> [f32; 3] {
     axis
 }
 
-/// Splits vertices where they must be; gives the mesh and the tangent of each of its vertices.
+/// Splits vertices where necessary. Returns the mesh and a tangent for each vertex.
 #[must_use]
 pub fn tangents(mesh: &Mesh) -> (Mesh, Vec<[f32; 4]>) {
     let mut corners = Corners {
         mesh,
         tangents: vec![[[1.0, 0.0, 0.0, 1.0]; 3]; mesh.triangles.len()],
     };
-    // Its error has no case.
+    // Its error type has no reachable case.
     if let Err(error) = generate_tangents(&mut corners) {
         tracing::warn!(%error, "tangents");
     }
@@ -119,7 +118,7 @@ pub fn tangents(mesh: &Mesh) -> (Mesh, Vec<[f32; 4]>) {
 mod tests {
     use super::*;
 
-    /// A square of two triangles in the plane z = 0, seen from +z, its picture upright: u to the right, v down.
+    /// A square of two triangles in the plane z = 0, seen from +z with an upright picture: u to the right, v down.
     fn square(mirrored: bool) -> Mesh {
         let across = |u: f32| if mirrored { 1.0 - u } else { u };
         let corners = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
@@ -152,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_vertex_between_mirrored_faces_is_split_and_nothing_else_changes() {
-        // The right half of the square shows what the left one shows, mirrored about the edge between them.
+        // The right half of the square shows what the left one shows, mirrored at the edge between them.
         let mut mesh = square(false);
         mesh.positions.extend([[2.0, 0.0, 0.0], [2.0, 1.0, 0.0]]);
         mesh.normals.extend([[0.0, 0.0, 1.0]; 2]);

@@ -1,9 +1,9 @@
-//! A finished GLB → the same with an attribute that says how much of what lies around each vertex the views have shown.
+//! Adds an attribute to a finished GLB that says how much of the surface around each vertex the views have shown.
 //!
-//! `_PROVENANCE`: scalar, unsigned byte, normalised. 1 (255) is observed, 0 inferred: the mean over the texels of all
-//! triangles around the vertex's point of the surface, on whatever side of a seam, each weighed by its barycentric coordinate
-//! at the vertex, of 1 for observed, ½ for weakly observed and 0 for filled in. A vertex whose triangles have no texel takes
-//! that of the texel at its texture coordinate. Elements stand four bytes apart, as the format wants it of attributes.
+//! `_PROVENANCE` is a scalar, normalised unsigned byte: 1 (255) is observed, 0 inferred. It is a mean over the texels
+//! of all triangles around the vertex's surface point, on both sides of a seam, weighted by the barycentric coordinate
+//! of the vertex. A texel counts 1 if observed, ½ if weakly observed and 0 if filled in. A vertex whose triangles have
+//! no texel takes the texel at its texture coordinate. Elements have a stride of four bytes, as the format demands.
 
 use meshopt::encode_vertex_buffer_level;
 use proto::job::Compress;
@@ -17,10 +17,10 @@ use crate::survey;
 
 /// The attribute's name.
 pub const NAME: &str = "_PROVENANCE";
-/// No triangle has the texel.
+/// No triangle owns the texel.
 const NOBODY: u32 = u32::MAX;
 
-/// One for each vertex, see the head of this file.
+/// The value of each vertex, see the head of this file.
 #[must_use]
 pub fn shares(mesh: &Mesh, texture: &Texture) -> Vec<u8> {
     let size = texture.size as usize;
@@ -61,7 +61,7 @@ pub fn shares(mesh: &Mesh, texture: &Texture) -> Vec<u8> {
         .collect()
 }
 
-/// None outside every chart.
+/// The value of a texel; none outside every chart.
 fn value(provenance: u8) -> Option<f64> {
     const KNOWN: [(Provenance, f64); 3] = [
         (Provenance::Filled, 0.0),
@@ -83,7 +83,8 @@ fn barycentrics([a, b, c]: [[f64; 2]; 3], at: [f64; 2]) -> [f64; 3] {
     [area(at, b, c), area(a, at, c), area(a, b, at)].map(|part| (part / all).clamp(0.0, 1.0))
 }
 
-/// Adds the attribute to a GLB of [`super::write_leaves`], `shares` being those of the leaves in their order, and reads it again.
+/// Adds the attribute to a GLB of [`super::write_leaves`] and reads it back. `shares` are those of the leaves in their
+/// order.
 ///
 /// # Errors
 /// Too large a result, or one that does not read back.
@@ -157,7 +158,7 @@ fn add_to(
     Ok(())
 }
 
-/// The attribute of a GLB of [`add`], primitive after primitive.
+/// Reads the attribute of a GLB of [`add`], primitive after primitive.
 #[must_use]
 pub fn read(file: &[u8]) -> Option<Vec<u8>> {
     let (document, binary) = split(file)?;
@@ -168,7 +169,7 @@ pub fn read(file: &[u8]) -> Option<Vec<u8>> {
     Some(all?.concat())
 }
 
-/// The attribute of one primitive.
+/// Reads the attribute of one primitive.
 fn read_of(document: &Value, binary: &[u8], primitive: &Value) -> Option<Vec<u8>> {
     let number = |value: &Value| value.as_u64().and_then(|x| usize::try_from(x).ok());
     let accessor = number(&primitive["attributes"][NAME])?;
@@ -192,7 +193,7 @@ fn read_of(document: &Value, binary: &[u8], primitive: &Value) -> Option<Vec<u8>
     (clean && elements.len() == count).then(|| elements.iter().map(|element| element[0]).collect())
 }
 
-/// JSON and BIN chunk.
+/// The JSON and BIN chunks.
 fn split(file: &[u8]) -> Option<(Value, Vec<u8>)> {
     let length = |at: usize| {
         let bytes = file.get(at..at + 4)?;
@@ -214,8 +215,8 @@ mod tests {
 
     const SIZE: u32 = 256;
 
-    /// Two squares side by side on the surface and apart in the texture, their seam at x = 1; the texels of the left are
-    /// observed, those of the right filled in, but for the weak ones of its upper half.
+    /// Two squares side by side on the surface and apart in the texture, with a seam at x = 1. The left one's texels
+    /// are observed, the right one's filled in, except for weak ones in its upper half.
     fn scene() -> (Mesh, Texture) {
         let mut mesh = Mesh {
             charts: 2,
@@ -259,9 +260,9 @@ mod tests {
         assert_eq!([shares[1], shares[3]], [shares[4], shares[6]]);
         let middle =
             |share: u8, low: u8, high: u8| assert!((low..=high).contains(&share), "{shares:?}");
-        // One triangle of the left meets two of the right, whose upper half is weak.
+        // One triangle on the left meets two on the right, whose upper half is weak.
         middle(shares[1], 86, 127);
-        // Far from the seam: filled in below, weak above, each with something of the other half.
+        // Far from the seam: filled in below, weak above, each mixed with the other half.
         middle(shares[5], 5, 64);
         middle(shares[7], 64, 123);
         // A vertex whose triangles have no texel takes the one at its place.

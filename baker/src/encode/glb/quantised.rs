@@ -2,14 +2,14 @@
 //!
 //! | attribute | stored as | worst error |
 //! |---|---|---|
-//! | position | 3 × u16 over the longest edge of the bounding box, which the node's scale and translation undo | 1/131,070 of it |
+//! | position | 3 × u16 over the longest edge of the bounding box, undone by the node's scale and translation | 1/131,070 of it |
 //! | normal | 3 × i8 | 0.3° |
 //! | tangent | 4 × i8 | 0.3° |
 //! | texture coordinate | 2 × u16 | 1/131,070: a sixteenth of a texel at 8192² |
-//! | colour | 4 × u8, as without | none |
+//! | colour | 4 × u8, as uncompressed | none |
 //!
-//! Equal points stay equal, so no crack opens and the sides of a seam keep their ends. Triangles are put into the order that
-//! compresses and draws best, and vertices into that of their first use, before anything else is made of the mesh.
+//! Equal points stay equal, so no crack opens and the sides of a seam keep their end points. Triangles are first sorted
+//! into the order that compresses and draws best, vertices into that of first use.
 
 use meshopt::{encode_index_buffer, encode_vertex_buffer_level, optimize_vertex_cache};
 use proto::table::Mesh;
@@ -22,14 +22,14 @@ use super::{
 use crate::encode::part::part;
 
 const BYTE: u32 = 5120;
-/// Of the vertex codec: the extension knows no other.
+/// Version of the vertex codec: the extension knows no other.
 pub(super) const CODEC: i32 = 0;
-/// Effort of the vertex codec, 0-3: the most that stays fast.
+/// Effort of the vertex codec, 0-3: the highest that is fast.
 pub(super) const LEVEL: i32 = 2;
-/// The extension's buffer of plain bytes, which nobody needs to have.
+/// Index of the extension's uncompressed buffer, which need not exist.
 const FALLBACK: usize = 1;
 
-/// Puts triangles and vertices into their order; gives the number that each vertex had.
+/// Sorts triangles and vertices. Returns the former index of each vertex.
 #[must_use]
 pub fn order(mesh: &Mesh) -> (Mesh, Vec<u32>) {
     let vertices = mesh.positions.len();
@@ -37,7 +37,7 @@ pub fn order(mesh: &Mesh) -> (Mesh, Vec<u32>) {
     part(mesh, indices.as_chunks::<3>().0.iter().copied())
 }
 
-/// The most by which a coordinate of a position is moved.
+/// The largest error of a position's coordinate.
 #[must_use]
 pub fn position_error(mesh: &Mesh) -> f32 {
     let (low, high) = super::bounds(&mesh.positions);
@@ -45,15 +45,15 @@ pub fn position_error(mesh: &Mesh) -> f32 {
         .iter()
         .chain(&high)
         .fold(0.0_f32, |most, x| most.max(x.abs()));
-    // Rounding of the step, and that of the sum that undoes it.
+    // Rounding of the quantisation, and of the sum that undoes it.
     extent(low, high) / 65_535.0 * 0.51 + largest * 4.0 * f32::EPSILON
 }
 
-/// See [`position_error`].
+/// The largest error of a texture coordinate.
 pub const UV_ERROR: f32 = 0.51 / 65_535.0 + 2.0 * f32::EPSILON;
 
-/// Accessors, views and bytes. `low` and `high` bound the leaves of all pages, which one node holds; `plain` bytes of the plain
-/// buffer are those of leaves before.
+/// Writes accessors, views and bytes. `low` and `high` bound the leaves of all pages, which share one node. `plain` is
+/// the size of the fallback buffer so far.
 pub(super) fn parts(
     leaf: &Leaf<'_>,
     (low, high): ([f32; 3], [f32; 3]),
@@ -140,7 +140,7 @@ pub(super) fn parts(
     })
 }
 
-/// Never 0: a mesh is not a point, and if it were, any scale would do.
+/// Never 0. A mesh is not a point, and for a point any scale would do.
 fn extent(low: [f32; 3], high: [f32; 3]) -> f32 {
     let longest = (0..3).map(|k| high[k] - low[k]).fold(0.0, f32::max);
     if longest > 0.0 { longest } else { 1.0 }
@@ -149,13 +149,13 @@ fn extent(low: [f32; 3], high: [f32; 3]) -> f32 {
 /// Compressed views as they grow.
 struct Compressor<'a> {
     binary: &'a mut Binary,
-    /// Bytes of the plain buffer.
+    /// Bytes of the fallback buffer.
     fallback: usize,
     accessors: Vec<Value>,
 }
 
 impl Compressor<'_> {
-    /// One attribute: elements of 4 or 8 bytes, all components normalised.
+    /// Writes an attribute with elements of 4 or 8 bytes, all components normalised.
     fn attribute<T>(&mut self, elements: &[T], kind: u32, shape: &str) -> Result<(), GlbError> {
         let stride = size_of::<T>();
         let bytes = encode_vertex_buffer_level(elements, LEVEL, Some(CODEC))?;
@@ -166,7 +166,7 @@ impl Compressor<'_> {
     }
 
     fn indices(&mut self, indices: &[u32], vertices: usize) -> Result<(), GlbError> {
-        // 65535 restarts a strip, so it is no index of 16 bits.
+        // 65535 means primitive restart, so it is no valid 16-bit index.
         let (kind, stride) = if vertices <= usize::from(u16::MAX) {
             (UNSIGNED_SHORT, 2)
         } else {

@@ -1,7 +1,7 @@
 //! Levels → blocks of Basis Universal, by Binomial's encoder; the only place that calls it.
 //!
-//! Its bindings give `.basis` files, whose parts are those of KTX2 in another order: this file takes them apart. What the encoder
-//! gets are texels of our own, never an untrusted byte; what it does with them stays in this process.
+//! Its bindings return `.basis` files, which have the parts of a KTX2 in another order. This file takes them apart. The
+//! encoder gets our own texels, never an untrusted byte, and its output stays in this process.
 #![expect(unsafe_code, reason = "the encoder is C++")]
 
 use std::ffi::c_int;
@@ -11,11 +11,11 @@ use basis_universal_sys as sys;
 
 use super::mips::Level;
 
-/// Effort on a block of UASTC, 0 to 4. On the statue's texture 0 gives 44.5 dB in 0.6 s of a core for 1024², 1 gives 45.15 in
-/// 2.9 and 2, its default, 45.3 in 7.4.
+/// Effort per UASTC block, 0 to 4. On the statue's texture of 1024², 0 gives 44.5 dB in 0.6 s of a core, 1 gives 45.15
+/// dB in 2.9 s and 2, the encoder's default, 45.3 dB in 7.4 s.
 const LEVEL: c_int = 1;
-/// Threads of ETC1S at most. It does not depend on their number what comes out, as long as a texture and its mips have fewer
-/// than 262,144 different blocks; the encoder splits its codebooks by threads beyond that.
+/// Largest number of ETC1S threads. The output does not depend on it, as long as a texture and its mips have fewer than
+/// 262,144 different blocks. Beyond that the encoder splits its codebooks by thread.
 const THREADS: usize = 8;
 /// The first two bytes of a `.basis` file.
 const SIGNATURE: usize = 0x4273;
@@ -25,24 +25,24 @@ const SLICE: usize = 23;
 /// Why there are no blocks.
 #[derive(Debug, thiserror::Error)]
 pub enum BasisError {
-    /// It does not take what it was told.
+    /// It refuses its parameters.
     #[error("the Basis Universal encoder refuses the texture")]
     Refused,
-    /// It stopped.
+    /// It failed.
     #[error("the Basis Universal encoder fails with code {0}")]
     Failed(c_int),
-    /// What it gave is not what its headers say.
+    /// Its output contradicts its headers.
     #[error("the Basis Universal encoder gives something else than a texture")]
     Output,
 }
 
-/// What is to be coded.
+/// What to encode as.
 enum Task {
     Etc1s { quality: u8 },
     Uastc,
 }
 
-/// Blocks of `width` texels a row.
+/// Encodes UASTC blocks; a row has `width` texels.
 pub(super) fn uastc(width: usize, texels: &[[u8; 4]]) -> Result<Vec<u8>, BasisError> {
     let height = texels.len() / width;
     let coded = Coded::read(run(&Task::Uastc, &[(width, height, texels)])?)?;
@@ -57,7 +57,7 @@ pub(super) fn uastc(width: usize, texels: &[[u8; 4]]) -> Result<Vec<u8>, BasisEr
     }
 }
 
-/// All levels in one; quality is 1 to 100.
+/// Encodes all levels at once; quality is 1 to 100.
 pub(super) fn etc1s(levels: &[Level], quality: u8) -> Result<Coded, BasisError> {
     let pictures: Vec<_> = levels
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn etc1s(levels: &[Level], quality: u8) -> Result<Coded, BasisError> 
     }
 }
 
-/// Where something lies in the file.
+/// A byte range of the file.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,
@@ -89,7 +89,7 @@ struct Slice {
     data: Span,
 }
 
-/// A `.basis` file, taken apart.
+/// A parsed `.basis` file.
 #[derive(Debug)]
 pub(super) struct Coded {
     bytes: Vec<u8>,
@@ -156,7 +156,7 @@ impl Coded {
         self.slices.iter().filter(|slice| !slice.alpha).count()
     }
 
-    /// Bytes of each level, colours before alpha, and nothing of a size uncompressed: `BasisLZ` has none.
+    /// The bytes of each level, colours before alpha. The uncompressed size is 0, since `BasisLZ` has none.
     pub(super) fn levels(&self) -> Vec<(Vec<u8>, usize)> {
         let bytes = |level, alpha| {
             self.slice(level, alpha)
@@ -167,7 +167,7 @@ impl Coded {
             .collect()
     }
 
-    /// What KTX2 calls the supercompression's global data: the codebooks, and where the slices lie in their levels.
+    /// KTX2's supercompression global data: the codebooks, and where slices lie within their levels.
     pub(super) fn global(&self) -> Vec<u8> {
         let (endpoints, selectors) = (self.endpoints, self.selectors);
         let mut out = Vec::new();
@@ -187,7 +187,7 @@ impl Coded {
                     .map_or(0, |slice| slice.data.length)
             };
             let (colour, alpha) = (length(false), length(true));
-            // Flags, then offset and length of colours and of alpha; of none, both are 0.
+            // Flags, then offset and length of colours and of alpha; both are 0 without alpha.
             let behind = if alpha > 0 { colour } else { 0 };
             for word in [0, 0, colour, behind, alpha] {
                 out.extend((word as u32).to_le_bytes());
@@ -200,7 +200,7 @@ impl Coded {
     }
 }
 
-/// The encoder's wishes; freed when dropped.
+/// The encoder's parameters; freed when dropped.
 struct Params(*mut sys::CompressorParams);
 
 impl Drop for Params {
@@ -220,10 +220,10 @@ impl Drop for Compressor {
     }
 }
 
-/// Gives the `.basis` file of pictures, each with width, height and texels: a texture and its mips.
+/// Returns the `.basis` file of a texture and its mips, each with width, height and texels.
 fn run(task: &Task, pictures: &[(usize, usize, &[[u8; 4]])]) -> Result<Vec<u8>, BasisError> {
     static TABLES: Once = Once::new();
-    // SAFETY: once, and before anything else of the encoder; other threads wait for its end here.
+    // SAFETY: once, and before any other call of the encoder; other threads wait here for its end.
     TABLES.call_once(|| unsafe { sys::basisu_encoder_init() });
     let params = params(task);
     for (level, &(width, height, texels)) in pictures.iter().enumerate() {
@@ -235,39 +235,39 @@ fn run(task: &Task, pictures: &[(usize, usize, &[[u8; 4]])]) -> Result<Vec<u8>, 
     };
     // SAFETY: at least one thread is asked for.
     let compressor = Compressor(unsafe { sys::compressor_new(threads as c_int) });
-    // SAFETY: both are whole; the pictures of the first are copied.
+    // SAFETY: both pointers are valid; the pictures of the parameters are copied.
     if !unsafe { sys::compressor_init(compressor.0, params.0) } {
         return Err(BasisError::Refused);
     }
-    // SAFETY: it was initialised with good wishes.
+    // SAFETY: it was initialised with valid parameters.
     let code = unsafe { sys::compressor_process(compressor.0) };
     if code != sys::basisu_basis_compressor_error_code_cECSuccess {
         return Err(BasisError::Failed(code));
     }
-    // SAFETY: it has come to its end.
+    // SAFETY: processing has ended.
     let file = unsafe { sys::compressor_get_output_basis_file(compressor.0) };
     if file.pData.is_null() {
         return Err(BasisError::Output);
     }
-    // SAFETY: the bytes belong to the compressor, which lives on, and nothing writes to them.
+    // SAFETY: the bytes belong to the compressor, which is alive, and nothing writes to them.
     let bytes = unsafe { std::slice::from_raw_parts(file.pData, file.length as usize) };
     Ok(bytes.to_vec())
 }
 
 fn params(task: &Task) -> Params {
-    // SAFETY: nothing is asked of the caller, nor by the setters below but whole wishes and values of their range.
+    // SAFETY: it has no preconditions; the setters below need only a valid pointer and values in range.
     let params = Params(unsafe { sys::compressor_params_new() });
     // SAFETY: as above.
     unsafe { sys::compressor_params_set_status_output(params.0, false) };
     // SAFETY: as above.
     unsafe { sys::compressor_params_set_generate_mipmaps(params.0, false) };
-    // Errors are judged in the bytes, as everywhere here: by the eye's measure the encoder takes half as long again, and loses
-    // 0.3 dB.
+    // Errors are compared in bytes, as everywhere here. The perceptual measure takes half as long again and loses 0.3
+    // dB.
     // SAFETY: as above.
     unsafe { sys::compressor_params_set_perceptual(params.0, false) };
     match task {
         Task::Etc1s { quality } => {
-            // Its own run from 1 to 255.
+            // The encoder's quality runs from 1 to 255.
             let quality = 1 + (c_int::from((*quality).clamp(1, 100)) - 1) * 254 / 99;
             // SAFETY: as above.
             unsafe { sys::compressor_params_set_uastc(params.0, false) };
@@ -279,7 +279,7 @@ fn params(task: &Task) -> Params {
             unsafe { sys::compressor_params_set_uastc(params.0, true) };
             // SAFETY: as above.
             unsafe { sys::compressor_params_set_pack_uastc_flags(params.0, LEVEL) };
-            // Not used, but none is no quality.
+            // Unused, but it has to be set.
             // SAFETY: as above.
             unsafe { sys::compressor_params_set_quality_level(params.0, 128) };
         }
@@ -290,7 +290,7 @@ fn params(task: &Task) -> Params {
 fn fill(params: &Params, level: usize, width: usize, height: usize, texels: &[[u8; 4]]) {
     assert_eq!(texels.len(), width * height, "whole rows");
     let image = match level {
-        // SAFETY: the list grows as it is asked for; the image is the list's, and is used before it grows again.
+        // SAFETY: the list grows on demand; the image belongs to it and is used before it grows again.
         0 => unsafe { sys::compressor_params_get_or_create_source_image(params.0, 0) },
         // SAFETY: as above.
         _ => unsafe {
@@ -298,6 +298,6 @@ fn fill(params: &Params, level: usize, width: usize, height: usize, texels: &[[u
         },
     };
     let bytes = texels.as_flattened().as_ptr();
-    // SAFETY: width · height · 4 bytes are there, as was just seen, and are copied.
+    // SAFETY: width · height · 4 bytes exist, as asserted above, and are copied.
     unsafe { sys::image_init(image, bytes, width as u32, height as u32, 4) };
 }

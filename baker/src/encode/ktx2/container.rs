@@ -4,32 +4,32 @@
 //!  header 80 │ level index 24 each │ data format │ keys and values │ global data (ETC1S), aligned to 8 │ levels, smallest first
 //! ```
 
-/// What the file begins with.
+/// Magic bytes.
 pub(crate) const IDENTIFIER: [u8; 12] = *b"\xABKTX 20\xBB\r\n\x1A\n";
-/// Without the level index.
+/// Bytes of the header without the level index.
 pub(crate) const HEADER: usize = 80;
 
 const BASIS_LZ: u32 = 1;
 const ZSTANDARD: u32 = 2;
 
-/// How the blocks are coded, and whether their alpha counts.
+/// The block format, and whether alpha is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Model {
     Etc1s { alpha: bool },
     Uastc { alpha: bool },
 }
 
-/// What the file is to hold.
+/// The contents of the file.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) model: Model,
-    /// Of ETC1S; else empty.
+    /// ETC1S global data; otherwise empty.
     pub(super) global: Vec<u8>,
-    /// The largest first: bytes, and how many they are once Zstandard has undone them.
+    /// Largest first: bytes, and their size after Zstandard decompression.
     pub(super) levels: Vec<(Vec<u8>, usize)>,
 }
 
-/// Writes a square texture; `srgb` colours, or numbers.
+/// Writes a square texture of `srgb` colours, or of numbers.
 pub(super) fn write(size: u32, srgb: bool, contents: &Contents) -> Vec<u8> {
     let Contents {
         model,
@@ -50,7 +50,7 @@ pub(super) fn write(size: u32, srgb: bool, contents: &Contents) -> Vec<u8> {
         Model::Etc1s { .. } => BASIS_LZ,
         Model::Uastc { .. } => ZSTANDARD,
     };
-    // No Vulkan format; words of one byte; width, height; neither depth nor layers; one face.
+    // No Vulkan format; type size 1; width, height; no depth, no layers; one face.
     let levels_count = levels.len() as u32;
     for word in [0, 1, size, size, 0, 0, 1, levels_count, scheme] {
         file.extend(word.to_le_bytes());
@@ -85,11 +85,12 @@ pub(super) fn write(size: u32, srgb: bool, contents: &Contents) -> Vec<u8> {
     file
 }
 
-/// The data format descriptor: one basic block. Of colours BT.709 and sRGB, of numbers neither.
+/// The data format descriptor with one basic block. Colours have BT.709 primaries and sRGB transfer, numbers are
+/// linear.
 fn format(model: Model, srgb: bool) -> Vec<u8> {
     const ETC1S: u8 = 163;
     const UASTC: u8 = 166;
-    // Channel, first bit, bits less one of each sample.
+    // Of each sample: channel, first bit, number of bits less one.
     let (model, samples): (u8, &[[u8; 3]]) = match model {
         Model::Etc1s { alpha: false } => (ETC1S, &[[0, 0, 63]]),
         Model::Etc1s { alpha: true } => (ETC1S, &[[0, 0, 63], [15, 64, 63]]),
@@ -99,11 +100,11 @@ fn format(model: Model, srgb: bool) -> Vec<u8> {
     let block = 24 + 16 * samples.len();
     let [primaries, transfer] = if srgb { [1, 2] } else { [0, 1] };
     let mut out = (block as u32 + 4).to_le_bytes().to_vec();
-    // Khronos' basic block, of version 1.3.
+    // Khronos' basic descriptor block, version 1.3.
     out.extend([0, 0, 0, 0]);
     out.extend(2_u16.to_le_bytes());
     out.extend((block as u16).to_le_bytes());
-    // Straight alpha; blocks of 4×4; no bytes of a plane, since the levels are compressed beyond their blocks.
+    // Straight alpha; 4×4 blocks; no bytes per plane, since levels are supercompressed.
     out.extend([model, primaries, transfer, 0, 3, 3, 0, 0]);
     out.extend([0; 8]);
     for &[channel, first, bits] in samples {
@@ -115,7 +116,7 @@ fn format(model: Model, srgb: bool) -> Vec<u8> {
     out
 }
 
-/// Rows go down, and who wrote them.
+/// Keys: orientation (rows go down) and writer.
 fn keys() -> Vec<u8> {
     let mut out = Vec::new();
     for pair in [

@@ -1,14 +1,14 @@
-//! Texels → the levels of a texture, from itself down to one texel.
+//! Texels → all mip levels of a texture, down to one texel.
 //!
-//! Means of 2×2, of the level above and not of its bytes; an odd last row or column has no share, as with most generators and
-//! as [`crate::survey`] measures seams.
+//! Each is the mean of 2×2 values of the level above, before their rounding to bytes. An odd last row or column is
+//! ignored, as by most generators and by [`crate::survey`], which measures seams.
 
 use rayon::prelude::*;
 
 use crate::encode::png::Kind;
 use crate::render::srgb;
 
-/// One level, as the encoder gets it: alpha is full unless it counts.
+/// A level as the encoder gets it; alpha is 255 unless it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) edge: usize,
@@ -21,7 +21,7 @@ impl Level {
     }
 }
 
-/// All levels of `size`² texels, the largest first.
+/// All levels of `size`² texels, largest first.
 pub(crate) fn chain(kind: Kind, size: usize, texels: &[[u8; 4]]) -> Vec<Level> {
     let stored = |&[r, g, b, alpha]: &[u8; 4]| match kind {
         Kind::Translucent => [r, g, b, alpha],
@@ -45,7 +45,7 @@ pub(crate) fn chain(kind: Kind, size: usize, texels: &[[u8; 4]]) -> Vec<Level> {
     levels
 }
 
-/// Means of each 2×2 of `edge`² texels.
+/// Means of 2×2 of `edge`² texels.
 fn half(edge: usize, texel: impl Fn(usize) -> [f32; 4] + Sync) -> Vec<[f32; 4]> {
     let coarse = edge / 2;
     (0..coarse * coarse)
@@ -64,7 +64,7 @@ fn half(edge: usize, texel: impl Fn(usize) -> [f32; 4] + Sync) -> Vec<[f32; 4]> 
         .collect()
 }
 
-/// A texel in the space in which its means are taken.
+/// Converts a texel to the space in which means are taken.
 fn open(kind: Kind, [r, g, b, alpha]: [u8; 4]) -> [f32; 4] {
     let table = srgb::linear_table();
     let plain = |byte: u8| f32::from(byte) / 255.0;
@@ -76,7 +76,7 @@ fn open(kind: Kind, [r, g, b, alpha]: [u8; 4]) -> [f32; 4] {
     [value(r), value(g), value(b), plain(alpha)]
 }
 
-/// The bytes of a mean; a direction has unit length again.
+/// Converts a mean back to bytes; directions are normalised.
 fn close(kind: Kind, [r, g, b, alpha]: [f32; 4]) -> [u8; 4] {
     let byte = |value: f32| (value * 255.0).round().clamp(0.0, 255.0) as u8;
     let [r, g, b] = match kind {

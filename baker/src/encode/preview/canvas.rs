@@ -1,4 +1,4 @@
-//! A sheet that grows downwards as it is drawn on: rectangles, tiles, text. What lies outside is cut.
+//! A sheet that grows downwards as it is drawn on: rectangles, tiles, text. Clips at its sides.
 
 use super::font;
 use super::tile::Tile;
@@ -10,7 +10,7 @@ pub(crate) struct Canvas {
     pixels: Vec<[u8; 4]>,
 }
 
-/// Text is drawn this much larger than the font.
+/// Scale of the font.
 const SCALE: usize = 2;
 
 impl Canvas {
@@ -43,7 +43,7 @@ impl Canvas {
         }
     }
 
-    /// Draws a tile, enlarged by the largest whole factor that fits into `cell`; returns its height.
+    /// Draws a tile, enlarged by the largest integer factor that fits into `cell`. Returns its height.
     pub(crate) fn tile(&mut self, [x, y]: [usize; 2], tile: &Tile, cell: usize) -> usize {
         let factor = (cell / tile.width.max(tile.height).max(1)).max(1);
         for (index, &pixel) in tile.pixels.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Canvas {
         }
     }
 
-    /// Hands width, height and pixels down to `bottom` on.
+    /// Extends the sheet to `bottom`, and passes width, height and pixels to `encode`.
     pub(crate) fn finish<T>(
         mut self,
         bottom: usize,

@@ -1,11 +1,11 @@
-//! Characters into 5×7 dots: printable ASCII, the shapes that small displays have always had.
+//! A 5×7 dot font for printable ASCII, as small displays have it.
 
-/// Dots from the top of a glyph to its bottom.
+/// Dots of a glyph's height.
 pub(super) const HEIGHT: usize = 7;
 /// Dots from one glyph to the next.
 pub(super) const ADVANCE: usize = 6;
 
-/// Five columns from the left; bit 0 is the top dot. A character that is not there shows as a question mark.
+/// Five columns from the left; bit 0 is the top dot. Unknown characters show as a question mark.
 pub(super) fn glyph(character: char) -> [u8; 5] {
     let index = (character as usize)
         .checked_sub(FIRST)
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn glyphs_are_where_their_characters_are() {
-        // A cross-section that no shift of the table survives.
+        // Samples that would reveal any shift of the table.
         assert_eq!(glyph(' '), [0; 5]);
         assert_eq!(glyph('T'), [1, 1, 0x7F, 1, 1]);
         assert_eq!(glyph('-'), [8; 5]);

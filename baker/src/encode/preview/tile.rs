@@ -1,4 +1,4 @@
-//! Pictures of any size, pixel by pixel, into tiles that fit a cell: the mean of the pixels that fall on each.
+//! Pictures of any size, added pixel by pixel → tiles that fit a cell, each tile pixel a mean.
 
 use crate::render::srgb;
 
@@ -10,9 +10,9 @@ pub(crate) struct Tile {
     pub(crate) pixels: Vec<[u8; 3]>,
 }
 
-/// Where no error is shown.
+/// Colour where there is no error to show.
 pub(crate) const UNCOMPARED: [u8; 3] = [70, 74, 84];
-/// Mid grey, behind what is transparent.
+/// Mid grey, behind transparent pixels.
 const GREY: u8 = 128;
 
 /// A pixel over mid grey, in linear light.
@@ -22,7 +22,7 @@ pub(crate) fn light([r, g, b, alpha]: [u8; 4]) -> [f32; 3] {
     [r, g, b].map(|x| table[usize::from(x)] * alpha + table[usize::from(GREY)] * (1.0 - alpha))
 }
 
-/// Sums of what falls on each pixel of a tile.
+/// Sums of the pixels that fall on each tile pixel.
 #[derive(Clone, Debug)]
 pub(crate) struct Shrink {
     from: [usize; 2],
@@ -33,7 +33,7 @@ pub(crate) struct Shrink {
 }
 
 impl Shrink {
-    /// For a picture of `from` pixels into a square of `cell`.
+    /// Shrinks a picture of size `from` to fit a square of `cell`.
     pub(crate) fn new(from: [usize; 2], cell: usize) -> Self {
         let longest = from[0].max(from[1]).max(1);
         let edge = |edge: usize| {
@@ -54,7 +54,7 @@ impl Shrink {
         }
     }
 
-    /// Adds the value of a pixel: linear light, or an error.
+    /// Adds the value of a pixel: linear light or an error.
     pub(crate) fn add(&mut self, [column, row]: [usize; 2], value: [f32; 3]) {
         let index =
             row * self.height / self.from[1] * self.width + column * self.width / self.from[0];
@@ -80,19 +80,19 @@ impl Shrink {
         }
     }
 
-    /// The values as light.
+    /// The means as colours.
     pub(crate) fn picture(&self) -> Tile {
         let byte = |x| (srgb::encode(x).min(1.0) * 255.0).round() as u8;
         self.map(|mean| mean.map_or([GREY; 3], |light| light.map(byte)))
     }
 
-    /// The values as errors, `gain` times brighter.
+    /// The means as errors, `gain` times brighter.
     pub(crate) fn heat(&self, gain: f32) -> Tile {
         self.map(|mean| mean.map_or(UNCOMPARED, |error| heat(error[0] * gain)))
     }
 }
 
-/// 0 to 1 as black, violet, red, orange, pale yellow: brightness grows all the way, so it reads without colours too.
+/// Maps 0-1 to black, violet, red, orange, pale yellow. Brightness grows throughout, so it reads without colour too.
 pub(crate) fn heat(x: f32) -> [u8; 3] {
     const STOPS: [[f32; 3]; 6] = [
         [0.0, 0.0, 4.0],
