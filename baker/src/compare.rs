@@ -1,16 +1,16 @@
-//! One or two finished GLBs and views → how well each explains the views, what its unwrap is like, and a sheet that shows it.
+//! One or two finished GLBs and views → how well each matches the views, figures of its unwrap, and a contact sheet.
 //!
-//! | module | what it turns into what |
+//! | module | purpose |
 //! |---|---|
-//! | `model` | GLB → mesh, pictures, and what of its unwrap is not a matter of views |
-//! | `score` | view, mesh → PSNR, SSIM, what is missing |
+//! | `model` | GLB → mesh, pictures, and figures of its unwrap that need no view |
+//! | `score` | view, mesh → PSNR, SSIM, missing pixels |
 //! | `ssim` | two pictures → their structural similarity |
-//! | `seen` | views → the texels that lie open to one of them |
+//! | `seen` | views → the texels visible in one of them |
 //! | `sheet` | some views, renders, errors → a picture side by side |
 //!
-//! Files of others come in as bytes here, so this runs in prepare's place: its sandbox, its way of having files opened. The
-//! figures are those of a bake's own report ([`crate::encode::measure`], [`crate::survey`]). Views are decoded one by one and
-//! dropped one by one.
+//! Files of other programs come in as bytes, so this runs in prepare's role, with its sandbox and its way of opening
+//! files. The figures are those of a bake's own report ([`crate::encode::measure`], [`crate::survey`]). Views are
+//! decoded and dropped one by one.
 
 mod model;
 mod score;
@@ -37,9 +37,9 @@ use model::Model;
 use score::Score;
 use sheet::Row;
 
-/// Views at most: the figures of all of them come in one packet.
+/// Largest number of views: the figures of all views are sent in one packet.
 const MAX_VIEWS: usize = 2048;
-/// A band of a view, whatever the mesh: its pixels are bounded.
+/// Predicted duration of a band of a view, whose pixels are bounded, for any mesh.
 const BAND: Duration = Duration::from_secs(1);
 
 /// Runs the job.
@@ -77,7 +77,7 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
     })
 }
 
-/// Scores every view with every model; gives the rows of the sheet, too.
+/// Scores every view with every model. Also returns the rows of the sheet.
 fn compare(
     models: &[Model],
     views: &Whole<'_>,

@@ -1,4 +1,4 @@
-//! A GLB → its mesh as the renderer takes it, its pictures, and the figures of its unwrap.
+//! A GLB → its mesh in the renderer's form, its pictures, and the figures of its unwrap.
 
 use proto::message::{AtlasFigures, Code, Failure};
 use proto::table::Mesh;
@@ -10,13 +10,13 @@ use crate::progress::{Progress, each};
 use crate::render::{Image, Textures};
 use crate::survey::{cover, survey, weld};
 
-/// A mesh that is compared.
+/// A mesh to compare.
 pub(super) struct Model {
     pub(super) mesh: Mesh,
     pub(super) pictures: Pictures,
-    /// The triangle of each texel, for each picture; empty where nothing but plain colours is shown.
+    /// For each picture the triangle of each texel; empty where all colours are plain.
     pub(super) owners: Vec<Vec<u32>>,
-    /// None where nothing but plain colours is shown.
+    /// None where all colours are plain.
     pub(super) atlas: Option<AtlasFigures>,
 }
 
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// Of those with more than one texel.
+    /// Sizes of the pictures with more than one texel.
     pub(super) fn texture_sizes(&self) -> Vec<[u32; 2]> {
         let sizes = self.pictures.pictures.iter();
         let sizes = sizes.filter(|picture| picture.texels.len() > 1);
@@ -106,7 +106,7 @@ pub(super) mod tests {
     use crate::prepare::load::painted_of;
     use crate::progress::Silent;
 
-    /// The card of the encode tests with its texture, as if it had been read.
+    /// The card of the encode tests with its texture, as if it had been read from a file.
     pub(in crate::compare) fn card() -> Model {
         let (mesh, texture, _) = crate::encode::measure::tests::scene();
         let raw = RawMesh {

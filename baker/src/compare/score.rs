@@ -1,4 +1,4 @@
-//! A view and a model → PSNR, SSIM, and what of the object the model does not cover.
+//! A view and a model → PSNR, SSIM, and how much of the object the model does not cover.
 
 use proto::job::Blend;
 use proto::message::CompareScore;
@@ -8,20 +8,20 @@ use super::model::Model;
 use super::ssim::ssim;
 use crate::encode::measure::{self, Pixel};
 
-/// One view's.
+/// The scores of one view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Score {
     pub(super) row: CompareScore,
-    /// Pixels surely on the object.
+    /// Pixels certainly on the object.
     pub(super) on_object: u64,
-    /// Those of them that the model does not cover in full.
+    /// Those of them that the model does not fully cover.
     pub(super) missing: u64,
 }
 
-/// Where the pictures are not compared, both are this: it costs the windows that reach there nothing.
+/// Both pictures have this value where they are not compared, so SSIM windows that reach there lose nothing.
 const GREY: f32 = 0.5;
 
-/// Renders and compares; tells `each` of every pixel in rows from the top, and `band_done` of each band's pixels.
+/// Renders and compares. Passes every pixel to `each` in rows from the top, and the pixels of each band to `band_done`.
 pub(super) fn score(
     model: &Model,
     view: &View,

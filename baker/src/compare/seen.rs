@@ -1,4 +1,4 @@
-//! Views → the chart texels whose place on the surface lies open to one of them.
+//! Views → the chart texels whose place on the surface is visible in one of them.
 
 use proto::table::View;
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use super::model::Model;
 use crate::render::Sight;
 use crate::survey::NOTHING;
 
-/// What of a model has been seen so far: for each picture, a mark for each texel.
+/// What has been seen of a model so far: a mark for each texel of each picture.
 pub(super) struct Seen {
     marks: Vec<Vec<Mark>>,
 }
@@ -32,7 +32,7 @@ impl Seen {
         }
     }
 
-    /// Marks what this view sees: where its picture is not transparent.
+    /// Marks what this view sees, where its picture is not fully transparent.
     pub(super) fn look(&mut self, model: &Model, view: &View) {
         if self.marks.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl Seen {
         }
     }
 
-    /// Share of the chart texels that no view has seen; none without any.
+    /// Share of the chart texels that no view has seen; none without chart texels.
     pub(super) fn unseen(&self) -> Option<f32> {
         let count = |wanted: Mark| {
             let marks = self.marks.iter().flatten();
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-/// Where `at` of the texture lies on the surface, in the triangle that owns it.
+/// The surface point at texture coordinate `at` of the triangle that owns it.
 fn point(model: &Model, triangle: u32, at: [f64; 2]) -> [f32; 3] {
     let corners = model.mesh.triangles[triangle as usize];
     let [a, b, c] = corners.map(|corner| model.mesh.uvs[corner as usize].map(f64::from));
@@ -103,7 +103,7 @@ mod tests {
         let model = card();
         let mut seen = Seen::new(&model);
         assert_eq!(seen.unseen(), Some(1.0));
-        // The card covers columns 4-44: a picture of its left half, columns 0-24, sees half of it.
+        // The card covers columns 4-44. A picture of its left half, columns 0-24, sees half of it.
         let mut half = view.clone();
         for (index, pixel) in half.pixels.iter_mut().enumerate() {
             if index % 48 >= 24 {
