@@ -1,12 +1,13 @@
-//! Mesh, its paint (a texture, or colours of its vertices) and camera into a picture: the plain reference that tests, scores, preview and benchmark share.
+//! The reference renderer: mesh, paint (a texture or vertex colours) and camera → a picture. Tests, scores, preview and
+//! benchmark share it.
 //!
-//! Every pixel is the mean of s×s regularly spaced samples, at `(k + ½)/s`; a sample sees the nearest surface, whichever
-//! way it faces, and looks its colour up bilinearly on the base level, clamped to the edge. The mean is taken over the
-//! samples that hit (straight alpha; alpha = their share) in the space that [`Blend`] names: linear light for renders and
-//! photographs. There are no mips: minification is resolved by the number of samples alone. Colours of vertices are
-//! interpolated over their triangle in linear light, as glTF asks of a viewer.
+//! Every pixel is the mean of s×s regular samples at `(k + ½)/s`. A sample sees the nearest surface, whichever way it
+//! faces, and looks its colour up bilinearly on the base level, clamped to the edge. The mean is over the samples that
+//! hit (straight alpha; alpha is their share), in the space that [`Blend`] names: linear light for renders and
+//! photographs. There are no mips; only the number of samples resolves minification. Vertex colours are interpolated in
+//! linear light, as glTF demands.
 //!
-//! Conventions are those of [`proto::table`]. All geometry is in f64; the result does not depend on the number of threads.
+//! Conventions are those of [`proto::table`]. Geometry is in f64. The result does not depend on the number of threads.
 
 mod clip;
 mod raster;
@@ -30,14 +31,14 @@ use crate::progress::unit;
 use raster::Hits;
 use shade::Shader;
 
-/// A picture as floats.
+/// A picture in floats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
     /// Width in pixels.
     pub width: usize,
     /// Height in pixels.
     pub height: usize,
-    /// Row by row from the top: sRGB-encoded, 0-1; black where nothing was hit.
+    /// Row-major from the top; sRGB-encoded, 0-1; black where nothing was hit.
     pub colours: Vec<[f32; 3]>,
     /// Share of the samples that hit, 0-1.
     pub coverage: Vec<f32>,
@@ -101,8 +102,8 @@ pub fn render(
     result
 }
 
-/// Of a band, the unit of work: so many that finding its triangles among all costs little, and so few that there are several
-/// for each core of a large machine.
+/// Samples of a band, the unit of work: enough to make the search for its triangles cheap, and few enough for several
+/// bands per core of a large machine.
 const BAND_SAMPLES: usize = 1 << 19;
-/// What is drawn at a time and then shaded, 12 bytes each: about what a core's own cache holds.
+/// Samples drawn before they are shaded, 12 bytes each: about the size of a core's own cache.
 const SAMPLES_TOGETHER: usize = 1 << 16;

@@ -1,12 +1,12 @@
-//! A mesh and the textures on it → figures of its unwrap, and of how well the textures hide its seams.
+//! Statistics of the atlas (survey): a mesh and its textures → figures of the unwrap, and of how visible its seams are.
 //!
-//! | module | what it turns into what |
+//! | module | purpose |
 //! |---|---|
 //! | `texels` | texture coordinates → the triangle of each texel |
 //! | `seams` | mesh → edges that the unwrap cuts, charts |
-//! | `mips` | texels → mip levels in linear light, looked up bilinearly |
+//! | `mips` | texels → mip levels in linear light, with bilinear lookup |
 //!
-//! Bake's report and `kiln compare` share it, so the figures of Kiln's own meshes and of others' mean the same.
+//! A bake's report and `kiln compare` share it, so the figures of Kiln's meshes and of others are comparable.
 
 mod mips;
 mod seams;
@@ -27,12 +27,12 @@ pub(crate) use texels::{NOTHING, cover};
 use mips::Chain;
 use seams::Seams;
 
-/// Lookups for each texel of a seam's longer side: neighbouring ones share their texels, so more would find nothing new.
+/// Lookups per texel of a seam's longer side. More would find nothing new, since neighbouring lookups share texels.
 const LOOKUPS: f64 = 2.0;
-/// Of one edge at most, however far it stretches over the texture.
+/// Largest number of lookups of one edge, however long it is in the texture.
 const MOST_LOOKUPS: f64 = 4096.0;
 
-/// Measures. `owners` has, for each image, the triangle of each of its texels, see [`cover`].
+/// Computes the figures. `owners` holds, for each image, the triangle of each of its texels, see [`cover`].
 #[must_use]
 pub fn survey(mesh: &Mesh, textures: Textures<'_>, owners: &[Vec<u32>]) -> AtlasFigures {
     let seams = Seams::find(mesh, &textures);
@@ -52,7 +52,7 @@ pub fn survey(mesh: &Mesh, textures: Textures<'_>, owners: &[Vec<u32>]) -> Atlas
     }
 }
 
-/// Mean difference of the two sides at each mip level, in steps of 8 bits; every seam counts by its length on the surface.
+/// Mean difference of the two sides of seams at each mip level, in 8-bit steps, weighted by length on the surface.
 fn residual(mesh: &Mesh, textures: &Textures<'_>, seams: &Seams) -> [f32; LEVELS] {
     if seams.pairs.is_empty() {
         return [0.0; LEVELS];
@@ -64,7 +64,7 @@ fn residual(mesh: &Mesh, textures: &Textures<'_>, seams: &Seams) -> [f32; LEVELS
         .collect();
     unit();
     let (mut sums, mut weights) = ([0.0_f64; LEVELS], 0.0_f64);
-    // Summed in the order of the seams: the same figures whatever the number of threads.
+    // Summed in the order of the seams, so the figures do not depend on the number of threads.
     let parts: Vec<([f64; LEVELS], f64)> = seams
         .pairs
         .par_iter()
@@ -127,7 +127,7 @@ fn seam_length(mesh: &Mesh, seams: &Seams) -> f64 {
     }
 }
 
-/// The 95th percentile of texels per length over the 5th, by area of the surface.
+/// The 95th percentile of texel density (texels per length) over the 5th, by surface area.
 fn density_spread(mesh: &Mesh, textures: &Textures<'_>) -> f64 {
     let mut all: Vec<(f64, f64)> = Vec::with_capacity(mesh.triangles.len());
     for (number, triangle) in mesh.triangles.iter().enumerate() {
@@ -162,11 +162,11 @@ fn density_spread(mesh: &Mesh, textures: &Textures<'_>) -> f64 {
     if low > 0.0 { high / low } else { 0.0 }
 }
 
-/// Vertices at the very same place are one point of the surface: the first of them.
+/// For each vertex the first one at the same position: they are one point of the surface.
 pub(crate) fn weld(positions: &[[f32; 3]]) -> Vec<u32> {
     let mut first: HashMap<[u32; 3], u32> = HashMap::with_capacity(positions.len());
     let point = |(number, position): (usize, &[f32; 3])| {
-        // -0 is 0.
+        // -0 counts as 0.
         let key = position.map(|x| (x + 0.0).to_bits());
         *first.entry(key).or_insert(number as u32)
     };

@@ -1,10 +1,10 @@
-//! Some views, the renders of each model and their errors → one picture, as PNG.
+//! Some views, the renders of each model and their errors → one contact sheet as PNG.
 //!
 //! ```text
-//!  title
-//!  view │ A │ B │ error of A │ error of B      up to four rows, each with its scores
-//!  figures of A and B
-//!  what the colours of the errors mean
+//!   title
+//!   view │ A │ B │ error of A │ error of B      up to four rows, each with its scores
+//!   figures of A and B
+//!   what the colours of the errors mean
 //! ```
 
 use proto::message::{CompareModel, CompareScore};
@@ -20,7 +20,7 @@ use crate::encode::preview::{
 
 /// Rows of views.
 const ROWS: usize = 4;
-/// What the models are called.
+/// Names of the models.
 const NAMES: [&str; 2] = ["A", "B"];
 
 /// A view beside its renders.
@@ -37,7 +37,7 @@ pub(super) struct Cells {
     score: Option<CompareScore>,
 }
 
-/// The views that are shown: spread evenly, the first among them.
+/// Chooses the views to show: evenly spread, including the first.
 pub(super) fn choose(count: usize) -> Vec<usize> {
     let rows = count.min(ROWS);
     (0..rows).map(|row| row * count / rows).collect()
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn renders_agree_and_errors_show() {
-        // The view is 48×40, shown eightfold: its middle is 192, 160 from the corner of its cell.
+        // The view is 48×40, enlarged eightfold: its middle is at 192, 160 of its cell.
         let at = |sheet: &image::RgbImage, cell: usize| {
             let y = MARGIN + LINE + GAP + LINE + 164;
             sheet.get_pixel((column(cell) + 196) as u32, y as u32).0

@@ -1,6 +1,6 @@
-//! Two pictures → their structural similarity: Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment: from error
-//! visibility to structural similarity", 2004. Windows are Gaussian with σ = 1.5, cut to 11×11; K₁ = 0.01, K₂ = 0.03 for
-//! values 0-1; at the border pictures are mirrored. Channels are taken apart and averaged.
+//! Structural similarity of two pictures (SSIM: Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment: from error
+//! visibility to structural similarity", 2004). Windows are Gaussian with σ = 1.5, cut to 11×11; K₁ = 0.01, K₂ = 0.03
+//! for values 0-1. Pictures are mirrored at the border. The result is the mean over the channels.
 
 use rayon::prelude::*;
 
@@ -11,7 +11,7 @@ const SIGMA: f64 = 1.5;
 const C1: f64 = 0.01 * 0.01;
 const C2: f64 = 0.03 * 0.03;
 
-/// Mean over the pixels of `mask`; 0 where there are none. Channels are planes of rows of `width` pixels.
+/// Mean over the pixels of `mask`; 0 without any. Channels are planes with rows of `width` pixels.
 pub(super) fn ssim(one: &[Vec<f32>; 3], other: &[Vec<f32>; 3], mask: &[bool], width: usize) -> f64 {
     let count = mask.iter().filter(|&&counts| counts).count();
     if count == 0 {
@@ -24,7 +24,7 @@ pub(super) fn ssim(one: &[Vec<f32>; 3], other: &[Vec<f32>; 3], mask: &[bool], wi
     channels.iter().sum::<f64>() / (3 * count) as f64
 }
 
-/// Sum over the pixels of `mask`.
+/// Sum of the SSIM of one channel over the pixels of `mask`.
 fn plane(one: &[f32], other: &[f32], mask: &[bool], width: usize) -> f64 {
     let product = |a: &[f32], b: &[f32]| -> Vec<f64> {
         let pairs = a.iter().zip(b);
@@ -53,7 +53,7 @@ fn plane(one: &[f32], other: &[f32], mask: &[bool], width: usize) -> f64 {
     sum
 }
 
-/// The window's mean around each pixel.
+/// The windowed mean around each pixel.
 fn blur(plane: &[f64], width: usize) -> Vec<f64> {
     let height = plane.len() / width;
     let weights: [f64; 2 * RADIUS + 1] = std::array::from_fn(|k| {
@@ -85,7 +85,7 @@ fn blur(plane: &[f64], width: usize) -> Vec<f64> {
     blurred
 }
 
-/// Index of what lies [`RADIUS`] before `shifted` in a line of `edge`, mirrored at both ends: … 1 0 0 1 … n n ….
+/// Index of the element [`RADIUS`] before `shifted` in a line of `edge`, mirrored at both ends: … 1 0 0 1 … n n ….
 fn mirrored(shifted: usize, edge: usize) -> usize {
     let at = (shifted + 2 * RADIUS * edge - RADIUS) % (2 * edge);
     if at < edge { at } else { 2 * edge - 1 - at }

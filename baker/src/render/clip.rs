@@ -1,7 +1,7 @@
-//! Triangles in front of, behind and across the camera plane into the part of the picture that they can touch.
+//! The part of the picture that triangles in front of, behind or across the camera plane can touch.
 //!
-//! A point is kept homogeneous, `p = K · (R x + t)`, so that it shows at `(p.x/p.z, p.y/p.z)` where `p.z > 0`, and stays
-//! finite where it does not.
+//! Points stay homogeneous, `p = K · (R x + t)`. They project to `(p.x/p.z, p.y/p.z)` where `p.z > 0`, and stay finite
+//! elsewhere.
 
 use proto::table::Camera;
 
@@ -23,7 +23,7 @@ pub(super) fn project(camera: &Camera, point: [f32; 3]) -> [f64; 3] {
     ]
 }
 
-/// Where the part of a triangle in front of the plane `z = near` shows; none where all of it is behind.
+/// Bounds of the part of a triangle in front of the plane `z = near`; none where all of it is behind.
 pub(super) fn triangle_bounds(corners: [[f64; 3]; 3], near: f64) -> Option<Bounds> {
     let mut bounds = [
         f64::INFINITY,
@@ -57,19 +57,18 @@ pub(super) fn triangle_bounds(corners: [[f64; 3]; 3], near: f64) -> Option<Bound
     (bounds[0] <= bounds[2]).then_some(bounds)
 }
 
-/// Where points show: the smallest rectangle around them, [`Projection::Behind`] if the camera sees none of them, and
-/// [`Projection::Across`] if some are behind it, where no rectangle holds what lies between.
+/// Where points project to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Projection {
-    /// All points are in front of the camera and within this rectangle.
+    /// All points are in front of the camera, within this rectangle.
     Within(Bounds),
     /// All points are behind the camera.
     Behind,
-    /// Some are in front, some behind.
+    /// Some are in front, some behind, so that no rectangle holds what lies between.
     Across,
 }
 
-/// Projects all `points` and says where they show.
+/// Projects all `points` and bounds them.
 #[must_use]
 pub fn projected_bounds(camera: &Camera, points: &[[f32; 3]]) -> Projection {
     let mut bounds = [

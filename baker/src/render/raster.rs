@@ -1,15 +1,15 @@
-//! Triangles into the nearest hit of each sample, by homogeneous edge functions (Olano and Greer, "Triangle scan
+//! Triangles → the nearest hit of each sample, by homogeneous edge functions (Olano and Greer, "Triangle scan
 //! conversion using 2D homogeneous coordinates", 1997).
 //!
 //! With homogeneous corners p₀ p₁ p₂ the ray through sample `(x, y, 1)` meets the triangle's plane at the barycentrics
-//! `eᵢ / Σe`, `e₀ = (p₁ × p₂) · (x, y, 1)` and so on; it is a hit if no e is against the sign of `p₀ · (p₁ × p₂)`. So a
-//! triangle that crosses the camera plane needs no cutting: what is behind has the other sign. The barycentrics are those
-//! of the surface, not of the picture, hence perspective-correct. Two triangles that share an edge get exactly opposite
-//! values of it, and zero counts as a hit for both: no sample falls between them.
+//! `eᵢ / Σe`, `e₀ = (p₁ × p₂) · (x, y, 1)` and so on. It is a hit if no e has the opposite sign of `p₀ · (p₁ × p₂)`. A
+//! triangle that crosses the camera plane needs no clipping, since the part behind has the other sign. The barycentrics
+//! are those of the surface, not of the picture, hence perspective-correct. Two triangles that share an edge get
+//! exactly opposite values of it, and zero counts as a hit for both, so no sample falls between them.
 //!
-//! Along a row of samples an edge's value rises or falls, and rounding a product or a sum never turns that round. So each
-//! edge accepts all samples from one on, or up to one, and what a triangle hits of a row are neighbours: its edges are asked
-//! about both ends alone. Of surfaces it is `Σe` over the determinant that is compared, which is 1/depth.
+//! Along a row of samples an edge function is monotonic, and rounding a product or a sum keeps it so. Each edge
+//! therefore accepts all samples from one on, or up to one, and the hits of a triangle in a row are contiguous: edges
+//! are evaluated at both ends alone. The depth test compares `Σe` over the determinant, which is 1/depth.
 
 use std::ops::Range;
 
@@ -21,20 +21,20 @@ use super::clip::{project, triangle_bounds};
 /// No triangle.
 pub(super) const NOTHING: u32 = u32::MAX;
 
-/// What the samples of some rows see, sample row by sample row.
+/// The hits of some rows of samples, row-major.
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     /// Triangles, or [`NOTHING`].
     pub(super) triangles: Vec<u32>,
-    /// 1/depth of each; 0 where there is nothing.
+    /// 1/depth of each; 0 without a hit.
     nearness: Vec<f64>,
 }
 
-/// The mesh before one camera.
+/// The mesh in front of one camera.
 pub(super) struct Scene<'a> {
     mesh: &'a Mesh,
     pub(super) corners: Vec<[f64; 3]>,
-    /// First and last sample row that a triangle can touch; empty (1, 0) where it shows nowhere.
+    /// First and last sample row that a triangle can touch; (1, 0) if none.
     rows: Vec<[u32; 2]>,
     near: f64,
     width: usize,
@@ -54,7 +54,7 @@ impl<'a> Scene<'a> {
             .par_iter()
             .map(|&p| project(camera, p))
             .collect();
-        // Only the rectangles need a near plane, to stay finite. At a billionth of the scene's depth it hides nothing.
+        // Only the bounds need a near plane, to stay finite. At a billionth of the scene's depth it hides nothing.
         let near = corners
             .par_iter()
             .map(|p| p[2].abs())
@@ -84,9 +84,9 @@ impl<'a> Scene<'a> {
         self.mesh.triangles[triangle as usize].map(|corner| self.corners[corner as usize])
     }
 
-    /// Samples whose centre, `(k + ½)/samples`, lies within `low..=high` pixels, among `first..end`.
+    /// Samples whose centre `(k + ½)/samples` lies within `low..=high` pixels, among `first..end`.
     fn range(&self, low: f64, high: f64, first: usize, end: usize) -> Option<Range<usize>> {
-        // A hair wider than exact: the edge functions decide, rounding here must not.
+        // A little wider than exact: the edge functions have to decide, not rounding here.
         const HAIR: f64 = 1e-6;
         let s = self.samples as f64;
         let from = (low * s - 0.5 - HAIR).ceil().max(first as f64);
@@ -94,7 +94,7 @@ impl<'a> Scene<'a> {
         (from <= to).then_some(from as usize..to as usize + 1)
     }
 
-    /// Edges of a triangle that is hit somewhere; zero of one that has no area to be hit.
+    /// Edge functions of a triangle that was hit; zero for one without area.
     pub(super) fn edges(&self, triangle: u32) -> Edges {
         Edges::new(self.triangle(triangle)).unwrap_or_default()
     }
@@ -108,7 +108,7 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
-    /// Draws the pixel rows `first..first + rows`, of triangles that [`Self::touching`] gave for them or for more.
+    /// Draws the pixel rows `first..first + rows`. `triangles` come from [`Self::touching`] for these or more rows.
     pub(super) fn draw(&self, triangles: &[u32], first: usize, rows: usize, hits: &mut Hits) {
         let samples = self.width * self.samples * rows * self.samples;
         hits.triangles.clear();
@@ -147,8 +147,8 @@ impl<'a> Scene<'a> {
             let nearest = &mut hits.nearness[hit.clone()];
             let seen = &mut hits.triangles[hit];
             let [slope, start] = line.nearness(edges.scale, step);
-            // Values are chosen and not branched to, and so for several samples at once: of a closed surface about every other
-            // hit is met from behind first, which no processor foresees.
+            // Selects values without branching, so that the loop vectorises. About every other hit of a closed surface
+            // meets the back first, which no branch predictor foresees.
             for (k, (nearest, seen)) in nearest.iter_mut().zip(seen).enumerate() {
                 let own = slope * f64::from((span.start + k) as i32) + start;
                 let own = if own < least { least } else { own };
@@ -163,8 +163,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The least and the largest 1/depth that the visible part of a triangle has: none of its samples is taken for nearer or
-/// farther than all of its corners, however little area it has to tell them apart by.
+/// The least and the largest 1/depth of the visible part of a triangle. Clamping to them keeps each sample within the
+/// depth of the corners, however small the triangle's area.
 fn nearness_limits(corners: [[f64; 3]; 3]) -> [f64; 2] {
     if corners.iter().any(|corner| corner[2] <= 0.0) {
         return [f64::MIN_POSITIVE, f64::MAX];
@@ -175,17 +175,17 @@ fn nearness_limits(corners: [[f64; 3]; 3]) -> [f64; 2] {
     [least.max(f64::MIN_POSITIVE), largest.max(f64::MIN_POSITIVE)]
 }
 
-/// The edge functions of a triangle, none of them negative where it is hit.
+/// The edge functions of a triangle; none is negative at a hit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Edges {
-    /// Their factors of (x, y, 1), in pixels.
+    /// Their coefficients of (x, y, 1), in pixels.
     factors: [[f64; 3]; 3],
     /// 1 / |determinant|.
     scale: f64,
 }
 
 impl Edges {
-    /// None where it is seen edge-on from the camera's very position: a line without area.
+    /// None for a triangle seen edge-on from the camera's position: a line without area.
     fn new(p: [[f64; 3]; 3]) -> Option<Self> {
         let factors = [cross(p[1], p[2]), cross(p[2], p[0]), cross(p[0], p[1])];
         let determinant = dot(p[0], factors[0]);
@@ -198,7 +198,7 @@ impl Edges {
         })
     }
 
-    /// Along a row of the picture.
+    /// The edge functions on a row of the picture.
     pub(super) fn along(&self, y: f64) -> Line {
         Line {
             slopes: self.factors.map(|edge| edge[0]),
@@ -206,13 +206,13 @@ impl Edges {
         }
     }
 
-    /// How many samples further an edge gets to zero, for each unit of its value at the start of a row.
+    /// Samples until an edge function reaches zero, per unit of its value at the start of a row.
     fn crossings(&self, step: f64) -> [f64; 3] {
         self.factors.map(|edge| -1.0 / (edge[0] * step))
     }
 }
 
-/// Edge functions along one row of the picture: of x alone.
+/// Edge functions on one row of the picture, as functions of x.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     slopes: [f64; 3],
@@ -228,7 +228,7 @@ impl Line {
         ]
     }
 
-    /// Barycentrics of the second and third corner where the triangle is hit, in several places side by side.
+    /// Barycentrics of the second and third corner at N places of the row.
     pub(super) fn second_third<const N: usize>(&self, x: [f64; N]) -> [[f32; N]; 2] {
         let mut second_third = [[0.0; N]; 2];
         for k in 0..N {
@@ -240,16 +240,16 @@ impl Line {
         second_third
     }
 
-    /// Those of the samples `columns`, `step` apart, that all three edges accept.
+    /// The samples among `columns`, `step` apart, that all three edges accept.
     fn span(&self, crossings: [f64; 3], columns: Range<usize>, step: f64) -> Range<usize> {
         let Range { mut start, mut end } = columns;
         for (crossing, at_start) in crossings.into_iter().zip(self.starts) {
-            // An edge that is level, or as good as that, says the same of the whole row.
+            // A level edge decides the same for the whole row.
             if !crossing.is_finite() {
                 continue;
             }
-            // Where it is zero, to a few roundings of its own size and so to far less than a sample: with one more on each
-            // side it is the edge itself that decides, below.
+            // The zero is exact to a few roundings, far less than a sample. With one sample more on each side, the edge
+            // functions below decide.
             let zero = at_start * crossing - 0.5;
             if crossing < 0.0 {
                 start = start.max((zero - 1.0) as usize);
@@ -270,7 +270,7 @@ impl Line {
         if start < end { start..end } else { 0..0 }
     }
 
-    /// 1/depth as a factor of the sample's number and what is added to it.
+    /// 1/depth as a linear function of the sample's index: factor and constant.
     fn nearness(&self, scale: f64, step: f64) -> [f64; 2] {
         let sum = |of: [f64; 3]| (of[0] + of[1] + of[2]) * scale;
         let slope = sum(self.slopes) * step;
@@ -279,7 +279,7 @@ impl Line {
 }
 
 fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    // `cross(b, a)` is exactly its negative: the products are the same numbers, and a difference rounds symmetrically.
+    // `cross(b, a)` is exactly the negative: the products are the same numbers, and a difference rounds symmetrically.
     [
         a[1] * b[2] - a[2] * b[1],
         a[2] * b[0] - a[0] * b[2],

@@ -1,4 +1,4 @@
-//! Hits and paint into colours: lookup of each sample, mean over the samples of a pixel.
+//! Hits and paint → colours: the lookup of each sample and the mean over the samples of a pixel.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use proto::table::{Mesh, Texture};
 use super::raster::{Edges, Hits, NOTHING, Scene};
 use super::srgb;
 
-/// A texture to look up: sRGB texels, row 0 at v = 0. Need not be square.
+/// A texture: sRGB texels, row 0 at v = 0. It need not be square.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     width: usize,
@@ -49,17 +49,17 @@ impl<'a> From<&'a Texture> for Image<'a> {
     }
 }
 
-/// Several textures, one for each material.
+/// Several textures, one per material.
 #[derive(Clone, Copy, Debug)]
 pub struct Textures<'a> {
     /// At least one.
     pub images: &'a [Image<'a>],
-    /// The image of each triangle; empty where there is one for all.
+    /// The image of each triangle; empty if all use the first.
     pub of_triangle: &'a [u16],
 }
 
 impl<'a> Textures<'a> {
-    /// The number of a triangle's image.
+    /// The index of a triangle's image.
     pub(crate) fn number(&self, triangle: usize) -> usize {
         let image = self.of_triangle.get(triangle);
         image.map_or(0, |&image| usize::from(image))
@@ -70,14 +70,14 @@ impl<'a> Textures<'a> {
     }
 }
 
-/// What the surface's colours come from.
+/// The source of the surface's colours.
 #[derive(Clone, Copy, Debug)]
 pub enum Paint<'a> {
     /// A texture.
     Image(Image<'a>),
     /// Several.
     Textures(Textures<'a>),
-    /// Colours of the mesh's vertices, as many as it has, in linear light as glTF has them.
+    /// Vertex colours, one per vertex, in linear light as in glTF.
     Vertices(&'a [[u8; 4]]),
 }
 
@@ -94,7 +94,7 @@ impl<'a> From<&'a Texture> for Paint<'a> {
 }
 
 impl<'a> Paint<'a> {
-    /// What a triangle's colours are in; none where they are the vertices'.
+    /// The image of a triangle; none for vertex colours.
     fn image(&self, triangle: usize) -> Option<Image<'a>> {
         match self {
             Self::Image(image) => Some(*image),
@@ -104,50 +104,50 @@ impl<'a> Paint<'a> {
     }
 }
 
-/// The two neighbours along one axis and the second one's share. Texel k is centred on `(k + ½)/edge`.
+/// The two neighbouring texels along one axis, and the weight of the second. Texel k is centred on `(k + ½)/edge`.
 pub(crate) fn split(coordinate: f32, edge: usize) -> ([usize; 2], f32) {
     let (below, share) = below(coordinate, edge as f32);
     let below = below as usize;
     ([below, (below + 1).min(edge - 1)], share)
 }
 
-/// Added to a number between -2²² and 2²² it leaves no bits for a fraction: what is whole stands in the lowest bits of the sum.
-/// Additions, unlike conversions and `floor`, are done for several numbers at once by every processor.
+/// Added to a number between -2²² and 2²², it leaves no bits for a fraction: the lowest bits of the sum are the integer
+/// part. Additions vectorise on every processor, unlike conversions and `floor`.
 const WHOLE: f32 = 12_582_912.0;
 
-/// The first of them and the share of the next one.
+/// The first of the two neighbouring texels, and the weight of the second.
 fn below(coordinate: f32, edge: f32) -> (u32, f32) {
-    // Clamped as floats, so that no coordinate, however far outside, overflows an index; what is no number counts as 0.
+    // Clamped as floats, so that no coordinate overflows an index. NaN counts as 0.
     let (x, last) = (coordinate * edge - 0.5, edge - 1.0);
     let x = if x > 0.0 { x } else { 0.0 };
     let x = if x < last { x } else { last };
-    // The middle of a texel may be the whole of it or of the one before: that is the same colour.
+    // The centre of a texel may count as it or as all of the one before; the colour is the same.
     let sum = (x - 0.5) + WHOLE;
     (sum.to_bits() - WHOLE.to_bits(), x - (sum - WHOLE))
 }
 
-/// Samples that are looked at side by side.
+/// Samples looked up at once.
 const TOGETHER: usize = 4;
 
-/// Turns hits into colours. Samples of a pixel mostly share a triangle and texels: what is known of the one is kept, and of the
-/// others the weights are added up before they are looked up.
+/// Turns hits into colours. Samples of a pixel mostly share a triangle and texels, so the state of a triangle is kept,
+/// and texel weights are summed before the lookup.
 pub(super) struct Shader<'a> {
     mesh: &'a Mesh,
     paint: Paint<'a>,
     scene: &'a Scene<'a>,
     blend: Blend,
-    /// What was hit last, or [`NOTHING`].
+    /// The triangle hit last, or [`NOTHING`].
     triangle: u32,
     edges: Edges,
     coat: Coat,
     gathered: Gathered<'a>,
 }
 
-/// How a triangle is painted.
+/// The paint of a triangle.
 enum Coat {
-    /// From an image: where its first corner lies, and how far the others are from there.
+    /// From an image: texture coordinate of the first corner, and offsets of the others.
     Image([[f32; 2]; 3]),
-    /// Linear light of its corners.
+    /// Vertex colours of its corners in linear light.
     Vertices([[f32; 3]; 3]),
 }
 
@@ -174,7 +174,7 @@ impl<'a> Shader<'a> {
         }
     }
 
-    /// Fills pixels from their hits, which are `width · samples` to a row; `first` is their first row in the picture.
+    /// Fills pixels from their hits, `width · samples` per row. `first` is their first row in the picture.
     pub(super) fn shade(
         &mut self,
         hits: &Hits,
@@ -214,7 +214,7 @@ impl<'a> Shader<'a> {
         }
     }
 
-    /// The next samples are of this triangle.
+    /// Switches to a triangle for the next samples.
     fn take(&mut self, triangle: u32, sum: &mut [f32; 3]) {
         if triangle == self.triangle {
             return;
@@ -239,11 +239,11 @@ impl<'a> Shader<'a> {
         self.coat = Coat::Image([a, from_a(b), from_a(c)]);
     }
 
-    /// Adds what some samples of a row see of the triangle, or gathers it.
+    /// Adds the colours of some samples of a row, or gathers their weights.
     fn add(&mut self, y: f64, samples: Range<usize>, step: f64, sum: &mut [f32; 3]) {
         let line = self.edges.along(y);
         for first in samples.clone().step_by(TOGETHER) {
-            // Those past the end are not counted.
+            // Samples beyond the end are not counted.
             let count = (samples.end - first).min(TOGETHER);
             let mut x = [0.0; TOGETHER];
             for (k, x) in (first as i32..).zip(&mut x) {
@@ -265,7 +265,8 @@ impl<'a> Shader<'a> {
     }
 }
 
-/// Linear light of three corners, by the barycentrics of the last two, in the space of `blend`.
+/// Mixes the linear colours of three corners by the barycentrics of the last two. The result is in the space of
+/// `blend`.
 fn mixed(colours: &[[f32; 3]; 3], [second, third]: [f32; 2], blend: Blend) -> [f32; 3] {
     let weights = [1.0 - second - third, second, third];
     let light = [0, 1, 2].map(|channel| {
@@ -278,24 +279,24 @@ fn mixed(colours: &[[f32; 3]; 3], [second, third]: [f32; 2], blend: Blend) -> [f
     }
 }
 
-/// Edge of the piece of an image that samples are gathered from.
+/// Edge in texels of the window of an image whose weights are gathered.
 const WINDOW: usize = 8;
 
-/// Samples of one pixel as the weights of the texels that they lie between.
+/// Samples of one pixel, as weights of texels.
 struct Gathered<'a> {
     image: Option<Image<'a>>,
-    /// Colour of each byte of a texel.
+    /// Decodes a byte of a texel.
     decode: &'static [f32; 256],
     /// Column and row of the window's first texel; [`Self::NOWHERE`] before the first sample.
     origin: [u32; 2],
-    /// Of the window's texels, row by row.
+    /// Weights of the window's texels, row-major.
     weights: [f32; WINDOW * WINDOW],
-    /// One bit for each of them that has any.
+    /// One bit for each texel with a weight.
     touched: u64,
 }
 
 impl<'a> Gathered<'a> {
-    /// So far from any texel that a window from there holds none.
+    /// So far from any texel that this window holds none.
     const NOWHERE: [u32; 2] = [u32::MAX / 2; 2];
 
     fn new(image: Option<Image<'a>>, decode: &'static [f32; 256]) -> Self {
@@ -308,7 +309,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Adds the first `count` of some samples of a triangle, given by the barycentrics of its second and third corner.
+    /// Adds the first `count` samples of a triangle, given by the barycentrics of its second and third corner.
     fn add(
         &mut self,
         [a, b, c]: &[[f32; 2]; 3],
@@ -336,7 +337,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Adds a sample by its weights of a texel, of the one right of it, and of the two below.
+    /// Adds a sample by its weights of a texel, its right neighbour, and the two below them.
     fn add_one(&mut self, texel: [u32; 2], weights: [f32; 4], sum: &mut [f32; 3]) {
         let within = |origin: [u32; 2]| {
             [0, 1].map(|axis: usize| texel[axis].wrapping_sub(origin[axis]) as usize)
@@ -344,7 +345,7 @@ impl<'a> Gathered<'a> {
         let mut at = within(self.origin);
         if at[0] >= WINDOW - 1 || at[1] >= WINDOW - 1 {
             self.finish(sum);
-            // It is as likely to go on in one direction as in the other.
+            // Centred, since samples are as likely to continue in either direction.
             self.origin = texel.map(|at| at.wrapping_sub(WINDOW as u32 / 2 - 1));
             at = [WINDOW / 2 - 1; 2];
         }
@@ -356,7 +357,7 @@ impl<'a> Gathered<'a> {
         self.touched |= (0b11 | 0b11 << WINDOW) << first;
     }
 
-    /// Looks up what was gathered and adds it.
+    /// Looks up the gathered texels and adds them to `sum`.
     fn finish(&mut self, sum: &mut [f32; 3]) {
         let Some(image) = self.image else {
             return;
@@ -367,7 +368,7 @@ impl<'a> Gathered<'a> {
             let weight = std::mem::take(&mut self.weights[cell % (WINDOW * WINDOW)]);
             let inside = [cell % WINDOW, cell / WINDOW];
             let at = [0, 1].map(|axis: usize| self.origin[axis].wrapping_add(inside[axis] as u32));
-            // Beyond the last texel there is that one again.
+            // Beyond the last texel it repeats.
             let column = (at[0] as usize).min(image.width - 1);
             let row = (at[1] as usize).min(image.height - 1);
             let texel = image.texels[row * image.width + column];

@@ -1,8 +1,8 @@
-//! Mesh and camera → whether a point of the surface lies open to the camera.
+//! Mesh and camera → whether a point of the surface is visible to the camera.
 //!
-//! The surface is drawn with one sample in the middle of each pixel. A point is in sight if one of the four samples around
-//! it hits a triangle whose plane, followed to the point's own ray, is not nearer than the point: so a slope costs nothing,
-//! and only what is thinner than [`THIN`] of the scene lets points behind it through.
+//! The surface is drawn with one sample per pixel centre. A point is visible if one of the four samples around it hits
+//! a triangle whose plane, at the point's own ray, is not nearer than the point. So sloped surfaces do not occlude
+//! themselves, and only occluders nearer than [`THIN`] of the depth are missed.
 
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::clip::project;
 use super::raster::{Hits, NOTHING, Scene};
 
-/// Share of a point's depth below which two surfaces are one.
+/// Relative difference of depth below which two surfaces are one.
 const THIN: f64 = 1e-3;
 /// Rows drawn at a time.
 const BAND: usize = 32;
@@ -28,7 +28,7 @@ pub struct Sight<'a> {
 }
 
 impl<'a> Sight<'a> {
-    /// Draws the mesh before the camera.
+    /// Draws the mesh in front of the camera.
     #[must_use]
     pub fn new(mesh: &'a Mesh, camera: &'a Camera, [width, height]: [u32; 2]) -> Self {
         let (width, height) = (width as usize, height as usize);
@@ -52,7 +52,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// The pixel in which the point shows; none where it lies outside the picture or behind something.
+    /// The pixel in which the point is visible; none where it is outside the picture or occluded.
     #[must_use]
     pub fn pixel(&self, point: [f32; 3]) -> Option<usize> {
         let [x, y, depth] = project(self.camera, point);
@@ -78,7 +78,7 @@ impl<'a> Sight<'a> {
         open.then_some(y as usize * self.width + x as usize)
     }
 
-    /// Whether what the pixel shows, followed to `at`, is not nearer than `depth`.
+    /// Whether the surface at the pixel, extended to `at`, is not nearer than `depth`.
     fn is_open(&self, pixel: usize, [x, y]: [f64; 2], depth: f64) -> bool {
         let triangle = self.triangles[pixel];
         if triangle == NOTHING {
@@ -87,10 +87,11 @@ impl<'a> Sight<'a> {
         let corners = self.mesh.triangles[triangle as usize];
         let [p, q, r] = corners.map(|corner| self.corners[corner as usize]);
         let normal = cross(sub(q, p), sub(r, p));
-        // The ray (x, y, 1) · depth meets the plane of the projected corners, which are linear in the scene's points.
+        // Intersects the ray (x, y, 1) · depth with the plane of the projected corners, which are linear in the scene's
+        // points.
         let along = normal[0] * x + normal[1] * y + normal[2];
         let plane = (normal[0] * p[0] + normal[1] * p[1] + normal[2] * p[2]) / along;
-        // Edge-on, or behind the camera: says nothing against the point.
+        // An edge-on plane or one behind the camera does not occlude.
         !plane.is_finite() || plane <= 0.0 || plane >= depth * (1.0 - THIN)
     }
 }
@@ -111,7 +112,7 @@ fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 mod tests {
     use super::*;
 
-    /// A card of 2×2 at depth 4 and, half as wide, another at depth 2 in front of its left half.
+    /// A card of 2×2 at depth 4, and one half as wide at depth 2 in front of its left half.
     fn scene() -> (Mesh, Camera) {
         let card = |left: f32, right: f32, depth: f32| {
             [
@@ -143,13 +144,13 @@ mod tests {
     fn what_lies_behind_or_outside_is_not_in_sight() {
         let (mesh, camera) = scene();
         let sight = Sight::new(&mesh, &camera, [64, 64]);
-        // (0.5, 0) of the far card shows at column 37, row 32.
+        // (0.5, 0) of the far card is at column 37, row 32.
         assert_eq!(sight.pixel([0.5, 0.0, 4.0]), Some(32 * 64 + 37));
         assert_eq!(sight.pixel([-0.5, 0.0, 2.0]), Some(32 * 64 + 22));
         assert_eq!(sight.pixel([-0.5, 0.0, 4.0]), None, "behind the near card");
         assert_eq!(sight.pixel([0.5, 0.0, -4.0]), None, "behind the camera");
         assert_eq!(sight.pixel([9.0, 0.0, 4.0]), None, "beside the picture");
-        // Without the near card its shadow is in the light.
+        // Without the near card the rest is visible.
         let far = Mesh {
             triangles: mesh.triangles[..2].to_vec(),
             ..mesh

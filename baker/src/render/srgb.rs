@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// Display value into linear light.
+/// Display value → linear light.
 #[must_use]
 pub fn decode(x: f32) -> f32 {
     if x <= 0.04045 {
@@ -12,7 +12,7 @@ pub fn decode(x: f32) -> f32 {
     }
 }
 
-/// Linear light into display value; below 0 counts as 0.
+/// Linear light → display value; negative values count as 0.
 #[must_use]
 pub fn encode(x: f32) -> f32 {
     let x = x.max(0.0);

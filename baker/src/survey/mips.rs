@@ -1,13 +1,13 @@
-//! Texels → their first mip levels in linear light, and bilinear lookups in them as a GPU does for an sRGB texture.
+//! Texels → the first mip levels in linear light, with bilinear lookups as a GPU does them for an sRGB texture.
 
 use rayon::prelude::*;
 
 use crate::render::{Image, split, srgb};
 
-/// Levels that seams are measured at.
+/// Number of levels at which seams are measured.
 pub const LEVELS: usize = 4;
 
-/// The levels of one texture, the largest first. A texture too small for all of them repeats its last.
+/// The levels of one texture, largest first. A texture too small for all of them repeats its last.
 #[derive(Debug)]
 pub(super) struct Chain {
     levels: Vec<Level>,
@@ -39,7 +39,7 @@ impl Chain {
         Self { levels }
     }
 
-    /// Of the largest level.
+    /// Size of the largest level.
     pub(super) fn size(&self) -> [usize; 2] {
         self.levels
             .first()
@@ -54,7 +54,7 @@ impl Chain {
 }
 
 impl Level {
-    /// Means of 2×2; an odd last row or column has no share, as with most generators.
+    /// Means of 2×2. An odd last row or column is ignored, as by most generators.
     fn half(&self) -> Self {
         let (width, height) = ((self.width / 2).max(1), (self.height / 2).max(1));
         let texel = |k: usize| {

@@ -1,4 +1,5 @@
-//! A mesh → the edges at which two triangles meet on the surface and not in the texture, and the charts that they bound.
+//! A mesh → the edges at which two triangles meet on the surface but not in the texture, and the charts bounded by
+//! them.
 
 use std::collections::HashMap;
 
@@ -7,32 +8,33 @@ use proto::table::Mesh;
 use super::distance;
 use crate::render::Textures;
 
-/// Closer than this in texels, two sides of an edge are one place of the texture: quantised coordinates are apart by more or not at all.
+/// Sides of an edge closer than this, in texels, are at the same place of the texture. Quantised coordinates differ by
+/// more or not at all.
 const SAME: f64 = 1e-3;
 
 /// One side of an edge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub(super) triangle: u32,
-    /// Its vertices, in the order of their numbers on the surface.
+    /// Its vertices, ordered by their surface point.
     pub(super) ends: [u32; 2],
 }
 
-/// An edge with two places in the texture.
+/// An edge at two places of the texture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) sides: [Side; 2],
 }
 
 impl Pair {
-    /// On the surface.
+    /// Length on the surface.
     pub(super) fn length(&self, mesh: &Mesh) -> f64 {
         let [a, b] = self.sides[0].ends.map(|end| mesh.positions[end as usize]);
         distance(a, b)
     }
 }
 
-/// What the unwrap cuts.
+/// The cuts of the unwrap.
 #[derive(Debug, Default)]
 pub(super) struct Seams {
     /// In the order of the mesh.
@@ -41,7 +43,7 @@ pub(super) struct Seams {
 }
 
 impl Seams {
-    /// An edge of more than two triangles has its first as the one side of each pair.
+    /// Finds them. For an edge of more than two triangles, the first is one side of each pair.
     pub(super) fn find(mesh: &Mesh, textures: &Textures<'_>) -> Self {
         let mut first: HashMap<[u32; 2], Side> = HashMap::with_capacity(mesh.triangles.len() * 2);
         let mut charts = Union::new(mesh.triangles.len());
@@ -96,7 +98,7 @@ fn together(mesh: &Mesh, textures: &Textures<'_>, [one, other]: [Side; 2]) -> bo
     })
 }
 
-/// Sets of triangles.
+/// Disjoint sets of triangles.
 struct Union {
     parents: Vec<u32>,
 }

@@ -1,4 +1,4 @@
-//! Texture coordinates → the triangle whose inside holds each texel's centre.
+//! Texture coordinates → the triangle that contains each texel's centre.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use crate::render::Textures;
 /// No triangle.
 pub(crate) const NOTHING: u32 = u32::MAX;
 
-/// Rows of texels in one piece of work.
+/// Rows of texels per unit of work.
 const BAND: usize = 64;
 
-/// The triangle of each texel of image `image`, row by row; of several the first.
+/// The triangle of each texel of image `image`, row-major; the first of several.
 #[must_use]
 pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u32> {
     let [width, height] = textures.images[image].size();
@@ -51,7 +51,8 @@ pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u3
     owners
 }
 
-/// Columns (axis 0) or rows (1) of texels whose middles lie between the least and the largest of three corners, of so many.
+/// Columns (axis 0) or rows (axis 1) of texels, below `size`, whose centres lie between the smallest and largest
+/// corner.
 fn range(corners: [[f64; 2]; 3], axis: usize, size: usize) -> Range<usize> {
     let values = corners.map(|corner| corner[axis]);
     let low = values.into_iter().fold(f64::INFINITY, f64::min);
@@ -61,7 +62,7 @@ fn range(corners: [[f64; 2]; 3], axis: usize, size: usize) -> Range<usize> {
     first..end
 }
 
-/// Names the texels of these rows whose centre lies in a triangle, its edges included, by column and row.
+/// Calls `found` with column and row of the texels of these rows whose centre lies in a triangle, edges included.
 fn fill(
     corners: [[f64; 2]; 3],
     rows: Range<usize>,
