@@ -1,5 +1,5 @@
-//! Places of a worker's life where `KILN_FAILPOINTS` lets it go wrong: each count of each phase, and the steps of the
-//! conversation. Without the feature `failpoints` nothing of this is compiled.
+//! Places of a worker's life where `KILN_FAILPOINTS` makes it fail: each progress count of each phase, and the steps of
+//! the protocol. Compiled with the feature `failpoints` alone.
 
 pub(crate) mod silence;
 
@@ -10,19 +10,19 @@ use nix::libc;
 use proto::failpoint::{Action, act, hit};
 use proto::message::Role;
 
-/// A page behind the end of a mapped file, which a sandbox would not let be made later.
+/// A page beyond the end of a mapped file. Mapped early, since a sandbox would forbid it later.
 static BEHIND: OnceLock<usize> = OnceLock::new();
 static ROLE: OnceLock<Role> = OnceLock::new();
 static FLIP: AtomicBool = AtomicBool::new(false);
 
-/// Says whose life this is; before that nothing goes wrong.
+/// Sets the role; before that nothing fails.
 pub(crate) fn begin(role: Role) {
     BEHIND.get_or_init(map_short_file);
     ROLE.get_or_init(|| role);
     at("spawn");
 }
 
-/// A passage of `site`.
+/// Passes the failpoint `site`.
 pub(crate) fn at(site: &str) {
     let Some(role) = ROLE.get() else { return };
     let Some(action) = hit(role.name(), site).and_then(act) else {
@@ -42,7 +42,7 @@ pub(crate) fn at(site: &str) {
     }
 }
 
-/// Spoils a texture that is about to be handed over, if that is wanted.
+/// Flips a bit of a texture that is about to be handed over, if asked for.
 pub(crate) fn spoil(blob: &proto::blob::BlobFile) {
     use std::io::{Read, Write};
     if !FLIP.swap(false, Ordering::Relaxed) {
@@ -58,7 +58,7 @@ pub(crate) fn spoil(blob: &proto::blob::BlobFile) {
 
 #[expect(unsafe_code, reason = "the fault is what is wanted")]
 fn write_to_nothing() {
-    // SAFETY: not at all.
+    // SAFETY: none; the fault is the purpose.
     unsafe {
         std::ptr::null_mut::<u8>()
             .wrapping_add(64)
@@ -71,7 +71,7 @@ fn map_short_file() -> usize {
     let file = proto::blob::Blob::create("short", 1).expect("memory");
     let (page, flags, fd) = (64 << 10, libc::MAP_SHARED, file.as_fd().as_raw_fd());
     #[expect(unsafe_code, reason = "a mapping")]
-    // SAFETY: a new one, which nothing else uses.
+    // SAFETY: a new mapping that nothing else uses.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -88,7 +88,7 @@ fn map_short_file() -> usize {
 fn read_behind_the_end() {
     let place = *BEHIND.get_or_init(map_short_file) as *const u8;
     #[expect(unsafe_code, reason = "the fault is what is wanted")]
-    // SAFETY: not at all: the file ends before this page.
+    // SAFETY: none; the file ends before this page.
     let byte = unsafe { place.read_volatile() };
     tracing::error!(byte, "a read behind the end of a file");
 }
@@ -96,7 +96,7 @@ fn read_behind_the_end() {
 fn no_instruction() {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "the fault is what is wanted")]
-    // SAFETY: not at all.
+    // SAFETY: none; the fault is the purpose.
     unsafe {
         std::arch::asm!("ud2");
     }
@@ -107,7 +107,7 @@ fn no_instruction() {
 fn divide_by_zero() {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "the fault is what is wanted")]
-    // SAFETY: not at all.
+    // SAFETY: none; the fault is the purpose.
     unsafe {
         std::arch::asm!("xor {zero:e}, {zero:e}", "mov eax, 1", "cdq", "idiv {zero:e}", zero = out(reg) _, out("eax") _, out("edx") _);
     }
@@ -118,7 +118,7 @@ fn divide_by_zero() {
 fn breakpoint() {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "the fault is what is wanted")]
-    // SAFETY: not at all.
+    // SAFETY: none; the fault is the purpose.
     unsafe {
         std::arch::asm!("int3");
     }
@@ -142,7 +142,7 @@ fn allocate() {
 
 #[expect(unsafe_code, reason = "the fault is what is wanted")]
 fn call(number: i64) {
-    // SAFETY: with arguments of 0, outside a sandbox, nothing comes of the calls that tests name.
+    // SAFETY: with arguments of 0, outside a sandbox, the calls that tests name have no effect.
     let answer = unsafe { libc::syscall(number, 0, 0, 0, 0) };
     tracing::warn!(number, answer, "a system call went through");
 }

@@ -1,5 +1,5 @@
-//! How long the account of work stood still, unit by unit, against what was said beforehand: logged at the end of a role, for
-//! whoever measures whether units are short enough and predictions long enough.
+//! Measures the silences of a worker (time without a unit of work done) against the predictions made. Logs them at the
+//! end of a role, to check whether units are short enough and predictions long enough.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use proto::recorder::State;
 #[derive(Debug)]
 struct Meter {
     since: Instant,
-    /// By phase and label: the longest silence, and what was predicted for it, in milliseconds.
+    /// By phase and label: the longest silence and its prediction, in milliseconds.
     longest: BTreeMap<(u32, String), (u64, u64)>,
 }
 
@@ -25,7 +25,7 @@ fn with<T>(work: impl FnOnce(&mut Meter) -> T) -> T {
     }))
 }
 
-/// The account changes.
+/// The count of work has changed.
 pub(crate) fn heard(before: &State, after: &State) {
     if after.work == before.work {
         return;
@@ -39,12 +39,12 @@ pub(crate) fn heard(before: &State, after: &State) {
     });
 }
 
-/// The supervisor has answered: the time until then was not ours.
+/// The supervisor has answered; the wait does not count.
 pub(crate) fn answered() {
     with(|meter| meter.since = Instant::now());
 }
 
-/// Logs the longest ones.
+/// Logs the longest silences.
 pub(crate) fn report() {
     with(|meter| {
         for ((phase, label), (ms, predicted)) in &meter.longest {

@@ -1,15 +1,15 @@
-//! The system's allocator, and a note in the flight recorder of what it refuses: the abort that follows in Rust code does not
-//! say that it was for memory.
+//! The system's allocator, with a note in the flight recorder of what it refuses. The abort that follows in Rust code
+//! does not name memory as its cause.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use proto::recorder::Slot;
 
-/// The system's allocator, with a note of the first request that it refused.
+/// The system's allocator; notes the first request that it refuses.
 #[derive(Debug)]
 pub struct Noted;
 
-/// Passes `memory` on, after a note if there is none.
+/// Returns `memory`, after a note if it is null.
 fn noted(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() {
         super::leave(Slot::Memory, 0, bytes as u64, b"");
@@ -18,10 +18,10 @@ fn noted(memory: *mut u8, bytes: usize) -> *mut u8 {
 }
 
 #[expect(unsafe_code, reason = "an allocator's methods are unsafe to call")]
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Noted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller guarantees what `System` demands.
         noted(unsafe { System.alloc(layout) }, layout.size())
     }
 

@@ -1,13 +1,13 @@
-//! Deadly signals → a note with the stacks, and then the death that the signal would have been without us.
+//! Deadly signals → a note with stacks, then the death that the signal causes anyway.
 //!
-//! The thread that a signal meets writes its own stack. Where the signal came from outside, as SIGABRT does from a supervisor
-//! whose patience is at its end, the process is stuck somewhere and nobody knows which thread it is: each is asked for its
-//! stack in turn, by a signal of our own. `/proc` lists the threads, but a sandbox may not show it; so those of ours are noted
-//! as they start, and those of drivers are found by trying numbers, which the kernel gives out in rising order. A driver that
-//! blocks all signals in its threads gets no stack.
+//! The thread that receives a signal writes its own stack. Where the signal came from outside, as SIGABRT from a
+//! supervisor at the end of its patience, nobody knows which thread is stuck. Each thread is then asked for its stack
+//! in turn, by a signal of our own. A sandbox may hide `/proc`, which lists the threads. So our own threads are noted
+//! as they start, and those of drivers are found by trying thread ids, which the kernel hands out in rising order. A
+//! driver that blocks all signals in its threads gets no stack.
 //!
-//! Handlers run on stacks of their own, so that an overflow of a thread's stack is told, too. What Rust's own handler knows of
-//! such an overflow is kept: after a fault of memory it gets its turn, and says which thread it was before it aborts.
+//! Handlers run on stacks of their own, so that stack overflows are reported too. Rust's own handler for them is kept:
+//! after a memory fault it runs next, and names the thread before it aborts.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -22,7 +22,7 @@ use super::stacks::{self, Stack};
 use super::symbols::Named;
 use super::text::Text;
 
-/// The signals whose default action ends the process for what it did itself; the last two are of limits on it.
+/// Signals whose default action ends the process for something that it did; the last two enforce resource limits.
 const DEADLY: [c_int; 9] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -35,34 +35,34 @@ const DEADLY: [c_int; 9] = [
     libc::SIGXFSZ,
 ];
 
-/// Room for a handler: unwinding and naming need about 10 KiB, the kernel up to 11 for the registers.
+/// Stack of a handler: unwinding and naming need about 10 KiB, the kernel up to 11 KiB for registers.
 const STACK_BYTES: usize = 128 << 10;
-/// Threads of which a stack is told.
+/// Largest number of threads whose stacks are written.
 const STACKS: usize = 96;
-/// Names of functions in all of them.
+/// Function names in all stacks together.
 const NAMES: usize = 1024;
 /// Threads that can be noted as they start.
 const NOTED: usize = 256;
-/// Numbers beyond the process's own that are tried for its threads.
+/// Thread ids beyond the process id that are tried.
 const TRIED: i32 = 1 << 16;
 
-/// For one thread to answer.
+/// Time limit for one thread to answer.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// For all of them: the supervisor kills 250 ms after it asked.
+/// Time limit for all of them: the supervisor kills 250 ms after it asked.
 const ALL_PATIENCE: Duration = Duration::from_millis(120);
-/// For another thread to end the process.
+/// Time for another thread to end the process.
 const OTHERS_TURN: Duration = Duration::from_secs(1);
 
-/// What was in place before: Rust's handlers for an overflow of the stack.
+/// The handlers replaced: Rust's, for stack overflows.
 static BEFORE: OnceLock<[Option<libc::sigaction>; DEADLY.len()]> = OnceLock::new();
-/// Threads of ours, 0 where there is none.
+/// Ids of our own threads; 0 for a free slot.
 static THREADS: [AtomicI32; NOTED] = [const { AtomicI32::new(0) }; NOTED];
-/// The thread that writes the note; the first to get a deadly signal.
+/// The thread that writes the note: the first to get a deadly signal.
 static WRITER: AtomicI32 = AtomicI32::new(0);
-/// The thread that is asked for its stack; its negative while it answers; 0 when it has.
+/// The thread asked for its stack; negated while it answers; 0 when done.
 static ASKED: AtomicI32 = AtomicI32::new(0);
 
-/// Memory for the thread in [`WRITER`], and within it for the one that it asked.
+/// Memory of the thread in [`WRITER`], and of the thread that it asked.
 struct Desk {
     stacks: [Stack; STACKS],
     names: [Named; NAMES],
@@ -72,8 +72,8 @@ struct Desk {
 struct Shared<T>(UnsafeCell<T>);
 
 #[expect(unsafe_code, reason = "memory that a signal handler writes to")]
-// SAFETY: only the thread that won `WRITER` touches `DESK`, and only the one that `ASKED` names touches `ANSWER`, until it
-// hands it back through `ASKED`.
+// SAFETY: only the thread that won `WRITER` touches `DESK`. Only the one named by `ASKED` touches `ANSWER`, until it
+// returns it through `ASKED`.
 unsafe impl<T> Sync for Shared<T> {}
 
 static DESK: Shared<Desk> = Shared(UnsafeCell::new(Desk {
@@ -90,40 +90,40 @@ fn ask_signal() -> c_int {
     libc::SIGRTMIN() + 4
 }
 
-/// Takes the deadly signals over.
+/// Installs the handlers.
 pub(super) fn install() {
     BEFORE.get_or_init(|| DEADLY.map(|signal| set(signal, on_deadly)));
     set(ask_signal(), on_asked);
 }
 
-/// Sets a handler; returns what was there.
+/// Sets a handler; returns the previous one.
 fn set(signal: c_int, handler: Handler) -> Option<libc::sigaction> {
     let mut action = default_action();
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     let mut before = default_action();
     #[expect(unsafe_code, reason = "handlers of faults cannot be set safely")]
-    // SAFETY: the handler does what handlers may.
+    // SAFETY: the handler does only what handlers may.
     let failed = unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0;
     (!failed).then_some(before)
 }
 
-/// The default action, no signal blocked.
+/// The default action, no signals blocked.
 fn default_action() -> libc::sigaction {
     #[expect(unsafe_code, reason = "a structure of the C library")]
-    // SAFETY: numbers and a nullable function.
+    // SAFETY: integers and a nullable function pointer.
     unsafe {
         std::mem::zeroed()
     }
 }
 
-/// Gives the calling thread a stack for handlers, and notes the thread. To be called as each thread starts.
+/// Gives the calling thread a stack for handlers and notes its id. Each thread calls it as it starts.
 pub(crate) fn guard_thread() {
     static OFF: AtomicBool = AtomicBool::new(false);
     if super::recorder().is_none() || OFF.load(Ordering::Relaxed) {
         return;
     }
-    // For as long as the process lives: a thread may get a signal until it is gone.
+    // Leaked: a thread may get a signal until it is gone.
     let memory = Vec::<u8>::with_capacity(STACK_BYTES).leak().as_mut_ptr();
     let stack = libc::stack_t {
         ss_sp: memory.cast(),
@@ -151,53 +151,54 @@ fn process() -> i32 {
     nix::unistd::getpid().as_raw()
 }
 
-/// Whether the signal could be sent to a thread of this process.
+/// Sends a signal to a thread of this process; returns whether that succeeded.
 fn send(thread: i32, signal: c_int) -> bool {
     #[expect(unsafe_code, reason = "a system call without a safe form")]
-    // SAFETY: numbers only; a thread that is not there is an error.
+    // SAFETY: integers only; an unknown thread is an error.
     let failed = unsafe { libc::syscall(libc::SYS_tgkill, process(), thread, signal) } != 0;
     !failed
 }
 
 extern "C" fn on_deadly(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     #[expect(unsafe_code, reason = "the kernel's arguments are pointers")]
-    // SAFETY: the kernel's own.
+    // SAFETY: the pointer comes from the kernel.
     let info = unsafe { &*info };
     let me = thread();
     match WRITER.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             #[expect(unsafe_code, reason = "the kernel's arguments are pointers")]
-            // SAFETY: the kernel's own; and this thread is the writer.
+            // SAFETY: the pointer comes from the kernel, and this thread is the writer.
             unsafe {
                 report(signal, info, context);
             }
         }
-        // Our note is written, or this is its own death: Rust's handler aborting, or a fault on the way.
+        // The note is written, or this is the writer's own death: Rust's handler aborting, or a fault on the way.
         Err(writer) if writer == me => {}
         Err(_) => pause(OTHERS_TURN, || false),
     }
     end(signal, info, me);
 }
 
-/// Lets the signal do what it would have done.
+/// Lets the signal take its normal effect.
 fn end(signal: c_int, info: &libc::siginfo_t, me: i32) {
     let fault = info.si_code > 0 && matches!(signal, libc::SIGSEGV | libc::SIGBUS);
     let place = DEADLY.iter().position(|&known| known == signal);
     let before = BEFORE.get().zip(place).and_then(|(all, place)| all[place]);
     let action = if fault { before } else { None }.unwrap_or_else(default_action);
     #[expect(unsafe_code, reason = "handlers of faults cannot be set safely")]
-    // SAFETY: what was there before us, or the default.
+    // SAFETY: the previous handler or the default.
     let failed = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0;
     if failed {
         std::process::abort();
     }
-    // A fault happens again, and meets Rust's handler. Any other signal waits until this one's handler has returned.
+    // A fault happens again and reaches Rust's handler. Any other signal stays pending until this handler has returned.
     if !fault {
         send(me, signal);
     }
 }
 
-/// Waits until `done`, at most so long; sleeps nowhere, since every call more is one that a sandbox must allow.
+/// Waits until `done`, at most `longest`. Does not sleep, since each further system call would have to be allowed by
+/// the sandbox.
 fn pause(longest: Duration, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() && start.elapsed() < longest {
@@ -205,17 +206,17 @@ fn pause(longest: Duration, done: impl Fn() -> bool) {
     }
 }
 
-/// Writes the note: in three steps, each of which may be the last.
+/// Writes the note in three steps, each of which may be the last.
 ///
 /// # Safety
-/// `context` is the kernel's, and the calling thread is [`WRITER`].
+/// `context` comes from the kernel, and the calling thread is [`WRITER`].
 #[expect(unsafe_code, reason = "memory that a signal handler writes to")]
 unsafe fn report(signal: c_int, info: &libc::siginfo_t, context: *mut c_void) {
     let (number, value) = (signal.unsigned_abs(), value(signal, info));
     super::leave(Slot::Signal, number, value, b"");
-    // SAFETY: the writer's.
+    // SAFETY: this thread is the writer.
     let desk = unsafe { &mut *DESK.0.get() };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { desk.stacks[0].take(thread(), context) };
     let mut count = 1;
     stacks::write(&mut desk.text, &desk.stacks[..count], &[]);
@@ -234,7 +235,7 @@ unsafe fn report(signal: c_int, info: &libc::siginfo_t, context: *mut c_void) {
     super::leave(Slot::Signal, number, value, desk.text.bytes());
 }
 
-/// See [`Slot::Signal`].
+/// The value for [`Slot::Signal`].
 fn value(signal: c_int, info: &libc::siginfo_t) -> u64 {
     #[repr(C)]
     struct Call {
@@ -243,7 +244,7 @@ fn value(signal: c_int, info: &libc::siginfo_t) -> u64 {
         number: c_int,
     }
     if info.si_code <= 0 {
-        // From a process: what else it says is about the sender.
+        // Sent by a process: the other fields describe the sender.
         return 0;
     }
     match signal {
@@ -263,18 +264,19 @@ fn value(signal: c_int, info: &libc::siginfo_t) -> u64 {
     }
 }
 
-/// Sent by somebody else, so that this thread's stack need not be the one that matters; or for time used up by any thread.
+/// Whether another process sent it, or it reports time used up by any thread. Either way another thread's stack may be
+/// the relevant one.
 fn is_from_outside(signal: c_int, info: &libc::siginfo_t) -> bool {
     if signal == libc::SIGXCPU {
         return true;
     }
     #[expect(unsafe_code, reason = "a union of the C library")]
-    // SAFETY: signals from processes carry the sender's number.
+    // SAFETY: signals from processes carry the sender's id.
     let sender = unsafe { info.si_pid() };
     info.si_code <= 0 && sender != process()
 }
 
-/// Asks every other thread for its stack; returns how many of `room` are used.
+/// Asks every other thread for its stack. Returns how many of `room` are used.
 fn ask_all(room: &mut [Stack]) -> usize {
     let (me, first) = (thread(), process());
     let start = Instant::now();
@@ -292,7 +294,7 @@ fn ask_all(room: &mut [Stack]) -> usize {
             continue;
         }
         let Some(answer) = ask(thread) else {
-            // It answers at a time when nobody waits any more: the memory is its own from here on.
+            // It may still answer when nobody waits, so the memory is its own from here on.
             break;
         };
         room[count] = answer;
@@ -301,7 +303,7 @@ fn ask_all(room: &mut [Stack]) -> usize {
     count
 }
 
-/// One thread's stack, empty if it does not answer. None if it is caught in the middle of its answer.
+/// Asks one thread for its stack; empty if it does not answer. None if it is still writing its answer.
 fn ask(thread: i32) -> Option<Stack> {
     ASKED.store(thread, Ordering::Release);
     if send(thread, ask_signal()) {
@@ -316,7 +318,7 @@ fn ask(thread: i32) -> Option<Stack> {
         return None;
     }
     #[expect(unsafe_code, reason = "memory that a signal handler writes to")]
-    // SAFETY: the thread has handed it back.
+    // SAFETY: the thread has returned it.
     Some(unsafe { *ANSWER.0.get() })
 }
 
@@ -327,10 +329,10 @@ extern "C" fn on_asked(_signal: c_int, _info: *mut libc::siginfo_t, context: *mu
         return;
     }
     #[expect(unsafe_code, reason = "memory that a signal handler writes to")]
-    // SAFETY: it is this thread's until `ASKED` says otherwise.
+    // SAFETY: it belongs to this thread until `ASKED` changes.
     let answer = unsafe { &mut *ANSWER.0.get() };
     #[expect(unsafe_code, reason = "a signal handler is given a bare pointer")]
-    // SAFETY: the context is the kernel's.
+    // SAFETY: the context comes from the kernel.
     unsafe {
         answer.take(me, context);
     }

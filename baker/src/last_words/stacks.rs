@@ -1,8 +1,8 @@
-//! An interrupted thread → its frames → lines of text, first as `module+offset` and then with the names of functions.
+//! An interrupted thread → its frames → lines of text, first as `module+offset` and then with function names.
 //!
-//! Frames come from the C library's `backtrace`, which reads the tables that C++ and Rust code carry for unwinding; code that a
-//! driver compiled while it ran has none, and ends the stack. The `backtrace` crate finds the same frames, but names them with
-//! allocations and locks, and a minidump needs a second process: both are more than a dying process can be trusted with.
+//! Frames come from the C library's `backtrace`, which reads the unwind tables of C++ and Rust code. Code that a driver
+//! compiled at run time has none and ends the stack. The `backtrace` crate finds the same frames but allocates and
+//! locks to name them, and a minidump needs a second process. A dying process can be trusted with neither.
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;
@@ -13,16 +13,17 @@ use nix::libc;
 use super::symbols::{self, Named};
 use super::text::Text;
 
-/// Frames of one thread; what lies deeper is cut.
+/// Frames of one thread; deeper ones are cut.
 const FRAMES: usize = 48;
-/// Frames of the handler itself, the signal's among them.
+/// Frames of the handler itself, including the signal's.
 const OURS: usize = 8;
 /// Bytes of a function's name.
 const NAME_BYTES: usize = 160;
-/// This program, in whose place the loader leaves an empty name.
+/// This program, for which the loader has an empty name.
 const PROGRAM: &str = "kiln-baker";
 
-/// What the C library's loader tells of an address: a prefix that is the same on all machines, and room for the rest.
+/// What the C library's loader reports about an address: a prefix that is the same on all machines, and room for the
+/// rest.
 #[repr(C)]
 struct Found {
     flags: u64,
@@ -32,7 +33,7 @@ struct Found {
     rest: [u64; 12],
 }
 
-/// A loaded file, as `<link.h>` has it.
+/// A loaded file, as in `<link.h>`.
 #[repr(C)]
 struct Object {
     bias: usize,
@@ -41,7 +42,7 @@ struct Object {
 
 type Find = unsafe extern "C" fn(*const c_void, *mut Found) -> libc::c_int;
 
-/// `_dl_find_object`: safe in a signal handler by its documentation; since glibc 2.35.
+/// `_dl_find_object`, documented as safe in signal handlers; since glibc 2.35.
 static FIND: OnceLock<Option<Find>> = OnceLock::new();
 
 /// Loads what the first use would load otherwise.
@@ -61,13 +62,13 @@ pub(super) fn load() {
     unwind(&mut frames);
 }
 
-/// Fills `frames` from the caller outwards; returns how many there are.
+/// Fills `frames` from the caller outwards; returns their number.
 fn unwind(frames: &mut [*mut c_void]) -> usize {
     #[cfg(target_env = "gnu")]
     {
         let room = i32::try_from(frames.len()).unwrap_or(i32::MAX);
         #[expect(unsafe_code, reason = "a function of the C library")]
-        // SAFETY: it writes as many as it is told.
+        // SAFETY: it writes at most `room` frames.
         let count = unsafe { libc::backtrace(frames.as_mut_ptr(), room) };
         usize::try_from(count).unwrap_or(0)
     }
@@ -78,16 +79,16 @@ fn unwind(frames: &mut [*mut c_void]) -> usize {
     }
 }
 
-/// Where a thread was interrupted.
+/// The address at which a thread was interrupted.
 ///
 /// # Safety
-/// `context` is what the kernel gave to a signal handler.
+/// `context` comes from the kernel, as the argument of a signal handler.
 #[expect(
     unsafe_code,
     reason = "a signal handler's third argument is an untyped pointer"
 )]
 unsafe fn interrupted(context: *const c_void) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     #[cfg(target_arch = "x86_64")]
     let place = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
@@ -101,7 +102,7 @@ unsafe fn interrupted(context: *const c_void) -> usize {
     place
 }
 
-/// The frames of one thread, innermost first. Each but the first lies within the call, not behind it.
+/// The frames of one thread, innermost first. All but the first point into the call, not behind it.
 #[derive(Clone, Copy)]
 pub(super) struct Stack {
     thread: i32,
@@ -116,7 +117,7 @@ impl Stack {
         frames: [0; FRAMES],
     };
 
-    /// A thread that gave no answer.
+    /// A thread that did not answer.
     pub(super) fn silent(thread: i32) -> Self {
         Self {
             thread,
@@ -124,22 +125,23 @@ impl Stack {
         }
     }
 
-    /// That of the calling thread.
+    /// Takes the stack of the calling thread.
     ///
     /// # Safety
-    /// `context` is what the kernel gave to the signal handler that calls this.
+    /// `context` comes from the kernel, as the argument of the signal handler that calls this.
     #[expect(
         unsafe_code,
         reason = "a signal handler's third argument is an untyped pointer"
     )]
     pub(super) unsafe fn take(&mut self, thread: i32, context: *const c_void) {
         (self.thread, self.count) = (thread, 0);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { interrupted(context) };
         let mut frames = [std::ptr::null_mut(); FRAMES + OURS];
         let count = unwind(&mut frames);
         let frames = frames[..count].iter().map(|&frame| frame as usize);
-        // The handler's own frames come first. If they do not lead to the place of the fault, that place has no table.
+        // The handler's own frames come first. If they do not lead to the place of the fault, that place has no unwind
+        // table.
         let ours = frames.clone().position(|frame| frame == place);
         let outer = frames.skip(ours.map_or(count, |ours| ours + 1));
         let outer = outer.map(|frame| frame.wrapping_sub(1));
@@ -153,7 +155,7 @@ impl Stack {
         }
     }
 
-    /// Whose it is.
+    /// Its thread's id.
     pub(super) fn thread(&self) -> i32 {
         self.thread
     }
@@ -163,7 +165,7 @@ impl Stack {
     }
 }
 
-/// Which loaded file an address lies in: its name, and the address relative to where it is loaded.
+/// The loaded file that contains an address: its name, and the address relative to its base.
 fn locate(address: usize) -> Option<(&'static str, u64)> {
     let find = (*FIND.get()?)?;
     let mut found = Found {
@@ -174,7 +176,7 @@ fn locate(address: usize) -> Option<(&'static str, u64)> {
         rest: [0; 12],
     };
     #[expect(unsafe_code, reason = "a function of the C library")]
-    // SAFETY: it looks the address up and does not read there; `found` has room for more than it writes.
+    // SAFETY: it looks the address up without reading there; `found` has room for more than it writes.
     let missing = unsafe { find(address as *const c_void, &raw mut found) } != 0;
     if missing || found.object.is_null() {
         return None;
@@ -187,13 +189,13 @@ fn locate(address: usize) -> Option<(&'static str, u64)> {
         return Some((PROGRAM, offset));
     }
     #[expect(unsafe_code, reason = "a structure of the C library")]
-    // SAFETY: the loader's names end with a zero, and live as long as the file is loaded.
+    // SAFETY: the loader's names end with a zero and live as long as the file is loaded.
     let name = unsafe { CStr::from_ptr(object.name) }.to_str().ok()?;
     let name = Path::new(name).file_name().and_then(|name| name.to_str());
     Some((name.unwrap_or(PROGRAM), offset))
 }
 
-/// Finds the names of functions for the frames of `stacks` that lie in this program. Returns how many of `room` are used.
+/// Finds function names for the frames of `stacks` that lie in this program. Returns how many of `room` are used.
 pub(super) fn name(stacks: &[Stack], room: &mut [Named]) -> usize {
     let frames = stacks.iter().flat_map(Stack::frames);
     let ours = frames.filter_map(|&frame| match locate(frame) {

@@ -1,4 +1,4 @@
-//! This program's file → names of its functions, for a handler that may open no file and allocate nothing: the symbol table is
+//! Function names from this program's file, for a handler that may neither open files nor allocate. The symbol table is
 //! mapped beforehand and searched in place. A stripped program has none, and its frames stay numbers.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 /// Bytes of a section header and of a symbol in a 64-bit ELF file.
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
-/// Mappings begin at a multiple of a page, the largest of which is this.
+/// Mappings begin at a multiple of the page size; this is the largest one.
 const PAGE: u64 = 64 << 10;
 
 /// Two sections of the file, mapped.
@@ -30,7 +30,7 @@ pub(super) fn load() {
 fn map(file: &File) -> Option<Table> {
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
-    // 64 bits, little end first.
+    // 64 bits, little-endian.
     if header[..6] != *b"\x7fELF\x02\x01" {
         return None;
     }
@@ -50,7 +50,7 @@ fn map(file: &File) -> Option<Table> {
     })
 }
 
-/// Maps a part of a file for as long as the process lives.
+/// Maps a part of a file for the life of the process.
 fn map_part(file: &File, offset: u64, bytes: u64) -> Option<&'static [u8]> {
     let start = offset / PAGE * PAGE;
     let skip = usize::try_from(offset - start).ok()?;
@@ -59,10 +59,10 @@ fn map_part(file: &File, offset: u64, bytes: u64) -> Option<&'static [u8]> {
     let (protection, flags) = (ProtFlags::PROT_READ, MapFlags::MAP_PRIVATE);
     let start = i64::try_from(start).ok()?;
     #[expect(unsafe_code, reason = "a mapping of a file")]
-    // SAFETY: a new mapping, which nothing else uses.
+    // SAFETY: a new mapping that nothing else uses.
     let memory = unsafe { mmap(None, length, protection, flags, file, start) }.ok()?;
     #[expect(unsafe_code, reason = "a mapping of a file")]
-    // SAFETY: it is `length` bytes long and never unmapped. The running program's file cannot be written to (ETXTBSY).
+    // SAFETY: it has `length` bytes and is never unmapped. The running program's file cannot be written to (ETXTBSY).
     let mapped = unsafe { std::slice::from_raw_parts(memory.as_ptr().cast::<u8>(), length.get()) };
     mapped.get(skip..)
 }
@@ -79,17 +79,17 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// An address within this program, and the function that holds it.
+/// An address within this program, and the function that contains it.
 #[derive(Clone, Copy)]
 pub(super) struct Named {
-    /// Relative to where the program is loaded.
+    /// Relative to the program's base.
     pub(super) address: u64,
     start: u64,
     name: u32,
 }
 
 impl Named {
-    /// An address of which nothing is known yet.
+    /// An address before the lookup.
     pub(super) const fn at(address: u64) -> Self {
         Self {
             address,
@@ -125,7 +125,7 @@ pub(super) fn find(addresses: &mut [Named]) {
 }
 
 impl Named {
-    /// Name as the linker has it, and offset into the function; none where no function holds the address.
+    /// The linker's name and the offset into the function; none where no function contains the address.
     pub(super) fn function(&self) -> Option<(&'static str, u64)> {
         let table = TABLE.get()?.as_ref()?;
         let name = table.names.get(self.name as usize..)?;
@@ -139,7 +139,7 @@ impl Named {
 mod tests {
     use super::*;
 
-    /// Never part of another function, so that the program has a symbol for it.
+    /// Never inlined, so that the program has a symbol for it.
     #[inline(never)]
     fn a_function_to_be_found() -> Option<&'static Option<Table>> {
         TABLE.get()

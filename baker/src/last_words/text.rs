@@ -1,8 +1,8 @@
-//! Formatted words → bytes in place, without an allocation: what a signal handler writes with.
+//! Formatted text → bytes in place, without allocation, for signal handlers.
 
 use std::fmt::{self, Write};
 
-/// Text of at most `N` bytes; what does not fit is dropped.
+/// Text of at most `N` bytes; the rest is dropped.
 pub(super) struct Text<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -21,7 +21,7 @@ impl<const N: usize> Text<N> {
     }
 
     pub(super) fn add(&mut self, words: fmt::Arguments<'_>) {
-        // An error says that the end was reached.
+        // An error means that the end was reached.
         if self.write_fmt(words).is_err() {
             self.length = N;
         }
