@@ -1,10 +1,18 @@
 //! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
-//! Charts come from the `uvunwrap` crate ([`flatten`]) or, where it would take too long, from projections along
-//! a few directions ([`planar`]); crumbs are laid beside their neighbours and borders moved ([`merge`]), what nobody sees is cut
-//! off ([`detach`]) and made smaller ([`budget`]), what is larger than a page is cut ([`divide`]); their places come from
-//! [`pack`], or from [`shelf`] where there are very many. Every way ends: `uvunwrap` runs under a deadline, all else in time that grows with the number of
-//! triangles. No two triangles overlap in the atlas, charts stay two to seven texels apart and one inside the border of their page.
+//! ```text
+//!   flatten (uvunwrap) or planar ─► merge ─► detach ─► budget ─► divide ─► pack or shelf ─► assemble
+//! ```
+//!
+//! - [`flatten`] runs the `uvunwrap` crate under a deadline. Where that takes too long, [`planar`] projects along a few
+//!   directions.
+//! - [`merge`] lays small charts beside neighbours and moves borders.
+//! - [`detach`] cuts off what no view sees, and [`budget`] makes it smaller.
+//! - [`divide`] cuts charts that are larger than a page.
+//! - [`pack`] places the charts, or [`shelf`] where there are very many.
+//!
+//! Everything but `uvunwrap` takes time bounded by the number of triangles. No two triangles overlap in the atlas.
+//! Charts are two to seven texels apart, and one texel inside the border of their page.
 
 use std::io;
 use std::time::Duration;
@@ -52,28 +60,28 @@ pub(crate) use self::budget::EDGE;
 use self::effort::Effort;
 use self::pack::{Atlas, Chart};
 
-/// Triangles up to which several ways to cut are compared; above, the first is good enough and time is short.
+/// Up to this number of triangles several ways to cut are compared. Above, the first is good enough and time is short.
 const COMPARED_TRIANGLES: usize = 40_000;
-/// Charts up to which the page packer works; above, shelves are nearly as dense and far faster.
+/// Up to this number of charts the page packer runs. Above, shelves are nearly as dense and far faster.
 const PACKED_CHARTS: usize = 4_000;
 
-/// The page packer, whatever the mesh: bounded by the charts that it takes.
+/// Predicted duration of the page packer for any mesh: bounded by the number of charts.
 const PACKING: Duration = Duration::from_secs(3);
-/// Putting charts together, whatever the mesh: bounded by a count of its work.
+/// Predicted duration of merging charts for any mesh: bounded by a count of its work.
 const MERGING: Duration = Duration::from_secs(3);
 
 /// A chart and the part of the surface that it shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) chart: Chart,
-    /// The triangles of the surface, in the order of the chart's.
+    /// Triangles of the surface, in the order of the chart's triangles.
     pub(crate) faces: Vec<u32>,
-    /// The point of the surface for each vertex of the chart.
+    /// Points of the surface, one per vertex of the chart.
     pub(crate) points: Vec<u32>,
 }
 
 impl Piece {
-    /// Some of its triangles, by their places in it, where they lie.
+    /// The part of the piece with the wanted triangles (by index in it), with unchanged coordinates.
     fn part(&self, wanted: impl Fn(usize) -> bool) -> Self {
         let mut part = Self::default();
         let mut numbers = vec![u32::MAX; self.points.len()];
@@ -96,7 +104,7 @@ impl Piece {
         part
     }
 
-    /// Some of its triangles, by the surface's.
+    /// The part with the wanted triangles, by index in the surface.
     fn part_of(&self, wanted: impl Fn(u32) -> bool) -> Self {
         self.part(|row| wanted(self.faces[row]))
     }
@@ -105,9 +113,9 @@ impl Piece {
 /// The mesh with its atlas.
 #[derive(Clone, Debug)]
 pub struct Unwrapped {
-    /// What is handed on.
+    /// The mesh to bake.
     pub mesh: Mesh,
-    /// Which way it was made.
+    /// How the charts were made.
     pub method: UnwrapMethod,
     /// Share of the atlas that charts cover.
     pub utilisation: f32,
@@ -116,11 +124,11 @@ pub struct Unwrapped {
 /// What an atlas is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Texels along an edge of the atlas, all pages together.
+    /// Edge of the atlas in texels, over all pages.
     pub texture_size: u32,
-    /// Pages that it is cut into.
+    /// Pages that the atlas is cut into.
     pub pages: Pages,
-    /// What views show of each triangle, where anybody knows.
+    /// What the views resolve of each triangle, where known.
     pub views: Option<&'a Resolved>,
 }
 
@@ -135,17 +143,18 @@ impl From<(u32, Pages)> for Wanted<'_> {
     }
 }
 
-/// What goes into an atlas.
+/// How much work goes into an atlas.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Of the ways to cut, so many are compared where they may be.
+    /// Number of ways to cut that are compared, where comparison is allowed.
     pub ways: usize,
-    /// Of those, so many that pack densest at first are packed with more effort, which is a fixed tenth of a second.
+    /// Number of cuts, densest first, that are packed with more effort: a fixed tenth of a second each.
     pub improved: usize,
 }
 
 impl Work {
-    /// One cut, packed once: on two cores 0.3 and 0.7 s in place of 1.1 and 3.4 (catstatue, banana), for -0.15 and +0.2 dB.
+    /// One cut, packed once: 0.3 and 0.7 s instead of 1.1 and 3.4 on two cores (catstatue, banana), for -0.15 and +0.2
+    /// dB.
     const DRAFT: Self = Self {
         ways: 1,
         improved: 0,
@@ -166,11 +175,11 @@ impl From<Quality> for Work {
     }
 }
 
-/// Makes an atlas. The deadline bounds the better of the two ways to cut.
+/// Makes an atlas. The deadline bounds flattening, the better of the two ways to cut.
 ///
 /// # Errors
 ///
-/// The system gives no thread: the mesh may well be cut the better way, which another process can try.
+/// The system gives no thread. The mesh may well be flattened, so another process can try.
 pub fn unwrap<'a>(
     mesh: &CleanMesh,
     wanted: impl Into<Wanted<'a>>,
@@ -181,7 +190,7 @@ pub fn unwrap<'a>(
     unwrap_with(mesh, wanted, limit, quality.into(), progress)
 }
 
-/// [`unwrap`] with so much work. Without any time the projections make the charts.
+/// Like [`unwrap`], with this much work. With a limit of zero, projections make the charts.
 ///
 /// # Errors
 ///
@@ -219,7 +228,7 @@ pub fn unwrap_with<'a>(
             let Some(pieces) = pieces? else {
                 break;
             };
-            // Among many charts every cut packs alike.
+            // With many charts every cut packs alike.
             let last = pieces.len() > pack::SEARCHED_CHARTS;
             cuts.push(pieces);
             if last {
@@ -265,7 +274,7 @@ pub fn unwrap_with<'a>(
     })
 }
 
-/// The cut that packs densest, with its atlas.
+/// Packs all cuts and returns the densest with its atlas.
 fn densest(
     cuts: Vec<Vec<Piece>>,
     (texture_size, pages): (u32, Pages),

@@ -1,4 +1,4 @@
-//! Charts in their places → the flat mesh: vertices split at chart borders, with normals of the whole surface.
+//! Placed charts → the flat mesh: vertices split at chart borders.
 //!
 //! Normals are those of the surface's points, not of the split vertices, so no seam shows in the shading.
 
@@ -9,7 +9,7 @@ use super::pack::Atlas;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::point_normals;
 
-/// Puts the mesh together. Triangles keep the order of the surface; vertices come chart by chart.
+/// Builds the mesh. Triangles keep the order of the surface; vertices come chart by chart.
 pub(super) fn assemble(surface: &CleanMesh, pieces: &[Piece], atlas: &Atlas) -> Mesh {
     let normals = point_normals(&surface.positions, &surface.triangles);
     let mut mesh = Mesh {

@@ -1,31 +1,33 @@
-//! Charts and what the views show of them → charts whose texels lie where somebody looks.
+//! Scales charts by what the views show of them, so that texels lie where somebody looks.
 //!
-//! What pixels say of a chart, texels can hold; more texels than that are made up. So a chart has its share of the texture, but
-//! no more than one texel for [`PIXELS`] pixels of all views together, and what that leaves the others share. Where
-//! the texture is finer than all views, that would bind everywhere: then only what is shown less than most is made smaller.
+//! A texel holds at most what the pixels say; more texels than that are made up. So a chart gets its share of the
+//! texture, but at most one texel per [`PIXELS`] pixels of all views together. The others share what that frees. Where
+//! the texture is finer than all views, that would bind everywhere, so only charts shown less than most are made
+//! smaller.
 //!
-//! The pixels of a chart are those that its average place has, as a root mean square: a chart of which a corner is shown well
-//! keeps more than the mean would leave it. Of one that no view shows nothing is known but what its neighbours on the surface
-//! have, and it is filled with colours that hardly change from texel to texel.
+//! The pixels of a chart are a root mean square over its area: a chart shown well in one corner keeps more than the
+//! mean would leave it. An unseen chart gets the least size, since it is filled with colours that hardly change between
+//! texels.
 
 use super::Piece;
 use crate::prepare::texels::Resolved;
 
-/// Least edge of a chart, beside what it would be. 0.25 gains flighthelmet 0.1 dB more and costs the hemisphere 0.2.
+/// Smallest scale of a chart's edge. 0.25 gains flighthelmet 0.1 dB more and costs the hemisphere 0.2 dB.
 pub(crate) const EDGE: f64 = 1.0 / 3.0;
-/// Charts with less than this share of the surface keep their size: what is shown is found on small pictures, which may miss them.
+/// Charts with less than this share of the surface keep their size: the small pictures used to see them may miss them.
 pub(super) const SMALLEST: f64 = 5e-4;
-/// Pixels of all views together for each texel. From 2 to 4 flighthelmet gains 0.1 dB, others nothing.
+/// Pixels of all views together per texel. From 2 to 4 flighthelmet gains 0.1 dB, other sets nothing.
 const PIXELS: f64 = 3.0;
-/// Share of the seen surface, beginning with what is shown least, that may be made smaller where the texture is finer than views.
-/// Seams between charts of different density agree less: with 0.5 the splats' set has 0.3 steps of 255 more at mip 3, no dB.
+/// Share of the seen surface, least shown first, that may be made smaller where the texture is finer than the views.
+/// Seams between charts of different density agree less: with 0.5 the splat set has 0.3 steps of 255 more at mip 3, and
+/// gains no dB.
 const LESS_SHOWN: f64 = 0.3;
-/// Share of an atlas that charts cover, about.
+/// Approximate share of an atlas that charts cover.
 const UTILISATION: f64 = 0.65;
-/// Rounds in which those that keep their size grow into what the others leave.
+/// Rounds in which the charts that keep their size grow into what the others leave.
 const ROUNDS: u32 = 8;
 
-/// A chart's area, and pixels of all views together for each unit of it.
+/// A chart's area, and pixels of all views together per unit of area.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     area: f64,
@@ -43,7 +45,8 @@ impl Shown {
             expected += of_triangle * exposure;
             counted += views.pixels[face as usize];
         }
-        // Exposure takes a triangle as seen or not: of those below pixels it misses most, of those behind others it counts all.
+        // Exposure counts a triangle as seen or not. It misses most triangles below a pixel, and counts partly occluded
+        // ones in full.
         let pixels = if expected > 0.0 {
             counted / expected * (squares / area).sqrt()
         } else {
@@ -52,13 +55,13 @@ impl Shown {
         Self { area, pixels }
     }
 
-    /// What is left of its area where a texel holds as many pixels as there are in `unit` of area.
+    /// The share of its area that is left, where a texel holds the pixels of `unit` per unit of area.
     fn left(&self, unit: f64) -> f64 {
         (self.pixels / unit).clamp(EDGE * EDGE, 1.0)
     }
 }
 
-/// Makes charts smaller that views show less of than an atlas of `texture_size`² texels would hold.
+/// Makes charts smaller of which views show less than an atlas of `texture_size`² texels would hold.
 pub(super) fn shrink(pieces: &mut [Piece], views: &Resolved, texture_size: u32) {
     let charts: Vec<Shown> = (pieces.iter())
         .map(|piece| Shown::new(piece, views))
@@ -70,7 +73,7 @@ pub(super) fn shrink(pieces: &mut [Piece], views: &Resolved, texture_size: u32) 
         return;
     }
     let texels = UTILISATION * f64::from(texture_size).powi(2);
-    // Pixels for each unit of area from which on a chart keeps its size.
+    // Pixels per unit of area from which on a chart keeps its size.
     let mut enough = (PIXELS * texels / whole).min(least);
     for _ in 0..ROUNDS {
         let left = |chart: &Shown| {
@@ -95,7 +98,7 @@ pub(super) fn shrink(pieces: &mut [Piece], views: &Resolved, texture_size: u32) 
     }
 }
 
-/// The pixels for each unit of area that all but [`LESS_SHOWN`] of the seen charts have; 0 where none is seen.
+/// The pixels per unit of area that all but [`LESS_SHOWN`] of the seen area have; 0 where none is seen.
 fn less_shown(charts: &[Shown]) -> f64 {
     let mut seen: Vec<Shown> = charts
         .iter()
@@ -119,8 +122,8 @@ mod tests {
     use super::*;
     use crate::prepare::clean::CleanMesh;
 
-    /// The share of its area that is left to the first chart of a sphere, of which views show `exposure` and count `pixels`
-    /// beside one of all others.
+    /// The share of its area left to the first chart of a sphere that has this `exposure` and share of `pixels`, where
+    /// all others have their full share.
     fn left(sphere: &CleanMesh, exposure: f64, pixels: f64, texture_size: u32) -> f64 {
         let before = cut(sphere);
         let mut views = views(sphere, |face| {
@@ -147,16 +150,16 @@ mod tests {
         let sphere = icosphere(4);
         let near =
             |found: f64, wanted: f64| assert!((found - wanted).abs() < 0.01, "{found} {wanted}");
-        // A texture finer than all views: a quarter as many pixels, a quarter of the texels.
+        // A texture finer than all views: a quarter of the pixels, a quarter of the texels.
         near(left(&sphere, 1e4, 1.0, 4096), 1.0);
         near(left(&sphere, 2.5e3, 1.0, 4096), 0.25);
-        // Two thirds of its triangles slipped between the pixels of small pictures, or half lies behind something.
+        // Two thirds of its triangles fell between the pixels of small pictures, or half is occluded.
         near(left(&sphere, 1e4, 0.3, 4096), 0.3);
         near(left(&sphere, 5e3, 0.5, 4096), 0.25);
-        // Nobody sees it.
+        // Unseen.
         near(left(&sphere, 0.0, 1.0, 4096), EDGE * EDGE);
         near(left(&sphere, 1.0, 1.0, 4096), EDGE * EDGE);
-        // A texture coarser than all views, and one between: 4π hold 64² · 0.65 texels, three pixels each.
+        // A texture coarser than all views, and one between: 4π hold 64² · 0.65 texels with three pixels each.
         near(left(&sphere, 2.5e3, 1.0, 64), 1.0);
         let enough = PIXELS * UTILISATION * 64.0 * 64.0 / sphere_area(&sphere);
         assert!((600.0..700.0).contains(&enough), "{enough}");
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_pictures_may_miss_and_what_nobody_knows_keeps_its_size() {
-        // Twenty triangles of 5,120 may be a chart of their own.
+        // Twenty triangles of 5,120 would be a large enough chart.
         let sphere = icosphere(4);
         let crumb = |piece: &Piece| piece.part(|row| row == 0);
         let mut before = cut(&sphere);

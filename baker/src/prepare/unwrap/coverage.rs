@@ -1,10 +1,10 @@
-//! Triangles of an atlas → how many texels they cover, and how many twice.
+//! Counts the texels that triangles of an atlas cover, and those covered twice.
 //!
-//! A texel counts for a triangle if its centre lies within; a centre on a side belongs to one of the two triangles there, by
-//! the rule of rasterisers: a side takes it if it is level with the inside below, or rises. Sides are evaluated from their
-//! lower end, so that the two triangles of a side agree bit for bit.
+//! A texel counts for a triangle that contains its centre. A centre on a side belongs to one of the two triangles there
+//! by a fill rule: a side takes it if the inside is above a level side, or if the side rises. Sides are evaluated from
+//! their lower end, so both triangles of a side agree bit for bit.
 
-/// Texels whose centres lie in triangles.
+/// Numbers of texels whose centres lie in triangles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coverage {
     /// In at least one.
@@ -64,7 +64,7 @@ fn for_texels(mut corners: [Point; 3], size: u32, mut visit: impl FnMut(usize, u
             .iter()
             .map(|corner| corner[axis])
             .fold(f64::NEG_INFINITY, f64::max);
-        // Casts from below zero saturate; the last texel is the square's.
+        // Casts saturate below zero; the last texel is the square's.
         (low - 0.5).floor() as usize..((high + 0.5).ceil() as usize).min(size as usize)
     };
     for y in range(1) {
@@ -77,7 +77,7 @@ fn for_texels(mut corners: [Point; 3], size: u32, mut visit: impl FnMut(usize, u
     }
 }
 
-/// Whether a point lies left of the side from `a` to `b`, or on it and the side takes it.
+/// Whether a point lies to the left of the side from `a` to `b`, or on it where the side takes it.
 fn is_inside(a: Point, b: Point, point: Point) -> bool {
     let forward = (a[1], a[0]) < (b[1], b[0]);
     let (low, high) = if forward { (a, b) } else { (b, a) };

@@ -1,21 +1,21 @@
-//! Charts that are seen in part → charts that are seen, and charts that are not, which [`super::budget`] makes smaller.
+//! Cuts parts that no view sees off partly seen charts. [`super::budget`] makes them smaller.
 //!
-//! The cut lies where nobody looks: some triangles away from the last one that any view shows. It is made where it saves more
-//! texels than its gutter takes.
+//! The cut lies some triangles away from the nearest seen one, where nobody looks. It is made where it saves more
+//! texels than its gutter costs.
 
 use super::Piece;
 use super::budget::{EDGE, SMALLEST};
 use super::planar::neighbours;
 
-/// Triangles between what is seen and the cut: small ones may go unseen between pixels.
+/// Triangles between the seen ones and the cut: small ones may fall between pixels.
 const RINGS: u32 = 2;
-/// Cells along a cut that its gutter takes, and as many to make it worth while.
+/// Cells along a cut that its gutter takes, and as many again to make it worthwhile.
 const GUTTER: f64 = 12.0;
-/// A part that shows less than this share of itself to any view counts as unseen.
+/// A part counts as unseen if less than this share of it is seen.
 const SEEN: f64 = 0.02;
 
-/// Divides charts of a surface of this `area`; `resolved` as in [`super::budget::shrink`], `cell` the edge of a cell of the atlas
-/// in the charts' units, about. Where nothing is known of any view, nothing changes.
+/// Divides the charts of a surface of this `area`. `resolved` holds the pixel density of each triangle, 0 where unseen,
+/// and `cell` is the approximate edge of an atlas cell in the charts' units. Nothing changes where no view is known.
 pub(super) fn detach(pieces: Vec<Piece>, resolved: &[f64], (area, cell): (f64, f64)) -> Vec<Piece> {
     if resolved.iter().all(|&pixels| pixels <= 0.0) {
         return pieces;
@@ -38,7 +38,7 @@ pub(super) fn detach(pieces: Vec<Piece>, resolved: &[f64], (area, cell): (f64, f
     kept
 }
 
-/// The parts of a chart that are cut off, each as its triangles.
+/// The parts of a chart to cut off, each as a sorted list of its triangles.
 fn unseen_parts(piece: &Piece, resolved: &[f64], smallest: f64, cell: f64) -> Vec<Vec<u32>> {
     let count = piece.faces.len();
     let beside = neighbours(&piece.chart.triangles);
@@ -58,7 +58,7 @@ fn unseen_parts(piece: &Piece, resolved: &[f64], smallest: f64, cell: f64) -> Ve
             0.0
         }
     };
-    // How many triangles away what is seen is, up to one more than there have to be.
+    // Distance to the nearest seen triangle in triangles, capped at one more than needed.
     let mut away = vec![RINGS + 1; count];
     let mut queue: Vec<u32> = Vec::new();
     for row in (0..count as u32).filter(|&row| is_seen(row)) {
@@ -106,8 +106,8 @@ fn unseen_parts(piece: &Piece, resolved: &[f64], smallest: f64, cell: f64) -> Ve
     parts
 }
 
-/// A part, and what of a chart would no longer hang together with the rest without it: all but the piece of which most is seen.
-/// None where nothing would be left.
+/// Extends a part by everything of the chart that it would disconnect from the rest; the rest is the component of which
+/// most is seen. None where nothing would be left.
 fn with_islands<I: Iterator<Item = u32>>(
     mut part: Vec<u32>,
     stays: &[bool],
@@ -130,7 +130,7 @@ fn with_islands<I: Iterator<Item = u32>>(
     Some(part)
 }
 
-/// A triangle and all that hang together with it, of those that were not `met` before, and are then.
+/// The connected component of a triangle among those not yet `met`; marks them.
 fn grow<I: Iterator<Item = u32>>(
     first: u32,
     met: &mut [bool],
@@ -153,7 +153,7 @@ fn grow<I: Iterator<Item = u32>>(
     part
 }
 
-/// Length between a part of a chart and its rest, in the chart's units.
+/// Length of the border between a part of a chart and the rest, in the chart's units.
 fn cut_length(piece: &Piece, part: &[u32], beside: &[[u32; 3]]) -> f64 {
     let mut length = 0.0;
     for &row in part {
@@ -175,7 +175,7 @@ mod tests {
     use super::super::planar::cut;
     use super::*;
 
-    /// A plane of 20 × 20 squares as one chart, of which the columns below `seen` are seen.
+    /// A plane of 20 × 20 squares as one chart whose columns below `seen` are seen.
     fn plane(seen: f32, cell: f64) -> Vec<Piece> {
         let mesh = squares(20, 20, |x, y| [x, y, 0.0]);
         let resolved: Vec<f64> = (mesh.triangles.iter())
@@ -199,7 +199,7 @@ mod tests {
         let areas: Vec<f64> = parts.iter().map(|piece| piece.chart.area()).collect();
         assert_eq!(areas.len(), 2);
         assert!((areas[0] + areas[1] - 400.0).abs() < 1e-6);
-        // Two triangles are a square: one column between.
+        // Two triangles make a square: one column between.
         assert!((areas[1] - 220.0).abs() < 1e-6, "{areas:?}");
     }
 

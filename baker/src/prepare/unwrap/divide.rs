@@ -1,17 +1,18 @@
-//! Charts that are too large for a page → charts that fit, each a part of one.
+//! Cuts charts that are too large for a page into parts that fit.
 //!
-//! A chart is cut across the middle of its longer side, between triangles, as often as needed. Parts keep their flattening, so
-//! nothing is stretched; what is paid is the seam. A crumb on one side of a cut goes to the other.
+//! A chart is cut across the middle of its longer side, between triangles, as often as needed. Parts keep their
+//! coordinates, so nothing is stretched; the cost is the seam. A tiny part on one side of a cut goes to the other.
 
 use super::Piece;
 use super::pack::{Chart, turns_of};
 
-/// Of the atlas, what charts may come to cover: the more, the larger a page is beside the charts.
+/// Share of the atlas that charts may come to cover. The higher it is, the larger a page is relative to the charts.
 const UTILISATION: f64 = 0.7;
-/// A part with less of its chart's area is a crumb.
+/// A part with less than this share of its chart's area is tiny (a crumb).
 const CRUMB: f64 = 0.02;
 
-/// Divides what is longer than a page of an atlas with `side` pages along an edge, at the scale that it will about have.
+/// Divides what is longer than a page, in an atlas with `side` pages along an edge, at the scale it is expected to
+/// have.
 pub(super) fn divide(pieces: Vec<Piece>, side: u32) -> Vec<Piece> {
     let area: f64 = pieces.iter().map(|piece| piece.chart.area()).sum();
     let longest = (area / UTILISATION).sqrt() / f64::from(side);
@@ -26,7 +27,7 @@ pub(super) fn divide(pieces: Vec<Piece>, side: u32) -> Vec<Piece> {
     done
 }
 
-/// The parts of a piece that is longer than `longest`; none if it is not, or cannot be cut.
+/// The parts of a piece longer than `longest`; none if it is not, or cannot be cut.
 fn halves(piece: &Piece, longest: f64) -> Option<Vec<Piece>> {
     let chart = &piece.chart;
     let turn = *turns_of(chart).first()?;
@@ -61,9 +62,9 @@ fn halves(piece: &Piece, longest: f64) -> Option<Vec<Piece>> {
     (parts.len() > 1).then(|| parts.iter().map(|part| select(piece, part)).collect())
 }
 
-/// The triangles of each part: those of one side that hang together by vertices.
+/// The triangles of each part: those of one side that are connected by vertices.
 fn parts(chart: &Chart, sides: &[bool]) -> Vec<Vec<u32>> {
-    // A vertex is one on each side.
+    // Each vertex has a node for either side.
     let mut parents: Vec<u32> = (0..2 * chart.uvs.len() as u32).collect();
     let root = |mut vertex: u32, parents: &mut Vec<u32>| {
         while parents[vertex as usize] != vertex {
@@ -94,7 +95,7 @@ fn parts(chart: &Chart, sides: &[bool]) -> Vec<Vec<u32>> {
     parts
 }
 
-/// These triangles of a piece as one of their own.
+/// These triangles of a piece as a piece of their own.
 fn select(piece: &Piece, triangles: &[u32]) -> Piece {
     let mut places = vec![u32::MAX; piece.points.len()];
     let mut part = Piece::default();
@@ -118,7 +119,7 @@ fn select(piece: &Piece, triangles: &[u32]) -> Piece {
 mod tests {
     use super::*;
 
-    /// A strip of `columns` × 4 squares of edge 1, leaning.
+    /// A rotated strip of `columns` × 4 squares of edge 1.
     fn strip(columns: u32) -> Piece {
         let place = |k: u32| {
             let [x, y] = [k % (columns + 1), k / (columns + 1)].map(f64::from);
@@ -149,7 +150,7 @@ mod tests {
             .flat_map(|piece| piece.faces.clone())
             .collect();
         let parts = divide(pieces.clone(), 2);
-        // A page has an edge of about (168 / 0.7)^½ / 2 = 7.7: eighths of the long strip, and the short one as it was.
+        // A page has an edge of about (168 / 0.7)^½ / 2 = 7.7: the long strip in eight parts, the short one unchanged.
         assert_eq!(parts.len(), 9);
         assert!(parts.contains(&pieces[1]));
         for part in &parts {

@@ -1,20 +1,20 @@
-//! When a search began → how long it has worked: what has passed, or what this process had of the processors, whichever is
-//! less. So a deadline ends what is hard, and not what has to wait: a busy machine gives the same atlas as an idle one.
+//! Measures how long a search has worked: elapsed time or processor time of this process, whichever is less. So a
+//! deadline ends what is hard, not what has to wait, and a busy machine gives the same atlas as an idle one.
 
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 
-/// See the head of this file.
+/// The start of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     began: Instant,
-    /// Of the processors, where the system tells.
+    /// Processor time, where the system tells.
     used: Option<Duration>,
 }
 
 impl Effort {
-    /// From now on.
+    /// Starts now.
     pub(super) fn begin() -> Self {
         Self {
             began: Instant::now(),
@@ -22,7 +22,7 @@ impl Effort {
         }
     }
 
-    /// Since then.
+    /// The effort since the start.
     pub(super) fn spent(self) -> Duration {
         let passed = self.began.elapsed();
         match (self.used, used()) {
@@ -32,7 +32,7 @@ impl Effort {
     }
 }
 
-/// Time of all threads on the processors.
+/// Processor time of all threads.
 fn used() -> Option<Duration> {
     let told = ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
     told.ok().map(Duration::from)
@@ -46,7 +46,7 @@ mod tests {
     fn work_is_effort_and_never_more_than_has_passed() {
         let begun = Instant::now();
         let effort = Effort::begin();
-        // Other tests of this process work meanwhile: their time counts, but no more than has passed.
+        // Other tests of this process run meanwhile. Their time counts, but no more than has elapsed.
         let (mut last, mut sum) = (effort.spent(), 0_u64);
         while effort.spent() < Duration::from_millis(20) {
             sum = sum.wrapping_mul(31).wrapping_add(7);

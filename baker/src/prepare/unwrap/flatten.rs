@@ -1,8 +1,8 @@
 //! A surface → charts by the `uvunwrap` crate: grown by normals, flattened conformally, then as rigidly as possible.
 //!
-//! Only its segmentation and parameterisation are used: it packs here at a fixed density, in one fast pass, and the places are
-//! thrown away. It runs on threads of its own, since it can be told to stop only between charts: if it does not listen it is
-//! left behind, and ends with the process.
+//! Only its segmentation and parameterisation are used. It packs at a fixed density in one fast pass, and the places
+//! are discarded. It runs on its own threads, since it can be stopped only between charts. If it does not stop it is
+//! left running and ends with the process.
 
 use std::io;
 use std::sync::Arc;
@@ -27,32 +27,32 @@ pub(super) struct Way {
     angle: f32,
 }
 
-/// Which one packs densest differs from mesh to mesh.
+/// Which one packs densest differs between meshes.
 pub(super) const WAYS: [Way; 3] = [
     Way { angle: 70.0 },
     Way { angle: 88.0 },
     Way { angle: 80.0 },
 ];
-/// Texels along the edge of a square as large as the surface: the scale of the coordinates on their way through f32.
+/// Texels along the edge of a square as large as the surface: the scale of coordinates while they are f32.
 const TEXELS: f64 = 1024.0;
-/// How often the watcher looks at clock and progress.
+/// Interval at which clock and progress are checked.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
-/// It splits charts that do not flatten, and each split goes a call deeper: a peel of one triangle at a time goes far.
+/// It splits charts that do not flatten, one call deeper per split: peeling off one triangle at a time goes deep.
 const STACK_BYTES: usize = 256 << 20;
-/// Most that one chart may take, whatever the mesh.
+/// Longest time for one chart, whatever the mesh.
 const LONGEST_CHART: Duration = Duration::from_secs(150);
-/// A stop that is not obeyed within this time will not be.
+/// Time to obey a stop; after that it will not.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// Open or crowded edges, as a share of all, above which a mesh is taken for loose triangles.
+/// Share of open or non-manifold edges above which a mesh counts as loose triangles.
 const MAX_OPEN_EDGES: f64 = 0.5;
 
-/// What `uvunwrap` may take for so many triangles: about five times what it needs for a sane mesh of that size on two cores.
+/// Time that `uvunwrap` gets for this number of triangles: about five times what a sane mesh needs on two cores.
 pub(super) fn patience(triangles: usize) -> Duration {
     Duration::from_secs(3)
         + Duration::from_micros(80) * u32::try_from(triangles).unwrap_or(u32::MAX)
 }
 
-/// Whether the triangles hang together well enough to be flattened in pieces of more than one.
+/// Whether the triangles are connected well enough to be flattened in charts of more than one.
 pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
     let (mut all, mut open) = (0usize, 0usize);
     for triangles in edges(&mesh.triangles) {
@@ -62,9 +62,9 @@ pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
     open as f64 <= MAX_OPEN_EDGES * all as f64 || mesh.triangles.len() < 1000
 }
 
-/// Cuts and flattens, on its share of the processors where so many ways (`ways`) are tried at once, until the effort is as large
-/// as its limit. None if it was not done by then, or could not be done: the mesh
-/// is too hard. A system that gives no thread says nothing of the mesh, and is an error: another try may find one.
+/// Cuts and flattens until the effort reaches its limit, on a share of the processors, since this many `ways` run at
+/// once. Returns none if it was not done by then or failed: the mesh is too hard. A missing thread says nothing about
+/// the mesh and is an error, since another try may get one.
 pub(super) fn flatten(
     mesh: &CleanMesh,
     way: &Way,
@@ -117,7 +117,7 @@ pub(super) fn flatten(
                 Ok(pool) => pool.install(run),
                 Err(_no_threads) => run(),
             };
-            // Nobody listens any more if it came too late.
+            // Nobody receives if it came too late.
             sender.send(result).is_ok()
         }
     };
@@ -139,7 +139,7 @@ pub(super) fn flatten(
         let steps = steps.load(Ordering::Relaxed);
         if steps > told {
             (told, since) = (steps, Effort::begin());
-            // All are there only once they are laid out.
+            // All are done only once they are laid out.
             let flat = done.load(Ordering::Relaxed).min(total.saturating_sub(1));
             progress.progress(Phase::Unwrap, flat, total);
             progress.expect("flattening", predicted);
@@ -170,7 +170,7 @@ pub(super) fn flatten(
     Ok(Some(pieces))
 }
 
-/// Sorts the output by charts. Triangles that `uvunwrap` found too thin hang on a vertex of a chart, without area there; those
+/// Sorts the output by chart. Triangles that `uvunwrap` found too thin hang on a vertex of a chart without area; those
 /// that hang on none become pieces of their own.
 fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) -> Vec<Piece> {
     let mut pieces = vec![Piece::default(); charts];
@@ -214,7 +214,7 @@ fn pieces(mesh: &CleanMesh, output: &OutputMesh, unit: [f64; 2], charts: usize) 
     pieces
 }
 
-/// Moves a chart to the origin, where its coordinates have all their digits.
+/// Moves a chart to the origin, where coordinates have full precision.
 fn recentre(chart: &mut Chart) {
     let Some(&first) = chart.uvs.first() else {
         return;

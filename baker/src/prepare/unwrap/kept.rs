@@ -1,8 +1,8 @@
 //! The mesh's own texture coordinates → the mesh that is baked, or why they cannot be used.
 //!
-//! They must be numbers within [0, 1], since a baked texture does not repeat, and must have area. Charts that overlap are
-//! baked all the same, with a warning: one texel then shows two places. Where there are pages, each triangle lies in one UDIM
-//! tile, whose page of the atlas takes it.
+//! They must be within [0, 1], since a baked texture does not repeat, and must have area. Overlapping charts are baked
+//! with a warning, since one texel then shows two places. With pages, each triangle must lie in one UDIM tile, which
+//! becomes a page of the atlas.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ use crate::prepare::load::NoUvs;
 use crate::prepare::normals::point_normals;
 use crate::progress::Progress;
 
-/// Beyond [0, 1] by no more than this is rounding, and moved to the border.
+/// An excess beyond [0, 1] up to this is rounding, and is clamped.
 const ROUNDING: f32 = 1e-4;
-/// Share of texels covered twice, or of triangles without area in the atlas, from which on it is told.
+/// Share of texels covered twice, or of triangles without area in the atlas, that raises a warning.
 const TOLD_SHARE: f64 = 0.002;
 
 /// Why the mesh's coordinates cannot be kept.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum KeptError {
-    /// There are none to keep.
+    /// There are none.
     #[error("{0}")]
     Missing(NoUvs),
     /// NaN or infinite.
@@ -43,7 +43,7 @@ pub enum KeptError {
         /// Greatest coordinate.
         high: f32,
     },
-    /// Beyond the tiles of the pages, or across their borders.
+    /// Outside the tiles of the pages, or across their borders.
     #[error(
         "{percent:.1} % of the triangles have texture coordinates in no UDIM tile of {} pages (columns 1 to {side}, rows 1 to {side}), or in several",
         side * side
@@ -51,16 +51,16 @@ pub enum KeptError {
     Tiles {
         /// Share of the triangles.
         percent: f64,
-        /// Of the grid of tiles.
+        /// Tiles along an edge.
         side: u32,
     },
-    /// All on points or lines.
+    /// All degenerate.
     #[error("the texture coordinates have no area")]
     NoArea,
 }
 
 impl KeptError {
-    /// What the user is told about the mesh file `name`.
+    /// The failure to report for the mesh file `name`.
     #[must_use]
     pub fn failure(&self, name: &str) -> Failure {
         let code = match self {
@@ -89,10 +89,10 @@ impl KeptError {
     }
 }
 
-/// Keeps the coordinates of the corners of `surface`.
+/// Keeps the corners' coordinates of `surface`.
 ///
 /// # Errors
-/// They cannot be baked with.
+/// They cannot be used for a bake.
 pub fn keep(
     surface: &CleanMesh,
     (texture_size, pages): (u32, Pages),
@@ -104,7 +104,7 @@ pub fn keep(
         .ok_or(KeptError::Missing(NoUvs::Absent))?;
     check(corner_uvs, pages)?;
     let normals = point_normals(&surface.positions, &surface.triangles);
-    // Pages share no vertices, not even where they meet.
+    // Pages share no vertices, not even where they touch.
     let mut numbers: HashMap<(u32, u32, [u32; 2]), u32> =
         HashMap::with_capacity(surface.positions.len());
     let mut mesh = Mesh::default();
@@ -139,8 +139,8 @@ pub fn keep(
     })
 }
 
-/// Column and row of the UDIM tile that the middle of a triangle lies in: the nearest of those that there are. Rows count
-/// upwards, and v does not.
+/// Column and row of the UDIM tile that contains a triangle's centre, clamped to existing tiles. Rows count upwards,
+/// unlike v.
 fn tile(uvs: &[[f32; 2]; 3], pages: Pages) -> [u32; 2] {
     let middle = [0, 1].map(|axis| uvs.iter().map(|uv| uv[axis]).sum::<f32>() / 3.0);
     let last = pages.side() - 1;
@@ -208,12 +208,12 @@ fn tell(mesh: &Mesh, covered: coverage::Coverage, progress: &dyn Progress) {
     }
 }
 
-/// Charts are what hangs together by vertices of the same place and coordinate.
+/// Charts are components connected by vertices with the same position and coordinate.
 fn count_charts(mesh: &Mesh) -> u32 {
     let mut parents: Vec<u32> = (0..mesh.positions.len() as u32).collect();
     let root = |mut vertex: u32, parents: &mut Vec<u32>| {
         while parents[vertex as usize] != vertex {
-            // Halving the way keeps it short.
+            // Path halving.
             parents[vertex as usize] = parents[parents[vertex as usize] as usize];
             vertex = parents[vertex as usize];
         }
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// A square of two triangles, with these coordinates for its corners.
+    /// A square of two triangles with these corner coordinates.
     fn square(uvs: [[[f32; 2]; 3]; 2]) -> CleanMesh {
         CleanMesh {
             positions: vec![
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn udim_tiles_become_pages_that_share_no_vertex() {
         let four = Pages::try_from(4).unwrap();
-        // Tile 1001, and 1012 to its upper right: v is glTF's, which counts downwards from 1.
+        // Tile 1001, and 1012 to its upper right. v is glTF's, which decreases upwards from 1.
         let high = HIGH.map(|[u, v]| [u + 1.0, v - 1.0]);
         let kept = keep(&square([LOW, high]), (512, four), &Silent).unwrap();
         let pages = kept.mesh.triangles.iter().map(|corners| {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(pages.collect::<Vec<_>>(), [1001, 1012]);
         assert_eq!(kept.mesh.uvs[..3], [[0.0, 0.0], [0.5, 0.0], [0.5, 0.5]]);
         assert_eq!(kept.mesh.uvs[3..], [[0.5, 0.5], [1.0, 1.0], [0.5, 1.0]]);
-        // Side by side the tiles meet at u = 1: two vertices all the same.
+        // Neighbouring tiles meet at u = 1, but do not share a vertex.
         let beside = [[1.0, 0.0], [1.0, 1.0], [2.0, 1.0]];
         let kept = keep(
             &square([[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], beside]),

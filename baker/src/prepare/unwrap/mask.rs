@@ -1,11 +1,11 @@
-//! A chart at one scale and turn → the cells that it touches, row by row as spans.
+//! A chart at one scale and rotation → the cells that it touches, as spans by row.
 //!
-//! Conservative: every cell that a triangle touches is in the mask, so charts whose masks stay apart stay apart. The grid is
-//! the packer's: a cell is a texel of textures up to 1024² and a block of texels above.
+//! Conservative: the mask contains every cell that a triangle touches, so charts whose masks are apart are apart. The
+//! grid is the packer's: a cell is a texel of textures up to 1024² and a block of texels above.
 
 use super::pack::Chart;
 
-/// Growth of each triangle in cells: far more than the rounding of the final texture coordinates to f32 can move them.
+/// Growth of each triangle in cells: far more than rounding the final coordinates to f32 can move them.
 const SLACK: f64 = 1e-3;
 
 /// The cells of a chart, with its lowest at the origin.
@@ -17,16 +17,17 @@ pub(super) struct Mask {
     row_start: Vec<u32>,
     /// First cell and length.
     spans: Vec<[u32; 2]>,
-    /// Rows in the order in which they are tested: ends, middle, quarters…, since neighbours mostly collide alike.
+    /// Rows in the order of testing: ends, middle, quarters and so on, since neighbouring rows mostly collide alike.
     pub(super) order: Vec<u32>,
-    /// The longest span, as row and length: a page row without as long a free run needs no test.
+    /// The longest span, as row and length. A page row with no free run of that length needs no test.
     pub(super) longest: [u32; 2],
-    /// What must be added to the turned and scaled coordinates to put the lowest cell at the origin.
+    /// Offset that puts the lowest cell of the rotated and scaled coordinates at the origin.
     pub(super) shift: [f64; 2],
 }
 
 impl Mask {
-    /// Rasterises a chart, turned by the unit vector `turn` and scaled to cells. None if it is larger than `limit` cells.
+    /// Rasterises a chart, rotated by the unit vector `turn` and scaled to cells. None if it is larger than `limit`
+    /// cells.
     pub(super) fn new(chart: &Chart, turn: [f64; 2], scale: f64, limit: usize) -> Option<Self> {
         let points: Vec<[f64; 2]> = chart
             .uvs
@@ -42,7 +43,7 @@ impl Mask {
         }
         let shift = [SLACK - low[0], SLACK - low[1]];
         let [width, height] = [0, 1].map(|axis| (high[axis] + shift[axis] + SLACK).ceil());
-        // Written so that NaN, and a chart of no points, fail.
+        // Written so that NaN, and a chart without points, fail.
         if !((1.0..=limit as f64).contains(&width) && (1.0..=limit as f64).contains(&height)) {
             return None;
         }
@@ -62,7 +63,7 @@ impl Mask {
     }
 }
 
-/// A point of a chart in cells, before its shift.
+/// A point of a chart in cells, before the offset.
 pub(super) fn turned(uv: [f64; 2], turn: [f64; 2], scale: f64) -> [f64; 2] {
     [
         (uv[0] * turn[0] - uv[1] * turn[1]) * scale,
@@ -122,7 +123,7 @@ impl Bits {
             .map(|corner| corner[1])
             .fold(f64::NEG_INFINITY, f64::max)
             + SLACK;
-        // Each side upwards, and how far it goes across on its way; a level one is there at once.
+        // Each side upwards, with its slope; 0 for a level one.
         let sides = [0, 1, 2].map(|side| {
             let (mut a, mut b) = (corners[side], corners[(side + 1) % 3]);
             if a[1] > b[1] {
@@ -138,7 +139,7 @@ impl Bits {
                 if b[1] < bottom || a[1] > top {
                     continue;
                 }
-                // The side's part within the row.
+                // The part of the side within the row.
                 let x0 = if a[1] < bottom {
                     a[0] + (bottom - a[1]) * slope
                 } else {
@@ -188,7 +189,7 @@ impl Bits {
     }
 }
 
-/// The first cell from `from` on that is set, or is not.
+/// The first cell from `from` on that is set, or unset.
 fn next(words: &[u64], from: usize, set: bool) -> Option<usize> {
     let turned = |word: u64| if set { word } else { !word };
     let (first, rest) = words.get(from / 64..)?.split_first()?;
@@ -201,7 +202,7 @@ fn next(words: &[u64], from: usize, set: bool) -> Option<usize> {
     Some(64 * word + turned(words[word]).trailing_zeros() as usize)
 }
 
-/// `0..count`, far apart ones first.
+/// `0..count`, in the order of bisection.
 fn coarse_to_fine(count: usize) -> Vec<u32> {
     let mut order = Vec::with_capacity(count);
     let mut step = count.next_power_of_two();
@@ -247,7 +248,7 @@ mod tests {
                     assert!(found.contains(&cell), "{cell:?}");
                 }
             }
-            // Area plus a border of one cell at most.
+            // Its area plus a border of at most one cell.
             assert!(
                 (found.len() as f64) < 1.7f64.powi(2) * 20.7 + 1.5 * 1.7 * 22.0,
                 "{}",

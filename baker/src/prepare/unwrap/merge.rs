@@ -1,14 +1,14 @@
-//! Charts → fewer charts with shorter borders: each is laid beside a neighbour on the surface, where it fits there without much
-//! stretch, and borders move to where views see least ([`reroute`]); then once more, since a border that has moved may let
-//! through what did not fit.
+//! Charts → fewer charts with shorter borders. Each chart is laid beside a neighbour on the surface, where it fits
+//! without much stretch. Then borders move to where views see least ([`reroute`]). Both run twice, since a moved border
+//! may admit what did not fit.
 //!
-//! Whoever cuts by normals makes a chart of each rim and bevel, most of them a few texels small; every border of a chart costs
-//! gutter, and its mips blend charts that have nothing to do with each other. The smallest chart is tried first, at the
-//! neighbours with which it shares the longest borders: turned so that it meets the border ([`relax::align`]), relaxed with
-//! the border held ([`relax::relax`]), and kept there if nothing is turned over, little is stretched ([`relax::Limits`])
-//! and the outlines neither cross nor come nearer to each other than charts may ([`outline`]).
+//! Cutting by normals makes a chart of each rim and bevel, most of them a few texels small. Every border costs gutter,
+//! and mips blend unrelated charts across it. The smallest chart is tried first, at the neighbours with which it shares
+//! the longest borders. It is rotated to meet the border ([`relax::align`]) and relaxed with the border fixed
+//! ([`relax::relax`]). It stays there if no triangle is flipped, little is stretched ([`relax::Limits`]), and the
+//! outlines neither cross nor come closer than charts may ([`outline`]).
 //!
-//! The work is bounded by a count, never by time: the same charts give the same charts on any machine.
+//! The work is bounded by a count, never by time, so the result is the same on any machine.
 
 mod border;
 mod outline;
@@ -25,28 +25,30 @@ use super::planar::neighbours;
 use crate::prepare::clean::CleanMesh;
 use crate::progress::unit;
 
-/// Times that charts are merged, and their borders moved.
+/// Times that charts are merged and borders moved.
 const PASSES: usize = 2;
-/// Rounds over all charts at most: in each, those that have grown may take what was too large for them.
+/// Largest number of rounds over all charts. In each, charts that have grown may take what was too large for them.
 const ROUNDS: usize = 6;
-/// Neighbours at which a chart is tried in a round.
+/// Neighbours at which a chart is tried per round.
 const TRIED: usize = 3;
-/// Work in all, whatever the mesh: products of a relaxation, and pairs of edges that are compared.
+/// Total work for any mesh: products of a relaxation, and pairs of edges compared.
 const WORK: u64 = 1_500_000_000;
-/// A chart with more of the surface than this stays what it is: what is made of larger ones packs worse, and the fit lives
-/// on density. 0.01 and 0.1 cost 0.4 dB on spot, 0.003 nothing.
+/// A chart with more than this share of the surface is not merged into another: merging larger ones packs worse, and
+/// the fit lives on density. 0.01 and 0.1 cost 0.4 dB on spot, 0.003 nothing.
 const LARGEST: f64 = 0.003;
-/// A chart with less of the surface than this may be stretched as far as [`relax::LOOSE`] says: what it would lose as a chart of
-/// its own is more. Of flighthelmet's 783 charts 423 were left, of 83 diagonals of seams 56, and 0.1 dB was gained.
+/// A chart with less than this share of the surface may be stretched as far as [`relax::LOOSE`] allows, since it would
+/// lose more as a chart of its own. flighthelmet's 783 charts became 423, its seams 56 instead of 83 diagonals long,
+/// and it gained 0.1 dB.
 const SMALL: f64 = 1e-3;
-/// A border holds at least this share of the smaller chart's outline, or what is made is long and loose.
+/// A shared border must have at least this share of the smaller chart's outline, or the result is long and loosely
+/// attached.
 const LEAST_SHARE: f64 = 0.15;
-/// So few charts have little border, and density is worth more: spot's 38 became 29, a fiftieth of its texels were lost, and
-/// 0.1 dB.
+/// With so few charts there is little border, and density is worth more: merging spot's 38 charts to 29 lost a fiftieth
+/// of its texels and 0.1 dB.
 const FEW: usize = 64;
 
-/// Merges charts of `mesh`, and moves their borders; `cell` is the edge of a cell of the atlas in its units, about, and
-/// `exposure` as in [`Price::new`].
+/// Merges charts of `mesh` and moves their borders. `cell` is the approximate edge of an atlas cell in the mesh's
+/// units; `exposure` is as in [`Price::new`].
 pub(super) fn merge(
     mesh: &CleanMesh,
     pieces: Vec<Piece>,
@@ -71,27 +73,27 @@ pub(super) fn merge(
     merger.pieces
 }
 
-/// A chart and its number of triangles, a neighbour, and a border by its first vertices and how many it has.
+/// A chart and its number of triangles, a neighbour, and a border by its first vertices and length.
 type Try = (u32, usize, u32, Pair, usize);
 
-/// Of which piece a face is, and which of its triangles.
+/// The piece of a face, and the index of its triangle there.
 type Place = (u32, u32);
 
 struct Merger<'a> {
     mesh: &'a CleanMesh,
-    /// Across each side of each face.
+    /// The face across each side of each face.
     neighbours: Vec<[u32; 3]>,
-    /// Those that were merged into others are empty.
+    /// Pieces merged into others are empty.
     pieces: Vec<Piece>,
     outlines: Vec<Outline>,
     areas: Vec<f64>,
-    /// Of all charts, as they came.
+    /// Area of all charts at the start.
     whole: f64,
-    /// Of each face.
+    /// By face.
     places: Vec<Place>,
     cell: f64,
     work: u64,
-    /// Where a chart did not fit: it will not unless it, or the border, is another.
+    /// Where a chart did not fit. It will not, unless it or the border changes.
     refused: HashSet<Try>,
 }
 
@@ -120,7 +122,7 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Tries every chart once, the smallest first. How many were merged.
+    /// Tries every chart once, smallest first. Returns the number merged.
     fn round(&mut self) -> usize {
         let mut order: Vec<u32> = (0..self.pieces.len() as u32)
             .filter(|&k| !self.pieces[k as usize].faces.is_empty())
@@ -137,7 +139,7 @@ impl<'a> Merger<'a> {
         merged
     }
 
-    /// Merges a chart into a neighbour that is as large at least, if it fits at one.
+    /// Merges a chart into a neighbour at least as large, if it fits at one.
     fn place(&mut self, own: u32) -> bool {
         let borders = border::borders(own, &self.pieces, &self.places, &self.neighbours);
         let round = self.outlines[own as usize].length();
@@ -161,7 +163,7 @@ impl<'a> Merger<'a> {
         false
     }
 
-    /// The chart's coordinates beside its neighbour's, if it fits there.
+    /// The chart's coordinates beside its neighbour, if it fits there.
     fn fit(&mut self, own: u32, border: &Border) -> Option<Vec<[f64; 2]>> {
         let other = &self.pieces[border.other as usize].chart;
         let piece = &self.pieces[own as usize];

@@ -1,11 +1,11 @@
-//! Charts → their places in a square atlas, as large as they go; where it is cut into pages, each chart within one of them.
+//! Charts → their places in a square atlas, as large as possible; with pages, each chart within one page.
 //!
-//! All charts have one scale. They are placed one by one, largest first, in the first page with room and there at the lowest
-//! place that any of their turns finds ([`super::page`]); the scale at which the last of them just stays within the last
-//! page is searched. Density is what a bake lives on, so where there are few charts, other orders and turns are tried at a
-//! scale a little larger, and whichever fits raises it again.
+//! All charts have one scale. They are placed largest first, in the first page with room, at the lowest place that any
+//! of their rotations finds ([`super::page`]). The largest scale at which all fit is searched. A bake lives on density,
+//! so with few charts other orders and rotations are then tried at a slightly larger scale. Each one that fits raises
+//! the scale again.
 //!
-//! All searches are bounded by counts of work, never by time: the same charts give the same atlas on any machine.
+//! All searches are bounded by counts of work, never by time, so the atlas is the same on any machine.
 
 use proto::pages::Pages;
 use rayon::prelude::*;
@@ -17,9 +17,9 @@ use crate::progress::unit;
 /// A flattened piece of the surface.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Chart {
-    /// Coordinates of its vertices, in units of the mesh.
+    /// Coordinates of its vertices in units of the mesh.
     pub(crate) uvs: Vec<[f64; 2]>,
-    /// Corners, as numbers of its vertices.
+    /// Corners as indices of its vertices.
     pub(crate) triangles: Vec<[u32; 3]>,
 }
 
@@ -29,7 +29,7 @@ impl Chart {
         self.triangles.iter().map(double).sum::<f64>() / 2.0
     }
 
-    /// Of one triangle.
+    /// Area of one triangle.
     pub(super) fn area_of(&self, triangle: u32) -> f64 {
         self.double_area(&self.triangles[triangle as usize]) / 2.0
     }
@@ -39,7 +39,7 @@ impl Chart {
         ((bx - ax) * (cy - ay) - (by - ay) * (cx - ax)).abs()
     }
 
-    /// Extent along both axes once turned.
+    /// Extent along both axes once rotated.
     pub(super) fn extent(&self, turn: [f64; 2]) -> [f64; 2] {
         let (mut low, mut high) = ([f64::INFINITY; 2], [f64::NEG_INFINITY; 2]);
         for &uv in &self.uvs {
@@ -53,7 +53,7 @@ impl Chart {
     }
 }
 
-/// Where the charts lie.
+/// The placed charts.
 #[derive(Clone, Debug)]
 pub(crate) struct Atlas {
     /// Texture coordinates of every chart's vertices, within [0, 1].
@@ -62,12 +62,12 @@ pub(crate) struct Atlas {
     pub(crate) utilisation: f64,
 }
 
-/// The atlas as cells: pages of so many along an edge.
+/// The atlas as cells: `page` cells along the edge of each page.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     page: usize,
     pages: Pages,
-    /// Edge of a cell, in texels.
+    /// Edge of a cell in texels.
     cell: f64,
 }
 
@@ -81,12 +81,12 @@ impl Grid {
         }
     }
 
-    /// Cells of a page that charts may take.
+    /// Cells along a page's edge that charts may take.
     fn inner(self) -> usize {
         self.page - 2 * MARGIN
     }
 
-    /// Cells between so many charts.
+    /// Cells between charts, for this number of charts.
     fn gap(self, charts: usize) -> usize {
         let atlas = self.edge() * self.cell / GAP_ATLAS;
         let of_many = atlas * WIDE_GAP_CHARTS / charts.max(1) as f64;
@@ -95,68 +95,70 @@ impl Grid {
         ((texels / self.cell) as usize).max(LEAST_GAP)
     }
 
-    /// Cells of the atlas along an edge.
+    /// Cells along the edge of the atlas.
     fn edge(self) -> f64 {
         self.page as f64 * f64::from(self.pages.side())
     }
 }
 
-/// Edge of a cell of the atlas, where charts of this `area` cover about as much of it as they do.
+/// Edge of a cell of the atlas in units of the mesh, at a typical utilisation, for charts of this `area`.
 pub(super) fn cell(area: f64, texture_size: u32, pages: Pages) -> f64 {
     (area / FIRST_BRACKET.0.midpoint(FIRST_BRACKET.1)).sqrt()
         / Grid::new(texture_size, pages).edge()
 }
 
-/// Cells of the atlas along an edge. Above 1024² a cell is a block of texels.
+/// Largest number of cells along the edge of the atlas. Above 1024² a cell is a block of texels.
 const MAX_GRID: u32 = 1024;
-/// Texels between charts: the more, the more gutter there is to make seams agree in mips. On flighthelmet 3, 5, 6 and 7 leave 4.9,
-/// 3.4, 2.3 and 1.7 steps of 255 at mip 3, and each costs up to 0.1 dB; sets with fewer charts lose nothing.
+/// Texels between charts. More gutter makes seams agree better in mips: on flighthelmet 3, 5, 6 and 7 leave 4.9, 3.4,
+/// 2.3 and 1.7 steps of 255 at mip 3, and each costs up to 0.1 dB. Sets with fewer charts lose nothing.
 const GAP: f64 = 7.0;
-/// That is in an atlas of so many texels along an edge. A smaller one has the same share; a larger one more texels, by the root of its
-/// edge: the levels that [`crate::survey`] measures need no more, but from as far as before a coarser one is seen.
+/// Edge of the atlas in texels to which [`GAP`] applies. A smaller atlas has the same share. In a larger one the gap
+/// grows with the root of its edge: the levels that [`crate::survey`] measures need no more, but from the same distance
+/// a coarser one is seen.
 const GAP_ATLAS: f64 = 1024.0;
-/// Charts up to which they are so far apart. Between more there is less, or gaps were most of the atlas: a mesh of TRELLIS
-/// with 749 charts loses 0.1 dB by 4 cells in place of 3 (4.6 and 5.6 at mip 3), 0.8 by 7 (2.7).
+/// Number of charts up to which the gap is that wide. With more it shrinks, or gaps would be most of the atlas: a mesh
+/// of TRELLIS with 749 charts loses 0.1 dB with 4 cells instead of 3 (4.6 and 5.6 at mip 3), and 0.8 dB with 7 (2.7).
 const WIDE_GAP_CHARTS: f64 = 500.0;
-/// So many gaps are a page's edge at least: many small pages lose more to them than seams gain.
+/// A page's edge is at least this many gaps, since many small pages lose more to gaps than seams gain.
 const GAPS_OF_PAGE: f64 = 48.0;
-/// Cells between charts at least.
+/// Least number of cells between charts.
 pub(super) const LEAST_GAP: usize = 2;
 /// Cells between charts and the border.
 const MARGIN: usize = 1;
-/// Between these the utilisation is looked for first.
+/// First interval in which the utilisation is searched.
 const FIRST_BRACKET: (f64, f64) = (0.5, 0.9);
 /// Rounds of the search for the scale, and scales tried at once in each.
 const SCALE_ROUNDS: usize = 3;
 const SCALE_WIDTH: usize = 4;
-/// Turns in which the smallest rectangle is upright. The others waste space more often than not: only the search uses them.
+/// Rotations in which the smallest bounding rectangle is upright. The others usually waste space, so only the search
+/// uses them.
 const UPRIGHT_TURNS: u8 = 4;
-/// Charts whose girth is within this ratio of the first of their class share a start.
+/// Charts whose girth is within this ratio of the first of their class share the start of the search for a place.
 const SIZE_CLASS: (usize, usize) = (19, 20);
-/// Charts up to which other orders are tried.
+/// Largest number of charts for which other orders are tried.
 pub(super) const SEARCHED_CHARTS: usize = 1000;
 /// Row tests spent on trying orders.
 const SEARCH_WORK: u64 = 2_000_000;
-/// Orders tried at once; a fixed number, so that the outcome does not depend on the threads.
+/// Orders tried at once: a fixed number, so that the result does not depend on the threads.
 const SEARCH_WIDTH: u64 = 8;
-/// By so much an order must beat the best one.
+/// Factor by which the scale of a better order must grow.
 const SCALE_STEP: f64 = 1.004;
-/// Charts after which the packer tells of its work: a call to the system for each is too much.
+/// Charts between two reports of the packer: reporting each would be too many.
 const TOLD_CHARTS: usize = 32;
-/// Turns of a chart in all.
+/// Number of rotations of a chart.
 const TURNS: u8 = 8;
 
-/// A chart's turns. Four of them put its smallest rectangle upright, four lie between.
+/// A chart's rotations. Four put its smallest bounding rectangle upright, four lie between.
 pub(super) type Turns = Vec<[f64; 2]>;
 
-/// An order of the charts and, for those that were fixed, their turn.
+/// An order of the charts, and the rotation of those for which it is fixed.
 #[derive(Clone, Debug)]
 struct Plan {
     order: Vec<u32>,
     turn: Vec<Option<u8>>,
 }
 
-/// A chart's turn, its page, the place of its mask there, and the mask's shift.
+/// A chart's rotation, its page, the place of its mask there, and the mask's offset.
 type Place = (u8, u32, [usize; 2], [f64; 2]);
 
 /// One packing.
@@ -166,7 +168,7 @@ struct Layout {
     scale: f64,
 }
 
-/// Charts in their places, which may still become denser.
+/// Placed charts, which may still become denser.
 pub(crate) struct Packed {
     charts: Vec<Chart>,
     turns: Vec<Turns>,
@@ -201,8 +203,8 @@ pub(crate) fn pack(charts: Vec<Chart>, texture_size: u32, pages: Pages) -> Optio
 }
 
 impl Packed {
-    /// Looks for plans that fit at a larger scale than the best so far: changes of its order and turns, several at once. Each
-    /// success is the new best, and raises the scale again. Nothing changes where there are too many charts for that.
+    /// Searches plans that fit at a larger scale than the best so far, by random changes of its order and rotations,
+    /// several at once. Each success becomes the best and raises the scale again. Does nothing with too many charts.
     pub(crate) fn improve(&mut self) {
         if !(2..=SEARCHED_CHARTS).contains(&self.charts.len()) {
             return;
@@ -242,7 +244,8 @@ impl Packed {
         }
     }
 
-    /// How much the layout may grow about its pages' corners: what is left at their tops and right. All gaps grow with it.
+    /// The factor by which the layout may grow about its pages' corners, into the space left at their top and right.
+    /// All gaps grow too.
     fn growth(&self) -> f64 {
         let mut reach = 0.0f64;
         for ((chart, turns), (turn, _, place, _)) in
@@ -257,8 +260,8 @@ impl Packed {
         (self.grid.inner() as f64 / reach).max(1.0)
     }
 
-    /// Of texels where charts have their full size, in squares for each unit of the mesh's area: of two cuts whose charts
-    /// may be smaller in places, the one with more is better.
+    /// Share of the square per unit of the mesh's area, for charts at full size. Of two cuts whose charts
+    /// [`super::budget`] may have shrunk, the one with more is better.
     pub(crate) fn density(&self) -> f64 {
         (self.layout.scale * self.growth() / self.grid.edge()).powi(2)
     }
@@ -298,13 +301,13 @@ impl Packed {
     }
 }
 
-/// The turns worth trying: the sides of the smallest of 32 enclosing rectangles, and halfway between them.
+/// The rotations worth trying: the sides of the smallest of 32 bounding rectangles, and halfway between them.
 pub(super) fn turns_of(chart: &Chart) -> Turns {
     let angle = |step: usize| {
         let (sin, cos) = (std::f64::consts::FRAC_PI_2 * step as f64 / 32.0).sin_cos();
         [cos, sin]
     };
-    // Of rectangles about as small the squarer: it is the sides that limit few charts.
+    // Of rectangles of similar area the squarer one, since long sides limit an atlas of few charts.
     let cost = |turn| {
         let [width, height] = chart.extent(turn);
         width * height + 0.01 * (width * width + height * height)
@@ -323,7 +326,7 @@ pub(super) fn turns_of(chart: &Chart) -> Turns {
         .collect()
 }
 
-/// Largest first, by half the girth: it says better than the area what is hard to place.
+/// Largest first by half the girth, which predicts better than area what is hard to place.
 fn by_size(charts: &[Chart], turns: &[Turns]) -> Vec<u32> {
     let girth: Vec<f64> = charts
         .iter()
@@ -335,10 +338,10 @@ fn by_size(charts: &[Chart], turns: &[Turns]) -> Vec<u32> {
     order
 }
 
-/// A chart's masks, turn by turn; none where it is larger than the page.
+/// A chart's masks by rotation; none where it is larger than the page.
 type Masks = Vec<Option<Mask>>;
 
-/// Every chart's masks in its first `tried` turns; none if a chart fits in no upright turn.
+/// The masks of every chart in its first `tried` rotations. None if a chart fits in no upright one.
 fn masks(
     charts: &[Chart],
     turns: &[Turns],
@@ -366,7 +369,7 @@ fn masks(
         .then_some(masks)
 }
 
-/// Places all charts in the pages, in the order of the plan, if they fit.
+/// Places all charts in the order of the plan, if they fit.
 fn place(masks: &[Masks], plan: &Plan, grid: Grid, scale: f64, work: &mut u64) -> Option<Layout> {
     let (inner, gap) = (grid.inner(), grid.gap(masks.len()));
     let mut pages = vec![Page::new(inner)];
@@ -374,8 +377,8 @@ fn place(masks: &[Masks], plan: &Plan, grid: Grid, scale: f64, work: &mut u64) -
         places: vec![(0, 0, [0; 2], [0.0; 2]); masks.len()],
         scale,
     };
-    // Where there are many charts, one of about the same size as the last begins its search where that one was placed: what
-    // lies lower, and the pages before, had no room for the last.
+    // With many charts, the search for a chart of about the same size begins where the last one was placed: lower
+    // places and earlier pages had no room for that one.
     let (mut size, mut first, mut start) = (usize::MAX, 0, 0);
     for (number, &chart) in plan.order.iter().enumerate() {
         if number % TOLD_CHARTS == TOLD_CHARTS - 1 {
@@ -414,7 +417,7 @@ fn place(masks: &[Masks], plan: &Plan, grid: Grid, scale: f64, work: &mut u64) -
     Some(layout)
 }
 
-/// The lowest place in a page that any turn of a chart finds, or the one turn that is fixed.
+/// The lowest place in a page for any rotation of a chart, or for the fixed one.
 fn lowest(
     masks: &Masks,
     fixed: Option<u8>,
@@ -441,7 +444,7 @@ fn lowest(
     best.map(|(.., turn, at)| (turn, at))
 }
 
-/// The packing of the largest scale found that stays within the pages.
+/// The packing of the largest scale found that fits the pages.
 fn largest_scale(
     charts: &[Chart],
     turns: &[Turns],
@@ -454,7 +457,7 @@ fn largest_scale(
         let masks = masks(charts, turns, UPRIGHT_TURNS, scale, grid.inner())?;
         place(&masks, plan, grid, scale, &mut 0)
     };
-    // Of the scale's square: the utilisation, but for gaps.
+    // In terms of the scale's square, which is the utilisation except for gaps.
     let (mut low, mut high) = FIRST_BRACKET;
     let mut best: Option<Layout> = None;
     for _ in 0..SCALE_ROUNDS {
@@ -472,7 +475,7 @@ fn largest_scale(
                 low = steps[step];
                 best = layouts.into_iter().nth(step).flatten();
             }
-            // Nothing fitted: the lowest step is the new top.
+            // Nothing fitted: the lowest step is the new upper end.
             None => {
                 high = steps[0];
                 if best.is_none() {
@@ -484,7 +487,7 @@ fn largest_scale(
     best
 }
 
-/// A generator for the search: what matters is that it is the same everywhere (xorshift64*, Vigna 2016).
+/// A random generator that is the same everywhere (xorshift64*, Vigna, 2016).
 struct Random(u64);
 
 impl Random {
@@ -497,7 +500,7 @@ impl Random {
     }
 }
 
-/// A plan a few changes away: two charts swapped, one moved, or one turned.
+/// A plan a few changes away: two charts swapped, one moved, or one rotated.
 fn neighbour(plan: &Plan, random: &mut Random) -> Plan {
     let mut plan = plan.clone();
     let count = plan.order.len();
@@ -510,7 +513,7 @@ fn neighbour(plan: &Plan, random: &mut Random) -> Plan {
             }
             _ => {
                 let turn = random.below(usize::from(TURNS) + 1) as u8;
-                // One more leaves the choice to the page.
+                // One value leaves the choice to the page.
                 plan.turn[random.below(count)] = (turn < TURNS).then_some(turn);
             }
         }

@@ -1,7 +1,7 @@
-//! The atlas while it is packed: which cells are taken, and the lowest place where a mask fits.
+//! The atlas while it is packed: the taken cells, and the search for the lowest place where a mask fits.
 //!
-//! A row is a bit set. Beside it stand its running ORs over 2, 4, 8… cells, so that "does a span of any length collide,
-//! for all columns at once" is two shifted reads, whatever the length.
+//! A row is a bit set, with running ORs over windows of 2, 4, 8… cells beside it. Whether a span of any length
+//! collides, for all columns at once, then takes two shifted reads.
 
 use super::mask::Mask;
 
@@ -10,13 +10,13 @@ use super::mask::Mask;
 pub(super) struct Page {
     width: usize,
     words: usize,
-    /// Windows of 2^level cells for each level below this.
+    /// Levels of windows; level k has windows of 2^k cells.
     levels: usize,
-    /// Level by level for each row: bit x is set if any of the cells x..x + 2^level is taken.
+    /// For each row, level by level: bit x is set if any of the cells x..x + 2^level is taken.
     windows: Vec<u64>,
-    /// Longest run of free cells for each row.
+    /// Longest run of free cells of each row.
     free_run: Vec<u32>,
-    /// The columns where the mask in hand collides.
+    /// The columns where the current mask collides.
     scratch: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Page {
         &self.windows[at..at + self.words]
     }
 
-    /// The lowest, then leftmost place of a mask from row `start` on whose top stays below `limit`. Counts its row tests in
+    /// The lowest, then leftmost place of a mask from row `start` on, with its top below `limit`. Adds its row tests to
     /// `work`.
     pub(super) fn find(
         &mut self,
@@ -148,7 +148,7 @@ impl Page {
         }
     }
 
-    /// Derives windows and longest run of a row from its cells. Windows that leave the page are not asked for.
+    /// Recomputes the windows and the longest run of a row from its cells. Windows that leave the page are never read.
     fn refresh(&mut self, row: usize) {
         let at = row * self.levels * self.words;
         let windows = &mut self.windows[at..at + self.levels * self.words];
@@ -206,7 +206,7 @@ fn fill(words: &mut [u64], from: usize, to: usize) {
     }
 }
 
-/// The first bit from `x` on that is set, or unset; beyond the last word if there is none.
+/// The first bit from `x` on that is set, or unset; past the last word if there is none.
 fn next(words: &[u64], x: usize, set: bool) -> usize {
     let flip = if set { 0 } else { !0 };
     let mut word = x / 64;
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::prepare::unwrap::pack::Chart;
 
-    /// A lower left triangle of legs `a`.
+    /// A lower left triangle with legs `a`.
     fn corner(a: f64) -> Mask {
         let chart = Chart {
             uvs: vec![[0.0, 0.0], [a, 0.0], [0.0, a]],
@@ -236,7 +236,7 @@ mod tests {
         Mask::new(&chart, [1.0, 0.0], 1.0, 1000).unwrap()
     }
 
-    /// Whether the mask hits a taken cell, cell by cell.
+    /// Whether the mask hits a taken cell, tested cell by cell.
     fn collides(taken: &[(usize, usize)], mask: &Mask, x: usize, y: usize) -> bool {
         (0..mask.height).any(|row| {
             let hit = |&[start, length]: &[u32; 2]| {

@@ -1,10 +1,10 @@
-//! A surface → charts by projection: the way that always ends, for any triangles.
+//! A surface → charts by projection: the fallback that always ends, for any triangles.
 //!
-//! Charts grow from the largest triangles over neighbours that face the same way, and are projected along the direction of
-//! their seed. A triangle joins only if its projection keeps its orientation and overlaps no other of the chart, which a grid
-//! over the projection tells; so every chart is valid by construction. Directions are smoothed over the surface first, or
-//! noise would leave every triangle alone. The work is bounded: each triangle is tried once for each chart that reaches
-//! it, enters a bounded number of grid cells and meets a bounded number of triangles there.
+//! Charts grow from the largest triangles over neighbours that face the same way, and are projected along the direction
+//! of their seed. A triangle joins only if its projection keeps its orientation and overlaps no other triangle of the
+//! chart, tested with a grid; every chart is therefore valid by construction. Directions are smoothed over the surface
+//! first, since noise would isolate every triangle. The work is bounded: each triangle is tried once per chart that
+//! reaches it, enters a bounded number of cells, and meets a bounded number of triangles there.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use super::pack::Chart;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub, unit};
 
-/// Rounds of smoothing of the directions: about the radius in triangles over which noise is averaged.
+/// Rounds of smoothing of directions: about the radius in triangles over which noise is averaged.
 const SMOOTHING_ROUNDS: usize = 4;
 /// Smallest cosine between the smoothed direction of a triangle and the chart's.
 const MIN_SMOOTH_COSINE: f64 = 0.75;
-/// Smallest cosine between a triangle's own normal and the chart's direction: its texels are stretched by the inverse.
+/// Smallest cosine between a triangle's own normal and the chart's direction; its texels are stretched by the inverse.
 const MIN_COSINE: f64 = 0.3;
 /// Grid cells that a triangle may touch, and triangles that may share a cell. Beyond, it starts a chart of its own.
 const MAX_CELLS: usize = 512;
@@ -63,7 +63,7 @@ pub(super) fn single(mesh: &CleanMesh, face: u32) -> Piece {
     }
 }
 
-/// A direction of projection. Its v points down, so that pictures of the surface are not mirrored in the atlas.
+/// A direction of projection. Its v points down, so that the atlas does not mirror pictures of the surface.
 struct Frame {
     u: [f64; 3],
     v: [f64; 3],
@@ -100,7 +100,7 @@ struct Surface<'a> {
     normals: Vec<[f64; 3]>,
     smooth: Vec<[f64; 3]>,
     areas: Vec<f64>,
-    /// Across each side; `u32::MAX` at borders, crowded edges and where the winding turns.
+    /// The triangle across each side, as from [`neighbours`].
     neighbours: Vec<[u32; 3]>,
 }
 
@@ -145,9 +145,10 @@ impl<'a> Surface<'a> {
     }
 }
 
-/// Across each side of each triangle; `u32::MAX` at borders, crowded edges and where the winding turns.
+/// The triangle across each side of each triangle; `u32::MAX` at borders, non-manifold edges and where the winding
+/// flips.
 pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
-    // Undirected edge, then whether it runs downwards, then where.
+    // Undirected edge, whether it runs downwards, triangle and side.
     let mut sides: Vec<(u64, bool, u32, u8)> = Vec::with_capacity(triangles.len() * 3);
     for (face, corners) in triangles.iter().enumerate() {
         for side in 0..3 {
@@ -174,9 +175,9 @@ pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
 struct Grower<'a> {
     surface: &'a Surface<'a>,
     taken: Vec<bool>,
-    /// Edge of a cell of the grid.
+    /// Edge of a grid cell.
     cell: f64,
-    /// Triangles of the chart that touch a cell.
+    /// Triangles of the chart by cell.
     grid: HashMap<[i64; 2], Vec<[Point; 3]>>,
 }
 
@@ -185,7 +186,7 @@ impl Grower<'_> {
         let surface = self.surface;
         let corners_of = |face: u32| surface.mesh.triangles[face as usize];
         let place = |point: u32| surface.mesh.positions[point as usize].map(f64::from);
-        // The smoothed direction, unless it would hide the seed itself.
+        // The smoothed direction, unless the seed itself faces away from it.
         let smooth = surface.smooth[seed as usize];
         let own = surface.normals[seed as usize];
         let direction = if dot(smooth, own) >= MIN_COSINE {
@@ -252,7 +253,7 @@ impl Grower<'_> {
         true
     }
 
-    /// The cells that a triangle may touch, row by row; none if they are too many.
+    /// The cells that a triangle may touch, row by row; none if there are too many.
     fn cells(&self, triangle: [Point; 3]) -> Option<Vec<[i64; 2]>> {
         let scaled = triangle.map(|corner| corner.map(|x| x / self.cell));
         let range = |axis: usize| {
@@ -278,7 +279,7 @@ impl Grower<'_> {
     }
 }
 
-/// Whether two triangles of either orientation have more than `slack` of depth in common: no side of either parts them.
+/// Whether two triangles of either orientation overlap by more than `slack`: no side of either separates them.
 fn overlap(a: &[Point; 3], b: &[Point; 3], slack: f64) -> bool {
     let parted_by = |from: &[Point; 3], other: &[Point; 3]| {
         (0..3).any(|side| {

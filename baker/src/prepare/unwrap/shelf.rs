@@ -1,9 +1,9 @@
-//! Many charts → rows in a square atlas, or in its pages one after another, in time that sorting takes.
+//! Many charts → rows (shelves) in a square atlas or its pages, in the time of a sort.
 //!
-//! Every chart stands in its smallest upright rectangle, lying along the row, and rows are filled from the highest down, so a
-//! row wastes little. Triangles standing alone are turned alternately and pushed into each other along their slopes:
-//! rows of loose triangles would waste half of the atlas otherwise. If not even a texel is left for each chart, the gaps shrink
-//! with the charts, so there is always an atlas.
+//! Every chart lies in its smallest bounding rectangle, along the row. Rows are filled from the highest chart down, so
+//! a row wastes little. Single triangles alternate in direction and are pushed against each other along their slopes;
+//! otherwise they would waste half of the atlas. If there is less than a texel per chart, gaps shrink with the charts,
+//! so there is always an atlas.
 
 use proto::pages::Pages;
 
@@ -11,20 +11,20 @@ use super::mask::turned;
 use super::pack::{Atlas, Chart};
 use crate::progress::unit;
 
-/// Texels between charts, and between charts and the border. They are shares of the charts' own size where texels run out.
+/// Texels between charts, and between charts and the border. They shrink where texels run out.
 const GAP: f64 = 2.0;
 const MARGIN: f64 = 1.0;
-/// Smallest share of the atlas that charts get before gaps give way.
+/// Least share of the atlas for charts before gaps shrink.
 const MIN_SHARE: f64 = 0.15;
-/// Halvings of the interval of the scale: to a thousandth.
+/// Bisections of the scale.
 const SCALE_TRIALS: usize = 14;
 
-/// The outline of a chart in its row: how far it reaches left and right at the bottom and at the top.
+/// A chart as laid in its row: rotation, lowest corner and size.
 struct Shape {
     turn: [f64; 2],
     low: [f64; 2],
     size: [f64; 2],
-    /// For a triangle whose longest side is at the bottom: where its tip stands above that side.
+    /// For a triangle with its longest side at the bottom: the position of its tip along that side.
     tip: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
     let mut order: Vec<u32> = (0..charts.len() as u32).collect();
     order.sort_by(|&a, &b| shapes[b as usize].size[1].total_cmp(&shapes[a as usize].size[1]));
     let area: f64 = charts.iter().map(Chart::area).sum();
-    // A chart that is larger than a page at a scale limits it, whatever the gaps.
+    // A chart larger than a page limits the scale, whatever the gaps.
     let longest = shapes
         .iter()
         .map(|shape| shape.size[0].max(shape.size[1]))
@@ -85,7 +85,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
     }
 }
 
-/// Page, lower left corner there in texels, and whether the chart is turned half round.
+/// Page, lower left corner there in texels, and whether the chart is rotated by 180°.
 type Place = (u32, [f64; 2], bool);
 
 fn place_chart(
@@ -111,7 +111,7 @@ fn place_chart(
     chart.uvs.iter().map(to_uv).collect()
 }
 
-/// Lays a chart down: the longest side of a lone triangle, otherwise the side of the smallest of 16 rectangles, lies flat.
+/// Lays a chart flat: on the longest side of a single triangle, otherwise by the smallest of 32 bounding rectangles.
 fn shape(chart: &Chart) -> Shape {
     if let ([a, b, c], [_]) = (&chart.uvs[..], &chart.triangles[..]) {
         let sides = [(a, b, c), (b, c, a), (c, a, b)];
@@ -163,7 +163,7 @@ fn shape(chart: &Chart) -> Shape {
         let (sin, cos) = (std::f64::consts::PI * f64::from(step) / 32.0).sin_cos();
         laid([cos, sin])
     });
-    // Of the two ways to lay the smallest rectangle the flat one: high rows are few.
+    // Of the two ways to lay the smallest rectangle the flat one.
     let better = |a: &Shape, b: &Shape| {
         let key = |shape: &Shape| {
             shape.size[0]
@@ -190,10 +190,10 @@ fn rows(
     let margin = MARGIN.min(gap);
     let mut places = vec![(0, [0.0; 2], false); shapes.len()];
     let (mut page, mut y, mut row_height) = (0, margin, 0.0);
-    // The end of the row, and the slope it ends in: the last triangle, for the next to lean on.
+    // The end of the row, and the last triangle for the next to lean on: index, left edge, upside down or not.
     let mut end = margin;
     let mut lean: Option<(usize, f64, bool)> = None;
-    // Where triangles that stand upright end, and those upside down: the one before the last may reach past the last.
+    // Where the last upright triangle and the last inverted one end: the one before the last may reach beyond the last.
     let mut ends = [margin; 2];
     for &index in order {
         let shape = &shapes[index as usize];
@@ -220,7 +220,7 @@ fn rows(
             lean = None;
         }
         let upside_down = upside_down && lean.is_some();
-        // Of a row the first is the highest: it alone may find no room above.
+        // The first of a row is the highest, so only it may find no room above.
         if row_height == 0.0 && y + height > edge - margin && page + 1 < pages.count() {
             (page, y) = (page + 1, margin);
         }
@@ -244,7 +244,7 @@ fn rows(
     Some(places)
 }
 
-/// Where a triangle that stands the other way may begin beside the last one, so that they stay `gap` apart.
+/// The left edge at which a triangle of the opposite direction may begin beside the last one, `gap` apart.
 fn push_against(
     last: &Shape,
     left: f64,
@@ -254,13 +254,13 @@ fn push_against(
     gap: f64,
     row: f64,
 ) -> f64 {
-    // Reach to the right at a height in the row, of a triangle whose tip points up or down; none beside it.
+    // Horizontal position of a triangle's left or right side at a height in the row; none beside it.
     let side = |shape: &Shape, flipped: bool, right: bool, y: f64| {
         let [width, height] = shape.size.map(|x| x * scale);
         let tip = shape.tip.unwrap_or(0.0) * scale;
         let tip = if flipped { width - tip } else { tip };
         let up = if flipped { row - y } else { y };
-        // Within a gap of the tip it still counts: the distance is measured level, but must hold all round.
+        // Within a gap of the tip it still counts: distance is measured horizontally but must hold in all directions.
         let share = if height > 0.0 { up / height } else { 0.0 };
         if share > 1.0 + gap / height.max(1e-9) {
             return None;
@@ -285,7 +285,7 @@ fn push_against(
         .iter()
         .flat_map(|&y| [y - gap, y, y + gap])
         .filter(|y| (0.0..=row).contains(y));
-    // Level distance that keeps slopes a gap apart: a slope as flat as the flatter of the two stretches it.
+    // Horizontal distance that keeps slopes a gap apart, by the flatter of the two slopes.
     let slope = |shape: &Shape| {
         let [width, height] = shape.size;
         (width / height.max(1e-9 * width)).hypot(1.0)
@@ -305,6 +305,6 @@ fn push_against(
             begin = f64::max(begin, left + right - start + level);
         }
     }
-    // Past all of the last one, however flat the slopes.
+    // At most behind all of the last one, however flat the slopes.
     begin.min(left + last.size[0] * scale + gap)
 }

@@ -1,18 +1,18 @@
-//! A chart → where its neighbours on the surface touch it: runs of edges that both have.
+//! Where a chart's neighbours on the surface touch it: runs of shared edges.
 
 use std::collections::BTreeMap;
 
 use super::super::Piece;
 use super::Place;
 
-/// A vertex of a chart, and the one of its neighbour that shows the same point of the surface.
+/// A vertex of a chart and the neighbour's vertex at the same point of the surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pair {
     pub(super) own: u32,
     pub(super) other: u32,
 }
 
-/// Edges that hang together and that two charts share.
+/// Connected edges that two charts share.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Border {
     /// The neighbour.
@@ -21,11 +21,11 @@ pub(super) struct Border {
     pub(super) edges: Vec<[Pair; 2]>,
     /// The vertices of the edges, each once.
     pub(super) pairs: Vec<Pair>,
-    /// In the chart, in units of the mesh.
+    /// Length in the chart, in units of the mesh.
     pub(super) length: f64,
 }
 
-/// The borders of a chart with others, the longest first.
+/// The borders of a chart with others, longest first.
 pub(super) fn borders(
     own: u32,
     pieces: &[Piece],
@@ -65,7 +65,7 @@ pub(super) fn borders(
     found
 }
 
-/// Sorts edges that are shared with one neighbour by what hangs together in both charts.
+/// Groups edges shared with one neighbour into runs that are connected in both charts.
 fn runs(piece: &Piece, other: u32, edges: &[[Pair; 2]]) -> Vec<Border> {
     let mut numbers: BTreeMap<Pair, usize> = BTreeMap::new();
     for &pair in edges.as_flattened() {
@@ -102,7 +102,7 @@ fn runs(piece: &Piece, other: u32, edges: &[[Pair; 2]]) -> Vec<Border> {
             run.pairs.push(pair);
         }
     }
-    // Where one of the charts is cut, a vertex may meet two: it cannot be in both places.
+    // Where one of the charts is cut, a vertex may match two, but cannot be in both places.
     let once = |run: &Border| {
         let (mut own, mut other): (Vec<u32>, Vec<u32>) =
             run.pairs.iter().map(|pair| (pair.own, pair.other)).unzip();

@@ -1,16 +1,16 @@
-//! Two charts that were laid side by side → whether their outlines keep apart.
+//! Whether the outlines of two charts laid side by side keep their distance.
 
 use std::collections::{HashMap, HashSet};
 
 use super::super::pack::{Chart, LEAST_GAP};
 use super::border::{Border, Pair};
 
-/// Around the ends of what two charts share their outlines meet, however they lie: there the gap opens within so many cells.
+/// Outlines always meet at the ends of a shared border. The gap may open within this many cells from there.
 const OPENS: f64 = 6.0;
-/// Smallest angle between outlines that meet, as its sine.
+/// Smallest sine of the angle between outlines that meet.
 const SHARPEST: f64 = 0.1;
 
-/// Edges of a chart that are a triangle's only, in the triangles' direction.
+/// The boundary edges of a chart, in the direction of its triangles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outline {
     pub(super) edges: Vec<[u32; 2]>,
@@ -38,19 +38,20 @@ impl Outline {
         self.length = self.edges.iter().map(length).sum();
     }
 
-    /// In units of the mesh.
+    /// Length in units of the mesh.
     pub(super) fn length(&self) -> f64 {
         self.length
     }
 
-    /// Becomes the outline of both: `other`'s vertices have new `numbers`, and the border is within.
+    /// Becomes the outline of both charts. `numbers` are the new indices of `other`'s vertices, and the border becomes
+    /// interior.
     pub(super) fn take(&mut self, other: Self, numbers: &[u32], border: &Border, whole: &Chart) {
         let within: HashSet<[u32; 2]> = border
             .edges
             .iter()
             .map(|edge| edge.map(|pair| pair.other))
             .collect();
-        // The neighbour's triangles run along it the other way.
+        // The neighbour's triangles run along it in the opposite direction.
         self.edges.retain(|&[a, b]| !within.contains(&[b, a]));
         let added = other
             .edges
@@ -66,16 +67,16 @@ fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
     (a[0] - b[0]).hypot(a[1] - b[1])
 }
 
-/// Twice the area of a triangle, by its sign of the one or the other turn.
+/// Signed double area of a triangle; the sign is its orientation.
 fn turn(a: [f64; 2], b: [f64; 2], c: [f64; 2]) -> f64 {
     (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 }
 
-/// An edge with what tells which other edges it meets.
+/// An edge with the identity of its vertices, which tells which edges meet.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     ends: [[f64; 2]; 2],
-    /// Numbers of the outer chart where they are its own too, others above them.
+    /// Indices of the outer chart where the vertex is shared; other vertices have higher ones.
     vertices: [u32; 2],
 }
 
@@ -99,7 +100,8 @@ impl Edge {
         turn(a, b, c) * turn(a, b, d) <= 0.0 && turn(c, d, a) * turn(c, d, b) <= 0.0
     }
 
-    /// Whether the ends of both keep a gap from the other, but for those that lie where it `opens`; of edges that do not cross.
+    /// Whether the ends of both non-crossing edges keep a gap from the other edge, except for ends where the gap
+    /// `opens`.
     fn keeps(&self, other: &Self, gap: f64, opens: impl Fn([f64; 2]) -> bool) -> bool {
         let from = |point: [f64; 2], [a, b]: [[f64; 2]; 2]| {
             let along = [b[0] - a[0], b[1] - a[1]];
@@ -120,7 +122,7 @@ impl Edge {
         far(self, other) && far(other, self)
     }
 
-    /// The vertex that both have, seen from which they run to their other ends.
+    /// A shared vertex, with the other ends of both edges.
     fn meets(&self, other: &Self) -> Option<([f64; 2], [f64; 2], [f64; 2])> {
         for k in 0..2 {
             for l in 0..2 {
@@ -133,7 +135,8 @@ impl Edge {
     }
 }
 
-/// Whether the outline of the inner chart, laid at `border` of the outer one, keeps apart from it and from itself.
+/// Whether the outline of the inner chart, laid at `border` of the outer one, keeps its distance from it and from
+/// itself.
 pub(super) fn is_free(
     (outer, outer_uvs): (&Outline, &[[f64; 2]]),
     (inner, inner_uvs): (&Outline, &[[f64; 2]]),
@@ -206,16 +209,17 @@ pub(super) fn is_free(
             let within = shared.contains(&[other.vertices[1], other.vertices[0]]);
             apart(one, other, if within { 0.0 } else { gap })
         });
-        // Of itself a chart keeps what gaps it had.
+        // A chart keeps the gaps it had within itself.
         let itself = |other: &Edge| one.meets(other).is_some() || apart(one, other, 0.0);
         from_old && new[nth + 1..].iter().all(itself)
     })
 }
 
-/// Whether at each end of the border the inner chart's corner lies between the border and the outer chart's next edge: all of
-/// the inner chart may lie within the outer one and cross none of its edges, where it enters by a vertex that both have.
+/// Whether at each end of the border the inner chart's corner lies between the border and the outer chart's next edge.
+/// Without this test the whole inner chart could lie within the outer one and cross none of its edges, entering at a
+/// shared vertex.
 ///
-/// `old` are the edges of the outer chart around, `new` those of the inner one that are not on the border.
+/// `old` are the nearby edges of the outer chart, `new` the inner chart's edges that are not on the border.
 fn room_at_ends(
     old: &[Edge],
     new: &[Edge],
@@ -233,7 +237,7 @@ fn room_at_ends(
         .map(|&[a, b]| [b.other, a.other])
         .collect();
     let held: HashSet<u32> = border.pairs.iter().map(|pair| pair.other).collect();
-    // Of vertices on the border: where further edges lead.
+    // For each vertex on the border, where other edges lead.
     let mut leads: [HashMap<u32, Vec<[f64; 2]>>; 2] = Default::default();
     for (edges, leads) in [new, old].into_iter().zip(&mut leads) {
         for edge in edges.iter().filter(|edge| !within.contains(&edge.vertices)) {
@@ -270,18 +274,18 @@ fn room_at_ends(
                 };
                 let [at, far] = [*pair, far].map(|pair| inner_uvs[pair.own as usize]);
                 let angle = |to: [f64; 2]| (to[1] - at[1]).atan2(to[0] - at[0]);
-                // From the border through the inner chart's corner.
+                // Angle from the border, through the inner chart's corner.
                 let through =
                     |to| (turned * (angle(to) - angle(far))).rem_euclid(std::f64::consts::TAU);
                 through(inwards) < through(outwards)
             }
-            // A chart that meets itself in a point there.
+            // A chart that touches itself in a point there.
             _ => false,
         }
     })
 }
 
-/// Where a border ends, in the outer chart; nowhere where it runs round.
+/// The ends of a border in the outer chart; none where it is closed.
 fn loose_ends(border: &Border, uvs: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let vertices = border.edges.as_flattened();
     let times = |vertex: u32| vertices.iter().filter(|pair| pair.other == vertex).count();

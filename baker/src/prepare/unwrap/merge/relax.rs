@@ -1,48 +1,49 @@
-//! A chart and places for some of its vertices → its flattening with these held: as rigid as possible.
+//! Flattens a chart as rigidly as possible with some of its vertices fixed.
 //!
-//! Sorkine and Alexa, "As-Rigid-As-Possible Surface Modeling" (2007), in the plane as Liu et al., "A Local/Global Approach to
-//! Mesh Parameterization" (2008): for each triangle the rotation nearest to its map, then all vertices at once where the
-//! rotated triangles want them, in turn. The linear systems are small and start near their solution: conjugate gradients.
+//! "As-rigid-as-possible" by Sorkine and Alexa (2007), in the plane as by Liu et al., "A Local/Global Approach to Mesh
+//! Parameterization" (2008). It alternates: the nearest rotation of each triangle's map, then all vertices at once
+//! where the rotated triangles want them. The linear systems are small and start near their solution, so conjugate
+//! gradients solve them.
 
 use super::super::Piece;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub};
 
-/// Turns of rotations and vertices.
+/// Alternations between rotations and vertices.
 const ROUNDS: usize = 8;
-/// Iterations of a linear system at most.
+/// Largest number of iterations of a linear system.
 const ITERATIONS: usize = 60;
-/// It is solved to this share of its first residual.
+/// Relative residual at which a system counts as solved.
 const TOLERANCE: f64 = 1e-4;
-/// Cotangents are kept between these: slivers would outweigh all else, and obtuse corners push apart.
+/// Cotangents are clamped to this range: slivers would outweigh all else, and obtuse corners push apart.
 const COTANGENTS: [f64; 2] = [0.02, 20.0];
 
-/// What a flattening may do to its triangles.
+/// Limits of distortion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Stretch along an axis that does little harm.
     longest: f64,
-    /// The share of the area that may be stretched or squeezed beyond that.
+    /// Share of the area that may be stretched or squeezed beyond that.
     beyond: f64,
 }
 
-/// 1.5 leaves a quarter fewer charts of flighthelmet's, and costs 0.3 dB there.
+/// A limit of 1.5 leaves a quarter fewer of flighthelmet's charts, and costs 0.3 dB there.
 pub(super) const TIGHT: Limits = Limits {
     longest: 1.25,
     beyond: 0.03,
 };
-/// For what is small.
+/// For small charts.
 pub(super) const LOOSE: Limits = Limits {
     longest: 2.0,
     beyond: 0.5,
 };
-/// Share of a chart's area below which a triangle has no side to be turned to.
+/// Share of a chart's area below which a triangle's orientation is ignored.
 const SLIVER: f64 = 1e-4;
 
-/// A triangle of the surface in a plane of its own: its corners' coordinates, in units of the mesh.
+/// A triangle of the surface in its own plane: its corners in units of the mesh.
 pub(super) type Rest = [[f64; 2]; 3];
 
-/// The triangles of a chart as they lie on the surface, turned as the chart's are.
+/// The chart's triangles as they are on the surface, with the chart's orientation.
 pub(super) fn rest(mesh: &CleanMesh, piece: &Piece) -> Vec<Rest> {
     let chart = &piece.chart;
     let signed = |corners: &[u32; 3]| {
@@ -69,7 +70,7 @@ fn less(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
     [a[0] - b[0], a[1] - b[1]]
 }
 
-/// Turns and moves the chart so that the vertices that are held come near their places.
+/// Rotates and moves the chart to bring the fixed vertices close to their places.
 pub(super) fn align(uvs: &[[f64; 2]], held: &[Option<[f64; 2]>]) -> Vec<[f64; 2]> {
     let pairs = || {
         uvs.iter()
@@ -103,7 +104,7 @@ pub(super) fn align(uvs: &[[f64; 2]], held: &[Option<[f64; 2]>]) -> Vec<[f64; 2]
     uvs.iter().map(place).collect()
 }
 
-/// The sides of a triangle with their weights: half the cotangent of the corner across.
+/// Weights of a triangle's sides: half the cotangent of the opposite corner.
 fn weights(rest: &Rest) -> [f64; 3] {
     std::array::from_fn(|side| {
         let corner = rest[(side + 2) % 3];
@@ -114,7 +115,7 @@ fn weights(rest: &Rest) -> [f64; 3] {
     })
 }
 
-/// Relaxes the chart with some of its vertices held. Returns the work that it was.
+/// Relaxes the chart with some of its vertices fixed. Returns the amount of work.
 pub(super) fn relax(
     rest: &[Rest],
     triangles: &[[u32; 3]],
@@ -163,7 +164,7 @@ impl System<'_> {
             })
     }
 
-    /// What the rotated triangles want: `Σ w R (x_i − x_j)` of each vertex.
+    /// The right-hand side: `Σ w R (x_i − x_j)` for each vertex.
     fn wanted(&self, rest: &[Rest], uvs: &[[f64; 2]]) -> Vec<[f64; 2]> {
         let mut wanted = vec![[0.0; 2]; uvs.len()];
         for ((corners, weights), rest) in self.triangles.iter().zip(self.weights).zip(rest) {
@@ -191,7 +192,7 @@ impl System<'_> {
         wanted
     }
 
-    /// The Laplacian's product with `x`, 0 where vertices are held.
+    /// The Laplacian times `x`, 0 at fixed vertices.
     fn product(&self, x: &[[f64; 2]], out: &mut [[f64; 2]]) {
         out.fill([0.0; 2]);
         for (i, j, weight) in self.sides() {
@@ -208,7 +209,7 @@ impl System<'_> {
         }
     }
 
-    /// Conjugate gradients with the diagonal as preconditioner, from the vertices as they are.
+    /// Jacobi-preconditioned conjugate gradients, from the current vertices. Returns the amount of work.
     fn solve(&self, wanted: &[[f64; 2]], uvs: &mut [[f64; 2]]) -> u64 {
         let count = uvs.len();
         let mut diagonal = vec![0.0; count];
@@ -273,7 +274,7 @@ impl System<'_> {
     }
 }
 
-/// Whether a flattening turns no triangle over, and stretches no more than it may.
+/// Whether a flattening flips no triangle and stretches within the limits.
 pub(super) fn is_within(
     limits: Limits,
     rest: &[Rest],
@@ -296,12 +297,12 @@ pub(super) fn is_within(
             }
             continue;
         }
-        // The map's columns: of the side's direction, and across it.
+        // The columns of the map: along the side, and across it.
         let x = u.map(|u| u / length);
         let y = [0, 1].map(|axis| (v[axis] - along * x[axis]) / height);
         let sum = x[0] * x[0] + x[1] * x[1] + y[0] * y[0] + y[1] * y[1];
         let det = (x[0] * y[1] - x[1] * y[0]).abs();
-        // Singular values s ≥ t: s² + t² and s t are known.
+        // Singular values s ≥ t from s² + t² and s t.
         let (plus, minus) = ((sum + 2.0 * det).sqrt(), (sum - 2.0 * det).max(0.0).sqrt());
         let (largest, smallest) = ((plus + minus) / 2.0, (plus - minus) / 2.0);
         if largest > limits.longest || smallest < 1.0 / limits.longest {

@@ -1,9 +1,9 @@
-//! Charts → charts whose borders run where views see least, along creases, and short.
+//! Moves the borders of charts to where views see least: along creases, and short.
 //!
-//! Whoever grows charts by normals leaves borders where two growths met: ragged, and in full view as often as not. Around the
-//! border of two charts lies a band of triangles that either could have. The cheapest border through it is a minimum cut
-//! ([`crate::prepare::flow`]) of the triangles' common edges, priced by [`Price`]; what changes sides is laid beside its new
-//! chart as [`super`] lays whole ones, or stays where it does not fit there without stretch.
+//! Charts grown by normals have borders where two of them met: ragged, and often in full view. Around such a border
+//! lies a band of triangles that either chart could have. The cheapest border through it is a minimum cut
+//! ([`crate::prepare::flow`]) over common edges, priced by [`Price`]. What changes sides is laid beside its new chart
+//! like whole charts in [`super`], or stays where it does not fit without stretch.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
@@ -14,38 +14,38 @@ use crate::prepare::flow::Graph;
 use crate::prepare::normals::{cross, sub, unit as direction};
 use crate::progress::unit;
 
-/// Reach of the band to either side, beside the edge of a square as large as the smaller chart.
+/// Reach of the band to either side, relative to the edge of a square as large as the smaller chart.
 const REACH: f64 = 0.3;
-/// Price of an edge that nobody sees, beside one that is seen as the mean of the surface is: borders are to be short as well.
+/// Price of an unseen edge, relative to one seen like the mean of the surface: borders are to be short as well.
 const UNSEEN: f64 = 0.25;
-/// Seen more than so many times the mean is seen often enough.
+/// Visibility above this many times the mean makes no difference.
 const MOST_SEEN: f64 = 3.0;
-/// What a sharp crease takes off a price: shading breaks there anyway.
+/// Discount of a sharp crease: shading breaks there anyway.
 const CREASE: f64 = 0.6;
-/// Cosine of the angle between normals at which a crease is sharp.
+/// Cosine between normals at which a crease is sharp.
 const SHARP: f64 = 0.5;
-/// A border is moved if that makes it cheaper by this share at least.
+/// A border is moved only if it becomes cheaper by at least this share.
 const LEAST_GAIN: f64 = 0.05;
-/// Rounds over all borders: where one has moved, the next may move further.
+/// Rounds over all borders: once one has moved, the next may move further.
 const ROUNDS: usize = 2;
-/// Steps of one minimum cut at most.
+/// Largest number of steps of one minimum cut.
 const CUT_STEPS: u64 = 20_000_000;
-/// Prices as whole numbers: a surface's mean edge is so many.
+/// Integer price of the surface's mean edge.
 const UNITS: f64 = 1e4;
 /// More than all edges together.
 const FIRM: u64 = 1 << 50;
 
-/// What it costs to have an edge of the surface in a border.
+/// The cost of having an edge of the surface in a border.
 pub(super) struct Price<'a> {
     mesh: &'a CleanMesh,
-    /// Of each triangle, 1 for the mean of the surface.
+    /// Visibility by triangle, relative to the mean of the surface.
     seen: Vec<f64>,
     normals: Vec<Option<[f64; 3]>>,
     mean_edge: f64,
 }
 
 impl<'a> Price<'a> {
-    /// `exposure` has of each triangle how much all views together show of it for its area; empty where nobody knows.
+    /// `exposure` holds, for each triangle, the pixels per unit of area of all views together; empty where unknown.
     pub(super) fn new(mesh: &'a CleanMesh, exposure: &[f64]) -> Self {
         let place = |corner: u32| mesh.positions[corner as usize].map(f64::from);
         let crossed = |t: &[u32; 3]| {
@@ -79,7 +79,7 @@ impl<'a> Price<'a> {
         }
     }
 
-    /// Of the edge between two triangles that is a `side` of the first; at least 1.
+    /// Price of the edge between two triangles, which is `side` of the first; at least 1.
     fn of(&self, face: u32, side: usize, across: u32) -> u64 {
         let corners = self.mesh.triangles[face as usize];
         let [a, b] = [corners[side], corners[(side + 1) % 3]]
@@ -97,15 +97,15 @@ impl<'a> Price<'a> {
     }
 }
 
-/// The triangles near the border of two charts, by their numbers here.
+/// The triangles near the border of two charts, with their indices in the band.
 struct Band {
     faces: Vec<u32>,
     numbers: HashMap<u32, u32>,
-    /// How far each is from the border, over the surface.
+    /// Distance of each from the border, along the surface.
     distances: Vec<f64>,
 }
 
-/// A triangle to be visited: the nearest first, of two as near the one with the lower number.
+/// A triangle to visit: nearest first; ties go to the lower index.
 #[derive(PartialEq)]
 struct Next(f64, u32);
 
@@ -124,7 +124,7 @@ impl PartialOrd for Next {
 }
 
 impl Merger<'_> {
-    /// Moves the borders of all charts. How many parts of charts changed to another.
+    /// Moves the borders of all charts. Returns how many parts changed charts.
     pub(super) fn reroute(&mut self, price: &Price<'_>) -> usize {
         let mut moved = 0;
         for _ in 0..ROUNDS {
@@ -143,7 +143,7 @@ impl Merger<'_> {
         moved
     }
 
-    /// Charts that share a border, the dearest first.
+    /// Pairs of charts with a common border, most expensive first.
     fn by_price(&self, price: &Price<'_>) -> Vec<[u32; 2]> {
         let mut prices: BTreeMap<[u32; 2], u64> = BTreeMap::new();
         for face in 0..self.neighbours.len() as u32 {
@@ -164,7 +164,7 @@ impl Merger<'_> {
         pairs.into_iter().map(|(pair, _)| pair).collect()
     }
 
-    /// Whether two neighbours on the surface are so in their chart too.
+    /// Whether two neighbours on the surface are neighbours in their chart too.
     fn together(&self, face: u32, side: usize, across: u32) -> bool {
         let [(a, row), (b, there)] = [face, across].map(|face| self.places[face as usize]);
         if a != b {
@@ -234,7 +234,7 @@ impl Merger<'_> {
         }
     }
 
-    /// Moves the border of two charts. How many parts changed to the other.
+    /// Moves the border of two charts. Returns how many parts changed to the other.
     fn shift(&mut self, [a, b]: [u32; 2], price: &Price<'_>) -> usize {
         let sides = [a, b].map(|piece| &self.pieces[piece as usize].faces);
         if sides.iter().any(|faces| faces.len() < 2) {
@@ -254,7 +254,7 @@ impl Merger<'_> {
         moved
     }
 
-    /// For each triangle of the band whether the first chart is to have it; none where there is little to gain.
+    /// For each triangle of the band whether the first chart gets it; none where there is little to gain.
     fn cut(&self, band: &Band, [a, b]: [u32; 2], price: &Price<'_>) -> Option<Vec<bool>> {
         let mut graph = Graph::new(band.faces.len());
         let mut links: Vec<(u32, u32, u64)> = Vec::new();
@@ -285,7 +285,7 @@ impl Merger<'_> {
                 }
             }
         }
-        // A chart that lies in the band as a whole keeps what is farthest from the border.
+        // A chart that lies in the band entirely keeps its triangle farthest from the border.
         for (nth, piece) in [a, b].into_iter().enumerate() {
             if !held[nth] {
                 let own = (0..band.faces.len()).filter(|&k| of(band.faces[k]) == piece);
@@ -317,7 +317,7 @@ impl Merger<'_> {
         (after as f64 <= (1.0 - LEAST_GAIN) * before as f64).then_some(side)
     }
 
-    /// What leaves a chart, by what hangs together in it; `stays` is the side of the cut that does not.
+    /// The connected parts that leave a chart. `stays` is the side of the cut that does not leave.
     fn strips(&self, band: &Band, side: &[bool], from: u32, stays: bool) -> Vec<Vec<u32>> {
         let leaves: Vec<u32> = (band.faces.iter().zip(side))
             .filter(|&(&face, &side)| self.places[face as usize].0 == from && side != stays)
@@ -326,7 +326,7 @@ impl Merger<'_> {
         self.parts(&leaves)
     }
 
-    /// Triangles of one chart by what hangs together in it, each part in order.
+    /// The connected parts of some triangles of one chart, each sorted.
     fn parts(&self, faces: &[u32]) -> Vec<Vec<u32>> {
         let mut left: BTreeSet<u32> = faces.iter().copied().collect();
         let mut parts = Vec::new();
@@ -347,7 +347,7 @@ impl Merger<'_> {
         parts
     }
 
-    /// Whether a chart hangs together without some of its triangles, which are in order; of nothing, it does not.
+    /// Whether a chart stays connected without some of its triangles, which are sorted. False if nothing is left.
     fn holds_without(&mut self, chart: u32, strip: &[u32]) -> bool {
         let faces = &self.pieces[chart as usize].faces;
         let leaves = |face: &u32| strip.binary_search(face).is_ok();
@@ -373,7 +373,7 @@ impl Merger<'_> {
         count + strip.len() == whole
     }
 
-    /// Lays a part of one chart beside another: if that pays, fits, and leaves the chart in one piece.
+    /// Lays a part of one chart beside another, if that pays, fits, and leaves the first chart connected.
     fn hand_over(&mut self, strip: &[u32], from: u32, to: u32, price: &Price<'_>) -> bool {
         if !self.holds_without(from, strip) {
             return false;
@@ -412,7 +412,7 @@ impl Merger<'_> {
         handed
     }
 
-    /// Lays a chart beside another if the border that they share is dearer than this, and it fits there.
+    /// Lays a chart beside another if their common border costs more than `dearer`, and it fits there.
     fn lay(&mut self, own: u32, to: u32, dearer: u64, price: &Price<'_>) -> bool {
         let borders = border::borders(own, &self.pieces, &self.places, &self.neighbours);
         let Some(border) = borders.into_iter().find(|border| border.other == to) else {
@@ -443,7 +443,7 @@ impl Merger<'_> {
         true
     }
 
-    /// A chart takes a number's place.
+    /// Stores a chart under this index.
     fn put(&mut self, number: u32, piece: Piece) {
         for (row, &face) in (0..).zip(&piece.faces) {
             self.places[face as usize] = (number, row);
