@@ -1,8 +1,8 @@
-//! The encode role: mesh and texture (→ picture) with its layers (→ material), or mesh and colours of its vertices → GLB, PLY or
-//! OBJ, read back before it counts; then the views that were kept for it → scores and a contact sheet.
+//! The encode role: mesh and texture with its layers, or mesh and vertex colours → GLB, PLY or OBJ, read back before it
+//! counts. Then the views kept for it → scores and a contact sheet.
 //!
-//! Views come one by one after the GLB is out and are dropped one by one: what remains of each is a score and, for the
-//! sheet, three small pictures.
+//! Views arrive one by one after the GLB is out, and are dropped one by one. Of each remain a score and, for the sheet,
+//! three small pictures.
 
 mod files;
 pub mod glb;
@@ -46,15 +46,15 @@ use pages::Sheets;
 use preview::Row;
 use refined::AsFitted;
 
-/// A band of a view, whatever the mesh: its pixels are bounded.
+/// Predicted duration of a band of a view, whose pixels are bounded, for any mesh.
 const BAND: Duration = Duration::from_secs(1);
 
-/// What bake made.
+/// The colours from bake.
 #[derive(Clone, Debug)]
 pub enum Skin {
     /// See [`Product::Texture`].
     Texture(Texture),
-    /// See [`Product::VertexColours`]: as the GLB has them, see [`glb::light`].
+    /// See [`Product::VertexColours`]. In linear light, as the GLB has them, see [`glb::light`].
     Vertices(Vec<[u8; 4]>),
 }
 
@@ -172,7 +172,7 @@ pub fn run(
     })
 }
 
-/// The unwrap and its seams, as `kiln compare` would find them in the file.
+/// Figures of the unwrap and its seams, as `kiln compare` would find them in the file.
 fn figures(
     session: &Session,
     (mesh, sheets): (&Mesh, &Sheets),
@@ -209,7 +209,7 @@ fn figures(
     Some(figures)
 }
 
-/// Hands the maps over; vertex colours have none.
+/// Puts the maps; vertex colours have none.
 fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<(), Failure> {
     let Skin::Texture(texture) = skin else {
         session.warning("no maps: colours of vertices have no texture to map");
@@ -236,18 +236,18 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
     Ok(())
 }
 
-/// What came of the views.
+/// The results of the views.
 struct Compared {
-    /// Scores of the held-out views, in the order of their indices.
+    /// Scores of the held-out views, by index.
     holdout: Vec<ViewScore>,
-    /// The same of the fit's views among the rows.
+    /// Scores of the fit's views on the sheet.
     shown: Vec<ViewScore>,
-    /// Of the sheet.
+    /// Rows of the sheet.
     rows: Vec<Row>,
 }
 
-/// Scores the held-out views and prepares the rows of the sheet, those of the fit's views as it ended with them. The mesh holds
-/// the frame that cameras were moved in, so held-out views are as they were given.
+/// Scores the held-out views and prepares the rows of the sheet. The fit's views have their refined cameras and
+/// exposures. Held-out views stay as given, since the mesh fixes the frame in which cameras were refined.
 fn receive_views(
     session: &Session,
     job: &EncodeJob,

@@ -1,7 +1,8 @@
-//! A finished file → read by Kiln's own reader of untrusted meshes, and held against the mesh and texels that it was made of.
+//! Reads a finished file with Kiln's own reader of untrusted meshes, and compares it with the mesh and texels that it
+//! was made of.
 //!
-//! What does not read back is never called a success. What a lossy form holds takes the original's place in all that is measured
-//! afterwards.
+//! A file that does not read back never counts as a success. What a lossy file holds replaces the original in all later
+//! measurements.
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -32,12 +33,12 @@ pub enum ReadBackError {
     /// It holds another texture.
     #[error("the finished file reads back with another texture")]
     Texture,
-    /// A slot of its material is not as it was made.
+    /// A slot of its material differs.
     #[error("the finished file reads back with another {0}")]
     Slot(&'static str),
 }
 
-/// How far what is read may be from what was written.
+/// Largest difference between what is read and what was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// In units of the mesh.
@@ -47,37 +48,37 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// Every bit counts.
+    /// Exact.
     pub const NONE: Self = Self {
         position: 0.0,
         uv: 0.0,
     };
 
-    /// PLY and OBJ count v upwards: two subtractions, each with its rounding.
+    /// For PLY and OBJ, where v points up: two subtractions, each with its rounding.
     pub const TURNED: Self = Self {
         position: 0.0,
         uv: 2.0 * f32::EPSILON,
     };
 }
 
-/// What is to be read.
+/// What the file should hold.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBack<'a> {
-    /// As the file might be called.
+    /// A name for the file; its ending matters.
     pub name: &'a str,
-    /// It holds texture coordinates.
+    /// Whether it holds texture coordinates.
     pub uvs: bool,
-    /// The pictures in it hold these, page by page; none where it holds no picture.
+    /// Texels of its pictures, page by page; none where it holds no pictures.
     pub texels: Option<&'a [Cow<'a, [[u8; 4]]>]>,
-    /// The page of each triangle; empty where there is one.
+    /// The page of each triangle; empty with one page.
     pub of_triangle: &'a [u16],
-    /// And alpha with them.
+    /// Whether the pictures hold alpha.
     pub alpha: bool,
     /// How far it may be from the mesh.
     pub tolerance: Tolerance,
 }
 
-/// A file that stands alone.
+/// A file without others beside it.
 #[derive(Debug)]
 struct Alone;
 
@@ -87,7 +88,7 @@ impl Files for Alone {
     }
 }
 
-/// Reads the bytes of a file that was made of `mesh`, and gives the mesh that it holds.
+/// Reads the bytes of a file made from `mesh`. Returns the mesh that it holds.
 ///
 /// # Errors
 /// It holds something else.
@@ -105,7 +106,7 @@ pub fn read_back(
         alpha,
         tolerance,
     } = read;
-    // A texel's bytes as one number, without those that are not stored.
+    // A texel as one number, without the bytes that are not stored.
     let stored = if alpha { [255; 4] } else { [255, 255, 255, 0] };
     let number = |texel: &[u8; 4]| u32::from_ne_bytes(*texel) & u32::from_ne_bytes(stored);
     let folder = Folder::new(&Alone, Root::Mesh);
@@ -137,8 +138,7 @@ pub fn read_back(
     })
 }
 
-/// Reads the materials of a GLB, one for each page, that were made of `material`, but for their base colours: every slot, and the
-/// picture in it.
+/// Checks the materials of a GLB, one per page, against `material`: every slot and its picture, except the base colour.
 ///
 /// # Errors
 /// It holds something else.
@@ -156,7 +156,7 @@ pub fn read_material(
     leaves.try_for_each(|leaf| read_leaf(&document, binary, material, sheets, leaf))
 }
 
-/// Reads the material of one page.
+/// Checks the material of one page.
 fn read_leaf(
     document: &Value,
     binary: &[u8],
@@ -213,7 +213,7 @@ fn read_leaf(
     Ok(())
 }
 
-/// JSON and BIN of a GLB as this crate writes it.
+/// JSON and BIN chunks of a GLB written by this crate.
 fn chunks(bytes: &[u8]) -> Option<(Value, &[u8])> {
     let rest = bytes.strip_prefix(b"glTF\x02\0\0\0")?.get(4..)?;
     let take = |rest: &[u8]| -> Option<usize> {
@@ -227,7 +227,7 @@ fn chunks(bytes: &[u8]) -> Option<(Value, &[u8])> {
     Some((serde_json::from_slice(json).ok()?, rest.get(8..8 + length)?))
 }
 
-/// The file of a texture's picture.
+/// The bytes of a texture's picture.
 fn picture<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'a [u8]> {
     let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
     let texture = &document["textures"][number(texture)?];
@@ -240,7 +240,7 @@ fn picture<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'
     binary.get(start..start + number(&view["byteLength"])?)
 }
 
-/// Triangle by triangle; the corners of one may begin with another.
+/// Compares triangle by triangle; the corners may start at another one.
 fn compare(mesh: &Mesh, raw: &RawMesh, uvs: bool, tolerance: Tolerance) -> Result<(), String> {
     let (wanted, found) = (mesh.triangles.len(), raw.triangles.len());
     if wanted != found {
@@ -365,7 +365,7 @@ mod tests {
                 small.len(),
                 plain.len()
             );
-            // The seam of 20 edges is one still, and no crack has opened beside it.
+            // The seam of 20 edges is still one, and no crack has opened beside it.
             let points = |mesh: &Mesh| {
                 let mut points: Vec<u32> = weld(&mesh.positions);
                 points.sort_unstable();
@@ -373,7 +373,7 @@ mod tests {
                 points.len()
             };
             assert_eq!((points(&back), back.positions.len()), (21 * 21, 21 * 22));
-            // A tolerance without reason to be there is not met.
+            // Without its tolerance the lossy file does not pass.
             let exact = check(&small, &mesh, Some(held), Tolerance::NONE, "a.glb");
             assert!(matches!(exact, Err(ReadBackError::Mesh(_))), "{exact:?}");
         }

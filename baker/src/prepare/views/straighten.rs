@@ -1,8 +1,8 @@
-//! A picture through a lens that bends lines → the picture that a pinhole camera of the same focal length would have taken.
+//! Undistorts a picture: resamples it as a pinhole camera of the same focal length would have taken it.
 //!
-//! Resampled once, here, where the picture is read: a triangle's edge is straight only to a pinhole, and everything that comes
-//! later draws triangles, on processors and graphics adapters. Colours are interpolated by a cubic (Catmull and Rom) in linear
-//! light, premultiplied by alpha. What no pixel of the original shows is transparent.
+//! This happens once, when the picture is read. A triangle's edge is straight only to a pinhole, and all later stages
+//! rasterise triangles, on processors and GPUs. Colours are interpolated by a cubic (Catmull and Rom) in linear light,
+//! premultiplied by alpha. What no pixel of the original shows is transparent.
 
 use rayon::prelude::*;
 
@@ -10,28 +10,28 @@ use crate::bake::colour::{decode, encode};
 use crate::prepare::picture::Picture;
 use crate::prepare::transforms::Distortion;
 
-/// The straight picture reaches no farther beyond the original than this share of its size on each side: corners that a lens
-/// draws in from far outside stay there.
+/// Largest extent of the result beyond the original on each side, as a share of its size. Parts that a lens draws in
+/// from farther outside are dropped.
 const FARTHEST: f64 = 0.25;
-/// Places along each edge of the original that say how far it reaches.
+/// Samples along each edge of the original to find its extent.
 const PROBES: u32 = 256;
 
-/// What a picture's bytes are.
+/// The meaning of a picture's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// Colours: their light is what is interpolated.
+    /// sRGB colours, interpolated in linear light.
     Srgb,
-    /// What they say.
+    /// Linear numbers.
     Plain,
 }
 
-/// Memory that this takes for a picture of so many pixels.
+/// Bytes of memory needed for a picture of this many pixels.
 pub(super) fn bytes(pixels: usize) -> usize {
-    // Its own pixels, at most (1 + 2 · FARTHEST)² times as many.
+    // Its own 4-byte pixels, at most (1 + 2 · FARTHEST)² times as many.
     pixels * 9
 }
 
-/// The straight picture, and the principal point in it.
+/// The undistorted picture, and its principal point.
 pub(super) fn straighten(
     picture: &Picture,
     focal: [f64; 2],
@@ -71,14 +71,14 @@ pub(super) fn straighten(
         width: width as u32,
         height: height as u32,
         pixels,
-        // The border says nothing about the object.
+        // The added border says nothing about the object.
         has_alpha: picture.has_alpha,
         turned: picture.turned,
     };
     (straight, [centre[0] - low[0], centre[1] - low[1]])
 }
 
-/// First and last corner of the straight picture, in whole pixels of the original.
+/// First and last corner of the result, in whole pixels of the original.
 fn reach(
     size: [f64; 2],
     focal: [f64; 2],
@@ -92,7 +92,7 @@ fn reach(
         let [x, y] = size.map(|edge| edge * share);
         for at in [[x, 0.0], [x, size[1]], [0.0, y], [size[0], y]] {
             let lands = [0, 1].map(|axis| (at[axis] - centre[axis]) / focal[axis]);
-            // Where no ray comes from, the picture reaches as far as it may.
+            // Where no ray lands, the picture extends as far as allowed.
             let ray = lens.undistort(lands, limit);
             for axis in 0..2 {
                 let from = ray.map_or(
@@ -118,7 +118,7 @@ fn reach(
     [low, high]
 }
 
-/// The picture's colour at a place in pixels, its border repeated.
+/// The picture's colour at a place in pixels, with its border repeated.
 fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256], numbers: Numbers) -> [u8; 4] {
     let [(x0, wx), (y0, wy)] = at.map(|at| {
         let first = (at - 0.5).floor();
@@ -152,7 +152,7 @@ fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256], numbers: Numbers)
     [r, g, b, alpha]
 }
 
-/// Weights of four neighbours, `at` of the way from the second to the third.
+/// Catmull-Rom weights of four neighbours, for a point `at` of the way from the second to the third.
 fn cubic(at: f32) -> [f32; 4] {
     let (x, x2, x3) = (at, at * at, at * at * at);
     [
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::prepare::transforms::lens_of;
 
-    /// Smooth, and another thing at every place and in every channel: nothing mirrored or turned looks the same.
+    /// A smooth scene, different at every place and in every channel, so that mirroring or rotation would show.
     fn scene([x, y]: [f64; 2]) -> [u8; 4] {
         let wave = |a: f64| ((0.5 + 0.35 * a.sin()) * 255.0).round() as u8;
         [
@@ -181,7 +181,7 @@ mod tests {
         ]
     }
 
-    /// What is seen at each pixel of a picture, through a lens or none.
+    /// The picture of the scene, through a lens or none.
     fn taken(
         [width, height]: [u32; 2],
         focal: [f64; 2],
@@ -227,7 +227,7 @@ mod tests {
             }
             let rms = (squares / f64::from(seen)).sqrt();
             assert!(rms < 0.6, "{keys}: off by {rms} of 255");
-            // All that the original shows is there.
+            // Everything that the original shows is there.
             let share = f64::from(seen) / f64::from(size[0] * size[1]);
             assert!(share > 0.85, "{keys}: {share}");
         }
