@@ -1,4 +1,4 @@
-//! How a stage says that work was done: [`Progress`] upwards to whoever listens, [`PhaseClock`] for the report.
+//! How a stage reports work: [`Progress`] for whoever listens, [`PhaseClock`] for the report.
 
 mod beside;
 
@@ -11,30 +11,31 @@ use crate::{last_words, pace};
 
 pub(crate) use beside::{Strand, both, said};
 
-/// Listens to the pipeline. Called from many threads; counts are of work done, never of time passed.
+/// Receives progress. Called from many threads. Counts are of work done, never of time.
 pub trait Progress: Sync {
     /// `done` of `total` units of the phase are done; `total` is 0 where unknown.
     fn progress(&self, phase: Phase, done: u64, total: u64);
 
-    /// The unit of work that begins here has a name, and should take at most so long on a slow machine: to be said before
+    /// Announces a unit of work with a label, and the longest time that it should take on a slow machine. Needed before
     /// every unit that can take more than half a second there. The next count ends it.
     ///
-    /// The supervisor takes a worker for stuck after four times as long without work, or two seconds where nothing was said.
+    /// The supervisor takes a worker for stuck after four times that time without work, or after two seconds where
+    /// nothing was announced.
     fn expect(&self, label: &str, predicted: Duration);
 
-    /// Something the user should know, in one line; the job goes on.
+    /// A one-line warning for the user; the job goes on.
     fn warning(&self, text: &str);
 }
 
-/// A unit of work is done that no count tells of, since it lies deep in a stage: a band of pixels, an iteration, a pass of the
-/// adapter. What was expected of it holds for the next one, too. Called from many threads; one write of the flight recorder.
+/// Counts a unit of work deep in a stage: a band of pixels, an iteration, a pass of the adapter. The announced duration
+/// holds for the next one, too. Called from many threads; costs one write of the flight recorder.
 pub(crate) fn unit() {
     #[cfg(test)]
     heard::push(heard::Heard::Unit);
     note(|state| state.work += 1);
 }
 
-/// [`Progress::expect`], deep in a stage.
+/// [`Progress::expect`] from deep in a stage.
 pub(crate) fn expect(label: &str, predicted: Duration) {
     #[cfg(test)]
     heard::push(heard::Heard::Expect(label.to_owned(), predicted));
@@ -45,7 +46,7 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
     });
 }
 
-/// How long one pass of an adapter may take.
+/// Predicted duration of one pass of an adapter.
 pub(crate) fn pass(software: bool) -> Duration {
     if software {
         pace::SOFTWARE_PASS
@@ -54,7 +55,7 @@ pub(crate) fn pass(software: bool) -> Duration {
     }
 }
 
-/// The process waits for its adapter. What was said of the stage holds, if it is longer.
+/// Announces a wait for the adapter. A longer announcement of the stage stays in force.
 pub(crate) fn wait_for(label: &str, software: bool) {
     #[cfg(test)]
     heard::push(heard::Heard::Wait(label.to_owned()));
@@ -67,7 +68,7 @@ pub(crate) fn wait_for(label: &str, software: bool) {
     });
 }
 
-/// Tells the flight recorder, if there is one.
+/// Changes the state in the flight recorder, if there is one.
 pub(crate) fn note(change: impl FnOnce(&mut State)) {
     if let Some(recorder) = last_words::recorder() {
         recorder.note(|state| {
@@ -80,12 +81,12 @@ pub(crate) fn note(change: impl FnOnce(&mut State)) {
     }
 }
 
-/// So many things of so many nanoseconds each, on a slow machine.
+/// Predicted duration of `count` items of `nanoseconds` each, on a slow machine.
 pub(crate) fn each(count: usize, nanoseconds: u64) -> Duration {
     Duration::from_nanos(count as u64 * nanoseconds)
 }
 
-/// What a thread has said, for tests: they have no recorder.
+/// What a thread has announced, for tests: they have no recorder.
 #[cfg(test)]
 pub(crate) mod heard {
     use std::cell::RefCell;
@@ -106,7 +107,7 @@ pub(crate) mod heard {
         HEARD.with_borrow_mut(|all| all.push(heard));
     }
 
-    /// What this thread says during `work`.
+    /// What this thread announces during `work`.
     pub(crate) fn during<T>(work: impl FnOnce() -> T) -> (T, Vec<Heard>) {
         drop(HEARD.take());
         let done = work();
@@ -114,7 +115,7 @@ pub(crate) mod heard {
     }
 }
 
-/// Listens to nothing: for tests and tools.
+/// Ignores everything: for tests and tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,7 +1,7 @@
-//! The child's side of the protocol: socket on fd 0 into a job, work into progress, results into granted memory; flight
-//! recorder on fd 1.
+//! The worker's side of the protocol: the socket on fd 0 carries the job, progress and requests; results go into
+//! granted memory; the flight recorder is on fd 1.
 //!
-//! A worker never outlives its supervisor: it is killed with the thread that spawned it (`PR_SET_PDEATHSIG`), and every
+//! A worker never outlives its supervisor. It is killed with the thread that spawned it (`PR_SET_PDEATHSIG`), and every
 //! receive ends with the socket.
 
 use std::collections::VecDeque;
@@ -29,54 +29,54 @@ use crate::pace;
 use crate::prepare::folder::{Files, FolderError};
 use crate::progress::{self, Progress};
 
-/// Progress of one phase is sent at most this often: the supervisor draws ten times a second.
+/// Least interval between progress messages of one phase. The supervisor draws ten times a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
 
-/// Why the conversation with the supervisor cannot go on.
+/// Why the session cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// Started by hand, most likely.
+    /// Usually the worker was started by hand.
     #[error("standard input is not Kiln's socket: kiln-baker is started by kiln")]
     NoSocket(#[source] io::Error),
     /// The supervisor is gone.
     #[error("the supervisor is gone")]
     Orphaned,
-    /// A packet did not pass.
+    /// A packet was not sent or received.
     #[error("channel to the supervisor")]
     Channel(#[from] ChannelError),
-    /// The supervisor said something else than the protocol allows here.
+    /// The supervisor sent something that the protocol does not allow here.
     #[error("the supervisor said {0} out of turn")]
     OutOfTurn(&'static str),
-    /// A granted or received blob is not what it should be.
+    /// A granted or received blob is invalid.
     #[error("shared memory")]
     Blob(#[from] BlobError),
-    /// A table did not pass its checks.
+    /// A table failed its checks.
     #[error("table from another process")]
     Table(#[from] TableError),
     /// Writing to granted memory failed.
     #[error("granted memory cannot be written")]
     Write(#[source] io::Error),
-    /// Reading of handed memory failed.
+    /// Reading received memory failed.
     #[error("handed memory cannot be read")]
     Read(#[source] io::Error),
 }
 
-/// The conversation of one worker.
+/// The session of one worker with its supervisor.
 #[derive(Debug)]
 pub struct Session {
     channel: Channel,
-    /// Held from a question to its answer, so that threads do not take each other's.
+    /// Held from a question to its answer, so that threads do not receive each other's.
     turn: Mutex<()>,
-    /// What was handed over while an answer was awaited: the supervisor sends both as they come.
+    /// Tables received while an answer was awaited: the supervisor sends both as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
 }
 
 impl Session {
-    /// Ties this process to its supervisor. To be called before the sandbox is entered, which lets none of this through.
+    /// Ties this process to its supervisor. Has to run before the sandbox is entered, which forbids all of this.
     ///
     /// # Errors
-    /// [`SessionError::NoSocket`] when fd 0 cannot be had.
+    /// [`SessionError::NoSocket`] when fd 0 is not available.
     pub fn connect() -> Result<Self, SessionError> {
         let socket = io::stdin()
             .as_fd()
@@ -87,7 +87,7 @@ impl Session {
         prctl::set_pdeathsig(Signal::SIGKILL)
             .map_err(|errno| SessionError::NoSocket(errno.into()))?;
         if getppid().as_raw() == 1 {
-            // The supervisor may have died before the line above.
+            // The supervisor may have died before the call above.
             return Err(SessionError::Orphaned);
         }
         Ok(session)
@@ -110,7 +110,7 @@ impl Session {
         }
     }
 
-    /// A session over any channel: for tests.
+    /// A session over any channel, for tests.
     #[must_use]
     pub fn over(channel: Channel) -> Self {
         Self {
@@ -129,10 +129,10 @@ impl Session {
         Ok(received?)
     }
 
-    /// Waits for what can be done before there is data.
+    /// Waits for the job of the warm-up, before there is data.
     ///
     /// # Errors
-    /// The supervisor is gone or says something else.
+    /// The supervisor is gone or sends something else.
     pub fn receive_warm(&self) -> Result<WarmJob, SessionError> {
         match self.receive()? {
             (ToChild::Warm(job), _) => Ok(job),
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// Says that data may come.
+    /// Reports that the worker is ready for data.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -160,10 +160,10 @@ impl Session {
         Ok(self.channel.send(&ready, &[])?)
     }
 
-    /// Waits for whether pipelines are to be kept, and those of an earlier process, if there are any.
+    /// Waits for whether to keep compiled pipelines, and for those of an earlier process, if any.
     ///
     /// # Errors
-    /// The supervisor is gone or says something else, or its memory cannot be read.
+    /// The supervisor is gone or sends something else, or its memory cannot be read.
     pub fn receive_pipelines(&self) -> Result<(bool, Option<Vec<u8>>), SessionError> {
         match self.receive()? {
             (ToChild::Pipelines { keep }, fds) => {
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Says that every stage is compiled.
+    /// Reports that all pipelines are compiled.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -194,7 +194,7 @@ impl Session {
     /// Waits for the job and its descriptors.
     ///
     /// # Errors
-    /// The supervisor is gone or says something else.
+    /// The supervisor is gone or sends something else.
     pub fn receive_start(&self) -> Result<(Start, Vec<OwnedFd>), SessionError> {
         match self.receive()? {
             (ToChild::Start(start), fds) => Ok((start, fds)),
@@ -205,7 +205,7 @@ impl Session {
     /// Waits for the next view; none after the last.
     ///
     /// # Errors
-    /// The supervisor is gone or says something else, or the view's table does not pass its checks.
+    /// The supervisor is gone or sends something else, or the view's table fails its checks.
     pub fn receive_view(&self) -> Result<Option<View>, SessionError> {
         match self.receive_handed()? {
             Handed::View(blob) => Ok(Some(read_view(&blob, LayerSet::default())?.0.view)),
@@ -215,10 +215,10 @@ impl Session {
         }
     }
 
-    /// Waits for the next view, the mesh of a bake, or word that none follows.
+    /// Waits for the next view, the mesh of a bake, or the end.
     ///
     /// # Errors
-    /// The supervisor is gone or says something else.
+    /// The supervisor is gone or sends something else.
     pub(crate) fn receive_handed(&self) -> Result<Handed, SessionError> {
         match self.take_early() {
             Some(message) => handed(message),
@@ -226,7 +226,7 @@ impl Session {
         }
     }
 
-    /// The same, if it has come.
+    /// Like [`Self::receive_handed`], without waiting.
     pub(crate) fn try_receive_handed(&self) -> Result<Option<Handed>, SessionError> {
         if let Some(message) = self.take_early() {
             return handed(message).map(Some);
@@ -246,7 +246,7 @@ impl Session {
         early.pop_front()
     }
 
-    /// Asks for all views once more.
+    /// Asks for all views again.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -254,10 +254,10 @@ impl Session {
         Ok(self.channel.send(&FromChild::Again, &[])?)
     }
 
-    /// Asks for `bytes` bytes, lets `write` fill them and hands them over.
+    /// Asks for `bytes` bytes of memory, lets `write` fill them, and hands them over.
     ///
     /// # Errors
-    /// The supervisor is gone or says something else; the memory cannot be written.
+    /// The supervisor is gone or sends something else, or the memory cannot be written.
     pub fn put(
         &self,
         table: Table,
@@ -293,7 +293,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the edge of the texture, where that was left to prepare.
+    /// Reports the edge of the texture, where prepare chooses it.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -303,7 +303,7 @@ impl Session {
             .send(&FromChild::Chosen { texture_size }, &[])?)
     }
 
-    /// Says that every view was filled, and how many there are.
+    /// Reports that all views were put, and their number.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -311,7 +311,7 @@ impl Session {
         Ok(self.channel.send(&FromChild::Delivered { views }, &[])?)
     }
 
-    /// Sends a question and waits for its answer, past the mesh and the views that come in between.
+    /// Sends a question and waits for its answer. Sets aside the mesh and views that come in between.
     fn ask(&self, question: &FromChild) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.channel.send(question, &[])?;
@@ -332,7 +332,7 @@ impl Session {
         }
     }
 
-    /// Ends the conversation with the role's summary.
+    /// Ends the session with the role's summary.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -345,7 +345,7 @@ impl Session {
         Ok(self.channel.send(&FromChild::Done(done), &[])?)
     }
 
-    /// Ends the conversation with what went wrong.
+    /// Ends the session with a failure.
     ///
     /// # Errors
     /// The supervisor is gone.
@@ -364,11 +364,11 @@ impl Session {
 pub(crate) enum Handed {
     /// A view's table.
     View(BlobFile),
-    /// No view follows, the mesh may.
+    /// No view follows; the mesh may.
     Delivered,
     /// The mesh's table.
     Mesh {
-        /// See there.
+        /// The table.
         blob: BlobFile,
         /// Edge of its atlas in texels.
         texture_size: u32,
@@ -395,10 +395,10 @@ fn handed(message: (ToChild, Vec<OwnedFd>)) -> Result<Handed, SessionError> {
     }
 }
 
-/// Reads a view with those of its layers that are wanted; tells which it has.
+/// Reads a view with the wanted ones of its layers. Also returns which layers it has.
 ///
 /// # Errors
-/// It does not pass its checks.
+/// It fails its checks.
 pub(crate) fn read_view(
     blob: &BlobFile,
     wanted: LayerSet,
@@ -467,7 +467,7 @@ impl Progress for Session {
 }
 
 impl Session {
-    /// Sends a count, unless one of the same phase has just been sent.
+    /// Sends a progress count, unless one of the same phase has just been sent.
     fn tell(&self, phase: Phase, done: u64, total: u64) {
         {
             let Ok(mut last) = self.last_progress.lock() else {
@@ -485,13 +485,13 @@ impl Session {
             .channel
             .send(&FromChild::Progress { phase, done, total }, &[])
         {
-            // A supervisor that is gone shows at the next receive, or kills this process.
+            // A dead supervisor shows at the next receive, or kills this process.
             tracing::debug!(%error, "progress was not sent");
         }
     }
 }
 
-/// Moves the recorder from standard output to a descriptor of its own; what is printed from here on goes to the log.
+/// Moves the recorder from standard output to another descriptor. What is printed from here on goes to the log.
 fn take_recorder() -> io::Result<Recorder> {
     let memory = io::stdout().as_fd().try_clone_to_owned()?;
     nix::unistd::dup2_stdout(io::stderr())?;
@@ -512,7 +512,7 @@ fn out_of_turn(message: &ToChild) -> SessionError {
     })
 }
 
-/// One printable line that fits a packet: control characters become spaces, the end is cut at a character.
+/// One printable line that fits a packet: control characters become spaces, and the end is cut at a character.
 fn one_line(text: &str) -> String {
     let mut line: String = text
         .chars()

@@ -1,7 +1,7 @@
-//! Two things that a role does at the same time → one account of both: what was said last, and the longest that either was
-//! expected to take. Once one of them is done, the account is the other's, as that one left it.
+//! Two activities of a role at the same time → one state for the supervisor: the last announcement, and the longer of
+//! the two predicted durations. Once one ends, the state is the other's last one.
 //!
-//! A thread speaks for the first of them, unless it was told otherwise ([`Strand::take`]).
+//! A thread belongs to the first activity unless it was assigned to the second ([`Strand::take`]).
 
 use std::cell::Cell;
 use std::io;
@@ -13,12 +13,12 @@ use proto::recorder::State;
 use super::note;
 use crate::last_words;
 
-/// One of the two things.
+/// One of the two activities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strand {
-    /// What the thread does that begins both.
+    /// The activity of the thread that starts both.
     First,
-    /// What is done beside it.
+    /// The other activity.
     Second,
 }
 
@@ -26,15 +26,15 @@ thread_local! {
     static STRAND: Cell<Strand> = const { Cell::new(Strand::First) };
 }
 
-/// What each of them said last, while there are two.
+/// The last state of each, while there are two.
 static SAID: Mutex<Option<Said>> = Mutex::new(None);
 
-/// By [`Strand`]; none once it is done.
+/// By [`Strand`]; none once it has ended.
 #[derive(Clone, Copy)]
 struct Said([Option<State>; 2]);
 
 impl Said {
-    /// A strand says this; returns how long the unit under way may take of both.
+    /// Records the state of a strand. Returns the longer of the two predicted durations.
     fn hear(&mut self, strand: Strand, state: &State) -> u64 {
         if let Some(last) = &mut self.0[strand as usize] {
             *last = *state;
@@ -42,7 +42,7 @@ impl Said {
         self.predicted_ms()
     }
 
-    /// A strand is done; returns what the other said last.
+    /// Ends a strand. Returns the last state of the other.
     fn end(&mut self, strand: Strand) -> Option<State> {
         self.0[strand as usize] = None;
         self.0.iter().flatten().next().copied()
@@ -55,13 +55,13 @@ impl Said {
 }
 
 impl Strand {
-    /// From here on this thread speaks for it.
+    /// Assigns this thread to the strand.
     pub(crate) fn take(self) {
         STRAND.set(self);
     }
 }
 
-/// Notes what this thread has just said, in `state`, and makes that the account of both.
+/// Records what this thread has just announced, and merges both predictions into `state`.
 pub(crate) fn said(state: &mut State) {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(said) = said.as_mut() {
@@ -69,7 +69,7 @@ pub(crate) fn said(state: &mut State) {
     }
 }
 
-/// Ends a strand when it goes, whatever came of it.
+/// Ends a strand when dropped, whatever its outcome.
 struct Under(Strand);
 
 impl Drop for Under {
@@ -84,7 +84,7 @@ impl Drop for Under {
     }
 }
 
-/// Does both at the same time, `second` on a thread of this name; once for a process.
+/// Runs both at the same time, `second` on a new thread with this name. At most once per process.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -148,7 +148,7 @@ mod tests {
             (shown.phase(), &shown.label()[..], shown.predicted_ms),
             (Phase::Unwrap, "packing", 3000)
         );
-        // Threads that come late for what is done change nothing.
+        // Late threads of an ended strand change nothing.
         assert_eq!(said.hear(Strand::Second, &picture), 3000);
         assert_eq!(said.end(Strand::First), None);
         assert_eq!(said.predicted_ms(), 0);
