@@ -3,7 +3,7 @@
 //! | picture | made of | slot |
 //! |---|---|---|
 //! | base colour | the texture; alpha is opacity, unless all of it is opaque | `baseColorTexture`, `alphaMode` |
-//! | ORM | red occlusion, green roughness, blue metallic, where present | `metallicRoughnessTexture`, `occlusionTexture` |
+//! | ORM | occlusion, roughness, metallic in red, green, blue | `metallicRoughnessTexture`, `occlusionTexture` |
 //! | normal | see [`super::relief`] | `normalTexture` |
 //! | emissive | as fitted | `emissiveTexture` |
 //!

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   cameras.bin   count, then each: id u32, model i32, width u64, height u64, parameters f64
-//!   images.bin    count, then each: id u32, quaternion 4 f64, translation 3 f64, camera u32, name, 0, points u64, 24 bytes each
+//!   images.bin    count, then each: id u32, quaternion 4 f64, translation 3 f64, camera u32, name, 0,
+//!                 points u64, 24 bytes each
 //!   cameras.txt   CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]
 //!   images.txt    IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, and a line of points, which may be empty
 //! ```

@@ -1,4 +1,4 @@
-//! The renderer against cases whose pictures follow from the conventions alone.
+//! The renderer on cases whose pictures follow from the conventions alone.
 
 use proto::job::Blend;
 use proto::table::{Camera, Mesh};
@@ -108,7 +108,7 @@ fn texel_lands_on_its_pixel() {
 
 #[test]
 fn coverage_is_the_covered_share_and_samples_are_centred() {
-    // Left edge at a quarter of pixel 1, right edge in the middle of pixel 3, so with 4 samples: 3/4 and 2/4.
+    // Left edge at a quarter of pixel 1, right edge in the middle of pixel 3; with 4 samples 3/4 and 2/4.
     let image = draw(
         &card([1.25, 0.0, 3.5, 2.0], 1.0),
         &pattern(1, 1),
@@ -153,7 +153,7 @@ fn footprint_is_averaged_in_the_space_asked_for() {
 
 #[test]
 fn slanted_plane_is_perspective_correct() {
-    // The plane z = 2 + x from x = -1 to 3; its u runs linearly with x, and a display-space ramp shows it.
+    // The plane z = 2 + x from x = -1 to 3. Its u is linear in x, which a ramp in display values shows.
     let scene = mesh(
         vec![
             [-1.0, -5.0, 1.0],
@@ -235,8 +235,8 @@ fn nearest_surface_wins_whatever_order_and_winding() {
 
 #[test]
 fn surface_across_the_camera_plane_is_cut_there() {
-    // A floor one unit below the camera (y down), from ten units behind to ten in front: seen from the horizon's
-    // 1/10 downwards, and not mirrored above it.
+    // A floor one unit below the camera (y down), from ten units behind to ten in front: visible from 1/10 below the
+    // horizon downwards, and not mirrored above it.
     let floor = mesh(
         vec![
             [-1e3, 1.0, -10.0],
@@ -291,7 +291,7 @@ fn camera_inside_a_box_sees_it_all_around() {
             .flat_map(|f| [[f[0], f[1], f[2]], [f[0], f[2], f[3]]])
             .collect(),
     );
-    // 140° wide, off the middle and turned, so that edges and corners show and faces cross the camera plane.
+    // 140° wide, off-centre and rotated, so that edges and corners show and faces cross the camera plane.
     let (sin, cos) = 0.4_f64.sin_cos();
     let mut view = camera(6.0, [16.0, 16.0]);
     view.rotation = [[cos, 0.0, -sin], [0.0, 1.0, 0.0], [sin, 0.0, cos]];
@@ -320,7 +320,7 @@ fn behind_the_camera_nothing_shows() {
 
 #[test]
 fn shared_edges_leave_no_gap_and_cover_no_more() {
-    // A fan of slivers around a point that is on a sample centre, spokes through many others.
+    // A fan of slivers around a point at a sample centre, with spokes through many others.
     let spokes = 97;
     let mut positions = vec![[16.5, 16.5, 1.0]];
     positions.extend((0..spokes).map(|k| {
@@ -350,7 +350,7 @@ fn shared_edges_leave_no_gap_and_cover_no_more() {
 
 #[test]
 fn world_point_shows_where_the_camera_says() {
-    // Rotated, translated, focal lengths unequal, principal point outside the picture: a dot where the formula puts it.
+    // Rotated, translated, unequal focal lengths, principal point outside the picture: a dot where the formula puts it.
     let (sin, cos) = 0.3_f64.sin_cos();
     let view = Camera {
         rotation: [[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]],
@@ -387,7 +387,7 @@ fn world_point_shows_where_the_camera_says() {
 
 #[test]
 fn picture_does_not_depend_on_the_bands() {
-    // Taller than one band, with a pattern that differs in every row; a crop of it is the same picture.
+    // Taller than one band, with a pattern that differs in every row; a crop of it gives the same picture.
     let scene = card([0.0, 0.0, 40.0, 900.0], 1.0);
     let texels = pattern(40, 900);
     let whole = draw(
@@ -407,7 +407,7 @@ fn picture_does_not_depend_on_the_bands() {
         2,
     );
     assert_eq!(whole.colours[333 * 40..383 * 40], part.colours[..]);
-    // And the comparison can fail: one pixel off is another picture.
+    // The comparison can fail: one pixel off is another picture.
     assert_ne!(whole.colours[334 * 40..384 * 40], part.colours[..]);
 }
 

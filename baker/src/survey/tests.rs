@@ -1,10 +1,10 @@
-//! Unwraps whose figures can be told by hand.
+//! Unwraps whose figures can be computed by hand.
 
 use super::*;
 use crate::render::Image;
 
-/// Two unit squares side by side on the surface, apart in the texture: the left half of the texture and the right one,
-/// which is turned round if `turned`.
+/// Two unit squares side by side on the surface and apart in the texture: its left half, and its right half, which is
+/// rotated by 180° if `turned`.
 fn squares(turned: bool) -> Mesh {
     let square = |x: f32| {
         [
@@ -14,7 +14,7 @@ fn squares(turned: bool) -> Mesh {
             [x, 1.0, 0.0],
         ]
     };
-    // Within the texels' centres, so that lookups at the borders are texels of their own chart.
+    // Within the texels' centres, so that lookups at the borders use texels of their own chart.
     let place = |left: f32| {
         let (l, r) = (left + 1.0 / 64.0, left + 31.0 / 64.0);
         [[l, 0.25], [r, 0.25], [r, 0.75], [l, 0.75]]
@@ -47,15 +47,15 @@ fn measure(mesh: &Mesh, edge: usize, texel: impl Fn(usize, usize) -> [u8; 4]) ->
 
 #[test]
 fn a_step_at_the_seam_is_the_residual_at_every_level() {
-    // The left half is 100, the right 112: both sides of the one seam are plain.
+    // The left half is 100, the right 112: both sides of the one seam are constant.
     let step = |column: usize, _| {
         let value = if column < 32 { 100 } else { 112 };
         [value, value, value, 255]
     };
     let figures = measure(&squares(true), 64, step);
     assert_eq!(figures.charts, 2);
-    // Turned round, the seam's other side is the right border of the texture, where no mip mixes the halves but the deepest
-    // bilinear one: level 3 has 8 texels, and the left side's lookup at 31/64 takes 3/8 from the right half.
+    // Rotated, the seam's other side is the right border of the texture, where no mip mixes the halves except the
+    // deepest bilinear one: level 3 has 8 texels, and the left side's lookup at 31/64 takes 3/8 from the right half.
     let [zero, one, two, three] = figures.seam_residual;
     assert!((zero - 12.0).abs() < 0.01, "{zero}");
     assert!(
@@ -81,7 +81,7 @@ fn one_colour_has_no_seams_and_one_chart_neither() {
     assert!(residual.all(|value| value < 1e-4), "{figures:?}");
     assert!(figures.seam_length > 0.0);
 
-    // Made to touch, both squares are one chart, and there is no seam left to measure.
+    // Once they touch, both squares are one chart without a seam.
     let mut joined = squares(false);
     joined.uvs[4] = joined.uvs[1];
     joined.uvs[7] = joined.uvs[2];
@@ -93,7 +93,8 @@ fn one_colour_has_no_seams_and_one_chart_neither() {
 
 #[test]
 fn a_seam_is_as_bad_as_its_texels() {
-    // Both sides run the same way over a gradient along the seam: equal by construction, and unequal once one side is shifted.
+    // Both sides run the same way over a gradient along the seam: equal by construction, and different once one side is
+    // shifted.
     let along = |shift: usize| {
         move |column: usize, row: usize| {
             let value = (row + if column < 32 { 0 } else { shift }) as u8 * 2;
@@ -109,7 +110,7 @@ fn a_seam_is_as_bad_as_its_texels() {
 #[test]
 fn density_counts_by_area() {
     let mut mesh = squares(true);
-    // The second square gets a quarter of the texels on an axis: density differs by 4 in length.
+    // The second square gets a quarter of the texels along an axis: densities differ by 4.
     for uv in &mut mesh.uvs[4..] {
         *uv = [0.5 + (uv[0] - 0.5) / 4.0, uv[1] / 4.0];
     }

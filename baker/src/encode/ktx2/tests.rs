@@ -1,5 +1,5 @@
-//! Files are read by the reader of untrusted ones, which shares no code with the writer, and their fields against the texts of
-//! KTX 2.0 and `KHR_texture_basisu`.
+//! The reader of untrusted files, which shares no code with the writer, reads the files. Fields are checked against the
+//! texts of KTX 2.0 and `KHR_texture_basisu`.
 
 use super::*;
 use crate::prepare::picture::ktx2::Texture;
@@ -8,7 +8,8 @@ use crate::prepare::picture::{PictureError, decode, probe, probe_texture};
 const CODINGS: [Coding; 2] = [Coding::Etc1s(90), Coding::Uastc];
 const KINDS: [Kind; 4] = [Kind::Colour, Kind::Translucent, Kind::Data, Kind::Direction];
 
-/// Like no mirror or transposition of itself, in no channel: slow waves, a bright disc in one corner, a dark bar in another.
+/// Unlike any mirror image or transposition of itself in every channel: slow waves, a bright disc in one corner, a dark
+/// bar in another.
 fn picture(size: u32) -> Vec<[u8; 4]> {
     let texel = |k: u32| {
         let (x, y) = ((k % size) as f32, (k / size) as f32);
@@ -31,7 +32,7 @@ fn picture(size: u32) -> Vec<[u8; 4]> {
     (0..size * size).map(texel).collect()
 }
 
-/// dB over the first `width` channels.
+/// PSNR in dB over the first `width` channels.
 fn psnr(width: usize, one: &[[u8; 4]], other: &[[u8; 4]]) -> f64 {
     assert_eq!(one.len(), other.len());
     let pairs = one.iter().zip(other);
@@ -55,7 +56,8 @@ fn every_level_comes_back_upright_and_in_its_channels() {
     let size = 128;
     let texels = picture(size);
     for coding in CODINGS {
-        // Numbers are never ETC1S: it has one line of colours for a block, in which channels go up and down together.
+        // Numbers are never ETC1S: each of its blocks has one line of colours, along which channels rise and fall
+        // together.
         let kinds = if coding == Coding::Uastc { 4 } else { 2 };
         for &kind in &KINDS[..kinds] {
             let width = if kind == Kind::Translucent { 4 } else { 3 };
@@ -66,8 +68,8 @@ fn every_level_comes_back_upright_and_in_its_channels() {
             for (number, level) in levels.iter().enumerate().take(5) {
                 let held = texture.decode(number).unwrap();
                 let close = psnr(width, &level.texels, &held);
-                // Small mips are all edges, down to four blocks, and the codebooks of ETC1S are made for the largest level. What is
-                // upside down is at 10 dB.
+                // Small mips are all edges, down to four blocks, and ETC1S codebooks are made for the largest level. An
+                // upside-down level is at 10 dB.
                 let least = match (coding, number) {
                     (Coding::Uastc, 0) => 40.0,
                     (Coding::Etc1s(_), 0) => 28.0,
@@ -78,7 +80,7 @@ fn every_level_comes_back_upright_and_in_its_channels() {
                     assert!(held.iter().all(|texel| texel[3] == 255));
                 }
             }
-            // The oracle sees what it is there for: other ways up and other orders of channels are far off.
+            // The oracle can fail: other orientations and channel orders are far off.
             let held = texture.decode(0).unwrap();
             let edge = size as usize;
             let turned = |place: fn(usize, usize, usize) -> usize| -> Vec<[u8; 4]> {
@@ -115,7 +117,7 @@ fn header_and_data_format_are_those_of_the_extension() {
             let words: Vec<u32> = (0..9).map(|k| word(&file, 12 + 4 * k)).collect();
             let scheme = if uastc { 2 } else { 1 };
             assert_eq!(words, [0, 1, 64, 64, 0, 0, 1, 7, scheme]);
-            // The basic block: version 2, its size; model, primaries, transfer, flags; 4×4; no bytes of a plane.
+            // The basic block: version 2, its size; model, primaries, transfer, flags; 4×4; no bytes per plane.
             let (at, length) = (word(&file, 48) as usize, word(&file, 52) as usize);
             assert_eq!(at, 80 + 7 * 24);
             let format = &file[at..at + length];
@@ -138,7 +140,7 @@ fn header_and_data_format_are_those_of_the_extension() {
             if samples == 2 {
                 assert_eq!(format[44..60], [&[64, 0, 63, 15][..], &range].concat());
             }
-            // The reader agrees, from its own reading.
+            // The independent reader agrees.
             let texture = Texture::read(&file).unwrap();
             assert_eq!((texture.model, texture.colour), (model, space));
             let (keys, bytes) = (word(&file, 56) as usize, word(&file, 60) as usize);
@@ -146,7 +148,8 @@ fn header_and_data_format_are_those_of_the_extension() {
             let keys = &file[keys..keys + bytes];
             assert!(keys[4..].starts_with(b"KTXorientation\0rd\0"));
             assert!(keys.windows(15).any(|part| part == b"KTXwriter\0kiln "));
-            // Levels stand from the smallest up, without gaps, to the file's end; global data, if any, before them on 8 bytes.
+            // Levels stand from the smallest up, without gaps, to the end of the file; global data, if any, before
+            // them, aligned to 8 bytes.
             let (global, more) = (long(&file, 64), long(&file, 72));
             assert_eq!((global % 8, more > 0), (0, !uastc));
             let mut end = file.len();
@@ -198,7 +201,7 @@ fn mips_are_means_of_light_of_numbers_and_of_directions() {
             );
         }
     }
-    // Of what is between, too: (1 + 0.2159)/2 of light is 204.6, and the mean of the bytes would be 191.5.
+    // Values in between, too: (1 + 0.2159)/2 of light is 204.6, while the mean of the bytes would be 191.5.
     let grey_white = board([128, 128, 128, 255], [255, 255, 255, 255]);
     assert_eq!(
         chain(Kind::Colour, 8, &grey_white)[1].texels[0],
@@ -217,14 +220,14 @@ fn mips_are_means_of_light_of_numbers_and_of_directions() {
     for level in &levels[1..] {
         assert_eq!(level.texels[0], [218, 128, 218, 255]);
     }
-    // Of opposite ones there is no mean.
+    // Opposite directions have no mean.
     let levels = chain(
         Kind::Direction,
         8,
         &board([255, 128, 127, 9], [0, 127, 128, 9]),
     );
     assert_eq!(levels[1].texels[0], [128, 128, 255, 255]);
-    // An odd row and column have no share: 12, 6, 3, 1.
+    // An odd row and column are ignored: 12, 6, 3, 1.
     let ramp: Vec<[u8; 4]> = (0..144).map(|k| [(k % 12) as u8 * 20, 0, 0, 255]).collect();
     let levels = chain(Kind::Data, 12, &ramp);
     let reds: Vec<u8> = levels[2].texels[..3].iter().map(|texel| texel[0]).collect();
@@ -267,7 +270,7 @@ fn quality_of_etc1s_is_quality_and_edges_are_multiples_of_a_block() {
         let error = encode(Kind::Colour, Coding::Uastc, size, &vec![[0; 4]; texels]);
         assert!(matches!(error, Err(Ktx2Error::Edge(_))), "{size}");
     }
-    // Lone texels of any colour are kept, too: mips go down to one.
+    // Single texels of any colour are kept, since mips go down to one.
     let flat = encode(Kind::Colour, Coding::Uastc, 4, &[[77, 5, 200, 255]; 16]).unwrap();
     let held = Texture::read(&flat.file).unwrap().decode(2).unwrap();
     assert!(psnr(3, &held, &[[77, 5, 200, 255]]) > 40.0, "{held:?}");
@@ -327,7 +330,7 @@ fn damage_is_refused_and_views_are_none() {
     }
 }
 
-/// A file of one level that Zstandard has not packed.
+/// A file with one level that Zstandard has not packed.
 fn plain(size: u32, blocks: &[u8]) -> Vec<u8> {
     let file = encode(Kind::Translucent, Coding::Uastc, size, &picture(size))
         .unwrap()
@@ -361,7 +364,7 @@ fn no_damage_ends_the_process() {
             .wrapping_add(1);
         (random >> 33) as usize
     };
-    // Blocks of any bits: modes that there are none of, patterns beyond their tables.
+    // Blocks of random bits: invalid modes and patterns outside their tables.
     for _ in 0..200 {
         let blocks: Vec<u8> = (0..16 * 256).map(|_| next() as u8).collect();
         let file = plain(64, &blocks);

@@ -1,4 +1,4 @@
-//! Pictures read back index by index, and palettes seen with colour-blind eyes.
+//! Pictures read back index by index, and palettes as colour-blind eyes see them.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -22,7 +22,7 @@ fn decode(file: &[u8]) -> (Vec<u8>, Vec<u8>, String) {
 
 #[test]
 fn the_indices_are_the_codes_in_rows_from_the_top() {
-    // One chart over the whole: no gutter, and no symmetry.
+    // One chart over the whole texture: no gutter, and no symmetry.
     let codes: Vec<u8> = (0..64).map(|k| (1 + k * k % 255) as u8).collect();
     let maps = Maps {
         coverage: codes.clone(),
@@ -49,7 +49,7 @@ fn the_rim_of_a_chart_repeats_it_and_the_rest_stays_gutter() {
         let wanted = |reach| if far <= reach { 77 } else { CODE_GUTTER };
         assert_eq!((once[index], twice[index]), (wanted(1), wanted(2)));
     }
-    // Nothing runs over from one row's end to the next row's start.
+    // Nothing wraps from the end of one row to the start of the next.
     let mut codes = vec![CODE_GUTTER; 81];
     codes[3 * 9 + 8] = 5;
     assert_eq!(spread(&codes, 9)[4 * 9], CODE_GUTTER);
@@ -62,8 +62,9 @@ fn every_code_has_a_colour_of_its_own() {
     }
 }
 
-/// Rows of the matrices that take linear RGB to what an eye without red, green or blue cones makes of it (Machado, Oliveira
-/// and Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009), after the normal eye.
+/// Matrices that map linear RGB to what an eye without red, green or blue cones sees, after the identity for normal
+/// vision (Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency",
+/// 2009).
 const EYES: [[[f64; 3]; 3]; 4] = [
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     [
@@ -110,7 +111,7 @@ fn lab(colour: [u8; 3], eye: &[[f64; 3]; 3]) -> [f64; 3] {
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
-/// Least distance between a colour of one class and one of another, to any eye.
+/// Smallest distance between a colour of one class and one of the other, for any eye.
 fn apart(one: &[[u8; 3]], other: &[[u8; 3]]) -> f64 {
     let mut least = f64::INFINITY;
     for eye in &EYES {
@@ -127,7 +128,8 @@ fn apart(one: &[[u8; 3]], other: &[[u8; 3]]) -> f64 {
 #[test]
 fn classes_keep_apart_for_every_eye_and_ramps_get_brighter() {
     let (coverage, residual) = (coverage_palette(), residual_palette());
-    // A just noticeable difference is 2.3. The gutter is not on the surface, so nobody has to tell it from the darkest residuals.
+    // A just noticeable difference is 2.3. The gutter is not on the surface, so nobody needs to tell it from the
+    // darkest residuals.
     for (what, one, other, least) in [
         ("gutter, filled", &coverage[..1], &coverage[1..2], 40.0),
         ("gutter, weak", &coverage[..1], &coverage[2..66], 40.0),

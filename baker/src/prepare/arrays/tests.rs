@@ -1,5 +1,5 @@
-//! Files written here against what they mean: cameras by the formulas of the programs that write them, pictures by a function
-//! of the place.
+//! Files written here against their meaning: cameras by the formulas of the programs that write them, pictures by a
+//! function of position.
 
 mod bad;
 mod write;
@@ -41,7 +41,7 @@ fn views(bytes: &[u8]) -> Result<(ArrayViews, Vec<String>), ArraysError> {
     Ok((read?, warnings))
 }
 
-/// Where a point of the world lies in the picture, by the renderer's own way: OpenGL view, projection, viewport.
+/// Where a point of the world projects in the picture, the renderer's way: OpenGL view, projection, viewport.
 fn through_opengl(
     extrinsics: [[f64; 4]; 4],
     [fx, fy, cx, cy]: [f64; 4],
@@ -65,7 +65,7 @@ fn through_opengl(
         [0.0, 0.0, -1.0, 0.0],
     ];
     let clip = projection.map(|row| (0..4).map(|c| row[c] * eye[c]).sum::<f64>());
-    // Row 0 of an observation is on top.
+    // Row 0 of an observation is the top.
     [
         (clip[0] / clip[3] + 1.0) / 2.0 * width,
         (1.0 - clip[1] / clip[3]) / 2.0 * height,
@@ -135,7 +135,7 @@ fn a_file_that_the_formats_own_library_wrote_is_read() {
         (*name, view)
     });
     let bytes = safetensors::serialize(tensors, None).expect("a file");
-    // Its order is not ours, its header is padded.
+    // Its order differs from ours, and its header is padded.
     assert_ne!(bytes, file(&entries, ""));
     assert_eq!(mesh(&bytes, false).expect("a mesh").triangles.len(), 2);
     let error = views(&bytes).expect_err("its intrinsics are not in pixels");
@@ -174,14 +174,14 @@ fn cameras_see_what_the_renderer_drew() {
             );
         }
     }
-    // Nothing about this scene is symmetric: as camera-to-world, or with rows from below, it lies elsewhere.
+    // The scene has no symmetry: read as camera to world, or with rows from below, the point is elsewhere.
     let seen = through_opengl(poses[0], LENS, points[0], size);
     assert!((seen[1] - (size[1] - seen[1])).abs() > 1.0, "{seen:?}");
 }
 
 #[test]
 fn a_camera_on_the_pole_and_a_scale_are_taken() {
-    // `sphere_hammersley_sequence(0, N)`: straight below, saved by the rounding of the cosine.
+    // `sphere_hammersley_sequence(0, N)`: straight below, non-degenerate only through the rounding of the cosine.
     let pole = look_at(0.0, -PI / 2.0, 2.0).concat();
     let single: Vec<f32> = pole.iter().map(|&x| x as f32).collect();
     let scaled: Vec<f64> = pole
@@ -241,7 +241,7 @@ fn every_pixel_of_a_slice_stands_where_it_was_drawn() {
     let bytes: Vec<u8> = places()
         .flat_map(|(view, x, y)| pixel(view, x, y))
         .collect();
-    // Within a third of a step of the middle of the step, and beyond the ends.
+    // Within a third of a step of the middle of the step, and outside the range.
     let floats: Vec<f32> = bytes
         .iter()
         .enumerate()

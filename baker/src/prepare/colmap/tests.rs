@@ -1,4 +1,4 @@
-//! Models in both forms, whole and broken.
+//! Models in both formats, valid and broken.
 
 use std::path::Path;
 
@@ -86,7 +86,7 @@ fn both_forms_say_the_same() {
         (&first.file[..], &second.file[..]),
         ("b/one two.png", "a.jpg")
     );
-    // A turn by 120° about the diagonal: x becomes y, y becomes z.
+    // A rotation by 120° about the diagonal: x maps to y, y to z.
     let turned = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]];
     assert_eq!(
         (first.pose.rotation, first.pose.translation),
@@ -97,7 +97,7 @@ fn both_forms_say_the_same() {
         [0.0, 1.0, 0.0],
         "a length of 2 is none"
     );
-    // COLMAP's centre of the first pixel is at one half, and so is ours: nothing is moved.
+    // COLMAP has the centre of the first pixel at one half, as here: nothing is moved.
     let (focal, centre) = first.lens.intrinsics([64, 48]).expect("a lens");
     assert_eq!((focal, centre), ([50.0, 51.0], [31.5, 24.25]));
     assert!(first.lens.distortion.is_some() && second.lens.distortion.is_none());

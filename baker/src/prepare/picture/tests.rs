@@ -1,5 +1,5 @@
-//! Pictures written here, or by another program (`samples/`, by Pillow: 20×12 pixels, red over green on the left, blue on
-//! the right), against the pixels that they hold.
+//! Pictures written here, or by another program (`samples/`, by Pillow: 20×12 pixels, red over green on the left, blue
+//! on the right), against the pixels that they hold.
 
 use ::png::{BitDepth, ColorType, Encoder};
 use proto::message::Code;
@@ -55,7 +55,7 @@ fn png_of_every_colour_type_becomes_rgba() {
     assert_eq!(grey.pixels, [[9, 9, 9, 255], [200, 200, 200, 255]]);
     let grey_alpha = plain(ColorType::GrayscaleAlpha, eight, &[9, 0, 200, 128]);
     assert_eq!(grey_alpha.pixels, [[9, 9, 9, 0], [200, 200, 200, 128]]);
-    // One bit: the first two of the byte.
+    // One bit per pixel: the first two of the byte.
     let bits = plain(ColorType::Grayscale, BitDepth::One, &[0b0100_0000]);
     assert_eq!(bits.pixels, [[0, 0, 0, 255], [255, 255, 255, 255]]);
 }
@@ -212,7 +212,7 @@ const LOSSY: &[u8] = include_bytes!("samples/lossy.webp");
 const ALPHA: &[u8] = include_bytes!("samples/alpha.webp");
 const ANIMATED: &[u8] = include_bytes!("samples/animated.webp");
 
-/// Far from the colours' borders, where a lossy codec keeps them.
+/// Away from the borders between colours, where a lossy codec keeps them.
 fn check_sample(picture: &Picture, tolerance: u8) {
     assert_eq!((picture.width, picture.height), (20, 12));
     for (x, y, wanted) in [
@@ -341,7 +341,7 @@ fn what_is_no_picture_is_named() {
 
 #[test]
 fn no_bytes_make_a_decoder_panic() {
-    // Every sample with each byte in turn replaced: an answer, whichever.
+    // Every sample with each byte in turn replaced gives an answer, whichever.
     let png = png_of(
         [9, 7],
         ColorType::Rgba,

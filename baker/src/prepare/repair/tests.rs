@@ -1,4 +1,4 @@
-//! Steps against constructed meshes: what goes, what stays, what is said.
+//! Repair steps on constructed meshes: what goes, what stays, what is reported.
 
 mod holes;
 mod unseen;
@@ -52,7 +52,7 @@ fn mended(mesh: &CleanMesh, wish: &Repair) -> (CleanMesh, Vec<MeshStep>) {
     repair(mesh.clone(), wish, &[], &Silent)
 }
 
-/// Many surfaces as one.
+/// Joins several surfaces.
 fn together(parts: &[CleanMesh]) -> CleanMesh {
     let (mut positions, mut triangles) = (Vec::new(), Vec::new());
     for part in parts {
@@ -86,13 +86,13 @@ fn without(of: &CleanMesh, gone: impl Fn([f32; 3]) -> bool) -> CleanMesh {
     mesh(&of.positions, &kept)
 }
 
-/// A surface of revolution around z: radius and height of each ring, `sides` corners each; a radius of 0 is one point.
+/// A surface of revolution around z: radius and height of each ring, `sides` corners each. A radius of 0 is one point.
 fn turned(profile: &[[f32; 2]], sides: u32) -> CleanMesh {
     let mut positions = Vec::new();
     for [radius, height] in profile {
         for side in 0..sides {
             let angle = std::f32::consts::TAU * side as f32 / sides as f32;
-            // Cleaning puts the points of a radius of 0 together.
+            // Cleaning merges the points of a radius of 0.
             positions.push([
                 radius * angle.cos() + 0.0,
                 radius * angle.sin() + 0.0,
@@ -112,7 +112,7 @@ fn turned(profile: &[[f32; 2]], sides: u32) -> CleanMesh {
     mesh(&positions, &triangles)
 }
 
-/// Points along a line, both ends among them.
+/// Points along a line, both ends included.
 fn line(from: [f32; 2], to: [f32; 2], pieces: u32) -> Vec<[f32; 2]> {
     (0..=pieces)
         .map(|k| {
@@ -122,7 +122,7 @@ fn line(from: [f32; 2], to: [f32; 2], pieces: u32) -> Vec<[f32; 2]> {
         .collect()
 }
 
-/// Edges that are not run along once in each direction.
+/// Number of edges that are not traversed once in each direction.
 fn disagreeing(of: &CleanMesh) -> usize {
     let mut count: HashMap<[u32; 2], i32> = HashMap::new();
     for [a, b, c] in &of.triangles {
@@ -205,7 +205,7 @@ fn turned_triangles_are_turned_back_and_what_is_inside_out_is_turned() {
     assert_eq!(steps[0].changed, ball.triangles.len() as u64);
     assert!(volume(&left) > 4.0);
     assert_eq!(mended(&ball, &ORIENT).1[0].fate, StepFate::Unchanged);
-    // A bowl: its outside is seen from more sides.
+    // A bowl: its outside is seen from more directions.
     let bowl = turned(
         &line([0.0, 0.0], [1.2, 0.0], 12)
             .iter()
@@ -277,7 +277,7 @@ fn borders_that_are_off_by_rounding_are_welded() {
     );
     assert_eq!((steps[0].before.parts, steps[0].before.borders), (2, 2));
     assert_eq!((steps[0].after.parts, steps[0].after.borders), (1, 0));
-    // What is not on a border is as near as it likes.
+    // Points that are not on a border may be arbitrarily close.
     let fine = scaled(&icosphere(2), 1e-6);
     let near = together(&[ball.clone(), fine]);
     assert_eq!(
@@ -327,7 +327,7 @@ fn what_is_no_surface_is_left_as_it_is_or_mended_and_never_crashes() {
             .wrapping_add(1);
         (state >> 40) as f32 / (1u64 << 24) as f32
     };
-    // Loose triangles anywhere; pages of a book; a needle; points that many triangles share at random.
+    // Random loose triangles; pages of a book; a needle; points shared by many triangles at random.
     let soup: Vec<[f32; 3]> = (0..90).map(|_| [noise(), noise(), noise()]).collect();
     let loose: Vec<[u32; 3]> = (0..30).map(|k| [3 * k, 3 * k + 1, 3 * k + 2]).collect();
     let tangled: Vec<[u32; 3]> = (0..60)

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A camera at (1, 2, 3) that looks along world -x with world z up: no two axes alike, nothing symmetric.
+/// A camera at (1, 2, 3) that looks along world -x with world z up: no two axes alike, no symmetry.
 fn pose() -> Value {
     json!([
         [0.0, 0.0, 1.0, 1.0],
@@ -18,7 +18,7 @@ fn frame() -> Value {
     json!({"file_path": "a.png", "transform_matrix": pose()})
 }
 
-/// The file with `top` beside one frame with `keys` beside its own.
+/// A file with `top` at the top level and one frame with `keys`.
 fn file(top: Value, keys: Value) -> Vec<u8> {
     let mut frame = frame();
     let mut file = json!({});
@@ -185,7 +185,7 @@ fn matrices_that_are_no_camera_are_refused_by_frame_and_reason() {
         let text = refusal(&with_matrix(matrix));
         assert!(text.contains(reason), "{text:?} does not say {reason:?}");
     }
-    // The third frame is named as frame 2.
+    // The third frame is reported as frame 2.
     let frames =
         json!({"fl_x": 9, "frames": [frame(), frame(), {"file_path": "c.png"}]}).to_string();
     assert_eq!(
@@ -207,7 +207,7 @@ fn lens_comes_from_lengths_angles_or_both() {
         intrinsics(json!({}), all.clone(), [64, 48]),
         ([50.0, 60.0], [30.0, 20.0]),
     );
-    // A right angle across: half the width. One axis means square pixels; the centre is the picture's.
+    // A right angle across: half the width. One axis means square pixels; the centre defaults to the picture's.
     let right = std::f64::consts::FRAC_PI_2;
     close(
         intrinsics(json!({"camera_angle_x": right}), json!({}), [64, 48]),
@@ -222,12 +222,12 @@ fn lens_comes_from_lengths_angles_or_both() {
         intrinsics(both, json!({}), [64, 48]),
         ([32.0, 24.0], [32.0, 24.0]),
     );
-    // The frame's own angle goes before the file's length.
+    // The frame's own angle overrides the file's length.
     close(
         intrinsics(all, json!({"camera_angle_x": right}), [64, 48]),
         ([32.0, 32.0], [30.0, 20.0]),
     );
-    // Without w and h, pixels are those of the picture.
+    // Without w and h, lengths are in pixels of the picture.
     close(
         intrinsics(json!({"fl_x": 50.0, "cx": 3.0}), json!({}), [64, 48]),
         ([50.0, 50.0], [3.0, 24.0]),
@@ -247,14 +247,14 @@ fn lens_scales_with_the_picture_and_refuses_another_shape() {
         .expect_err("another shape")
         .to_string();
     assert!(text.contains("another shape"), "{text}");
-    // 1920×1080 made smaller to 853×480, the width rounded.
+    // 1920×1080 downscaled to 853×480, the width rounded.
     let hd = json!({"fl_x": 1000.0, "w": 1920, "h": 1080});
     let (focal, _) = intrinsics(hd, json!({}), [853, 480]);
     assert!(
         (focal[0] / focal[1] - 1.0).abs() < 1e-3 && (focal[0] - 444.3).abs() < 0.2,
         "{focal:?}"
     );
-    // w of another picture, and nothing to tell which is meant.
+    // w belongs to another picture, and nothing tells which is meant.
     let torn = json!({"fl_x": 50.0, "camera_angle_x": 1.1391, "w": 4000, "h": 4000});
     let lens = parse(&file(torn, json!({}))).expect("readable").frames[0].lens;
     assert!(matches!(
@@ -311,7 +311,7 @@ fn lens_numbers_out_of_range_are_refused_by_key() {
         }
     }
     assert!(refusal(&file(json!({}), json!({}))).contains("neither fl_x nor camera_angle_x"));
-    // What is 0 distorts nothing.
+    // Zero coefficients distort nothing.
     let harmless = json!({"fl_x": 9, "k1": 0, "p1": 0.0, "camera_model": "OPENCV", "is_fisheye": false, "rolling_shutter": [0, 0, 0]});
     assert!(parse(&file(harmless, json!({}))).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Whole atlases, checked texel by texel: nothing twice, gaps kept, everything as the table wants it.
+//! Whole atlases, checked texel by texel: no overlap, gaps kept, valid as a table.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) fn icosphere(level: u32) -> CleanMesh {
         positions.extend([[a, b, 0.0], [0.0, a, b], [b, 0.0, a]]);
     }
     let length = |p: [f32; 3]| p.iter().map(|x| x * x).sum::<f32>().sqrt();
-    // Of all triples, those whose sides have the icosahedron's length, wound outwards.
+    // All triples whose sides have the icosahedron's length, wound outwards.
     let near = |a: usize, b: usize| {
         (length(std::array::from_fn(|k| positions[a][k] - positions[b][k])) - 2.0).abs() < 1e-3
     };
@@ -69,7 +69,7 @@ fn surface(positions: Vec<[f32; 3]>, triangles: Vec<[u32; 3]>) -> CleanMesh {
     .unwrap()
 }
 
-/// Numbers that look random and are the same everywhere, from -1 to 1.
+/// Pseudo-random numbers from -1 to 1, the same everywhere.
 fn noise(state: &mut u64) -> f32 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -90,7 +90,7 @@ fn soup(count: u32, size: f32) -> CleanMesh {
     )
 }
 
-/// Which chart each vertex is of, by what its triangles connect.
+/// The chart of each vertex, by connectivity.
 fn charts_of(mesh: &Mesh) -> Vec<u32> {
     let mut chart: Vec<u32> = (0..mesh.positions.len() as u32).collect();
     loop {
@@ -111,7 +111,7 @@ fn charts_of(mesh: &Mesh) -> Vec<u32> {
     }
 }
 
-/// No texel twice, no two charts within `gap` texels, none within a texel of the border, everything as the table wants it.
+/// No texel twice, no two charts within `gap` texels, none within a texel of the border, and a valid table.
 fn check(surface: &CleanMesh, unwrapped: &Unwrapped, size: u32, gap: usize) {
     let mesh = &unwrapped.mesh;
     let mut bytes = Vec::new();
@@ -143,7 +143,7 @@ fn check(surface: &CleanMesh, unwrapped: &Unwrapped, size: u32, gap: usize) {
             .all(|x| (border..=1.0 - border).contains(x))
     );
 
-    // Texels of each chart by their centres: those of two charts stand a gap and a texel apart, less the halves.
+    // Texels of each chart by their centres: those of two charts are a gap and a texel apart, less the halves.
     let chart = charts_of(mesh);
     let width = size as usize;
     let mut owner = vec![u32::MAX; width * width];
@@ -176,7 +176,7 @@ fn standard<'a>(mesh: &CleanMesh, wanted: impl Into<Wanted<'a>>, limit: Duration
 fn a_large_sphere_is_cut_and_packed() {
     let sphere = icosphere(6);
     assert_eq!(sphere.triangles.len(), 81_920);
-    // Not within the time of its size: other tests run beside this one.
+    // Without the time limit of its size, since other tests run at the same time.
     let unwrapped = unwrap_with(
         &sphere,
         (1024, Pages::ONE),
@@ -243,7 +243,7 @@ fn loose_triangles_get_the_fallback_with_all_the_time_in_the_world() {
     assert!(unwrapped.utilisation > 0.3, "{}", unwrapped.utilisation);
 }
 
-/// What views show of a surface: as many pixels for each unit of area as this says of each triangle, in one view.
+/// What views resolve of a surface: for each triangle the pixels per unit of area that `shown` returns, in one view.
 pub(crate) fn views(mesh: &CleanMesh, shown: impl Fn(usize) -> f64) -> Resolved {
     let exposure: Vec<f64> = (0..mesh.triangles.len()).map(shown).collect();
     let area = |face: usize| surface_area(&mesh.positions, &mesh.triangles[face..=face]);
@@ -260,7 +260,7 @@ pub(crate) fn views(mesh: &CleanMesh, shown: impl Fn(usize) -> f64) -> Resolved 
 #[test]
 fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
     let sphere = icosphere(4);
-    // From above: of the charts, those that lie wholly below are not seen.
+    // Seen from above: charts that lie wholly below are unseen.
     let above = |corners: &[u32; 3]| {
         corners
             .iter()
@@ -280,7 +280,7 @@ fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
         check(&sphere, &unwrapped, 512, 2);
         unwrapped
     };
-    // Texels of the triangles that are seen, and of the others.
+    // Texels of the seen triangles, and of the others.
     let texels = |unwrapped: &Unwrapped| {
         let mut sums = [0.0; 2];
         for (corners, &seen) in unwrapped.mesh.triangles.iter().zip(&resolved) {
@@ -301,7 +301,7 @@ fn what_nobody_sees_leaves_its_texels_to_what_is_seen() {
 #[test]
 fn seams_lie_where_views_see_least() {
     let sphere = icosphere(4);
-    // Every second belt of latitude is seen by nobody.
+    // Every second belt of latitude is unseen.
     let seen = |face: usize| {
         let height = sphere.triangles[face].map(|k| sphere.positions[k as usize][1]);
         f64::from(u8::from(
@@ -309,10 +309,10 @@ fn seams_lie_where_views_see_least() {
         ))
     };
     let exposure: Vec<f64> = (0..sphere.triangles.len()).map(seen).collect();
-    // Length of seams, and of those that are seen.
+    // Length of seams, and of seen seams.
     let seams = |exposure: &[f64]| {
         let mut known = views(&sphere, |face| exposure[face]);
-        // Where seams go, and not how large charts are, is asked.
+        // Only the place of seams is tested here, not the size of charts.
         known.best.fill(0.0);
         known.pixels.fill(0.0);
         let wanted = Wanted {
@@ -415,7 +415,8 @@ fn more_triangles_than_texels_still_get_an_atlas() {
     );
 }
 
-/// No triangle crosses the border of a page or comes within a texel of it; the number of pages that have one.
+/// Checks that no triangle crosses the border of a page or comes within a texel of it. Returns the number of pages in
+/// use.
 fn check_pages(mesh: &Mesh, size: u32, pages: Pages) -> usize {
     let page = pages.page(size) as f32;
     let border = 1.0 / page - 1e-5;
@@ -460,7 +461,7 @@ fn slivers_in_rows_keep_apart() {
         let [a, b, c] = corners.map(|corner| corner as usize);
         let [from, to] = [slivers.positions[a], slivers.positions[b]];
         for axis in 0..3 {
-            // Up to a fiftieth of the way from the middle of a side to where the corner was.
+            // Moves the corner to within a fiftieth of the middle of a side.
             let middle = f32::midpoint(from[axis], to[axis]);
             let share = 0.02 * (c % 7) as f32 / 6.0 + 0.002;
             let corner = &mut slivers.positions[c][axis];

@@ -1,4 +1,4 @@
-//! `deliver` against a supervisor that grants and reads back, on folders written here.
+//! `deliver` against a supervisor that grants memory and reads it back, on folders written here.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::*;
 use crate::prepare::folder::Local;
 use crate::prepare::picture::Picture;
 
-/// Grants what is asked for until the other end closes; the views that were filled, and the warnings.
+/// Grants what is asked for until the other end closes. Returns the views and the warnings.
 fn supervise(channel: &Channel) -> (Vec<View>, Vec<String>) {
     let (mut views, mut warnings) = (Vec::new(), Vec::new());
     let mut granted = None;
@@ -53,7 +53,7 @@ const SQUARE: [[f32; 3]; 4] = [
     [-1.0, 1.0, 0.0],
 ];
 
-/// On the z axis at distance 4, looking at the origin; turned away on demand.
+/// On the z axis at distance 4, looking at the origin, or away from it.
 fn frame(file: &str, away: bool) -> Value {
     let turn = if away { -1 } else { 1 };
     json!({"file_path": file, "transform_matrix": [[turn, 0, 0, 0], [0, 1, 0, 0], [0, 0, turn, 4], [0, 0, 0, 1]]})
@@ -116,7 +116,7 @@ fn deliver_if(folder: &Path, job: &PrepareJob, unwanted: &AtomicBool) -> Outcome
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    // Two pixels of each picture tell where it came from.
+    // Two pixels of each picture identify its origin.
     picture(&folder.path().join("opaque.png"), [64, 48], |x, y| {
         [x as u8, y as u8, 7, 255]
     });
@@ -177,7 +177,7 @@ fn views_are_cropped_to_what_can_matter_and_keep_their_order() {
         ([18, 10, 7, 255], [45, 10, 7, 255])
     );
     assert_eq!(opaque.camera.centre, [32.0 - 18.0, 24.0 - 10.0]);
-    // A corner of the square, seen through the crop's camera, is where it is in the whole picture.
+    // Through the crop's camera a corner of the square is where it is in the whole picture.
     let depth = opaque.camera.translation[2] - opaque.camera.rotation[2][0];
     assert_eq!(
         (depth, 40.0 / depth + opaque.camera.centre[0] + 18.0),
@@ -440,7 +440,7 @@ fn outline_of_a_large_mesh_holds_it_closely() {
 #[test]
 fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Columns and rows differ, in size and in colour; half of it is masked away by a slope.
+    // Columns and rows differ in size and colour; a slope masks half of it.
     let [width, height] = [64_usize, 48];
     let colour = |view: u8, x: usize, y: usize| [4 * x as u8, 5 * y as u8, 100 + view];
     let inside = |x: usize, y: usize| 48 * x + 20 * y < 48 * 45;
@@ -461,7 +461,7 @@ fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
     file["cy"] = json!(20.0);
     let (_, wanted, _) = deliver_from(folder.path(), &file, &job(1));
 
-    // World to camera: y and z turned, four ahead; and seen from the other side of the square, looking away.
+    // World to camera: y and z flipped, four ahead; and from the other side of the square, looking away.
     let ahead = [
         1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 4.0, 0.0, 0.0, 0.0, 1.0_f32,
     ];
@@ -519,7 +519,7 @@ fn a_safetensors_file_gives_the_same_views_as_pictures_do() {
     let (result, views, warnings) = deliver_written(folder.path(), &job);
     assert_eq!(result.map(|summary| summary.holdout_views), Ok(1));
     assert_eq!(views.len(), 3);
-    // Columns 20-40 and rows 12-28 grown by what a camera may be off, up to where it is masked away, and by 4.
+    // Columns 20-40 and rows 12-28, grown by how far a camera may be off, up to the mask, and by 4.
     assert_eq!(
         (views[0].crop, views[0].width, views[0].height),
         ([0, 0], 49, 48)
@@ -559,7 +559,7 @@ fn cameras_of_a_world_with_z_up_are_turned_with_it() {
         assert!(off < 1e-12, "{before:?} {after:?}");
     }
 
-    // What is known of the cameras before any picture is read is the same, at a quarter of a thousand pixels.
+    // The cameras known before any picture is read are the same, for pictures of 1024 and 256 pixels.
     let files = Local(folder.path().to_path_buf());
     let eyes = eyes(&Folder::new(&files, Root::Views), &turned).expect("cameras");
     assert_eq!(eyes.len(), 1);

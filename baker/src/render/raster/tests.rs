@@ -1,12 +1,12 @@
-//! What is drawn by spans against every sample asked one by one.
+//! Span drawing against every sample tested one by one.
 
 use super::*;
 
 const SIZE: [usize; 2] = [24, 20];
 const SAMPLES: usize = 3;
 
-/// Triangles of all sizes around a camera that looks along z, some of them across its plane or behind it; every fifth has two
-/// corners of the one before, every seventh is a sliver, every eleventh has level edges.
+/// Triangles of all sizes around a camera that looks along z, some of them across its plane or behind it. Every fifth
+/// has two corners of the one before, every seventh is a sliver, every eleventh has level edges.
 fn soup(count: u32) -> (Mesh, Camera) {
     let mut state = 7_u32;
     let mut random = || {
@@ -92,7 +92,7 @@ fn the_nearest_of_all_wins_and_its_barycentrics_lead_back_to_the_ray() {
     let (mesh, camera) = soup(600);
     let scene = Scene::new(&mesh, &camera, SIZE, SAMPLES);
     let mut hits = Hits::default();
-    // Drawn in parts, of lists that hold more than they need.
+    // Drawn in parts, from lists that hold more than needed.
     let mut seen = Vec::new();
     for first in (0..SIZE[1]).step_by(10) {
         let triangles = scene.touching(first, 10);
@@ -123,7 +123,7 @@ fn the_nearest_of_all_wins_and_its_barycentrics_lead_back_to_the_ray() {
             continue;
         }
         let own = nearness(seen).expect("what is seen is hit");
-        // A sliver's depth is as good as its area.
+        // A sliver's depth is only as accurate as its area.
         assert!(own >= nearest * (1.0 - 1e-6), "{own} of {nearest}");
         let [[second], [third]] = scene.edges(seen).along(y).second_third([x]);
         let weights = [1.0 - second - third, second, third].map(f64::from);

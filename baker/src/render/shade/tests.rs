@@ -1,4 +1,4 @@
-//! What is gathered against every sample looked up by itself.
+//! Gathered lookups against every sample looked up by itself.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn looked_up(image: Image<'_>, [u, v]: [f32; 2]) -> [f32; 3] {
 fn samples_that_are_gathered_are_the_sum_of_what_each_sees() {
     let texels = texels();
     let image = Image::new(SIZE[0], SIZE[1], &texels).unwrap();
-    // Within one texel, over a window and more of them, over all of the image, and far outside of it.
+    // Within one texel, across a window and several, over the whole image, and far outside.
     for reach in [0.01_f32, 0.2, 1.0, 5.0] {
         let uvs = [[0.4, 0.3], [reach, 0.3 * reach], [-0.7 * reach, reach]];
         let mut gathered = Gathered::new(Some(image), srgb::display_table());
@@ -62,7 +62,7 @@ fn samples_that_are_gathered_are_the_sum_of_what_each_sees() {
             let off = (sum[channel] - wanted[channel]).abs() / all as f32;
             assert!(off < 1e-5, "reach {reach}: {sum:?} instead of {wanted:?}");
         }
-        // Nothing of it is left for the next pixel.
+        // Nothing is left for the next pixel.
         let before = sum;
         gathered.finish(&mut sum);
         assert_eq!(sum, before);

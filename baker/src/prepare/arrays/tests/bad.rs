@@ -1,9 +1,9 @@
-//! Each way to spoil a file against its message, which names the tensor.
+//! Each way to break a file against its message, which names the tensor.
 
 use super::write::header;
 use super::*;
 
-/// What the user is told about a mesh, and about views, of such a file.
+/// The messages about a mesh and about views of such a file.
 fn told(bytes: &[u8]) -> [String; 2] {
     let open_mesh = open(bytes, "a.safetensors", |folder| {
         load::read(folder, "a.safetensors", true, &Silent).map(drop)

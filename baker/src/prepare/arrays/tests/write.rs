@@ -1,4 +1,4 @@
-//! Tensors → a file, whatever is wrong with them; a mesh and two views to spoil.
+//! Writes tensors to a file, valid or not; also a mesh and two views to break.
 
 /// A tensor to be written: name, dtype, shape, bytes.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub(super) fn square() -> Vec<Entry> {
     ]
 }
 
-/// `TRELLIS`: utils3d's `look_at` with z up, for a camera on a sphere; row by row, world to camera with `OpenCV` axes.
+/// `TRELLIS`: utils3d's `look_at` with z up for a camera on a sphere; row-major, world to camera with `OpenCV` axes.
 pub(super) fn look_at(yaw: f64, pitch: f64, radius: f64) -> [[f64; 4]; 4] {
     let eye = [
         radius * yaw.sin() * pitch.cos(),
@@ -112,7 +112,7 @@ pub(super) fn look_at(yaw: f64, pitch: f64, radius: f64) -> [[f64; 4]; 4] {
 }
 
 pub(super) const NORMALIZED: &str = "{\"intrinsics\":\"normalized\"}";
-/// Focal lengths and centre of no symmetry.
+/// Focal lengths and principal point without symmetry.
 pub(super) const LENS: [f64; 4] = [1.4, 1.9, 0.45, 0.6];
 
 pub(super) fn lens([fx, fy, cx, cy]: [f64; 4]) -> [f64; 9] {

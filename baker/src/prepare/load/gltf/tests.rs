@@ -1,4 +1,4 @@
-//! Documents built by hand, one for each thing that glTF allows or a hostile file tries.
+//! Documents built by hand: one for each thing that glTF allows or a hostile file tries.
 
 use proto::message::Code;
 
@@ -11,12 +11,12 @@ struct Document {
     bytes: Vec<u8>,
     views: Vec<String>,
     accessors: Vec<String>,
-    /// Further top-level members, each beginning with a comma.
+    /// Further top-level members, each with a leading comma.
     more: String,
 }
 
 impl Document {
-    /// Adds a view and returns its number.
+    /// Adds a view and returns its index.
     fn view(&mut self, bytes: &[u8], more: &str) -> usize {
         while !self.bytes.len().is_multiple_of(4) {
             self.bytes.push(0);
@@ -36,7 +36,7 @@ impl Document {
         self.accessors.len() - 1
     }
 
-    /// A view and an accessor over all of it.
+    /// Adds a view and an accessor over all of it.
     fn array(&mut self, bytes: &[u8], component: u32, kind: &str, count: u64) -> usize {
         let view = self.view(bytes, "");
         self.accessor(component, kind, count, &format!(r#","bufferView":{view}"#))
@@ -84,7 +84,7 @@ const SQUARE: [&[f32]; 4] = [
     &[0.0, 1.0, 0.0],
 ];
 
-/// The square's positions as accessor 0.
+/// Has the square's positions as accessor 0.
 fn square() -> Document {
     let mut document = Document::default();
     document.floats("VEC3", &SQUARE);
@@ -286,7 +286,7 @@ fn buffers_come_from_beside_the_file_or_from_within() {
         Code::UnsupportedFeature
     );
     assert_eq!(error("file:///etc/passwd").code, Code::UnsupportedFeature);
-    // The user named the mesh; what the mesh names is data.
+    // The user named the mesh; files that the mesh names are data.
     let absent = error("absent.bin");
     assert_eq!(absent.code, Code::InvalidAsset);
     assert!(absent.message.contains("a.gltf: ") && absent.message.contains("absent.bin: no such"));
@@ -483,7 +483,7 @@ fn nesting_does_not_reach_the_stack() {
             more: deep,
             ..square()
         };
-        // Skipped or refused, as the JSON parser has it.
+        // Skipped or refused, depending on the JSON parser.
         match document.read(r#"{"mesh":0}"#, r#"{"attributes":{"POSITION":0},"mode":6}"#) {
             Ok(mesh) => assert_eq!(mesh.triangles.len(), 2),
             Err(error) => assert!(error.to_string().contains("JSON"), "{error}"),
@@ -516,9 +516,9 @@ fn what_no_bake_needs_may_lack_what_the_parser_wants() {
     };
     let mesh = read(&json.replace(r#""scene":0"#, r#""scene":1"#)).unwrap();
     assert_eq!(mesh.triangles.len(), 2);
-    // The first scene has nothing in it.
+    // The first scene is empty.
     assert!(read(&json).is_err());
-    // What the parser said is told where that is not all that it misses.
+    // The parser's message is reported where the retry fails too.
     let broken = read(&json.replace(r#""byteLength""#, r#""length""#)).unwrap_err();
     assert!(broken.failure("a.gltf").message.contains("missing field"));
 }

@@ -1,4 +1,4 @@
-//! ASCII and binary files of one square, whole and broken.
+//! ASCII and binary files of one square, valid and broken.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn ascii_polygons_become_fans() {
     );
 }
 
-/// The square in binary, with an element to skip between the two that count.
+/// The square in binary, with an element to skip between the two that matter.
 fn binary(encoding: &str, float: fn(f32) -> [u8; 4], int: fn(i32) -> [u8; 4]) -> Vec<u8> {
     let mut file = format!(
         "ply\nformat {encoding} 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n\

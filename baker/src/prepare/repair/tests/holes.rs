@@ -1,4 +1,4 @@
-//! Which holes are filled, and with what.
+//! Which holes are filled, and how.
 
 use proto::job::Repair;
 use proto::message::StepFate;
@@ -50,7 +50,8 @@ fn holes_are_bounded_by_edges_and_by_area() {
         ..HOLES
     };
     assert_eq!(mended(&cap, &wish).1[0].changed, 1);
-    // The first has π(1 - 0.98²)/4 = 0.031 of the longest side squared, a little less for its corners; this one 0.077.
+    // The first hole has π(1 - 0.98²)/4 = 0.031 of the longest side squared, a little less for its corners; this one
+    // 0.077.
     let wish = Repair {
         fill_holes: Some(0.04),
         ..HOLES
@@ -80,7 +81,7 @@ fn many_holes_of_a_curved_surface_are_filled_without_folds() {
 
 #[test]
 fn holes_that_share_a_point_are_filled_each() {
-    // A grid on a cylinder; two cells that touch in a corner are missing.
+    // A grid on a cylinder without two cells that touch in a corner.
     let mut open = turned(
         &[[0.0, 0.0], [1.0, 0.1], [1.0, 0.6], [1.0, 1.1], [0.0, 1.2]],
         12,

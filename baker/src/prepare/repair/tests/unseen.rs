@@ -1,4 +1,4 @@
-//! What nobody sees: shells, cavities and tunnels; and what stays.
+//! Unseen parts (shells, cavities, tunnels), and parts that stay.
 
 use proto::job::Repair;
 use proto::message::{StepFate, StepKind};
@@ -28,14 +28,14 @@ fn a_sphere_within_a_sphere_goes() {
     );
     assert_eq!(step.changed, 2 * outer.triangles.len() as u64);
     assert_eq!((step.before.parts, step.after.parts), (3, 1));
-    // Alone, each is all seen.
+    // Alone, each is seen entirely.
     for alone in [outer, cube()] {
         let (left, steps) = mended(&alone, &UNSEEN);
         assert_eq!((left, steps[0].fate), (alone, StepFate::Unchanged));
     }
 }
 
-/// A ball with a cavity that a hole of this radius opens at the top.
+/// A ball with a cavity, opened at the top by a hole of this radius.
 fn flask(hole: f32) -> CleanMesh {
     let arc = |radius: f32, from: f32, to: f32| -> Vec<[f32; 2]> {
         line([from, 0.0], [to, 0.0], 60)
@@ -59,7 +59,7 @@ fn flask(hole: f32) -> CleanMesh {
 fn a_cavity_is_cut_off_where_its_opening_is_narrow_and_closed() {
     let flask = flask(0.06);
     let inside = |of: &CleanMesh| {
-        // Not the ring where the neck begins: there the cut is.
+        // Without the ring where the neck begins, since the cut is there.
         let deep = |p: &&[f32; 3]| p[2] < 0.79 && p.iter().map(|x| x * x).sum::<f32>() < 0.66;
         of.positions.iter().filter(deep).count()
     };
@@ -82,7 +82,7 @@ fn a_cavity_is_cut_off_where_its_opening_is_narrow_and_closed() {
     assert_eq!(disagreeing(&left), 0);
     assert!((volume(&left) / volume(&icosphere(4)) - 1.0).abs() < 0.03);
 
-    // The same where so large an opening may not be left.
+    // The same with a limit that forbids so large an opening.
     let (left, steps) = mended(
         &flask,
         &Repair {
@@ -186,7 +186,7 @@ fn what_the_jobs_own_views_show_stays() {
 #[test]
 fn of_a_piece_that_goes_what_the_jobs_own_views_show_stays() {
     let flask = flask(0.06);
-    // Looks down its neck, to the bottom of the cavity.
+    // Looks down the neck to the bottom of the cavity.
     let eye = Eye {
         camera: Camera {
             rotation: [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]],
@@ -196,7 +196,7 @@ fn of_a_piece_that_goes_what_the_jobs_own_views_show_stays() {
         },
         size: [512; 2],
     };
-    // How far from the axis the bottom of the cavity reaches, and how much there is of its sides.
+    // How far from the axis the rest of the cavity's bottom reaches, and how much is left of its sides.
     let within = |of: &CleanMesh| {
         let inner = |p: &&[f32; 3]| p.iter().map(|x| x * x).sum::<f32>() < 0.66;
         let from_axis = |p: &[f32; 3]| p[0].hypot(p[1]);
@@ -210,7 +210,7 @@ fn of_a_piece_that_goes_what_the_jobs_own_views_show_stays() {
     assert!(within(&flask).0 > 0.5 && within(&flask).1 > 1000);
     let (left, steps) = repair(flask.clone(), &UNSEEN, &[eye], &Silent);
     let (bottom, sides) = within(&left);
-    // Of a neck of 0.06 at 2 from the eye, the shadow at 3.8 is 0.114 wide; patches add to it.
+    // A neck of 0.06 at distance 2 from the eye casts a spot of 0.114 at 3.8; patches extend it.
     assert!((0.114..0.2).contains(&bottom), "{bottom}");
     assert_eq!(sides, 0);
     assert!(
@@ -218,7 +218,7 @@ fn of_a_piece_that_goes_what_the_jobs_own_views_show_stays() {
         "{}",
         steps[0].note
     );
-    // From beside it nothing of that is seen.
+    // From the side nothing of that is seen.
     let beside = Eye {
         camera: Camera {
             rotation: [[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]],

@@ -1,4 +1,4 @@
-//! Charts cut on purpose, put together again.
+//! Charts cut on purpose, merged again.
 
 use super::super::pack::Chart;
 use super::super::tests::icosphere;
@@ -6,7 +6,7 @@ use super::*;
 use crate::prepare::clean;
 use crate::prepare::load::{NoUvs, RawMesh};
 
-/// Squares of edge 1, `columns` × `rows`, on the surface that `place` lays them on.
+/// `columns` × `rows` squares of edge 1 on the surface given by `place`.
 pub(in super::super) fn squares(
     columns: u32,
     rows: u32,
@@ -26,14 +26,14 @@ pub(in super::super) fn squares(
     .unwrap()
 }
 
-/// Each two triangles as a chart of its own, flat as the first lies in it and turned in another way.
+/// Each pair of triangles as its own chart: flat as the first triangle, and rotated differently.
 fn apart(mesh: &CleanMesh) -> Vec<Piece> {
     let both = |two: usize| {
         let faces = [2 * two as u32, 2 * two as u32 + 1];
         let [a, b] = faces.map(|face| super::super::planar::single(mesh, face));
         let mut piece = a;
         let fourth = *b.points.iter().find(|p| !piece.points.contains(p)).unwrap();
-        // The first's corners are 0, 1, 2 of a square, and the last is where they leave room.
+        // The first triangle has corners 0, 1, 2 of a square; the last is in the remaining corner.
         let [p, q, r] = [0, 1, 2].map(|k| piece.chart.uvs[k]);
         piece
             .chart
@@ -58,7 +58,7 @@ fn apart(mesh: &CleanMesh) -> Vec<Piece> {
     (0..mesh.triangles.len() / 2).map(both).collect()
 }
 
-/// Every face once, its corners at its points; nothing turned over; outlines as they are when made anew.
+/// Every face once, its corners at its points; nothing flipped; outlines equal to new ones.
 pub(super) fn check(mesh: &CleanMesh, merger: &Merger<'_>) {
     let mut seen = vec![0; mesh.triangles.len()];
     for (piece, outline) in merger.pieces.iter().zip(&merger.outlines) {
@@ -93,7 +93,7 @@ fn a_plane_cut_into_squares_becomes_few_charts_and_stays_flat() {
     while merger.round() > 0 {}
     check(&mesh, &merger);
     let left = left(&merger);
-    // None smaller than LARGEST is left over beside another.
+    // No chart smaller than LARGEST remains beside another.
     assert!(left.len() <= 340 && before == 1600, "{}", left.len());
     for piece in left {
         for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
@@ -114,7 +114,7 @@ fn a_plane_cut_into_squares_becomes_few_charts_and_stays_flat() {
 
 #[test]
 fn a_roll_is_laid_out_and_meets_itself_nowhere() {
-    // Once and a half round a cylinder of radius 2, as 40 × 2 squares: flat, it is a strip.
+    // One and a half turns around a cylinder of radius 2, as 40 × 2 squares: a strip when flat.
     let roll = |x: f32, y: f32| {
         let angle = x / 2.0;
         [2.0 * angle.cos(), 2.0 * angle.sin() + 0.01 * angle, y]
@@ -164,7 +164,7 @@ fn bounds(rest: &[relax::Rest], chart: &Chart) -> [f64; 2] {
 
 #[test]
 fn a_corner_that_its_neighbour_reaches_into_is_not_filled() {
-    // The outer chart is all round the corner (0, 0), from (1, 0) to (0, -1), but for a quarter, and has a spike in it.
+    // The outer chart surrounds the corner (0, 0) from (1, 0) to (0, -1), all but a quarter, and has a spike in it.
     let uvs = |spike: [f64; 2]| {
         vec![
             [0.0, 0.0],
@@ -180,7 +180,7 @@ fn a_corner_that_its_neighbour_reaches_into_is_not_filled() {
         uvs: uvs(spike),
         triangles: vec![[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 5], [1, 6, 2]],
     };
-    // The inner one is the rest of the square, as a triangle on both of the corner's edges.
+    // The inner chart is the missing quarter, as a triangle on both edges of the corner.
     let inner = Chart {
         uvs: vec![[0.0, 0.0], [0.0, -1.0], [1.0, 0.0]],
         triangles: vec![[0, 1, 2]],
@@ -198,11 +198,11 @@ fn a_corner_that_its_neighbour_reaches_into_is_not_filled() {
         outline::is_free((&outside, &outer.uvs), (&inside, &inner.uvs), &border, 1e-4)
     };
     assert!(fits([1.5, 0.0]));
-    // Turned over, the spike would be: its place is what counts.
+    // The spike would then be flipped, but only its place matters.
     assert!(!fits([0.4, -0.2]));
 }
 
-/// Two triangles of one edge, from (0, 0) to (1, 0): the outer one above, the inner one with its tip at `tip`.
+/// Two triangles on one edge, from (0, 0) to (1, 0): the outer one above, the inner one with its tip at `tip`.
 fn beside(tip: [f64; 2], more: &[[f64; 2]]) -> bool {
     let mut outer = Chart {
         uvs: vec![[0.0, 0.0], [1.0, 0.0], [0.5, 1.0]],
@@ -247,7 +247,7 @@ fn outlines_neither_cross_nor_come_near() {
         !beside([-0.5, -0.001], &[[-1.0, -1.0], [-0.4, 0.0], [-0.9, 0.0]]),
         "across a tip"
     );
-    // Along the outer one's own side, from the vertex that both have.
+    // Along the outer chart's own side, from the shared vertex.
     assert!(
         !beside([1.5, -0.99], &[[1.0, 0.0], [1.5, -1.0], [1.6, -0.9]]),
         "a slit"
@@ -257,7 +257,7 @@ fn outlines_neither_cross_nor_come_near() {
 #[test]
 fn a_chart_is_turned_to_its_border_and_relaxed_into_it() {
     let mesh = squares(6, 1, |x, y| [x, y, 0.0]);
-    // All of it as one chart, which planar's projection leaves as it is.
+    // One chart of everything, which planar's projection leaves unchanged.
     let [piece] = &super::super::planar::cut(&mesh)[..] else {
         panic!("one chart");
     };
@@ -269,7 +269,7 @@ fn a_chart_is_turned_to_its_border_and_relaxed_into_it() {
         triangles,
         &piece.chart.uvs
     ));
-    // One end held where a turn by 1 brings it: the rest follows.
+    // One end is fixed where a rotation by 1 takes it: the rest follows.
     let turned = |[x, y]: [f64; 2]| {
         let (sine, cosine) = 1f64.sin_cos();
         [cosine * x - sine * y + 5.0, sine * x + cosine * y - 3.0]
@@ -284,14 +284,14 @@ fn a_chart_is_turned_to_its_border_and_relaxed_into_it() {
         let to = turned(from);
         assert!((uv[0] - to[0]).hypot(uv[1] - to[1]) < 1e-6, "{uv:?} {to:?}");
     }
-    // Its end squeezed to half: it gives way near there only, and that is not little.
+    // Its end is squeezed: it gives way only near there, and by more than allowed.
     let held: Vec<Option<[f64; 2]>> = (piece.points.iter().zip(&uvs))
         .map(|(&point, &uv)| is_end(point).then(|| [uv[0] * 0.3, uv[1] * 0.3]))
         .collect();
     let mut squeezed = relax::align(&uvs, &held);
     relax::relax(&rest, triangles, &held, &mut squeezed);
     assert!(!relax::is_within(relax::TIGHT, &rest, triangles, &squeezed));
-    // Mirrored: turned over.
+    // Mirrored, hence flipped.
     let mirrored: Vec<[f64; 2]> = uvs.iter().map(|&[x, y]| [-x, y]).collect();
     assert!(!relax::is_within(relax::LOOSE, &rest, triangles, &mirrored));
 }

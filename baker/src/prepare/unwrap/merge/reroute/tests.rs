@@ -1,4 +1,4 @@
-//! Borders that lie badly on purpose, moved.
+//! Deliberately bad borders, moved.
 
 use super::super::super::pack::Chart;
 use super::super::super::planar;
@@ -7,7 +7,7 @@ use super::super::relax;
 use super::super::tests::{check, squares};
 use super::*;
 
-/// Length of all borders, and how much of it is seen, by `seen` of a triangle.
+/// Length of all borders, and the seen length, by the visibility `seen` of a triangle.
 fn borders(merger: &Merger<'_>, seen: impl Fn(u32) -> f64) -> [f64; 2] {
     let mut sums = [0.0; 2];
     for face in 0..merger.mesh.triangles.len() as u32 {
@@ -27,7 +27,7 @@ fn borders(merger: &Merger<'_>, seen: impl Fn(u32) -> f64) -> [f64; 2] {
     sums
 }
 
-/// One chart for each value of `of`, which tells from the middle of a triangle; laid out as `flat` lays the surface.
+/// One chart for each value of `of` at a triangle's centre, laid out as `flat` lays the surface.
 fn charts(
     mesh: &CleanMesh,
     of: impl Fn([f32; 3]) -> usize,
@@ -83,7 +83,7 @@ fn a_ragged_border_becomes_short() {
 #[test]
 fn a_border_goes_where_nobody_looks() {
     let mesh = squares(20, 20, |x, y| [x, y, 0.0]);
-    // Of a belt beside the border no view shows anything.
+    // No view shows the belt beside the border.
     let is_seen = |face: u32| {
         let x = mesh.positions[mesh.triangles[face as usize][0] as usize][0];
         f64::from(u8::from(!(7.0..9.0).contains(&x)))
@@ -142,7 +142,7 @@ fn what_does_not_lie_flat_stays_and_no_border_becomes_dearer() {
     let merger = rerouted(&mesh, pieces, &exposure);
     let after = all(&merger);
     assert!(after < before * 9 / 10, "{before} to {after}");
-    // The projections are as stretched as they were; what moved is within bounds.
+    // The projections are as stretched as before; what moved is within limits.
     for piece in &merger.pieces {
         let rest = relax::rest(&mesh, piece);
         for (rest, corners) in rest.iter().zip(&piece.chart.triangles) {
