@@ -9,8 +9,8 @@
 //!
 //! - A worker never outlives its supervisor or its job.
 //! - It is sandboxed from its first act on ([`sandbox`]), and the supervisor opens every file for it.
-//! - A panic is a bug. Like every crash it reports where it happened (`last_words`), the only unsafe module of this
-//!   crate.
+//! - A panic is a bug. Like every crash it leaves a note of where it happened (`last_words`).
+//! - Unsafe code is denied, except where an attribute gives the reason.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -67,7 +67,7 @@ pub struct Session {
     channel: Channel,
     /// Held from a question to its answer, so that threads do not receive each other's.
     turn: Mutex<()>,
-    /// Tables received while an answer was awaited: the supervisor sends both as they come.
+    /// Messages that arrived while an answer was awaited: the supervisor sends tables as they come.
     early: Mutex<VecDeque<(ToChild, Vec<OwnedFd>)>>,
     last_progress: Mutex<(Option<Phase>, Instant)>,
 }

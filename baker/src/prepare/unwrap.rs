@@ -1,18 +1,19 @@
 //! A surface → the mesh that is baked: charts in a square atlas, vertices split at their borders.
 //!
 //! ```text
-//!   flatten (uvunwrap) or planar ─► merge ─► detach ─► budget ─► divide ─► pack or shelf ─► assemble
+//!   flatten ─► merge ─┐
+//!   or planar ────────┴► detach ─► budget ─► divide ─► pack or shelf ─► assemble
 //! ```
 //!
-//! - [`flatten`] runs the `uvunwrap` crate under a deadline. Where that takes too long, [`planar`] projects along a few
-//!   directions.
-//! - [`merge`] lays small charts beside neighbours and moves borders.
+//! - [`flatten`] runs the `uvunwrap` crate under a deadline, and [`merge`] lays small charts beside neighbours and
+//!   moves borders.
+//! - [`planar`] projects along a few directions where flattening takes too long.
 //! - [`detach`] cuts off what no view sees, and [`budget`] makes it smaller.
 //! - [`divide`] cuts charts that are larger than a page.
 //! - [`pack`] places the charts, or [`shelf`] where there are very many.
 //!
 //! Everything but `uvunwrap` takes time bounded by the number of triangles. No two triangles overlap in the atlas.
-//! Charts are two to seven texels apart, and one texel inside the border of their page.
+//! Charts keep gaps for their gutters and stay inside the border of their page.
 
 use std::io;
 use std::time::Duration;

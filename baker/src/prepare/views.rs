@@ -96,8 +96,8 @@ pub(crate) fn eyes(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Eye>, Fai
     Ok(Set::read(views, &job.views_file, job.repair.up, &Silent)?.eyes())
 }
 
-/// Returns the cameras with their picture sizes, for visibility queries (lookouts). Views held out by name are left
-/// out. The size and scale of the pictures are taken from the first picture alone.
+/// Returns the cameras with their picture sizes, for visibility queries (lookouts), except views held out by name. The
+/// header of the first picture gives the size where the file states none, or else the factor that scales stated sizes.
 pub(crate) fn lookouts(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Lookout>, Failure> {
     Set::read(views, &job.views_file, job.repair.up, &Silent)?.lookouts()
 }

@@ -2,7 +2,7 @@
 //!
 //! The surface is drawn with one sample per pixel centre. A point is visible if one of the four samples around it hits
 //! a triangle whose plane, at the point's own ray, is not nearer than the point. So sloped surfaces do not occlude
-//! themselves, and only occluders nearer than [`THIN`] of the depth are missed.
+//! themselves. An occluder is missed only if it is within [`THIN`] of the point's depth.
 
 use proto::table::{Camera, Mesh};
 use rayon::prelude::*;

@@ -2,7 +2,7 @@
 //!
 //! | attribute | stored as | worst error |
 //! |---|---|---|
-//! | position | 3 × u16 of the longest edge of the box; the node's transform undoes it | 1/131,070 of it |
+//! | position | 3 × u16 over the bounding box's longest edge; the node's transform undoes it | 1/131,070 of it |
 //! | normal | 3 × i8 | 0.3° |
 //! | tangent | 4 × i8 | 0.3° |
 //! | texture coordinate | 2 × u16 | 1/131,070: a sixteenth of a texel at 8192² |

@@ -9,7 +9,7 @@ use proto::message::Code;
 
 /// Largest size of a decoded view.
 const MAX_DECODED_BYTES: u64 = 512 << 20;
-/// Highest compression ratio of the codecs: for identical vertices, each byte of 256 vertices takes two bits.
+/// Highest compression ratio of the codecs: 256 equal bytes, one of each vertex, take two bits.
 const MAX_EXPANSION: u64 = 1024;
 /// Largest `byteStride` of vertex data. The extension allows 256; no exporter writes more than this.
 const MAX_STRIDE: usize = 128;

@@ -141,7 +141,7 @@ impl Canvas {
                 std::array::from_fn(|k| row[k] + edges[k][0] * step * first as i64);
             let start = line * self.size[0] + left;
             for place in start + first..start + end {
-                // The sign bit of the union: all are non-negative.
+                // The OR is non-negative if and only if all three are.
                 if at[0] | at[1] | at[2] >= 0 {
                     let depth = depth + at[1] as f64 * to_b + at[2] as f64 * to_c;
                     let depth = (depth * f64::from(u32::MAX >> 1)) as u32 & (u32::MAX >> 1);

@@ -155,7 +155,8 @@ pub(super) fn remove(
     }
 }
 
-/// For each patch: whether the job's views show it or a neighbour, which other views of the same scene would show.
+/// For each patch, whether the job's views show it or a neighbour of it. Other views of the scene would show neighbours
+/// as well.
 fn pictured(shown: &Sight, topology: &Topology, of: &[u32]) -> Vec<bool> {
     let is_shown = |patch: usize| shown.pixels[patch] != [0; 2];
     let mut pictured: Vec<bool> = (0..shown.pixels.len()).map(is_shown).collect();

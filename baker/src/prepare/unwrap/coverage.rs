@@ -1,8 +1,8 @@
 //! Counts the texels that triangles of an atlas cover, and those covered twice.
 //!
-//! A texel counts for a triangle that contains its centre. A centre on a side belongs to one of the two triangles there
-//! by a fill rule: a side takes it if the inside is above a level side, or if the side rises. Sides are evaluated from
-//! their lower end, so both triangles of a side agree bit for bit.
+//! A texel counts for a triangle that contains its centre. A fill rule assigns a centre on a side to one of the two
+//! triangles there: with positive orientation, a side takes it if y grows along it, or if y is constant and x grows.
+//! Sides are evaluated from their lower end, so both triangles of a side agree bit for bit.
 
 /// Numbers of texels whose centres lie in triangles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use super::Piece;
 use super::pack::{Chart, turns_of};
 
-/// Share of the atlas that charts may come to cover. The higher it is, the larger a page is relative to the charts.
+/// Share of the atlas that charts may come to cover. It grows with the size of pages relative to charts.
 const UTILISATION: f64 = 0.7;
 /// A part with less than this share of its chart's area is tiny (a crumb).
 const CRUMB: f64 = 0.02;

@@ -73,7 +73,8 @@ pub(super) fn merge(
     merger.pieces
 }
 
-/// A chart and its number of triangles, a neighbour, and a border by its first vertices and length.
+/// A chart and its number of triangles, a neighbour, and a border by its first pair of vertices and its number of
+/// pairs.
 type Try = (u32, usize, u32, Pair, usize);
 
 /// The piece of a face, and the index of its triangle there.

@@ -111,7 +111,8 @@ fn place_chart(
     chart.uvs.iter().map(to_uv).collect()
 }
 
-/// Lays a chart flat: on the longest side of a single triangle, otherwise by the smallest of 32 bounding rectangles.
+/// Lays a chart flat: on the longest side of a single triangle, otherwise by the smallest of 16 bounding rectangles,
+/// each in two orientations.
 fn shape(chart: &Chart) -> Shape {
     if let ([a, b, c], [_]) = (&chart.uvs[..], &chart.triangles[..]) {
         let sides = [(a, b, c), (b, c, a), (c, a, b)];

@@ -149,7 +149,8 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// The cameras, scaled to a small picture. A camera whose lens needs the picture's size is taken for a square one.
+    /// The cameras, scaled to a small picture. A camera without a stated picture size is taken for one of a square
+    /// picture.
     pub(super) fn eyes(&self) -> Vec<Eye> {
         let eye = |camera: Camera, size: [f64; 2]| small(turned(camera, self.up), size, EYE_EDGE);
         match &self.kind {
