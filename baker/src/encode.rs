@@ -236,13 +236,11 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
     Ok(())
 }
 
-/// The results of the views.
 struct Compared {
     /// Scores of the held-out views, by index.
     holdout: Vec<ViewScore>,
     /// Scores of the fit's views on the sheet.
     shown: Vec<ViewScore>,
-    /// Rows of the sheet.
     rows: Vec<Row>,
 }
 

@@ -121,7 +121,6 @@ impl Session {
         }
     }
 
-    /// Waits for the next packet.
     fn receive(&self) -> Result<(ToChild, Vec<OwnedFd>), SessionError> {
         let received = self.channel.receive_with_fds();
         #[cfg(feature = "failpoints")]
@@ -362,13 +361,10 @@ impl Session {
 /// What the supervisor hands over after the start.
 #[derive(Debug)]
 pub(crate) enum Handed {
-    /// A view's table.
     View(BlobFile),
     /// No view follows; the mesh may.
     Delivered,
-    /// The mesh's table.
     Mesh {
-        /// The table.
         blob: BlobFile,
         /// Edge of its atlas in texels.
         texture_size: u32,

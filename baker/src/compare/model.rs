@@ -10,7 +10,6 @@ use crate::progress::{Progress, each};
 use crate::render::{Image, Textures};
 use crate::survey::{cover, survey, weld};
 
-/// A mesh to compare.
 pub(super) struct Model {
     pub(super) mesh: Mesh,
     pub(super) pictures: Pictures,
@@ -21,7 +20,6 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Reads the file `name` of `folder`.
     pub(super) fn read(
         folder: &Folder<'_>,
         name: &str,

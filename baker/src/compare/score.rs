@@ -8,7 +8,6 @@ use super::model::Model;
 use super::ssim::ssim;
 use crate::encode::measure::{self, Pixel};
 
-/// The scores of one view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Score {
     pub(super) row: CompareScore,
@@ -94,7 +93,6 @@ mod tests {
         assert_eq!(wide.missing, 26);
         assert_eq!(wide.row.pixels, (36 + 2) * 26);
 
-        // Noise costs similarity.
         let mut noisy = view;
         for (index, pixel) in noisy.pixels.iter_mut().enumerate() {
             pixel[1] ^= (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] & 63;

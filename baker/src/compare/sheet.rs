@@ -18,9 +18,7 @@ use crate::encode::preview::{
     BACKGROUND, CELL, ERROR_GAIN, FAINT, GAP, LINE, MARGIN, TEXT, draw_scale,
 };
 
-/// Rows of views.
 const ROWS: usize = 4;
-/// Names of the models.
 const NAMES: [&str; 2] = ["A", "B"];
 
 /// A view beside its renders.
@@ -143,7 +141,6 @@ pub(super) fn draw(rows: &[Row], models: &[CompareModel]) -> Result<Vec<u8>, Png
     canvas.finish(y + MARGIN, png::encode)
 }
 
-/// Left edge of a column of cells.
 fn column(k: usize) -> usize {
     MARGIN + k * (CELL + GAP)
 }

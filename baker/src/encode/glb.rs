@@ -329,9 +329,7 @@ fn finish(surface: &mut Value, material: &Material, add: &mut dyn FnMut(&Picture
     }
 }
 
-/// How a mesh is stored.
 struct Parts {
-    /// Name of the third attribute.
     attribute: &'static str,
     /// Accessors of positions, normals, the third attribute, indices, and tangents where there are any.
     accessors: Vec<Value>,
@@ -342,7 +340,6 @@ struct Parts {
     extensions: &'static [&'static str],
 }
 
-/// Stores plain floats.
 fn plain(leaf: &Leaf<'_>, binary: &mut Binary) -> Parts {
     let &Leaf {
         ref mesh,

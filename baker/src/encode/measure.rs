@@ -119,7 +119,6 @@ pub fn compare(
     }
 }
 
-/// A row of the comparison.
 #[derive(Default)]
 struct Line {
     /// Sum of squared differences of its pixels that count.

@@ -8,7 +8,6 @@ use proto::table::Mesh;
 
 use super::glb::{Dress, display};
 
-/// Writes the file.
 pub(super) fn write(mesh: &Mesh, dress: Dress<'_>, form: &Form) -> Vec<u8> {
     let mut header = String::from("ply\nformat binary_little_endian 1.0\n");
     let version = env!("CARGO_PKG_VERSION");

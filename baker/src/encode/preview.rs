@@ -33,7 +33,6 @@ pub(crate) const GAP: usize = 14;
 pub(crate) const MARGIN: usize = 20;
 /// Height of a line of text with its spacing.
 pub(crate) const LINE: usize = 22;
-/// Rows of views.
 const ROWS: usize = 3;
 pub(crate) const TEXT: [u8; 3] = [225; 3];
 pub(crate) const FAINT: [u8; 3] = [150; 3];
@@ -212,7 +211,6 @@ pub fn draw(
     })
 }
 
-/// Left edge of a column of cells.
 fn column(k: usize) -> usize {
     MARGIN + k * (CELL + GAP)
 }

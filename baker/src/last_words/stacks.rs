@@ -17,7 +17,6 @@ use super::text::Text;
 const FRAMES: usize = 48;
 /// Frames of the handler itself, including the signal's.
 const OURS: usize = 8;
-/// Bytes of a function's name.
 const NAME_BYTES: usize = 160;
 /// This program, for which the loader has an empty name.
 const PROGRAM: &str = "kiln-baker";

@@ -35,7 +35,6 @@ use stream::Stream;
 /// Upper bound of cameras: one for each image that COLMAP tried, registered or not.
 const MAX_CAMERAS: usize = 16 * MAX_VIEWS;
 
-/// A camera of the file.
 #[derive(Debug)]
 struct Camera {
     model: Model,
@@ -43,7 +42,6 @@ struct Camera {
     parameters: Vec<f64>,
 }
 
-/// An image of the file.
 #[derive(Debug)]
 struct Image {
     id: u64,

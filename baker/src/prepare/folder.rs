@@ -107,7 +107,6 @@ impl<'a> Folder<'a> {
 #[derive(Debug)]
 pub struct Opened {
     file: File,
-    /// Its size when it was opened.
     size: u64,
 }
 

@@ -43,7 +43,6 @@ pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> V
         .collect()
 }
 
-/// The area of all triangles.
 pub(crate) fn surface_area(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> f64 {
     let double = |corners: &[u32; 3]| {
         let [a, b, c] = corners.map(|point| positions[point as usize].map(f64::from));

@@ -31,9 +31,7 @@ pub(crate) use probe::{Format, Header, probe};
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Picture {
-    /// Width in pixels.
     pub(crate) width: u32,
-    /// Height in pixels.
     pub(crate) height: u32,
     /// Row-major from the top; sRGB with straight alpha.
     pub(crate) pixels: Vec<[u8; 4]>,
@@ -46,10 +44,8 @@ pub(crate) struct Picture {
 /// Why a picture is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PictureError {
-    /// No bytes.
     #[error("the file is empty")]
     Empty,
-    /// An unknown format.
     #[error("is no picture")]
     Unknown,
     /// A format that is not read.
@@ -58,31 +54,25 @@ pub(crate) enum PictureError {
     /// An unsupported variant of a format.
     #[error("is {0}, which is not supported")]
     Flavour(&'static str),
-    /// No pixels.
     #[error("is {width}x{height} pixels large")]
     NoPixels {
-        /// Width in pixels.
+        /// In pixels, as the height.
         width: u32,
-        /// Height in pixels.
         height: u32,
     },
-    /// Beyond the limits.
     #[error(
         "is {width}x{height} pixels large, more than {MAX_VIEW_EDGE} on an edge or {MAX_VIEW_PIXELS} in all"
     )]
     TooLarge {
-        /// Width in pixels.
+        /// In pixels, as the height.
         width: u32,
-        /// Height in pixels.
         height: u32,
     },
-    /// Truncated.
     #[error("is cut off: the file ends before the picture does")]
     Truncated,
     /// The decoder's message.
     #[error("is damaged: {0}")]
     Damaged(String),
-    /// No memory for the pixels.
     #[error("there is no memory for its pixels")]
     Memory,
 }

@@ -157,7 +157,6 @@ struct Vertices {
     indices: Vec<u32>,
 }
 
-/// A result of meshoptimizer.
 struct Reduced {
     indices: Vec<u32>,
     /// Positions, where they were moved.

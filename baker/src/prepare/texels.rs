@@ -49,12 +49,10 @@ pub struct Resolved {
     pub(crate) exposure: Vec<f64>,
     /// Sum of the pixels that show the triangle, over all views.
     pub(crate) pixels: Vec<f64>,
-    /// Number of views.
     views: u32,
 }
 
 impl Resolved {
-    /// Whether any view shows any triangle.
     pub(crate) fn is_known(&self) -> bool {
         self.best.iter().any(|&pixels| pixels > 0.0)
     }

@@ -52,7 +52,6 @@ pub(crate) struct Frame {
     pub(crate) held_out: bool,
 }
 
-/// The contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Transforms {
     /// In the file's order, at least one.
@@ -65,22 +64,17 @@ pub(crate) struct Transforms {
 const LAYOUT: &str =
     "the file lists its views as {\"frames\": [{\"file_path\": …, \"transform_matrix\": …}]}";
 
-/// Why the file is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransformsError {
-    /// Not UTF-8.
     #[error("is UTF-16, not UTF-8")]
     Utf16,
-    /// Nothing in it.
     #[error("is empty")]
     Empty,
     /// Not JSON, or a value of the wrong kind.
     #[error("is not readable: {0}")]
     Json(#[source] serde_json::Error),
-    /// No `frames`.
     #[error("has no frames: the key is missing")]
     NoFrames,
-    /// `"frames": []`.
     #[error("has no frames: the list is empty")]
     EmptyFrames,
     /// More than [`MAX_VIEWS`].
@@ -89,34 +83,29 @@ pub(crate) enum TransformsError {
     /// More names in one list than there may be frames.
     #[error("{key} has {count} names, more than the {MAX_VIEWS} frames that are taken")]
     TooManyNames {
-        /// The list.
+        /// The key of the list.
         key: &'static str,
-        /// Its length.
         count: usize,
     },
     /// Names in a list that are no frame's `file_path`.
     #[error("{key} names {names}, and no frame has that file_path")]
     UnknownNames {
-        /// The list.
+        /// The key of the list.
         key: &'static str,
-        /// The names, in quotes, not too many.
         names: String,
     },
     /// The lists hold out all frames.
     #[error("holds every frame out of the fit by name: none is left to bake from")]
     AllHeldOut,
-    /// Something is wrong with one frame.
     #[error("frame {frame}: {problem}")]
     Frame {
         /// Its number in the list, from 0.
         frame: usize,
-        /// What.
         #[source]
         problem: Problem,
     },
 }
 
-/// What is wrong with a frame.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
     /// A key that every frame needs.
@@ -128,11 +117,8 @@ pub(crate) enum Problem {
     /// A number outside its range.
     #[error("{key} is {value}, which is not {wanted}")]
     Range {
-        /// The key.
         key: &'static str,
-        /// Its value.
         value: f64,
-        /// What it should be.
         wanted: &'static str,
     },
     /// Wrong rows or columns.
@@ -147,23 +133,18 @@ pub(crate) enum Problem {
     /// The 3×3 part is no rotation.
     #[error("transform_matrix {0}")]
     NoRotation(#[from] NoRotation),
-    /// A coefficient of a thin prism.
     #[error("{key} is {value}: a lens like a thin prism is not supported")]
     Prism {
-        /// The key.
+        /// The key of the coefficient.
         key: &'static str,
-        /// Its value.
         value: f64,
     },
-    /// Not a pinhole camera.
     #[error("{key} is {value}: only pinhole cameras are supported")]
     NotPinhole {
-        /// The key.
+        /// The key that says so.
         key: &'static str,
-        /// Its value.
         value: String,
     },
-    /// Neither `world` nor `camera`.
     #[error("normal_space is {0:?}, neither \"world\" nor \"camera\"")]
     NormalSpace(String),
     /// The picture's shape is not the one that the lens was measured on.
@@ -174,7 +155,6 @@ pub(crate) enum Problem {
     Aspect {
         /// Width and height of the picture.
         picture: [u32; 2],
-        /// `w` and `h`.
         stated: [f64; 2],
     },
     /// `w`, `fl_x` and `camera_angle_x` contradict each other.
@@ -182,9 +162,8 @@ pub(crate) enum Problem {
         "w is {stated}, the picture has {picture} columns, and scaled to it fl_x contradicts camera_angle_x"
     )]
     Contradiction {
-        /// `w`.
+        /// The value of `w`.
         stated: f64,
-        /// Width of the picture.
         picture: u32,
     },
 }

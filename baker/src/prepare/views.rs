@@ -128,7 +128,6 @@ impl<'a> Whole<'a> {
         self.set.len()
     }
 
-    /// Decodes view `index`.
     pub(crate) fn load(&self, index: usize, progress: &dyn Progress) -> Result<View, Failure> {
         let source = self.set.source(index)?;
         progress.expect(

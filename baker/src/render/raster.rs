@@ -18,7 +18,6 @@ use rayon::prelude::*;
 
 use super::clip::{project, triangle_bounds};
 
-/// No triangle.
 pub(super) const NOTHING: u32 = u32::MAX;
 
 /// The hits of some rows of samples, row-major.

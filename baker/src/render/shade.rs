@@ -59,7 +59,6 @@ pub struct Textures<'a> {
 }
 
 impl<'a> Textures<'a> {
-    /// The index of a triangle's image.
     pub(crate) fn number(&self, triangle: usize) -> usize {
         let image = self.of_triangle.get(triangle);
         image.map_or(0, |&image| usize::from(image))
@@ -143,7 +142,6 @@ pub(super) struct Shader<'a> {
     gathered: Gathered<'a>,
 }
 
-/// The paint of a triangle.
 enum Coat {
     /// From an image: texture coordinate of the first corner, and offsets of the others.
     Image([[f32; 2]; 3]),

@@ -12,7 +12,6 @@ use crate::render::Textures;
 /// more or not at all.
 const SAME: f64 = 1e-3;
 
-/// One side of an edge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub(super) triangle: u32,

@@ -7,7 +7,6 @@ use rayon::prelude::*;
 
 use crate::render::Textures;
 
-/// No triangle.
 pub(crate) const NOTHING: u32 = u32::MAX;
 
 /// Rows of texels per unit of work.

@@ -193,7 +193,6 @@ fn read_of(document: &Value, binary: &[u8], primitive: &Value) -> Option<Vec<u8>
     (clean && elements.len() == count).then(|| elements.iter().map(|element| element[0]).collect())
 }
 
-/// The JSON and BIN chunks.
 fn split(file: &[u8]) -> Option<(Value, Vec<u8>)> {
     let length = |at: usize| {
         let bytes = file.get(at..at + 4)?;

@@ -19,7 +19,6 @@ const LEVEL: c_int = 1;
 const THREADS: usize = 8;
 /// The first two bytes of a `.basis` file.
 const SIGNATURE: usize = 0x4273;
-/// Bytes of a slice's description.
 const SLICE: usize = 23;
 
 /// Why there are no blocks.
@@ -36,7 +35,6 @@ pub enum BasisError {
     Output,
 }
 
-/// What to encode as.
 enum Task {
     Etc1s { quality: u8 },
     Uastc,

@@ -19,7 +19,6 @@ pub(super) enum Model {
     Uastc { alpha: bool },
 }
 
-/// The contents of the file.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) model: Model,

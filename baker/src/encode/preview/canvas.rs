@@ -3,7 +3,6 @@
 use super::font;
 use super::tile::Tile;
 
-/// The sheet.
 pub(crate) struct Canvas {
     width: usize,
     background: [u8; 3],
@@ -29,7 +28,6 @@ impl Canvas {
         }
     }
 
-    /// Fills a rectangle.
     pub(crate) fn fill(
         &mut self,
         [x, y]: [usize; 2],

@@ -25,7 +25,6 @@ pub(super) const PIECE: usize = 1 << 20;
 /// Names of the file that a message repeats: their number, and the characters of each.
 const SHOWN: (usize, usize) = (8, 60);
 
-/// An opened file and its header.
 #[derive(Debug)]
 pub(super) struct Arrays {
     file: Opened,
@@ -56,12 +55,10 @@ pub(super) enum Axis {
 }
 
 impl<const N: usize> Tensor<N> {
-    /// Bytes of one element.
     pub(super) fn element(&self) -> usize {
         self.dtype.bitsize() / 8
     }
 
-    /// An error about this tensor.
     pub(super) fn wrong(&self, problem: Problem) -> ArraysError {
         ArraysError::tensor(self.name, problem)
     }
@@ -82,7 +79,6 @@ impl<const N: usize> Tensor<N> {
 }
 
 impl Arrays {
-    /// Reads and checks the header.
     pub(super) fn read(file: Opened) -> Result<Self, ArraysError> {
         let layout = |what: String| ArraysError::Layout(what);
         let mut length = [0; 8];

@@ -26,7 +26,6 @@ const KNOWN: [&str; 12] = [
     channel(Layer::Opacity),
 ];
 
-/// The tensor name of a layer.
 const fn channel(layer: Layer) -> &'static str {
     match layer {
         Layer::MetallicRoughness => "channels.metallic_roughness",
@@ -125,7 +124,6 @@ impl ArrayViews {
         self.cameras.len()
     }
 
-    /// Width and height of every picture.
     pub(in crate::prepare) fn size(&self) -> [usize; 2] {
         let [_, height, width, _] = self.observations.shape;
         [width, height]

@@ -5,12 +5,10 @@ use proto::message::Code;
 use super::{Camera, Read, UNDISTORT, Wrong};
 use crate::prepare::transforms::{Known, Lens};
 
-/// A camera model of COLMAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Model {
     /// Index into [`MODELS`], which is its number in binary files.
     Listed(usize),
-    /// An unlisted name.
     Other(String),
 }
 

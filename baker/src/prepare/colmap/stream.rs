@@ -4,7 +4,6 @@ use super::{Read, Wrong};
 use crate::prepare::folder::Opened;
 use crate::progress::unit;
 
-/// Bytes of one read.
 const PIECE: usize = 256 << 10;
 
 pub(super) struct Stream<'a> {
@@ -26,7 +25,6 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Bytes left in the file.
     pub(super) fn left(&self) -> u64 {
         let here = self.end - (self.buffer.len() - self.at) as u64;
         self.file.size().saturating_sub(here)

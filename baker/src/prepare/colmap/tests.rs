@@ -10,7 +10,6 @@ use crate::prepare::transforms::Distortion;
 
 /// Numbers of a camera as COLMAP's own library reads them: id, model, size, parameters.
 type Camera<'a> = (u32, i32, [u64; 2], &'a [f64]);
-/// Id, pose, camera, name.
 type Image<'a> = (u32, [f64; 7], u32, &'a str);
 
 const TURN: [f64; 7] = [0.5, 0.5, 0.5, 0.5, 1.0, 2.0, 3.0];

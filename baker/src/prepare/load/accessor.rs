@@ -101,9 +101,7 @@ pub enum AccessorError {
 pub(super) enum Use {
     /// Three coordinates; integers with `KHR_mesh_quantization`.
     Position,
-    /// Two texture coordinates.
     TexCoord,
-    /// Indices of vertices.
     Index,
 }
 
@@ -131,7 +129,6 @@ impl Use {
     }
 }
 
-/// The elements of one accessor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements<'a> {
     count: usize,
@@ -142,7 +139,6 @@ pub(super) struct Elements<'a> {
     sparse: Option<(Strided<'a>, Strided<'a>, usize)>,
 }
 
-/// Loads the views of accessor `index`.
 pub(super) fn load(
     root: &json::Root,
     buffers: &mut Buffers<'_>,

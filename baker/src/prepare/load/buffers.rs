@@ -115,7 +115,6 @@ pub(super) struct Buffers<'a> {
     folder: &'a Folder<'a>,
     /// Path of the mesh file's folder within `folder`, with a trailing slash; empty at the top.
     beside: &'a str,
-    /// The GLB's binary chunk.
     bin: Option<&'a [u8]>,
     loaded: HashMap<usize, Vec<u8>>,
     decoded: HashMap<usize, Vec<u8>>,

@@ -56,7 +56,6 @@ enum Mode {
     Indices,
 }
 
-/// How a view is compressed.
 #[derive(Debug)]
 pub(super) struct Compression {
     pub(super) buffer: usize,

@@ -45,7 +45,6 @@ pub enum ObjError {
 /// A corner: vertex, and texture coordinate if any.
 type Corner = (u32, Option<u32>);
 
-/// Reads the bytes of a file.
 pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, ObjError> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let mut shape = Shape::default();

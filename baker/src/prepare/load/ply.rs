@@ -87,7 +87,6 @@ pub enum PlyError {
     TooManyTriangles,
 }
 
-/// Reads the bytes of a file.
 pub(super) fn read(bytes: &[u8], want_uvs: bool) -> Result<RawMesh, PlyError> {
     let (encoding, elements, body) = header(bytes)?;
     let mut values = Values {

@@ -30,7 +30,6 @@ pub(super) type Transform = [[f64; 3]; 4];
 
 const IDENTITY: Transform = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]];
 
-/// A mesh with its transform.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Instance {
     pub(super) mesh: usize,

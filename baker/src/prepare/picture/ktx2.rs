@@ -9,7 +9,6 @@ use basisu::{DecodeFlags, TargetFormat, Transcoder};
 use super::probe::{array, check_size};
 use super::{PictureError, spread};
 
-/// Magic bytes.
 pub(crate) const IDENTIFIER: [u8; 12] = *b"\xABKTX 20\xBB\r\n\x1A\n";
 const HEADER: usize = 80;
 /// Bytes of a level's entry in the index.
@@ -17,7 +16,6 @@ const LEVEL: usize = 24;
 /// No allowed edge has more levels.
 const MOST_LEVELS: usize = 15;
 
-/// How the levels are coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
     Etc1s,
@@ -25,7 +23,6 @@ enum Scheme {
     Zstandard,
 }
 
-/// A checked file.
 #[derive(Debug)]
 pub(crate) struct Texture<'a> {
     bytes: &'a [u8],

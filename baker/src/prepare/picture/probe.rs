@@ -5,14 +5,11 @@ use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 
 use super::PictureError;
 
-/// A format that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Portable network graphics.
     Png,
     /// Baseline or progressive, 8 bits.
     Jpeg,
-    /// Lossy or lossless.
     WebP,
     /// Basis Universal in KTX2, for meshes alone; see [`super::probe_texture`].
     Ktx2,
@@ -21,16 +18,13 @@ pub(crate) enum Format {
 /// What the decoder needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Format.
     pub(crate) format: Format,
-    /// Width in pixels, within the limits.
+    /// Within the limits, like the height.
     pub(crate) width: u32,
-    /// Height in pixels, within the limits.
     pub(crate) height: u32,
 }
 
 impl Header {
-    /// Number of pixels.
     pub(crate) fn pixels(self) -> usize {
         self.width as usize * self.height as usize
     }

@@ -8,7 +8,6 @@
 const GRID: f64 = 256.0;
 /// Corners farther out than this many pixels are not drawn, since edge functions would exceed 64 bits.
 const FAR_OUT: f64 = 1e6;
-/// No surface.
 const NOTHING: u64 = u64::MAX;
 
 /// A projected corner. Compact, since a mesh has many.
@@ -60,7 +59,6 @@ pub(super) struct Canvas {
 /// What is seen at a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// The label it was drawn with.
     pub(super) label: u32,
     /// Whether its corners run counter-clockwise as seen.
     pub(super) front: bool,

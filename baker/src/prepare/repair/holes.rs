@@ -32,7 +32,6 @@ pub(super) struct Limits {
     pub(super) area: f64,
 }
 
-/// Fills small holes.
 pub(super) fn fill(
     mesh: &mut CleanMesh,
     topology: &Topology,
@@ -51,13 +50,11 @@ pub(super) fn fill(
 /// The patches that close small holes.
 pub(super) struct Lids {
     pub(super) triangles: Vec<[u32; 3]>,
-    /// Number of holes closed.
     filled: u64,
     left: Left,
 }
 
 impl Lids {
-    /// No patches.
     pub(super) const NONE: Self = Self {
         triangles: Vec::new(),
         filled: 0,

@@ -20,7 +20,6 @@ const PAIRS: usize = 48;
 /// A part is flipped if its back is seen by more pixels than its front times this.
 const MARGIN: f64 = 1.05;
 
-/// Winds the triangles.
 pub(super) fn orient(
     mesh: &mut CleanMesh,
     topology: &Topology,

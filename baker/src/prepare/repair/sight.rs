@@ -37,7 +37,6 @@ pub(super) struct Groups<'a> {
 /// What was seen of each group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sight {
-    /// Views drawn.
     pub(super) views: u32,
     /// Number of views that show the group.
     pub(super) seen_in: Vec<u32>,

@@ -19,7 +19,6 @@ pub(super) struct Topology {
     mates: Vec<u32>,
     /// The connected part of each triangle, over edges of two triangles, numbered by its first triangle.
     pub(super) parts: Vec<u32>,
-    /// How many parts there are.
     pub(super) part_count: usize,
     counts: MeshCounts,
     /// Closed borders, none with a point twice.
@@ -29,12 +28,9 @@ pub(super) struct Topology {
 /// A closed border: its points in order, each with the half-edge to the next, in either direction.
 pub(super) type Border = Vec<Step>;
 
-/// One edge of a border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Where it begins.
     pub(super) point: u32,
-    /// The half-edge.
     pub(super) half: u32,
 }
 
@@ -77,12 +73,10 @@ impl Topology {
         (mate < CROWDED).then_some(mate)
     }
 
-    /// Whether its edge has one triangle.
     pub(super) fn is_border(&self, half: u32) -> bool {
         self.mates[half as usize] == BORDER
     }
 
-    /// Half-edges on a border.
     pub(super) fn border_halves(&self) -> impl Iterator<Item = u32> {
         (0..self.mates.len() as u32).filter(|&half| self.is_border(half))
     }

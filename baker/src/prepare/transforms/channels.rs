@@ -35,7 +35,6 @@ pub(crate) enum NormalSpace {
     Camera,
 }
 
-/// The layers of one frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FrameLayers {
     /// In the order of [`Layer::ALL`].

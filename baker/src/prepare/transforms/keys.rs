@@ -197,7 +197,6 @@ impl<'de> Deserialize<'de> for Keys {
     }
 }
 
-/// The whole file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub(super) keys: Keys,
@@ -244,7 +243,6 @@ impl<'de> Deserialize<'de> for Names {
     }
 }
 
-/// `frames`.
 #[derive(Debug, Default)]
 pub(super) struct FrameList {
     /// At most [`MAX_VIEWS`]; the rest are only counted.

@@ -34,15 +34,11 @@ const AGREEMENT: f64 = 0.01;
 /// A fully known lens, in pixels of a picture of `size`, as COLMAP has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// Width and height of the picture.
     pub(crate) size: [f64; 2],
-    /// Focal lengths.
     pub(crate) focal: [f64; 2],
-    /// Principal point.
     pub(crate) centre: [f64; 2],
     /// `k1` to `k6` of `FULL_OPENCV`.
     pub(crate) radial: [f64; 6],
-    /// `p1` and `p2`.
     pub(crate) tangential: [f64; 2],
 }
 

@@ -14,7 +14,6 @@ use super::keys::{Matrix, Row};
 pub(crate) struct Pose {
     /// Row-major.
     pub(crate) rotation: [[f64; 3]; 3],
-    /// Translation.
     pub(crate) translation: [f64; 3],
 }
 
@@ -67,7 +66,6 @@ impl Pose {
 /// Why a matrix is not a rotation with a uniform scale.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum NoRotation {
-    /// Negative determinant.
     #[error("is mirrored (determinant {0:.3})")]
     Mirrored(f64),
     /// No volume.

@@ -10,7 +10,6 @@ use proto::limits::MAX_VIEWS;
 use super::keys::Names;
 use super::{Frame, TransformsError};
 
-/// The lists that the file has.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) train: Option<Names>,

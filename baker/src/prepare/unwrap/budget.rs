@@ -156,7 +156,6 @@ mod tests {
         // Two thirds of its triangles fell between the pixels of small pictures, or half is occluded.
         near(left(&sphere, 1e4, 0.3, 4096), 0.3);
         near(left(&sphere, 5e3, 0.5, 4096), 0.25);
-        // Unseen.
         near(left(&sphere, 0.0, 1.0, 4096), EDGE * EDGE);
         near(left(&sphere, 1.0, 1.0, 4096), EDGE * EDGE);
         // A texture coarser than all views, and one between: 4π hold 64² · 0.65 texels with three pixels each.

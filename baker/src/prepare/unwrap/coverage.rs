@@ -34,7 +34,6 @@ pub(crate) fn measure(uvs: &[[f32; 2]], triangles: &[[u32; 3]], size: u32) -> Co
     }
 }
 
-/// The texels of one triangle.
 #[cfg(test)]
 pub(super) fn texels(uvs: &[[f32; 2]], triangle: &[u32; 3], size: u32) -> Vec<(usize, usize)> {
     let mut texels = Vec::new();

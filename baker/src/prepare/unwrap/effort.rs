@@ -14,7 +14,6 @@ pub(super) struct Effort {
 }
 
 impl Effort {
-    /// Starts now.
     pub(super) fn begin() -> Self {
         Self {
             began: Instant::now(),
@@ -22,7 +21,6 @@ impl Effort {
         }
     }
 
-    /// The effort since the start.
     pub(super) fn spent(self) -> Duration {
         let passed = self.began.elapsed();
         match (self.used, used()) {

@@ -29,7 +29,6 @@ impl Chart {
         self.triangles.iter().map(double).sum::<f64>() / 2.0
     }
 
-    /// Area of one triangle.
     pub(super) fn area_of(&self, triangle: u32) -> f64 {
         self.double_area(&self.triangles[triangle as usize]) / 2.0
     }
@@ -53,7 +52,6 @@ impl Chart {
     }
 }
 
-/// The placed charts.
 #[derive(Clone, Debug)]
 pub(crate) struct Atlas {
     /// Texture coordinates of every chart's vertices, within [0, 1].
@@ -161,7 +159,6 @@ struct Plan {
 /// A chart's rotation, its page, the place of its mask there, and the mask's offset.
 type Place = (u8, u32, [usize; 2], [f64; 2]);
 
-/// One packing.
 #[derive(Clone, Debug)]
 struct Layout {
     places: Vec<Place>,

@@ -21,7 +21,6 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// An empty page.
     pub(super) fn new(width: usize) -> Self {
         let words = width.div_ceil(64);
         let levels = width.ilog2() as usize + 1;
@@ -189,7 +188,6 @@ fn or_shifted(into: &mut [u64], from: &[u64], shift: usize) {
     }
 }
 
-/// Sets the bits `from..to`.
 fn fill(words: &mut [u64], from: usize, to: usize) {
     if from >= to {
         return;

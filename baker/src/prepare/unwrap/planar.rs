@@ -25,7 +25,6 @@ const MAX_SHARING: usize = 48;
 
 type Point = [f64; 2];
 
-/// Cuts the surface into charts.
 pub(super) fn cut(mesh: &CleanMesh) -> Vec<Piece> {
     let surface = Surface::new(mesh);
     let mut by_area: Vec<u32> = (0..mesh.triangles.len() as u32).collect();
@@ -46,7 +45,6 @@ pub(super) fn cut(mesh: &CleanMesh) -> Vec<Piece> {
     pieces
 }
 
-/// A chart of one triangle.
 pub(super) fn single(mesh: &CleanMesh, face: u32) -> Piece {
     let corners = mesh.triangles[face as usize];
     let places = corners.map(|point| mesh.positions[point as usize].map(f64::from));
@@ -175,7 +173,6 @@ pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
 struct Grower<'a> {
     surface: &'a Surface<'a>,
     taken: Vec<bool>,
-    /// Edge of a grid cell.
     cell: f64,
     /// Triangles of the chart by cell.
     grid: HashMap<[i64; 2], Vec<[Point; 3]>>,

@@ -12,7 +12,6 @@ use crate::prepare::named_by_input;
 use crate::prepare::picture::{self, Header, Picture, PictureError};
 use crate::prepare::transforms::Frame;
 
-/// A picture's bytes.
 struct File {
     name: String,
     bytes: Vec<u8>,
@@ -77,7 +76,6 @@ impl FrameFiles {
         })
     }
 
-    /// Width and height of the picture.
     pub(super) fn size(&self) -> [u32; 2] {
         [self.picture.header.width, self.picture.header.height]
     }

@@ -243,7 +243,6 @@ impl Source<'_> {
         }
     }
 
-    /// Decodes, masks and crops.
     pub(super) fn load(self, outline: &Outline, holdout: bool) -> Result<Loaded, Failure> {
         let (index, file, up) = (self.index, self.file, self.up);
         match self.kind {

@@ -18,7 +18,6 @@ pub(super) struct Loaded {
     pub(super) far_outside: bool,
 }
 
-/// What a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sees {
     /// The mesh, as far as bounding rectangles can tell.

@@ -59,7 +59,6 @@ impl Strided<'_> {
         }
     }
 
-    /// An element as an index.
     pub(super) fn index(&self, element: usize) -> u32 {
         match self.component {
             ComponentType::U8 | ComponentType::I8 => {

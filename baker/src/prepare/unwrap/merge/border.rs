@@ -15,7 +15,6 @@ pub(super) struct Pair {
 /// Connected edges that two charts share.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Border {
-    /// The neighbour.
     pub(super) other: u32,
     /// In the direction of the chart's own triangles.
     pub(super) edges: Vec<[Pair; 2]>,
@@ -33,7 +32,6 @@ pub(super) fn borders(
     neighbours: &[[u32; 3]],
 ) -> Vec<Border> {
     let piece = &pieces[own as usize];
-    // By neighbour.
     let mut shared: BTreeMap<u32, Vec<[Pair; 2]>> = BTreeMap::new();
     for (&face, corners) in piece.faces.iter().zip(&piece.chart.triangles) {
         for side in 0..3 {
