@@ -10,8 +10,8 @@
 //! | `atlas` | scene → triangle of each texel, links to its neighbours on the surface, seams |
 //! | `surface` | views → views without the pixels that show other surfaces than the simplified mesh |
 //! | `refine` | views → views whose cameras and exposures agree with the mesh and with each other |
-//! | `thin` | masks of all views → decimation: which pixels get no row, for redundancy or lack of memory |
-//! | `kept` | decimation → pixel masks, and views without the masked pixels |
+//! | `decimate` | masks of all views → decimation: which pixels get no row, for redundancy or lack of memory |
+//! | `pixel_mask` | decimation → pixel masks, and views without the masked pixels |
 //! | `ahead` | items that worker threads prepare → one consumer, in order |
 //! | `raster` | scene, camera → the triangle that each sample hits |
 //! | `rows` | the linear model: a pixel is a weighted sum of texels |
@@ -26,11 +26,11 @@
 //! | `pull_push` | texels with weights → a colour for every texel |
 //! | `fill` | averaged texels → start values; unseen texels take the colours of surface neighbours |
 //! | `fit` | start values → texels that reproduce the views: reweighted least squares over any backend |
-//! | `parts` | subdomains: fits the texture band by band where the rows do not fit the memory |
+//! | `subdomains` | subdomains: fits the texture band by band where the rows do not fit the memory |
 //! | `seams` | texels → gutters that continue the charts, both sides of a seam alike at every mip level |
 //! | `gutter` | texels → 8 bits, and the provenance of each |
-//! | `explain` | views → texels: the steps above that every texture of a job goes through |
-//! | `supply` | view source: the supervisor → views, again on request; textures of channels → the supervisor |
+//! | `fit_texture` | views → texels: the steps above that every texture of a job goes through |
+//! | `view_source` | view source: the supervisor → views, again on request; textures of channels → the supervisor |
 //! | `layers` | views, read again → textures of their other channels, by the same fit |
 //! | `rejected` | views, fitted texels → pictures of what the fit rejected of each view |
 //! | `maps` | observed weights, residuals → coverage and deviation of each texel |
@@ -53,9 +53,9 @@ pub mod surface;
 
 mod refine;
 
-mod thin;
+mod decimate;
 
-pub mod kept;
+pub mod pixel_mask;
 
 mod ahead;
 
@@ -87,15 +87,15 @@ pub mod fill;
 
 pub mod fit;
 
-mod parts;
+mod subdomains;
 
 pub mod seams;
 
 pub mod gutter;
 
-mod explain;
+mod fit_texture;
 
-mod supply;
+mod view_source;
 
 mod layers;
 
@@ -126,26 +126,26 @@ use proto::plan::RowsHeld;
 use proto::table::{LayerSet, Refined, Surface, Texture, View};
 use rayon::prelude::*;
 
-use crate::laps::{self, timed};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
 use crate::session::Session;
+use crate::step_times::{self, timed};
 
 use atlas::Atlas;
 use backend::{Backend, BackendError, ViewResiduals};
-use explain::{Bench, Early, Explained, Fit, Taken};
+use decimate::{Decimation, Decimator};
 use fit::Fitted;
+use fit_texture::{Early, Fit, FitContext, FittedTexture, Taken};
 use opening::{Opening, Ready};
-use parts::Parts;
 use plan::Plan;
 use refine::{Ahead, Refiner};
 use rejected::Doubts;
 use scene::Scene;
-pub use supply::{HandedViews, Supply, Unwrapped};
+use subdomains::Subdomains;
 use surface::Original;
-use thin::{Thinner, Thinning};
 use vertices::Coloured;
+pub use view_source::{HandedViews, Unwrapped, ViewSource};
 use warm::Warm;
 
 /// Runs the role: receives the tables, bakes, and sends the texture back.
@@ -263,7 +263,7 @@ pub struct Baked {
     pub summary: BakeSummary,
 }
 
-/// Bakes all views of a surface that `supply` yields, and their other channels, onto the mesh that it yields.
+/// Bakes all views of a surface that `view_source` yields, and their other channels, onto the mesh that it yields.
 ///
 /// # Errors
 /// A failure for the user: no adapter, the adapter's failures, or views that see nothing.
@@ -272,7 +272,7 @@ pub fn bake(
     warm: Warm,
     job: &BakeJob,
     progress: &dyn Progress,
-    supply: &mut impl Supply,
+    supply: &mut impl ViewSource,
 ) -> Result<Baked, Failure> {
     let plan = Plan::new(warm.quality);
     let blend = warm.blend;
@@ -292,10 +292,10 @@ fn bake_on(
     blend: Blend,
     job: &BakeJob,
     progress: &dyn Progress,
-    supply: &mut impl Supply,
+    supply: &mut impl ViewSource,
 ) -> Result<Baked, Failure> {
     let mut clock = PhaseClock::default();
-    laps::take();
+    step_times::take();
     let original = Original::new(surface);
     // Pictures of what was rejected need unmasked views; they are masked when they are cut.
     let masked = !job.rejected;
@@ -330,14 +330,14 @@ fn bake_on(
     let (opened, looked) = clock.time(Phase::OpenDevice, || {
         let look = || refiner.look_settled(progress, &scene, &atlas);
         // Runs while the buffers are allocated.
-        let beside = || (look(), laps::take());
+        let beside = || (look(), step_times::take());
         thread::scope(|threads| {
             let builder = thread::Builder::new().name("looks".to_owned());
             let looking = builder.spawn_scoped(threads, beside).ok();
             let opened = timed("buffers", || opening.open(&scene, &atlas));
             let looked = match looking.map(ScopedJoinHandle::join) {
                 Some(Ok((looked, steps))) => {
-                    laps::add(steps);
+                    step_times::add(steps);
                     looked
                 }
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -349,7 +349,7 @@ fn bake_on(
     let (backend, window) = opened?;
     let mut backend = ManuallyDrop::new(backend);
 
-    let bench = Bench {
+    let context = FitContext {
         scene: &scene,
         atlas: &atlas,
         original: original.if_other(),
@@ -360,13 +360,13 @@ fn bake_on(
     let mut doubts = job.rejected.then(Doubts::default);
     // Views for the subdomains, which the adapter is given one subdomain at a time.
     let mut apart = (!window.is_whole()).then(Vec::new);
-    let thinner = Thinner {
+    let decimator = Decimator {
         scene: &scene,
         atlas: &atlas,
         taps: plan.taps,
         memory: backend.row_memory(scene.texels()),
     };
-    refiner.thin(thinner, looked);
+    refiner.decimate(decimator, looked);
     progress.progress(refiner.phase(), 0, 0);
     let mut next_view = || {
         let next = supply.next(LayerSet::default())?;
@@ -388,16 +388,16 @@ fn bake_on(
         } else if backend.overflows() {
             // All views will come again, but what is rejected is drawn on this first copy.
             if doubts.is_some() {
-                bench.cut(view, masked, refiner.thinning(), doubts.as_mut());
+                context.cut(view, masked, refiner.decimation(), doubts.as_mut());
             }
         } else if !taken {
-            let thinning = refiner.thinning();
-            bench.take_in(
+            let decimation = refiner.decimation();
+            context.take_in(
                 &mut **backend,
                 view,
                 masked,
                 views,
-                thinning,
+                decimation,
                 doubts.as_mut(),
                 &mut clock,
             )?;
@@ -413,7 +413,7 @@ fn bake_on(
         // Views that came again were kept for the rejected pictures the first time.
         let doubts = doubts.as_mut().filter(|_| !unforeseen);
         let masked = masked && !unforeseen;
-        bench.cut_all(views, masked, refiner.thinning(), doubts, &mut clock)
+        context.cut_all(views, masked, refiner.decimation(), doubts, &mut clock)
     });
     let blocks = |view: &View| {
         let edges = [view.width, view.height].map(|edge| u64::from(edge.div_ceil(backend::BLOCK)));
@@ -424,14 +424,14 @@ fn bake_on(
         let memory = |texels| backend.row_memory(texels);
         let least = if unforeseen { 2 } else { 1 };
         clock.time(Phase::Raster, || {
-            Parts::of(&scene, &atlas, plan.taps, memory, least, views)
+            Subdomains::of(&scene, &atlas, plan.taps, memory, least, views)
         })
     });
     let taken = match (&parts, &apart) {
         (Some(parts), Some(views)) => Taken::InParts(parts, views),
         _ => Taken::All,
     };
-    let explained = bench.explain(
+    let explained = context.explain(
         &mut **backend,
         &taken,
         blend.into(),
@@ -440,7 +440,7 @@ fn bake_on(
         &mut clock,
     )?;
     clock.time(Phase::Gutter, || timed("views let go", || drop(apart)));
-    let Explained {
+    let FittedTexture {
         fit,
         seam_residual,
         drawn,
@@ -454,7 +454,7 @@ fn bake_on(
         rows,
         ..
     } = fit;
-    if let Some(doubted) = explain::doubted(&fitted) {
+    if let Some(doubted) = fit_texture::doubted(&fitted) {
         progress.warning(&doubted);
     }
     let mut texture = clock.time(Phase::Gutter, || {
@@ -473,7 +473,7 @@ fn bake_on(
     let mut summary = summary(backend.adapter(), &fitted, &texture, seam_residual);
     refiner.enter(&mut summary);
     summary.channels = layers::bake(
-        &bench,
+        &context,
         &mut **backend,
         &refiner,
         parts.as_ref(),
@@ -484,14 +484,14 @@ fn bake_on(
     )?;
     summary.times = clock.into_times();
     summary.rows = RowsHeld {
-        left_out: refiner.thinning().map_or(0, Thinning::left_out),
+        left_out: refiner.decimation().map_or(0, Decimation::left_out),
         ..rows
     };
     summary.peak_vram_kib = backend.peak_memory() / 1024;
     summary.gpu_times = backend.gpu_times().map_err(failure)?;
     summary.driver_vram_kib = backend.driver_memory().map(|bytes| bytes / 1024);
     [summary.uploaded_kib, summary.read_back_kib] = backend.moved().map(|bytes| bytes / 1024);
-    summary.host_times = laps::take();
+    summary.host_times = step_times::take();
     let mut rejected = Vec::new();
     for drawn in drawn {
         if let Some(view) = summary
@@ -521,7 +521,7 @@ fn noted(view: View, set: LayerSet, sets: &mut Vec<LayerSet>) -> View {
 }
 
 /// Requests all fitted views again, with the same refinement as the first time.
-fn again(refiner: &Refiner<'_>, supply: &mut impl Supply) -> Result<Vec<View>, Failure> {
+fn again(refiner: &Refiner<'_>, supply: &mut impl ViewSource) -> Result<Vec<View>, Failure> {
     let mut views = Vec::new();
     supply.again()?;
     while let Some((layered, _)) = supply.next(LayerSet::default())? {

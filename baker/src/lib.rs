@@ -16,10 +16,10 @@
 
 pub mod sandbox;
 
-mod laps;
 mod pace;
 pub mod progress;
 pub mod session;
+mod step_times;
 
 pub mod prepare;
 

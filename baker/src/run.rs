@@ -190,9 +190,9 @@ fn warm(session: &Session) -> Result<Warm, Failure> {
         hint: String::new(),
     })?;
     session
-        .ready(warm.adapter(), warm.peers(), sandbox, warm.pipelines())
+        .ready(warm.adapter(), warm.peers(), sandbox, warm.cache_key())
         .map_err(|error| internal(&error))?;
-    if warm.pipelines().is_some() {
+    if warm.cache_key().is_some() {
         let (keep, kept) = session
             .receive_pipelines()
             .map_err(|error| internal(&error))?;

@@ -18,7 +18,7 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::footprint::MIN_ALPHA;
-use super::kept::Kept;
+use super::pixel_mask::PixelMask;
 use super::rows::Rows;
 use super::scene::Scene;
 use super::window::Window;
@@ -220,13 +220,13 @@ pub trait Backend: Send {
     /// Takes a view in.
     fn add_view(&mut self, view: &View) -> Result<(), BackendError>;
 
-    /// Takes views in, in order, each without the pixels that `kept` masks.
-    fn add_views(&mut self, views: &[&View], kept: Option<&Kept>) -> Result<(), BackendError> {
+    /// Takes views in, in order, each without the pixels that `pixel_mask` masks.
+    fn add_views(&mut self, views: &[&View], kept: Option<&PixelMask>) -> Result<(), BackendError> {
         views.iter().try_for_each(|view| match kept {
             None => self.add_view(view),
             Some(kept) => {
                 let mut view = View::clone(view);
-                kept.thin(&mut view);
+                kept.decimate(&mut view);
                 self.add_view(&view)
             }
         })

@@ -22,16 +22,16 @@ use proto::table::{LayerSet, Surface};
 
 use super::atlas::Atlas;
 use super::backend::BackendError;
-use super::explain::ties;
+use super::decimate::{Decimation, Decimator, Decision};
 use super::fit::passes;
+use super::fit_texture::ties;
 use super::gpu::dry_run::{Counts, DryRun, account};
 use super::held::Room;
-use super::parts::Parts;
 use super::plan::Plan;
 use super::scene::Scene;
-use super::supply::{HandedViews, Supply, Unwrapped};
+use super::subdomains::Subdomains;
 use super::surface::Original;
-use super::thin::{Decision, Thinner, Thinning};
+use super::view_source::{HandedViews, Unwrapped, ViewSource};
 use super::warm::Warm;
 use super::window::Window;
 use super::{failure, gpu, layers, native, refine, surface};
@@ -65,14 +65,14 @@ pub fn run(
     plan(surface, warm, job, format, session, &mut views)
 }
 
-/// Plans the bake of the views that `supply` yields.
+/// Plans the bake of the views that `view_source` yields.
 fn plan(
     surface: Surface,
     warm: Warm,
     job: &BakeJob,
     format: TextureFormat,
     progress: &dyn Progress,
-    supply: &mut impl Supply,
+    supply: &mut impl ViewSource,
 ) -> Result<BakePlan, Failure> {
     let compile_ms = warm.stages().map_or(0.0, |(_, ms)| ms);
     let (adapter, numbers) = (warm.adapter(), Plan::new(warm.quality));
@@ -94,15 +94,24 @@ fn plan(
     let atlas = Atlas::new(&scene);
     unit();
     // Never closed: with a broken driver that blocks, and the process frees everything anyway.
-    let kit = ManuallyDrop::new(warm.into_kit()?);
-    let driver = kit.as_ref().and_then(|kit| account(kit.device()));
-    let options = kit.as_ref().map(|kit| gpu::options(kit, size, job));
+    let pipelines = ManuallyDrop::new(warm.into_pipelines()?);
+    let driver = pipelines
+        .as_ref()
+        .and_then(|pipelines| account(pipelines.device()));
+    let options = pipelines
+        .as_ref()
+        .map(|pipelines| gpu::options(pipelines, size, job));
     let mut window = scene.window.clone();
     let mut device = None;
-    if let (Some(kit), Some(options)) = (&*kit, &options) {
-        window = gpu::window(kit, &scene, &atlas, options);
+    if let (Some(pipelines), Some(options)) = (&*pipelines, &options) {
+        window = gpu::window(pipelines, &scene, &atlas, options);
         let ties = ties(&atlas, &window);
-        device = Some(DryRun::new(kit, &scene.within(&window), &ties, options)?);
+        device = Some(DryRun::new(
+            pipelines,
+            &scene.within(&window),
+            &ties,
+            options,
+        )?);
     }
     let opened = begun.elapsed().as_secs_f64() + compile_ms / 1e3;
 
@@ -121,7 +130,7 @@ fn plan(
         Some(device) => device.row_memory(texels),
         None => Room::of(job.memory).memory(),
     };
-    let thinner = Thinner {
+    let decimator = Decimator {
         scene: &scene,
         atlas: &atlas,
         taps: numbers.taps,
@@ -130,11 +139,11 @@ fn plan(
     // Of larger jobs the bake takes the first view in before it knows them all.
     let known = sample.pixels * 4 < refine::held_bytes(job.memory) as u64;
     let decision = match known {
-        true => sample.decide(thinner),
+        true => sample.decide(decimator),
         false => Decision::AllFit,
     };
-    if let Some(thinning) = decision.thinning() {
-        sample.thin(thinning);
+    if let Some(decimation) = decision.decimation() {
+        sample.decimate(decimation);
     }
     let pixels = (sample.pixels / u64::from(sample.views.max(1))) as usize;
     progress.expect(
@@ -153,11 +162,12 @@ fn plan(
     let mut room = Room::of(job.memory);
     let mut rows = processor_rows(&sample, &mut room);
     let count = |window: &Window, share: f64, largest: usize| {
-        let (Some(device), Some(kit), Some(options)) = (&device, &*kit, &options) else {
+        let (Some(device), Some(pipelines), Some(options)) = (&device, &*pipelines, &options)
+        else {
             return Ok(Counts::default());
         };
         let (scene, ties) = (scene.within(window), ties(&atlas, window));
-        let part = device.part(kit, &scene, &ties, options, share, largest);
+        let part = device.part(pipelines, &scene, &ties, options, share, largest);
         let counts = part.and_then(|part| part.finish(rates));
         counts.map_err(|error| failure(BackendError::from(error)))
     };
@@ -169,15 +179,15 @@ fn plan(
     let foreseen = !window.is_whole() || matches!(decision, Decision::TooMany(_));
     let in_parts = foreseen || rows.kept < rows.rows;
     let least = if foreseen { 1 } else { 2 };
-    let parts = in_parts.then(|| sample.parts(thinner, memory, least));
+    let parts = in_parts.then(|| sample.parts(decimator, memory, least));
     if let Some(parts) = &parts {
         rows.parts = parts.count();
         (rows.kept, rows.views_redrawn) = (rows.rows, 0);
     }
     let mut most: Option<Counts> = None;
-    for (nth, (window, share)) in parts.iter().flat_map(Parts::windows).enumerate() {
+    for (nth, (window, share)) in parts.iter().flat_map(Subdomains::windows).enumerate() {
         // The pilot fit comes before any window is announced.
-        let others = parts.iter().flat_map(Parts::windows).skip(1);
+        let others = parts.iter().flat_map(Subdomains::windows).skip(1);
         let largest = match nth {
             0 => window.texels(),
             _ => (others.map(|(window, _)| window.texels()).max()).unwrap_or(0),
@@ -207,7 +217,7 @@ fn plan(
             host_bytes += counts.peak;
         }
     }
-    rows.left_out = decision.thinning().map_or(0, Thinning::left_out);
+    rows.left_out = decision.decimation().map_or(0, Decimation::left_out);
     let textures = 1 + layers::sets(&sets) as u32;
     let load = Load {
         views: f64::from(sample.views),

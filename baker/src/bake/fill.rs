@@ -60,7 +60,7 @@ impl Tones {
         let unseen = |texel: &[f32; 4]| texel[3] <= 0.0;
         let holes = (texels.par_iter().enumerate())
             .any(|(index, texel)| unseen(texel) && covered(index).is_some());
-        // Parts pass on all their texels to those that follow.
+        // Subdomains pass on all their texels to those that follow.
         if holes || texels.len() != atlas.triangles.len() {
             self.add(scene, texels, &covered);
         }

@@ -16,15 +16,15 @@ use super::backend::{BINS, Backend, BackendError, Belief, Strength, ViewResidual
 use super::plan::{Plan, Round, Smoothness};
 use super::subset::ONE_IN;
 
-mod doubted;
+mod outliers;
 
-use doubted::Doubted;
+use outliers::Outliers;
 
 /// What other fits of the same views reuse: λ, the outlier views, and the rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     smoothness: f32,
-    doubted: Doubted,
+    doubted: Outliers,
     /// With the scales that were used.
     rounds: Vec<Round>,
 }
@@ -139,7 +139,7 @@ pub fn fit(
     let residuals = backend.residuals()?;
     let mut fit = Fit {
         backend,
-        doubted: Doubted::none(residuals.len()),
+        doubted: Outliers::none(residuals.len()),
         residuals,
         start,
         smoothness: FEW_VIEWS,
@@ -225,7 +225,7 @@ struct Fit<'a> {
     residuals: Vec<ViewResiduals>,
     /// The texels, as long as they are unchanged.
     start: Option<Vec<[f32; 4]>>,
-    doubted: Doubted,
+    doubted: Outliers,
     smoothness: f32,
     scale: f32,
     /// Iterations done.
@@ -313,7 +313,7 @@ impl Fit<'_> {
 
     /// Finds outlier views after a first round. If there are more than before, finds λ without them.
     fn doubt(&mut self, plan: &Plan) -> Result<bool, BackendError> {
-        let found = Doubted::of(&self.residuals);
+        let found = Outliers::of(&self.residuals);
         if found.count() <= self.doubted.count() {
             return Ok(false);
         }

@@ -15,7 +15,7 @@ use super::backend::Ties;
 use super::gutter::gutter;
 use super::raster::NOTHING;
 use super::scene::Scene;
-use super::supply::{Supply, Unwrapped};
+use super::view_source::{Unwrapped, ViewSource};
 
 /// View source: some views come before the mesh.
 pub(super) struct Given<F> {
@@ -51,7 +51,7 @@ impl<F: FnMut() -> Result<Option<View>, Failure>> Given<F> {
     }
 }
 
-impl<F: FnMut() -> Result<Option<View>, Failure>> Supply for Given<F> {
+impl<F: FnMut() -> Result<Option<View>, Failure>> ViewSource for Given<F> {
     fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
         let view = self.early.pop_front();
         Ok(view.map(|view| (view, LayerSet::default())))

@@ -1,7 +1,7 @@
 // Triangle of each sample → rows: for each pixel the texels that its taps read, with merged weights. Native twin:
 // footprint.rs.
 //
-// A pixel whose texels lie in a small box is stored as that box, for plots.wgsl to sort into bins. The other pixels of
+// A pixel whose texels lie in a small box is stored as that box, for row_bins.wgsl to sort into bins. The other pixels of
 // a workgroup's 8×8 block make one patch, or several where they touch too many texels. Rows of the subset (subset.rs)
 // make patches of their own, allocated from the other end of the buffer. Boxes take rows and words from the start of
 // their buffers, other rows from the end.
@@ -15,7 +15,7 @@
 @group(1) @binding(3) var<storage, read> texel_coords: array<vec2<f32>>;
 @group(1) @binding(4) var<storage, read> pixels: array<u32>;
 // 0-2: patches, rows, words. 3: rows with a box. 4: 1 where something did not fit. 5-7: patches of the subset, rows of
-// the subset, other patches. 8: words of boxes. 13, 14: rows and words of rows without a box. plots.wgsl uses the rest.
+// the subset, other patches. 8: words of boxes. 13, 14: rows and words of rows without a box. row_bins.wgsl uses the rest.
 @group(1) @binding(6) var<storage, read_write> counters: array<atomic<u32>, 16>;
 // Capacity for each of them.
 @group(1) @binding(7) var<uniform> room: Pool;
@@ -189,12 +189,12 @@ fn find_box() -> bool {
     }
     box_corner = low;
     box_size = high - low + 1u;
-    return all(box_size <= vec2(BOX)) && plot() < PLOTS;
+    return all(box_size <= vec2(BOX)) && row_bin() < ROW_BINS;
 }
 
-fn plot() -> u32 {
-    let across = (regions[region].texture_size + PLOT - 1u) / PLOT;
-    return box_corner.y / PLOT * across + box_corner.x / PLOT;
+fn row_bin() -> u32 {
+    let across = (regions[region].texture_size + ROW_BIN - 1u) / ROW_BIN;
+    return box_corner.y / ROW_BIN * across + box_corner.x / ROW_BIN;
 }
 
 // Reserves room for the rows with a box, or sets NOWHERE: then the host discards the whole tile.
@@ -228,8 +228,8 @@ fn keep_box(pixel: vec2<u32>, at: u32, subset: u32, colour: u32) {
         box_weights[texel.y * box_size.x + texel.x] = merged_weights[k];
     }
     let start = first_box.word + (at & 0xffffu);
-    let corner = box_corner % PLOT;
-    let shape = (plot() << 14u) | ((corner.y * PLOT + corner.x) << 6u) | (box_of(box_size) << 1u) | subset;
+    let corner = box_corner % ROW_BIN;
+    let shape = (row_bin() << 14u) | ((corner.y * ROW_BIN + corner.x) << 6u) | (box_of(box_size) << 1u) | subset;
     new_rows[first_box.row + (at >> 16u)] = Row(start, shape, colour, place_of_row(pixel));
     var sum = 0.0;
     var before = 0u;

@@ -3,15 +3,12 @@
 //!
 //! ```text
 //!   view ─ raster ─ footprint ─▶ rows (row store: resident, or redrawn for each pass when the budget is full)
-//!   rows with a box ─ plots ─▶ the same, sorted into bins: squares of the texture
+//!   rows with a box ─ row_bins ─▶ the same, sorted into bins: squares of the texture
 //!   rows ─ average ─▶ texels
 //!   rows, texels ─ residual ─▶ histogram of each view · robust weights
 //!   rows, weights ─ normal, regularise ─▶ diagonal, λ ─ solve (apply, step, apply, …) ─▶ texels
 //!   rows, texels ─ deviation ─▶ deviation of the views from each texel, where maps are asked for
 //! ```
-//!
-//! Private names: `pools` is the row store, `plots` the row bins, `marks` the visible blocks, `groundwork` the
-//! preallocated buffers, `kit` the compiled pipelines.
 //!
 //! Fill and gutter have no GPU stage: they walk the surface once, over texels that the host reads anyway. The same job
 //! on the same adapter gives the same bytes: sums across rows are integers, sums across texels are trees of fixed
@@ -32,15 +29,15 @@ mod tally;
 mod batch;
 mod times;
 
-mod marks;
 mod raster;
 mod tiles;
+mod visible;
 
 mod planes;
-mod pools;
+mod row_store;
 
 mod fit;
-pub mod kit;
+pub mod pipelines;
 
 pub mod dry_run;
 
@@ -57,21 +54,21 @@ pub use self::error::blame;
 use self::error::under_way;
 use self::fit::Fit;
 pub use self::fit::{Expected, Options, options};
-use self::kit::Kit;
-use self::marks::Foreseen;
+use self::pipelines::Pipelines;
+use self::visible::VisibleBlocks;
 use super::atlas::Atlas;
 use super::backend::{Backend, BackendError, Belief, RowMemory, Strength, Ties, ViewResiduals};
-use super::kept::Kept;
-use super::parts::first_window;
+use super::pixel_mask::PixelMask;
 use super::scene::Scene;
+use super::subdomains::first_window;
 use super::window::Window;
 
-/// The window that a job begins with on the device of `kit`: the whole texture if that leaves memory for rows, else
+/// The window that a job begins with on the device of `pipelines`: the whole texture if that leaves memory for rows, else
 /// strips spread over the texture.
 #[must_use]
-pub fn window(kit: &Kit, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
+pub fn window(pipelines: &Pipelines, scene: &Scene, atlas: &Atlas, options: &Options) -> Window {
     let others = fit::others(scene, atlas);
-    let fits = |texels| fit::fits(kit, options, scene.size, texels, others);
+    let fits = |texels| fit::fits(pipelines, options, scene.size, texels, others);
     match fits(scene.texels()) {
         true => scene.window.clone(),
         false => first_window(scene.size, fits),
@@ -101,10 +98,15 @@ impl Drop for Gpu {
 
 impl Gpu {
     /// Makes the buffers of a job. The caller has masked pixels that show another surface than the scene's.
-    pub fn new(kit: Kit, scene: Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
-        let info = kit.device.info().clone();
+    pub fn new(
+        pipelines: Pipelines,
+        scene: Scene,
+        ties: &Ties,
+        options: &Options,
+    ) -> Result<Self, GpuError> {
+        let info = pipelines.device.info().clone();
         let fit = under_way("preparing the fit", || {
-            Fit::new(kit, scene, ties, options, 0)
+            Fit::new(pipelines, scene, ties, options, 0)
         })?;
         Ok(Self {
             fit: Some(Box::new(fit)),
@@ -157,7 +159,7 @@ impl Backend for Gpu {
         self.run(|fit| fit.add_view(view))
     }
 
-    fn add_views(&mut self, views: &[&View], kept: Option<&Kept>) -> Result<(), BackendError> {
+    fn add_views(&mut self, views: &[&View], kept: Option<&PixelMask>) -> Result<(), BackendError> {
         self.run(|fit| fit.add_views(views, kept))
     }
 
@@ -233,7 +235,7 @@ impl Backend for Gpu {
             ..self.options
         };
         let own = scene.window.texels();
-        let largest = foreseen.as_ref().map_or(own, Foreseen::texels);
+        let largest = foreseen.as_ref().map_or(own, VisibleBlocks::texels);
         let room = fit::room(own, largest);
         let next = under_way("the next texture", || {
             if fit.would_do(scene, taps, blend) {
@@ -244,11 +246,11 @@ impl Backend for Gpu {
                 }
                 return Ok(*fit);
             }
-            let kit = match fit.into_kit()? {
-                kit if (kit.taps, kit.blend) == (taps, blend) => kit,
-                kit => Kit::new(kit.device, taps, blend)?,
+            let pipelines = match fit.into_pipelines()? {
+                pipelines if (pipelines.taps, pipelines.blend) == (taps, blend) => pipelines,
+                pipelines => Pipelines::new(pipelines.device, taps, blend)?,
             };
-            Fit::new(kit, scene.clone(), ties, &options, room)
+            Fit::new(pipelines, scene.clone(), ties, &options, room)
         });
         self.failed = next.is_err();
         let mut fit = next?;

@@ -33,7 +33,7 @@ const ROW: usize = size_of::<u32>() + size_of::<[u8; 4]>() + size_of::<u32>();
 /// Where the rows of a view come from.
 #[derive(Debug)]
 enum Source {
-    Kept(Vec<Rows>),
+    PixelMask(Vec<Rows>),
     Remade(View),
 }
 
@@ -169,7 +169,7 @@ impl Held {
         let bytes = chunks.iter().map(bytes).sum();
         let rows = chunks.iter().map(Rows::len).sum();
         let source = if self.room.take(bytes) {
-            Source::Kept(chunks)
+            Source::PixelMask(chunks)
         } else {
             Source::Remade(view.clone())
         };
@@ -185,7 +185,7 @@ impl Held {
 
     /// Counts of stored and other rows.
     pub(super) fn rows_held(&self) -> RowsHeld {
-        let kept = |view: &&HeldView| matches!(view.source, Source::Kept(_));
+        let kept = |view: &&HeldView| matches!(view.source, Source::PixelMask(_));
         let rows = |view: &HeldView| view.rows as u64;
         RowsHeld {
             rows: self.views.iter().map(rows).sum(),
@@ -217,7 +217,7 @@ impl Held {
                 rows: self.views[first..next]
                     .par_iter()
                     .map(|view| match &view.source {
-                        Source::Kept(chunks) => Cow::Borrowed(chunks.as_slice()),
+                        Source::PixelMask(chunks) => Cow::Borrowed(chunks.as_slice()),
                         Source::Remade(view) => {
                             Cow::Owned(footprints(&self.scene, view, self.taps))
                         }
@@ -234,7 +234,7 @@ impl Held {
         let mut end = first;
         for view in &self.views[first..] {
             match (&self.views[first].source, &view.source) {
-                (Source::Kept(_), Source::Kept(_)) => {}
+                (Source::PixelMask(_), Source::PixelMask(_)) => {}
                 (Source::Remade(_), Source::Remade(_)) => {
                     bytes += view.bytes;
                     if end > first && bytes > self.room.budget / SHARE_IN_FLIGHT {
@@ -277,7 +277,7 @@ impl Held {
                 size: [chunks.iter().map(Rows::len).sum::<usize>() as u32, 1],
                 bytes: 0,
                 rows: chunks.iter().map(Rows::len).sum(),
-                source: Source::Kept(chunks),
+                source: Source::PixelMask(chunks),
             })
             .collect();
         held
@@ -292,7 +292,7 @@ impl Held {
     pub(super) fn kept_views(&self) -> usize {
         self.views
             .iter()
-            .filter(|view| matches!(view.source, Source::Kept(_)))
+            .filter(|view| matches!(view.source, Source::PixelMask(_)))
             .count()
     }
 }

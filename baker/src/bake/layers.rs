@@ -19,10 +19,10 @@ use rayon::prelude::*;
 
 use super::backend::Backend;
 use super::colour::{Space, to_byte};
-use super::explain::{Bench, Explained, Fit, Taken, doubted, ties};
-use super::parts::Parts;
+use super::fit_texture::{Fit, FitContext, FittedTexture, Taken, doubted, ties};
 use super::refine::Refiner;
-use super::supply::Supply;
+use super::subdomains::Subdomains;
+use super::view_source::ViewSource;
 use super::{failure, psnr};
 use crate::progress::{PhaseClock, unit};
 
@@ -34,13 +34,13 @@ type Slots = [(Layer, usize); 3];
 
 /// Fits every layer that a fitted view has; `sets` holds the layers of each such view.
 pub(super) fn bake(
-    bench: &Bench<'_>,
+    context: &FitContext<'_>,
     backend: &mut dyn Backend,
     refiner: &Refiner<'_>,
-    parts: Option<&Parts>,
+    parts: Option<&Subdomains>,
     sets: &[LayerSet],
     blend: Blend,
-    supply: &mut impl Supply,
+    supply: &mut impl ViewSource,
     clock: &mut PhaseClock,
 ) -> Result<Vec<LayerFit>, Failure> {
     let mut fits = Vec::new();
@@ -49,14 +49,14 @@ pub(super) fn bake(
         let begun = Instant::now();
         let space = space(set, blend);
         let slots = slots(set);
-        let plan = bench.plan;
-        bench
+        let plan = context.plan;
+        context
             .progress
-            .expect("a texture's buffers", bench.step + crate::pace::ADAPTER);
+            .expect("a texture's buffers", context.step + crate::pace::ADAPTER);
         if parts.is_none() {
-            let ties = ties(bench.atlas, &bench.scene.window);
+            let ties = ties(context.atlas, &context.scene.window);
             backend
-                .again(bench.scene, &ties, plan.taps, space.blend())
+                .again(context.scene, &ties, plan.taps, space.blend())
                 .map_err(failure)?;
         }
         unit();
@@ -72,10 +72,10 @@ pub(super) fn bake(
                 view.camera = camera;
             }
             match parts {
-                Some(_) => apart.push(bench.cut(view, false, refiner.thinning(), None)),
+                Some(_) => apart.push(context.cut(view, false, refiner.decimation(), None)),
                 None => {
-                    let thinning = refiner.thinning();
-                    bench.take_in(backend, view, false, views, thinning, None, clock)?;
+                    let decimation = refiner.decimation();
+                    context.take_in(backend, view, false, views, decimation, None, clock)?;
                 }
             }
             (views, with) = (views + 1, with + 1);
@@ -84,22 +84,22 @@ pub(super) fn bake(
             Some(parts) => Taken::InParts(parts, &apart),
             None => Taken::All,
         };
-        let explained = bench.explain(backend, &taken, space, false, None, clock);
+        let explained = context.explain(backend, &taken, space, false, None, clock);
         let explained = explained.map_err(|failure| name(failure, set))?;
         if let Some(doubted) = doubted(&explained.fit.fitted) {
-            bench.progress.warning(&named(&doubted, set));
+            context.progress.warning(&named(&doubted, set));
         }
         for layer in set.iter() {
             supply.put(&LayerTexture {
                 layer,
-                size: bench.scene.size,
+                size: context.scene.size,
                 texels: texels(layer, &slots, &explained),
             })?;
         }
         let seconds = begun.elapsed().as_secs_f64();
         for fit in report(set, with, &explained, seconds) {
             if fit.name == Layer::Normal && fit.psnr_db < CONTRADICTION {
-                bench.progress.warning(&format!(
+                context.progress.warning(&format!(
                     "the views contradict each other about normals ({:.1} dB), as they do with another normal_space: \
                      \"world\" and \"camera\" are the choices",
                     fit.psnr_db
@@ -203,7 +203,7 @@ fn mix(slots: &Slots, layers: &[(Layer, Vec<[u8; 4]>)], pixels: &mut [[u8; 4]]) 
 }
 
 /// The fitted texels of one layer, as its table stores them.
-fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
+fn texels(layer: Layer, slots: &Slots, explained: &FittedTexture) -> Vec<[u8; 4]> {
     let Fit {
         texels, observed, ..
     } = &explained.fit;
@@ -233,7 +233,7 @@ fn texels(layer: Layer, slots: &Slots, explained: &Explained) -> Vec<[u8; 4]> {
 fn report(
     set: LayerSet,
     views: u32,
-    explained: &Explained,
+    explained: &FittedTexture,
     seconds: f64,
 ) -> impl Iterator<Item = LayerFit> {
     let residuals = &explained.fit.fitted.residuals;
@@ -329,7 +329,7 @@ mod tests {
                     rows: proto::plan::RowsHeld::default(),
                     mending: None,
                 };
-                let explained = Explained {
+                let explained = FittedTexture {
                     fit,
                     seam_residual: 0.0,
                     drawn: Vec::new(),

@@ -5,7 +5,7 @@
 // run at once.
 var<workgroup> near: array<atomic<u32>, SUMS_AT + 3u * PLACES>;
 
-const SUMS_AT: u32 = select(0u, 3u * PLACES, PLOTTED);
+const SUMS_AT: u32 = select(0u, 3u * PLACES, BINNED);
 
 // The sum of `part` over the invocations that share a row, which then have one turn only. All of a workgroup must call
 // it.

@@ -42,7 +42,7 @@ fn fetch(values: bool) {
         if values {
             set_near(place, value);
         }
-        if PLOTTED || !values {
+        if BINNED || !values {
             set_sums(place, vec3(0u));
         }
     }
@@ -51,7 +51,7 @@ fn fetch(values: bool) {
 
 // Empties the sums that replace the values, once these have been read. All invocations of a workgroup must call it.
 fn begin_sums() {
-    if PLOTTED {
+    if BINNED {
         return;
     }
     workgroupBarrier();

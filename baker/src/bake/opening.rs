@@ -6,7 +6,7 @@ use proto::message::Failure;
 
 use super::atlas::Atlas;
 use super::backend::Backend;
-use super::explain::ties;
+use super::fit_texture::ties;
 use super::gpu::{self, Expected};
 use super::native::Native;
 use super::plan::Plan;
@@ -58,16 +58,16 @@ impl Opening for Ready<'_> {
     fn open(self, scene: &Scene, atlas: &Atlas) -> Result<(Box<dyn Backend>, Window), Failure> {
         let Self { warm, plan, job } = self;
         let blend = warm.blend;
-        let Some(kit) = warm.into_kit()? else {
+        let Some(pipelines) = warm.into_pipelines()? else {
             let ties = ties(atlas, &scene.window);
             let native = Native::new(scene.clone(), ties, plan.taps, blend, job.memory);
             return Ok((Box::new(native), scene.window.clone()));
         };
-        let options = gpu::options(&kit, scene.size, job);
-        let window = gpu::window(&kit, scene, atlas, &options);
+        let options = gpu::options(&pipelines, scene.size, job);
+        let window = gpu::window(&pipelines, scene, atlas, &options);
         let ties = ties(atlas, &window);
         // The surface before simplification has masked the views already.
-        let gpu = gpu::Gpu::new(kit, scene.within(&window), &ties, &options)?;
+        let gpu = gpu::Gpu::new(pipelines, scene.within(&window), &ties, &options)?;
         Ok((Box::new(gpu), window))
     }
 }

@@ -1,5 +1,5 @@
-// Structures of a pool, the unit of the row store. footprint.wgsl writes them, plots.wgsl sorts them into bins,
-// rows.wgsl reads them. Identifiers say "plot" for a bin: a square of PLOT² texels and the rows whose box begins there.
+// Structures of a pool, the unit of the row store. footprint.wgsl writes them, row_bins.wgsl sorts them into bins,
+// rows.wgsl reads them. A row bin is a square of ROW_BIN² texels and the rows whose box begins there.
 
 // Same as `layout::Pool`.
 struct Pool {
@@ -17,7 +17,7 @@ struct Patch {
     first_texel: u32,
     // Rows in the lower half, texels of the list in the upper.
     counts: u32,
-    // LISTED, PLOT_ROWS or SEAM. The entries of a SEAM are signed, its target is 0, and its rows have a weight for each
+    // LISTED, ROW_BIN_ROWS or SEAM. The entries of a SEAM are signed, its target is 0, and its rows have a weight for each
     // channel.
     kind: u32,
 }
@@ -56,9 +56,9 @@ fn has_box(shape: u32) -> bool {
 
 fn corner_of(shape: u32) -> vec2<u32> {
     let corner = (shape >> 6u) & 255u;
-    return vec2(corner % PLOT, corner / PLOT);
+    return vec2(corner % ROW_BIN, corner / ROW_BIN);
 }
 
-fn plot_of(shape: u32) -> u32 {
+fn row_bin_of(shape: u32) -> u32 {
     return shape >> 14u;
 }

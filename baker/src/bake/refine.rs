@@ -51,11 +51,11 @@ use proto::job::{Memory, Refine};
 use proto::message::{CameraFate, ExposureFate, Failure, Phase, StageTime};
 use proto::table::View;
 
+use super::decimate::{Decimation, Decimator, Decision, Mask, Sightings, Survey, Workers};
 use super::surface::{Elsewhere, Original};
-use super::thin::{Decision, Mask, Sightings, Survey, Thinner, Thinning, Workers};
-use crate::laps::{self, timed};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each};
+use crate::step_times::{self, timed};
 use camera::{Shape, Verdict};
 use early::Early;
 use mend::masking;
@@ -71,7 +71,7 @@ pub(super) fn held_bytes(memory: Memory) -> usize {
 /// Calls fail with the adapter's error.
 pub(super) trait Ahead: Send {
     /// Takes views in as they came, without the decimated pixels.
-    fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure>;
+    fn take(&mut self, views: &[&View], decimation: Option<&Decimation>) -> Result<(), Failure>;
 
     /// Expected duration of one pass.
     fn pass(&self) -> Duration;
@@ -153,7 +153,7 @@ impl Meanwhile<'_> {
         };
         survey.map_or(Decision::AllFit, |survey| {
             timed("looks", || self.waiting.await_looks());
-            timed("thinning", || survey.decide(workers))
+            timed("decimation", || survey.decide(workers))
         })
     }
 }
@@ -191,15 +191,15 @@ impl<'a> Refiner<'a> {
         }
     }
 
-    /// Decimates pixels where rows do not fit the memory or others show the surface better; see [`Self::thinning`].
-    pub(super) fn thin(&mut self, thinner: Thinner<'a>, looked: Sightings<'a>) {
+    /// Decimates pixels where rows do not fit the memory or others show the surface better; see [`Self::decimation`].
+    pub(super) fn decimate(&mut self, decimator: Decimator<'a>, looked: Sightings<'a>) {
         self.held = true;
-        self.survey = Some(Survey::of_looked(thinner, looked));
+        self.survey = Some(Survey::of_looked(decimator, looked));
     }
 
     /// The decimation, known once the first view is out.
-    pub(super) fn thinning(&self) -> Option<&Thinning> {
-        self.decision.thinning()
+    pub(super) fn decimation(&self) -> Option<&Decimation> {
+        self.decision.decimation()
     }
 
     /// Whether the views have more rows than fit, and than can be left out; known once the first view is out.
@@ -297,13 +297,13 @@ impl<'a> Refiner<'a> {
                     }
                     let left: Vec<&View> = (views.iter().skip(taken)).map(|view| &**view).collect();
                     if whole && !moved() && !left.is_empty() {
-                        ahead.take(&left, decision.thinning())?;
+                        ahead.take(&left, decision.decimation())?;
                         taken += left.len();
                     }
                     Ok::<_, Failure>(Took {
                         taken,
                         decision,
-                        steps: laps::take(),
+                        steps: step_times::take(),
                     })
                 };
                 // Without a thread, nothing is taken ahead.
@@ -340,7 +340,7 @@ impl<'a> Refiner<'a> {
             let times = [waited, begun.elapsed()];
             Ok::<_, Failure>((views, verdicts, elsewhere, gains, took, times))
         })?;
-        laps::add(took.steps);
+        step_times::add(took.steps);
         let mut taken = took.taken;
         if first {
             self.decision = took.decision;
@@ -363,7 +363,7 @@ impl<'a> Refiner<'a> {
         {
             let begun = Instant::now();
             drawn_ahead(progress, ahead.pass());
-            ahead.take(&views.iter().collect::<Vec<_>>(), self.thinning())?;
+            ahead.take(&views.iter().collect::<Vec<_>>(), self.decimation())?;
             taken = views.len();
             times[1] += begun.elapsed();
         }

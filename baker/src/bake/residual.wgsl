@@ -109,7 +109,7 @@ fn residual(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
         }
         let whole = steps_of(square);
         if owner == view {
-            // The sums of PLOT_MOST halves fit a word.
+            // The sums of ROW_BIN_MOST halves fit a word.
             atomicAdd(&squares_low[slot], whole & 0xffffu);
             atomicAdd(&squares_high[slot], whole >> 16u);
             atomicAdd(&seen_rows[slot], 1u);

@@ -1,8 +1,8 @@
 // A pool of rows as every stage over rows sees it: patches of rows that touch the same texels, one workgroup each.
 // Stages are compiled for two kinds of patch:
 //
-// - Bins (PLOTTED) hold the rows of all views whose box begins in one square of the texture. A row is a box of texels
-//   with weights. Together they touch PLOT_REACH² adjacent texels, each read and written once for hundreds of rows.
+// - Bins (BINNED) hold the rows of all views whose box begins in one square of the texture. A row is a box of texels
+//   with weights. Together they touch ROW_BIN_REACH² adjacent texels, each read and written once for hundreds of rows.
 // - Listed patches hold rows whose texels lie further apart, as across a seam or at a grazing angle: up to LISTED_MOST
 //   neighbouring pixels of a view, with a list of the texels they touch.
 //
@@ -25,7 +25,7 @@
 // Where `visited.ordered`, the indices of rows with a box, bin by bin; else the rows themselves lie in that order. Then
 // the patches over them.
 @group(2) @binding(7) var<storage, read> order: array<u32>;
-@group(2) @binding(8) var<storage, read> plots: array<Patch>;
+@group(2) @binding(8) var<storage, read> row_bins: array<Patch>;
 
 // Which patches are visited. Same as `layout::Visited`.
 struct Visited {
@@ -34,9 +34,9 @@ struct Visited {
     first: u32,
     gap: u32,
     // The same for bins.
-    plots: u32,
-    first_plots: u32,
-    plots_gap: u32,
+    row_bins: u32,
+    first_row_bins: u32,
+    row_bins_gap: u32,
     // Texels in a row of the window, and in all.
     size: u32,
     count: u32,
@@ -71,9 +71,9 @@ fn open(group: vec3<u32>, lane: u32) -> u32 {
     let index = group.y * GROUPS_ACROSS + group.x;
     own = Patch(0u, 0u, 0u, LISTED);
     own_lane = lane;
-    if PLOTTED {
-        if index < visited.plots {
-            own = plots[index + select(visited.plots_gap, 0u, index < visited.first_plots)];
+    if BINNED {
+        if index < visited.row_bins {
+            own = row_bins[index + select(visited.row_bins_gap, 0u, index < visited.first_row_bins)];
         }
     } else if index < visited.patches {
         own = patches[index + select(visited.gap, 0u, index < visited.first)];
@@ -99,19 +99,19 @@ fn take(turn: u32) {
         return;
     }
     own_row = own.first_row + nth;
-    if PLOTTED && visited.ordered != 0u {
+    if BINNED && visited.ordered != 0u {
         own_row = order[own_row];
     }
     let row = rows[own_row];
     own_start = row.start;
     own_colour = row.colour;
     own_block = row.place >> 6u;
-    if PLOTTED {
+    if BINNED {
         let size = size_of(row.shape);
         let corner = corner_of(row.shape);
         own_width = size.x;
         own_entries = size.x * size.y;
-        own_corner = corner.y * PLOT_REACH + corner.x;
+        own_corner = corner.y * ROW_BIN_REACH + corner.x;
     } else {
         own_entries = row.shape >> 6u;
     }
@@ -137,14 +137,14 @@ fn is_seam() -> bool {
 
 // Number of texels of the patch.
 fn places_here() -> u32 {
-    return select(own.counts >> 16u, PLACES, PLOTTED);
+    return select(own.counts >> 16u, PLACES, BINNED);
 }
 
 fn texel_of(place: u32) -> u32 {
-    if !PLOTTED {
+    if !BINNED {
         return words[own.first_texel + place];
     }
-    let at = vec2(place % PLOT_REACH, place / PLOT_REACH);
+    let at = vec2(place % ROW_BIN_REACH, place / ROW_BIN_REACH);
     let texel = own.first_texel + at.y * visited.size + at.x;
     return select(NOWHERE, texel, own.first_texel % visited.size + at.x < visited.size && texel < visited.count);
 }
@@ -174,16 +174,16 @@ fn in_box(at: Cursor) -> Cursor {
     var inside = at;
     while inside.column >= own_width {
         inside.column -= own_width;
-        inside.place += PLOT_REACH - own_width;
+        inside.place += ROW_BIN_REACH - own_width;
     }
     return inside;
 }
 
 // The second entry of an odd row's last pair has weight 0.
 fn pair_at(at: Cursor) -> Pair {
-    if PLOTTED {
+    if BINNED {
         let weights = unpack2x16unorm(words[own_start + at.nth]);
-        let wrap = select(0u, PLOT_REACH - own_width, at.column + 1u == own_width);
+        let wrap = select(0u, ROW_BIN_REACH - own_width, at.column + 1u == own_width);
         return Pair(vec2(at.place, min(at.place + 1u + wrap, PLACES - 1u)), weights);
     }
     let first = words[own_start + 2u * at.nth];

@@ -36,8 +36,8 @@ use super::colour::{Space, decode, encode};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
-use crate::laps::timed;
 use crate::progress::unit;
+use crate::step_times::timed;
 use solve::Agreement;
 
 const NO_CHART: u32 = u32::MAX;

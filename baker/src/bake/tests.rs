@@ -216,7 +216,7 @@ struct Again {
     glow: Vec<[u8; 4]>,
 }
 
-impl Supply for Again {
+impl ViewSource for Again {
     fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
         Ok(None)
     }

@@ -17,7 +17,7 @@ struct Region {
     // The rows of the window that the window solves for: first, and past the last. 0 where the window is the whole
     // texture.
     core: vec2<u32>,
-    // Where `marks` of footprint.wgsl has the bits of the texture's squares; 0 where no visible blocks are recorded.
+    // Where `visible` of footprint.wgsl has the bits of the texture's squares; 0 where no visible blocks are recorded.
     squares_at: u32,
     // Listed blocks of all regions.
     listed: u32,

@@ -10,7 +10,7 @@ use proto::job::{BakeJob, Blend, Device as Wanted, Quality, WarmJob};
 use proto::message::{AdapterInfo, Failure, PipelineCache};
 
 use super::gpu::device::{self, Device, GpuError};
-use super::gpu::kit::Kit;
+use super::gpu::pipelines::Pipelines;
 use super::gpu::{Expected, options};
 use super::native;
 use super::plan::Plan;
@@ -20,9 +20,9 @@ use crate::progress::Progress;
 #[derive(Debug)]
 enum Opened {
     Bare(Box<Device>),
-    Ready(Box<Result<Kit, GpuError>>),
+    Ready(Box<Result<Pipelines, GpuError>>),
     /// A thread preallocates what the fit will need.
-    Foreseeing(JoinHandle<Option<Kit>>),
+    Preallocating(JoinHandle<Option<Pipelines>>),
 }
 
 /// See the head of this file.
@@ -57,7 +57,7 @@ impl Warm {
             }
             Err(error) => return Err(error.into()),
         };
-        let unkept = |device: &Device| match device.pipelines() {
+        let unkept = |device: &Device| match device.cache_key() {
             Some(_) => PipelineCache::Off,
             None => PipelineCache::Unsupported,
         };
@@ -86,36 +86,39 @@ impl Warm {
     fn device(&self) -> Option<&Device> {
         match &self.gpu {
             Some(Opened::Bare(device)) => Some(device),
-            Some(Opened::Ready(kit)) => kit.as_ref().as_ref().ok().map(Kit::device),
-            Some(Opened::Foreseeing(_)) | None => None,
+            Some(Opened::Ready(pipelines)) => {
+                pipelines.as_ref().as_ref().ok().map(Pipelines::device)
+            }
+            Some(Opened::Preallocating(_)) | None => None,
         }
     }
 
     /// Preallocates on a thread what the fit of these views will certainly need, while their mesh is still missing. The
     /// adapter is reported by then.
     pub(super) fn foresee(&mut self, job: &BakeJob, expected: Expected) {
-        let Some(Opened::Ready(kit)) = &self.gpu else {
+        let Some(Opened::Ready(pipelines)) = &self.gpu else {
             return;
         };
-        let options = (kit.as_ref().as_ref()).map(|kit| options(kit, expected.texture_size, job));
+        let options = (pipelines.as_ref().as_ref())
+            .map(|pipelines| options(pipelines, expected.texture_size, job));
         let Ok(options) = options else {
             return;
         };
-        let (hand, handed) = mpsc::channel::<Kit>();
+        let (hand, handed) = mpsc::channel::<Pipelines>();
         let work = move || {
-            let mut kit = handed.recv().ok()?;
-            kit.foresee(&options, expected);
-            Some(kit)
+            let mut pipelines = handed.recv().ok()?;
+            pipelines.foresee(&options, expected);
+            Some(pipelines)
         };
         // Without a thread, all is allocated when it is needed.
         let Ok(thread) = Builder::new().name("first buffers".to_owned()).spawn(work) else {
             return;
         };
         self.gpu = self.gpu.take().map(|gpu| match gpu {
-            Opened::Ready(kit) => match *kit {
-                Ok(kit) => match hand.send(kit) {
-                    Ok(()) => Opened::Foreseeing(thread),
-                    Err(mpsc::SendError(kit)) => Opened::Ready(Box::new(Ok(kit))),
+            Opened::Ready(pipelines) => match *pipelines {
+                Ok(pipelines) => match hand.send(pipelines) {
+                    Ok(()) => Opened::Preallocating(thread),
+                    Err(mpsc::SendError(pipelines)) => Opened::Ready(Box::new(Ok(pipelines))),
                 },
                 failed @ Err(_) => Opened::Ready(Box::new(failed)),
             },
@@ -125,11 +128,11 @@ impl Warm {
 
     /// Key of the adapter, driver and build whose pipelines can be cached; none where that is impossible.
     #[must_use]
-    pub fn pipelines(&self) -> Option<&str> {
-        self.device().and_then(Device::pipelines)
+    pub fn cache_key(&self) -> Option<&str> {
+        self.device().and_then(Device::cache_key)
     }
 
-    /// Caches the pipelines that will be compiled, beside those `kept` by an earlier process.
+    /// Caches the pipelines that will be compiled, beside those `pixel_mask` by an earlier process.
     pub fn keep(&mut self, kept: Option<&[u8]>) {
         if let Some(Opened::Bare(device)) = &mut self.gpu {
             device.keep(kept);
@@ -156,11 +159,11 @@ impl Warm {
         self.gpu = self.gpu.map(|gpu| match gpu {
             Opened::Bare(device) => {
                 let taps = Plan::new(self.quality).taps;
-                let kit = Kit::new(*device, taps, self.blend);
+                let pipelines = Pipelines::new(*device, taps, self.blend);
                 self.compile_ms = begun.elapsed().as_secs_f64() * 1e3;
-                Opened::Ready(Box::new(kit))
+                Opened::Ready(Box::new(pipelines))
             }
-            ready @ (Opened::Ready(_) | Opened::Foreseeing(_)) => ready,
+            ready @ (Opened::Ready(_) | Opened::Preallocating(_)) => ready,
         });
         self
     }
@@ -169,11 +172,11 @@ impl Warm {
     ///
     /// # Errors
     /// The driver refuses a pipeline, or the device failed meanwhile.
-    pub fn into_kit(self) -> Result<Option<Kit>, Failure> {
+    pub fn into_pipelines(self) -> Result<Option<Pipelines>, Failure> {
         match self.compiled().gpu {
-            Some(Opened::Ready(kit)) => Ok(Some((*kit)?)),
-            Some(Opened::Foreseeing(thread)) => match thread.join() {
-                Ok(kit) => Ok(kit),
+            Some(Opened::Ready(pipelines)) => Ok(Some((*pipelines)?)),
+            Some(Opened::Preallocating(thread)) => match thread.join() {
+                Ok(pipelines) => Ok(pipelines),
                 Err(panic) => std::panic::resume_unwind(panic),
             },
             Some(Opened::Bare(_)) | None => Ok(None),

@@ -46,7 +46,7 @@ fn cover_by_sides(scene: &Scene, shift: f64) -> Vec<u32> {
 fn a_texel_belongs_to_the_last_triangle_over_its_centre() {
     let mut random = Random(1);
     for size in [1, 2, 7, 32] {
-        // Some corners outside of the texture, some triangles thinner than a texel.
+        // Some corners outside of the texture, some triangles decimator than a texel.
         let reach = f64::from(size);
         let coords: Vec<[f32; 2]> = (0..60)
             .map(|_| std::array::from_fn(|_| random.within(-0.2 * reach, 1.2 * reach) as f32))

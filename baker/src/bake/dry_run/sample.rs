@@ -10,14 +10,14 @@ use proto::table::View;
 
 use super::seconds::slower;
 use crate::bake::backend::RowMemory;
+use crate::bake::decimate::{Decimation, Decimator, Decision, Head, Mask, Survey};
 use crate::bake::footprint::{MIN_ALPHA, footprints};
 use crate::bake::gpu::dry_run::{Rates, in_pools};
 use crate::bake::held;
-use crate::bake::parts::Parts;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
+use crate::bake::subdomains::Subdomains;
 use crate::bake::surface::Original;
-use crate::bake::thin::{Decision, Head, Mask, Survey, Thinner, Thinning};
 use crate::bake::window::Window;
 use crate::progress::unit;
 
@@ -111,10 +111,10 @@ impl Sample {
     }
 
     /// Decimates all views as the bake would.
-    pub(super) fn thin(&mut self, thinning: &Thinning) {
+    pub(super) fn decimate(&mut self, decimation: &Decimation) {
         for mask in &mut self.masks {
             let mut view = mask.view();
-            thinning.kept().thin(&mut view);
+            decimation.kept().decimate(&mut view);
             *mask = Bits::of(&view);
         }
     }
@@ -160,19 +160,19 @@ impl Sample {
     /// rows.
     pub(super) fn parts(
         &self,
-        thinner: Thinner<'_>,
+        decimator: Decimator<'_>,
         memory: impl Fn(usize) -> RowMemory,
         least: u32,
-    ) -> Parts {
-        let Thinner {
+    ) -> Subdomains {
+        let Decimator {
             scene, atlas, taps, ..
-        } = thinner;
-        Parts::of(scene, atlas, taps, memory, least, &self.masks)
+        } = decimator;
+        Subdomains::of(scene, atlas, taps, memory, least, &self.masks)
     }
 
     /// The decision on the rows of all views.
-    pub(super) fn decide(&self, thinner: Thinner<'_>) -> Decision {
-        Survey::of(thinner, &self.masks)
+    pub(super) fn decide(&self, decimator: Decimator<'_>) -> Decision {
+        Survey::of(decimator, &self.masks)
     }
 
     fn enter(&mut self, rows: &Rows, width: u32, window: &Window, taps: u32) {

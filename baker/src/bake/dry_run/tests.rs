@@ -5,8 +5,8 @@ use proto::table::View;
 
 use super::*;
 use crate::bake::bake;
+use crate::bake::decimate::{Mask, Survey};
 use crate::bake::fixture::{self, Given, around, camera, cube, paint, view, waves};
-use crate::bake::thin::{Mask, Survey};
 use crate::progress::Silent;
 
 const SIZE: u32 = 64;
@@ -88,7 +88,7 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
     };
     let rows = |sample: &Sample| sample.kept().map(|(rows, _)| rows).sum::<u64>();
     let before = rows(&drawn(sample()));
-    let thinner = |all: u64| Thinner {
+    let decimator = |all: u64| Decimator {
         scene: &scene,
         atlas: &atlas,
         taps: 2,
@@ -100,30 +100,30 @@ fn rows_that_the_bake_leaves_out_are_not_counted() {
         },
     };
     assert!(matches!(
-        sample().decide(thinner(1 << 20)),
+        sample().decide(decimator(1 << 20)),
         Decision::AllFit
     ));
     assert!(matches!(
-        sample().decide(thinner(before / 50)),
+        sample().decide(decimator(before / 50)),
         Decision::TooMany(None)
     ));
-    let Decision::Thinned(thinning) = Survey::of(thinner(before / 2), &all) else {
+    let Decision::Decimated(decimation) = Survey::of(decimator(before / 2), &all) else {
         panic!("half of them fit");
     };
-    let Decision::Thinned(planned) = sample().decide(thinner(before / 2)) else {
+    let Decision::Decimated(planned) = sample().decide(decimator(before / 2)) else {
         panic!("half of them fit");
     };
-    assert_eq!(planned.left_out(), thinning.left_out());
-    let mut thinned = sample();
-    thinned.thin(&planned);
-    let thinned = drawn(thinned);
+    assert_eq!(planned.left_out(), decimation.left_out());
+    let mut decimated = sample();
+    decimated.decimate(&planned);
+    let decimated = drawn(decimated);
     let counted = |view: &View| {
         let mut view = view.clone();
-        thinning.kept().thin(&mut view);
+        decimation.kept().decimate(&mut view);
         let chunks = crate::bake::footprint::footprints(&scene, &view, 2);
         chunks.iter().map(|rows| rows.len() as u64).sum::<u64>()
     };
-    let (planned, real) = (rows(&thinned), all.iter().map(counted).sum::<u64>());
+    let (planned, real) = (rows(&decimated), all.iter().map(counted).sum::<u64>());
     assert_eq!(planned, real, "all views are drawn");
     assert!(real < 3 * before / 4, "{real} of {before}");
 }

@@ -413,7 +413,7 @@ fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
                 }
             })
             .collect();
-        Doubted::of(&views).indices(&views)
+        Outliers::of(&views).indices(&views)
     };
     // Sixteen bins are a factor of two, so 24 are 2.8 and 28 are 3.4.
     assert_eq!(doubted(&[(usual + 28, 10)], 2, 6), [0, 1]);
@@ -427,7 +427,7 @@ fn a_view_is_doubted_by_what_a_fifth_of_its_pixels_stay_below() {
     let tiny: Vec<ViewResiduals> = (0..6)
         .map(|at| view(at, &[(if at == 0 { 60 } else { 0 }, 10)]))
         .collect();
-    assert!(bin_middle(60) < 0.5 / 255.0 * 3.0 && Doubted::of(&tiny).count() == 0);
+    assert!(bin_middle(60) < 0.5 / 255.0 * 3.0 && Outliers::of(&tiny).count() == 0);
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Cache {
         };
         #[expect(unsafe_code, reason = "a driver believes what it is given")]
         let make = || {
-            // SAFETY: `kept` is what `Self::data` gave to the supervisor in an earlier process of this build, on an
+            // SAFETY: `pixel_mask` is what `Self::data` gave to the supervisor in an earlier process of this build, on an
             // adapter and a driver of the same key, before that process had seen any data. The supervisor verifies its
             // checksum.
             unsafe { device.device.create_pipeline_cache(&descriptor) }

@@ -252,7 +252,7 @@ impl Device {
 
     /// Key of adapter, driver and build under which its pipelines can be kept; none where they cannot.
     #[must_use]
-    pub fn pipelines(&self) -> Option<&str> {
+    pub fn cache_key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 

@@ -11,12 +11,12 @@ use proto::table::View;
 use super::device::{Device, GpuError};
 use super::driver;
 use super::fit::{self, Options};
-use super::kit::Kit;
 use super::layout::{self, BOX, LISTED_MOST, PATCH_TEXELS};
 use super::memory::{Budget, Counted, Held, Staging};
+use super::pipelines::Pipelines;
 use super::planes::{Planes, colour_planes};
-use super::pools::{self, Boxes, Forecast, Ground, Tile, TilePart, plots, seams};
 use super::raster::{self, Samples};
+use super::row_store::{self, Boxes, Forecast, Ground, Tile, TilePart, row_bins, seams};
 use super::tiles::{self, Bounds, Drawn, Room, Shape, Taken, map_words};
 use crate::bake::backend::{BLOCK, RowMemory, Ties};
 use crate::bake::rows::Rows;
@@ -64,7 +64,7 @@ pub struct DryRun {
     /// Capacity of the planes in texels.
     planes: u32,
     groups: Vec<(BufferGroup, Group)>,
-    /// Parts of the views, cut for the whole texture.
+    /// Subdomains of the views, cut for the whole texture.
     cuts: Vec<Cut>,
     views: u32,
     blocks: u64,
@@ -114,22 +114,27 @@ impl DryRun {
     ///
     /// # Errors
     /// The texture does not fit the device: the error that a bake would end with.
-    pub fn new(kit: &Kit, scene: &Scene, ties: &Ties, options: &Options) -> Result<Self, GpuError> {
-        Self::with_room(kit, scene, ties, options, 0)
+    pub fn new(
+        pipelines: &Pipelines,
+        scene: &Scene,
+        ties: &Ties,
+        options: &Options,
+    ) -> Result<Self, GpuError> {
+        Self::with_room(pipelines, scene, ties, options, 0)
     }
 
     /// [`Self::new`] with planes that have room for `room` texels, at least for those of its own window.
     fn with_room(
-        kit: &Kit,
+        pipelines: &Pipelines,
         scene: &Scene,
         ties: &Ties,
         options: &Options,
         room: usize,
     ) -> Result<Self, GpuError> {
-        let budget = fit::bounds(&kit.device, options, kit.made());
+        let budget = fit::bounds(&pipelines.device, options, pipelines.made());
         let words = fit::words(&budget, scene.window.size, scene.texels());
-        let (way, taps) = (kit.drawing.way, kit.taps);
-        let bounds = Bounds::new(way, &kit.device.limits, &budget, taps);
+        let (way, taps) = (pipelines.drawing.way, pipelines.taps);
+        let bounds = Bounds::new(way, &pipelines.device.limits, &budget, taps);
         let (shape, _) = bounds.shape(words, scene.window.share())?;
         let triangles = scene.triangles.len() as u32;
         let tile_room = Room::of(way, shape, triangles);
@@ -139,7 +144,7 @@ impl DryRun {
             tile: tiles::bytes(shape.blocks, taps),
             shape,
             tile_room,
-            pool: pools::room(words),
+            pool: row_store::room(words),
             size: scene.window.size,
             texels: scene.texels() as u32,
             planes: scene.texels().max(room) as u32,
@@ -185,8 +190,8 @@ impl DryRun {
             texels: run.texels,
         };
         run.made(BufferGroup::Views, |make| {
-            let mut held: Vec<_> = pools::shared(make)?.into();
-            held.extend(plots::buffers(make, ground, pool)?);
+            let mut held: Vec<_> = row_store::shared(make)?.into();
+            held.extend(row_bins::buffers(make, ground, pool)?);
             Ok(held)
         })?;
         for packed in seams::parts(&ties.seams) {
@@ -209,7 +214,7 @@ impl DryRun {
             self.bounds,
             self.size,
             texels,
-            others + self.blocks * pools::BLOCK_BYTES,
+            others + self.blocks * row_store::BLOCK_BYTES,
         )
     }
 
@@ -220,7 +225,7 @@ impl DryRun {
     /// The window does not fit the device.
     pub fn part(
         &self,
-        kit: &Kit,
+        pipelines: &Pipelines,
         scene: &Scene,
         ties: &Ties,
         options: &Options,
@@ -228,7 +233,7 @@ impl DryRun {
         largest: usize,
     ) -> Result<Self, GpuError> {
         let room = fit::room(scene.texels(), largest);
-        let new = Self::with_room(kit, scene, ties, options, room)?;
+        let new = Self::with_room(pipelines, scene, ties, options, room)?;
         Ok(Self {
             cuts: self.cuts.clone(),
             views: self.views,
@@ -248,7 +253,7 @@ impl DryRun {
             blocks: part.corners.len() as u32,
             map: map_words(part.size),
         }));
-        self.blocks += pools::view_blocks(view)
+        self.blocks += row_store::view_blocks(view)
             .into_iter()
             .map(u64::from)
             .product::<u64>();
@@ -268,7 +273,7 @@ impl DryRun {
     pub fn finish(mut self, rates: Rates) -> Result<Counts, GpuError> {
         let budget = Arc::clone(&self.budget);
         let make = Counted(&budget);
-        let reserve = fit::reserve(self.texels) + self.blocks * pools::BLOCK_BYTES;
+        let reserve = fit::reserve(self.texels) + self.blocks * row_store::BLOCK_BYTES;
         let mut forecast = Forecast::new(&make, &budget, self.pool, reserve);
         for cuts in self.tiles() {
             let part = |cut: &Cut| {
@@ -309,12 +314,12 @@ impl DryRun {
         );
         let (blocks, bound) = (self.blocks, 2 * pools + self.seams);
         self.made(BufferGroup::Views, |make| {
-            let mut held = vec![pools::blocks(make, blocks)?];
+            let mut held = vec![row_store::blocks(make, blocks)?];
             for _ in 0..bound {
-                held.push(pools::visited(make)?);
+                held.push(row_store::visited(make)?);
             }
             for _ in 0..pools {
-                held.push(plots::ordering(make)?);
+                held.push(row_bins::ordering(make)?);
             }
             Ok(held)
         })?;

@@ -3,12 +3,12 @@
 //! | module | what it does |
 //! |---|---|
 //! | `plan` | derives the job's budget, and the memory for rows, from what is asked for and what is there |
-//! | `groundwork` | preallocates the planes and pools that views will surely need, before the mesh is there |
+//! | `preallocated` | preallocates the planes and pools that views will surely need, before the mesh is there |
 //! | `passes` | computes average, residuals, weights and solution from rows |
 
-mod groundwork;
 mod passes;
 mod plan;
+mod preallocated;
 
 use std::sync::Arc;
 use std::thread;
@@ -18,31 +18,31 @@ use proto::plan::RowsHeld;
 use proto::table::View;
 
 use super::device::{Device, GpuError};
-use super::kit::{Kit, Stages};
 use super::layout::{Judged, MOST_BLOCKS};
-use super::marks::Foreseen;
 use super::memory::{
     Budget, Buffer, Held, Maker, OnDevice, STORAGE, Staging, read_as, read_plane, read_planes,
     write, write_planes,
 };
+use super::pipelines::{Pipelines, Stages};
 use super::planes::{Colour, Planes, colour_planes};
-use super::pools::{Filling, Ground, PoolMaker, Pools, Visit};
+use super::row_store::{Filling, Ground, PoolMaker, RowStore, Visit};
 use super::shaders::DEVIATION;
 use super::stage::bind;
 use super::tiles::{self, Drawn, Place, Tiles, Work};
+use super::visible::VisibleBlocks;
 use crate::bake::ahead::ahead;
 use crate::bake::backend::{BINS, RowMemory, Ties};
 use crate::bake::colour::observed;
-use crate::bake::kept::Kept;
+use crate::bake::pixel_mask::PixelMask;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 use crate::pace;
 use crate::progress::{each, expect, unit};
-pub use groundwork::Expected;
-pub(super) use groundwork::Groundwork;
 use plan::ROOMY;
 pub use plan::{Options, options};
 pub(super) use plan::{bounds, fits, others, passes_fit, reserve, room, row_memory, words};
+pub use preallocated::Expected;
+pub(super) use preallocated::Preallocated;
 
 /// Words of [`super::super::backend::ViewResiduals`] on the device.
 pub(super) const SUMS: usize = BINS + 4;
@@ -104,7 +104,7 @@ pub(super) struct Fit {
     stages: Stages,
     planes: Planes,
     groups: Groups,
-    pub(super) pools: Pools,
+    pub(super) pools: RowStore,
     /// Index of each view, in the order in which they were added.
     views: Vec<u32>,
     view_sums: Option<ViewSums>,
@@ -112,7 +112,7 @@ pub(super) struct Fit {
     /// Buffers to read texels through, kept from the first read on.
     staging: Option<Staging>,
     /// The windows after this one, or this one and its peers, with their visible blocks.
-    foreseen: Option<Foreseen>,
+    foreseen: Option<VisibleBlocks>,
     /// The bit of this window among those.
     shown: Option<u32>,
 }
@@ -129,26 +129,31 @@ struct Known {
 impl Fit {
     /// Makes a fit whose planes have room for `room` texels, at least for those of its own window.
     pub(super) fn new(
-        kit: Kit,
+        pipelines: Pipelines,
         scene: Scene,
         ties: &Ties,
         options: &Options,
         room: usize,
     ) -> Result<Self, GpuError> {
-        let Kit {
+        let Pipelines {
             mut device,
             taps,
             blend,
             rows: layout,
             drawing,
             footprint,
-            plots,
+            row_bins,
             mut stages,
-            groundwork,
-        } = kit;
-        let groundwork = groundwork.filter(|groundwork| groundwork.would_do(&scene, options, room));
-        let (budget, planes, made) = match groundwork {
-            Some(groundwork) => (groundwork.budget, Some(groundwork.planes), groundwork.pools),
+            preallocated,
+        } = pipelines;
+        let preallocated =
+            preallocated.filter(|preallocated| preallocated.would_do(&scene, options, room));
+        let (budget, planes, made) = match preallocated {
+            Some(preallocated) => (
+                preallocated.budget,
+                Some(preallocated.planes),
+                preallocated.pools,
+            ),
             None => (bounds(&device, options, 0), None, Vec::new()),
         };
         if options.gpu_times {
@@ -177,8 +182,8 @@ impl Fit {
         };
         let table = observed(blend);
         let tones = std::array::from_fn(|byte| [table[byte].value, table[byte].slope_squared]);
-        let stage = (layout, plots);
-        let mut pools = Pools::new(&device, &budget, stage, &tones, words, ground(&planes))?;
+        let stage = (layout, row_bins);
+        let mut pools = RowStore::new(&device, &budget, stage, &tones, words, ground(&planes))?;
         pools.take(&device, &tiles, made);
         device.check()?;
         let mut fit = Self {
@@ -242,7 +247,7 @@ impl Fit {
     }
 
     /// Frees everything but the device and its stages.
-    pub(super) fn into_kit(self) -> Result<Kit, GpuError> {
+    pub(super) fn into_pipelines(self) -> Result<Pipelines, GpuError> {
         let Self {
             device,
             taps,
@@ -253,19 +258,19 @@ impl Fit {
             ..
         } = self;
         let (drawing, footprint) = tiles.into_stages();
-        let (rows, plots) = pools.into_stage();
+        let (rows, row_bins) = pools.into_stage();
         // The device frees dropped buffers once it has been polled.
         device.wait()?;
-        Ok(Kit {
+        Ok(Pipelines {
             device,
             taps,
             blend,
             rows,
             drawing,
             footprint,
-            plots,
+            row_bins,
             stages,
-            groundwork: None,
+            preallocated: None,
         })
     }
 
@@ -299,11 +304,11 @@ impl Fit {
         self.add_views(&[view], None)
     }
 
-    /// Adds views, decimated as `kept` says. While the device draws some, threads cut and stage the next.
+    /// Adds views, decimated as `pixel_mask` says. While the device draws some, threads cut and stage the next.
     pub(super) fn add_views(
         &mut self,
         views: &[&View],
-        kept: Option<&Kept>,
+        kept: Option<&PixelMask>,
     ) -> Result<(), GpuError> {
         let bytes = views.iter().map(|view| size_of_val(view.pixels.as_slice()));
         expect(
@@ -376,7 +381,7 @@ impl Fit {
     /// Records from now on which blocks of the views show anything of these windows, if there is memory for it.
     pub(super) fn foresee(&mut self, windows: &[Window]) -> Result<(), GpuError> {
         (self.foreseen, self.shown) = (None, None);
-        let foreseen = Foreseen::new(windows);
+        let foreseen = VisibleBlocks::new(windows);
         let (mut marks, blocks) = (vec![0u32; self.pools.awaited as usize], self.pools.awaited);
         marks.extend(foreseen.squares());
         let bytes = size_of_val(marks.as_slice()) as u64;
@@ -396,7 +401,7 @@ impl Fit {
     }
 
     /// Takes the windows recorded for, with their visible blocks.
-    pub(super) fn foreseen(&mut self) -> Result<Option<Foreseen>, GpuError> {
+    pub(super) fn foreseen(&mut self) -> Result<Option<VisibleBlocks>, GpuError> {
         let Some(mut foreseen) = self.foreseen.take() else {
             return Ok(None);
         };
@@ -407,7 +412,7 @@ impl Fit {
     }
 
     /// Restores recorded windows. If this window is among them, only blocks that show it are drawn.
-    pub(super) fn recall(&mut self, foreseen: Option<Foreseen>) {
+    pub(super) fn recall(&mut self, foreseen: Option<VisibleBlocks>) {
         self.shown = foreseen
             .as_ref()
             .and_then(|foreseen| foreseen.of(&self.scene.window));
@@ -551,8 +556,10 @@ impl Fit {
     /// The rows of a view, with their pixels, drawn into a pool of their own.
     #[cfg(test)]
     pub(super) fn rows_of(&self, view: &View) -> Result<crate::bake::rows::Rows, GpuError> {
-        use super::layout::{self, PLOT, Patch, Row, box_of, box_weights, entry_parts, plot_of};
-        use super::pools::COUNTERS;
+        use super::layout::{
+            self, Patch, ROW_BIN, Row, box_of, box_weights, entry_parts, row_bin_of,
+        };
+        use super::row_store::COUNTERS;
         use crate::bake::rows::{Entry, Rows};
         let camera = self.scene.camera(&view.camera);
         let across = view.width.div_ceil(crate::bake::backend::BLOCK);
@@ -637,10 +644,10 @@ impl Fit {
             let pitch = self.planes.size;
             for (at, row) in boxed.iter().enumerate() {
                 let (size, corner) = box_of(row.shape).expect("a box");
-                let plot = plot_of(row.shape);
-                let plots = pitch.div_ceil(PLOT);
-                let first = [plot % plots, plot / plots];
-                let [x, y] = [0, 1].map(|axis| first[axis] * PLOT + corner[axis]);
+                let row_bin = row_bin_of(row.shape);
+                let row_bins = pitch.div_ceil(ROW_BIN);
+                let first = [row_bin % row_bins, row_bin / row_bins];
+                let [x, y] = [0, 1].map(|axis| first[axis] * ROW_BIN + corner[axis]);
                 let weights = box_weights(&box_words[row.start as usize..], size[0] * size[1]);
                 let mut entries =
                     (0..)

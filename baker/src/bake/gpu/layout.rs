@@ -1,7 +1,7 @@
 //! What Rust and WGSL must agree on: constants, which exist here only, and structures, which exist on both sides. A
 //! test parses every shader and compares names, offsets and sizes.
 //!
-//! Identifiers say "plot" for a bin of rows: a square of the texture with the rows whose box begins there.
+//! A row bin is a square of the texture with the rows whose box begins there.
 
 use bytemuck::{Pod, Zeroable};
 use proto::job::Blend;
@@ -17,7 +17,7 @@ use crate::bake::window::{self, COARSE, SMALL_TEXTURE};
 pub(super) const LIST_LANES: u32 = 64;
 /// Invocations of a workgroup over the rows of a bin. Its memory limits how many workgroups run, so small ones leave a
 /// device underused: products take 23, 18 and 14 with 64, 128 and 256 invocations.
-pub(super) const PLOT_LANES: u32 = 256;
+pub(super) const ROW_BIN_LANES: u32 = 256;
 /// Largest number of rows of a patch with a list of texels: those of a block.
 pub(super) const LISTED_MOST: u32 = 64;
 /// Edge of a workgroup over pixels.
@@ -50,26 +50,26 @@ pub(super) const TALLY_WORDS: usize = 2048;
 const TALLY_STRIDE: usize = 8;
 /// [`Patch::kind`]: with a list of texels; rows of a bin; seam constraints, with a list of texels.
 pub(super) const LISTED: u32 = 0;
-const PLOT_ROWS: u32 = 1;
+const ROW_BIN_ROWS: u32 = 1;
 pub(super) const SEAM: u32 = 2;
 /// Edge of a bin in texels. Rows whose box begins in it are stored together, whatever their view.
-pub(super) const PLOT: u32 = 16;
+pub(super) const ROW_BIN: u32 = 16;
 /// Bins that a row can name: those of a texture of 8192².
-const PLOTS: u32 = 1 << 18;
+const ROW_BINS: u32 = 1 << 18;
 /// Edge of the largest box that a bin takes, in texels.
 pub(super) const BOX: u32 = 5;
 /// Value of the box bits of a row without a box.
 pub(super) const NO_BOX: u32 = 31;
 const _: () = assert!(
-    BOX * BOX <= NO_BOX && PLOT * PLOT == 256,
+    BOX * BOX <= NO_BOX && ROW_BIN * ROW_BIN == 256,
     "patch.wgsl counts on it"
 );
 /// Edge of the texels that the rows of a bin touch. The workgroup memory for these texels fits the 16 KiB that WebGPU
 /// guarantees.
-const PLOT_REACH: u32 = PLOT + BOX - 1;
+const ROW_BIN_REACH: u32 = ROW_BIN + BOX - 1;
 /// Rows of a bin that one workgroup takes. residual.wgsl sums as many residuals by halves of words.
-pub(super) const PLOT_MOST: u32 = 1024;
-/// Number of ranks of boxes by size (plots.wgsl).
+pub(super) const ROW_BIN_MOST: u32 = 1024;
+/// Number of ranks of boxes by size (row_bins.wgsl).
 pub(super) const RANKS: u32 = 4;
 /// Fixed-point steps of a weight in a box.
 const WEIGHT_STEPS: f32 = 65535.0;
@@ -94,9 +94,9 @@ pub(super) fn prelude(taps: u32, blend: Blend) -> String {
     let linear = blend == Blend::Linear;
     let [small, large] = window::SQUARES;
     format!(
-        "const LISTED: u32 = {LISTED}u; const LISTED_MOST: u32 = {LISTED_MOST}u; const PLOT_ROWS: u32 = {PLOT_ROWS}u; const PLOT: u32 = {PLOT}u; const PLOTS: u32 = {PLOTS}u; \
-         const BOX: u32 = {BOX}u; const NO_BOX: u32 = {NO_BOX}u; const PLOT_REACH: u32 = {PLOT_REACH}u; \
-         const PLOT_MOST: u32 = {PLOT_MOST}u; const RANKS: u32 = {RANKS}u; const WEIGHT_STEPS: f32 = {WEIGHT_STEPS:?}f; const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; \
+        "const LISTED: u32 = {LISTED}u; const LISTED_MOST: u32 = {LISTED_MOST}u; const ROW_BIN_ROWS: u32 = {ROW_BIN_ROWS}u; const ROW_BIN: u32 = {ROW_BIN}u; const ROW_BINS: u32 = {ROW_BINS}u; \
+         const BOX: u32 = {BOX}u; const NO_BOX: u32 = {NO_BOX}u; const ROW_BIN_REACH: u32 = {ROW_BIN_REACH}u; \
+         const ROW_BIN_MOST: u32 = {ROW_BIN_MOST}u; const RANKS: u32 = {RANKS}u; const WEIGHT_STEPS: f32 = {WEIGHT_STEPS:?}f; const TAPS: u32 = {taps}u; const LINEAR: bool = {linear}; \
          const PIXEL_LANES: u32 = {PIXEL_LANES}u; const TEXEL_LANES: u32 = {TEXEL_LANES}u; const BINS: u32 = {BINS}u; \
          const BINS_PER_OCTAVE: f32 = {BINS_PER_OCTAVE:?}f; const NEAR: f32 = {NEAR:?}f; const BACKDROP: f32 = {BACKDROP:?}f; \
          const MIN_ALPHA: u32 = {MIN_ALPHA}u; const LEAST_ENTRY: f32 = {LEAST_ENTRY:?}f; \
@@ -115,19 +115,19 @@ pub(super) enum Patches {
     /// With a list of texels.
     Listed,
     /// Bins of rows with a box.
-    Plots,
+    RowBins,
 }
 
 impl Patches {
-    pub(super) const BOTH: [Self; 2] = [Self::Listed, Self::Plots];
+    pub(super) const BOTH: [Self; 2] = [Self::Listed, Self::RowBins];
 
     pub(super) fn prelude(self) -> String {
-        let (plotted, lanes, places) = match self {
+        let (binned, lanes, places) = match self {
             Self::Listed => (false, LIST_LANES, PATCH_TEXELS),
-            Self::Plots => (true, PLOT_LANES, PLOT_REACH * PLOT_REACH),
+            Self::RowBins => (true, ROW_BIN_LANES, ROW_BIN_REACH * ROW_BIN_REACH),
         };
         format!(
-            "const PLOTTED: bool = {plotted}; const ROW_LANES: u32 = {lanes}u; const PLACES: u32 = {places}u;\n"
+            "const BINNED: bool = {binned}; const ROW_LANES: u32 = {lanes}u; const PLACES: u32 = {places}u;\n"
         )
     }
 }
@@ -188,9 +188,9 @@ pub(super) struct Visited {
     /// Unused places between those and the others.
     pub(super) gap: u32,
     /// The same for bins.
-    pub(super) plots: u32,
-    pub(super) first_plots: u32,
-    pub(super) plots_gap: u32,
+    pub(super) row_bins: u32,
+    pub(super) first_row_bins: u32,
+    pub(super) row_bins_gap: u32,
     /// Texels in a row of the window, and in all.
     pub(super) size: u32,
     pub(super) count: u32,
@@ -201,20 +201,20 @@ pub(super) struct Visited {
     pub(super) unused_2: u32,
 }
 
-/// Parameters of sorting rows into bins (plots.wgsl).
+/// Parameters of sorting rows into bins (row_bins.wgsl).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Ordering {
     /// Rows of the pool that have a box.
     pub(super) rows: u32,
     /// Bins of the window, and bins in a line.
-    pub(super) plots: u32,
+    pub(super) row_bins: u32,
     pub(super) across: u32,
     /// Texels in a row of the window.
     pub(super) size: u32,
     pub(super) room: u32,
     pub(super) row_stride: u32,
-    pub(super) plot_stride: u32,
+    pub(super) row_bin_stride: u32,
 }
 
 /// Rows that one workgroup takes, and the texels that they touch.
@@ -228,7 +228,7 @@ pub(super) struct Patch {
     /// Rows in the lower half, at most [`LISTED_MOST`] where there is a list; texels of the list in the upper, at most
     /// [`PATCH_TEXELS`].
     pub(super) counts: u32,
-    /// [`LISTED`], [`PLOT_ROWS`] or [`SEAM`].
+    /// [`LISTED`], [`ROW_BIN_ROWS`] or [`SEAM`].
     pub(super) kind: u32,
 }
 
@@ -275,11 +275,11 @@ pub(super) fn entry(weight: f32, place: u32) -> u32 {
 pub(super) fn box_of(shape: u32) -> Option<([u32; 2], [u32; 2])> {
     let (shape, corner) = (shape >> 1 & NO_BOX, shape >> 6 & 255);
     let size = [shape % BOX + 1, shape / BOX + 1];
-    (shape != NO_BOX).then_some((size, [corner % PLOT, corner / PLOT]))
+    (shape != NO_BOX).then_some((size, [corner % ROW_BIN, corner / ROW_BIN]))
 }
 
 #[cfg(test)]
-pub(super) fn plot_of(shape: u32) -> u32 {
+pub(super) fn row_bin_of(shape: u32) -> u32 {
     shape >> 14
 }
 

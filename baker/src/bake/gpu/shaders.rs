@@ -7,7 +7,7 @@
 use proto::job::Blend;
 
 #[cfg(test)]
-use super::layout::{LIST_LANES, PIXEL_LANES, PLOT_LANES, TEXEL_LANES, TRIANGLE_LANES};
+use super::layout::{LIST_LANES, PIXEL_LANES, ROW_BIN_LANES, TEXEL_LANES, TRIANGLE_LANES};
 use super::layout::{Patches, prelude};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Over {
     pub(super) fn workgroup(self, patches: Patches) -> [u32; 3] {
         let lanes = match patches {
             Patches::Listed => LIST_LANES,
-            Patches::Plots => PLOT_LANES,
+            Patches::RowBins => ROW_BIN_LANES,
         };
         match self {
             Self::Pixels => [PIXEL_LANES, PIXEL_LANES, 1],
@@ -86,7 +86,7 @@ pub(super) const ROWS: &[(&str, Kind)] = &[
     ("tones", Kind::Uniform),
     ("blocks", Kind::Write),
     ("order", Kind::Read),
-    ("plots", Kind::Read),
+    ("row_bins", Kind::Read),
 ];
 
 const TALLY_WGSL: &str = include_str!("../tally.wgsl");
@@ -176,15 +176,15 @@ pub(super) static FOOTPRINT_NEAREST: Shader = Shader {
     entries: &[("footprint", Over::Pixels)],
 };
 
-pub(super) static PLOTS: Shader = Shader {
-    name: "plots",
-    text: &[include_str!("../plots.wgsl"), TALLY_WGSL, PATCH_WGSL],
+pub(super) static ROW_BINS: Shader = Shader {
+    name: "row_bins",
+    text: &[include_str!("../row_bins.wgsl"), TALLY_WGSL, PATCH_WGSL],
     bindings: &[
         ("ordering", Kind::Uniform),
         ("rows", Kind::Read),
         ("keys", Kind::Write),
         ("counters", Kind::Write),
-        ("plots", Kind::Write),
+        ("row_bins", Kind::Write),
         ("order", Kind::Write),
         ("words", Kind::Read),
         ("new_rows", Kind::Write),
@@ -420,7 +420,7 @@ pub(super) static ALL: [&Shader; 13] = [
     &NEAREST,
     &FOOTPRINT_DRAWN,
     &FOOTPRINT_NEAREST,
-    &PLOTS,
+    &ROW_BINS,
     &AVERAGE,
     &RESIDUAL,
     &NORMAL,

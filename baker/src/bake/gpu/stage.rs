@@ -19,12 +19,12 @@ pub(super) struct Compiled {
     pub(super) module: wgpu::ShaderModule,
     /// Of group 1.
     pub(super) layout: wgpu::BindGroupLayout,
-    pipelines: Pipelines,
+    pipelines: EntryPoints,
     /// Entry points over rows, compiled for bins.
-    over_plots: Pipelines,
+    over_row_bins: EntryPoints,
 }
 
-type Pipelines = BTreeMap<&'static str, Pipeline>;
+type EntryPoints = BTreeMap<&'static str, Pipeline>;
 
 #[derive(Debug)]
 struct Pipeline {
@@ -71,8 +71,8 @@ impl Shader {
         };
         let made = |patches| module(patches).map_err(|error| device.rejected(self.name, error));
         let module = made(Patches::Listed)?;
-        let plots = match self.is_over_rows() {
-            true => Some(made(Patches::Plots)?),
+        let row_bins = match self.is_over_rows() {
+            true => Some(made(Patches::RowBins)?),
             false => None,
         };
         let layout = device
@@ -115,11 +115,11 @@ impl Shader {
         let listed = (self.entries.iter())
             .filter(|(_, over)| *over != Over::Graphics)
             .map(|&(entry, over)| (Patches::Listed, &module, entry, over));
-        let plotted = plots.iter().flat_map(|module| {
+        let binned = row_bins.iter().flat_map(|module| {
             let over_rows = self.entries.iter().filter(|(_, over)| *over == Over::Rows);
-            over_rows.map(move |&(entry, over)| (Patches::Plots, module, entry, over))
+            over_rows.map(move |&(entry, over)| (Patches::RowBins, module, entry, over))
         });
-        let all: Vec<_> = listed.chain(plotted).collect();
+        let all: Vec<_> = listed.chain(binned).collect();
         let made: Result<Vec<_>, GpuError> = (all.par_iter())
             .map(|&(patches, module, entry, over)| {
                 under_way(self.name, || {
@@ -133,14 +133,14 @@ impl Shader {
             let made = pipeline;
             pipelines[patches as usize].insert(entry, Pipeline { made, known });
         }
-        let [pipelines, over_plots] = pipelines;
+        let [pipelines, over_row_bins] = pipelines;
         device.check()?;
         Ok(Compiled {
             shader: self,
             module,
             layout,
             pipelines,
-            over_plots,
+            over_row_bins,
         })
     }
 }
@@ -236,11 +236,11 @@ impl Compiled {
         entry: &'static str,
         own: &wgpu::BindGroup,
         rows: &wgpu::BindGroup,
-        [listed, plots]: [u32; 2],
+        [listed, row_bins]: [u32; 2],
         units: u32,
     ) -> Result<(), GpuError> {
         let mut units = units;
-        for (pipelines, patches) in [(&self.pipelines, listed), (&self.over_plots, plots)] {
+        for (pipelines, patches) in [(&self.pipelines, listed), (&self.over_row_bins, row_bins)] {
             if patches > 0 {
                 let down = patches.div_ceil(GROUPS_ACROSS);
                 let groups = Groups::Of([patches.min(GROUPS_ACROSS), down, 1]);
@@ -281,7 +281,7 @@ impl Compiled {
     fn record(
         &self,
         batch: &mut Batch<'_>,
-        (pipelines, entry): (&Pipelines, &'static str),
+        (pipelines, entry): (&EntryPoints, &'static str),
         own: &wgpu::BindGroup,
         rows: Option<&wgpu::BindGroup>,
         groups: Groups<'_>,

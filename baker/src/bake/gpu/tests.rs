@@ -4,19 +4,19 @@
 mod deviation;
 mod footprint;
 mod layout;
-mod marks;
 mod memory;
-mod plots;
 mod reference;
+mod row_bins;
 mod solve;
 mod subset;
+mod visible;
 
 use proto::job::{Blend, Device as Wanted, WarmJob};
 use proto::table::{Camera, Mesh, View};
 
 use super::Gpu;
 use super::device::{Device, GpuError, open};
-use super::kit::Kit;
+use super::pipelines::Pipelines;
 use super::raster::Way;
 use crate::bake::backend::Ties;
 use crate::bake::scene::Scene;
@@ -65,7 +65,7 @@ fn begin(device: Device, scene: Scene, ties: &Ties, options: &Options) -> Result
     };
     let way = options.way.unwrap_or_else(|| Way::of(&device));
     Gpu::new(
-        Kit::with(device, options.taps, options.blend, way)?,
+        Pipelines::with(device, options.taps, options.blend, way)?,
         scene,
         ties,
         &job,

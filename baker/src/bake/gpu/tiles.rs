@@ -20,8 +20,8 @@ use super::batch::Batch;
 use super::device::{Device, GpuError};
 use super::layout::{self, GROUPS_ACROSS};
 use super::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
-use super::pools;
 use super::raster::{Drawing, Raster, WORD, Way};
+use super::row_store;
 use super::stage::{Compiled, bind};
 use crate::bake::backend::BLOCK;
 use crate::bake::scene::Scene;
@@ -72,7 +72,7 @@ impl Work {
         self.parts.iter().map(|(_, part)| part.counting)
     }
 
-    /// Keeps the first `parts` of its parts and returns the others. Staged pixels stay valid: they begin with those of
+    /// Keeps the first `subdomains` of its parts and returns the others. Staged pixels stay valid: they begin with those of
     /// the parts kept, and the rest is not read.
     pub(super) fn split_off(&mut self, parts: usize) -> Self {
         Self::of(self.parts.split_off(parts))
@@ -227,7 +227,7 @@ impl Bounds {
                 self.samples
             ),
         })?;
-        let most = pools::bytes_of(pools::room(pool)) * 3 / 5;
+        let most = row_store::bytes_of(row_store::room(pool)) * 3 / 5;
         let most = if share < 1.0 {
             most.max(self.most)
         } else {
@@ -397,7 +397,7 @@ impl Tiles {
         self.marked = 0;
     }
 
-    /// Records visible blocks from now on in `marks`, which has room for `blocks` blocks and holds the bits of squares
+    /// Records visible blocks from now on in `visible`, which has room for `blocks` blocks and holds the bits of squares
     /// behind them. Must precede the first pool.
     pub(super) fn learn(&mut self, marks: Buffer, blocks: u32) {
         (self.marks, self.marked) = (marks, blocks);

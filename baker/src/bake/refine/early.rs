@@ -12,11 +12,11 @@ use super::camera::Verdict;
 use super::waiting::Waiting;
 use super::{Meanwhile, Refiner, a_look};
 use crate::bake::atlas::Atlas;
+use crate::bake::decimate::{self, Mask, Sightings};
 use crate::bake::scene::Scene;
 use crate::bake::surface::Elsewhere;
-use crate::bake::thin::{self, Mask, Sightings};
-use crate::laps::timed;
 use crate::progress::{PhaseClock, Progress, unit};
+use crate::step_times::timed;
 
 /// Before the mesh comes, one of so many threads examines views: the other cores are for decoding and the unwrap.
 const SHARE: usize = 4;
@@ -109,7 +109,7 @@ impl Refiner<'_> {
             timed("looks", || {
                 let views = self.early.views.par_iter();
                 let pixels: usize = views.clone().map(|view| view.counting()).sum();
-                if pixels as f64 > thin::enough(atlas) {
+                if pixels as f64 > decimate::enough(atlas) {
                     looked.begin();
                     views.for_each(|view| {
                         progress

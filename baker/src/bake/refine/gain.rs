@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::camera::Shape;
 use crate::bake::colour::decode;
-use crate::bake::kept::hash;
+use crate::bake::pixel_mask::hash;
 use crate::bake::raster::{NOTHING, footing, nearest};
 use crate::bake::scene::project;
 use crate::progress::unit;

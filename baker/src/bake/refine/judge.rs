@@ -10,9 +10,9 @@ use rayon::prelude::*;
 use super::camera::Verdict;
 use super::gain::{self, Grid, Sums};
 use super::{Refiner, a_look, exposure};
-use crate::laps::{timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{Progress, each};
+use crate::step_times::{timed, timed_in_pool};
 
 /// Least standard deviation of the exposures' logarithm for `auto`: clean views seem to have 0.001-0.002.
 const LEAST_SPREAD: f64 = 0.005;

@@ -10,9 +10,9 @@ use rayon::prelude::*;
 use super::camera::Verdict;
 use super::{Done, Refiner, exposure};
 use crate::bake::surface::{Elsewhere, Original};
-use crate::laps::timed;
 use crate::pace;
 use crate::progress::{Progress, each};
+use crate::step_times::timed;
 
 impl Refiner<'_> {
     /// Applies cameras, exposures and masks to the views, and remembers what was done. `elsewhere` has masks that are

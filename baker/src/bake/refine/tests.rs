@@ -15,8 +15,8 @@ const SIZE: [u32; 2] = [160, 150];
 const VIEWS: u32 = 8;
 const GAINS: [f64; 8] = [0.9, 1.1, 1.0, 1.05, 0.95, 1.12, 0.92, 0.97];
 
-fn thinner<'a>(scene: &'a Scene, atlas: &'a Atlas, memory: RowMemory) -> Thinner<'a> {
-    Thinner {
+fn decimator<'a>(scene: &'a Scene, atlas: &'a Atlas, memory: RowMemory) -> Decimator<'a> {
+    Decimator {
         scene,
         atlas,
         taps: 2,
@@ -261,11 +261,11 @@ struct Eager {
 }
 
 impl Ahead for Eager {
-    fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure> {
+    fn take(&mut self, views: &[&View], decimation: Option<&Decimation>) -> Result<(), Failure> {
         for &view in views {
             let mut view = view.clone();
-            if let Some(thinning) = thinning {
-                thinning.kept().thin(&mut view);
+            if let Some(decimation) = decimation {
+                decimation.kept().decimate(&mut view);
             }
             self.has.push(view);
             if let Some(tells) = &self.tells {
@@ -396,8 +396,8 @@ fn thinly(
             entry: 0.0,
             word: 0.0,
         };
-        refiner.thin(
-            thinner(&scene, &atlas, memory),
+        refiner.decimate(
+            decimator(&scene, &atlas, memory),
             Sightings::new(&scene, &atlas),
         );
     }
@@ -427,7 +427,7 @@ fn thinly(
         };
         if !taken {
             eager
-                .take(&[&view], refiner.thinning())
+                .take(&[&view], refiner.decimation())
                 .expect("no failure");
             later += 1;
         }
@@ -489,7 +489,7 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
     let mesh = body();
     let (scene, shown) = (Scene::new(&mesh, 48), Original::new(surface(&mesh)));
     let atlas = Atlas::new(&scene);
-    let thinned = |mode: Refine| {
+    let decimated = |mode: Refine| {
         let mut refiner = Refiner::new(mode, Memory::Full, &shown, true);
         let all = clean.iter().map(Mask::counting).sum::<usize>() as u64;
         let memory = RowMemory {
@@ -498,16 +498,16 @@ fn views_are_thinned_whether_cameras_are_looked_at_or_not() {
             entry: 0.0,
             word: 0.0,
         };
-        refiner.thin(
-            thinner(&scene, &atlas, memory),
+        refiner.decimate(
+            decimator(&scene, &atlas, memory),
             Sightings::new(&scene, &atlas),
         );
         let (mut clock, mut source) = (PhaseClock::default(), clean.iter().cloned());
         let next = refiner.next(&Silent, &mut clock, || Ok(source.next()), None);
         assert_eq!(next.expect("views").map(|(view, _)| view.index), Some(0));
-        refiner.thinning().map(Thinning::left_out)
+        refiner.decimation().map(Decimation::left_out)
     };
-    let [off, auto] = [Refine::Off, Refine::Auto].map(thinned);
+    let [off, auto] = [Refine::Off, Refine::Auto].map(decimated);
     assert!(
         off.is_some_and(|pixels| pixels > 0) && off == auto,
         "{off:?} {auto:?}"

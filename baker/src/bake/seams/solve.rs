@@ -14,8 +14,8 @@ use super::super::colour::{self, Space};
 use super::hierarchy::Forest;
 use super::rows::{Row, levels, rows};
 use super::{Charted, NO_CHART, Side};
-use crate::laps::{timed, timed_in_pool};
 use crate::progress::unit;
+use crate::step_times::{timed, timed_in_pool};
 use system::System;
 
 /// Anchor of a texel of mean observed weight, for each texel of seam length over the number of chart texels: this

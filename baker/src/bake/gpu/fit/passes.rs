@@ -8,7 +8,7 @@ use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout::texel_groups;
 use crate::bake::gpu::memory::{read_as, write};
 use crate::bake::gpu::planes::clear;
-use crate::bake::gpu::pools::{Visit, Which};
+use crate::bake::gpu::row_store::{Visit, Which};
 use crate::bake::gpu::stage::Compiled;
 
 impl Fit {

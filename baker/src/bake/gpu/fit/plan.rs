@@ -9,11 +9,11 @@ use crate::bake::atlas::Atlas;
 use crate::bake::backend::RowMemory;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::driver::{self, DriverMemory};
-use crate::bake::gpu::kit::Kit;
 use crate::bake::gpu::layout;
 use crate::bake::gpu::memory::Budget;
+use crate::bake::gpu::pipelines::Pipelines;
 use crate::bake::gpu::planes::Planes;
-use crate::bake::gpu::pools::{self, pool_words};
+use crate::bake::gpu::row_store::{self, pool_words};
 use crate::bake::gpu::tiles::Bounds;
 use crate::bake::scene::Scene;
 
@@ -54,19 +54,19 @@ const ROWS: u64 = 2 << 30;
 /// Bytes for rows at most where it does; up to this, they get half of what is left.
 const MOST_ROWS: u64 = 16 << 30;
 
-/// Bytes that a job plans with on the device of `kit`: `asked`, or else what its texture needs and ample memory for
+/// Bytes that a job plans with on the device of `pipelines`: `asked`, or else what its texture needs and ample memory for
 /// rows, which grow into it as needed. [`Memory::Small`] leaves a quarter of it for rows.
-fn budget(kit: &Kit, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
-    let left = driver::memory(&kit.device.device).map(DriverMemory::left);
-    let left = left.map(|left| left + kit.made());
+fn budget(pipelines: &Pipelines, texture_size: u32, asked: Option<u64>, memory: Memory) -> u64 {
+    let left = driver::memory(&pipelines.device.device).map(DriverMemory::left);
+    let left = left.map(|left| left + pipelines.made());
     planned(texture_size, asked, memory, left)
 }
 
-/// How a job uses the device of `kit`.
+/// How a job uses the device of `pipelines`.
 #[must_use]
-pub fn options(kit: &Kit, texture_size: u32, job: &BakeJob) -> Options {
+pub fn options(pipelines: &Pipelines, texture_size: u32, job: &BakeJob) -> Options {
     Options {
-        vram_budget: budget(kit, texture_size, job.vram_budget, job.memory),
+        vram_budget: budget(pipelines, texture_size, job.vram_budget, job.memory),
         binding_limit: None,
         maps: job.maps,
         gpu_times: job.gpu_times,
@@ -122,8 +122,8 @@ pub(in crate::bake::gpu) fn row_memory(
         true => budget.cap().saturating_sub(others + own),
         false => 0,
     };
-    let room = pools::room(pool);
-    pools::memory(room, left, reserve(texels as u32))
+    let room = row_store::room(pool);
+    row_store::memory(room, left, reserve(texels as u32))
 }
 
 /// Approximate bytes of a job's mesh and seams.
@@ -137,18 +137,18 @@ pub(in crate::bake::gpu) fn others(scene: &Scene, atlas: &Atlas) -> u64 {
     (mesh + seams) as u64
 }
 
-/// Whether a window of `texels` texels in rows of `size` leaves memory for rows on the device of `kit`, beside `others`
+/// Whether a window of `texels` texels in rows of `size` leaves memory for rows on the device of `pipelines`, beside `others`
 /// and its tiles.
 pub(in crate::bake::gpu) fn fits(
-    kit: &Kit,
+    pipelines: &Pipelines,
     options: &Options,
     size: u32,
     texels: usize,
     others: u64,
 ) -> bool {
-    let budget = bounds(&kit.device, options, kit.made());
-    let (way, limits) = (kit.drawing.way, &kit.device.limits);
-    let bounds = Bounds::new(way, limits, &budget, kit.taps);
+    let budget = bounds(&pipelines.device, options, pipelines.made());
+    let (way, limits) = (pipelines.drawing.way, &pipelines.device.limits);
+    let bounds = Bounds::new(way, limits, &budget, pipelines.taps);
     let pool = words(&budget, size, texels);
     bounds.shape(pool, 1.0).is_ok() && row_memory(&budget, bounds, size, texels, others).all > 0
 }

@@ -278,7 +278,7 @@ fn a_view_is_told_of_tile_by_tile_and_announced_by_its_size() {
     use crate::progress::heard::{Heard, during};
 
     let scene = ball(8, 64);
-    // Pools of some 17 Ki entries, and small tiles.
+    // RowStore of some 17 Ki entries, and small tiles.
     let small = Options {
         taps: 2,
         binding_limit: Some(70 << 10),

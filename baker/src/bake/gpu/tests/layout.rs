@@ -213,9 +213,9 @@ fn structures_have_the_same_fields_on_both_sides() {
                 patches,
                 first,
                 gap,
-                plots,
-                first_plots,
-                plots_gap,
+                row_bins,
+                first_row_bins,
+                row_bins_gap,
                 size,
                 count,
                 ordered,
@@ -228,12 +228,12 @@ fn structures_have_the_same_fields_on_both_sides() {
             "Ordering",
             shape!(Ordering {
                 rows,
-                plots,
+                row_bins,
                 across,
                 size,
                 room,
                 row_stride,
-                plot_stride
+                row_bin_stride
             }),
         ),
         (

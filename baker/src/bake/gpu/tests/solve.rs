@@ -492,7 +492,7 @@ fn rows_beyond_the_budget_are_drawn_again_with_the_same_result() {
     let Some(held) = fitted(&scene, &options()) else {
         return;
     };
-    // Pools and tiles as small as under the smaller budget: other tiles have other offsets to their cameras.
+    // RowStore and tiles as small as under the smaller budget: other tiles have other offsets to their cameras.
     let small = Options {
         binding_limit: Some(300 << 10),
         ..options()

@@ -5,10 +5,10 @@
 
 use proto::table::View;
 
-use super::super::marks::Shown;
+use super::super::visible::Shown;
 use crate::bake::backend::BLOCK;
 use crate::bake::footprint::MIN_ALPHA;
-use crate::bake::kept::KeptOfView;
+use crate::bake::pixel_mask::ViewMask;
 
 /// Pixels of a block.
 pub(in crate::bake::gpu) const PIXELS: usize = (BLOCK * BLOCK) as usize;
@@ -25,7 +25,7 @@ pub(in crate::bake::gpu) struct Shape {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::bake::gpu) struct Drawn<'a> {
     pub(in crate::bake::gpu) shown: Option<Shown<'a>>,
-    pub(in crate::bake::gpu) kept: Option<KeptOfView<'a>>,
+    pub(in crate::bake::gpu) kept: Option<ViewMask<'a>>,
 }
 
 /// Blocks of a view that are drawn together.
@@ -57,7 +57,7 @@ impl Drawn<'_> {
             let first = y as usize * view.width as usize + left as usize;
             line[..across].copy_from_slice(&view.pixels[first..first + across]);
             if let Some(kept) = self.kept {
-                kept.thin_row([left, y], line);
+                kept.mask_row([left, y], line);
             }
         }
         let counting = counting(&pixels);
@@ -142,7 +142,7 @@ pub(in crate::bake::gpu) fn parts(view: &View, shape: Shape, drawn: Drawn<'_>) -
 mod tests {
     use super::*;
     use crate::bake::gpu::tests::view;
-    use crate::bake::kept::Kept;
+    use crate::bake::pixel_mask::PixelMask;
 
     fn shape(blocks: u32, region: u32) -> Shape {
         Shape { blocks, region }
@@ -226,7 +226,7 @@ mod tests {
     fn blocks_that_are_left_out_are_in_no_tile() {
         let mut view = view(3, 32, 16, 3.0, 0.0);
         view.pixels.fill([1, 2, 3, 255]);
-        let kept: Kept = [(3, vec![64, 0, 5, 64, 0, 0, 0, 9])].into_iter().collect();
+        let kept: PixelMask = [(3, vec![64, 0, 5, 64, 0, 0, 0, 9])].into_iter().collect();
         let drawn = Drawn {
             kept: kept.of(&view),
             ..Drawn::default()

@@ -1,4 +1,4 @@
-//! Parts of views → tiles: consecutive parts, as many together as a tile has room for.
+//! Subdomains of views → tiles: consecutive parts, as many together as a tile has room for.
 //!
 //! For one window a view often has only a few hundred scattered blocks. A tile of those takes a device nearly as long
 //! as one of thousands.
@@ -11,7 +11,7 @@ use crate::bake::backend::BLOCK;
 const MAPS: u32 = 4;
 /// Assumed share of a view's blocks that count.
 const COUNTING: f64 = 1.0 / 3.0;
-/// Parts of a tile that views are cut into, where a tile may hold many: small parts fill it whatever remains of each
+/// Subdomains of a tile that views are cut into, where a tile may hold many: small parts fill it whatever remains of each
 /// view.
 const PIECES: u32 = 4;
 /// Least number of steps in which views are cut: threads cut the next step while one is drawn.

@@ -459,7 +459,7 @@ fn total(pieces: Vec<[f64; 3]>) -> [f64; 3] {
     pieces.into_iter().fold([0.0; 3], add)
 }
 
-/// Parts of a slice of these lengths.
+/// Subdomains of a slice of these lengths.
 fn cut<T>(mut all: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     lengths
         .map(|length| all.split_off_mut(..length).unwrap_or_default())

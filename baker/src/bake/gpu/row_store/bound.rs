@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::visit::{Visit, dispatch};
-use super::{Boxes, COUNTERS, Filled, Filling, Ground, NOTHING, Pools, blocks, plots};
+use super::{Boxes, COUNTERS, Filled, Filling, Ground, NOTHING, RowStore, blocks, row_bins};
 use crate::bake::gpu::batch::Batch;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::layout;
@@ -20,7 +20,7 @@ pub(super) struct Bound {
     _buffer: Buffer,
 }
 
-impl Pools {
+impl RowStore {
     /// Completes the pools once all views are added: makes the bind groups, and lets `first` visit the rows that it has
     /// not visited yet. `reserve` is as in [`Filling`].
     pub(in crate::bake::gpu) fn complete(
@@ -48,7 +48,7 @@ impl Pools {
         let Some(blocks) = &self.blocks else {
             return Ok(());
         };
-        let Ground { size, texels } = self.plots.ground;
+        let Ground { size, texels } = self.row_bins.ground;
         let bound = |visited: layout::Visited, of_rows, parts: [&Buffer; 6]| {
             let buffer = super::visited(&OnDevice { device, budget })?;
             let visited = layout::Visited {
@@ -57,7 +57,7 @@ impl Pools {
                 ..visited
             };
             write(device, &buffer, &[visited]);
-            let [patches, rows, words, trust, order, plots] = parts;
+            let [patches, rows, words, trust, order, row_bins] = parts;
             let all = [
                 &buffer,
                 patches,
@@ -67,7 +67,7 @@ impl Pools {
                 &self.tones,
                 blocks,
                 order,
-                plots,
+                row_bins,
             ];
             let group = bind(
                 device,
@@ -83,26 +83,26 @@ impl Pools {
             })
         };
         for pool in &mut self.pixels {
-            if let (None, Some(plotted)) = (&pool.bound, &pool.plotted) {
+            if let (None, Some(binned)) = (&pool.bound, &pool.binned) {
                 let b = &pool.buffers;
-                let plots = plotted.patches(b);
-                let order = &self.plots.order;
-                let parts = [&b.patches, &b.rows, &b.words, &b.trust, order, plots];
+                let row_bins = binned.patches(b);
+                let order = &self.row_bins.order;
+                let parts = [&b.patches, &b.rows, &b.words, &b.trust, order, row_bins];
                 let (counts, subset) = (pool.counts, pool.subset);
-                let [of_subset, others] = plotted.counts;
+                let [of_subset, others] = binned.counts;
                 let all = layout::Visited {
                     patches: counts.patches,
                     first: subset.patches,
                     gap: self.mould.room.patches - counts.patches,
-                    plots: of_subset + others,
-                    first_plots: of_subset,
-                    plots_gap: plotted.room - of_subset - others,
+                    row_bins: of_subset + others,
+                    first_row_bins: of_subset,
+                    row_bins_gap: binned.room - of_subset - others,
                     ordered: u32::from(!pool.works.is_empty()),
                     ..layout::Visited::default()
                 };
                 let few = layout::Visited {
                     patches: subset.patches,
-                    plots: of_subset,
+                    row_bins: of_subset,
                     ..all
                 };
                 pool.bound = Some([
@@ -120,8 +120,8 @@ impl Pools {
                 };
                 let [patches, rows, words, trust] = seams.parts();
                 // Placeholders: seams have no bins.
-                let (order, plots) = (words, patches);
-                let parts = [patches, rows, words, trust, order, plots];
+                let (order, row_bins) = (words, patches);
+                let parts = [patches, rows, words, trust, order, row_bins];
                 seams.bound = Some(bound(all, seams.counts.rows, parts)?);
             }
         }
@@ -153,24 +153,24 @@ impl Pools {
         tiles: &Tiles,
     ) -> Result<(), GpuError> {
         if self.scratch.is_none() {
-            let todo = self.pixels.iter().filter(|pool| pool.plotted.is_none());
+            let todo = self.pixels.iter().filter(|pool| pool.binned.is_none());
             let most = todo.map(|pool| pool.boxes).reduce(Boxes::most);
             if let Some(most) = most {
-                self.plots.make_beside(device, budget, most)?;
+                self.row_bins.make_beside(device, budget, most)?;
             }
         }
-        let (plots, scratch) = (&self.plots, self.scratch.as_ref());
+        let (row_bins, scratch) = (&self.row_bins, self.scratch.as_ref());
         let mut todo: Vec<(&mut Filled, Option<(Buffer, u32)>)> = (self.pixels.iter_mut())
-            .filter(|pool| pool.plotted.is_none())
+            .filter(|pool| pool.binned.is_none())
             .map(|pool| (pool, None))
             .collect();
         while !todo.is_empty() {
             let mut asked = Vec::new();
             for (pool, more) in todo {
-                let mut batch = Batch::new(device, "plots");
+                let mut batch = Batch::new(device, "row_bins");
                 let buffers = &pool.buffers;
-                let to = plots.to(scratch).filter(|_| pool.works.is_empty());
-                let plotted = plots.of(device, budget, buffers, pool.boxes, (to, more))?;
+                let to = row_bins.to(scratch).filter(|_| pool.works.is_empty());
+                let binned = row_bins.of(device, budget, buffers, pool.boxes, (to, more))?;
                 // Other streamed pools have been drawn over it since.
                 if !pool.works.is_empty() {
                     write(device, &buffers.counters, &NOTHING);
@@ -178,20 +178,20 @@ impl Pools {
                         tiles.build(device, work, None, &buffers.drawn)?;
                     }
                 }
-                plots.put_in_order(&mut batch, buffers, &plotted)?;
+                row_bins.put_in_order(&mut batch, buffers, &binned)?;
                 if let Some(to) = to {
-                    plots.move_rows(&mut batch, buffers, &plotted, pool.boxes, to)?;
+                    row_bins.move_rows(&mut batch, buffers, &binned, pool.boxes, to)?;
                 }
                 batch.send()?;
                 let question = Question::ask(device, budget, &buffers.counters, COUNTERS)?;
-                asked.push((pool, plotted, question));
+                asked.push((pool, binned, question));
             }
             todo = Vec::new();
-            for (pool, mut plotted, question) in asked {
-                let wanted = plotted.take(&question.answer(device)?);
-                pool.plotted = Some(plotted);
+            for (pool, mut binned, question) in asked {
+                let wanted = binned.take(&question.answer(device)?);
+                pool.binned = Some(binned);
                 if let Some(wanted) = wanted {
-                    let more = plots::more(&OnDevice { device, budget }, wanted)?;
+                    let more = row_bins::more(&OnDevice { device, budget }, wanted)?;
                     todo.push((pool, Some((more, wanted))));
                 }
             }

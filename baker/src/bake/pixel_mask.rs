@@ -1,4 +1,4 @@
-//! Pixel mask ("kept"): how many pixels of each block of a view have a row, after decimation.
+//! Pixel mask: how many pixels of each block of a view have a row, after decimation.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,30 @@ pub(super) const ALL: u8 = (BLOCK * BLOCK) as u8;
 
 /// For each view, how many pixels of each of its blocks ([`BLOCK`]) have a row.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct PixelMask {
     /// By the index of a view, line by line.
     blocks: HashMap<u32, Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeptOfView<'a> {
+pub(super) struct ViewMask<'a> {
     view: u32,
     levels: &'a [u8],
     /// Blocks in a line.
     across: u32,
 }
 
-impl FromIterator<(u32, Vec<u8>)> for Kept {
+impl FromIterator<(u32, Vec<u8>)> for PixelMask {
     fn from_iter<I: IntoIterator<Item = (u32, Vec<u8>)>>(views: I) -> Self {
         let blocks = views.into_iter().collect();
         Self { blocks }
     }
 }
 
-impl Kept {
+impl PixelMask {
     /// The mask of a view; none if it keeps all its pixels.
-    pub(super) fn of(&self, view: &View) -> Option<KeptOfView<'_>> {
-        Some(KeptOfView {
+    pub(super) fn of(&self, view: &View) -> Option<ViewMask<'_>> {
+        Some(ViewMask {
             view: view.index,
             levels: self.blocks.get(&view.index)?,
             across: view.width.div_ceil(BLOCK),
@@ -43,14 +43,14 @@ impl Kept {
     }
 
     /// Clears the alpha of a view's pixels that are to have no row.
-    pub(super) fn thin(&self, view: &mut View) {
+    pub(super) fn decimate(&self, view: &mut View) {
         let mut pixels = std::mem::take(&mut view.pixels);
         if let Some(kept) = self.of(view) {
             let width = view.width as usize;
             let lines = pixels.par_chunks_mut(width * BLOCK as usize).enumerate();
             lines.for_each(|(line, pixels)| {
                 for (row, pixels) in (line as u32 * BLOCK..).zip(pixels.chunks_mut(width)) {
-                    kept.thin_row([0, row], pixels);
+                    kept.mask_row([0, row], pixels);
                 }
             });
         }
@@ -58,7 +58,7 @@ impl Kept {
     }
 }
 
-impl KeptOfView<'_> {
+impl ViewMask<'_> {
     fn level(self, [x, y]: [u32; 2]) -> u8 {
         self.levels[(y / BLOCK * self.across + x / BLOCK) as usize]
     }
@@ -69,7 +69,7 @@ impl KeptOfView<'_> {
     }
 
     /// Clears the alpha of pixels without a row, in a run of one row that starts at a block's left edge.
-    pub(super) fn thin_row(self, [left, row]: [u32; 2], pixels: &mut [[u8; 4]]) {
+    pub(super) fn mask_row(self, [left, row]: [u32; 2], pixels: &mut [[u8; 4]]) {
         let blocks = pixels.chunks_mut(BLOCK as usize);
         for (first, pixels) in (left..).step_by(BLOCK as usize).zip(blocks) {
             let level = self.level([first, row]);
@@ -151,13 +151,13 @@ mod tests {
             pixels,
         );
         let levels = vec![64, 0, 7, 31, 64, 64, 5, 0, 64];
-        let kept: Kept = [(3, levels.clone())].into_iter().collect();
+        let kept: PixelMask = [(3, levels.clone())].into_iter().collect();
         let stays = |view: &View, x: u32, y: u32| {
             let inside = x < view.width && y < view.height;
             inside && view.pixels[(y * view.width + x) as usize][3] > 0
         };
         let all = view.clone();
-        kept.thin(&mut view);
+        kept.decimate(&mut view);
         for (block, &level) in (0..).zip(&levels) {
             let [left, top] = [block % 3 * BLOCK, block / 3 * BLOCK];
             let of = |view: &View| {
@@ -175,7 +175,7 @@ mod tests {
         assert!(view.pixels.iter().all(|pixel| pixel[..3] == [9, 8, 7]));
         view.index = 4;
         let before = view.clone();
-        kept.thin(&mut view);
+        kept.decimate(&mut view);
         assert!(kept.of(&view).is_none() && view == before, "a stranger");
     }
 }

@@ -1,6 +1,6 @@
 //! Fits one texture: the views that an adapter holds → texels that reproduce them, with mended seams.
 //!
-//! Every texture of a job goes through this, the base colour and its other channels. `Bench` is the context of a fit.
+//! Every texture of a job goes through this, the base colour and its other channels.
 
 use std::thread;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use rayon::prelude::*;
 use super::atlas::Atlas;
 use super::backend::{Backend, Ties};
 use super::colour::Space;
+use super::decimate::Decimation;
 use super::fit::{self, Fitted};
-use super::parts::{self, Parts};
 use super::plan::Plan;
 use super::refine::Ahead;
 use super::rejected::{self, Doubts, Drawn};
 use super::scene::Scene;
 use super::seams::Mending;
+use super::subdomains::{self, Subdomains};
 use super::surface::Original;
-use super::thin::Thinning;
 use super::window::Window;
 use super::{failure, gutter, read_finite, start, unseen};
-use crate::laps::{self, timed, timed_in_pool};
 use crate::pace;
 use crate::progress::{self, PhaseClock, Progress, each, unit};
 use crate::run::internal;
+use crate::step_times::{self, timed, timed_in_pool};
 
 /// Fit context: what all textures of a job share.
-pub(super) struct Bench<'a> {
+pub(super) struct FitContext<'a> {
     pub(super) scene: &'a Scene,
     pub(super) atlas: &'a Atlas,
     pub(super) original: Option<&'a Original>,
@@ -45,7 +45,7 @@ pub(super) enum Taken<'a> {
     /// The adapter holds them all.
     All,
     /// The adapter holds none, and is given them for each subdomain.
-    InParts(&'a Parts, &'a [View]),
+    InParts(&'a Subdomains, &'a [View]),
 }
 
 /// Fitted texels, and what is known of them.
@@ -62,7 +62,7 @@ pub(super) struct Fit {
 }
 
 /// Fitted texels with mended seams, and what is known of them.
-pub(super) struct Explained {
+pub(super) struct FittedTexture {
     pub(super) fit: Fit,
     pub(super) seam_residual: f32,
     /// Pictures of what was rejected, of the views that were kept for them.
@@ -70,14 +70,14 @@ pub(super) struct Explained {
     pub(super) space: Space,
 }
 
-impl Bench<'_> {
+impl FitContext<'_> {
     /// Removes from a view the masked pixels, and those that show another surface unless `masked` says that is done.
     /// `doubts` keeps a copy before decimation, for the picture of what was rejected.
     pub(super) fn cut(
         &self,
         mut view: View,
         masked: bool,
-        thinning: Option<&Thinning>,
+        decimation: Option<&Decimation>,
         doubts: Option<&mut Doubts>,
     ) -> View {
         let opaque = doubts.as_ref().map(|_| rejected::opaque(&view));
@@ -87,8 +87,8 @@ impl Bench<'_> {
         if let (Some(doubts), Some(opaque)) = (doubts, opaque) {
             doubts.keep(view.clone(), opaque);
         }
-        if let Some(thinning) = thinning {
-            thinning.kept().thin(&mut view);
+        if let Some(decimation) = decimation {
+            decimation.kept().decimate(&mut view);
         }
         view
     }
@@ -98,18 +98,18 @@ impl Bench<'_> {
         &self,
         views: Vec<View>,
         masked: bool,
-        thinning: Option<&Thinning>,
+        decimation: Option<&Decimation>,
         doubts: Option<&mut Doubts>,
         clock: &mut PhaseClock,
     ) -> Vec<View> {
         clock.time(Phase::Raster, || match doubts {
             // `doubts` keeps them in order.
             Some(doubts) => (views.into_iter())
-                .map(|view| self.cut(view, masked, thinning, Some(&mut *doubts)))
+                .map(|view| self.cut(view, masked, decimation, Some(&mut *doubts)))
                 .collect(),
             None => timed_in_pool("cut", || {
                 let views = views.into_par_iter();
-                let cut = |view| self.cut(view, masked, thinning, None);
+                let cut = |view| self.cut(view, masked, decimation, None);
                 views.map(cut).collect()
             }),
         })
@@ -122,7 +122,7 @@ impl Bench<'_> {
         view: View,
         masked: bool,
         before: u64,
-        thinning: Option<&Thinning>,
+        decimation: Option<&Decimation>,
         doubts: Option<&mut Doubts>,
         clock: &mut PhaseClock,
     ) -> Result<(), Failure> {
@@ -130,7 +130,7 @@ impl Bench<'_> {
         progress.progress(Phase::Raster, before, 0);
         clock
             .time(Phase::Raster, || {
-                let view = self.cut(view, masked, thinning, doubts);
+                let view = self.cut(view, masked, decimation, doubts);
                 timed("rows", || backend.add_view(&view))
             })
             .map_err(failure)?;
@@ -160,7 +160,7 @@ impl Bench<'_> {
         match *taken {
             Taken::All => self.fit_at_once(backend, space, maps, clock),
             Taken::InParts(parts, views) => thread::scope(|threads| {
-                parts::fit(threads, self, backend, parts, views, space, maps, clock)
+                subdomains::fit(threads, self, backend, parts, views, space, maps, clock)
             }),
         }
     }
@@ -230,7 +230,12 @@ impl Bench<'_> {
         work: impl FnOnce() -> T,
     ) -> (T, Option<Mending>) {
         let Self { scene, atlas, .. } = *self;
-        let prepare = || (Mending::new(scene, atlas, observed, space), laps::take());
+        let prepare = || {
+            (
+                Mending::new(scene, atlas, observed, space),
+                step_times::take(),
+            )
+        };
         thread::scope(|threads| {
             let builder = thread::Builder::new().name("seams".to_owned());
             let made = apart.then(|| builder.spawn_scoped(threads, prepare).ok());
@@ -239,7 +244,7 @@ impl Bench<'_> {
                 let made = made.join();
                 let (mending, steps) =
                     made.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                laps::add(steps);
+                step_times::add(steps);
                 mending
             });
             (done, made)
@@ -255,7 +260,7 @@ impl Bench<'_> {
         maps: bool,
         doubts: Option<Doubts>,
         clock: &mut PhaseClock,
-    ) -> Result<Explained, Failure> {
+    ) -> Result<FittedTexture, Failure> {
         let mut fit = self.fit(backend, taken, space, maps, clock)?;
         if fit.fitted.residuals.iter().all(|view| view.rows == 0) {
             return Err(unseen());
@@ -291,7 +296,7 @@ impl Bench<'_> {
             gutter::seam_residual(&fit.texels, atlas, space.blend())
         });
         unit();
-        Ok(Explained {
+        Ok(FittedTexture {
             fit,
             seam_residual,
             drawn: drawn.unwrap_or_default(),
@@ -306,8 +311,8 @@ pub(super) struct Early<'a> {
 }
 
 impl Ahead for Early<'_> {
-    fn take(&mut self, views: &[&View], thinning: Option<&Thinning>) -> Result<(), Failure> {
-        let kept = thinning.map(Thinning::kept);
+    fn take(&mut self, views: &[&View], decimation: Option<&Decimation>) -> Result<(), Failure> {
+        let kept = decimation.map(Decimation::kept);
         timed("rows", || self.backend.add_views(views, kept)).map_err(failure)
     }
 

@@ -1,4 +1,4 @@
-//! Compiled pipelines ("kit"): an open device → every stage compiled for it. A driver takes a fifth of a second and
+//! An open device → every stage compiled for it. A driver takes a fifth of a second and
 //! more for that, and it needs no data. So a bake does it while prepare still works, and a spare process before its job
 //! comes.
 
@@ -7,10 +7,10 @@ use rayon::prelude::*;
 
 use super::device::{Device, GpuError};
 use super::error::under_way;
-use super::fit::{Expected, Groundwork, Options};
-use super::pools::rows_layout;
+use super::fit::{Expected, Options, Preallocated};
 use super::raster::{Drawing, Way};
-use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, PLOTS, REGULARISE, RESIDUAL, SOLVE, Shader};
+use super::row_store::rows_layout;
+use super::shaders::{AVERAGE, MULTILEVEL, NORMAL, REGULARISE, RESIDUAL, ROW_BINS, SOLVE, Shader};
 use super::stage::Compiled;
 
 /// The stages after the footprints.
@@ -28,7 +28,7 @@ pub(super) struct Stages {
 
 /// A device and its compiled stages.
 #[derive(Debug)]
-pub struct Kit {
+pub struct Pipelines {
     pub(super) device: Device,
     pub(super) taps: u32,
     /// Space in which a footprint is averaged.
@@ -37,13 +37,13 @@ pub struct Kit {
     pub(super) rows: wgpu::BindGroupLayout,
     pub(super) drawing: Drawing,
     pub(super) footprint: Compiled,
-    pub(super) plots: Compiled,
+    pub(super) row_bins: Compiled,
     pub(super) stages: Stages,
     /// Preallocated buffers of the next fit.
-    pub(super) groundwork: Option<Groundwork>,
+    pub(super) preallocated: Option<Preallocated>,
 }
 
-impl Kit {
+impl Pipelines {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
@@ -52,14 +52,14 @@ impl Kit {
     /// Preallocates what the fit of views will surely need while their mesh is not there yet. Errors are not reported
     /// here: the next use of the device reports them.
     pub fn foresee(&mut self, options: &Options, expected: Expected) {
-        let groundwork = under_way("the first buffers", || {
-            Groundwork::make(&self.device, self.taps, options, expected)
+        let preallocated = under_way("the first buffers", || {
+            Preallocated::make(&self.device, self.taps, options, expected)
         });
-        self.groundwork = groundwork.ok().flatten();
+        self.preallocated = preallocated.ok().flatten();
     }
 
     pub(super) fn made(&self) -> u64 {
-        self.groundwork.as_ref().map_or(0, Groundwork::bytes)
+        self.preallocated.as_ref().map_or(0, Preallocated::bytes)
     }
 
     /// Compiles the stages for `taps`² samples a pixel and a space of their average.
@@ -86,7 +86,7 @@ impl Kit {
         let shaders: [&'static Shader; 9] = [
             raster,
             footprint,
-            &PLOTS,
+            &ROW_BINS,
             &AVERAGE,
             &RESIDUAL,
             &NORMAL,
@@ -116,7 +116,7 @@ impl Kit {
             [
                 raster,
                 footprint,
-                plots,
+                row_bins,
                 average,
                 residual,
                 normal,
@@ -146,7 +146,7 @@ impl Kit {
             rows,
             drawing,
             footprint,
-            plots,
+            row_bins,
             stages: Stages {
                 average,
                 residual,
@@ -156,7 +156,7 @@ impl Kit {
                 solve,
                 deviation: None,
             },
-            groundwork: None,
+            preallocated: None,
         })
     }
 }

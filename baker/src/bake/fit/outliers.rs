@@ -1,4 +1,4 @@
-//! Finds outlier views ("doubted"): blurred ones, or ones whose camera is far off. Residuals of all views → flags.
+//! Finds outlier views: blurred ones, or ones whose camera is far off. Residuals of all views → flags.
 //!
 //! The robust loss judges pixels one by one. A blurred view is slightly wrong nearly everywhere: none of its pixels is
 //! an outlier, yet together they pull the texture, λ and the residuals' spread towards the blur. So whole views are
@@ -23,12 +23,12 @@ const LEAST_SHARE: f32 = 0.001;
 
 /// Which views are outliers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Doubted {
+pub(super) struct Outliers {
     /// Flag of each view, in the order in which they were added.
     views: Vec<bool>,
 }
 
-impl Doubted {
+impl Outliers {
     /// No outliers among so many views.
     pub(super) fn none(views: usize) -> Self {
         Self {

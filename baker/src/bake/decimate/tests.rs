@@ -55,27 +55,29 @@ fn memory(rows: f64) -> RowMemory {
     }
 }
 
-fn thinning(views: &[View], rows: f64) -> Option<Thinning> {
-    thinning_in(SIZE, views, rows)
+fn decimation(views: &[View], rows: f64) -> Option<Decimation> {
+    decimation_in(SIZE, views, rows)
 }
 
-fn thinning_in(size: u32, views: &[View], rows: f64) -> Option<Thinning> {
+fn decimation_in(size: u32, views: &[View], rows: f64) -> Option<Decimation> {
     let (scene, atlas) = scene_in(&cube(), size);
-    let thinned = Thinner {
+    let decimated = Decimator {
         scene: &scene,
         atlas: &atlas,
         taps: TAPS,
         memory: memory(rows),
     };
-    match Survey::of(thinned, views) {
-        Decision::Thinned(thinning) => Some(thinning),
+    match Survey::of(decimated, views) {
+        Decision::Decimated(decimation) => Some(decimation),
         Decision::AllFit | Decision::TooMany(_) => None,
     }
 }
 
-fn thinned(views: &[View], thinning: &Thinning) -> Vec<View> {
+fn decimated(views: &[View], decimation: &Decimation) -> Vec<View> {
     let mut views = views.to_vec();
-    views.iter_mut().for_each(|view| thinning.kept().thin(view));
+    views
+        .iter_mut()
+        .for_each(|view| decimation.kept().decimate(view));
     views
 }
 
@@ -123,9 +125,9 @@ const NEVER: Enough = Enough {
 fn rows_that_fit_or_are_few_all_stay() {
     let views = views(ENOUGH.views as u32 - 3);
     let (_, rows) = seen(&views);
-    assert!(thinning(&views, 2.0 * rows as f64).is_none());
+    assert!(decimation(&views, 2.0 * rows as f64).is_none());
     assert!(
-        thinning(&views[..1], 10.0).is_none(),
+        decimation(&views[..1], 10.0).is_none(),
         "three pixels a texel"
     );
 }
@@ -135,13 +137,13 @@ fn as_many_rows_stay_as_were_asked_for_and_every_texel_keeps_its_share() {
     let views = views(60);
     let (before, all) = seen(&views);
     let wanted = 0.4 * all as f64;
-    let thinning = thinning(&views, wanted / PLANNED).expect("too many");
-    let (after, rows) = seen(&thinned(&views, &thinning));
+    let decimation = decimation(&views, wanted / PLANNED).expect("too many");
+    let (after, rows) = seen(&decimated(&views, &decimation));
     assert!(
         (rows as f64 / wanted - 1.0).abs() < 0.15,
         "{rows} of {wanted}"
     );
-    let told = all as f64 - thinning.left_out() as f64;
+    let told = all as f64 - decimation.left_out() as f64;
     assert!((told / rows as f64 - 1.0).abs() < 0.1, "{told} {rows}");
     let sparse = before.iter().filter(|(_, views)| views.len() == 2).count();
     assert!(sparse > 200, "two views show the top");
@@ -172,9 +174,9 @@ fn every_texel_keeps_the_least_or_nothing_is_left_out() {
         views: VIEWS,
     };
     let rows = least.kept(&shown) / PLANNED;
-    assert!(thinning(&views, 0.9 * rows).is_none());
-    let thinning = thinning(&views, 1.1 * rows).expect("enough");
-    let (after, rows) = seen(&thinned(&views, &thinning));
+    assert!(decimation(&views, 0.9 * rows).is_none());
+    let decimation = decimation(&views, 1.1 * rows).expect("enough");
+    let (after, rows) = seen(&decimated(&views, &decimation));
     assert!(rows < all / 2);
     let weights = after.iter().filter(|(weight, _)| *weight > 0.0);
     let (sum, count) = weights.fold((0.0, 0), |(sum, count), (weight, _)| {
@@ -190,16 +192,16 @@ fn the_same_views_are_thinned_alike_and_others_are_let_be() {
     let views = views(60);
     let (_, all) = seen(&views);
     let rows = 0.6 * all as f64;
-    let [one, other] = [(); 2].map(|()| thinning(&views, rows).expect("too many"));
-    assert_eq!(thinned(&views, &one), thinned(&views, &other));
+    let [one, other] = [(); 2].map(|()| decimation(&views, rows).expect("too many"));
+    assert_eq!(decimated(&views, &one), decimated(&views, &other));
     let mut stranger = views[3].clone();
     stranger.index = 999;
     let before = stranger.clone();
-    one.kept().thin(&mut stranger);
+    one.kept().decimate(&mut stranger);
     assert_eq!(stranger, before);
     // Colours stay; alpha is unchanged or 0.
-    for (view, thinned) in views.iter().zip(thinned(&views, &one)) {
-        for (a, b) in view.pixels.iter().zip(&thinned.pixels) {
+    for (view, decimated) in views.iter().zip(decimated(&views, &one)) {
+        for (a, b) in view.pixels.iter().zip(&decimated.pixels) {
             assert!(a[..3] == b[..3] && (b[3] == a[3] || b[3] == 0));
         }
     }
@@ -313,10 +315,10 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
             view(k, &mesh, &texture, camera, PICTURE)
         })
         .collect();
-    let thinning = thinning_in(FINE, &views, f64::INFINITY).expect("some are coarse");
+    let decimation = decimation_in(FINE, &views, f64::INFINITY).expect("some are coarse");
     let (before, all) = seen_in(FINE, &views);
-    let (after, rows) = seen_in(FINE, &thinned(&views, &thinning));
-    let told = all as f64 - thinning.left_out() as f64;
+    let (after, rows) = seen_in(FINE, &decimated(&views, &decimation));
+    let told = all as f64 - decimation.left_out() as f64;
     assert!((told / rows as f64 - 1.0).abs() < 0.1, "{told} {rows}");
     let is_far = |view: &&u32| **view >= NEAR;
     let [mut finely, mut still_coarse, mut coarsely, mut still_needed] = [0; 4];
@@ -352,7 +354,7 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
     );
     // Of a place that too few show finely, all fine pixels stay, however little memory there is.
     let (scene, atlas) = scene_in(&mesh, FINE);
-    let little = Thinner {
+    let little = Decimator {
         scene: &scene,
         atlas: &atlas,
         taps: TAPS,
@@ -361,10 +363,10 @@ fn what_many_show_finely_keeps_no_coarse_rows_and_what_few_do_keeps_all() {
     let Decision::TooMany(Some(coarse)) = Survey::of(little, &views) else {
         panic!("more than fits, even without the coarse ones");
     };
-    assert_eq!(thinned(&views, &coarse), thinned(&views, &thinning));
+    assert_eq!(decimated(&views, &coarse), decimated(&views, &decimation));
     // Where a texel is larger than every pixel, hardly any pixel is coarse: only those at the outline.
-    let few = thinning_in(FINE / 6, &views, f64::INFINITY).map_or(0, |few| few.left_out());
-    assert!(few * 20 < thinning.left_out(), "{few}");
+    let few = decimation_in(FINE / 6, &views, f64::INFINITY).map_or(0, |few| few.left_out());
+    assert!(few * 20 < decimation.left_out(), "{few}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The row store ("pools"): rows on the device, in pools of fixed size. Resident pools keep their rows. Streamed pools
+//! Rows on the device, in pools of fixed size. Resident pools keep their rows. Streamed pools
 //! are redrawn for each pass, because the budget is full.
 //!
 //! The device appends tiles to a pool and counts what they hold (`open.rs`); the host fills two pools alternately
-//! (`filling.rs`). A full pool is sorted into bins (`plots.rs`) and bound (`bound.rs`); passes then visit it
+//! (`filling.rs`). A full pool is sorted into bins (`row_bins.rs`) and bound (`bound.rs`); passes then visit it
 //! (`visit.rs`).
 //!
 //! Results do not depend on the order of rows within a pool, or on which pool they are in: sums across rows are integer
@@ -13,7 +13,7 @@ mod filling;
 mod forecast;
 mod maker;
 mod open;
-pub(super) mod plots;
+pub(super) mod row_bins;
 pub(super) mod seams;
 mod sizes;
 mod visit;
@@ -38,8 +38,8 @@ pub(super) use forecast::{Forecast, Tile, TilePart};
 pub(super) use maker::PoolMaker;
 pub(super) use open::Filling;
 use open::Open;
-pub(super) use plots::{Boxes, Ground};
-use plots::{Plots, Plotted};
+use row_bins::{Binned, RowBins};
+pub(super) use row_bins::{Boxes, Ground};
 pub(super) use sizes::memory;
 pub(super) use sizes::{bytes_of, pool_words, room};
 pub(super) use visit::{Visit, Which};
@@ -47,7 +47,7 @@ pub(super) use visit::{Visit, Which};
 /// For each value of a byte, its value in the space of the fit and its squared slope.
 pub(super) type Tones = [[f32; 2]; 256];
 
-/// Number of counters of a pool (footprint.wgsl, plots.wgsl).
+/// Number of counters of a pool (footprint.wgsl, row_bins.wgsl).
 pub(super) const COUNTERS: usize = 16;
 const NOTHING: [u32; COUNTERS] = [0; COUNTERS];
 
@@ -57,7 +57,7 @@ pub(super) struct Buffers {
     pub(super) rows: Buffer,
     pub(super) words: Buffer,
     trust: Buffer,
-    plots: Buffer,
+    row_bins: Buffer,
     pub(super) counters: Buffer,
     /// Capacity.
     room: layout::Pool,
@@ -75,7 +75,7 @@ struct Filled {
     /// Tiles to redraw for each pass; empty for a resident pool.
     works: Vec<Work>,
     /// Its row bins; made once all views are added.
-    plotted: Option<Plotted>,
+    binned: Option<Binned>,
     /// Its rows were counted for each texel.
     counted: bool,
     /// For all rows, and for those of the subset.
@@ -97,13 +97,13 @@ pub(super) struct Mould {
 
 /// All rows of a job.
 #[derive(Debug)]
-pub(super) struct Pools {
+pub(super) struct RowStore {
     layout: wgpu::BindGroupLayout,
-    plots: Plots,
+    row_bins: RowBins,
     tones: Buffer,
     mould: Arc<Mould>,
     ends: Ends<Open>,
-    /// Pools to be filled: left by views that were forgotten, or preallocated.
+    /// RowStore to be filled: left by views that were forgotten, or preallocated.
     spare: Vec<Arc<Buffers>>,
     pixels: Vec<Filled>,
     seams: Vec<seams::Seams>,
@@ -120,7 +120,7 @@ pub(super) struct Pools {
 
 pub(super) const BUFFERS: usize = 6;
 
-/// Empty buffers of a pool: patches, rows, words, trust (row weights), plots (patches of bins), counters.
+/// Empty buffers of a pool: patches, rows, words, trust (row weights), row_bins (patches of bins), counters.
 pub(super) fn pool_buffers<M: Maker>(
     make: &M,
     room: layout::Pool,
@@ -133,7 +133,11 @@ pub(super) fn pool_buffers<M: Maker>(
         of("rows", room.rows, size_of::<layout::Row>())?,
         of("words", room.words, 4)?,
         of("trust", room.rows, 4)?,
-        of("plots", sizes::plots(room), size_of::<layout::Patch>())?,
+        of(
+            "row_bins",
+            sizes::row_bins(room),
+            size_of::<layout::Patch>(),
+        )?,
         of("counters", 1, size_of_val(&NOTHING))?,
     ])
 }
@@ -178,7 +182,7 @@ impl Mould {
     }
 
     fn pool(&self, device: &Device, tiles: &Tiles, buffers: [Buffer; BUFFERS]) -> Buffers {
-        let [patches, rows, words, trust, plots, counters] = buffers;
+        let [patches, rows, words, trust, row_bins, counters] = buffers;
         write(device, &counters, &NOTHING);
         let drawn = tiles.bind(device, [&counters, &self.full, &patches, &rows, &words]);
         Buffers {
@@ -186,7 +190,7 @@ impl Mould {
             rows,
             words,
             trust,
-            plots,
+            row_bins,
             counters,
             room: self.room,
             drawn,
@@ -194,7 +198,7 @@ impl Mould {
     }
 }
 
-impl Pools {
+impl RowStore {
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
@@ -204,13 +208,13 @@ impl Pools {
         ground: Ground,
     ) -> Result<Self, GpuError> {
         let room = room(words);
-        let plots = Plots::new(device, budget, stage, ground, room)?;
+        let row_bins = RowBins::new(device, budget, stage, ground, room)?;
         let [tones, full] = shared(&OnDevice { device, budget })?;
         write(device, &tones, values);
         write(device, &full, &[room]);
         Ok(Self {
             layout,
-            plots,
+            row_bins,
             tones,
             mould: Arc::new(Mould { room, full }),
             ends: Ends::default(),
@@ -233,7 +237,7 @@ impl Pools {
 
     /// Frees the buffers and keeps the layout and what was compiled.
     pub(super) fn into_stage(self) -> (wgpu::BindGroupLayout, Compiled) {
-        (self.layout, self.plots.into_stage())
+        (self.layout, self.row_bins.into_stage())
     }
 
     /// Switches to another window; there must be no views.
@@ -245,13 +249,13 @@ impl Pools {
     ) -> Result<(), GpuError> {
         self.ends.rates = Ends::<Open>::default().rates;
         self.narrowed = false;
-        self.plots.renew(device, budget, ground)
+        self.row_bins.renew(device, budget, ground)
     }
 
     /// Frees the buffers kept for future rows.
     pub(super) fn let_go(&mut self) {
         self.spare.clear();
-        self.plots.free_beside();
+        self.row_bins.free_beside();
     }
 
     pub(super) fn room_is(&self, words: u32) -> bool {
@@ -384,24 +388,24 @@ pub(super) struct Read {
     /// Rows with a box, in order.
     pub(super) rows: Vec<layout::Row>,
     /// Patches of the subset, and others.
-    pub(super) plots: [Vec<layout::Patch>; 2],
+    pub(super) row_bins: [Vec<layout::Patch>; 2],
 }
 
 #[cfg(test)]
-impl Pools {
+impl RowStore {
     pub(super) fn read(&self, device: &Device, budget: &Arc<Budget>) -> Vec<Read> {
         use super::memory::read_as;
         let read = |pool: &Filled| {
-            let (b, plotted) = (&pool.buffers, pool.plotted.as_ref().expect("in order"));
-            let [few, rest] = plotted.counts.map(|count| count as usize);
-            let room = plotted.room as usize;
+            let (b, binned) = (&pool.buffers, pool.binned.as_ref().expect("in order"));
+            let [few, rest] = binned.counts.map(|count| count as usize);
+            let room = binned.room as usize;
             let all: Vec<layout::Patch> =
-                read_as(device, budget, plotted.patches(b), room).expect("plots");
-            let plots = [all[..few].to_vec(), all[room - rest..].to_vec()];
+                read_as(device, budget, binned.patches(b), room).expect("row_bins");
+            let row_bins = [all[..few].to_vec(), all[room - rest..].to_vec()];
             let rows = pool.boxes.rows as usize;
             Read {
                 rows: read_as(device, budget, &b.rows, rows).expect("rows"),
-                plots,
+                row_bins,
             }
         };
         self.pixels.iter().map(read).collect()

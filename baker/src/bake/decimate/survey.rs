@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::cells::{Cells, Look};
 use super::shown::{Counts, Shown};
 use super::{
-    Decision, ENOUGH, Mask, Need, PLANNED, STRIDE, Thinner, Thinning, Workers, entries, wanted,
+    Decimation, Decimator, Decision, ENOUGH, Mask, Need, PLANNED, STRIDE, Workers, entries, wanted,
 };
 use crate::bake::atlas::Atlas;
 use crate::bake::scene::Scene;
@@ -52,19 +52,19 @@ impl<'a> Sightings<'a> {
 /// See the head of this file.
 #[derive(Debug)]
 pub(in crate::bake) struct Survey<'a> {
-    thinner: Thinner<'a>,
+    decimator: Decimator<'a>,
     looked: Sightings<'a>,
 }
 
 impl<'a> Survey<'a> {
     /// Continues from the views already examined.
-    pub(in crate::bake) fn of_looked(thinner: Thinner<'a>, looked: Sightings<'a>) -> Self {
-        Self { thinner, looked }
+    pub(in crate::bake) fn of_looked(decimator: Decimator<'a>, looked: Sightings<'a>) -> Self {
+        Self { decimator, looked }
     }
 
     /// Up to so many opaque pixels none is left out, and no view need be examined.
     pub(in crate::bake) fn surely(&self) -> f64 {
-        self.thinner.surely()
+        self.decimator.surely()
     }
 
     /// Starts counting, since there are more: from here on all views must be examined.
@@ -77,12 +77,12 @@ impl<'a> Survey<'a> {
     }
 
     /// The decision for all of these views.
-    pub(in crate::bake) fn of(thinner: Thinner<'a>, masks: &[impl Mask]) -> Decision {
+    pub(in crate::bake) fn of(decimator: Decimator<'a>, masks: &[impl Mask]) -> Decision {
         let pixels = masks.par_iter().map(Mask::counting).sum::<usize>();
-        if pixels as f64 <= thinner.surely() {
+        if pixels as f64 <= decimator.surely() {
             return Decision::AllFit;
         }
-        let survey = Self::of_looked(thinner, Sightings::new(thinner.scene, thinner.atlas));
+        let survey = Self::of_looked(decimator, Sightings::new(decimator.scene, decimator.atlas));
         survey.begin();
         masks.par_iter().for_each(|mask| survey.look(mask));
         survey.decide(Workers::Pool)
@@ -100,17 +100,21 @@ impl<'a> Survey<'a> {
         };
         let looks = (self.looked.looks.lock()).unwrap_or_else(PoisonError::into_inner);
         let shown = counts.shown(&self.looked.cells, ENOUGH);
-        let rows = PLANNED * self.thinner.memory.rows(entries(&shown, self.thinner.taps));
-        let fine = Thinning::of(&looks, &shown, |_| Need::ALL, workers);
+        let rows = PLANNED
+            * self
+                .decimator
+                .memory
+                .rows(entries(&shown, self.decimator.taps));
+        let fine = Decimation::of(&looks, &shown, |_| Need::ALL, workers);
         let (all, kept) = (fine.pixels, fine.staying());
         let wanted = (kept > rows).then(|| wanted(&shown, rows));
-        tracing::debug!(all, kept, rows, ?wanted, "thinning");
+        tracing::debug!(all, kept, rows, ?wanted, "decimation");
         match wanted {
-            None => fine.if_any().map_or(Decision::AllFit, Decision::Thinned),
+            None => fine.if_any().map_or(Decision::AllFit, Decision::Decimated),
             Some(None) => Decision::TooMany(fine.if_any()),
             Some(Some(wanted)) => {
                 let need = |cell: &Shown| wanted.of(cell);
-                Decision::Thinned(Thinning::of(&looks, &shown, need, workers))
+                Decision::Decimated(Decimation::of(&looks, &shown, need, workers))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Fits a texture in subdomains ("parts") where the rows of all views do not fit the memory: overlapping additive
+//! Fits a texture in subdomains where the rows of all views do not fit the memory: overlapping additive
 //! Schwarz.
 //!
 //! ```text
@@ -39,17 +39,17 @@ use rayon::prelude::*;
 
 use super::backend::{Backend, Ties, ViewResiduals};
 use super::colour::Space;
-use super::explain::{Bench, Fit, ties};
 use super::fill::{Tones, fill_far};
 use super::fit;
+use super::fit_texture::{Fit, FitContext, ties};
 use super::raster::NOTHING;
 use super::scene::Scene;
 use super::window::Window;
 use super::{failure, read_finite};
-use crate::laps::timed;
 use crate::progress::PhaseClock;
+use crate::step_times::timed;
 use plan::sparser;
-pub(super) use plan::{Parts, first_window};
+pub(super) use plan::{Subdomains, first_window};
 
 /// Result of fitting one window.
 struct Part {
@@ -65,10 +65,10 @@ struct Given {
 }
 
 impl Given {
-    fn of(bench: &Bench<'_>, window: &Window) -> Self {
+    fn of(context: &FitContext<'_>, window: &Window) -> Self {
         let ((scene, places), ties) = rayon::join(
-            || (bench.scene.within(window), window.places()),
-            || ties(bench.atlas, window),
+            || (context.scene.within(window), window.places()),
+            || ties(context.atlas, window),
         );
         Self {
             scene,
@@ -109,14 +109,14 @@ struct Known {
 }
 
 impl Known {
-    fn enter(&mut self, bench: &Bench<'_>, done: Done) {
+    fn enter(&mut self, context: &FitContext<'_>, done: Done) {
         let Done { band, texels, told } = done;
         let to = band.core().start * band.size as usize;
         let core = band.of_core(&texels).par_iter();
         let own = self.texels[to..].par_iter_mut().zip(core);
         own.for_each(|(own, texel)| *own = *texel);
         if let Some(places) = told {
-            let (scene, atlas) = (bench.scene, bench.atlas);
+            let (scene, atlas) = (context.scene, context.atlas);
             self.tones.learn(scene, atlas, &texels, place(&places));
         }
     }
@@ -126,15 +126,15 @@ impl Known {
 /// views, and ends with those of the last band.
 pub(super) fn fit<'scope, 'env>(
     threads: &'scope Scope<'scope, 'env>,
-    bench: &'env Bench<'env>,
+    context: &'env FitContext<'env>,
     backend: &mut dyn Backend,
-    parts: &Parts,
+    parts: &Subdomains,
     views: &[View],
     space: Space,
     maps: bool,
     clock: &mut PhaseClock,
 ) -> Result<Fit, Failure> {
-    let (scene, progress) = (bench.scene, bench.progress);
+    let (scene, progress) = (context.scene, context.progress);
     let size = scene.size as usize;
     let all = f64::from(parts.count()) + 1.0;
     let told = |done: f64| progress.progress(Phase::Fit, (1000.0 * done / all) as u64, 1000);
@@ -151,7 +151,7 @@ pub(super) fn fit<'scope, 'env>(
                      clock: &mut PhaseClock| {
         let (views, known) = ((views, space), &mut known);
         begin(
-            bench, backend, given, foreseen, views, anyway, before, known, clock,
+            context, backend, given, foreseen, views, anyway, before, known, clock,
         )
     };
     let mut bands: Vec<Cow<'_, Window>> = parts.bands.iter().rev().map(Cow::Borrowed).collect();
@@ -161,13 +161,13 @@ pub(super) fn fit<'scope, 'env>(
         let band = band.filter(|_| apart)?.clone().into_owned();
         let builder = thread::Builder::new().name("band".to_owned());
         builder
-            .spawn_scoped(threads, move || Given::of(bench, &band))
+            .spawn_scoped(threads, move || Given::of(context, &band))
             .ok()
     };
     let mut rehearsal = Cow::Borrowed(&parts.rehearsal);
     loop {
         let sparser = sparser(&rehearsal);
-        let strips = clock.time(Phase::Raster, || Given::of(bench, &rehearsal));
+        let strips = clock.time(Phase::Raster, || Given::of(context, &rehearsal));
         let (bands, anyway) = (Some(parts.bands.as_slice()), sparser.is_none());
         let begun = begin(backend, strips, bands, anyway, None, clock)?;
         if begun.is_some() {
@@ -179,10 +179,10 @@ pub(super) fn fit<'scope, 'env>(
     let mut next = beside(bands.last());
     let mut fitted = clock
         .time(Phase::Fit, || {
-            let plan = bench.plan.of_strips();
+            let plan = context.plan.of_strips();
             fit::fit(backend, &plan, None, |done, total| {
                 told(f64::from(done) / f64::from(total.max(1)));
-                progress.expect("a step of the fit", bench.step);
+                progress.expect("a step of the fit", context.step);
             })
         })
         .map_err(failure)?;
@@ -198,7 +198,7 @@ pub(super) fn fit<'scope, 'env>(
         let (band, course) = (&*band, &fitted.course);
         let halves = parts.halves(band);
         let given = || match next.take().map(ScopedJoinHandle::join) {
-            None => Given::of(bench, band),
+            None => Given::of(context, band),
             Some(given) => given.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         };
         let given = clock.time(Phase::Raster, || timed("what is given", given));
@@ -223,7 +223,7 @@ pub(super) fn fit<'scope, 'env>(
         let (from, own) = (1.0 + of(band.core().start), of(band.core().len()));
         let done = |done: u32| {
             told(from + own * f64::from(done) / f64::from(course.iterations()));
-            progress.expect("a step of the fit", bench.step);
+            progress.expect("a step of the fit", context.step);
         };
         let fit = || {
             fit::replay(backend, course, done)?;
@@ -239,7 +239,7 @@ pub(super) fn fit<'scope, 'env>(
         };
         let last = bands.is_empty();
         let (part, made) = clock.time(Phase::Fit, || {
-            bench.beside_mending(apart && last, &observed, space, fit)
+            context.beside_mending(apart && last, &observed, space, fit)
         });
         mending = made;
         let Part { texels, held } = part.map_err(failure)?;
@@ -268,13 +268,13 @@ pub(super) fn fit<'scope, 'env>(
     fitted.iterations += fitted.course.iterations();
     let mut texels = clock.time(Phase::Fit, || {
         if let Some(done) = before {
-            known.enter(bench, done);
+            known.enter(context, done);
         }
         known.texels
     });
     // Unseen texels were filled from their own band. Those far from any seen one are now filled from the whole surface.
     clock.time(Phase::Init, || {
-        timed("fill", || fill_far(scene, bench.atlas, &mut texels));
+        timed("fill", || fill_far(scene, context.atlas, &mut texels));
     });
     Ok(Fit {
         texels,
@@ -290,7 +290,7 @@ pub(super) fn fit<'scope, 'env>(
 /// surface so far; the result `before` is entered there meanwhile. `foreseen` are the windows that follow. Returns none
 /// if not all rows fit, unless it is to start `anyway`.
 fn begin(
-    bench: &Bench<'_>,
+    context: &FitContext<'_>,
     backend: &mut dyn Backend,
     given: Given,
     foreseen: Option<&[Window]>,
@@ -300,8 +300,8 @@ fn begin(
     known: &mut Known,
     clock: &mut PhaseClock,
 ) -> Result<Option<Begun>, Failure> {
-    let step = bench.step + crate::pace::ADAPTER;
-    bench.progress.expect("the buffers of a part", step);
+    let step = context.step + crate::pace::ADAPTER;
+    context.progress.expect("the buffers of a part", step);
     let Given {
         scene,
         ties,
@@ -310,7 +310,7 @@ fn begin(
     let taken = || {
         clock.time(Phase::Raster, || {
             timed("again", || {
-                backend.again(&scene, &ties, bench.plan.taps, space.blend())
+                backend.again(&scene, &ties, context.plan.taps, space.blend())
             })?;
             drop((scene, ties));
             if let Some(windows) = foreseen {
@@ -334,7 +334,7 @@ fn begin(
     };
     let weights = rayon::in_place_scope(|scope| {
         if let Some(done) = before {
-            scope.spawn(|_| known.enter(bench, done));
+            scope.spawn(|_| known.enter(context, done));
         }
         taken()
     });
@@ -344,7 +344,7 @@ fn begin(
     clock
         .time(Phase::Init, || {
             let place = place(&places);
-            let triangles = &bench.atlas.triangles;
+            let triangles = &context.atlas.triangles;
             let unseen = |(texel, weight): (usize, &f32)| {
                 *weight <= 0.0 && place(texel).is_some_and(|at| triangles[at] != NOTHING)
             };
@@ -353,7 +353,7 @@ fn begin(
             if filled {
                 let mut texels = timed("read texels", || read_finite(backend))?;
                 timed("fill", || {
-                    (known.tones).fill(bench.scene, bench.atlas, &mut texels, place);
+                    (known.tones).fill(context.scene, context.atlas, &mut texels, place);
                 });
                 timed("write texels", || backend.write_texels(&texels))?;
             }

@@ -35,12 +35,12 @@ pub(in crate::bake::gpu) const fn room(words: u32) -> layout::Pool {
 
 /// Initial capacity for patches of bins. Each has hundreds of rows where a texture has no more texels than its views
 /// have pixels.
-pub(in crate::bake::gpu) const fn plots(room: layout::Pool) -> u32 {
+pub(in crate::bake::gpu) const fn row_bins(room: layout::Pool) -> u32 {
     room.rows / 16 + 16
 }
 
 pub(in crate::bake::gpu) const fn bytes_of(room: layout::Pool) -> u64 {
-    let patches = room.patches as u64 + plots(room) as u64;
+    let patches = room.patches as u64 + row_bins(room) as u64;
     // Includes its weight.
     let row = size_of::<layout::Row>() as u64 + 4;
     patches * size_of::<layout::Patch>() as u64 + room.rows as u64 * row + room.words as u64 * 4

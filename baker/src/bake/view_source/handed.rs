@@ -13,7 +13,7 @@ use proto::blob::BlobFile;
 use proto::message::{Failure, Table};
 use proto::table::{LayerSet, LayerTexture, LayeredView, Mesh, View};
 
-use super::{Supply, Unwrapped};
+use super::{Unwrapped, ViewSource};
 use crate::last_words;
 use crate::pace;
 use crate::progress::{each, expect, unit};
@@ -143,7 +143,7 @@ impl<'a> HandedViews<'a> {
     }
 }
 
-impl Supply for HandedViews<'_> {
+impl ViewSource for HandedViews<'_> {
     fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure> {
         let none = LayerSet::default();
         self.take_what_came(none)?;

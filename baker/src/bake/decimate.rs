@@ -1,4 +1,4 @@
-//! Decimation of pixels ("thin"): masks of all views → which pixels get no row.
+//! Decimation of pixels: masks of all views → which pixels get no row.
 //!
 //! Two kinds get none: pixels that show coarsely what many others show finely, and more where all rows do not fit the
 //! memory.
@@ -16,7 +16,7 @@
 //! have to be built again for each subdomain, and a part of them says nearly as much. So as many rows are kept as fit,
 //! with fair shares. Every texel keeps the same number of pixels, if it has them, and those of [`VIEWS`] views; where
 //! few pixels or few views show it, it keeps all. If that number is below [`PIXELS`], nothing more is left out, and the
-//! texture is fitted in subdomains (`parts.rs`). Whole blocks are dropped first, evenly over the views, then pixels of
+//! texture is fitted in subdomains (`subdomains.rs`). Whole blocks are dropped first, evenly over the views, then pixels of
 //! the remaining blocks, evenly over the block.
 //!
 //! | term | meaning |
@@ -42,7 +42,7 @@ use super::ahead::ahead;
 use super::atlas::Atlas;
 use super::backend::{BLOCK, RowMemory};
 use super::footprint::MIN_ALPHA;
-use super::kept::{ALL, Kept, hash};
+use super::pixel_mask::{ALL, PixelMask, hash};
 use super::scene::Scene;
 use cells::Look;
 use shown::{Enough, Shown};
@@ -73,7 +73,7 @@ const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// What decides on the rows: a scene, and an adapter's memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Thinner<'a> {
+pub(super) struct Decimator<'a> {
     pub(super) scene: &'a Scene,
     pub(super) atlas: &'a Atlas,
     /// The s of s×s taps.
@@ -81,7 +81,7 @@ pub(super) struct Thinner<'a> {
     pub(super) memory: RowMemory,
 }
 
-impl Thinner<'_> {
+impl Decimator<'_> {
     /// Up to so many opaque pixels, certainly none is left out.
     pub(super) fn surely(&self) -> f64 {
         self.memory.rows(ENTRIES).min(enough(self.atlas))
@@ -147,30 +147,30 @@ pub(super) enum Decision {
     /// All stay, and fit.
     AllFit,
     /// The remaining ones fit.
-    Thinned(Thinning),
+    Decimated(Decimation),
     /// Too many would have to be left out; only coarse pixels are.
-    TooMany(Option<Thinning>),
+    TooMany(Option<Decimation>),
 }
 
 impl Decision {
-    pub(super) fn thinning(&self) -> Option<&Thinning> {
+    pub(super) fn decimation(&self) -> Option<&Decimation> {
         match self {
             Self::AllFit => None,
-            Self::Thinned(thinning) => Some(thinning),
-            Self::TooMany(thinning) => thinning.as_ref(),
+            Self::Decimated(decimation) => Some(decimation),
+            Self::TooMany(decimation) => decimation.as_ref(),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Thinning {
-    kept: Kept,
+pub(super) struct Decimation {
+    kept: PixelMask,
     /// Pixels on the mesh, then those of them that are left out.
     pixels: f64,
     left_out: f64,
 }
 
-struct Thinned {
+struct Decimated {
     view: u32,
     levels: Vec<u8>,
     pixels: f64,
@@ -200,7 +200,7 @@ struct Wanted {
     views: f64,
 }
 
-impl Thinning {
+impl Decimation {
     /// Decimates by what each cell needs.
     fn of(
         looks: &[Look],
@@ -218,14 +218,14 @@ impl Thinning {
                 f64::from(asked.samples) * pixels * (1.0 - kept)
             };
             let there: u64 = asked.iter().map(|asked| u64::from(asked.samples)).sum();
-            Thinned {
+            Decimated {
                 view,
                 pixels: there as f64 * pixels,
                 left_out: asked.iter().zip(&levels).map(out).sum(),
                 levels,
             }
         };
-        let views: Vec<Thinned> = match workers {
+        let views: Vec<Decimated> = match workers {
             Workers::Pool => looks.par_iter().map(thin).collect(),
             Workers::Own => {
                 let mut views = Vec::with_capacity(looks.len());
@@ -260,7 +260,7 @@ impl Thinning {
         self.left_out as u64
     }
 
-    pub(super) fn kept(&self) -> &Kept {
+    pub(super) fn kept(&self) -> &PixelMask {
         &self.kept
     }
 }

@@ -5,11 +5,11 @@ use rayon::prelude::*;
 
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{BLOCK, PerRow};
+use crate::bake::decimate::cells::{Cells, EDGE};
+use crate::bake::decimate::{ENTRIES, Head, Mask};
 use crate::bake::footprint::{BAND, footprints};
 use crate::bake::gpu::dry_run::in_pools;
 use crate::bake::scene::Scene;
-use crate::bake::thin::cells::{Cells, EDGE};
-use crate::bake::thin::{ENTRIES, Head, Mask};
 use crate::bake::window::{across, square};
 
 /// Most views of which rows are built to count their entries: one in so many bands of each, and one in so many blocks

@@ -6,10 +6,10 @@ use rayon::prelude::*;
 
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{PerRow, RowMemory};
+use crate::bake::decimate::Mask;
 use crate::bake::scene::Scene;
-use crate::bake::thin::Mask;
 use crate::bake::window::{COARSE, Window, across, square};
-use crate::laps::timed;
+use crate::step_times::timed;
 
 use super::shown::{rows_drawn, shown_by_square};
 
@@ -39,7 +39,7 @@ const TIED_AT_ONCE: usize = 1024;
 
 /// The subdomains of a texture.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::bake) struct Parts {
+pub(in crate::bake) struct Subdomains {
     /// The strips of the pilot fit, which sets the parameters of the whole texture.
     pub(super) rehearsal: Window,
     /// Windows whose cores make up the texture.
@@ -85,7 +85,7 @@ pub(in crate::bake) fn first_window(size: u32, fits: impl Fn(usize) -> bool) -> 
     }
 }
 
-impl Parts {
+impl Subdomains {
     /// Plans as few subdomains as possible, but at `least` so many. `memory` says what a window of so many texels
     /// leaves for rows.
     pub(in crate::bake) fn of(

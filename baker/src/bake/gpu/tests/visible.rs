@@ -10,7 +10,7 @@ use crate::bake::backend::{Backend, Ties};
 use crate::bake::footprint::footprints;
 use crate::bake::gpu::Gpu;
 use crate::bake::gpu::tiles::{Drawn, Part, Shape, parts};
-use crate::bake::kept::Kept;
+use crate::bake::pixel_mask::PixelMask;
 use crate::bake::rows::Rows;
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
@@ -43,7 +43,7 @@ fn given(gpu: &mut Gpu, views: &[View]) -> (u64, Vec<[f32; 4]>, u64) {
 }
 
 /// The same for decimated views.
-fn given_of(gpu: &mut Gpu, views: &[View], kept: Option<&Kept>) -> (u64, Vec<[f32; 4]>, u64) {
+fn given_of(gpu: &mut Gpu, views: &[View], kept: Option<&PixelMask>) -> (u64, Vec<[f32; 4]>, u64) {
     let before = gpu.moved()[0];
     let views: Vec<&View> = views.iter().collect();
     gpu.add_views(&views, kept).expect("rows");
@@ -199,9 +199,9 @@ fn what_is_kept_of_views_is_what_is_left_of_them() {
         (0..blocks).map(|block| level(view.index, block)).collect()
     };
     let known = views.iter().filter(|view| view.index < 3);
-    let kept: Kept = known.map(|view| (view.index, levels(view))).collect();
+    let kept: PixelMask = known.map(|view| (view.index, levels(view))).collect();
     let mut left = views.clone();
-    left.iter_mut().for_each(|view| kept.thin(view));
+    left.iter_mut().for_each(|view| kept.decimate(view));
     let (rows, texels, _) = given_of(&mut gpu, &views, Some(&kept));
     let (wanted, others, _) = given(&mut other, &left);
     let all = given(&mut begun(&window, &options).expect("an adapter"), &views).0;

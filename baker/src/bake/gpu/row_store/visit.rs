@@ -1,7 +1,7 @@
 //! A pass over the row store: dispatches over the pools and rows that it wants.
 
 use super::bound::Bound;
-use super::{Filled, NOTHING, Pools};
+use super::{Filled, NOTHING, RowStore};
 use crate::bake::gpu::batch::Batch;
 use crate::bake::gpu::device::GpuError;
 use crate::bake::gpu::layout;
@@ -30,7 +30,7 @@ pub(in crate::bake::gpu) struct Visit<'a> {
     pub(in crate::bake::gpu) own: &'a wgpu::BindGroup,
 }
 
-impl Pools {
+impl RowStore {
     /// Runs `visits` over the rows of `which`. On redrawn rows `again` runs first and restores their weights.
     pub(in crate::bake::gpu) fn visit(
         &self,
@@ -77,8 +77,8 @@ impl Pools {
         for work in &pool.works {
             tiles.build(batch.device, work, None, &pool.buffers.drawn)?;
         }
-        if let Some(plotted) = &pool.plotted {
-            (self.plots).put_in_order(batch, &pool.buffers, plotted)?;
+        if let Some(binned) = &pool.binned {
+            (self.row_bins).put_in_order(batch, &pool.buffers, binned)?;
         }
         if let Some(again) = again {
             dispatch(batch, pool.counts, bound, &[again])?;
@@ -100,7 +100,7 @@ pub(super) fn dispatch(
     let Some(bound) = bound else {
         return Ok(());
     };
-    let patches = [bound.visited.patches, bound.visited.plots];
+    let patches = [bound.visited.patches, bound.visited.row_bins];
     if patches == [0; 2] {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! View source ("supply"): where mesh and views come from, and where the textures of other channels go. That is the
+//! Where mesh and views come from, and where the textures of other channels go. That is the
 //! supervisor, or anything in tests.
 
 mod handed;
@@ -24,7 +24,7 @@ pub struct Unwrapped {
 /// Source of the mesh and its views, and receiver of the textures of other channels.
 ///
 /// A call fails if what it asks for does not come, or what it sends is not taken.
-pub trait Supply {
+pub trait ViewSource {
     /// The next view that comes before the mesh, without its other channels, and the set of those that it has. None
     /// once the mesh is there, or every view was yielded.
     fn early(&mut self) -> Result<Option<(View, LayerSet)>, Failure>;

@@ -1,5 +1,5 @@
-// Row bins ("plots"): rows with a box → the same rows sorted by the bin where their box begins, and patches over them.
-// A bin is a square of PLOT² texels. Rows of the subset have bins of their own. Rows and bins come in any order: passes
+// Row bins: rows with a box → the same rows sorted by the bin where their box begins, and patches over them.
+// A bin is a square of ROW_BIN² texels. Rows of the subset have bins of their own. Rows and bins come in any order: passes
 // over them sum integers.
 //
 // Resident rows are moved into that order through a second set of buffers. Redrawn rows are visited through `order`.
@@ -11,7 +11,7 @@
 @group(1) @binding(2) var<storage, read_write> keys: array<atomic<u32>>;
 // The pool's counters. Here 9 counts rows in order, 10 and 11 patches of the subset and others, 12 words moved.
 @group(1) @binding(3) var<storage, read_write> counters: array<atomic<u32>, 16>;
-@group(1) @binding(4) var<storage, read_write> plots: array<Patch>;
+@group(1) @binding(4) var<storage, read_write> row_bins: array<Patch>;
 @group(1) @binding(5) var<storage, read_write> order: array<u32>;
 @group(1) @binding(6) var<storage, read> words: array<u32>;
 @group(1) @binding(7) var<storage, read_write> new_rows: array<Row>;
@@ -21,7 +21,7 @@
 struct Ordering {
     rows: u32,
     // Bins of the window, and bins in a line.
-    plots: u32,
+    row_bins: u32,
     across: u32,
     // Texels in a row of the window.
     size: u32,
@@ -29,7 +29,7 @@ struct Ordering {
     room: u32,
     // Invocations of a dispatch over rows, and over bins.
     row_stride: u32,
-    plot_stride: u32,
+    row_bin_stride: u32,
 }
 
 // Ranks rows by box size, so that consecutive rows have similar boxes and the invocations of a wave finish together.
@@ -38,8 +38,8 @@ fn key_of(row: u32) -> u32 {
     let size = size_of(shape);
     let texels = size.x * size.y;
     let rank = u32(texels > 9u) + u32(texels > 12u) + u32(texels > 16u);
-    let plot = plot_of(shape) + select(ordering.plots, 0u, (shape & 1u) != 0u);
-    return plot * RANKS + rank;
+    let row_bin = row_bin_of(shape) + select(ordering.row_bins, 0u, (shape & 1u) != 0u);
+    return row_bin * RANKS + rank;
 }
 
 @compute @workgroup_size(TEXEL_LANES)
@@ -53,7 +53,7 @@ fn count_boxes(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invo
 @compute @workgroup_size(TEXEL_LANES)
 fn lay_out(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     count_group(lane);
-    for (var key = at.x; key < 2u * ordering.plots; key += ordering.plot_stride) {
+    for (var key = at.x; key < 2u * ordering.row_bins; key += ordering.row_bin_stride) {
         var there = 0u;
         for (var rank = 0u; rank < RANKS; rank++) {
             there += atomicLoad(&keys[key * RANKS + rank]);
@@ -68,11 +68,11 @@ fn lay_out(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
             atomicStore(&keys[key * RANKS + rank], next);
             next += own;
         }
-        let count = (there + PLOT_MOST - 1u) / PLOT_MOST;
-        let plot = key % ordering.plots;
-        let corner = PLOT * (plot / ordering.across * ordering.size + plot % ordering.across);
+        let count = (there + ROW_BIN_MOST - 1u) / ROW_BIN_MOST;
+        let row_bin = key % ordering.row_bins;
+        let corner = ROW_BIN * (row_bin / ordering.across * ordering.size + row_bin % ordering.across);
         var first = 0u;
-        if key < ordering.plots {
+        if key < ordering.row_bins {
             first = atomicAdd(&counters[10], count);
         } else {
             first = ordering.room - count - atomicAdd(&counters[11], count);
@@ -80,7 +80,7 @@ fn lay_out(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocati
         for (var nth = 0u; nth < count; nth++) {
             // If the room does not suffice, the host enlarges it and starts over.
             if first + nth < ordering.room {
-                plots[first + nth] = Patch(start + nth * PLOT_MOST, corner, min(PLOT_MOST, there - nth * PLOT_MOST), PLOT_ROWS);
+                row_bins[first + nth] = Patch(start + nth * ROW_BIN_MOST, corner, min(ROW_BIN_MOST, there - nth * ROW_BIN_MOST), ROW_BIN_ROWS);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Step times (laps): wall time of the host's steps within a phase, for the report.
+//! Wall time of the host's steps within a phase, for the report.
 //!
 //! Each thread has its own list. Work on other threads counts as long as the thread that runs the role waits for it.
 

@@ -1,4 +1,4 @@
-//! Visible blocks ("marks"): for each block of each view, the upcoming windows that it shows. The device
+//! Visible blocks: for each block of each view, the upcoming windows that it shows. The device
 //! records this while it draws all views for the window before them. Blocks that show nothing of a window are then not
 //! drawn for it.
 //!
@@ -15,7 +15,7 @@ const BITS: usize = 32;
 
 /// The upcoming windows, and the blocks that show them.
 #[derive(Debug)]
-pub(super) struct Foreseen {
+pub(super) struct VisibleBlocks {
     windows: Vec<Window>,
     /// For each block of all views, the bits of the windows that it shows.
     pub(super) marks: Vec<u32>,
@@ -29,7 +29,7 @@ pub(super) struct Shown<'a> {
     bit: u32,
 }
 
-impl Foreseen {
+impl VisibleBlocks {
     pub(super) fn new(windows: &[Window]) -> Self {
         Self {
             windows: windows.to_vec(),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn squares_are_of_the_windows_that_have_them_or_lie_beside() {
-        let foreseen = Foreseen::new(&windows(4));
+        let foreseen = VisibleBlocks::new(&windows(4));
         let bits = foreseen.squares();
         let across = across(SIZE) as usize;
         let lines: Vec<u32> = (0..across).map(|line| bits[line * across + 3]).collect();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn many_windows_share_bits_and_each_has_one() {
-        let foreseen = Foreseen::new(&vec![Window::whole(SIZE); 100]);
+        let foreseen = VisibleBlocks::new(&vec![Window::whole(SIZE); 100]);
         let bits: Vec<u32> = (0..100).map(|nth| foreseen.bit(nth).ilog2()).collect();
         assert!(
             bits.is_sorted() && bits[0] == 0 && bits[99] == 31,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_block_shows_what_its_mark_says() {
-        let mut foreseen = Foreseen::new(&windows(4));
+        let mut foreseen = VisibleBlocks::new(&windows(4));
         assert!(foreseen.shown(2, 0, [2, 2]).is_none(), "nothing is known");
         foreseen.marks = vec![9, 0, 2, 3, 4];
         let shown = foreseen.shown(2, 1, [2, 2]).expect("known");

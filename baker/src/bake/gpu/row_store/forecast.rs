@@ -10,7 +10,7 @@ use super::super::memory::{Budget, Held, Maker};
 use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
 use super::open::stays;
 use super::sizes::bytes_of;
-use super::{BUFFERS, Boxes, plots, pool_buffers};
+use super::{BUFFERS, Boxes, pool_buffers, row_bins};
 use proto::plan::RowsHeld;
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Counting for Tile {
     }
 }
 
-/// Pools of a job that is only planned.
+/// RowStore of a job that is only planned.
 #[derive(Debug)]
 pub(in crate::bake::gpu) struct Forecast<'a, M: Maker> {
     make: &'a M,
@@ -107,7 +107,7 @@ impl<'a, M: Maker> Forecast<'a, M> {
     ) -> Result<RowsHeld, GpuError> {
         self.finish()?;
         if self.scratch.is_none() && self.most_pixels > 0 {
-            self.beside = Some(plots::beside(self.make, boxes(self.most_pixels))?);
+            self.beside = Some(row_bins::beside(self.make, boxes(self.most_pixels))?);
         }
         self.held.views = views;
         Ok(self.held)

@@ -12,9 +12,9 @@ use super::super::memory::{Budget, Question, write};
 use super::super::tiles::{Tiles, Work};
 use super::filling::{Counting, Ends, Fill, Level, Rates, fitting};
 use super::maker::PoolMaker;
-use super::{Boxes, Buffers, COUNTERS, Filled, NOTHING, Pools, Subset};
-use crate::laps::timed;
+use super::{Boxes, Buffers, COUNTERS, Filled, NOTHING, RowStore, Subset};
 use crate::progress::unit;
+use crate::step_times::timed;
 
 /// Whether another pool may be resident with `left` bytes left. There must also be room for one more, in which other
 /// rows are streamed or rows are sorted, and for `reserve` bytes.
@@ -34,11 +34,11 @@ pub(super) struct Open {
     question: Option<Question>,
 }
 
-/// Fills pools with tiles. Pools are resident as long as the budget keeps `reserve` bytes free, and room for one pool
+/// Fills pools with tiles. RowStore are resident as long as the budget keeps `reserve` bytes free, and room for one pool
 /// to stream the others in.
 #[derive(Debug)]
 pub(in crate::bake::gpu) struct Filling<'a> {
-    pools: &'a mut Pools,
+    pools: &'a mut RowStore,
     device: &'a Device,
     budget: &'a Arc<Budget>,
     tiles: &'a Tiles,
@@ -93,7 +93,7 @@ impl Fill for Filling<'_> {
 
     fn stays(&self) -> bool {
         let (pools, pool) = (&*self.pools, self.pools.pool_bytes());
-        let left = self.budget.left() + pools.plots.beside_bytes();
+        let left = self.budget.left() + pools.row_bins.beside_bytes();
         pools.scratch.is_none()
             && match pools.spare.last() {
                 Some(_) => left >= pool + self.reserve,
@@ -117,7 +117,7 @@ impl Fill for Filling<'_> {
             ..
         } = self;
         if !stays {
-            pools.plots.free_beside();
+            pools.row_bins.free_beside();
         }
         let spare = pools.spare.pop();
         let buffers = match pools.scratch.as_ref().or(spare.as_ref()) {
@@ -194,7 +194,7 @@ impl Fill for Filling<'_> {
                 },
                 buffers: pool.buffers,
                 works: pool.works,
-                plotted: None,
+                binned: None,
                 counted: false,
                 bound: None,
             });
@@ -205,7 +205,7 @@ impl Fill for Filling<'_> {
 impl<'a> Filling<'a> {
     /// Fills pools without knowing of further views.
     pub(in crate::bake::gpu) fn new(
-        pools: &'a mut Pools,
+        pools: &'a mut RowStore,
         device: &'a Device,
         budget: &'a Arc<Budget>,
         tiles: &'a Tiles,
@@ -317,7 +317,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-impl Pools {
+impl RowStore {
     /// Expects no rows of any tile until the device is asked, so that tests reach overflow.
     #[cfg(test)]
     pub(in crate::bake::gpu) fn expect_nothing(&mut self) {

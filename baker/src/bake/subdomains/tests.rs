@@ -12,13 +12,13 @@ use super::shown::rows_drawn;
 use super::*;
 use crate::bake::atlas::Atlas;
 use crate::bake::backend::{PerRow, RowMemory};
-use crate::bake::explain::Taken;
+use crate::bake::decimate::{ENTRIES, Mask};
+use crate::bake::fit_texture::Taken;
 use crate::bake::fixture::{around, camera, cube, paint, view, waves};
 use crate::bake::footprint::footprints;
 use crate::bake::native::Native;
 use crate::bake::plan::Plan;
 use crate::bake::scene::Scene;
-use crate::bake::thin::{ENTRIES, Mask};
 use crate::bake::window::{COARSE, across, square};
 use crate::progress::Silent;
 
@@ -46,10 +46,10 @@ fn memory(rows: f64) -> RowMemory {
 }
 
 /// A scene, its atlas, and its subdomains if so many rows fit.
-fn parts_of(views: &[View], rows: f64) -> (Scene, Atlas, Parts) {
+fn parts_of(views: &[View], rows: f64) -> (Scene, Atlas, Subdomains) {
     let scene = Scene::new(&cube(), SIZE);
     let atlas = Atlas::new(&scene);
-    let parts = Parts::of(&scene, &atlas, 3, |_| memory(rows), 1, views);
+    let parts = Subdomains::of(&scene, &atlas, 3, |_| memory(rows), 1, views);
     (scene, atlas, parts)
 }
 
@@ -60,7 +60,7 @@ fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
         taps: 3,
         ..Plan::new(quality)
     };
-    let bench = Bench {
+    let context = FitContext {
         scene: &scene,
         atlas: &atlas,
         original: None,
@@ -82,7 +82,7 @@ fn fitted(views: &[View], rows: Option<f64>, quality: Quality) -> (Fit, u32) {
             Taken::All
         }
     };
-    let fitted = bench.fit(
+    let fitted = context.fit(
         &mut native,
         &taken,
         Space::Colour(Blend::Linear),
@@ -260,7 +260,7 @@ fn a_rehearsal_lies_all_over_the_texture_or_where_something_is() {
     }
     let scene = Scene::new(&mesh, 1024);
     let atlas = Atlas::new(&scene);
-    let parts = Parts::of(&scene, &atlas, 3, |_| memory(4e3), 1, &views);
+    let parts = Subdomains::of(&scene, &atlas, 3, |_| memory(4e3), 1, &views);
     let shown = parts.windows().next().expect("the rehearsal").1;
     assert!(shown > 0.3, "{shown} of all pixels");
 }
@@ -276,7 +276,7 @@ fn what_rows_come_to_in_pools_is_planned_with_where_they_are_kept_so() {
             entry: 0.0,
             word,
         };
-        Parts::of(&scene, &atlas, 3, memory, 1, &views).count()
+        Subdomains::of(&scene, &atlas, 3, memory, 1, &views).count()
     };
     // Less than the minimum of a row, then several times as much.
     assert_eq!(count(10.0, 0.0), count(10.0, 1.0));

@@ -1,4 +1,4 @@
-//! Preallocated buffers ("groundwork"): while the mesh is not there yet, views → the planes of the texture, and pools
+//! Preallocated buffers: while the mesh is not there yet, views → the planes of the texture, and pools
 //! for most of the rows, all empty.
 //!
 //! A driver takes some ten milliseconds to make a pool and blocks submissions meanwhile. Making all pools once the mesh
@@ -13,7 +13,7 @@ use crate::bake::gpu::driver::{self, DriverMemory};
 use crate::bake::gpu::layout;
 use crate::bake::gpu::memory::{Budget, Buffer, OnDevice};
 use crate::bake::gpu::planes::Planes;
-use crate::bake::gpu::pools::{self, BUFFERS, pool_buffers};
+use crate::bake::gpu::row_store::{self, BUFFERS, pool_buffers};
 use crate::bake::scene::Scene;
 use crate::bake::window::Window;
 
@@ -61,19 +61,19 @@ impl Expected {
     fn pools(self, taps: u32, room: layout::Pool, left: u64) -> u64 {
         let [rows, words] = self.rows(taps);
         let filled = (rows / f64::from(room.rows)).max(words / f64::from(room.words)) as u64;
-        filled.max(1).min(left / SHARE / pools::bytes_of(room))
+        filled.max(1).min(left / SHARE / row_store::bytes_of(room))
     }
 }
 
 /// Planes and pools made ahead, and the budget that counts them.
 #[derive(Debug)]
-pub(in crate::bake::gpu) struct Groundwork {
+pub(in crate::bake::gpu) struct Preallocated {
     pub(super) budget: Arc<Budget>,
     pub(super) planes: Planes,
     pub(super) pools: Vec<[Buffer; BUFFERS]>,
 }
 
-impl Groundwork {
+impl Preallocated {
     /// Makes the buffers of a job with these options; none where the driver does not say how much memory is left, or
     /// too little is.
     pub(in crate::bake::gpu) fn make(
@@ -87,7 +87,7 @@ impl Groundwork {
         let size = window.size;
         let planes = Planes::<()>::bytes(size, window.texels());
         let budget = bounds(device, options, 0);
-        let room = pools::room(words(&budget, size, window.texels()));
+        let room = row_store::room(words(&budget, size, window.texels()));
         let count = expected.pools(taps, room, left);
         if planes > left / SHARE || count == 0 {
             return Ok(None);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn no_more_pools_are_made_than_are_filled_and_than_others_can_spare() {
         let plenty = 80 << 30;
-        let room = pools::room(1 << 25);
+        let room = row_store::room(1 << 25);
         let of = |views, pixels, texture_size| Expected {
             views,
             pixels,
@@ -151,7 +151,7 @@ mod tests {
         }
         let large = of(100, 30_560_000, 2048);
         assert!(large.pools(4, room, plenty) >= 3, "most of them");
-        let pool = pools::bytes_of(room);
+        let pool = row_store::bytes_of(room);
         assert_eq!(large.pools(4, room, 2 * 16 * pool), 2);
         assert_eq!(large.pools(4, room, 16 * pool - 1), 0);
         assert_eq!(large.pools(4, room, 0), 0, "a driver that does not say");

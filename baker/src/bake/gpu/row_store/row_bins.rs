@@ -1,5 +1,5 @@
-//! Row bins ("plots"): a full pool → its rows with a box, sorted by the bin where their box begins, and patches over
-//! them (plots.wgsl).
+//! A full pool → its rows with a box, sorted by the bin where their box begins, and patches over
+//! them (row_bins.wgsl).
 //!
 //! Resident rows are moved into that order through a second set of buffers. Streamed rows are visited through an index.
 //! The number of patches is known only after the device has made them, so the host asks for all pools at once. Streamed
@@ -11,7 +11,7 @@ use super::{Buffers, COUNTERS, sizes};
 use crate::bake::gpu::batch::Batch;
 use crate::bake::gpu::device::{Device, GpuError};
 use crate::bake::gpu::layout::{
-    self, Ordering, PLOT, Patch, RANKS, Row, TEXEL_LANES, texel_groups,
+    self, Ordering, Patch, RANKS, ROW_BIN, Row, TEXEL_LANES, texel_groups,
 };
 use crate::bake::gpu::memory::{Budget, Buffer, Held, Maker, OnDevice, STORAGE, UNIFORM, write};
 use crate::bake::gpu::stage::{Compiled, bind};
@@ -32,22 +32,22 @@ pub(in crate::bake::gpu) struct Ground {
 
 impl Ground {
     fn across(self) -> u32 {
-        self.size.div_ceil(PLOT)
+        self.size.div_ceil(ROW_BIN)
     }
 
-    fn plots(self) -> u32 {
-        self.across() * self.texels.div_ceil(self.size.max(1)).div_ceil(PLOT)
+    fn row_bins(self) -> u32 {
+        self.across() * self.texels.div_ceil(self.size.max(1)).div_ceil(ROW_BIN)
     }
 
     /// Bytes of the counters of each bin, for the subset and for others, and by ranks.
     fn bytes(self) -> u64 {
-        2 * 4 * u64::from(RANKS * self.plots())
+        2 * 4 * u64::from(RANKS * self.row_bins())
     }
 }
 
 /// Pipelines and buffers that sort rows into bins.
 #[derive(Debug)]
-pub(super) struct Plots {
+pub(super) struct RowBins {
     stage: Compiled,
     pub(super) ground: Ground,
     keys: Buffer,
@@ -76,7 +76,7 @@ impl Boxes {
 }
 
 #[derive(Debug)]
-pub(super) struct Plotted {
+pub(super) struct Binned {
     own: wgpu::BindGroup,
     _ordering: Buffer,
     groups: [u32; 2],
@@ -115,7 +115,7 @@ pub(in crate::bake::gpu) fn ordering<M: Maker>(make: &M) -> Result<Held<M::Buffe
     make.buffer("ordering", size_of::<Ordering>() as u64, UNIFORM)
 }
 
-impl Plots {
+impl RowBins {
     pub(super) fn new(
         device: &Device,
         budget: &Arc<Budget>,
@@ -188,22 +188,22 @@ impl Plots {
         buffers: &Buffers,
         boxes: Boxes,
         (to, more): (Option<[&Buffer; 2]>, Option<(Buffer, u32)>),
-    ) -> Result<Plotted, GpuError> {
-        let plots = self.ground.plots();
-        let groups = [boxes.rows, 2 * plots].map(texel_groups);
-        let [row_stride, plot_stride] = groups.map(|groups| groups * TEXEL_LANES);
+    ) -> Result<Binned, GpuError> {
+        let row_bins = self.ground.row_bins();
+        let groups = [boxes.rows, 2 * row_bins].map(texel_groups);
+        let [row_stride, row_bin_stride] = groups.map(|groups| groups * TEXEL_LANES);
         let (more, room) = match more {
             Some((more, room)) => (Some(more), room),
-            None => (None, sizes::plots(buffers.room)),
+            None => (None, sizes::row_bins(buffers.room)),
         };
         let own = Ordering {
             rows: boxes.rows,
-            plots,
+            row_bins,
             across: self.ground.across(),
             size: self.ground.size,
             room,
             row_stride,
-            plot_stride,
+            row_bin_stride,
         };
         let ordering = ordering(&OnDevice { device, budget })?;
         write(device, &ordering, &[own]);
@@ -213,15 +213,15 @@ impl Plots {
             &buffers.rows,
             &self.keys,
             &buffers.counters,
-            more.as_ref().unwrap_or(&buffers.plots),
+            more.as_ref().unwrap_or(&buffers.row_bins),
             &self.order,
             &buffers.words,
             new_rows,
             new_words,
         ];
         let bound = bound.map(|buffer| buffer.item.as_entire_binding());
-        Ok(Plotted {
-            own: bind(device, "plots", &self.stage.layout, &bound),
+        Ok(Binned {
+            own: bind(device, "row_bins", &self.stage.layout, &bound),
             _ordering: ordering,
             groups,
             more,
@@ -242,19 +242,19 @@ impl Plots {
         &self,
         batch: &mut Batch<'_>,
         buffers: &Buffers,
-        plotted: &Plotted,
+        binned: &Binned,
     ) -> Result<(), GpuError> {
         let encoder = batch.encoder();
         encoder.clear_buffer(&self.keys.item, 0, Some(self.ground.bytes()));
         let [from, to] = [COUNTED, COUNTED_TO].map(|word| (word * size_of::<u32>()) as u64);
         encoder.clear_buffer(&buffers.counters.item, from, Some(to - from));
-        let [rows, plots] = plotted.groups;
+        let [rows, row_bins] = binned.groups;
         for (entry, groups) in [
             ("count_boxes", rows),
-            ("lay_out", plots),
+            ("lay_out", row_bins),
             ("put_in_order", rows),
         ] {
-            self.dispatch(batch, entry, plotted, groups)?;
+            self.dispatch(batch, entry, binned, groups)?;
         }
         Ok(())
     }
@@ -263,11 +263,11 @@ impl Plots {
         &self,
         batch: &mut Batch<'_>,
         buffers: &Buffers,
-        plotted: &Plotted,
+        binned: &Binned,
         boxes: Boxes,
         [rows, words]: [&Buffer; 2],
     ) -> Result<(), GpuError> {
-        self.dispatch(batch, "move_rows", plotted, plotted.groups[0])?;
+        self.dispatch(batch, "move_rows", binned, binned.groups[0])?;
         let row_bytes = u64::from(boxes.rows) * size_of::<Row>() as u64;
         let word_bytes = u64::from(boxes.words) * 4;
         let encoder = batch.encoder();
@@ -284,17 +284,17 @@ impl Plots {
         &self,
         batch: &mut Batch<'_>,
         entry: &'static str,
-        plotted: &Plotted,
+        binned: &Binned,
         groups: u32,
     ) -> Result<(), GpuError> {
-        let own = &plotted.own;
+        let own = &binned.own;
         (self.stage).dispatch(batch, entry, own, [groups, 1], groups)
     }
 }
 
-impl Plotted {
+impl Binned {
     pub(super) fn patches<'a>(&'a self, buffers: &'a Buffers) -> &'a Buffer {
-        self.more.as_ref().unwrap_or(&buffers.plots)
+        self.more.as_ref().unwrap_or(&buffers.row_bins)
     }
 
     /// Takes the device's counters; returns the number of patches if they exceed the room.
@@ -307,7 +307,7 @@ impl Plotted {
 
 pub(super) fn more<M: Maker>(make: &M, count: u32) -> Result<Held<M::Buffer>, GpuError> {
     make.buffer(
-        "plots",
+        "row_bins",
         u64::from(count) * size_of::<Patch>() as u64,
         STORAGE,
     )
