@@ -1,7 +1,7 @@
-//! This machine → what can bake on it, what is missing and how to get it.
+//! `kiln doctor`: what can bake on this machine, what is missing and how to get it.
 //!
-//! The supervisor links no GPU: it asks `kiln-baker doctor`, a process of its own under a deadline, since drivers hang and
-//! crash while they are merely listed. Its answer is one JSON object:
+//! The supervisor links no GPU library. It asks `kiln-baker doctor`, a process of its own under a deadline, since
+//! drivers can hang and crash while adapters are merely listed. The answer is one JSON object:
 //! `{"adapters":[{"name","backend","kind","driver","limits":{…}}],"problems":[{"what","how_to_mend"}]}`.
 
 use std::path::Path;
@@ -22,10 +22,10 @@ use crate::words::printable;
 
 /// A cold NVIDIA driver takes 2 s to start; several broken ones in a row are slow, too.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Of the answer: a machine with eight adapters needs 20 KiB.
+/// Bound of the answer: a machine with eight adapters needs 20 KiB.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Something that stands in the way of a bake, or of a fast one.
+/// Something that prevents a bake, or a fast one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Problem {
@@ -47,11 +47,11 @@ pub struct Adapter {
     pub kind: String,
     /// Driver and version.
     pub driver: String,
-    /// Limits that a bake can meet, by name.
+    /// Limits that a bake may reach, by name.
     pub limits: Map<String, Value>,
 }
 
-/// The answer.
+/// The answer of `kiln-baker doctor`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Findings {
@@ -61,7 +61,7 @@ pub struct Findings {
     pub problems: Vec<Problem>,
 }
 
-/// Asks, prints and gives the exit code: 0 when a bake can run, which needs no more than a worker that starts.
+/// Asks, prints and returns the exit code: 0 if a bake can run, for which a worker that starts is enough.
 pub async fn run(baker: &Path, json: bool) -> u8 {
     let (mut findings, usable) = match ask(baker).await {
         Ok(findings) => (findings, true),
@@ -91,7 +91,7 @@ pub async fn run(baker: &Path, json: bool) -> u8 {
     if usable { exit::OK } else { exit::UNAVAILABLE }
 }
 
-/// The worker's findings, or what kept it from giving them and whether it can run at all.
+/// The worker's findings, or the problem that prevented them and whether the worker can start at all.
 async fn ask(baker: &Path) -> Result<Findings, (Problem, bool)> {
     let problem = |what: String, mend: &str| Problem {
         what,
@@ -153,7 +153,7 @@ async fn ask(baker: &Path) -> Result<Findings, (Problem, bool)> {
     }
 }
 
-/// What the supervisor itself needs.
+/// Problems of the supervisor's own needs.
 fn own_problems() -> Vec<Problem> {
     let sealed = Blob::create("kiln-doctor", 1).and_then(|blob| blob.seal_written());
     let what = match sealed {

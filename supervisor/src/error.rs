@@ -1,4 +1,4 @@
-//! How a job ends badly: everything that a person, a script or a caller's error body needs, in one value.
+//! How a job fails: everything that a person, a script or an API client needs, in one value.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::words::printable;
 /// One process that ran for the job, and how it ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attempt {
-    /// What it was for.
+    /// Its role.
     pub role: Role,
     /// Counted from 1 for each role.
     pub number: u32,
@@ -25,13 +25,13 @@ pub struct Attempt {
     pub phase: Phase,
     /// Wall time from spawn to end in milliseconds.
     pub ms: f64,
-    /// Why it was repeated or given up; none where it did its work.
+    /// Why it was retried or given up; `None` if it succeeded.
     pub class: Option<RetryClass>,
-    /// What was wrong; none where it did its work.
+    /// What was wrong; `None` if it succeeded.
     pub code: Option<Code>,
     /// The adapter that it opened.
     pub device: Option<AdapterInfo>,
-    /// What is kept of its death, for `kiln replay`.
+    /// Folder that keeps its crash, for `kiln replay`.
     pub crash_folder: Option<PathBuf>,
 }
 
@@ -40,15 +40,15 @@ pub struct Attempt {
 pub struct JobError {
     /// The cause.
     pub code: Code,
-    /// What a repetition can be expected to do about it.
+    /// What to expect of a retry.
     pub class: RetryClass,
     /// One line for people: what, where.
     pub message: String,
-    /// One line for people: how to mend it; may be empty.
+    /// One line for people: how to fix it; may be empty.
     pub hint: String,
-    /// The process at fault; none where it was the supervisor or the caller.
+    /// The process at fault; `None` if it was the supervisor or the caller.
     pub role: Option<Role>,
-    /// Where the process was.
+    /// The phase in which the process was.
     pub phase: Option<Phase>,
     /// The signal that ended the process, by name.
     pub signal: Option<String>,
@@ -56,9 +56,9 @@ pub struct JobError {
     pub exit: Option<i32>,
     /// The adapter that the process had opened.
     pub device: Option<AdapterInfo>,
-    /// What is kept of its death, for `kiln replay`.
+    /// Folder that keeps its crash, for `kiln replay`.
     pub crash_folder: Option<PathBuf>,
-    /// Every process of the job, in order of their ends.
+    /// Every process of the job, in the order in which they ended.
     pub attempts: Vec<Attempt>,
     /// The last lines that the process at fault wrote.
     pub log_tail: Vec<String>,
@@ -67,7 +67,8 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// A failure that no child had a part in. Paths in the text may hold anything: what is kept is one printable line.
+    /// A failure that no child took part in. Paths in the text may hold any bytes, so it is reduced to one printable
+    /// line.
     #[must_use]
     pub fn own(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Box<Self> {
         Box::new(Self {
@@ -87,7 +88,7 @@ impl JobError {
         })
     }
 
-    /// The supervisor left before the job was done, and keeps it for another.
+    /// The supervisor exited before the job was done, and leaves it to a later one.
     #[must_use]
     pub fn unfinished() -> Box<Self> {
         let message = "not finished: kiln was told to leave";
@@ -96,13 +97,13 @@ impl JobError {
         error
     }
 
-    /// It is [`Self::unfinished`].
+    /// Whether this is [`Self::unfinished`].
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.code == Code::Cancelled && self.class == RetryClass::Victim
     }
 
-    /// The caller ended the job in words.
+    /// The caller cancelled the job by a request, not by a signal.
     #[must_use]
     pub fn withdrawn() -> Box<Self> {
         Self::own(Code::Cancelled, "cancelled by the caller", "")

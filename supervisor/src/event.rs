@@ -1,4 +1,4 @@
-//! What happens in a job, as it is told to whoever shows it.
+//! The events of a job, as shown to the user.
 
 use std::time::Duration;
 
@@ -10,57 +10,57 @@ use crate::report::Report;
 use crate::verdict::Fault;
 use crate::watch::PhaseState;
 
-/// Something happened.
+/// Something that happened in a job.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A process was started.
     Started {
-        /// What it is for.
+        /// Its role.
         role: Role,
         /// Counted from 1 for each role.
         attempt: u32,
         /// Its process id.
         pid: u32,
-        /// It had been started before, and has opened its adapter.
+        /// It was started earlier, as a spare, and has opened its adapter.
         warm: bool,
     },
-    /// A process is not started yet.
+    /// A process must wait before it starts.
     Held {
-        /// What it is for.
+        /// Its role.
         role: Role,
-        /// One printable line.
+        /// Why, in one printable line.
         why: &'a str,
     },
     /// Work was done.
     Progress {
-        /// Whose.
+        /// Whose work.
         role: Role,
-        /// Which.
+        /// The phase.
         phase: Phase,
-        /// How much.
+        /// How far it is.
         state: PhaseState,
     },
-    /// A worker has a word for the user.
+    /// A worker warns the user.
     Warning {
-        /// Whose.
+        /// The worker's role.
         role: Role,
         /// One printable line.
         text: &'a str,
     },
-    /// A process ended badly and a fresh one takes its place.
+    /// A process failed and a fresh one takes its place.
     Retry {
-        /// Whose.
+        /// Its role.
         role: Role,
         /// What was wrong.
         fault: &'a Fault,
-        /// What is done differently.
+        /// What the retry changes.
         step: Step,
-        /// How long until then.
+        /// The delay before it.
         delay: Duration,
     },
-    /// A process is gone, whatever that means for the job.
+    /// A process has ended, whatever that means for the job.
     Ended {
-        /// What it was for.
+        /// Its role.
         role: Role,
         /// Counted from 1 for each role.
         attempt: u32,
@@ -71,7 +71,7 @@ pub enum Event<'a> {
     },
     /// A process is about to be killed.
     Killing {
-        /// What it is for.
+        /// Its role.
         role: Role,
         /// Counted from 1 for each role.
         attempt: u32,
@@ -80,19 +80,19 @@ pub enum Event<'a> {
     },
     /// A process has been given its job.
     Working {
-        /// What it is for.
+        /// Its role.
         role: Role,
         /// Counted from 1 for each role.
         attempt: u32,
     },
-    /// A role did its work.
+    /// A role has completed its work.
     RoleDone {
-        /// Whose.
+        /// Which role.
         role: Role,
-        /// From its start.
+        /// Time since its start.
         time: Duration,
     },
-    /// What the supervisor itself holds, before the first and after the last of many jobs.
+    /// What the supervisor itself holds; sent before the first and after the last of many jobs.
     Host(&'a Holdings),
     /// The results are in place.
     Done(&'a Report),
@@ -100,7 +100,7 @@ pub enum Event<'a> {
     Failed(&'a Report),
 }
 
-/// Shows events.
+/// Shows events to the user.
 pub trait Listener {
     /// Takes one event.
     fn event(&mut self, event: &Event<'_>);

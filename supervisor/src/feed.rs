@@ -1,10 +1,11 @@
-//! Stock → what the next child still has to be sent, in order: `Warm` at once, `Start` as soon as its tables are there and, for
-//! bake, its stages compiled,
-//! each view as soon as it is filled, `EndOfViews` when no view will follow; the views once more where bake asks for them. A
-//! fresh [`Feed`] repeats everything from kept tables.
+//! The dispatcher (`Feed`): decides which packets a child must still be sent, from the table store (`Stock`).
 //!
-//! A bake that makes a texture looks at views while their mesh is unwrapped: it is sent as many before it as it may hold. Its turn
-//! on the adapter begins with the mesh.
+//! The order is: `Warm` at once; `Start` when its tables are present and, for bake, its stages are compiled; each view
+//! as soon as it is filled; `EndOfViews` when no view will follow. All views follow once more where bake asks for them.
+//! A fresh [`Feed`] repeats everything from the stored tables.
+//!
+//! A bake that makes a texture looks at views while prepare still unwraps the mesh, so it gets as many views before the
+//! mesh as it may hold. It needs a slot on the adapter only from the mesh on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use crate::ladder::Rung;
 use crate::opener::Opener;
 use crate::stock::Stock;
 
-/// Training views on the contact sheet: more would shrink them below what an eye can judge.
+/// Training views on the contact sheet: more would be too small to judge by eye.
 const PREVIEW_TRAINING_VIEWS: usize = 3;
 
-/// What is handed down with a packet. Shared, so that a queue of packets holds no second copy.
+/// What goes with a packet. Shared, so that queued packets hold no second copy.
 #[derive(Clone, Debug)]
 pub enum Handed {
     /// An opened input file.
@@ -40,16 +41,16 @@ impl AsFd for Handed {
     }
 }
 
-/// One packet on its way down.
+/// One packet on its way to a child.
 #[derive(Debug)]
 pub struct Parcel {
     /// The message.
     pub message: ToChild,
-    /// Its descriptors, in the order that the message's own text states.
+    /// Its descriptors, in the order that the message documents.
     pub fds: Vec<Handed>,
 }
 
-/// How far one process has been fed.
+/// How much one process has been sent.
 #[derive(Debug, Default)]
 pub struct Feed {
     rung: Rung,
@@ -59,9 +60,9 @@ pub struct Feed {
     started: bool,
     /// Bake has its mesh.
     meshed: bool,
-    /// Of the views that it was sent before.
+    /// Bytes of the views that were sent before the mesh.
     view_bytes: u64,
-    /// The files that prepare asks for.
+    /// Opens the files that prepare asks for.
     pub opener: Opener,
     views_seen: usize,
     views_sent: u32,
@@ -72,7 +73,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Nothing has been sent; a bake is to work on this rung.
+    /// Nothing has been sent. A bake works on this rung.
     #[must_use]
     pub fn new(rung: Rung) -> Self {
         Self {
@@ -81,47 +82,47 @@ impl Feed {
         }
     }
 
-    /// Where bake works.
+    /// The rung that bake works on.
     #[must_use]
     pub fn rung(&self) -> &Rung {
         &self.rung
     }
 
-    /// Everything has been sent: from here on, silence is the child's own.
+    /// Everything has been sent: from here on, a silent child is itself at fault.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.ended
     }
 
-    /// `Start` has been sent, so the child holds tables of the present prepare.
+    /// `Start` has been sent, so the child holds tables of the current prepare.
     #[must_use]
     pub fn started(&self) -> bool {
         self.started
     }
 
-    /// Whether the child has all that it begins its own work with: of a bake, the mesh.
+    /// Whether the child has all that it needs to begin; for bake, that includes the mesh.
     #[must_use]
     pub fn at_work(&self) -> bool {
         self.started && self.meshed
     }
 
-    /// The adapter is open; tells whether that was asked for, and for the first time.
+    /// The adapter is open. Returns whether that was asked for and is the first report of it.
     pub fn ready(&mut self) -> bool {
         self.warmed && !std::mem::replace(&mut self.ready, true)
     }
 
-    /// Its stages are compiled, so that it may have data.
+    /// Whether its stages are compiled, so that it may have data.
     #[must_use]
     pub fn compiled(&self) -> bool {
         self.compiled
     }
 
-    /// They are; tells whether it was their turn.
+    /// The stages are compiled. Returns whether that report was due.
     pub fn compile(&mut self) -> bool {
         self.ready && !std::mem::replace(&mut self.compiled, true)
     }
 
-    /// What bake is sent before there is data, once.
+    /// What bake is sent before there is data; `None` the second time.
     pub fn warm(&mut self, job: WarmJob) -> Option<Parcel> {
         (!std::mem::replace(&mut self.warmed, true)).then(|| Parcel {
             message: ToChild::Warm(job),
@@ -129,12 +130,12 @@ impl Feed {
         })
     }
 
-    /// The warm process gets a job, on a rung that wants the adapter that it opened.
+    /// Gives a warm process a job, on a rung that wants the adapter that the process opened.
     pub fn adopt(&mut self, rung: Rung) {
         self.rung = rung;
     }
 
-    /// Bake wants the views once more; tells whether it may.
+    /// Bake asks for the views once more. Returns whether it may.
     pub fn again(&mut self) -> bool {
         let may = self.at_work() && self.ended && self.repeats < Layer::ALL.len();
         if may {
@@ -156,7 +157,7 @@ impl Feed {
         }]
     }
 
-    /// What prepare is sent for a comparison: that job in place of its own.
+    /// What prepare is sent for a comparison, instead of its own job.
     pub fn for_compare(&mut self, job: CompareJob) -> Option<Parcel> {
         if self.started {
             return None;
@@ -174,8 +175,8 @@ impl Feed {
         self.warm(warm).into_iter().collect()
     }
 
-    /// What bake can be sent now: the surface, the mesh if its adapter has a `place` for it, and the views that prepare marked for the
-    /// fit.
+    /// What bake can be sent now: the surface, the mesh if `place` finds a slot on its adapter, and the views that
+    /// prepare marked for the fit.
     pub fn for_bake(
         &mut self,
         spec: &Spec,
@@ -254,7 +255,7 @@ impl Feed {
         fit
     }
 
-    /// What encode is sent: all at once, since all is there.
+    /// What encode is sent: everything at once, since all tables are complete.
     pub fn for_encode(&mut self, spec: &Spec, stock: &Stock) -> Vec<Parcel> {
         let mut parcels = Vec::new();
         let texture = stock.filled(Table::Texture);
@@ -325,8 +326,8 @@ impl Feed {
     }
 }
 
-/// The views that encode gets, by rising index: all held-out ones to measure with, and for a preview some of the fit,
-/// spread evenly with the first among them.
+/// The views that encode gets, by rising index. These are all held-out views for measurement and, for a preview, some
+/// views of the fit, spread evenly from the first on.
 #[must_use]
 pub fn encode_views(views: &[(u32, bool)], preview: bool) -> Vec<u32> {
     let sorted = |wanted: bool| {

@@ -1,7 +1,7 @@
-//! Bakes at work → which of several equal adapters the next one takes, and whether it may have its data. Pure.
+//! Decides which of several equal adapters the next bake takes, and whether it may have its data. Pure.
 //!
-//! A bake chooses among adapters that would do equally well by an index, which it is given; what it chose from it tells once it
-//! has opened one. Until then nobody knows how many there are, and each start gets an index of its own.
+//! A bake is given an index by which it chooses among adapters that would do equally well. Once it has opened one, it
+//! reports which. Until then the number of adapters is unknown, and each start gets an index of its own.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,18 +14,18 @@ use crate::ladder::Rung;
 /// More adapters than one machine has.
 const MOST: u32 = 64;
 
-/// Jobs that see the same adapters.
+/// Device and avoided adapters: jobs with equal wishes see the same adapters.
 type Wish = (Device, Vec<String>);
 
-/// See the head of this file.
+/// All running bakes and known adapters; see the head of this file.
 #[derive(Debug)]
 pub struct Fleet {
-    /// Bakes with data at once on each adapter.
+    /// How many bakes may have data at once on each adapter.
     slots: usize,
-    /// The adapters that a wish chooses from, by their index; nameless until one is opened.
+    /// The adapters that a wish chooses from, by index; `None` until a bake has opened one.
     peers: HashMap<Wish, Vec<Option<String>>>,
     lanes: HashMap<JobName, Lane>,
-    /// By their names.
+    /// By name.
     seen: BTreeMap<String, AdapterInfo>,
 }
 
@@ -35,12 +35,12 @@ struct Lane {
     wish: Wish,
     nth: u32,
     adapter: Option<String>,
-    /// It has data.
+    /// It has its data.
     baking: bool,
 }
 
 impl Fleet {
-    /// No bake is at work; so many may have data at once on each adapter.
+    /// No bake is running. `slots` bakes may have data at once on each adapter.
     #[must_use]
     pub fn new(slots: usize) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Fleet {
         }
     }
 
-    /// A job's bake is about to start: gives the index of the adapter that has the fewest.
+    /// A job's bake is about to start: returns the index of the adapter with the fewest bakes.
     pub fn enter(&mut self, job: &JobName, rung: &Rung) -> u32 {
         let wish = (rung.device.clone(), rung.avoid.clone());
         self.lanes.remove(job);
@@ -80,7 +80,7 @@ impl Fleet {
         least.map_or(0, |index| index as u32)
     }
 
-    /// A job's bake has opened this adapter, one of so many that would have done as well.
+    /// A job's bake has opened this adapter, one of `peers` that would do as well.
     pub fn opened(&mut self, job: &JobName, adapter: &AdapterInfo, peers: u32) {
         let Some(lane) = self.lanes.get_mut(job) else {
             return;
@@ -97,7 +97,7 @@ impl Fleet {
         known[lane.nth as usize % count] = Some(adapter.name.clone());
     }
 
-    /// Takes a place among the bakes of its adapter for a job, if there is one; it may hold it already.
+    /// Takes a slot on the adapter of a job's bake, if one is free or the bake holds it already.
     #[must_use]
     pub fn slot(&mut self, job: &JobName) -> bool {
         let Some(lane) = self.lanes.get(job) else {
@@ -117,7 +117,7 @@ impl Fleet {
         self.lanes.remove(job);
     }
 
-    /// The most adapters that a job was seen to choose from; 1 before any was.
+    /// The largest number of adapters that a job was seen to choose from; 1 before any was.
     #[must_use]
     pub fn adapters(&self) -> usize {
         self.peers.values().map(Vec::len).max().unwrap_or(1)
@@ -129,7 +129,7 @@ impl Fleet {
         self.seen.values().cloned().collect()
     }
 
-    /// Of jobs on this rung: every index that leads to an adapter of its own.
+    /// Every index that leads jobs on this rung to a different adapter.
     pub fn indices(&self, rung: &Rung) -> std::ops::Range<u32> {
         let wish = (rung.device.clone(), rung.avoid.clone());
         0..self.peers.get(&wish).map_or(1, Vec::len) as u32
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn each_start_takes_the_adapter_with_the_fewest_bakes() {
         let mut fleet = Fleet::new(1);
-        // Nobody knows how many there are.
+        // The number of adapters is unknown.
         let nths: Vec<u32> = (0..4).map(|k| fleet.enter(&job(k), &gpu())).collect();
         assert_eq!(nths, [0, 1, 2, 3]);
         assert_eq!(fleet.adapters(), 1);
@@ -181,13 +181,13 @@ mod tests {
             1,
             "one that is not open yet counts"
         );
-        // Who avoids A sees B alone.
+        // A job that avoids A sees only B.
         let mut rung = gpu();
         rung.avoid.push("A".to_owned());
         assert_eq!(fleet.enter(&job(6), &rung), 0);
         fleet.opened(&job(6), &adapter("B"), 1);
         assert_eq!(fleet.enter(&job(7), &rung), 0);
-        // A repeated start is no second bake of the job.
+        // A repeated start is not a second bake of the job.
         fleet.opened(&job(5), &adapter("B"), 2);
         assert_eq!(fleet.enter(&job(5), &gpu()), 1, "A has 2 and 4, B has 6");
     }

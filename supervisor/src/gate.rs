@@ -1,8 +1,10 @@
-//! What has failed lately, under any job → who may start now, and where. Pure; one for all jobs of a supervisor.
+//! Decides who may start, and where, from what has failed lately under any job. Pure; one gate serves all jobs of a
+//! supervisor.
 //!
-//! Each [`Cause`] that outlives a job has a breaker: a job that leaves the choice of the adapter open passes over one whose
-//! breaker is open, every other one waits until its rest is over, and is refused once [`REFUSE_AFTER`] probes have failed.
-//! Losses of an adapter by several jobs at once are one incident, whose jobs bake one at a time: see [`incident`].
+//! Each [`Cause`] that outlives a job has a circuit breaker. If a breaker is open, a job with `--device auto` avoids
+//! that adapter, and every other job waits until the breaker's rest is over. After [`REFUSE_AFTER`] failed probes such
+//! jobs are refused. If several jobs lose an adapter at once, that is one incident, and its jobs bake one at a time:
+//! see [`incident`].
 
 pub mod breaker;
 
@@ -26,16 +28,16 @@ use crate::ladder::Rung;
 use crate::verdict::{Ending, Exit, Fault, Kill, RetryClass};
 use crate::words;
 
-/// So many probes in a row may fail while jobs wait; from then on they are refused at once, since nothing suggests an end.
+/// While fewer probes in a row have failed, jobs wait. From then on they are refused at once, since no end is in sight.
 /// That is 14 s after the breaker opened.
 pub const REFUSE_AFTER: u32 = 3;
 
-/// What may be at fault, beside a job.
+/// What may be at fault, other than a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// Worker processes do not come up.
+    /// Worker processes do not start.
     Start,
-    /// A GPU, which one is not known, does not open.
+    /// Some GPU, it is not known which, does not open.
     Opening,
     /// This adapter.
     Adapter(String),
@@ -51,44 +53,44 @@ impl Cause {
     }
 }
 
-/// An open breaker, for people and programs.
+/// An open breaker, as shown to people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rest {
-    /// What fails.
+    /// What fails, in words.
     pub what: String,
     /// No job can run without it.
     #[serde(skip)]
     pub all: bool,
-    /// Seconds until it is tried again.
+    /// Seconds until the next try.
     pub rests_s: f32,
-    /// Tries that failed since it is open.
+    /// Tries that have failed since it opened.
     pub probes: u32,
     /// The latest failure.
     pub last: String,
 }
 
-/// The answer to who wants to start.
+/// The answer to a request to start.
 #[derive(Debug)]
 pub enum Entry {
-    /// Now, on this rung, which may pass adapters over; the lines tell which, and why.
+    /// Start now, on this rung, which may avoid adapters; the lines tell which, and why.
     Go(Rung, Vec<String>),
-    /// Later: ask again. The line tells why.
+    /// Ask again later. The line tells why.
     Wait(String),
-    /// Not at all.
+    /// Do not start.
     Refuse(Box<JobError>),
 }
 
-/// See the head of this file.
+/// All breakers and incidents; see the head of this file.
 #[derive(Debug, Default)]
 pub struct Gate {
     breakers: HashMap<Cause, Breaker>,
-    /// Who is to find out about a cause.
+    /// Processes whose outcome decides about a cause.
     probes: Vec<(JobName, Role, Cause)>,
     incidents: Incidents,
 }
 
 impl Gate {
-    /// Asks for a start of `role` for a job; bake would work on `rung`.
+    /// Requests a start of `role` for a job. A bake would work on `rung`.
     pub fn enter(&mut self, job: &JobName, role: Role, rung: &Rung, now: Instant) -> Entry {
         let mut rung = rung.clone();
         let mut over = Vec::new();
@@ -147,7 +149,7 @@ impl Gate {
         Entry::Go(rung, over)
     }
 
-    /// A worker said hello.
+    /// A worker sent its hello.
     pub fn greeted(&mut self) {
         self.well(&Cause::Start);
     }
@@ -159,7 +161,7 @@ impl Gate {
         }
     }
 
-    /// A worker did its work.
+    /// A worker completed its work.
     pub fn done(&mut self, job: &JobName, role: Role, adapter: Option<&AdapterInfo>, now: Instant) {
         let name = driver(adapter);
         if let Some(name) = name {
@@ -171,8 +173,8 @@ impl Gate {
         self.leave(job, role, now);
     }
 
-    /// A worker failed. Enters what that tells of others' work, and gives the fault the class of a victim's where it was
-    /// not alone.
+    /// A worker failed. Records what that tells about other jobs. If other jobs lost the adapter at the same time, sets
+    /// the fault's class to that of a victim.
     pub fn failed(&mut self, job: &JobName, ending: &Ending, fault: &mut Fault, now: Instant) {
         let role = ending.role;
         if let Some(cause) = cause(ending, fault) {
@@ -202,7 +204,7 @@ impl Gate {
         self.leave(job, role, now);
     }
 
-    /// A job is over, however that came.
+    /// A job is over, for whatever reason.
     pub fn over(&mut self, job: &JobName, now: Instant) {
         self.incidents.over(job);
         for role in [Role::Prepare, Role::Bake, Role::Encode] {
@@ -210,7 +212,7 @@ impl Gate {
         }
     }
 
-    /// What is not tried for a while, by name.
+    /// All open breakers, sorted by name.
     #[must_use]
     pub fn resting(&self, now: Instant) -> Vec<Rest> {
         let open = self
@@ -232,7 +234,7 @@ impl Gate {
         resting
     }
 
-    /// Forgets what has failed: everything is tried again.
+    /// Forgets all failures: everything is tried again.
     pub fn reset(&mut self) {
         self.breakers.clear();
         self.probes.clear();
@@ -247,7 +249,7 @@ impl Gate {
         self.probes.retain(|(_, _, probed)| probed != cause);
     }
 
-    /// What the process was to find out and did not, another may.
+    /// Lets another process probe what this one left undecided.
     fn leave(&mut self, job: &JobName, role: Role, now: Instant) {
         for (_, _, cause) in self
             .probes
@@ -276,14 +278,14 @@ fn meets(rung: &Rung, cause: &Cause) -> bool {
     }
 }
 
-/// The name of an adapter that has a driver.
+/// The adapter's name, if it has a driver.
 fn driver(adapter: Option<&AdapterInfo>) -> Option<&str> {
     adapter
         .filter(|adapter| adapter.kind != "native")
         .map(|adapter| adapter.name.as_str())
 }
 
-/// What a failure is evidence against, beside the job.
+/// What a failure is evidence against, other than the job.
 fn cause(ending: &Ending, fault: &Fault) -> Option<Cause> {
     let others = [Kill::JobOver, Kill::Superseded, Kill::Frozen];
     if ending
@@ -297,7 +299,7 @@ fn cause(ending: &Ending, fault: &Fault) -> Option<Cause> {
     let opening = bake && ending.adapter.is_none() && ending.phase == Phase::OpenDevice;
     let adapter = driver(ending.adapter.as_ref()).map(|name| Cause::Adapter(name.to_owned()));
     match fault.code {
-        // What only a person can mend fails each job at once by itself: there is no loop to break.
+        // What only a person can fix fails each job at once by itself, so there is no loop to break.
         Code::SpawnFailed => (fault.class != RetryClass::Config).then_some(Cause::Start),
         Code::GpuDeviceLost | Code::GpuHang | Code::ShaderRejected | Code::IncompleteOutput => {
             adapter.or((bake && ending.adapter.is_none()).then_some(Cause::Opening))

@@ -1,8 +1,10 @@
-//! Work that may block → a thread that lives as long as this process, or another beside it while that one is busy.
+//! Worker threads (`hands`) for calls that may block. One thread lives as long as this process; others join it while it
+//! is busy.
 //!
-//! A file system that does not answer holds a thread and not the supervisor, and whoever asks next gets another. Nothing here
-//! panics where the host has no thread to give, as tokio's `spawn_blocking` does: the work then waits for a thread that is
-//! there, and where there is none at all it is done here and now, which may block the signals and is better than no result.
+//! A file system that does not answer blocks a thread, not the supervisor, and the next caller gets another thread.
+//! Unlike tokio's `spawn_blocking`, nothing here panics if the host cannot create a thread. The work then waits for an
+//! existing thread. If there is none at all, it runs on the caller's thread, which may block signals but gives a
+//! result.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,16 +14,16 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Threads at most: the rest waits. All but a few are held by file systems that do not answer.
+/// Maximum number of threads; further work waits. All but a few are blocked by file systems that do not answer.
 const MOST: usize = 64;
-/// A thread beside the first ends after so long without work.
+/// An additional thread exits after this time without work.
 const IDLE: Duration = Duration::from_secs(1);
 
 type Work = Box<dyn FnOnce() + Send>;
 
 static HANDS: Hands = Hands::new();
 
-/// Does `work` elsewhere. The answer does not come if it panics.
+/// Runs `work` on another thread. If it panics, no answer arrives.
 pub fn give<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
     HANDS.give(work)
 }
@@ -71,7 +73,7 @@ impl Hands {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have stopped waiting: then the answer is dropped here.
+        // The caller may have stopped waiting: then the answer is dropped here.
         let here = self.put(Box::new(move || drop(sender.send(work()))));
         if let Some(work) = here {
             done(work);
@@ -79,7 +81,7 @@ impl Hands {
         receiver
     }
 
-    /// Puts work down; gives it back where there is nobody to do it.
+    /// Queues work; returns it if no thread can do it.
     fn put(&'static self, work: Work) -> Option<Work> {
         let mut desk = self.desk();
         desk.waiting.push_back(work);
@@ -106,7 +108,7 @@ impl Hands {
         }
     }
 
-    /// Waits for work; none for a thread that is not needed any more.
+    /// Waits for work; `None` tells the thread to exit.
     fn next(&self) -> Option<Work> {
         let mut desk = self.desk();
         loop {
@@ -130,7 +132,7 @@ impl Hands {
     }
 }
 
-/// A panic ends the work and not the thread; the answer's receiver learns of it.
+/// Runs the work. A panic ends the work but not the thread; the receiver of the answer learns of it.
 fn done(work: Work) {
     drop(catch_unwind(AssertUnwindSafe(work)));
 }

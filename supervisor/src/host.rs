@@ -1,5 +1,5 @@
-//! What all jobs of one supervisor share: control groups for their workers, what has failed lately, spare processes, and
-//! processes that the kernel does not let die.
+//! What all jobs of one supervisor share: control groups for workers, recent failures, spare processes, and processes
+//! that the kernel does not let die.
 
 use std::cell::{RefCell, RefMut};
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use crate::gate::incident::JobName;
 use crate::job::Spares;
 use crate::pipelines::Vault;
 
-/// For spare processes to end, which have no work to leave.
+/// How long spare processes may take to exit; they have no work to finish.
 const SPARES_END: Duration = Duration::from_secs(2);
 
-/// See the head of this file. Used on the main thread only.
+/// The state that jobs share; see the head of this file. Used on the main thread only.
 #[derive(Debug)]
 pub struct Host {
-    /// Only where a limit was asked for: without one there is nothing to enforce.
+    /// Only with a memory limit: otherwise there is nothing to enforce.
     cgroups: Option<Cgroups>,
     memory_limit: Option<u64>,
     /// Added to the niceness of workers.
@@ -36,8 +36,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without jobs, each of whose workers may use so many bytes of memory; with so many warm spares and so many bakes at
-    /// once on each adapter: further jobs are prepared meanwhile.
+    /// A host without jobs. `memory_limit` bounds each worker, in bytes. `spares` is the number of warm processes.
+    /// `slots` bakes may run at once on each adapter; further jobs are prepared meanwhile.
     #[must_use]
     pub fn new(memory_limit: Option<u64>, spares: usize, slots: usize) -> Self {
         Self {
@@ -58,13 +58,13 @@ impl Host {
         }
     }
 
-    /// Workers leave the processor to others first: to this process, and to the program that it serves.
+    /// Sets the niceness of workers, so that this process and the program that it serves run first.
     #[must_use]
     pub fn nice(self, nice: i32) -> Self {
         Self { nice, ..self }
     }
 
-    /// What drivers compile is kept in this folder; none for nowhere.
+    /// Sets the folder of the pipeline cache; `None` caches nothing.
     #[must_use]
     pub fn pipelines(self, folder: Option<PathBuf>) -> Self {
         let vault = Vault::new(folder);
@@ -72,57 +72,57 @@ impl Host {
         Self { vault, ..self }
     }
 
-    /// What drivers compiled for earlier processes.
+    /// The pipeline cache: what drivers compiled for earlier processes.
     #[must_use]
     pub fn vault(&self) -> &Vault {
         &self.vault
     }
 
-    /// Bound of the address space of workers that use no driver.
+    /// Bound in bytes of the address space of workers that use no driver.
     #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit
     }
 
-    /// What has failed lately. Not to be held across anything else of the host.
+    /// The record of recent failures. Do not hold it across any other use of the host.
     pub fn gate(&self) -> RefMut<'_, Gate> {
         self.gate.borrow_mut()
     }
 
-    /// Everything that failed is tried again, at once.
+    /// Forgets all failures: everything is tried again at once.
     pub fn reset_gate(&self) {
         self.gate.borrow_mut().reset();
         self.changed.notify_waiters();
     }
 
-    /// Warm processes without a job. Not to be held across anything else of the host.
+    /// Warm processes without a job. Do not hold them across any other use of the host.
     pub fn spares(&self) -> RefMut<'_, Spares> {
         self.spares.borrow_mut()
     }
 
-    /// Who bakes where. Not to be held across anything else of the host.
+    /// Which bake runs on which adapter. Do not hold it across any other use of the host.
     pub fn fleet(&self) -> RefMut<'_, Fleet> {
         self.fleet.borrow_mut()
     }
 
-    /// Gives the place of a job's bake to others.
+    /// Frees the slot of a job's bake for others.
     pub fn leave_slot(&self, job: &JobName) {
         self.fleet.borrow_mut().leave(job);
         self.changed.notify_waiters();
     }
 
-    /// Waits until another job left something that this one may wait for.
+    /// Waits until another job frees something that this one may wait for.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Sees after the spares: the clock moved.
+    /// Lets the spares react to the clock.
     pub fn tend_spares(&self, now: Instant) {
         let enter = |pid| self.enter(pid);
         self.spares.borrow_mut().tend(now, enter);
     }
 
-    /// Ends the spares and waits until they are gone and what is to be kept is kept, but not for ever.
+    /// Ends the spares. Waits, for a bounded time, until they are gone and the pipeline cache is written.
     pub async fn end_spares(&self) {
         self.vault.settle().await;
         let spares = self.spares.borrow_mut().empty();
@@ -136,7 +136,8 @@ impl Host {
         }
     }
 
-    /// Puts a freshly spawned worker, which has been given nothing yet, into a group of its own, and in its place behind others.
+    /// Puts a freshly spawned worker, which has been given nothing yet, into a control group of its own and lowers its
+    /// priority.
     #[must_use]
     pub fn enter(&self, pid: u32) -> Option<Group> {
         if self.nice > 0
@@ -148,7 +149,8 @@ impl Host {
         self.cgroups.as_ref().map(|groups| groups.enter(pid))
     }
 
-    /// Takes over a process that was killed and is still there. Nobody waits for it; it is reaped when the kernel lets it go.
+    /// Takes over a process that was killed but is still there. Nothing waits for it; it is reaped when the kernel lets
+    /// it go.
     pub fn park(&self, child: Child) {
         tracing::error!(
             role = child.role.name(),
@@ -158,7 +160,7 @@ impl Host {
         self.parked.borrow_mut().push(child);
     }
 
-    /// How many such processes there are.
+    /// How many such processes are still there.
     #[must_use]
     pub fn parked(&self) -> usize {
         let mut parked = self.parked.borrow_mut();

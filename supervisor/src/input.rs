@@ -1,7 +1,8 @@
-//! A path that the user named → its folder, opened without the right to list or read it, and the name beneath it.
+//! Splits a path that the user named into its folder, opened without the right to list or read it, and the name beneath
+//! it.
 //!
-//! Files are opened for prepare only beneath these folders ([`crate::opener`]), so the one link that the user named himself
-//! is resolved here: a mesh that is a link out of its folder is looked for where it lies.
+//! Files are opened for prepare only beneath these folders ([`crate::opener`]). A link that the user named himself is
+//! resolved here: if it leads out of its folder, the target's folder is opened instead.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -29,11 +30,11 @@ pub struct Input {
     pub folder: Arc<OwnedFd>,
     /// Its name in the folder.
     pub name: String,
-    /// Where the pictures of views lie that are a model of COLMAP.
+    /// Folder of the pictures, if the views are a COLMAP model.
     pub pictures: Option<Pictures>,
 }
 
-/// Finds a file and opens its folder. `what` names it for people: `the mesh`.
+/// Finds a file and opens its folder. `what` names it in messages: `the mesh`.
 ///
 /// # Errors
 /// One line that says which file is missing or unusable.
@@ -59,7 +60,7 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
         .file_name()
         .ok_or_else(|| missing("has no file name"))?;
     let Some(name) = name.to_str() else {
-        // It is there, so this is no missing file; workers are told names as text.
+        // The file exists, so it is not missing. But workers get names as UTF-8 text.
         return Err(JobError::own(
             Code::UnsupportedFeature,
             format!("{what} {shown}: the file name is not UTF-8"),
@@ -80,7 +81,7 @@ pub fn find(what: &str, path: &Path) -> Result<Input, Box<JobError>> {
     })
 }
 
-/// Where a link really leads, if that is out of its folder.
+/// The target of a link that leads out of its folder.
 fn leaves_folder(path: &Path) -> Option<PathBuf> {
     if !fs::symlink_metadata(path).ok()?.is_symlink() {
         return None;
@@ -94,7 +95,7 @@ fn leaves_folder(path: &Path) -> Option<PathBuf> {
     (!target.starts_with(folder)).then_some(target)
 }
 
-/// Reading failed, and not for the file's name.
+/// The error of a read that failed for another reason than the file's name.
 pub(crate) fn unread(what: &str, error: &io::Error) -> Box<JobError> {
     let message = format!("{what} cannot be read: {}", reason(error));
     let hint =
@@ -102,11 +103,11 @@ pub(crate) fn unread(what: &str, error: &io::Error) -> Box<JobError> {
     JobError::own(Code::IoError, message, hint)
 }
 
-/// A bound that people set themselves, and rarely think of.
+/// The message for a limit that people set themselves and rarely think of.
 const TOO_LARGE: &str =
     "it is larger than a file may be here (ulimit -f, or the file system's own bound)";
 
-/// The system's reason in words that need no errno.
+/// The system's reason in plain words.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file or folder".to_owned(),

@@ -1,4 +1,4 @@
-//! One job, carried out: what [`Life`] decides is done here, and what comes of it goes back to [`Life`].
+//! Runs one job: carries out what [`Life`] decides, and feeds the results back to [`Life`].
 //!
 //! ```text
 //!  processes ─ packets, deaths ─► hear ─┐                    ┌─► spawn, kill, discard
@@ -6,7 +6,8 @@
 //!  signals   ─ cancel ───────────────────┘                    └─► finish
 //! ```
 //!
-//! Prepare and bake start together, so that bake opens its device while prepare decodes; encode starts when bake is done.
+//! Prepare and bake start together, so that bake opens its device while prepare decodes. Encode starts when bake is
+//! done.
 
 mod act;
 
@@ -60,15 +61,15 @@ pub use commit::Batch;
 pub use spare::{Key, Spares};
 pub use spec::{MapTargets, Spec, rejected};
 
-/// Events that may wait for the job; a full queue makes the children wait.
+/// Events that may queue for the job; a full queue makes the children wait.
 const EVENTS: usize = 256;
 
-/// What tells a job to end before its time.
+/// An order that ends a job early.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// The caller does not want it any more, and said so by a signal or in words.
+    /// The caller no longer wants the job: by a signal, or by a request (`None`).
     Cancel(Option<nix::sys::signal::Signal>),
-    /// The supervisor leaves.
+    /// The supervisor exits.
     Drain,
 }
 
@@ -79,17 +80,17 @@ struct Running {
     number: u32,
     watch: Watch,
     feed: Feed,
-    /// Pipelines that are kept between processes.
+    /// The pipelines that it was given and offers.
     loan: Loan,
     /// The adapter that it opened.
     adapter: Option<AdapterInfo>,
-    /// What it said of its sandbox, at each of its stages.
+    /// What it reported of its sandbox, at each of its stages.
     accounts: Vec<Sandbox>,
     answered: Option<Answer>,
     kill: Option<Kill>,
-    /// Bounds its memory, and tells whether that killed it.
+    /// Its control group, which bounds its memory and tells whether that bound killed it.
     group: Option<Group>,
-    /// Time on a processor when it was last looked at.
+    /// Processor time at the last check.
     share: Share,
 }
 
@@ -104,31 +105,31 @@ struct Job<'a> {
     host: &'a Host,
     listener: &'a mut dyn Listener,
     launcher: Launcher<'a>,
-    /// To every child's task.
+    /// Goes to every child's task.
     events: mpsc::Sender<(ChildId, child::Event)>,
     life: Life,
     stock: Stock,
     running: Vec<Running>,
-    /// Starts that were put off for a time.
+    /// Starts that wait for their delay.
     delayed: Vec<(Instant, Role)>,
-    /// Starts that the gate put off.
+    /// Starts that the gate holds back.
     held: Vec<Held>,
-    /// Decided, and not done yet.
+    /// Actions that are decided and not done yet.
     todo: VecDeque<life::Action>,
     staging: Option<JoinHandle<Result<Batch, Box<JobError>>>>,
     staged: Option<Batch>,
     children: u32,
     starts: HashMap<Role, u32>,
     started: Instant,
-    /// What the role at fault left, by role: completes the error.
+    /// What the role at fault left behind; it completes the error.
     evidence: HashMap<Role, bury::Evidence>,
     outcome: Option<Outcome>,
-    /// What its processes were handed.
+    /// The files that its processes were handed.
     given: Given,
     report: Report,
 }
 
-/// Runs the job to its end and tells how it went. The report holds the error, if there is one. `orders` ends it early.
+/// Runs the job to its end. The report holds the error, if there is one. `orders` ends it early.
 pub async fn run(
     spec: &Spec,
     host: &Host,
@@ -139,13 +140,13 @@ pub async fn run(
     let rung = Rung {
         device: match spec.product {
             Product::Texture => spec.device.clone(),
-            // They are the processor's work, and no adapter is opened for nothing.
+            // The processor makes vertex colours, so no adapter is opened.
             Product::VertexColours => Device::Cpu,
         },
         product: spec.product,
         ..Rung::default()
     };
-    // Outlives the job, whose end it tells the others.
+    // Outlives `job`, and tells the other jobs when it ends.
     let pass = Pass {
         host,
         job: Arc::clone(&spec.name),
@@ -187,7 +188,8 @@ pub async fn run(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while job.outcome.is_none() {
-        // Every arm only waits, so each is safe to cancel. Orders and clock go first: no flood outruns them.
+        // Every arm only waits, so each is safe to cancel. Orders and the clock come first, so no flood of packets
+        // delays them.
         tokio::select! {
             biased;
             Some(order) = orders.recv() => job.order(&order),
@@ -202,7 +204,7 @@ pub async fn run(
     report
 }
 
-/// The files that another thread writes.
+/// The files that another thread is writing.
 async fn written(
     staging: &mut Option<JoinHandle<Result<Batch, Box<JobError>>>>,
 ) -> Result<Batch, Box<JobError>> {
@@ -213,10 +215,11 @@ async fn written(
 }
 
 impl Job<'_> {
-    /// Tells what happened, and does what is to be done about it. What comes of that is told in turn, and done after it.
+    /// Gives an event to [`Life`] and carries out the actions. Their results are events of their own, handled after
+    /// them.
     fn step(&mut self, event: life::Event) {
         let outermost = self.todo.is_empty();
-        // Stays at the front for as long as it is being done, so that a step within it knows.
+        // An action stays at the front while it is carried out, so that a nested step knows of it.
         self.todo.extend(self.life.step(event));
         if outermost {
             while let Some(action) = self.todo.front().cloned() {
@@ -226,7 +229,7 @@ impl Job<'_> {
         }
     }
 
-    /// Asks again for what others may have left.
+    /// Tries again to get what other jobs may have freed.
     fn again(&mut self) {
         self.knock();
         self.feed();
@@ -248,7 +251,7 @@ impl Job<'_> {
         self.step(life::Event::Staged(result));
     }
 
-    /// Enters the outcome and tells it.
+    /// Records the outcome and reports it.
     fn close(self) -> Report {
         let Self {
             spec,
@@ -295,7 +298,7 @@ impl Running {
             why: why.word(),
         });
         match why {
-            // It does not know where it is stuck: its stacks tell.
+            // The process does not know where it is stuck, but its stacks do.
             Kill::Stall { .. } => self.child.abort(),
             _ => self.child.kill(),
         }

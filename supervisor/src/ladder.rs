@@ -1,7 +1,8 @@
-//! What a repeated bake does differently: same plan → smaller plan → other adapter → software adapter → vertex colours. Pure.
+//! What a retried bake does differently: same plan → smaller plan → other adapter → software adapter → vertex colours.
+//! Pure.
 //!
-//! Which rungs a fault may climb to is the table in [`steps`]; the caller's [`Policy`] cuts it off. Nothing is repeated on a
-//! rung that has been tried, and the report names the rung on which a job was done.
+//! [`steps`] is the table of the steps that may help against a fault. The caller's [`Policy`] limits it. No step is
+//! taken twice. The report names the rung on which a job was done.
 
 use proto::job::{Device, Memory, Product};
 use proto::message::{AdapterInfo, Code};
@@ -9,26 +10,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Exit, Fault};
 
-/// A rung.
+/// A step from one rung to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Without the pipelines that an earlier process left.
+    /// Without the pipelines that an earlier process cached.
     FreshPipelines,
-    /// A fresh process, and nothing else changed.
+    /// In a fresh process, with nothing else changed.
     SamePlan,
-    /// A quarter of the memory.
+    /// With a quarter of the memory.
     SmallerPlan,
-    /// The adapter that failed is passed over.
+    /// On another adapter than the one that failed.
     OtherAdapter,
-    /// The processor, without any driver.
+    /// On the processor, without any driver.
     SoftwareAdapter,
-    /// One colour for each vertex in place of a texture.
+    /// With one colour per vertex instead of a texture.
     VertexColours,
 }
 
 impl Step {
-    /// For people, after "trying again".
+    /// For messages, after "trying again".
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -42,39 +43,39 @@ impl Step {
     }
 }
 
-/// What a bake is asked to do.
+/// How a bake is to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Rung {
-    /// Adapter.
+    /// The adapter to use.
     pub device: Device,
-    /// Adapters by name that failed.
+    /// Names of adapters that failed and are avoided.
     pub avoid: Vec<String>,
-    /// Which of several adapters that would do equally well: see [`crate::fleet`].
+    /// Index among adapters that would do equally well: see [`crate::fleet`].
     #[serde(skip)]
     pub nth: u32,
-    /// Memory to plan with.
+    /// The memory to plan with.
     pub memory: Memory,
     /// What to make.
     pub product: Product,
-    /// Without kept pipelines, and none of it is kept.
+    /// Neither reads nor writes the pipeline cache.
     #[serde(skip)]
     pub unkept: bool,
 }
 
-/// How far a job may climb.
+/// How far up the ladder a job may climb.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// A fresh process at most.
+    /// At most a fresh process.
     SamePlan,
-    /// Less memory, too.
+    /// Also less memory.
     SmallerPlan,
-    /// Other adapters, the processor among them, where `--device auto` leaves the choice.
+    /// Also other adapters and the processor, if `--device auto` leaves the choice.
     #[default]
     Adapters,
-    /// Vertex colours before nothing.
+    /// Also vertex colours, rather than no result.
     VertexColours,
 }
 
@@ -89,7 +90,7 @@ impl Policy {
     }
 }
 
-/// The rungs that may help against a fault of bake, the mildest first.
+/// The steps that may help against a fault of bake, mildest first.
 #[must_use]
 pub fn steps(code: Code, exit: &Exit, adapter: Option<&AdapterInfo>) -> &'static [Step] {
     use Step::{OtherAdapter, SamePlan, SmallerPlan, SoftwareAdapter, VertexColours};
@@ -98,9 +99,9 @@ pub fn steps(code: Code, exit: &Exit, adapter: Option<&AdapterInfo>) -> &'static
         Code::OutOfHostMemory => &[SmallerPlan, VertexColours],
         Code::OutOfDeviceMemory => &[SmallerPlan, OtherAdapter, SoftwareAdapter, VertexColours],
         Code::GpuDeviceLost | Code::GpuHang => &[SamePlan, OtherAdapter, SoftwareAdapter],
-        // The same adapter would do the same again.
+        // The same adapter would fail again.
         Code::ShaderRejected | Code::IncompleteOutput => &[OtherAdapter, SoftwareAdapter],
-        // A second crash is the last: where a driver may have been at fault, the one repetition goes without any.
+        // A second crash is the last. If a driver may be at fault, the only retry uses no driver.
         Code::WorkerCrashed if driver && exit.is_own_doing() => &[SoftwareAdapter, SamePlan],
         Code::WorkerCrashed
         | Code::WorkerStalled
@@ -123,7 +124,7 @@ pub fn steps(code: Code, exit: &Exit, adapter: Option<&AdapterInfo>) -> &'static
     }
 }
 
-/// The mildest rung that is allowed, possible and not tried yet.
+/// The mildest step that is allowed, possible and not tried yet, with the rung that it leads to.
 #[must_use]
 pub fn climb(
     rung: &Rung,
@@ -139,7 +140,7 @@ pub fn climb(
         .find_map(|&step| Some((step, on(rung, step, adapter)?)))
 }
 
-/// The rung that a step leads to; none where it leads nowhere.
+/// The rung that a step leads to; `None` where the step changes nothing.
 fn on(rung: &Rung, step: Step, adapter: Option<&AdapterInfo>) -> Option<Rung> {
     let mut next = rung.clone();
     let driver = adapter.filter(|adapter| adapter.kind != "native");
@@ -195,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Climbs until there is no rung left.
+    /// Climbs until no rung is left.
     fn ladder(code: Code, signal: i32, device: Device, kind: &str, policy: Policy) -> Vec<Step> {
         let fault = Fault {
             code,

@@ -1,16 +1,19 @@
-//! One job's life as a pure state machine: what happened → what to do. No clock, no process, no file: the shell
-//! ([`crate::job`]) carries the actions out and reports what came of them.
+//! The life of one job as a pure state machine: an [`Event`] goes in, [`Action`]s come out. It knows no clock, process
+//! or file. The shell ([`crate::job`]) carries out the actions and reports their results as events.
 //!
 //! ```text
 //!  accepted ─► prepare ─┐
-//!          └─► bake ◄───┴─► encode ─► everybody gone ─► stage ─► name ─► finished: done      (a dry run has no encode)
-//!          any failure that is not forgiven, cancel, deadline ─► everybody killed and gone ─► finished: failed
-//!          drain ─────────────────────────────────────────────► everybody killed and gone ─► finished: unfinished
+//!          └─► bake ◄───┴─► encode ─► all processes gone ─► stage ─► name ─► finished: done      (a dry run has no encode)
+//!          failure that is not retried, cancel, deadline ─► all processes killed and gone ─► finished: failed
+//!          drain ─────────────────────────────────────────► all processes killed and gone ─► finished: unfinished
 //! ```
 //!
-//! Rules, tested over millions of orders of events: exactly one [`Action::Finish`], and nothing after it; no role is started
-//! more than [`MAX_STARTS`] times; nothing is named that was not answered in full and staged; nobody is alive at the end but
-//! whom the kernel does not let die.
+//! Invariants, tested over millions of orders of events:
+//!
+//! - There is exactly one [`Action::Finish`], and nothing follows it.
+//! - No role is started more than [`MAX_STARTS`] times.
+//! - A file gets its name only after a complete answer and after staging.
+//! - At the end no process is alive, except one that the kernel does not let die.
 
 use std::time::Duration;
 
@@ -21,84 +24,84 @@ use crate::error::JobError;
 use crate::ladder::{self, Policy, Rung, Step};
 use crate::verdict::{Exit, Fault, Kill, RetryClass};
 
-/// Something happened.
+/// What happened.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The job was accepted.
     Begin,
-    /// The time is over for which a start was put off.
+    /// The delay before a start is over.
     Due(Role),
-    /// The process got tables that prepare made.
+    /// The process received tables that prepare made.
     Fed(Role),
-    /// The process said that it is done, and every table that it owes is there and sealed.
+    /// The process reported that it is done, and every table that it owes is present and sealed.
     Answered(Role),
     /// The process is gone, could not be started, or cannot be killed.
     Ended {
-        /// What it was for.
+        /// Its role.
         role: Role,
-        /// What is wrong, where it had not answered.
+        /// What is wrong, if it had not answered.
         fault: Box<Fault>,
         /// How it ended.
         exit: Exit,
-        /// What it had opened.
+        /// The adapter that it had opened.
         adapter: Option<AdapterInfo>,
-        /// Kept pipelines that it was given may have done it.
+        /// It was given cached pipelines, and they may have caused the failure.
         suspected: bool,
     },
-    /// The job must end: cancelled, out of time, or the host cannot go on with it.
+    /// The job must end: it was cancelled, its time is over, or the host cannot continue it.
     Stop(Box<JobError>),
-    /// The supervisor leaves, and keeps the job for another.
+    /// The supervisor exits and leaves the job to a later one.
     Drain,
-    /// The files are written and synced beside their targets, or not.
+    /// The files are written and synced beside their targets, or that failed.
     Staged(Result<(), Box<JobError>>),
-    /// The files have their names, or not.
+    /// The files have their final names, or that failed.
     Named(Result<(), Box<JobError>>),
 }
 
 /// What to do.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Start a process; for bake on this rung.
+    /// Start a process. A bake works on this rung.
     Spawn {
-        /// What for.
+        /// Its role.
         role: Role,
-        /// Where on the ladder.
+        /// The rung of the ladder.
         rung: Rung,
     },
-    /// Say [`Event::Due`] in a while.
+    /// Send [`Event::Due`] after a delay.
     Wait {
-        /// Whose start is put off.
+        /// The role whose start is delayed.
         role: Role,
-        /// For how long.
+        /// How long.
         delay: Duration,
     },
-    /// Tell that a role is repeated.
+    /// Report that a role is retried.
     Retry {
-        /// Which.
+        /// Which role.
         role: Role,
         /// Why.
         fault: Box<Fault>,
-        /// How.
+        /// What the retry changes.
         step: Step,
-        /// After how long.
+        /// The delay before it.
         delay: Duration,
     },
-    /// End the process.
+    /// Kill the process.
     Kill {
-        /// Whose.
+        /// Its role.
         role: Role,
         /// Why.
         why: Kill,
     },
-    /// Forget what the role's last process wrote.
+    /// Drop what the role's last process wrote.
     Discard(Role),
-    /// Free what only bake reads.
+    /// Free the tables that only bake reads.
     ReleaseInputs,
     /// Write the files beside their targets.
     Stage,
-    /// Give the files their names.
+    /// Give the files their final names.
     Name,
-    /// Remove the files that were staged.
+    /// Remove the staged files.
     Unstage,
     /// The job is over.
     Finish(Outcome),
@@ -109,25 +112,23 @@ pub enum Action {
 pub enum Outcome {
     /// The files are in place.
     Done,
-    /// They are not, and this is why. What failed last is told with the role at fault, if there is one.
+    /// The files are not in place, and this is why. The role at fault comes with it, if there is one.
     Failed(Box<JobError>, Option<Role>),
-    /// Nobody's fault: to be run again from the start.
+    /// Nobody's fault: the job is to be run again from the start.
     Unfinished,
 }
 
-/// A role's process.
+/// The state of a role's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Process {
-    /// None.
     #[default]
     Absent,
     /// To be started when [`Event::Due`] comes.
     Waiting,
-    /// There.
     Alive {
-        /// Holds tables of the present prepare.
+        /// It holds tables of the current prepare.
         fed: bool,
-        /// Killed by an action of ours.
+        /// One of our actions killed it.
         killed: bool,
     },
 }
@@ -138,7 +139,7 @@ struct RoleState {
     /// Its result is complete.
     answered: bool,
     starts: u32,
-    /// Failures by [`RetryClass::ALL`].
+    /// Number of failures by class, in the order of [`RetryClass::ALL`].
     failures: [u32; 6],
 }
 
@@ -147,22 +148,22 @@ enum Stage {
     Fresh,
     Working,
     Staging,
-    /// Staging is under way, and its files are not wanted any more.
+    /// Staging is under way, but its files are no longer wanted.
     StagingInVain,
     Naming,
     Finished,
 }
 
-/// See the head of this file.
+/// A job's state; see the head of this file.
 #[derive(Clone, Debug)]
 pub struct Life {
     roles: [RoleState; 3],
     rung: Rung,
     tried: Vec<Step>,
-    /// What the adapter did that is passed over now.
+    /// The fault of the adapter that is avoided now.
     avoided: Option<Fault>,
     policy: Policy,
-    /// Bake's answer is the result.
+    /// A dry run: bake's answer is the result.
     dry: bool,
     stage: Stage,
     /// Why the job ends without its result.
@@ -187,38 +188,38 @@ impl Life {
         }
     }
 
-    /// Nothing is made: the job is done with bake's answer.
+    /// Makes it a dry run if `dry`: the job makes no file and is done with bake's answer.
     #[must_use]
     pub fn dry(mut self, dry: bool) -> Self {
         self.dry = dry;
         self
     }
 
-    /// The rung on which bake works.
+    /// The rung that bake works on.
     #[must_use]
     pub fn rung(&self) -> &Rung {
         &self.rung
     }
 
-    /// The steps climbed so far.
+    /// The steps taken so far.
     #[must_use]
     pub fn tried(&self) -> &[Step] {
         &self.tried
     }
 
-    /// How often a role was started.
+    /// How many times a role was started.
     #[must_use]
     pub fn starts(&self, role: Role) -> u32 {
         self.roles[role as usize].starts
     }
 
-    /// Whether the job is past its end.
+    /// Whether the job has finished.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.stage == Stage::Finished
     }
 
-    /// Takes an event in.
+    /// Takes one event and returns the actions that it requires, in order.
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.stage == Stage::Finished {
@@ -323,7 +324,7 @@ impl Life {
             return;
         }
         state.process = Process::Absent;
-        // However it ended after its answer: its tables are sealed, so nothing that it did later can change them.
+        // How it ended after its answer does not matter: its tables are sealed, so it cannot have changed them since.
         if state.answered || self.end.is_some() {
             return;
         }
@@ -336,7 +337,7 @@ impl Life {
         }
     }
 
-    /// Whether a failed role is repeated, and how.
+    /// Whether a failed role is retried, and how.
     fn forgive(
         &mut self,
         role: Role,
@@ -350,7 +351,8 @@ impl Life {
             return None;
         }
         if suspected && role == Role::Bake && !self.rung.unkept {
-            // Evidence against neither job nor adapter: what else may be at fault shows without them.
+            // This is evidence against neither job nor adapter. A run without cached pipelines shows whether something
+            // else is at fault.
             self.rung.unkept = true;
             self.tried.push(Step::FreshPipelines);
             return Some(Step::FreshPipelines);
@@ -363,12 +365,12 @@ impl Life {
             return (!spent).then_some(Step::SamePlan);
         }
         if role != Role::Bake {
-            // Prepare and encode have no smaller plan, but the memory that was short may be there a moment later.
+            // Prepare and encode have no smaller plan, but the memory that was short may be free a moment later.
             let first = self.of(role).failures[fault.class as usize] == 1;
             let same = matches!(fault.class, RetryClass::Ambiguous | RetryClass::Resource);
             return (same && first).then_some(Step::SamePlan);
         }
-        // A crash is evidence against the job, a fault that the adapter named is evidence against the adapter.
+        // A crash is evidence against the job. A fault that the adapter reported is evidence against the adapter.
         if spent && !names_adapter(fault.code) {
             return None;
         }
@@ -393,7 +395,7 @@ impl Life {
             delay,
         });
         if role == Role::Prepare {
-            // Its successor's tables are others, equal or not: who holds the old ones starts again.
+            // The new process makes other tables, equal or not, so whoever holds the old ones starts again.
             let bake = self.of(Role::Bake);
             if matches!(bake.process, Process::Alive { fed: true, .. }) {
                 self.kill(Role::Bake, Kill::Superseded, actions);
@@ -409,7 +411,7 @@ impl Life {
 
     fn failure(&self, role: Role, fault: &Fault) -> Box<JobError> {
         let count: u32 = self.roles[role as usize].failures.iter().sum();
-        // That there is no other adapter is not why the job failed.
+        // The lack of another adapter is not why the job failed.
         let (fault, alone) = match &self.avoided {
             Some(first) if fault.code == Code::NoAdapter => (first, true),
             _ => (fault, false),
@@ -429,10 +431,10 @@ impl Life {
 
     fn stop(&mut self, outcome: Outcome, actions: &mut Vec<Action>) {
         match self.stage {
-            // Nothing has its name yet, but the thread that writes cannot be stopped half-way.
+            // No file has its name yet, but the thread that writes cannot be stopped half-way.
             Stage::Staging => self.stage = Stage::StagingInVain,
             Stage::Fresh | Stage::Working | Stage::StagingInVain => {}
-            // The names are being given: too late.
+            // Too late: the names are being given.
             Stage::Naming | Stage::Finished => return,
         }
         if self.end.is_none() {
@@ -463,7 +465,7 @@ impl Life {
         }
     }
 
-    /// Goes on once everybody is gone.
+    /// Continues once all processes are gone.
     fn settle(&mut self, actions: &mut Vec<Action>) {
         let gone = self
             .roles
@@ -480,7 +482,7 @@ impl Life {
         }
     }
 
-    /// The role whose answer is the last that the job waits for.
+    /// The last role that the job waits for.
     fn last(&self) -> Role {
         match self.dry {
             true => Role::Bake,
@@ -494,7 +496,7 @@ impl Life {
     }
 }
 
-/// A fault that the adapter itself told, rather than a process that died of it.
+/// Whether the adapter itself reported the fault, in contrast to a process that died.
 fn names_adapter(code: Code) -> bool {
     matches!(
         code,

@@ -1,6 +1,7 @@
-//! One job or a list of them → run to their ends, several at once, each with a listener of its own.
+//! Runs one job, or a list of jobs several at once, each with its own listener.
 //!
-//! The first signal lets nothing new begin and ends what runs; jobs that had not begun are told as unfinished.
+//! The first signal ends what runs and stops anything new from beginning. Jobs that had not begun are reported as
+//! unfinished.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,26 +24,26 @@ use crate::procfs::Holdings;
 use crate::report::Report;
 use crate::signals::Signals;
 
-/// Open folders of one job: the mesh's and the views'.
+/// Open folders per job: the mesh's and the views'.
 const FOLDERS: usize = 2;
-/// A worker has as many threads, where there are cores for them.
+/// A worker has at least this many threads, if there are enough cores.
 const LEAST_THREADS: usize = 4;
-/// Orders that may wait for one job.
+/// Orders that may queue for one job.
 const ORDERS: usize = 4;
 
-/// Runs one job; the signals end it.
+/// Runs one job; a signal ends it.
 pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => return not_begun(spec, listener, error),
     };
-    // One job takes its processes as it needs them.
+    // A single job needs no spare processes.
     let host = Host::new(spec.memory_limit, 0, 1).pipelines(spec.pipelines.clone());
     let (orders, received) = mpsc::channel(ORDERS);
     let forward = async {
         loop {
             let signal = signals.any().await;
-            // Full only of such orders.
+            // A full queue already holds such an order.
             drop(orders.try_send(Order::Cancel(Some(signal))));
         }
     };
@@ -54,15 +55,16 @@ pub async fn one(spec: &Spec, listener: &mut dyn Listener) -> Report {
     report
 }
 
-/// Threads of a worker where so many jobs run at once: those of all together are then not many more than there are cores, which
-/// they would spend on waking each other. Eight jobs on 16 cores and an H200 take a fifth less time each so.
+/// Threads of each worker when `parallel` jobs run at once; `None` for all cores. The threads of all jobs together then
+/// hardly exceed the cores, which would otherwise spend time waking each other. This makes eight jobs on 16 cores and
+/// an H200 a fifth faster.
 fn threads(cores: usize, parallel: usize) -> Option<usize> {
     (parallel > 1).then(|| (cores / parallel).max(LEAST_THREADS).min(cores))
 }
 
-/// Runs a list, at most `parallel` jobs at once, with `spares` warm processes beside them and at most `bakes` at work on each
-/// adapter, each worker within `memory_limit` bytes and with what drivers compile kept in the folder `pipelines`, and gives the
-/// exit code: that of the first job that failed. `listener` makes the listener of a job by its name.
+/// Runs a list of jobs and returns the exit code of the first that failed. At most `parallel` jobs run at once, with
+/// `spares` warm processes beside them and at most `bakes` at work on each adapter. Each worker gets `memory_limit`
+/// bytes. `pipelines` is the folder of the pipeline cache. `listener` makes the listener of a job from its name.
 pub async fn all(
     mut specs: Vec<Spec>,
     parallel: usize,
@@ -128,7 +130,7 @@ pub async fn all(
                         specs.remove(&task);
                         enter(report);
                     }
-                    // A bug in one job's task is that job's alone: its processes are gone with its handles.
+                    // A bug in one job's task affects that job alone: its processes went with its handles.
                     Some(Err(error)) => {
                         let what = format!("a bug in kiln ended the job: {error}");
                         let error_of_job = JobError::own(Code::Internal, what, "please report it");

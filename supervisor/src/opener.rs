@@ -1,13 +1,14 @@
-//! What prepare asks for → an opened file, or why not: prepare reads untrusted bytes and can open nothing itself.
+//! Opens the files that prepare asks for, or says why not. Prepare reads untrusted bytes and can open nothing itself.
 //!
-//! A file is opened only if its name is one that the user gave, or has the ending of a buffer or a picture and no hidden
-//! part: whoever takes prepare over beside a mesh in a home folder does not read `~/.ssh`. The kernel resolves the name
-//! (`openat2`, `RESOLVE_BENEATH`), so neither `..` nor a symbolic link leaves the folder, whatever another process renames
-//! meanwhile; links that stay beneath are followed. An absolute name, as some tools write it, is one beneath the folder or
-//! none. Opening never waits for a pipe's writer, and only what `fstat` calls a regular file is handed down.
+//! A name is accepted if the user gave it, or if it has the ending of a buffer or a picture and no hidden part. An
+//! attacker who controls prepare beside a mesh in a home folder thus cannot read `~/.ssh`. The kernel resolves the name
+//! (`openat2`, `RESOLVE_BENEATH`): neither `..` nor a symbolic link leaves the folder, even if another process renames
+//! files meanwhile. Links that stay beneath the folder are followed. An absolute name, as some tools write it, must lie
+//! beneath the folder. Opening never waits for the writer of a pipe. Only what `fstat` calls a regular file is handed
+//! down.
 //!
-//! The work runs on other threads ([`hands`]), one question of a process at a time: a network file system that is gone holds
-//! a thread and not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
+//! The work runs on other threads ([`hands`]), with one request of a process at a time. A network file system that is
+//! gone blocks a thread, not the supervisor, and the child is told after [`OPEN_DEADLINE_S`].
 
 use std::borrow::Cow;
 use std::fs::{self, File, Metadata};
@@ -27,45 +28,45 @@ use crate::hands;
 use crate::input::{Input, companion};
 use crate::reserve::lend;
 
-/// Endings of the files that a mesh or a view refers to, in lower case.
+/// Endings of files that a mesh or a view may refer to, in lower case.
 const ENDINGS: [&str; 13] = [
     "bin", "buf", "buffer", "dat", "data", "glb", "glbin", "gltf", "png", "jpg", "jpeg", "webp",
     "ktx2",
 ];
-/// The kernel answers `EAGAIN` when a rename races with the resolution of `..`; it asks to try again.
+/// Tries while a rename races with the resolution of `..`: the kernel then answers `EAGAIN` and asks for a retry.
 const RESOLVE_ATTEMPTS: usize = 16;
 
-/// One process's questions so far.
+/// One process's requests so far.
 #[derive(Debug, Default)]
 pub struct Opener {
     asked: u32,
     waiting: bool,
 }
 
-/// An answer on its way down.
+/// An answer on its way to the child.
 #[derive(Debug)]
 pub struct Opened {
-    /// For the packet.
+    /// Size in bytes, or why the file is not opened.
     pub outcome: Result<u64, Refusal>,
     /// The file, if there is one.
     pub file: Option<Arc<OwnedFd>>,
 }
 
-/// A question that may be put to the file system.
+/// A request that may be put to the file system.
 #[derive(Debug)]
 pub struct Question {
     folder: Arc<OwnedFd>,
-    /// The user named this one himself.
+    /// The user gave this name.
     named: bool,
     name: String,
     limit: u64,
 }
 
 impl Opener {
-    /// Takes a question; an error is how the child broke the protocol.
+    /// Accepts a request; an error says how the child broke the protocol.
     ///
     /// # Errors
-    /// It asks twice at once, or far more often than any job needs.
+    /// The child asks twice at once, or for more than [`MAX_OPENS`] files.
     pub fn admit(
         &mut self,
         [mesh, views]: [&Input; 2],
@@ -85,10 +86,10 @@ impl Opener {
         )
     }
 
-    /// [`Self::admit`] with the folders that `input` gives.
+    /// As [`Self::admit`], with the folders that `input` gives.
     ///
     /// # Errors
-    /// As there, or there is no such folder.
+    /// As there, or the folder does not exist.
     pub fn admit_one<'a>(
         &mut self,
         input: impl FnOnce(Root) -> Option<&'a Input>,
@@ -120,7 +121,7 @@ impl Opener {
         })
     }
 
-    /// The answer is on its way.
+    /// The answer has been sent.
     pub fn answered(&mut self) {
         self.waiting = false;
     }
@@ -133,7 +134,7 @@ impl Question {
         let limit = Duration::from_secs(u64::from(OPEN_DEADLINE_S));
         let answer = match timeout(limit, work).await {
             Ok(Ok(answer)) => answer,
-            // A panic over there: nothing of ours to open then.
+            // The thread panicked: there is nothing to open.
             Ok(Err(_)) => Err(Refusal::Os(Errno::EIO as i32)),
             Err(_) => Err(Refusal::Slow(OPEN_DEADLINE_S)),
         };
@@ -167,7 +168,7 @@ impl Question {
         Ok((file.into(), size))
     }
 
-    /// The name from the folder on, if it is an absolute one of something beneath it.
+    /// The name relative to the folder; an absolute name must lie beneath it.
     fn relative(&self) -> Result<Cow<'_, str>, Refusal> {
         let name = self.name.as_str();
         if name.is_empty() {
@@ -183,7 +184,7 @@ impl Question {
         if !path.is_absolute() {
             return Ok(Cow::Borrowed(name));
         }
-        // Of the file itself, the kernel is asked: it may lack, or be a link.
+        // The parent alone is resolved here. The kernel judges the file itself, which may be missing or a link.
         let inside = || {
             let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
             let folder = fs::read_link(folder).ok()?;
@@ -211,7 +212,8 @@ impl Question {
     }
 }
 
-/// Whether the name alone, links aside, goes above its folder: told before its ending is looked at, as the likelier mistake.
+/// Whether the name alone, regardless of links, goes above its folder. Checked before the ending, as the likelier
+/// mistake.
 fn leaves(name: &str) -> bool {
     let mut depth = 0_i32;
     name.split('/').any(|part| {

@@ -1,7 +1,7 @@
-//! A panic in this process → a job's error like any other: one line, exit code 70.
+//! Turns a panic in this process into a job's error: one line, exit code 70.
 //!
-//! None is meant to happen. Some libraries panic where a host is short of something: tokio does when there is no
-//! descriptor left for its signal pipe.
+//! No panic is meant to happen. But some libraries panic where a host is short of something: tokio does when no
+//! descriptor is left for its signal pipe.
 
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use proto::message::Code;
 use crate::error::JobError;
 use crate::words::printable;
 
-/// A panic's text is cut here.
+/// A panic's text is cut at this many bytes.
 const WORDS: usize = 400;
 
-/// Runs `work`; a panic in it is an error that names what was said and where.
+/// Runs `work`. A panic in it becomes an error that gives its message and place.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Box<JobError>> {
     let said = Arc::new(Mutex::new(String::new()));
     let hook = Arc::clone(&said);
@@ -26,7 +26,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Box<JobError>> {
             *first = words;
         }
     }));
-    // What `work` borrowed is not looked at after a panic.
+    // What `work` borrowed is not used after a panic.
     let done = catch_unwind(AssertUnwindSafe(work));
     drop(take_hook());
     done.map_err(|_payload| {
@@ -39,7 +39,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Box<JobError>> {
 fn words(info: &PanicHookInfo<'_>) -> String {
     let words = printable(info.payload_as_str().unwrap_or("without a word"), WORDS);
     let place = info.location().map(|place| {
-        // The folders above are those of whoever built this.
+        // The folders above are those of the machine that built this.
         let file = place.file().rsplit('/').next().unwrap_or_default();
         format!(" ({file}:{})", place.line())
     });

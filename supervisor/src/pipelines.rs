@@ -1,13 +1,14 @@
-//! What a driver compiled for one process → on disk, and down to the next one on the same adapter, driver and build.
+//! The pipeline cache: keeps on disk what a driver compiled for one process, and hands it to the next process on the
+//! same adapter, driver and build.
 //!
 //! ```text
 //!  Ready {key} ─► load ─► Pipelines + fd ─► the driver compiles what is missing ─► Allocate, Filled, Compiled ─► store
-//!  an end that may be the kept pipelines' doing ─► removed; the repetition is given none
+//!  a failure that the cached pipelines may have caused ─► they are removed; the retry gets none
 //! ```
 //!
-//! Workers cannot reach the files. What they hand over is taken only before they are sent any data, so nothing that a mesh or a
-//! picture does to a worker reaches the next job's driver. A job never fails for its pipelines: whatever is wrong with a file is
-//! one line of the log, and the file is replaced. See [`mod@file`] for what is checked.
+//! Workers cannot reach the files. What they hand over is taken only before they get any data, so nothing that a mesh
+//! or a picture does to a worker reaches the next job's driver. A job never fails because of its pipelines: any fault
+//! of a file is one line of the log, and the file is replaced. See [`mod@file`] for what is checked.
 
 pub mod file;
 
@@ -28,17 +29,18 @@ use crate::verdict::Exit;
 
 use self::file::Folder;
 
-/// A bake waits for kept pipelines so long and no longer: compiling takes about as much.
+/// A bake waits for cached pipelines no longer than this: compiling takes about as long.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// At the end, files that are being written are waited for so long.
+/// At the end, files that are still being written get this much time.
 const SETTLE: Duration = Duration::from_secs(1);
-/// So many processes that were given the same pipelines and failed: nothing of this key is kept any more.
+/// After this many failures of processes that were given the same pipelines, nothing is cached under their key any
+/// more.
 const DEATHS: u32 = 2;
 
-/// What pipelines are the same for: adapter, driver and build.
+/// What pipelines depend on: adapter, driver and build.
 pub type Key = Digest;
 
-/// The key of what a worker offers to keep.
+/// The key of the pipelines that a worker offers.
 #[must_use]
 pub fn key(offer: &str) -> Key {
     Digest::of(format!("{}|{offer}", proto::BUILD_ID))
@@ -57,7 +59,7 @@ pub fn default_folder() -> Option<PathBuf> {
         .map(|cache| cache.join("kiln/pipelines"))
 }
 
-/// Where pipelines are kept by what was asked for: a folder, `none` for nowhere.
+/// The folder of the cache for the option `asked`; `none` switches it off.
 #[must_use]
 pub fn folder(asked: Option<PathBuf>) -> Option<PathBuf> {
     match asked {
@@ -67,7 +69,8 @@ pub fn folder(asked: Option<PathBuf>) -> Option<PathBuf> {
     }
 }
 
-/// Whether a bake that was given kept pipelines may have failed by them: while it compiled, anyhow; later, by its driver.
+/// Whether cached pipelines may have caused a bake's failure. Before its stages are compiled almost any failure may be
+/// theirs; later only one of its driver.
 #[must_use]
 pub fn suspected(code: Code, exit: &Exit, compiled: bool) -> bool {
     match code {
@@ -94,21 +97,21 @@ pub fn suspected(code: Code, exit: &Exit, compiled: bool) -> bool {
     }
 }
 
-/// See the head of this file. Cheap to clone; switched off by default.
+/// The pipeline cache. Cheap to clone; off by default.
 #[derive(Clone, Debug, Default)]
 pub struct Vault(Option<Arc<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
     folder: Folder,
-    /// Of processes that failed with them.
+    /// Failures of processes that were given the pipelines of a key.
     deaths: Mutex<HashMap<Key, u32>>,
     /// Files that are being written.
     writing: Mutex<Vec<oneshot::Receiver<()>>>,
 }
 
 impl Vault {
-    /// In this folder, which need not exist; none for nowhere.
+    /// A cache in this folder, which need not exist; `None` switches it off.
     #[must_use]
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self(folder.map(|path| {
@@ -120,7 +123,7 @@ impl Vault {
         }))
     }
 
-    /// Whether pipelines of this key are kept.
+    /// Whether pipelines of this key are cached.
     #[must_use]
     pub fn keeps(&self, key: &Key) -> bool {
         (self.0.as_ref()).is_some_and(|shared| {
@@ -129,7 +132,7 @@ impl Vault {
         })
     }
 
-    /// The kept pipelines, if there are any to be had in time.
+    /// The cached pipelines, if there are any and they can be read in time.
     pub async fn load(self, key: Key) -> Option<Arc<Blob>> {
         let shared = self.0?;
         let loaded = hands::give(move || match shared.folder.load(&key) {
@@ -148,12 +151,12 @@ impl Vault {
         }
     }
 
-    /// Keeps pipelines, in a while.
+    /// Writes pipelines to the cache on another thread.
     pub fn store(&self, key: Key, pipelines: Arc<Blob>) {
         self.write(move |folder| folder.store(&key, &pipelines), "kept");
     }
 
-    /// A process that was given the pipelines of this key has failed: they go.
+    /// A process that was given the pipelines of this key has failed: removes them.
     pub fn blame(&self, key: Key) {
         if let Some(shared) = &self.0 {
             *lock(&shared.deaths).entry(key).or_default() += 1;
@@ -161,13 +164,13 @@ impl Vault {
         self.write(move |folder| folder.remove(&key), "removed");
     }
 
-    /// Waits until all that is to be written is, but not for ever.
+    /// Waits, for a bounded time, until all pending writes are done.
     pub async fn settle(&self) {
         let Some(shared) = &self.0 else { return };
         let writing = std::mem::take(&mut *lock(&shared.writing));
         let all = async {
             for one in writing {
-                // It may have panicked, which is over, too.
+                // A write that panicked is done, too.
                 drop(one.await);
             }
         };

@@ -1,5 +1,5 @@
-//! `/proc` of a child that is not reaped yet, so that its number is nobody else's → whether it runs, waits or is stopped; and
-//! of this process → what it holds.
+//! Reads `/proc`: whether a child runs, waits or is stopped, and what this process holds. The child must not be reaped
+//! yet, so that its pid still belongs to it.
 
 use std::fs;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 
 use crate::reserve;
 
-/// How the kernel sees a process.
+/// The state of a process in the kernel's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Somebody stopped it: a signal, a debugger.
+    /// A signal or a debugger stopped it.
     Stopped,
-    /// Anything else that lives, or is not there.
+    /// Any other live state, or there is no such process.
     Other,
 }
 
-/// See [`Condition`].
+/// The state of a process.
 #[must_use]
 pub fn condition(pid: u32) -> Condition {
     let stat = reserve::read(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -26,7 +26,7 @@ pub fn condition(pid: u32) -> Condition {
     }
 }
 
-/// The letter after the name, which may itself hold parentheses and blanks.
+/// The letter after the name; the name may itself hold parentheses and blanks.
 fn state(stat: &str) -> Option<char> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.trim_start().chars().next()
@@ -35,14 +35,14 @@ fn state(stat: &str) -> Option<char> {
 /// Time that all threads of a process have run and have waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Run.
+    /// Time on a processor.
     pub ran: u64,
-    /// Could have run.
+    /// Time runnable but waiting for a processor.
     pub waited: u64,
 }
 
 impl Share {
-    /// Reads it now; nothing where the kernel does not tell.
+    /// Reads it now; zero where the kernel does not tell.
     #[must_use]
     pub fn of(pid: u32) -> Self {
         let Ok(threads) = reserve::lend(|| fs::read_dir(format!("/proc/{pid}/task"))) else {
@@ -57,13 +57,13 @@ impl Share {
             })
     }
 
-    /// Of the time since `before` in which it could have run, the share that it had to wait, 0-1. A process that sleeps, or
-    /// is stuck in the kernel, is not starved.
+    /// The share of its runnable time since `before` that it had to wait, 0-1. A process that sleeps, or is stuck in
+    /// the kernel, is not starved.
     #[must_use]
     pub fn starved_since(&self, before: &Self) -> f64 {
         let waited = self.waited.saturating_sub(before.waited) as f64;
         let ran = self.ran.saturating_sub(before.ran) as f64;
-        // A millisecond is no reason: every process waits that long now and then.
+        // A millisecond is not enough: every process waits that long now and then.
         if waited < 1e6 {
             return 0.0;
         }
@@ -78,14 +78,14 @@ fn parse(schedstat: &str) -> Option<Share> {
     Some(Share { ran, waited })
 }
 
-/// What this process holds: equal before and after any number of jobs, or something leaks.
+/// What this process holds. Equal before and after any number of jobs, unless something leaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holdings {
-    /// Descriptors, but for the one that counts them.
+    /// Open descriptors, except the one that counts them.
     pub open_fds: usize,
-    /// Of these, memory shared with workers.
+    /// How many of these are memory shared with workers.
     pub memfds: usize,
-    /// Processes that are not reaped, dead ones among them.
+    /// Child processes that are not reaped, including dead ones.
     pub children: usize,
     /// Processes that could not be killed.
     pub parked: usize,
@@ -94,7 +94,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Counts.
+    /// Counts everything now.
     #[must_use]
     pub fn count(parked: usize) -> Self {
         reserve::refill();
@@ -165,7 +165,7 @@ mod tests {
             if now > least {
                 break;
             }
-            // Less, where another test's thread has ended.
+            // A smaller count means that another test's thread has ended.
             least = now;
             sum = std::hint::black_box(sum.wrapping_add(1));
         }

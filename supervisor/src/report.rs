@@ -1,7 +1,7 @@
-//! What happened in a job → `report.json` (`"schema": 1`) and the closing lines for people.
+//! What happened in a job, as `report.json` (`"schema": 1`) and as closing lines for people.
 //!
-//! The fields below are the schema; a field may be added without a new number, none is renamed or removed. Times are wall
-//! time in milliseconds, memory in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
+//! The fields below are the schema. A field may be added without a new number; none is renamed or removed. Times are
+//! wall time in milliseconds, memory is in KiB, PSNR in dB over sRGB values. A number that does not exist is `null`.
 
 mod plan;
 mod summary;
@@ -35,7 +35,7 @@ use crate::words::{self, printable};
 
 /// Number of the schema.
 const SCHEMA: u32 = 1;
-/// Every report begins so, whatever its schema.
+/// Every report begins with this, whatever its schema.
 const HEAD: &[u8] = b"{\n  \"schema\": ";
 
 /// Everything about one job.
@@ -49,11 +49,11 @@ pub struct Report {
     pub outcome: Cow<'static, str>,
     /// What was asked for.
     pub options: Options,
-    /// From start to the results being in place.
+    /// From the start until the results were in place.
     pub ms: f64,
-    /// The adapter that baked; it need not be the one hoped for with `--device auto`.
+    /// The adapter that baked; with `--device auto` it may be a fallback.
     pub device: Option<AdapterInfo>,
-    /// How well the texture explains the views.
+    /// How well the texture reproduces the views.
     pub psnr: Psnr,
     /// Memory.
     pub peak: Peak,
@@ -61,36 +61,36 @@ pub struct Report {
     pub roles: Vec<RoleTime>,
     /// Wall time of each phase. Roles overlap, and so may phases.
     pub stages: Vec<Stage>,
-    /// What repeated bakes did differently, in order; empty where the first one succeeded.
+    /// What retried bakes did differently, in order; empty if the first one succeeded.
     pub ladder: Vec<Step>,
-    /// `texture`, or `vertex_colours` where no texture could be had and the caller allowed them.
+    /// `texture`, or `vertex_colours` if no texture was possible and the caller allowed them.
     pub product: Product,
-    /// What each role's latest process gave up before it was given data; `off` with `--insecure-no-sandbox`.
+    /// What each role's latest process gave up before it got data; `off` with `--insecure-no-sandbox`.
     pub sandbox: Vec<Confinement>,
     /// Every process that ran, and how it ended.
     pub attempts: Vec<Attempt>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
-    /// Further warnings that were not kept.
+    /// Number of further warnings that were not kept.
     pub warnings_dropped: u64,
-    /// The files made, but for this one.
+    /// The files made, except this one.
     pub files: Vec<FileEntry>,
-    /// What prepare found in the input and made of it.
+    /// What prepare found in the input, and what it did with it.
     pub prepare: Option<PrepareSummary>,
-    /// What the fit did, and how well it explains each view.
+    /// What the fit did, and how well it reproduces each view.
     pub bake: Option<BakeSummary>,
-    /// Of `--dry-run`, which makes nothing: the adapter and its memory, bytes of each group of buffers, rows, parts of the
-    /// texture that are fitted one after the other, resident memory and seconds of the bake that it stands for. `null` otherwise,
-    /// and there `bake` and `encode` are.
+    /// The plan of `--dry-run`: the adapter and its memory, bytes of each group of buffers, rows, subdomains of the
+    /// texture that are fitted one after the other, and resident memory and seconds of the bake that it stands for.
+    /// `null` in other jobs, which have `bake` and `encode` instead.
     #[serde(default)]
     pub plan: Option<BakePlan>,
-    /// Sizes, and how well the finished texture explains the held-out views.
+    /// Sizes, and how well the finished texture reproduces the held-out views.
     pub encode: Option<EncodeSummary>,
     /// Why the job failed; `null` otherwise.
     pub error: Option<Box<JobError>>,
 }
 
-/// The options of the job, defaults filled in.
+/// The options of the job, with defaults filled in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// Path as given.
@@ -99,20 +99,20 @@ pub struct Options {
     /// Path as given.
     #[serde(serialize_with = "path")]
     pub views: PathBuf,
-    /// Path as given; empty where a dry run was given none.
+    /// Path as given; empty for a dry run without one.
     #[serde(serialize_with = "path")]
     pub output: PathBuf,
-    /// Edge of the texture in texels, or of each of its pages.
+    /// Edge of the texture, or of each of its pages, in texels.
     pub texture_size: u32,
-    /// Textures that the atlas is cut into.
+    /// Pages that the atlas is cut into.
     #[serde(default)]
     pub pages: Pages,
-    /// What was to be mended of the mesh.
+    /// Requested repairs of the mesh.
     #[serde(default)]
     pub repair: Repair,
     /// `"keep"`, `{"target_faces": n}` or `{"remove_share": r}`.
     pub simplify: Simplify,
-    /// The mesh's own texture coordinates were asked for.
+    /// The mesh's own texture coordinates were requested.
     pub keep_uvs: bool,
     /// `draft`, `standard` or `best`.
     pub quality: Quality,
@@ -123,11 +123,11 @@ pub struct Options {
     pub refine: Refine,
     /// `auto`, `gpu`, `cpu` or `{"name": text}`.
     pub device: Device,
-    /// Chooses the held-out views.
+    /// Seed that chooses the held-out views.
     pub seed: u64,
-    /// Views to keep out of the fit.
+    /// Number of views kept out of the fit.
     pub holdout: u32,
-    /// How far a failed bake may climb.
+    /// How far up the ladder a failed bake may climb.
     pub fallback: Policy,
     /// Time allowed.
     pub timeout_ms: f64,
@@ -145,8 +145,8 @@ pub struct Options {
 /// PSNR in dB.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Psnr {
-    /// Over all pixels that took part in the fit, before the texture is rounded to 8 bits; `null` with vertex colours, which
-    /// are no fit.
+    /// Over all pixels of the fit, before the texture is rounded to 8 bits. `null` with vertex colours, which are no
+    /// fit.
     pub train_db: Option<f32>,
     /// Mean over the held-out views, with the finished texture.
     pub holdout_db: Option<f32>,
@@ -174,7 +174,7 @@ pub struct RoleTime {
     pub ms: f64,
 }
 
-/// Wall time of one phase.
+/// Wall time of one phase of a role.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Stage {
     /// Whose phase.
@@ -189,17 +189,17 @@ pub struct Stage {
 pub struct Confinement {
     /// The role.
     pub role: Role,
-    /// Its account, which the kernel confirmed.
+    /// What its process reported and the kernel confirmed.
     #[serde(flatten)]
     pub sandbox: Sandbox,
 }
 
-/// One line for the user.
+/// One warning to the user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Warning {
-    /// Who says it.
+    /// Which role warns.
     pub role: Role,
-    /// What.
+    /// The warning.
     pub text: String,
 }
 
@@ -215,12 +215,12 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
-/// JSON is UTF-8, and a path need not be: what is not, reads U+FFFD.
+/// JSON is UTF-8, but a path need not be: other bytes become U+FFFD.
 fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
-/// Whether nothing is lost with what lies there.
+/// Whether overwriting the file loses nothing: it is absent, empty or a report.
 fn replaceable(path: &Path) -> bool {
     let mut head = Vec::new();
     let read =
@@ -232,7 +232,7 @@ fn replaceable(path: &Path) -> bool {
 }
 
 impl Options {
-    /// What is asked for in words, without its paths.
+    /// The options of a request, without its paths.
     #[must_use]
     pub fn of(spec: &JobSpec) -> Self {
         Self {
@@ -316,8 +316,8 @@ impl Report {
         }
     }
 
-    /// A report that another process wrote as JSON; none if it is of another schema. A section that holds a number which JSON
-    /// has not (an infinite PSNR reads `null`) is left out.
+    /// Reads a report that another process wrote as JSON; `None` if its schema differs. A section with a number that
+    /// JSON cannot express (an infinite PSNR reads `null`) is left out.
     #[must_use]
     pub fn read(mut json: Value) -> Option<Self> {
         fn keep<T: for<'de> Deserialize<'de>>(section: &mut Value) {
@@ -339,25 +339,25 @@ impl Report {
         (report.schema == SCHEMA).then_some(report)
     }
 
-    /// Keeps a warning.
+    /// Adds a warning.
     pub fn warning(&mut self, role: Role, text: String) {
         self.warnings.push(Warning { role, text });
     }
 
-    /// Enters what a process gave up; its successor's word replaces it.
+    /// Records what a process gave up, in place of its predecessor's record.
     pub fn confined(&mut self, role: Role, sandbox: Sandbox) {
         self.sandbox.retain(|known| known.role != role);
         self.sandbox.push(Confinement { role, sandbox });
     }
 
-    /// Enters a role's summary. A repeated role replaces what its predecessor reported.
+    /// Records a role's summary. A retried role replaces its predecessor's.
     pub fn role_done(&mut self, done: Done, time: Duration) {
         let (role, times) = match &done {
             Done::Prepare(summary) => (Role::Prepare, &summary.times),
             Done::Bake(summary) => (Role::Bake, &summary.times),
             Done::Encode(summary) => (Role::Encode, &summary.times),
             Done::Plan(_) => (Role::Bake, &Vec::new()),
-            // No part of a job.
+            // A comparison is not part of a job.
             Done::Compare(_) => return,
         };
         self.roles.retain(|entry| entry.role != role);
@@ -396,7 +396,7 @@ impl Report {
         }
     }
 
-    /// Enters what bake made: colours at vertices are no fit, and have no PSNR.
+    /// Records what bake made. Vertex colours are no fit, so they have no PSNR.
     pub fn made(&mut self, product: Product) {
         self.product = product;
         if product == Product::VertexColours {
@@ -404,13 +404,13 @@ impl Report {
         }
     }
 
-    /// Enters how the job went.
+    /// Records how the job ended.
     pub fn close(&mut self, time: Duration, error: Option<Box<JobError>>) {
         self.ms = time.as_secs_f64() * 1e3;
         self.outcome = if error.is_none() { "done" } else { "failed" }.into();
         self.error = error.map(|mut error| {
             error.attempts.clone_from(&self.attempts);
-            // Prepare names the file at fault. The roles after it are told no names: what they refuse is the pair.
+            // Prepare names the file at fault. Later roles get no names: what they refuse is the pair of inputs.
             if error.exit_code == DATAERR && matches!(error.role, Some(Role::Bake | Role::Encode)) {
                 let pair = [&self.options.mesh, &self.options.views].map(|path| {
                     let name = path.file_name().unwrap_or_default();
@@ -425,8 +425,8 @@ impl Report {
         }
     }
 
-    /// A failed job leaves its report, too, where nothing lies but an older report or nothing at all: it may not have learnt
-    /// which files are its inputs. Best effort: the failure itself is told anyway.
+    /// Writes the report of a failed job, unless that would overwrite something other than an older report. The job may
+    /// not have learnt which files are its inputs. Best effort: the failure itself is reported anyway.
     pub fn leave(&self, target: &Target, given: &Given) {
         if let Err(error) = self.put(target, given) {
             tracing::warn!("{}", error.message);
@@ -445,7 +445,7 @@ impl Report {
         output::commit([staged], given)
     }
 
-    /// The file's bytes.
+    /// The report as bytes of a JSON file.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_else(|error| {

@@ -1,8 +1,8 @@
-//! Descriptors that are held for nothing → given up one by one where this process has none left, so that what was accepted is
-//! ended well: a result and its report are written, a crash is kept, a small job's files and tables are still opened.
+//! Spare descriptors that this process gives up one by one when it has none left, so that it can still end accepted
+//! work well: write a result and its report, keep a crash, open a small job's files and tables.
 //!
-//! Nobody may take them for work that is new or that hoards: such work is refused first. The reserve fills itself again as
-//! soon as there is room.
+//! They are not for work that is new or that hoards descriptors: such work is refused first. The reserve fills itself
+//! again as soon as there is room.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use proto::blob::BlobError;
 
 /// The most that are held: a job that ends needs two for each of its three files, and one more for a moment.
 const MOST: u64 = 32;
-/// Of all descriptors that this process may have, at most this part is held.
+/// At most this fraction (one eighth) of the descriptors that this process may have is held.
 const PART: u64 = 8;
 
 static RESERVE: Mutex<Reserve> = Mutex::new(Reserve {
@@ -42,7 +42,8 @@ pub fn refill() {
     reserve().fill();
 }
 
-/// Runs `work`, which opens something; for want of a descriptor again and again, each time with one of the reserve given up.
+/// Runs `work`, which opens something. While it fails for lack of a descriptor, gives up one of the reserve and runs it
+/// again.
 ///
 /// # Errors
 /// Those of `work`.
@@ -62,15 +63,15 @@ pub fn lend<T, E: Shortage>(mut work: impl FnMut() -> Result<T, E>) -> Result<T,
     }
 }
 
-/// A small file as text: of `/proc`, of a control group.
+/// Reads a small file as text, of `/proc` or of a control group.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     lend(|| fs::read_to_string(path.as_ref()))
 }
 
-/// Tells what an error is for want of.
+/// Tells what an error lacks.
 pub trait Shortage {
     /// This process, or the whole host, has no descriptor left.
     fn of_descriptors(&self) -> bool;
@@ -104,7 +105,7 @@ impl Reserve {
             };
             match more {
                 Ok(held) => self.held.push(held),
-                // Later, then.
+                // Try again later.
                 Err(_) => return,
             }
         }

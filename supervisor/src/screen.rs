@@ -1,7 +1,7 @@
-//! Events → what the user sees: bars on a terminal, short lines elsewhere, one JSON object per line with `--json`.
+//! Shows events to the user: bars on a terminal, short lines elsewhere, one JSON object per line with `--json`.
 //!
-//! Standard output carries the result alone: the path, or the JSON lines. Everything for people goes to standard error.
-//! Here, in [`crate::cli`] and in [`crate::doctor`] is all of the printing.
+//! Standard output carries only the result: the path, or the JSON lines. Everything for people goes to standard error.
+//! All printing happens here, in [`crate::cli`] and in [`crate::doctor`].
 
 mod bars;
 
@@ -26,15 +26,15 @@ pub use json::{Json, error_line};
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
-    /// Errors.
+    /// Only errors.
     Quiet,
-    /// Progress, warnings, the closing lines.
+    /// Progress, warnings and the closing lines.
     Normal,
-    /// And what workers log.
+    /// Also what workers log.
     Verbose,
 }
 
-/// The listener that suits the flags and the terminal. `bars` is where bars are drawn, shared with the log writer.
+/// The listener that suits the flags and the terminal. `bars` draws the bars and is shared with the log writer.
 #[must_use]
 pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Listener> {
     match voice {
@@ -47,7 +47,7 @@ pub fn listener(json: bool, voice: Voice, bars: &MultiProgress) -> Box<dyn Liste
     }
 }
 
-/// The listener of one of many jobs, whose name marks all that it says.
+/// The listener of one of many jobs; the job's name marks all of its lines.
 #[must_use]
 pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
     match voice {
@@ -57,7 +57,7 @@ pub fn listener_of(json: bool, voice: Voice, name: &str) -> Box<dyn Listener> {
     }
 }
 
-/// Only the result and errors.
+/// Shows only the result and errors.
 #[derive(Debug)]
 struct Quiet;
 
@@ -84,12 +84,12 @@ impl Listener for Quiet {
     }
 }
 
-/// One line of the result, on standard output.
+/// Prints one line of the result on standard output.
 pub fn result(line: &str) {
     print(&mut io::stdout().lock(), line);
 }
 
-/// The result of a job: where it is, or the table of a dry run.
+/// Prints the result of a job: its path, or the table of a dry run.
 fn outcome(report: &Report) {
     match &report.plan {
         Some(plan) => (report.plan_lines(plan).iter()).for_each(|line| result(line)),
@@ -97,7 +97,7 @@ fn outcome(report: &Report) {
     }
 }
 
-/// Where the result is: for a program the very bytes of the path, on a terminal nothing that it would obey.
+/// Prints the path of the result. A program gets its exact bytes; a terminal gets no control characters.
 pub fn place(path: &Path) {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
@@ -110,13 +110,13 @@ pub fn place(path: &Path) {
     }
 }
 
-/// One line for people, on standard error; whatever names are in it, it stays one.
+/// Prints one line for people on standard error; names in it cannot break the line.
 pub fn say(line: &str) {
     let line = printable(line, MAX_TEXT_BYTES);
     print(&mut io::stderr().lock(), &format!("kiln: {line}"));
 }
 
-/// An error that no job had a part in: what, and how to mend it.
+/// Prints an error outside of any job: what is wrong, and how to fix it.
 pub fn refuse(message: &str, hint: &str) {
     let mut text = format!("kiln: error: {}", printable(message, MAX_TEXT_BYTES));
     if !hint.is_empty() {
@@ -125,7 +125,7 @@ pub fn refuse(message: &str, hint: &str) {
     print(&mut io::stderr().lock(), &text);
 }
 
-/// An error for people: what, how to mend it, and what the process at fault wrote last.
+/// Prints a job's error: what is wrong, how to fix it, and the last lines of the process at fault.
 pub fn complain(error: &JobError) {
     let mut text = format!("kiln: error: {}", error.message);
     if !error.hint.is_empty() {
@@ -135,7 +135,7 @@ pub fn complain(error: &JobError) {
         let folder = printable(&folder.to_string_lossy(), MAX_TEXT_BYTES);
         text.push_str(&format!("\n  kept: {folder} (kiln replay runs it again)"));
     }
-    // Where a worker said itself what was wrong, its log only repeats it.
+    // If a worker said itself what was wrong, its log only repeats it.
     if (error.signal.is_some() || error.exit_code == proto::exit::SOFTWARE)
         && !error.log_tail.is_empty()
     {
@@ -152,7 +152,7 @@ fn print(out: &mut impl Write, text: &str) {
 }
 
 fn write(out: &mut impl Write, bytes: &[u8]) {
-    // Whoever read this has gone away; the job's files matter more than its words.
+    // The reader has gone; the job's files matter more than this output.
     if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
         tracing::debug!("output is closed");
     }

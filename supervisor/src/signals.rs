@@ -1,4 +1,4 @@
-//! The signals that end a job → its orders: one stream of them, whichever comes first.
+//! The signals that end a job, as one stream, in the order of arrival.
 
 use nix::sys::signal::Signal;
 use proto::message::Code;
@@ -14,8 +14,9 @@ pub struct Signals {
     hangup: SignalStream,
 }
 
-/// From here on a write beyond the largest file that this process may make (`ulimit -f`) is refused (`EFBIG`) and does not end
-/// the process. Programs that it starts have the signal's default again: a handler does not outlive `exec`.
+/// From here on, a write beyond the largest file that this process may make (`ulimit -f`) fails with `EFBIG` instead of
+/// ending the process. Programs that it starts have the signal's default again, since a handler does not outlive
+/// `exec`.
 ///
 /// # Errors
 /// The system has no room for a handler.
@@ -24,7 +25,7 @@ pub fn outlive_large_files() -> std::io::Result<()> {
 }
 
 impl Signals {
-    /// From here on they do not end this process any more.
+    /// Listens to the signals; from here on they do not end this process.
     ///
     /// # Errors
     /// The system has no room for a handler.
@@ -42,7 +43,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub async fn any(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::SIGINT,

@@ -1,7 +1,8 @@
-//! Packets, flight recorder and clock of one process → whether it lives. Life is *work done*: a count that grows, a table
-//! asked for or filled. Log lines, warnings and repeated counts are no sign of it.
+//! Decides from packets, the flight recorder and the clock of one process whether it still works.
 //!
-//! A worker may announce that a unit takes long; it is allowed [`STALL_FACTOR`] times that, within its role's cap.
+//! Only *work done* counts: a count that grows, or a table that is asked for or filled. Log lines, warnings and
+//! repeated counts do not. A worker may announce that a unit takes long; it is then allowed [`STALL_FACTOR`] times
+//! that, up to its role's cap.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,52 +13,52 @@ use proto::recorder::State;
 
 use crate::verdict::Kill;
 
-/// How often the supervisor looks at its clocks.
+/// How often the supervisor checks its clocks.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// Silence that a worker is allowed where it has announced nothing: every unit of work is well below a second.
+/// Silence that a worker is allowed without an announcement: every unit of work takes well below a second.
 pub const STALL_FLOOR: Duration = Duration::from_secs(2);
-/// A worker that announced how long a unit takes is allowed so many times that.
+/// A worker is allowed this multiple of the time that it announced.
 pub const STALL_FACTOR: u32 = 4;
 
-/// The most that a role's own announcements can gain for it.
+/// The most silence that a role can gain by announcements.
 #[must_use]
 pub fn stall_cap(role: Role) -> Duration {
     Duration::from_secs(match role {
         // One chart of a million triangles can take a minute on a slow machine.
         Role::Prepare => 180,
-        // A cold driver compiles for several seconds, a software adapter's longest pass takes about ten.
+        // A cold driver compiles for several seconds; the longest pass of a software adapter takes about ten.
         Role::Bake => 120,
         // An 8192² PNG takes about 20 s.
         Role::Encode => 120,
     })
 }
 
-/// An answer has been given, or the socket is closed: the process ends within this time or is helped to.
+/// After the answer, or after the socket closed, the process must exit within this time or is killed.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// However busy the machine, a tick counts for a tenth of its length: nothing waits for ever.
+/// However busy the machine, a tick counts for at least a tenth of its length, so nothing waits for ever.
 const LEAST_SHARE: f64 = 0.1;
 
-/// One phase as far as it was heard of.
+/// What is known of one phase.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseState {
-    /// When it was first heard of.
+    /// When the first report of it came.
     pub since: Instant,
-    /// Largest count.
+    /// Largest count so far.
     pub done: u64,
-    /// Latest total, 0 where unknown.
+    /// Latest total; 0 where unknown.
     pub total: u64,
 }
 
 impl PhaseState {
-    /// Share that is done, where the total is known.
+    /// The share that is done, in 0-1, where the total is known.
     #[must_use]
     pub fn fraction(&self) -> Option<f64> {
         (self.total > 0).then(|| (self.done as f64 / self.total as f64).min(1.0))
     }
 
-    /// Time left if the rest goes as fast as what is done; unknown at first and where there is no total.
+    /// Time left if the rest goes as fast as what is done. Unknown for the first 2 % and where there is no total.
     #[must_use]
     pub fn time_left(&self, now: Instant) -> Option<Duration> {
         let share = self.fraction().filter(|share| *share > 0.02)?;
@@ -66,20 +67,20 @@ impl PhaseState {
     }
 }
 
-/// See the head of this file.
+/// The state of one process's clock; see the head of this file.
 #[derive(Debug)]
 pub struct Watch {
-    /// Without an announcement.
+    /// Silence allowed without an announcement.
     floor: Duration,
-    /// With one, at most.
+    /// Silence allowed with one, at most.
     cap: Duration,
-    /// How long the unit under way should take, by the worker's word.
+    /// How long the current unit should take, as the worker announced.
     predicted: Duration,
-    /// Units that the flight recorder counts.
+    /// Units of work that the flight recorder has counted.
     work: u64,
     phases: HashMap<Phase, PhaseState>,
     phase: Phase,
-    /// Silence so far, as the supervisor itself was awake to hear it.
+    /// Silence so far, counted only while the supervisor itself was awake.
     silence: Duration,
     hello: bool,
     lingering: Option<Duration>,
@@ -87,7 +88,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A process that was spawned now.
+    /// Starts the clock of a process that was spawned now.
     #[must_use]
     pub fn new(floor: Duration, cap: Duration, now: Instant) -> Self {
         Self {
@@ -104,7 +105,7 @@ impl Watch {
         }
     }
 
-    /// A right `Hello` came.
+    /// A valid `Hello` came.
     pub fn hello(&mut self) {
         self.hello = true;
         self.silence = Duration::ZERO;
@@ -122,7 +123,7 @@ impl Watch {
         self.phase
     }
 
-    /// What the flight recorder says.
+    /// Takes in what the flight recorder says.
     pub fn recorded(&mut self, state: &State) {
         if state.work > self.work {
             self.work = state.work;
@@ -141,18 +142,18 @@ impl Watch {
             .max(self.floor)
     }
 
-    /// Long enough silent for a look at whether the process gets to run at all.
+    /// Whether the silence is long enough to check if the process gets processor time at all.
     #[must_use]
     pub fn suspicious(&self) -> bool {
         self.silence * 2 >= self.floor
     }
 
-    /// Work other than a count: a table.
+    /// Work other than a count was done: a table.
     pub fn alive(&mut self) {
         self.silence = Duration::ZERO;
     }
 
-    /// A count came. Gives the phase's state.
+    /// A count came. Returns the phase's state.
     pub fn progress(&mut self, phase: Phase, done: u64, total: u64, now: Instant) -> PhaseState {
         self.phase = phase;
         let mut grew = false;
@@ -176,17 +177,17 @@ impl Watch {
         state
     }
 
-    /// The answer was given, or the socket closed: from here on only the process's end is awaited.
+    /// The answer was given, or the socket closed: from here on only the process's exit is awaited.
     pub fn linger(&mut self) {
         self.lingering.get_or_insert(Duration::ZERO);
     }
 
-    /// The clock moved. `owed`: the supervisor has not yet sent all that the child's work needs, so its silence may be
-    /// ours. Answers why the process must be killed, if it must.
+    /// The clock moved. Returns why the process must be killed, if it must. `owed`: the supervisor has not yet sent all
+    /// that the child needs, so the silence may be our fault.
     ///
-    /// A tick counts for at most three times its length: while the whole machine slept, or this process was stopped,
-    /// nobody was heard, and that is no child's fault. It counts for less where the process was `starved`, the share of
-    /// the time that it could have run and waited for a processor instead.
+    /// A tick counts for at most three times its length. If the whole machine slept, or this process was stopped,
+    /// nothing could be heard, and that is no child's fault. A tick counts for less if the process was `starved`: the
+    /// share of its runnable time in which it waited for a processor.
     pub fn tick(&mut self, now: Instant, owed: bool, starved: f64) -> Option<Kill> {
         let passed = now.duration_since(self.last_tick).min(TICK * 3);
         let passed = passed.mul_f64((1.0 - starved).clamp(LEAST_SHARE, 1.0));
@@ -215,7 +216,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// Ticks for `seconds` and answers the kill, if any.
+    /// Ticks for `seconds` and returns the kill, if any.
     fn run(watch: &mut Watch, from: Instant, seconds: u64, owed: bool) -> Option<Kill> {
         (1..=seconds * 10)
             .find_map(|k| watch.tick(from + TICK * u32::try_from(k).expect("few"), owed, 0.0))
@@ -246,7 +247,7 @@ mod tests {
         let mut killed = None;
         for k in 1..100 {
             let now = start + TICK * k;
-            // Two phases in turn, whose counts never grow.
+            // Two phases alternate, and their counts never grow.
             watch.progress(
                 if k % 2 == 0 {
                     Phase::Fit

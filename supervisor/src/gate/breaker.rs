@@ -1,46 +1,47 @@
-//! Failures of one cause in a row → whether a process may be started that would meet it again. Pure.
+//! A circuit breaker for one cause: decides from failures in a row whether a process that would meet the cause may
+//! start. Pure.
 //!
 //! ```text
-//!            FAILURES in a row             time to rest over
+//!            FAILURES in a row                rest is over
 //!  closed ───────────────────────► open ───────────────────────► half-open: one probe at a time
-//!    ▲                              ▲        twice the rest           │            │
+//!    ▲                              ▲       the rest doubles           │            │
 //!    │                              └──────────────────────────── it fails         │
 //!    └──────────────────────────────────────────────────────────────────────── it succeeds
 //! ```
 //!
-//! The circuit breaker of Nygard, *Release It!* (2007), with exponential backoff.
+//! After Nygard, *Release It!* (2007), with exponential backoff.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// So many failures without a success between them open a breaker: fewer may be one poisonous job's.
+/// Failures without a success between them that open a breaker. Fewer may come from a single bad job.
 pub const FAILURES: usize = 5;
-/// A failure is forgotten after this time: rare ones are no loop.
+/// A failure is forgotten after this time: rare failures are no loop.
 pub const MEMORY: Duration = Duration::from_secs(300);
 /// The first rest.
 pub const FIRST_REST: Duration = Duration::from_secs(2);
 /// The longest rest.
 pub const LONGEST_REST: Duration = Duration::from_secs(30);
-/// Who probes may die without a word: after this time another one may.
+/// A probe may die silently; after this time another one may start.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    /// Until then.
+    /// Until this instant.
     Open(Instant),
-    /// A probe is under way since.
+    /// A probe has run since this instant.
     HalfOpen(Instant),
 }
 
-/// What a breaker says to who asks.
+/// A breaker's answer to a request to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Go on.
+    /// Start.
     Free,
-    /// Go on, and tell what came of it: others wait for that.
+    /// Start, and report the outcome: others wait for it.
     Probe,
-    /// Not now, but then.
+    /// Do not start before this instant.
     Rest(Instant),
 }
 
@@ -50,7 +51,7 @@ pub struct Breaker {
     failures: VecDeque<Instant>,
     state: State,
     rest: Duration,
-    /// Probes that failed in a row.
+    /// Failed probes in a row.
     probes: u32,
     last: String,
 }
@@ -68,7 +69,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Until when nothing may be started; none where [`Breaker::ask`] would let somebody in.
+    /// Until when nothing may start; `None` if [`Breaker::ask`] would let a process start.
     #[must_use]
     pub fn rests(&self, now: Instant) -> Option<Instant> {
         let until = match self.state {
@@ -79,7 +80,7 @@ impl Breaker {
         (now < until).then_some(until)
     }
 
-    /// Whether a process may be started that would meet the cause; one that is told [`Word::Probe`] holds the others back.
+    /// Whether a process may start that would meet the cause. [`Word::Probe`] holds the others back.
     pub fn ask(&mut self, now: Instant) -> Word {
         if let Some(until) = self.rests(now) {
             return Word::Rest(until);
@@ -91,7 +92,7 @@ impl Breaker {
         Word::Probe
     }
 
-    /// A process met the cause and failed. Tells whether that opened the breaker.
+    /// A process met the cause and failed. Returns whether that opened the breaker.
     pub fn failed(&mut self, now: Instant, why: &str) -> bool {
         why.clone_into(&mut self.last);
         self.failures
@@ -104,13 +105,13 @@ impl Breaker {
                 self.rest = (self.rest * 2).min(LONGEST_REST);
                 self.open(now);
             }
-            // Started before it opened.
+            // It started before the breaker opened.
             State::Closed | State::Open(_) => return false,
         }
         true
     }
 
-    /// As [`Breaker::failed`] for a cause that is sure to last for a while.
+    /// As [`Breaker::failed`], for a cause that is sure to last; opens the breaker at once.
     pub fn broken(&mut self, now: Instant, why: &str) -> bool {
         self.failures.extend([now; FAILURES - 1]);
         self.failed(now, why)
@@ -121,33 +122,33 @@ impl Breaker {
         self.failures.clear();
     }
 
-    /// A process met the cause and did well. Tells whether that closed the breaker.
+    /// A process met the cause and succeeded. Returns whether that closed the breaker.
     pub fn succeeded(&mut self) -> bool {
         let was = self.state;
         *self = Self::default();
         was != State::Closed
     }
 
-    /// A probe ended for another reason: another may try.
+    /// A probe ended for another reason: another process may try.
     pub fn undecided(&mut self, now: Instant) {
         if matches!(self.state, State::HalfOpen(_)) {
             self.state = State::Open(now);
         }
     }
 
-    /// Not closed.
+    /// Whether the breaker is open or half-open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.state != State::Closed
     }
 
-    /// Probes that failed in a row.
+    /// Failed probes in a row.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// The latest failure in words.
+    /// The message of the latest failure.
     #[must_use]
     pub fn last(&self) -> &str {
         &self.last
@@ -228,8 +229,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks every 10 ms and always fails starts at most FAILURES processes, and then fewer and fewer: never more
-        /// than one in each rest.
+        /// A process that asks every 10 ms and always fails starts at most `FAILURES` times, and then ever less often:
+        /// at most once in each rest.
         #[test]
         fn a_loop_is_slowed_down(seconds in 1_u32..600) {
             let start = Instant::now();

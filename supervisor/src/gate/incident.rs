@@ -1,24 +1,25 @@
-//! Losses of one adapter that several jobs meet at once → whose fault it was. Pure.
+//! Finds which job is at fault when several lose one adapter at once. Pure.
 //!
-//! A reset of a GPU takes every process's device away, and none of them knows who caused it. Losses of one adapter within
-//! [`WINDOW`] by different jobs are one incident: all of its jobs count as victims, and until each of them has baked or is
-//! over, bakes on the adapter take turns. Who loses the adapter while it has the turn was alone on it, and so is at fault.
+//! A reset of a GPU takes the device from every process, and none of them knows who caused it. Losses of one adapter by
+//! different jobs within [`WINDOW`] are one incident, and all of its jobs count as victims. Bakes on that adapter then
+//! take turns until each of these jobs has baked or is over. A job that loses the adapter during its turn was alone on
+//! it, so it is at fault.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Losses that lie closer together have one cause.
+/// Losses that lie closer together than this have one cause.
 pub const WINDOW: Duration = Duration::from_secs(2);
 
-/// A job by its name.
+/// A job's name.
 pub type JobName = Arc<str>;
 
 #[derive(Debug, Default)]
 struct Incident {
-    /// Have lost the adapter and not baked alone since.
+    /// Jobs that lost the adapter and have not baked alone since.
     suspects: HashSet<JobName>,
-    /// Who may bake now.
+    /// The job that may bake now.
     turn: Option<JobName>,
 }
 
@@ -31,7 +32,7 @@ struct Loss {
     settled: bool,
 }
 
-/// See the head of this file.
+/// All recent losses and open incidents; see the head of this file.
 #[derive(Debug, Default)]
 pub struct Incidents {
     recent: Vec<Loss>,
@@ -39,7 +40,7 @@ pub struct Incidents {
 }
 
 impl Incidents {
-    /// A job lost an adapter. Tells whether it is a victim, as far as anyone can say.
+    /// A job lost an adapter. Returns whether it counts as a victim, as far as is known.
     pub fn lost(&mut self, adapter: &str, job: &JobName, now: Instant) -> bool {
         self.recent
             .retain(|loss| now.saturating_duration_since(loss.time) < WINDOW);
@@ -60,7 +61,7 @@ impl Incidents {
             if incident.turn.as_ref() == Some(job) {
                 incident.turn = None;
                 incident.suspects.remove(job);
-                // Losses before this one are explained.
+                // This loss explains the earlier ones.
                 self.recent.retain(|loss| loss.adapter != adapter);
                 self.settle(adapter);
                 return false;
@@ -77,7 +78,8 @@ impl Incidents {
         true
     }
 
-    /// Whether a job may bake on any of the adapters that `meets` names: it takes the turn of every incident there.
+    /// Whether a job may bake on the adapters for which `meets` is true. If so, it takes the turn of every incident
+    /// there.
     pub fn turn(&mut self, job: &JobName, meets: impl Fn(&str) -> bool) -> bool {
         let taken = |incident: &Incident| incident.turn.as_ref().is_some_and(|turn| turn != job);
         let mut met = self
@@ -96,7 +98,7 @@ impl Incidents {
         true
     }
 
-    /// A job's bake has ended; `done`: well, on this adapter.
+    /// A job's bake has ended. `done` is the adapter on which it succeeded.
     pub fn ended(&mut self, job: &JobName, done: Option<&str>) {
         for (adapter, incident) in &mut self.by_adapter {
             if incident.turn.as_ref() == Some(job) {
@@ -112,7 +114,7 @@ impl Incidents {
         self.settle_all();
     }
 
-    /// A job is over, or has left these adapters for another.
+    /// A job is over, or has moved from these adapters to another.
     pub fn over(&mut self, job: &JobName) {
         for incident in self.by_adapter.values_mut() {
             incident.suspects.remove(job);
@@ -170,13 +172,13 @@ mod tests {
         assert!(!incidents.lost("gpu", &a, now), "nobody knows yet");
         assert!(incidents.lost("gpu", &b, now));
         assert!(incidents.lost("gpu", &c, now));
-        // The first one's repetition was under way: it did not have the turn, so it says nothing.
+        // The first job's retry was already running. It did not have the turn, so its loss tells nothing.
         assert!(incidents.lost("gpu", &a, now));
         assert!(incidents.turn(&b, HERE));
         assert!(!incidents.turn(&a, HERE) && !incidents.turn(&c, HERE));
         assert!(incidents.turn(&c, |adapter| adapter == "other"));
         incidents.ended(&b, Some("gpu"));
-        // The guilty one is found: alone, and lost.
+        // The job at fault is found: it was alone and lost the adapter.
         assert!(incidents.turn(&a, HERE));
         assert!(!incidents.lost("gpu", &a, now));
         assert!(incidents.turn(&c, HERE));
@@ -218,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Where a job stands, of those that lose the adapter once each and bake then.
+    /// The state of a job that loses the adapter once and then bakes.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Stand {
         First,
@@ -238,7 +240,7 @@ mod tests {
             let mut stands = vec![Stand::First; jobs.len()];
             let mut incidents = Incidents::default();
             let now = Instant::now();
-            // However the order goes on, everybody comes to an end.
+            // Whatever the order, every job comes to an end.
             for (k, chance) in order.into_iter().chain((0..4).cycle().map(|k| (k, 1)).take(64)) {
                 let job = &jobs[k];
                 stands[k] = match stands[k] {
@@ -264,7 +266,7 @@ mod tests {
                     stand @ (Stand::Waits | Stand::Over) => stand,
                 };
                 let again = stands.iter().filter(|&&stand| stand == Stand::Again);
-                // The first one's repetition may have begun before anyone knew better.
+                // The first job's retry may have begun before the incident was known.
                 prop_assert!(again.count() <= 2);
             }
             prop_assert_eq!(stands, [Stand::Over; 4]);

@@ -47,7 +47,7 @@ fn fault(code: Code) -> Fault {
     }
 }
 
-/// A bake of each job meets the fault on the GPU, at once; gives the classes.
+/// A bake of each job meets the fault on the GPU at once; returns the classes.
 fn lose(gate: &mut Gate, jobs: &[&str], code: Code, now: Instant) -> Vec<RetryClass> {
     let lost = ending(Role::Bake, Some(gpu()), Exit::Code(0));
     jobs.iter()
@@ -87,7 +87,7 @@ fn a_bad_adapter_is_passed_over_where_the_choice_is_open_and_waited_for_where_no
     }
     let prepare = gate.enter(&job("a"), Role::Prepare, &on(Device::Gpu), now);
     assert!(matches!(prepare, Entry::Go(..)));
-    // The first after the rest tries it, and lets the others in by its success.
+    // The first job after the rest probes; its success lets the others in.
     let later = now + FIRST_REST;
     assert!(
         matches!(enter(&mut gate, "a", Device::Auto, later), Entry::Go(rung, _) if rung.avoid.is_empty())
@@ -206,7 +206,7 @@ fn jobs_that_lose_their_device_together_are_victims_and_take_turns() {
         enter(&mut gate, "b", Device::Cpu, now),
         Entry::Go(..)
     ));
-    // Alone, and lost again: it is the one.
+    // It was alone and lost the adapter again, so it is at fault.
     assert_eq!(
         lose(&mut gate, &["a"], Code::GpuDeviceLost, now),
         [Ambiguous]
@@ -218,7 +218,7 @@ fn jobs_that_lose_their_device_together_are_victims_and_take_turns() {
         ));
         gate.done(&job(name), Role::Bake, Some(&gpu()), now);
     }
-    // All is as before.
+    // Everything is as before.
     assert!(matches!(
         enter(&mut gate, "d", Device::Gpu, now),
         Entry::Go(..)

@@ -1,8 +1,8 @@
-//! What a user named as views → the file that lists them, and the folder of the pictures where that is another one.
+//! Finds the file that lists the views, and the folder of their pictures where that is another one.
 //!
-//! A model of COLMAP is named by its folder, by one of its files, or by the folder of the project around it. Its pictures
-//! lie where the user says, or in the nearest `images` beside the model or up to two folders above it, as COLMAP
-//! (`sparse/0`) and its undistorter (`sparse`) leave them. Binary files go before text, as with COLMAP.
+//! A COLMAP model is named by its folder, by one of its files, or by the folder of the project around it. Its pictures
+//! lie where the user says. Otherwise they lie in the nearest `images` beside the model or up to two folders above it,
+//! as COLMAP (`sparse/0`) and its undistorter (`sparse`) leave them. Binary files are preferred to text, as in COLMAP.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ use crate::error::JobError;
 pub struct Pictures {
     /// Its path.
     pub path: PathBuf,
-    /// Opened, without the right to list it.
+    /// Opened without the right to list it.
     pub folder: Arc<OwnedFd>,
 }
 
-/// Files of a model, without their endings.
+/// Files of a model, without endings.
 const MODEL: [&str; 5] = ["images", "cameras", "points3D", "frames", "rigs"];
-/// Folders above a model in which its `images` may lie.
+/// How many folders above a model may hold its `images`.
 const ABOVE: usize = 2;
-/// Where a project's model lies.
+/// Where a project's model may lie.
 const WITHIN: [&str; 4] = ["", "0", "sparse/0", "sparse"];
 
-/// Finds the views at `path`, whose pictures lie in `images` if that is given.
+/// Finds the views at `path`. `images` is the folder of their pictures, if given.
 ///
 /// # Errors
 /// One line that says what is missing.
@@ -67,7 +67,7 @@ pub fn find_views(path: &Path, images: Option<&Path>) -> Result<Input, Box<JobEr
     Ok(input)
 }
 
-/// Finds uploaded views beneath `top`, above which no pictures are looked for.
+/// Finds uploaded views beneath `top`; no pictures are looked for above it.
 ///
 /// # Errors
 /// As [`find_views`].
@@ -80,13 +80,13 @@ pub fn find_uploaded(what: &str, top: &Path, main: &str) -> Result<Input, Box<Jo
     Ok(input)
 }
 
-/// Whether a file of this name lists the images of a model.
+/// Whether a file of this name lists the images of a COLMAP model.
 #[must_use]
 pub fn is_model(name: &str) -> bool {
     matches!(name, "images.bin" | "images.txt")
 }
 
-/// The other file of such a model that is opened, which the user named by naming this one.
+/// The camera file that belongs to such a list; naming one names both.
 #[must_use]
 pub fn companion(name: &str) -> Option<&'static str> {
     match name {
@@ -96,7 +96,7 @@ pub fn companion(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Folders in which the pictures of the model in `folder` may lie, the likeliest first.
+/// Folders in which the pictures of the model in `folder` may lie, likeliest first.
 pub fn likely(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let above = folder.ancestors().take(1 + ABOVE);
     above.map(|folder| folder.join("images"))
@@ -139,7 +139,7 @@ fn beside(model: &Path, top: Option<&Path>) -> Result<Pictures, Box<JobError>> {
         let hint = "name the folder of the pictures with --images";
         JobError::own(Code::MissingInput, message, hint)
     };
-    // `sparse/0` alone has no folders above it by its text.
+    // The relative path `sparse/0` has no folders above it.
     let absolute = std::path::absolute(model).map_err(|_gone| missing())?;
     let top = top.and_then(|top| std::path::absolute(top).ok());
     for path in likely(absolute.parent().ok_or_else(missing)?) {

@@ -1,4 +1,4 @@
-//! What [`crate::life`] decided → done.
+//! Carries out what [`crate::life`] decided.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ impl Job<'_> {
                 step,
                 delay,
             }),
-            // It only gets the tables of its input's successor: nothing was wrong with it.
+            // Nothing was wrong with this process: it only starts over because prepare makes new tables.
             Action::Retry { .. } => {}
             Action::Kill { role, .. } if self.forgo(role) => {}
             Action::Kill { role, why } => {

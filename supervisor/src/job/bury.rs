@@ -1,4 +1,4 @@
-//! A process has ended → its last words are read, its fault is named, and the report and [`crate::life`] learn of it.
+//! Handles the end of a process: reads its last words, names its fault, and informs the report and [`crate::life`].
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::life;
 use crate::pipelines::{self, Key};
 use crate::verdict::{Ending, Exit, Kill, LastWords, MemoryKill, fault};
 
-/// What the report needs of a process beside its end.
+/// What the report needs of a process besides how it ended.
 #[derive(Debug)]
 pub(super) struct Grave {
     number: u32,
     pid: u32,
     time: Duration,
     tail: Vec<String>,
-    /// Kept pipelines that it was given, and whether its stages were compiled.
+    /// The key of cached pipelines that it was given, and whether its stages were compiled.
     lent: Option<Key>,
     compiled: bool,
 }
@@ -67,7 +67,7 @@ impl Evidence {
 }
 
 impl Job<'_> {
-    /// It ended, or is given up.
+    /// The process ended, or is given up.
     pub(super) fn ended(&mut self, id: ChildId, exit: Exit) {
         let known = self
             .running
@@ -161,7 +161,7 @@ impl Job<'_> {
         } else {
             (self.host.gate()).failed(&self.spec.name, &ending, &mut fault, now);
             if matches!(fault.code, Code::GpuDeviceLost | Code::GpuHang) {
-                // A reset takes the devices of processes that did nothing, too.
+                // A reset also takes the devices of processes that did nothing wrong.
                 self.host.spares().discard(ending.adapter.as_ref());
             }
         }
@@ -220,7 +220,7 @@ pub(super) fn last_words(recorder: &Blob) -> LastWords {
     }
 }
 
-/// The word of the report's list of attempts.
+/// How the process ended, for the report's list of attempts.
 pub(super) fn how(ending: &Ending) -> String {
     match (&ending.kill, &ending.exit) {
         (_, Exit::Unkillable) => "cannot be killed".to_owned(),

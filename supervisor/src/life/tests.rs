@@ -1,4 +1,4 @@
-//! The rules of the head of `life.rs`, over every short order of events and over long random ones, plausible or not.
+//! The invariants of `life.rs`, tested over every short order of events and over long random ones, plausible or not.
 
 use proptest::prelude::*;
 use proto::job::{Device, Memory, Product};
@@ -58,7 +58,7 @@ const FAULTS: [(Code, RetryClass, Exit, Option<&str>); 9] = [
     ),
 ];
 
-/// Every event there is; `number` picks one.
+/// Every event there is, picked by `number`.
 fn event(number: usize) -> Event {
     let role = ROLES[number % 3];
     match number / 3 {
@@ -105,7 +105,7 @@ fn ended(role: Role, kind: usize) -> Event {
     }
 }
 
-/// The same, of a process that was given kept pipelines.
+/// As `ended`, for a process that was given cached pipelines.
 fn suspected(role: Role, kind: usize) -> Event {
     let mut event = ended(role, kind);
     if let Event::Ended { suspected, .. } = &mut event {
@@ -122,7 +122,7 @@ fn job() -> Life {
     Life::new(Rung::default(), Policy::VertexColours)
 }
 
-/// Watches a life from outside, and says which rule is broken.
+/// Observes a life from outside and reports which invariant it breaks.
 #[derive(Clone, Default)]
 struct Witness {
     alive: [bool; 3],
@@ -220,7 +220,7 @@ impl Witness {
         Ok(())
     }
 
-    /// A world that answers whatever is asked and kills whoever is left must see the job's end soon.
+    /// In a world that answers every request and kills every process left, the job must end soon.
     fn comes_to_an_end(mut self, mut life: Life) -> Result<(), String> {
         for _ in 0..60 {
             if self.finished {
@@ -264,7 +264,7 @@ fn walk(life: &Life, witness: &Witness, depth: u32, orders: &mut u64) {
     }
 }
 
-/// A job that has come so far.
+/// A job after these events.
 fn after(events: &[Event]) -> (Life, Witness) {
     let (mut life, mut witness) = (job(), Witness::default());
     for event in events {
@@ -319,7 +319,7 @@ proptest! {
     }
 }
 
-/// The oracle itself: each rule is seen to be broken by a life that breaks it.
+/// Tests the oracle: for each invariant, a life that breaks it is reported.
 #[test]
 fn the_witness_sees_each_broken_rule() {
     let finish = || Action::Finish(Outcome::Done);
@@ -481,11 +481,11 @@ fn a_crash_with_kept_pipelines_is_repeated_without_them_and_costs_the_job_nothin
     assert!(life.rung().unkept);
     assert_eq!(life.rung().device, Device::Auto, "on the same adapter");
     assert_eq!(life.tried(), [Step::FreshPipelines]);
-    // From here on as ever.
+    // From here on as usual.
     assert!(outcome(&fate(&mut life, Role::Bake, 1)).is_none());
     assert_eq!(life.rung().device, Device::Cpu);
     assert_eq!(life.tried(), [Step::FreshPipelines, Step::SoftwareAdapter]);
-    // Nobody gives it any now, so there is nothing to suspect.
+    // No process is given cached pipelines now, so there is nothing to suspect.
     let end = life.step(suspected(Role::Bake, 1));
     assert!(life.tried().len() == 2, "{end:?}");
 }
@@ -525,7 +525,7 @@ fn a_job_that_runs_out_of_adapters_names_what_the_last_one_did() {
         fault.message = "no adapter fits".to_owned();
     }
     life.step(none_left);
-    // Prepare, which was at work, is told to go.
+    // Prepare was at work and is told to exit.
     let actions = fate(&mut life, Role::Prepare, 0);
     let Some(Outcome::Failed(error, _)) = outcome(&actions) else {
         panic!("{actions:?}");

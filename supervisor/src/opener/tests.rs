@@ -108,7 +108,7 @@ fn nothing_outside_is_opened() {
     ] {
         assert_eq!(open(&input, name, 1 << 20), Err(Refusal::Outside), "{name}");
     }
-    // Into another process's descriptors: absolute, before it is magic.
+    // A link into another process's descriptors: refused as absolute before it is refused as magic.
     assert_eq!(open(&input, "magic.bin", 1 << 20), Err(Refusal::Outside));
 }
 

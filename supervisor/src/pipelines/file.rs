@@ -1,12 +1,13 @@
-//! The files of kept pipelines: one for each key, `<64 hexadecimal digits>.pipelines`, in a folder of the user's own.
+//! The files of the pipeline cache: one for each key, `<64 hexadecimal digits>.pipelines`, in a folder of the user's
+//! own.
 //!
 //! ```text
 //!  "KILNPIPE" │ version u32 │ length u64 │ key 32 │ SHA-256 of version, length, key and pipelines 32 │ pipelines
 //! ```
 //!
-//! A driver believes what it is given, so a file counts only where nobody else could have written it (a regular file, no link,
-//! this user's, mode 0600, in a folder that nobody else may write) and where length, key and checksum are right. It gets its
-//! name when it is complete. Nothing is synced: what a power cut leaves does not pass the checksum.
+//! A driver trusts what it is given, so a file is used only if nobody else can have written it: a regular file, not a
+//! link, owned by this user, of mode 0600, in a folder that nobody else may write. Length, key and checksum must be
+//! right, too. A file gets its name when it is complete. Nothing is synced: what a power cut leaves fails the checksum.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -29,9 +30,9 @@ use sha2::{Digest as _, Sha256};
 use super::Key;
 use crate::reserve::lend;
 
-/// Files beyond these are removed, the oldest first: builds and drivers of the past.
+/// Files beyond this number are removed, oldest first: they are of past builds and drivers.
 pub const KEPT: usize = 16;
-/// What was not complete after so long never will be.
+/// An incomplete file of this age will never be completed.
 const STALE: Duration = Duration::from_secs(3600);
 
 const MAGIC: [u8; 8] = *b"KILNPIPE";
@@ -43,30 +44,30 @@ const UNFINISHED: &str = ".unfinished";
 /// Why a file is not used, or not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Doubt {
-    /// The system refuses.
+    /// A system call failed.
     #[error("{what}")]
     Os {
         /// Which call.
         what: &'static str,
-        /// Its answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// Somebody else could have written it, or it is a device or the like.
+    /// Somebody else can have written it, or it is not a regular file.
     #[error("the {what} is {why}")]
     Foreign {
         /// Folder or file.
         what: &'static str,
-        /// What speaks against it.
+        /// Why it is not trusted.
         why: &'static str,
     },
-    /// Its contents are not what was written.
+    /// Its contents differ from what was written.
     #[error("the file {0}")]
     Damaged(&'static str),
-    /// Too large to be kept.
+    /// Too large to be cached.
     #[error("{0} bytes of pipelines are more than {MAX_PIPELINES_BYTES}")]
     TooLarge(u64),
-    /// No shared memory.
+    /// Shared memory failed.
     #[error(transparent)]
     Blob(#[from] BlobError),
 }
@@ -78,28 +79,28 @@ fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Doubt {
     }
 }
 
-/// See the head of this file.
+/// The folder of the cache; see the head of this file.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// This one, which is made with the first file.
+    /// The folder at this path; the first file creates it.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// The kept pipelines, sealed; none where there is no file.
+    /// The cached pipelines, sealed; `None` if there is no file.
     ///
     /// # Errors
-    /// Why the file is not to be used.
+    /// Why the file must not be used.
     pub fn load(&self, key: &Key) -> Result<Option<Blob>, Doubt> {
         let Some(folder) = self.open()? else {
             return Ok(None);
         };
-        // Not to wait for a pipe that nobody writes.
+        // Non-blocking, so as not to wait for a pipe that nobody writes.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let opened = lend(|| {
             let opened = openat(&folder, &*name(key), flags, Mode::empty());
@@ -137,10 +138,10 @@ impl Folder {
         Ok(Some(blob))
     }
 
-    /// Puts pipelines in the place of those of the same key, and removes what is old.
+    /// Replaces the pipelines of this key and removes old files.
     ///
     /// # Errors
-    /// Why they are not kept.
+    /// Why they are not cached.
     pub fn store(&self, key: &Key, pipelines: &Blob) -> Result<(), Doubt> {
         if pipelines.len() > MAX_PIPELINES_BYTES {
             return Err(Doubt::TooLarge(pipelines.len()));
@@ -205,14 +206,14 @@ impl Folder {
         }
     }
 
-    /// The folder, if there is one, and nobody else could have put anything into it.
+    /// Opens the folder, if it exists and nobody else can have written into it.
     fn open(&self) -> Result<Option<OwnedFd>, Doubt> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let opened = lend(|| open(&self.path, flags, Mode::empty()).map_err(io::Error::from));
         let folder = match opened {
             Ok(folder) => File::from(folder),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // A link is no directory.
+            // A link is not a directory.
             Err(error) => return Err(os("open of the folder")(error)),
         };
         let metadata = folder.metadata().map_err(os("stat"))?;
@@ -243,7 +244,7 @@ impl Folder {
                 kept.push((unfinished, age, name));
             }
         }
-        // Complete ones first, the newest of them before the others.
+        // Complete files come first, the newest at the front.
         kept.sort_unstable();
         let complete = kept
             .iter()
@@ -255,7 +256,7 @@ impl Folder {
     }
 }
 
-/// Best effort: what stays is swept later.
+/// Best effort: a file that stays is swept later.
 fn discard(folder: &OwnedFd, name: &OsStr) {
     if let Err(errno) = unlinkat(folder, name, UnlinkatFlags::NoRemoveDir) {
         tracing::debug!(%errno, name = %name.display(), "an old file of pipelines stays");
@@ -294,7 +295,7 @@ fn checksum(key: &Key, pipelines: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The pipelines of a file, if all of it is as it was written for this key.
+/// The pipelines of a file, if it is exactly as it was written for this key.
 fn unpack<'a>(key: &Key, bytes: &'a [u8]) -> Result<&'a [u8], Doubt> {
     let (head, pipelines) = bytes
         .split_at_checked(HEADER)

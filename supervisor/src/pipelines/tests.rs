@@ -27,7 +27,7 @@ fn a_driver_is_suspected_and_nobody_else() {
     }
 }
 
-/// What is kept, once it is: neither writing nor reading is waited for longer than a bake may.
+/// The cached pipelines, as soon as they are there: a bake waits for a bounded time only.
 async fn kept(vault: &Vault, key: Key) -> Arc<Blob> {
     loop {
         vault.settle().await;

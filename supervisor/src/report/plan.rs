@@ -1,4 +1,4 @@
-//! The plan of a dry run → a table for people.
+//! The plan of a dry run as a table for people.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use proto::plan::BakePlan;
 use super::Report;
 use crate::words::{doing, size, span};
 
-/// Longest time that is told: a plan comes from a worker, whose word is not trusted.
+/// Longest time that is shown: a plan comes from a worker and is not trusted.
 const LONGEST: f64 = 1e9;
 
 impl Report {
-    /// See the head of this file.
+    /// The lines of the table.
     #[must_use]
     pub fn plan_lines(&self, plan: &BakePlan) -> Vec<String> {
         let mut lines = vec![adapter(plan)];
@@ -52,7 +52,7 @@ impl Report {
         lines
     }
 
-    /// Seconds of each stage, and of the job: bake opens its adapter while prepare is at work, and then waits for it.
+    /// Seconds of each stage and of the job. Bake opens its adapter while prepare works, and then waits for prepare.
     fn seconds(&self, plan: &BakePlan) -> Vec<String> {
         let of_prepare = |stage: &&super::Stage| stage.role == Role::Prepare;
         let prepared = (self.stages.iter()).filter(of_prepare);
@@ -119,7 +119,7 @@ fn rows(plan: &BakePlan) -> String {
     )
 }
 
-/// `0.4 s`; what is no time reads as none.
+/// `0.4 s`; a number that is no time counts as the longest.
 fn told(seconds: f64) -> String {
     let seconds = if seconds.is_finite() {
         seconds

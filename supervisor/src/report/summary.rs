@@ -1,4 +1,4 @@
-//! A report → the closing lines for people.
+//! The closing lines of a report, for people.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::Report;
 use crate::words::{size, span};
 
 impl Report {
-    /// The closing lines for people.
+    /// The closing lines.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -122,7 +122,7 @@ impl Report {
 }
 
 impl Report {
-    /// What is to be said of any job: of its sandbox, and of what failed on the way.
+    /// Lines for every job: about its sandbox, and about failures on the way.
     fn shared(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut sandboxes = self.sandbox.iter();
@@ -137,7 +137,7 @@ impl Report {
     }
 }
 
-/// What was left out of the views; none where nothing was.
+/// The share of pixels that decimation left out; `None` if it left out none.
 fn thinned(bake: &BakeSummary) -> Option<String> {
     let RowsHeld { rows, left_out, .. } = bake.rows;
     let share = 100.0 * left_out as f64 / (left_out + rows).max(1) as f64;
@@ -146,7 +146,7 @@ fn thinned(bake: &BakeSummary) -> Option<String> {
     })
 }
 
-/// In how many parts the texture was fitted; none where it was at once.
+/// The number of subdomains in which the texture was fitted; `None` if it was fitted at once.
 fn in_parts(bake: &BakeSummary) -> Option<String> {
     let parts = bake.rows.parts;
     (parts > 0).then(|| {
@@ -154,14 +154,14 @@ fn in_parts(bake: &BakeSummary) -> Option<String> {
     })
 }
 
-/// How well the other channels explain the views; none where there are none.
+/// How well the other channels reproduce the views; `None` without other channels.
 fn layered(bake: &BakeSummary) -> Option<String> {
     let part = |fit: &LayerFit| format!("{} {:.1} dB", fit.name.name(), fit.psnr_db);
     let parts: Vec<String> = bake.channels.iter().map(part).collect();
     (!parts.is_empty()).then(|| format!("channels: {}", parts.join(", ")))
 }
 
-/// What was mended of the mesh; none where nothing was to be.
+/// What was repaired of the mesh; `None` if nothing was.
 fn repaired(prepare: &PrepareSummary) -> Option<String> {
     let part = |step: &MeshStep| {
         let counts = [step.before, step.after];
@@ -183,7 +183,7 @@ fn repaired(prepare: &PrepareSummary) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// What was done to cameras and exposures; none where nothing was, and nothing would have been.
+/// What was done to cameras and exposures; `None` if nothing was.
 fn refined(bake: &BakeSummary) -> Option<String> {
     let refinement = bake.refinement.as_ref()?;
     let mut parts = Vec::new();

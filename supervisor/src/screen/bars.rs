@@ -1,4 +1,4 @@
-//! Events → one bar per stage on a terminal: what it does, how far it is, and the time left.
+//! Shows one bar per stage on a terminal: what it does, how far it is, and the time left.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::screen::{complain, outcome, say};
 use crate::watch::PhaseState;
 use crate::words::{sentence, span, stage, unit};
 
-/// A spinner turns this often; it says that the supervisor lives, not the worker.
+/// A spinner turns this often. It shows that the supervisor is alive, not the worker.
 const SPIN: Duration = Duration::from_millis(120);
 
 /// A phase whose total is known.
@@ -70,7 +70,7 @@ impl Bars {
         }
     }
 
-    /// Ends the bars of a role, as done or as void.
+    /// Ends the bars of a role: completed if `done`, removed otherwise.
     fn close(&mut self, role: Role, done: bool) {
         let bars = &mut self.bars;
         bars.retain(|(owner, _), bar| {

@@ -1,12 +1,19 @@
-//! Events → one JSON object per line on standard output, for programs.
+//! Prints events as one JSON object per line on standard output, for programs.
 //!
-//! `started {role, attempt, pid, warm, monotonic_us}`, `warm` where the process had been waiting with its adapter open ·
-//! `held {role, why}`, others' failures put a start off · `working {role, attempt, monotonic_us}`, a process has been given its
-//! job · `progress {role, phase, done, total, fraction, eta_s}` · `warning {role, text}` · `killing {role, attempt, why,
-//! monotonic_us}` · `ended {role, attempt, pid, ended, monotonic_us}` · `retry {role, code, class, message, step, delay_ms}` ·
-//! `role_done {role, ms}` · `done {output, report}`, `output` null of a dry run · `error {code, class, message, hint, role, phase, signal, exit, attempts,
-//! log_tail, exit_code}` · `host {holds}`, what the supervisor holds before the first and after the last of many jobs.
-//! The last line of a job is `done` or `error`. Where there are several jobs, each line has `job`, its name.
+//! - `started {role, attempt, pid, warm, monotonic_us}`; `warm`: the process was a spare with its adapter open
+//! - `held {role, why}`: failures of other jobs delay a start
+//! - `working {role, attempt, monotonic_us}`: a process has been given its job
+//! - `progress {role, phase, done, total, fraction, eta_s}`
+//! - `warning {role, text}`
+//! - `killing {role, attempt, why, monotonic_us}`
+//! - `ended {role, attempt, pid, ended, monotonic_us}`
+//! - `retry {role, code, class, message, step, delay_ms}`
+//! - `role_done {role, ms}`
+//! - `done {output, report}`; `output` is null for a dry run
+//! - `error {code, class, message, hint, role, phase, signal, exit, attempts, log_tail, exit_code}`
+//! - `host {holds}`: what the supervisor holds before the first and after the last of many jobs
+//!
+//! The last line of a job is `done` or `error`. With several jobs, each line has `job`, the job's name.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,19 +27,19 @@ use crate::error::JobError;
 use crate::event::{Event, Listener};
 use crate::screen::result;
 
-/// Between two lines about the same phase: ten a second are enough for any eye.
+/// Least time between two lines about the same phase: ten a second are enough for any eye.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub struct Json {
-    /// Where there are several jobs: which.
+    /// The job's name, if there are several jobs.
     job: Option<String>,
     shown: HashMap<(Role, Phase), Instant>,
 }
 
 impl Json {
-    /// For one of several jobs.
+    /// The listener of one of several jobs.
     #[must_use]
     pub fn of(job: &str) -> Self {
         Self {
@@ -147,7 +154,7 @@ impl Listener for Json {
     }
 }
 
-/// The machine's clock of uptime, which every process shares: for who compares it with what it did itself.
+/// The machine's monotonic clock, which all processes share, so that a reader can compare these times with its own.
 fn monotonic_us() -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     u64::try_from(time.num_microseconds()).ok()

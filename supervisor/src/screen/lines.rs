@@ -1,4 +1,4 @@
-//! Events → short lines on standard error, for logs: one for each finished stage, and one every five seconds between.
+//! Shows short lines on standard error, for logs: one for each finished stage, and one every five seconds between.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Before each line, where there are several jobs.
+    /// Prefix of each line, if there are several jobs.
     mark: String,
-    /// Phases that have begun and of which no end was told.
+    /// Phases that have begun and are not known to have ended.
     open: HashMap<(Role, Phase), PhaseState>,
     said: Option<Instant>,
 }
 
 impl Lines {
-    /// For one of several jobs.
+    /// The listener of one of several jobs.
     pub(super) fn of(job: &str) -> Self {
         Self {
             mark: format!("{job}: "),
@@ -70,8 +70,8 @@ impl Lines {
     }
 
     fn progress(&mut self, role: Role, phase: Phase, state: PhaseState) {
-        // A role's phases follow each other: the next one ends those before it. Of two that go on side by side, each ends with
-        // its last count.
+        // A role's phases follow each other, so the next one ends those before it. Of two phases that run side by side,
+        // each ends with its last count.
         self.finish_before(role, Some(phase));
         let known = self.open.insert((role, phase), state).is_some();
         if Phase::ALL.iter().any(|other| other.is_beside(phase))

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::pipelines::key;
 
-/// Not yet there, as on a fresh machine.
+/// A folder that does not exist yet, as on a fresh machine.
 fn folder() -> (TempDir, Folder) {
     let beneath = tempfile::tempdir().expect("a folder");
     let folder = Folder::new(beneath.path().join("kiln/pipelines"));
@@ -41,7 +41,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
 }
 
-/// Some bytes that are not all alike.
+/// Bytes that are not all alike.
 fn pipelines(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|k| seed ^ (k / 3) as u8).collect()
 }
@@ -123,7 +123,7 @@ fn links_pipes_and_what_others_may_write_are_not_read_and_are_replaced() {
     };
     folder.store(&key, &blob(&bytes)).expect("room");
 
-    // To a file that would be taken where it lies.
+    // A link to a file that would be accepted at its own place.
     let elsewhere = beneath.path().join("elsewhere");
     fs::rename(&path, &elsewhere).expect("ours");
     symlink(&elsewhere, &path).expect("a link");
@@ -178,7 +178,7 @@ fn no_more_is_read_or_kept_than_the_bound() {
         .write(true)
         .open(&path)
         .expect("ours");
-    // A hole of a terabyte: who reads it all has no memory left.
+    // A sparse terabyte: reading it whole would take all memory.
     file.set_len(1 << 40).expect("a sparse file");
     assert!(matches!(folder.load(&key), Err(Doubt::TooLarge(_))));
     let large = Blob::create("test", MAX_PIPELINES_BYTES + 1).expect("memory");
@@ -233,7 +233,7 @@ fn old_files_go_and_unfinished_ones_that_nobody_writes() {
     assert_eq!(left, wanted);
 }
 
-/// Readers beside writers see one of the writers' files, whole, and never anything else.
+/// Readers beside writers always see one complete file of one writer.
 #[test]
 fn writers_at_once_leave_one_whole_file() {
     let (_beneath, folder) = folder();
