@@ -1,13 +1,13 @@
-//! The other end of [`crate::serve`]: calls → HTTP/1.1 to a sidecar, one connection a request.
+//! The client of [`crate::serve`]: calls a sidecar by HTTP/1.1, with one connection per request.
 //!
-//! Every request can be repeated without doing its work twice (a job by its `Idempotency-Key`), so it is repeated after a lost
-//! connection, until a sidecar that was there has been away for as long as the caller's patience. What it answers is bounded in
-//! size and checked before it is used, and escaped before it is shown.
+//! Every request can be repeated without doing its work twice (a job by its `Idempotency-Key`). After a lost connection
+//! it is therefore repeated until the caller's patience ends. Answers are bounded in size, checked before use and
+//! escaped before they are shown.
 //!
-//! - [`place`]: where it is → a connection; [`http`]: one request → its answer; [`client`]: requests that are repeated,
-//! - [`collect`]: mesh and views → the files that belong to them; [`upload`]: files → blobs that the sidecar has,
-//! - [`jobs`]: the JSON of jobs; [`sse`]: bytes → events; [`follow`]: events → what [`crate::screen`] shows of a bake,
-//! - [`fetch`]: a file that a job made → in place; [`error`]: what went wrong → one line and an exit code.
+//! - [`place`]: connects to a sidecar; [`http`]: one request and its answer; [`client`]: requests with retries
+//! - [`collect`]: finds the files that a mesh and views need; [`upload`]: sends files that the sidecar lacks
+//! - [`jobs`]: the JSON of jobs; [`sse`]: parses event streams; [`follow`]: shows a remote job as a local bake
+//! - [`fetch`]: downloads a file that a job made; [`error`]: errors with a message and an exit code
 
 pub mod client;
 

@@ -1,5 +1,5 @@
-//! How a process ended → what is wrong, in one code, one class, one line and one hint. Pure: the table that every fault test
-//! reads. What is done about it is [`crate::life`]'s.
+//! Decides what is wrong from how a process ended: one code, one class, one message and one hint. Pure; every fault
+//! test reads this table. [`crate::life`] decides what to do about it.
 
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -21,22 +21,22 @@ pub enum Kill {
         /// The deadline.
         seconds: u64,
     },
-    /// Its work did not move.
+    /// Its work made no progress.
     Stall {
         /// For how long, in milliseconds.
         ms: u64,
     },
-    /// Somebody stopped it (SIGSTOP, a debugger, a frozen group).
+    /// It was stopped from outside (SIGSTOP, a debugger, a frozen group).
     Frozen,
-    /// It spoke out of turn.
+    /// It broke the protocol.
     Violation(String),
     /// It comes from another build.
     Mismatch(String),
-    /// Its sandbox is not what its role needs.
+    /// Its sandbox is weaker than its role needs.
     Unconfined(String),
     /// It gave its answer, or closed its socket, and then did not end.
     Lingering,
-    /// Its input was withdrawn, since the process that made it died.
+    /// Its input was withdrawn, because the process that made it died.
     Superseded,
     /// The job is over.
     JobOver,
@@ -60,12 +60,12 @@ impl Kill {
     }
 }
 
-/// What the kernel says of a process.
+/// How the kernel says that a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It never ran.
     NotSpawned {
-        /// The system's words.
+        /// The system's message.
         error: String,
         /// Whether the same call may succeed a moment later.
         transient: bool,
@@ -74,12 +74,12 @@ pub enum Exit {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// It was killed and is still there: the kernel is stuck on its device, or its group is frozen.
+    /// It was killed but is still there: the kernel is stuck on its device, or its group is frozen.
     Unkillable,
 }
 
 impl Exit {
-    /// The signal's name, where one ended the process.
+    /// The signal's name, if one ended the process.
     #[must_use]
     pub fn signal_name(&self) -> Option<String> {
         match self {
@@ -91,7 +91,8 @@ impl Exit {
         }
     }
 
-    /// Died of what it did itself, as a driver's bug makes a process do; SIGKILL and SIGTERM come from outside.
+    /// Whether a signal that the process itself raises ended it, as a driver's bug does. SIGKILL and SIGTERM come from
+    /// outside.
     #[must_use]
     pub fn is_own_doing(&self) -> bool {
         matches!(
@@ -113,37 +114,37 @@ impl Exit {
 pub struct MemoryKill {
     /// Most that the process used, in bytes.
     pub peak: u64,
-    /// What it might have used, in bytes; none where nothing but the machine bounded it.
+    /// Its limit in bytes; `None` if only the machine bounded it.
     pub limit: Option<u64>,
-    /// The machine, or a group that holds more than this process, had no memory left.
+    /// The machine, or a group that holds more than this process, ran out of memory.
     pub host: bool,
 }
 
-/// What a process left behind.
+/// What a process left in its flight recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastWords {
-    /// What was under way within its phase; may be empty.
+    /// The work under way within its phase; may be empty.
     pub label: String,
     /// A panic: text and place.
     pub panic: Option<Note>,
-    /// A deadly signal and the stacks.
+    /// A deadly signal, with the stacks.
     pub signal: Option<Note>,
     /// An allocation that failed.
     pub memory: Option<Note>,
 }
 
-/// Everything that counts of a process that has ended.
+/// Everything that matters of a process that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// What it was for.
+    /// Its role.
     pub role: Role,
     /// Its last phase.
     pub phase: Phase,
-    /// A right `Hello` came.
+    /// A valid `Hello` came.
     pub hello: bool,
     /// The adapter that it opened.
     pub adapter: Option<AdapterInfo>,
-    /// `Failed` came.
+    /// The failure that it reported, if any.
     pub failure: Option<Failure>,
     /// Why the supervisor killed it, if it did.
     pub kill: Option<Kill>,
@@ -155,7 +156,7 @@ pub struct Ending {
     pub last: LastWords,
 }
 
-/// What is wrong, in the words of the wire and in those for people.
+/// What is wrong, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The cause.
@@ -164,11 +165,11 @@ pub struct Fault {
     pub class: RetryClass,
     /// One line: what, where.
     pub message: String,
-    /// One line: how to mend it; may be empty.
+    /// One line: how to fix it; may be empty.
     pub hint: String,
 }
 
-/// Names what is wrong with a process that ended without its result.
+/// Finds what is wrong with a process that ended without its result.
 #[must_use]
 pub fn fault(ending: &Ending) -> Fault {
     if let (Some(failure), None | Some(Kill::Lingering)) = (&ending.failure, &ending.kill) {
@@ -189,11 +190,11 @@ pub fn fault(ending: &Ending) -> Fault {
         None => died(ending),
     };
     let class = match (&ending.kill, &ending.exit) {
-        // None of these is the job's own doing.
+        // None of these is the job's fault.
         (Some(Kill::Superseded | Kill::JobOver | Kill::Frozen), _) | (_, Exit::Unkillable) => {
             RetryClass::Victim
         }
-        // Others used the machine's memory, too; but this job's smaller plan is the only thing that this job can do.
+        // Other processes used the machine's memory, too. But all that this job can do is use a smaller plan.
         (None, _) if ending.memory_kill.is_some() => RetryClass::Resource,
         (
             None,
@@ -211,7 +212,7 @@ pub fn fault(ending: &Ending) -> Fault {
     }
 }
 
-/// The supervisor ended it.
+/// The fault of a process that the supervisor killed.
 fn killed(ending: &Ending, kill: &Kill) -> (Code, String) {
     let role = ending.role.name();
     let place = place(ending);
@@ -255,7 +256,7 @@ fn killed(ending: &Ending, kill: &Kill) -> (Code, String) {
     }
 }
 
-/// It ended by itself, or by somebody else's hand.
+/// The fault of a process that ended by itself, or was ended from outside.
 fn died(ending: &Ending) -> (Code, String) {
     let role = ending.role.name();
     let place = place(ending);
@@ -326,13 +327,13 @@ fn died(ending: &Ending) -> (Code, String) {
     }
 }
 
-/// Whether the process waited on a driver.
+/// Whether the process was waiting for a driver.
 fn on_gpu(ending: &Ending) -> bool {
     let driver = ending
         .adapter
         .as_ref()
         .is_some_and(|adapter| adapter.kind != "native");
-    // With the adapter known, opening is making the job's buffers and pipelines on it.
+    // Once the adapter is known, `OpenDevice` makes the job's buffers and pipelines on it.
     let phases = [Phase::OpenDevice, Phase::Raster, Phase::Init, Phase::Fit];
     driver && phases.contains(&ending.phase)
 }

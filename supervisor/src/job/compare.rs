@@ -1,8 +1,8 @@
-//! `kiln compare`, carried out: finished meshes and views → one prepare process with that job → figures and a sheet.
+//! `kiln compare`: one prepare process gets finished meshes and views, and returns figures and a contact sheet.
 //!
-//! The process is watched, confined and fed like that of a bake: files that it asks for are opened here, a silence ends it,
-//! and its death is judged by the same table ([`crate::verdict`]), so the exit codes are those of a bake. There is no
-//! ladder: a fresh process gets the same job again where its predecessor's end may have been chance.
+//! The process is watched, confined and given files as in a bake. Silence ends it, and [`crate::verdict`] judges its
+//! end, so the exit codes are those of a bake. There is no ladder: if its end may have been chance, a fresh process
+//! gets the same job again.
 
 mod attempt;
 
@@ -28,27 +28,27 @@ use crate::output::{self, Given, Target};
 use crate::signals::Signals;
 use crate::verdict::{Ending, Exit, Fault, RetryClass, fault};
 
-/// What helps where memory was short.
+/// The hint where memory was short.
 const MORE_MEMORY: &str = "fewer or smaller views, or one mesh at a time, need less memory";
 
-/// A checked comparison.
+/// A comparison whose options are checked.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The first mesh.
     pub first: Input,
-    /// The second, if there is one.
+    /// The second mesh, if there is one.
     pub second: Option<Input>,
-    /// `transforms.json`, or what stands in its place.
+    /// `transforms.json`, or a COLMAP list of images.
     pub views: Input,
-    /// The sheet.
+    /// Where to write the sheet.
     pub picture: Option<Target>,
-    /// Space of the footprint's average.
+    /// Colour space in which a pixel's footprint is averaged.
     pub blend: Blend,
     /// What points up in the views.
     pub up: Up,
     /// Whether the worker enters its sandbox.
     pub sandbox: bool,
-    /// For the worker, in bytes.
+    /// Bound of the worker's memory, in bytes.
     pub memory_limit: Option<u64>,
     /// Time allowed.
     pub timeout: Duration,
@@ -60,16 +60,16 @@ pub struct Comparison {
     pub log_filter: String,
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Debug)]
 pub struct Compared {
     /// The figures.
     pub summary: CompareSummary,
-    /// What the worker had to say.
+    /// The worker's warnings.
     pub warnings: Vec<String>,
 }
 
-/// Compares, and puts the sheet in place.
+/// Compares, and writes the sheet.
 ///
 /// # Errors
 /// Why there are no figures, with the exit code.
@@ -121,7 +121,7 @@ pub async fn run(
     Err(JobError::own(Code::Internal, "nothing was started", ""))
 }
 
-/// The sheet → its place.
+/// Writes the sheet to its place.
 fn write(spec: &Comparison, blob: Option<Arc<Blob>>, given: &Given) -> Result<(), Box<JobError>> {
     if let (Some(target), Some(blob)) = (&spec.picture, blob) {
         let sheet = target.stage(&mut blob.reader())?;
@@ -139,7 +139,7 @@ fn error(fault: Fault, ending: &Ending, tail: Vec<String>, attempts: u32) -> Box
         count => message.push_str(&format!(", after {} other failures", count - 1)),
     }
     let hint = match fault.code {
-        // It makes nothing that could be smaller.
+        // A comparison makes nothing that could be smaller.
         Code::OutOfHostMemory => MORE_MEMORY.to_owned(),
         _ if killed => MORE_MEMORY.to_owned(),
         _ => fault.hint,

@@ -1,4 +1,4 @@
-//! What a child says → checked, and carried out: the supervisor's half of the protocol.
+//! The supervisor's half of the protocol: checks what a child says and carries it out.
 
 use std::io;
 use std::time::Instant;
@@ -63,14 +63,14 @@ impl Job<'_> {
         }
     }
 
-    /// Takes one packet; an error is what was wrong with it.
+    /// Takes one packet; an error says what is wrong with it.
     pub(super) fn packet(&mut self, place: usize, packet: FromChild) -> Result<(), String> {
         let Some(running) = self.running.get_mut(place) else {
             return Ok(());
         };
         let role = running.child.role;
         if running.kill.is_some() {
-            // Sent before the kill arrived: of no interest any more.
+            // It was sent before the kill arrived and no longer matters.
             return Ok(());
         }
         if running.answered.is_some() {
@@ -114,7 +114,7 @@ impl Job<'_> {
                 self.host.gate().opened(&adapter);
                 (self.host.fleet()).opened(&self.spec.name, &adapter, peers);
                 if adapter.kind != "native" {
-                    // One on each adapter that would have done as well.
+                    // One spare on each adapter that would do as well.
                     let mut rung = running.feed.rung().clone();
                     let indices = self.host.fleet().indices(&rung);
                     for nth in indices {
@@ -124,7 +124,7 @@ impl Job<'_> {
                 }
                 running.adapter = Some(adapter);
                 self.confined(place, Stage::Sealed, sandbox);
-                // Nothing is given to a process that is not in its sandbox.
+                // A process that is not in its sandbox gets nothing.
                 match self
                     .running
                     .get_mut(place)
@@ -268,7 +268,7 @@ impl Job<'_> {
         }
     }
 
-    /// Holds a process's account of its sandbox against the kernel's, before it is given anything.
+    /// Checks a process's report of its sandbox against the kernel, before the process gets anything.
     fn confined(&mut self, place: usize, stage: Stage, mut account: Sandbox) {
         let Some(running) = self.running.get_mut(place) else {
             return;
@@ -283,7 +283,7 @@ impl Job<'_> {
         self.report.confined(role, account);
     }
 
-    /// Hands a file down that a child asked for, unless an output of the job is to take its place.
+    /// Hands a child the file that it asked for, unless an output of the job will replace that file.
     fn opened(&mut self, place: usize, Opened { outcome, file }: Opened) {
         if let Some(id) = file.as_ref().and_then(FileId::of) {
             self.given.add(id);
@@ -309,7 +309,7 @@ impl Job<'_> {
 
     pub(super) fn warning(&mut self, role: Role, text: &str) {
         let text = printable(text, MAX_TEXT_BYTES);
-        // A repeated attempt repeats its warnings.
+        // A retried attempt repeats its warnings.
         if self
             .report
             .warnings
@@ -326,7 +326,7 @@ impl Job<'_> {
         self.report.warning(role, text);
     }
 
-    /// Sends every child what it can be sent by now.
+    /// Sends every child what it can be sent now.
     pub(super) fn feed(&mut self) {
         let (mut clogged, mut fed, mut working) = (Vec::new(), Vec::new(), Vec::new());
         for (place, running) in self.running.iter_mut().enumerate() {
@@ -337,7 +337,8 @@ impl Job<'_> {
             let parcels = match running.child.role {
                 Role::Prepare => running.feed.for_prepare(self.spec),
                 Role::Bake => {
-                    // Its adapter is opened, and its input prepared and looked at, while another bakes.
+                    // While another job bakes on the adapter, this one opens it, and its input is prepared and looked
+                    // at.
                     let place = || self.host.fleet().slot(&self.spec.name);
                     running.feed.for_bake(self.spec, &self.stock, place)
                 }
@@ -365,7 +366,7 @@ impl Job<'_> {
     }
 }
 
-/// Says what is wrong where a worker comes from another build.
+/// What is wrong, if a worker comes from another build.
 pub(super) fn mismatch(version: u32, build_id: &str) -> Option<String> {
     (version != proto::PROTOCOL_VERSION || build_id != proto::BUILD_ID).then(|| {
         format!(
@@ -377,7 +378,7 @@ pub(super) fn mismatch(version: u32, build_id: &str) -> Option<String> {
     })
 }
 
-/// It is the limit of a file's size that is in the way.
+/// Whether the error is due to the limit of a file's size.
 fn too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let system = error.downcast_ref::<io::Error>();
     system.is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)

@@ -1,4 +1,5 @@
-//! Kept pipelines → a bake that opened its adapter, and what it compiled → to be kept: for a job's own process and a spare alike.
+//! Hands cached pipelines to a bake that opened its adapter, and caches what it compiled. Used for a job's own process
+//! and for spares.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +14,17 @@ use crate::feed::{Handed, Parcel};
 use crate::pipelines::{self, Key, Vault};
 use crate::reserve::lend;
 
-/// What one bake has to do with kept pipelines.
+/// What one bake has been given of the pipeline cache, and what it offers.
 #[derive(Debug, Default)]
 pub(super) struct Loan {
     vault: Vault,
-    /// Of what it may hand over; none where it is to keep nothing.
+    /// Key of the pipelines that it may hand over; `None` if it may not.
     key: Option<Key>,
-    /// It was given those of an earlier process.
+    /// It was given pipelines of an earlier process.
     given: Arc<AtomicBool>,
-    /// What it hands over, as long as it writes.
+    /// The pipelines that it hands over, while it writes them.
     open: Option<Arc<Blob>>,
-    /// The same, written.
+    /// The same, once it has written them.
     written: Option<Arc<Blob>>,
 }
 
@@ -35,14 +36,14 @@ impl Loan {
         }
     }
 
-    /// The key of the pipelines that it was given.
+    /// The key of the pipelines that it was given, if it was given any.
     pub(super) fn given(&self) -> Option<Key> {
         self.key.filter(|_| self.given.load(Ordering::Relaxed))
     }
 }
 
 impl Running {
-    /// Answers its offer to keep pipelines, if it made one.
+    /// Answers a bake's offer of pipelines, if it made one.
     pub(super) fn lend(&mut self, offer: Option<&str>) -> Result<(), String> {
         let Some(offer) = offer else { return Ok(()) };
         let vault = self.loan.vault.clone();
@@ -66,7 +67,8 @@ impl Running {
         Ok(())
     }
 
-    /// It asks for memory to hand pipelines over. Only before it is compiled, and so before it has seen any data.
+    /// The bake asks for memory to hand pipelines over. Allowed only before its stages are compiled, and so before it
+    /// has seen any data.
     pub(super) fn pipelines_asked(&mut self, bytes: u64) -> Result<(), String> {
         let Loan {
             key, open, written, ..
@@ -91,7 +93,7 @@ impl Running {
         sent.then_some(()).ok_or("its queue is full".to_owned())
     }
 
-    /// They are written.
+    /// The pipelines are written.
     pub(super) fn pipelines_filled(&mut self) -> Result<(), String> {
         let open = self.loan.open.take();
         let blob = open.ok_or("it fills pipelines out of turn")?;
@@ -100,7 +102,7 @@ impl Running {
         Ok(())
     }
 
-    /// Its stages are compiled: what it wrote is kept, and nothing that it writes from here on is.
+    /// The stages are compiled. What it wrote is cached; nothing that it writes later is.
     pub(super) fn compiled(&mut self) -> Result<(), String> {
         if self.loan.open.is_some() || !self.feed.compile() {
             return Err("its stages are compiled out of turn".to_owned());

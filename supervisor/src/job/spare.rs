@@ -1,8 +1,8 @@
-//! A wish → a bake process in its sandbox with its adapter open, which has been given no data and waits for a job.
+//! Spare processes: bakes in their sandbox with an adapter open, which have been given no data and wait for a job.
 //!
-//! Opening a GPU takes 0.1 to 0.5 s, and is the same for every job with the same [`Key`]. A spare is started when a job's own
-//! process has opened an adapter that has a driver, so that neither the next job nor a repetition waits for that again. It
-//! becomes the job's own process with its first table; none is ever used twice.
+//! Opening a GPU takes 0.1 to 0.5 s and is the same for every job with the same [`Key`]. When a job's own process has
+//! opened an adapter that has a driver, a spare is started on it. Then neither the next job nor a retry waits for the
+//! adapter. A spare becomes a job's own process with its first table, and is never used twice.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,7 +25,7 @@ use crate::sandbox;
 use crate::watch::{STALL_FLOOR, Watch, stall_cap};
 use crate::words;
 
-/// Which jobs a spare is for.
+/// Describes the jobs that a spare suits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// What it opens.
@@ -36,21 +36,21 @@ pub struct Key {
     pub sandbox: bool,
     /// What it logs.
     pub log_filter: String,
-    /// Its threads; none for as many as there are cores.
+    /// Its number of threads; `None` for as many as there are cores.
     pub threads: Option<usize>,
 }
 
-/// See the head of this file.
+/// One spare; see the head of this file.
 #[derive(Debug)]
 pub struct Spare {
     key: Key,
-    /// How many adapters would have done as well as the one that it opened.
+    /// How many adapters would do as well as the one that it opened.
     pub(super) peers: u32,
     pub(super) running: Running,
     pub(super) events: mpsc::Receiver<(ChildId, child::Event)>,
 }
 
-/// All of them.
+/// All spares.
 #[derive(Debug, Default)]
 pub struct Spares {
     room: usize,
@@ -60,7 +60,7 @@ pub struct Spares {
 }
 
 impl Spares {
-    /// Room for so many of each kind: an adapter that is opened is a kind of its own.
+    /// Room for this many spares of each kind. Spares on different adapters are of different kinds.
     #[must_use]
     pub fn new(room: usize) -> Self {
         Self {
@@ -69,19 +69,19 @@ impl Spares {
         }
     }
 
-    /// Their pipelines are kept there.
+    /// Sets the pipeline cache of the spares.
     pub fn keep(&mut self, vault: Vault) {
         self.vault = vault;
     }
 
-    /// A process of this kind would be of use.
+    /// Asks for a spare of this kind.
     pub fn want(&mut self, key: Key) {
         if !self.wanted.contains(&key) {
             self.wanted.push(key);
         }
     }
 
-    /// A process that is ready for a job of this kind.
+    /// Takes a spare that is ready for a job of this kind.
     pub fn take(&mut self, key: &Key) -> Option<Spare> {
         let ready = |spare: &mut Spare| {
             spare.key == *key && spare.advance().is_ok() && spare.running.adapter.is_some()
@@ -90,14 +90,14 @@ impl Spares {
         Some(self.shelf.remove(place))
     }
 
-    /// An adapter is in trouble: who has it open is of no use any more.
+    /// An adapter is in trouble: drops the spares that have it open or have none open yet.
     pub fn discard(&mut self, adapter: Option<&AdapterInfo>) {
         self.shelf.retain(|spare| {
             spare.running.adapter.is_some() && spare.running.adapter.as_ref() != adapter
         });
     }
 
-    /// Hears the spares out, drops those that fail, and starts one that is wanted.
+    /// Handles what the spares said, drops those that failed, and starts the wanted ones.
     pub fn tend(&mut self, now: Instant, enter: impl Fn(u32) -> Option<Group>) {
         let (wanted, vault) = (&mut self.wanted, &self.vault);
         self.shelf.retain_mut(|spare| {
@@ -112,7 +112,7 @@ impl Spares {
             {
                 vault.blame(key);
             }
-            // The next job that opens the adapter for itself shows whether another try is worth it.
+            // The next job that opens the adapter itself shows whether another try is worth it.
             wanted.retain(|key| *key != spare.key);
             false
         });
@@ -120,7 +120,7 @@ impl Spares {
             return;
         }
         for key in std::mem::take(&mut self.wanted) {
-            // The oldest of a kind that is asked for no more make room; adapters beside each other are not in each other's way.
+            // The oldest spare for the same adapter makes room. Spares for different adapters do not compete.
             let rivals = |spare: &Spare| spare.key.warm.nth == key.warm.nth;
             if self.shelf.iter().filter(|spare| spare.key == key).count() >= self.room {
                 continue;
@@ -137,7 +137,7 @@ impl Spares {
         }
     }
 
-    /// Takes all of them off the shelf, for good.
+    /// Takes out all spares, for good.
     pub fn empty(&mut self) -> Vec<Spare> {
         self.room = 0;
         std::mem::take(&mut self.shelf)
@@ -188,7 +188,7 @@ impl Spare {
         })
     }
 
-    /// Takes what it said; an error is why it is of no use.
+    /// Handles what it said; an error says why it is useless.
     fn advance(&mut self) -> Result<(), String> {
         loop {
             match self.events.try_recv() {

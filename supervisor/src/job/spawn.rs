@@ -1,4 +1,4 @@
-//! A start that [`crate::life`] decided → past the gate, and from the shelf of warm spares or as a fresh process.
+//! Carries out a start that [`crate::life`] decided: asks the gate, then takes a warm spare or starts a fresh process.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::procfs::Share;
 use crate::verdict::{Ending, Exit, Kill, LastWords};
 use crate::watch::{STALL_FLOOR, Watch, stall_cap};
 
-/// A start that the gate has put off.
+/// A start that the gate holds back.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) role: Role,
@@ -27,7 +27,7 @@ pub(super) struct Held {
     pub(super) why: String,
 }
 
-/// The job's place at the gate. Leaves it with the job, however that ends.
+/// The job's entry at the gate. It is cleared when the job ends, however it ends.
 #[derive(Debug)]
 pub(super) struct Pass<'a> {
     pub(super) host: &'a Host,
@@ -42,7 +42,7 @@ impl Drop for Pass<'_> {
 }
 
 impl Job<'_> {
-    /// Starts a process for `role`, as soon as the gate lets it through.
+    /// Starts a process for `role` as soon as the gate allows it.
     pub(super) fn spawn(&mut self, role: Role, rung: Rung) {
         let asked = self.try_spawn(role, rung);
         if let Some(held) = asked {
@@ -54,7 +54,7 @@ impl Job<'_> {
         }
     }
 
-    /// Asks the gate again for what it put off.
+    /// Asks the gate again about the starts that it holds back.
     pub(super) fn knock(&mut self) {
         for role in [Role::Prepare, Role::Bake, Role::Encode] {
             // One at a time: a refusal of the first ends the others, too.
@@ -66,7 +66,7 @@ impl Job<'_> {
         }
     }
 
-    /// Gives up a start that was put off, as if the process had been there and was killed. `false`: there is none.
+    /// Drops a held start, as if the process had been there and was killed. `false` if there is none.
     pub(super) fn forgo(&mut self, role: Role) -> bool {
         let Some(place) = self.held.iter().position(|held| held.role == role) else {
             return false;
@@ -102,7 +102,7 @@ impl Job<'_> {
             Entry::Wait(why) => return Some(Held { role, rung, why }),
             Entry::Refuse(mut error) => {
                 error.role = Some(role);
-                // Life waits for the end of what it started.
+                // [`Life`](crate::life::Life) waits for the end of what it started.
                 self.held.push(Held {
                     role,
                     rung,
@@ -123,7 +123,7 @@ impl Job<'_> {
         if role == Role::Bake {
             rung.nth = self.host.fleet().enter(&self.spec.name, &rung);
             let key = self.spec.spare(&rung);
-            // A spare may have been given kept pipelines.
+            // A spare may have been given cached pipelines.
             let spare = (!rung.unkept).then(|| self.host.spares().take(&key));
             if let Some(Spare {
                 running,
@@ -172,7 +172,7 @@ impl Job<'_> {
         }
     }
 
-    /// A spare process becomes this job's: what it says from now on, it says to this job.
+    /// Makes a spare process this job's own, and forwards its events to this job.
     fn adopt(
         &mut self,
         id: ChildId,
@@ -212,7 +212,7 @@ impl Job<'_> {
     }
 }
 
-/// The end of a process that never was.
+/// The end of a process that never existed.
 pub(super) fn unborn(role: Role, kill: Option<Kill>, exit: Exit) -> Ending {
     Ending {
         role,

@@ -1,4 +1,4 @@
-//! The clock moved: who lives, who is stuck, whose start is due, and whether the job's time is over.
+//! Reacts to the clock: kills stuck processes, makes delayed starts, and ends a job whose time is over.
 
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ impl Job<'_> {
 }
 
 impl Running {
-    /// Whether it must be killed, and why.
+    /// Why the process must be killed, if it must.
     pub(super) fn look(&mut self, now: Instant) -> Option<Kill> {
         match recorder::read_state(self.child.recorder.file()) {
             Ok(Some(state)) => self.watch.recorded(&state),
@@ -83,7 +83,8 @@ impl Running {
             }
             self.share = share;
         }
-        // A bake that opens its adapter and compiles is owed nothing yet: its driver may hang, and nobody would see it.
+        // A bake that opens its adapter and compiles is owed nothing yet. Its driver may hang, and otherwise nobody
+        // would notice.
         let opening = self.child.role == Role::Bake && !self.feed.compiled();
         let owed = !opening && !self.feed.ended();
         let kill = self.watch.tick(now, owed, starved)?;

@@ -1,4 +1,4 @@
-//! Requests → answers, repeated while a sidecar that was there is away, as when it is restarted.
+//! Sends requests, and repeats them while a sidecar that answered before is away, as during a restart.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use super::place::Place;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// See the head of this file.
+/// The client of one sidecar.
 #[derive(Debug)]
 pub struct Client {
     /// Where the sidecar is.
     pub place: Place,
-    /// How long one that was there may be away.
+    /// How long a sidecar that answered before may be away.
     patience: Duration,
     /// It has answered once.
     met: Cell<bool>,
 }
 
-/// Whether a sidecar that says "later" is asked again.
+/// What to do if a sidecar says "later".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
-    /// The caller decides.
+    /// Return the answer to the caller.
     Tell,
-    /// Within the client's patience.
+    /// Ask again, within the client's patience.
     Again,
 }
 
 impl Client {
-    /// Of the sidecar at this place.
+    /// A client of the sidecar at this place.
     #[must_use]
     pub fn new(place: Place, patience: Duration) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Client {
         }
     }
 
-    /// Pauses between the attempts at one thing.
+    /// Pauses between the attempts at one request.
     #[must_use]
     pub fn pauses(&self) -> Pauses<'_> {
         Pauses {
@@ -55,10 +55,10 @@ impl Client {
         }
     }
 
-    /// Sends a request until it is answered, and gives the answer if it is a success or has the status `also`.
+    /// Sends a request until it is answered. Returns the answer if it is a success or has the status `also`.
     ///
     /// # Errors
-    /// The sidecar refuses, or nobody answers.
+    /// The sidecar refuses, or does not answer.
     pub async fn ask(
         &self,
         ask: &Ask,
@@ -77,10 +77,10 @@ impl Client {
         }
     }
 
-    /// [`Self::ask`], and the answer's JSON: one that breaks off is asked for again, too.
+    /// As [`Self::ask`], and parses the answer's JSON. If the answer breaks off, the request is repeated.
     ///
     /// # Errors
-    /// The sidecar refuses, nobody answers, or it is no such JSON.
+    /// The sidecar refuses or does not answer, or the JSON does not fit.
     pub async fn json<T: DeserializeOwned>(
         &self,
         ask: &Ask,
@@ -98,7 +98,7 @@ impl Client {
     /// Sends a request once.
     ///
     /// # Errors
-    /// The sidecar refuses, or nobody answers.
+    /// The sidecar refuses, or does not answer.
     pub async fn once(&self, ask: &Ask, also: Option<StatusCode>) -> Result<Answer, RemoteError> {
         let answer = ask.send(&self.place).await?;
         tracing::debug!(method = %ask.method, path = ask.path, status = answer.status.as_u16(), "answered");
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// Longer and longer, until patience ends and the last error is told.
+/// Growing pauses, until patience ends and the last error is returned.
 #[derive(Debug)]
 pub struct Pauses<'a> {
     client: &'a Client,
@@ -119,7 +119,7 @@ pub struct Pauses<'a> {
 }
 
 impl Pauses<'_> {
-    /// Something was learnt: patience begins anew.
+    /// Progress was made: patience starts anew.
     pub fn reset(&mut self) {
         (self.pause, self.since) = (FIRST_PAUSE, None);
     }
@@ -127,10 +127,10 @@ impl Pauses<'_> {
     /// Pauses after an error that may pass.
     ///
     /// # Errors
-    /// It will not, or not in time.
+    /// The error will not pass, or not in time.
     pub async fn after(&mut self, error: RemoteError) -> Result<(), RemoteError> {
         let pause = match &error {
-            // Nobody was ever there: nobody is restarted.
+            // No sidecar was ever there, so none is restarting.
             RemoteError::Unreachable { absent: true, .. } if !self.client.met.get() => {
                 return Err(error);
             }

@@ -1,10 +1,12 @@
-//! A mesh and views that the user named → the files that belong to the job, under the names by which prepare will ask for them.
+//! Finds the files that belong to a job, given the mesh and views that the user named, under the names by which prepare
+//! will ask for them.
 //!
-//! These are the files that are really named, and no others of their folders: the `uri` of each glTF buffer (its pictures are
-//! never read, an OBJ's MTL neither), and `file_path` and `mask_path` of each frame, with the endings that prepare would try;
-//! the cameras of a model of COLMAP, and the pictures of its images.
-//! Each is opened through [`crate::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. What
-//! cannot be had is left out, and prepare tells why as it does for `kiln bake`; it judges the files, this only finds them.
+//! Only files that are really named count, and no others of their folders. These are the `uri` of each glTF buffer, and
+//! `file_path` and `mask_path` of each frame with the endings that prepare would try. Of a COLMAP model they are the
+//! cameras and the pictures of its images. Pictures of a glTF and the MTL of an OBJ are never read. Each file is opened
+//! through [`crate::opener`], under the same rules as for `kiln bake`: beneath the folder, of a known kind. A file that
+//! cannot be opened is left out, and prepare reports it as in `kiln bake`. This module finds files; only prepare judges
+//! them.
 
 mod colmap;
 mod names;
@@ -26,31 +28,31 @@ use crate::output::Given;
 use crate::serve::spec::{Source, bad_name};
 use crate::store::Digest;
 
-/// A file to be sent.
+/// A file to send.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Beneath the mesh's folder or the views'.
+    /// The folder that it lies in: the mesh's or the views'.
     pub root: Root,
-    /// As it is opened.
+    /// The name by which it is opened.
     pub name: String,
-    /// Bytes when it was read.
+    /// Size in bytes when it was read.
     pub bytes: u64,
-    /// Of these bytes.
+    /// SHA-256 of these bytes.
     pub digest: Digest,
 }
 
-/// All of a job's files, and the two sources that name them.
+/// All files of a job, and the two sources that name them.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// What was named.
+    /// The mesh and the views.
     pub inputs: [Input; 2],
-    /// Each once.
+    /// Each file once.
     pub files: Vec<Found>,
-    /// The same, as they lie on the disk.
+    /// The same files' identities on disk.
     pub given: Given,
-    /// For the spec.
+    /// The mesh's source in the spec.
     pub mesh: Source,
-    /// For the spec.
+    /// The views' source in the spec.
     pub views: Source,
 }
 
@@ -62,7 +64,7 @@ pub async fn collect(mesh: &Input, views: &Input) -> Result<Collection, Box<JobE
     walk(mesh, views, true).await
 }
 
-/// Finds the files, and reads but those that name others.
+/// Finds the files; reads only those that name others.
 ///
 /// # Errors
 /// The mesh or the views cannot be opened.
@@ -132,7 +134,7 @@ struct Finder<'a> {
     inputs: &'a [Input; 2],
     root: Root,
     opener: Opener,
-    /// Whether they are to be sent, for which they are read.
+    /// Whether the files are to be sent, and so read.
     sent: bool,
     given: &'a mut Given,
     files: BTreeMap<String, Digest>,
@@ -142,7 +144,7 @@ struct Finder<'a> {
 /// Opens one more file of a job for reading.
 ///
 /// # Errors
-/// It is not to be had, for this reason.
+/// Why the file cannot be opened.
 pub async fn open(
     inputs: &[Input; 2],
     opener: &mut Opener,
@@ -153,19 +155,19 @@ pub async fn open(
     let [mesh, views] = inputs;
     let question = opener.admit([mesh, views], root, name.to_owned(), limit);
     let Ok(question) = question else {
-        // More names than any job needs: prepare is refused them, too.
+        // More names than any job needs: prepare may not open them either.
         return Err(Refusal::Unlisted);
     };
     let opened = question.answer().await;
     opener.answered();
     opened.outcome?;
-    // The one holder: nobody else was given it.
+    // This is the only holder: nobody else was given the file.
     let file = opened.file.and_then(|file| Arc::try_unwrap(file).ok());
     file.map(File::from).ok_or(Refusal::Missing)
 }
 
 impl Finder<'_> {
-    /// The file that the user named.
+    /// Opens and records the file that the user named.
     async fn main(&mut self, what: &str, input: &Input) -> Result<File, Box<JobError>> {
         let shown = input.path.display();
         let refused = |refusal: Refusal| {
@@ -182,7 +184,7 @@ impl Finder<'_> {
         self.enter(&input.name, file).await
     }
 
-    /// The first of the names that is there.
+    /// Opens and records the first of the names that exists.
     async fn first_of(&mut self, names: &[String]) -> Result<(), Box<JobError>> {
         let limit = match self.root {
             Root::Mesh => MAX_MESH_FILE_BYTES,
@@ -197,16 +199,16 @@ impl Finder<'_> {
                     self.enter(name, file).await?;
                     return Ok(());
                 }
-                // Not there, or no picture's name yet.
+                // It does not exist, or is not yet a picture's name.
                 Err(Refusal::Missing | Refusal::Unlisted) => {}
-                // Prepare is refused it for the same reason, and says so.
+                // Prepare may not open it for the same reason, and says so.
                 Err(_) => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Reads the file for its digest, and gives it back.
+    /// Reads the file for its digest, and returns it.
     async fn enter(&mut self, name: &str, file: File) -> Result<File, Box<JobError>> {
         let metadata = file.metadata();
         let metadata = metadata.map_err(|error| crate::input::unread(name, &error))?;
@@ -220,13 +222,13 @@ impl Finder<'_> {
             let hint = "rename it, or let the sidecar read it itself with --by-path";
             JobError::own(Code::UnsupportedFeature, message, hint)
         };
-        // The views would still name where it lies here.
+        // The views would still name its place on this machine.
         if name.starts_with('/') {
             return Err(unsendable("is absolute"));
         }
         let sent = sent.ok_or_else(|| unsendable("has .. in it"))?;
         let sent = match self.root {
-            // Where the sidecar looks for them, beside the model.
+            // The sidecar looks for them beside the model.
             Root::Pictures => format!("images/{sent}"),
             _ => sent,
         };
@@ -252,7 +254,7 @@ impl Finder<'_> {
     }
 }
 
-/// `./a//b.png` as `a/b.png`; none where it goes up, since the folders that it goes through are not sent.
+/// `./a//b.png` as `a/b.png`; `None` if it contains `..`, since the folders that it passes through are not sent.
 fn plain(name: &str) -> Option<String> {
     let parts: Vec<&str> = name
         .split('/')

@@ -1,4 +1,4 @@
-//! What goes wrong between this process and a sidecar → one line, how to mend it, and an exit code.
+//! Errors between this process and a sidecar: each has a message, a hint and an exit code.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::serve::problem::Code;
 use crate::verdict::RetryClass;
 use crate::words::{printable, word};
 
-/// What a refusal that names no time is tried again after.
+/// The pause after a refusal that names no time.
 const AGAIN: Duration = Duration::from_secs(1);
 /// No sidecar may make a caller wait for longer.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -23,9 +23,9 @@ const LONGEST: Duration = Duration::from_secs(300);
 pub struct Refused {
     /// The status.
     pub status: StatusCode,
-    /// One of the closed list; none where the answer names none of it.
+    /// A code of the closed list; `None` if the answer names none of it.
     pub code: Option<Code>,
-    /// What, where, how to mend it: one printable line.
+    /// What is wrong, where, and how to fix it: one printable line.
     pub detail: String,
     /// The key of the spec that is wrong.
     pub field: Option<String>,
@@ -33,38 +33,38 @@ pub struct Refused {
     pub after: Option<Duration>,
 }
 
-/// See the head of this file.
+/// An error of a remote call.
 #[derive(Debug)]
 pub enum RemoteError {
-    /// This side's own doing, told as `kiln bake` tells it.
+    /// An error on this side, reported as `kiln bake` reports it.
     Local(Box<JobError>),
-    /// The sidecar says no.
+    /// The sidecar refuses.
     Refused(Refused),
-    /// Nobody answers, or not any more.
+    /// Nothing answers, or not any more.
     Unreachable {
-        /// Where, and why.
+        /// The place, and the reason.
         why: String,
-        /// Nobody listens there.
+        /// Nothing listens there.
         absent: bool,
     },
-    /// Somebody answers whom this user does not trust.
+    /// The process that answers belongs to a user who is not trusted.
     Untrusted(String),
     /// The answer is not understood.
     Garbled(String),
-    /// What arrives is not what was promised.
+    /// What arrived differs from what was promised.
     Damaged(String),
     /// The caller's time is over. The job goes on.
     TimedOut(Duration),
-    /// The caller was told to leave. The job goes on.
+    /// The caller was told to exit. The job goes on.
     Interrupted(Signal),
 }
 
-/// An error in words, as lines and JSON show it.
+/// An error in words, for lines and JSON.
 #[derive(Debug, Serialize)]
 pub struct Told {
-    /// Of the sidecar's closed list or of the causes below.
+    /// A code of the sidecar's closed list, or one of the causes below.
     pub code: String,
-    /// What a repetition can be expected to do about it.
+    /// What to expect of a retry.
     pub class: RetryClass,
     /// One printable line.
     pub message: String,
@@ -72,7 +72,7 @@ pub struct Told {
     pub hint: String,
     /// The exit code of `kiln`.
     pub exit_code: u8,
-    /// Seconds after which it may be tried again.
+    /// Seconds until it may be retried.
     pub retry_after_s: Option<u64>,
 }
 
@@ -89,10 +89,10 @@ struct Problem {
 }
 
 impl Refused {
-    /// From an answer that is no success.
+    /// Reads a refusal from an answer that is not a success.
     #[must_use]
     pub fn read(status: StatusCode, after: Option<&str>, body: &[u8]) -> Self {
-        // A date is allowed, too; then the usual pause must do.
+        // `Retry-After` may also be a date; then the default pause applies.
         let after = after
             .and_then(|text| text.trim().parse().ok())
             .map(|seconds| Duration::from_secs(seconds).min(LONGEST));
@@ -124,7 +124,7 @@ impl Refused {
         self.exit_code() == exit::TEMPFAIL
     }
 
-    /// How long until then.
+    /// How long to wait before that.
     #[must_use]
     pub fn pause(&self) -> Duration {
         self.after.unwrap_or(AGAIN).max(AGAIN)
@@ -158,7 +158,7 @@ pub fn of(code: Code) -> u8 {
         | Code::Draining
         | Code::NotReady => exit::TEMPFAIL,
         Code::Unauthorized | Code::Forbidden => exit::NOPERM,
-        // No request of this program's is such to a sidecar of the same version.
+        // This program sends no such request to a sidecar of its own version.
         Code::InvalidRequest
         | Code::MethodNotAllowed
         | Code::UnsupportedMediaType
@@ -187,7 +187,7 @@ fn hint(refused: &Refused) -> &'static str {
 }
 
 impl RemoteError {
-    /// In words.
+    /// The error in words.
     #[must_use]
     pub fn told(&self) -> Told {
         let told = |code: &str, class, exit_code, message: String, hint: &str| Told {

@@ -1,6 +1,8 @@
-//! A file that a job made → complete beside its target and checked against its SHA-256; the caller gives it its name.
+//! Downloads a file that a job made: writes it beside its target and checks its SHA-256. The caller then gives it its
+//! name.
 //!
-//! What breaks off is taken up where it did (`Range`). Nothing that is shorter, longer or other than promised gets a name.
+//! A transfer that breaks off is continued where it stopped (`Range`). A file that is shorter, longer or otherwise not
+//! as promised gets no name.
 
 use axum::http::{Method, StatusCode, header};
 use sha2::{Digest as _, Sha256};
@@ -13,9 +15,9 @@ use super::jobs::Made;
 use crate::output::{Growing, Staged, Target};
 use crate::store::{Digest, JobId};
 
-/// A file that arrives damaged so often is damaged.
+/// After this many damaged transfers the file itself counts as damaged.
 const ATTEMPTS: u32 = 2;
-/// Within the file.
+/// Longest silence within the transfer.
 const SILENCE: Duration = Duration::from_secs(60);
 
 struct Copy {
@@ -35,10 +37,10 @@ impl Copy {
 }
 
 impl Client {
-    /// Fetches a file of a job.
+    /// Fetches a file of a job; it still needs its name.
     ///
     /// # Errors
-    /// The sidecar refuses or is gone, the file is not what was promised, or the disk is full.
+    /// The sidecar refuses or is gone, the file differs from what was promised, or the disk is full.
     pub async fn fetch(
         &self,
         id: JobId,
@@ -75,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Adds what is missing.
+    /// Fetches the missing part.
     async fn take(
         &self,
         id: JobId,
@@ -118,14 +120,14 @@ fn short_or_long(id: JobId, made: &Made, than: &str) -> RemoteError {
     ))
 }
 
-/// It is the part from there on, and not all of it again.
+/// Whether the answer is the part from `at` on, and not the whole file again.
 fn continues(answer: &Answer, at: u64) -> bool {
     let wanted = format!("bytes {at}-");
     answer.status == StatusCode::PARTIAL_CONTENT
         && (answer.header(header::CONTENT_RANGE)).is_some_and(|range| range.starts_with(&wanted))
 }
 
-/// Its names are plain, but for what a path must not hold.
+/// The name as a part of a URL's path.
 fn encoded(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {

@@ -1,7 +1,7 @@
-//! A job's stream of events → the events of a bake, for whoever shows them, until the job is over.
+//! Turns a remote job's event stream into the events of a bake, until the job is over.
 //!
-//! A stream that breaks off is taken up where it did (`Last-Event-ID`); a sidecar that was restarted counts anew, and the job
-//! begins anew.
+//! A stream that breaks off is continued where it stopped (`Last-Event-ID`). A restarted sidecar counts from the start,
+//! and the job starts over.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -22,16 +22,16 @@ use crate::verdict::{Fault, RetryClass};
 use crate::watch::PhaseState;
 use crate::words::printable;
 
-/// The sidecar sends a comment each 15 s: a stream that is silent for longer is dead.
+/// The sidecar sends a comment every 15 s, so a stream that is silent for longer is dead.
 const SILENCE: Duration = Duration::from_secs(45);
-/// Of a line for people.
+/// Longest line for people, in bytes.
 const LINE: usize = 4096;
 
 impl Client {
-    /// Tells what happens to a job, and gives it once it is over, however it ended.
+    /// Reports the events of a job, and returns the job once it is over, however it ended.
     ///
     /// # Errors
-    /// There is no such job, or the sidecar is gone for too long.
+    /// There is no such job, or the sidecar is away for too long.
     pub async fn follow(&self, id: JobId, listener: &mut dyn Listener) -> Result<Job, RemoteError> {
         let job = self.job(id).await?;
         let mut teller = Teller {
@@ -48,7 +48,7 @@ impl Client {
         loop {
             match self.stream(id, &mut teller, &mut || pauses.reset()).await {
                 Ok(true) => {}
-                // It ended in order, and before the job: the sidecar leaves, and another may come.
+                // The stream ended in order, but before the job: the sidecar exits, and another may start.
                 Ok(false) => {
                     let why = "the sidecar closed the stream and did not come back".to_owned();
                     let absent = false;
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Whether the job is over, by the stream's word.
+    /// Returns whether the stream says that the job is over.
     async fn stream(
         &self,
         id: JobId,
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// What an event may hold; see the sidecar's `serve/board.rs`.
+/// The fields that an event may have; see the sidecar's `serve/board.rs`.
 #[derive(Deserialize)]
 struct Data {
     role: Option<Role>,
@@ -128,9 +128,9 @@ struct Data {
 
 struct Teller<'a> {
     listener: &'a mut dyn Listener,
-    /// The last event that was seen.
+    /// The number of the last event.
     last: u64,
-    /// When a phase was first heard of.
+    /// When each phase was first reported.
     since: HashMap<(Role, Phase), Instant>,
     /// Roles at work.
     open: HashSet<Role>,
@@ -183,7 +183,7 @@ impl Teller<'_> {
                 let delay = Duration::from_millis(data.delay_ms.unwrap_or_default());
                 self.retry(role, &fault, data.step.unwrap_or(Step::SamePlan), delay);
             }
-            // `warning`, or one of another version: the words are enough.
+            // `warning`, or a kind of another version: the text is enough.
             _ => self.listener.event(&Event::Warning { role, text: &text }),
         }
         Ok(())
@@ -220,7 +220,7 @@ impl Teller<'_> {
         });
     }
 
-    /// The job begins anew.
+    /// Reports that the job starts over.
     fn again(&mut self, why: &str) {
         let fault = Fault {
             code: Code::Cancelled,
@@ -281,7 +281,7 @@ mod tests {
             "step": "smaller_plan", "delay_ms": 0}"#;
         take(4, "log", retry).expect("a retry");
         take(5, "progress", fit).expect("progress");
-        // Its numbers begin anew.
+        // The event numbers start over.
         take(1, "progress", fit).expect("progress");
         let done = r#"{"role": "bake", "text": "", "kind": "role_done", "ms": 1500.0}"#;
         take(2, "log", done).expect("an end");

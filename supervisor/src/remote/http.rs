@@ -1,4 +1,4 @@
-//! One request over one connection → its answer, in bounded time and of bounded size.
+//! Sends one request over one connection and reads its answer, in bounded time and of bounded size.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,13 +16,13 @@ use super::error::{Refused, RemoteError};
 use super::place::Place;
 use crate::hands;
 
-/// For a connection, and for each silence within an answer.
+/// Longest wait for a connection, and longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(60);
-/// An upload that is slower than this makes no progress.
+/// An upload that is slower than this counts as stalled.
 const LEAST_BYTES_A_SECOND: u64 = 1 << 20;
-/// Of an answer that is kept whole: a page of jobs with thousands of files each.
+/// Longest answer that is read whole, in bytes: a page of jobs with thousands of files each.
 const MOST: usize = 64 << 20;
-/// Read from disk and sent at once.
+/// Bytes that are read from disk and sent at once.
 const CHUNK: u64 = 256 << 10;
 
 /// What is sent.
@@ -32,7 +32,7 @@ pub enum Payload {
     None,
     /// JSON.
     Json(Bytes),
-    /// A file of so many bytes, which counts in the last what it has sent.
+    /// A file, its size in bytes, and a counter of the bytes sent so far.
     File(Arc<File>, u64, Arc<AtomicU64>),
 }
 
@@ -41,9 +41,9 @@ pub enum Payload {
 pub struct Ask {
     /// `GET`, `PUT`, …
     pub method: Method,
-    /// With its query.
+    /// Path with its query.
     pub path: String,
-    /// Beside those that every request has.
+    /// Headers beyond those of every request.
     pub headers: Vec<(HeaderName, String)>,
     /// Its body.
     pub payload: Payload,
@@ -61,7 +61,7 @@ pub struct Answer {
 }
 
 impl Ask {
-    /// Without a body.
+    /// A request without a body.
     #[must_use]
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Self {
@@ -72,17 +72,17 @@ impl Ask {
         }
     }
 
-    /// And this header.
+    /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Sends it.
+    /// Sends the request.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// Nothing answers.
     pub async fn send(&self, place: &Place) -> Result<Answer, RemoteError> {
         let lost = |why: String| RemoteError::Unreachable {
             why: format!("the sidecar at {} is lost: {why}", place.shown()),
@@ -152,7 +152,7 @@ impl Ask {
     }
 }
 
-/// The file's bytes, read by other hands as they are sent.
+/// A body of the file's bytes, which other threads read as they are sent.
 fn contents(file: Arc<File>, size: u64, sent: Arc<AtomicU64>) -> Body {
     sent.store(0, Ordering::Relaxed);
     Body::from_stream(stream::unfold(0, move |at| {
@@ -184,7 +184,7 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The next bytes; none at the end. `silence` is how long they may take.
+    /// The next bytes; `None` at the end. `silence` is how long they may take.
     ///
     /// # Errors
     /// The connection broke off.
@@ -219,16 +219,16 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Errors
-    /// The connection broke off, or it is none, or not such.
+    /// The connection broke off, or the body is not JSON of this shape.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, RemoteError> {
         let bytes = self.bytes().await?;
         serde_json::from_slice(&bytes).map_err(|error| RemoteError::Garbled(error.to_string()))
     }
 
-    /// Itself, if it is a success.
+    /// The answer itself, if it is a success.
     ///
     /// # Errors
-    /// What it says otherwise.
+    /// The refusal, otherwise.
     pub async fn success(self) -> Result<Self, RemoteError> {
         if self.status.is_success() {
             return Ok(self);

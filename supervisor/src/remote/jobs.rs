@@ -1,4 +1,4 @@
-//! The sidecar's jobs: their JSON → what this program needs of it, checked; submitting, finding, listing and cancelling them.
+//! The sidecar's jobs: reads and checks their JSON; submits, finds, lists and cancels jobs.
 
 use axum::body::Bytes;
 use axum::http::{HeaderName, Method};
@@ -19,19 +19,19 @@ use crate::words::printable;
 
 /// Jobs in one page of a list.
 const PAGE: usize = 100;
-/// Kept of a line that a worker wrote.
+/// Bytes that are kept of a line that a worker wrote.
 const LINE: usize = 4096;
 
 /// A job as the sidecar shows it.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is needed of it.
+    /// The fields that this program uses.
     pub known: Known,
-    /// All of it.
+    /// The job's whole JSON.
     pub raw: Value,
 }
 
-/// See [`Job`]; the sidecar's `serve/api/job.rs` has the meanings.
+/// See [`Job`]; the sidecar's `serve/api/job.rs` documents the fields.
 #[derive(Clone, Debug, Deserialize)]
 #[expect(
     missing_docs,
@@ -61,11 +61,11 @@ pub struct Known {
 /// A file that a job made.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Made {
-    /// Its name, which is no path.
+    /// Its name; never a path.
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// Of its bytes.
+    /// SHA-256 of its bytes.
     pub sha256: Digest,
 }
 
@@ -73,7 +73,7 @@ impl Job {
     fn read(raw: Value) -> Result<Self, RemoteError> {
         let known: Known = Known::deserialize(&raw)
             .map_err(|error| RemoteError::Garbled(format!("a job: {error}")))?;
-        // They become names of files here.
+        // These become names of files here.
         let odd = |made: &&Made| bad_name(&made.name).is_some() || made.name.contains('/');
         if let Some(made) = known.artifacts.iter().find(odd) {
             let name = printable(&made.name, 80);
@@ -82,10 +82,10 @@ impl Job {
         Ok(Self { known, raw })
     }
 
-    /// A file that it made.
+    /// Finds a file that the job made.
     ///
     /// # Errors
-    /// It made no such file.
+    /// The job made no such file.
     pub fn made(&self, name: &str) -> Result<&Made, Box<JobError>> {
         let made = &self.known.artifacts;
         made.iter().find(|made| made.name == name).ok_or_else(|| {
@@ -109,13 +109,13 @@ impl Job {
         })
     }
 
-    /// Its spec says yes to this: `preview`, `maps`.
+    /// Whether the spec has this option switched on: `preview`, `maps`.
     #[must_use]
     pub fn was_told(&self, option: &str) -> bool {
         self.known.spec[option] == true
     }
 
-    /// Why it failed, as far as that can be read; none of a job that did not.
+    /// Why it failed, as far as that can be read; `None` if it did not fail.
     #[must_use]
     pub fn failure(&self) -> Option<Box<JobError>> {
         if !matches!(self.known.state, State::Failed | State::Cancelled) {
@@ -124,16 +124,16 @@ impl Job {
         Some(failure(self.known.error.as_ref().unwrap_or(&Value::Null)))
     }
 
-    /// What happened in it. `place` changes the paths of the sidecar's to those of the caller's.
+    /// The job's report. `place` replaces the sidecar's paths by the caller's.
     ///
     /// # Errors
     /// The report is of another version.
     pub fn report(&self, place: impl FnOnce(&mut Options)) -> Result<Report, RemoteError> {
         let mut report = match &self.known.report {
             Some(raw) => Report::read(raw.clone()),
-            // It ended before it began.
+            // The job ended before it began.
             None if self.known.state != State::Succeeded => {
-                // Of another version it is not needed for more than this.
+                // A spec of another version is not needed for more than this.
                 let spec = JobSpec::deserialize(&self.known.spec).unwrap_or_default();
                 Some(Report::of(Options::of(&spec)))
             }
@@ -146,7 +146,7 @@ impl Job {
     }
 }
 
-/// An error's JSON, key by key: one that is missing or of another version does not hide the rest.
+/// Reads an error's JSON key by key, so that a missing or unknown one does not hide the rest.
 fn failure(raw: &Value) -> Box<JobError> {
     fn part<T: for<'de> Deserialize<'de>>(raw: &Value, key: &str) -> Option<T> {
         T::deserialize(raw.get(key)?).ok()
@@ -168,7 +168,7 @@ fn failure(raw: &Value) -> Box<JobError> {
     error.attempts = part(raw, "attempts").unwrap_or_default();
     let lines: Vec<String> = part(raw, "log_tail").unwrap_or_default();
     error.log_tail = lines.iter().map(|line| printable(line, LINE)).collect();
-    // A failure is never told as a success.
+    // A failure never exits with code 0.
     error.exit_code = part(raw, "exit_code")
         .filter(|code| *code != 0)
         .unwrap_or(error.exit_code);
@@ -182,7 +182,7 @@ struct Page {
 }
 
 impl Client {
-    /// Hands in a job under a key.
+    /// Submits a job under an idempotency key.
     ///
     /// # Errors
     /// The sidecar refuses, or is gone.
@@ -196,22 +196,22 @@ impl Client {
     /// The job as it is now.
     ///
     /// # Errors
-    /// There is none, or the sidecar is gone.
+    /// There is no such job, or the sidecar is gone.
     pub async fn job(&self, id: JobId) -> Result<Job, RemoteError> {
         let ask = Ask::new(Method::GET, format!("/v1/jobs/{id}"));
         Job::read(self.json(&ask, Later::Again).await?)
     }
 
-    /// Ends a job.
+    /// Cancels a job.
     ///
     /// # Errors
-    /// There is none, or the sidecar is gone.
+    /// There is no such job, or the sidecar is gone.
     pub async fn cancel(&self, id: JobId) -> Result<Job, RemoteError> {
         let ask = Ask::new(Method::POST, format!("/v1/jobs/{id}/cancel"));
         Job::read(self.json(&ask, Later::Again).await?)
     }
 
-    /// The newest jobs, at most `limit`; of one state, if it is given; until `enough`.
+    /// Gives the newest jobs to `each`: at most `limit`, and only those of `state` if it is given.
     ///
     /// # Errors
     /// The sidecar refuses, or is gone.
@@ -233,7 +233,7 @@ impl Client {
             }
             let ask = Ask::new(Method::GET, format!("/v1/jobs?{}", query.finish()));
             let page: Page = self.json(&ask, Later::Again).await?;
-            // An empty page with a cursor would be asked for without end.
+            // An empty page with a cursor would lead to an endless loop.
             let empty = page.jobs.is_empty();
             for raw in page.jobs.into_iter().take(left) {
                 left -= 1;
@@ -247,10 +247,10 @@ impl Client {
         Ok(())
     }
 
-    /// The job that is meant: its id, the beginning of one that no other has, or `latest`.
+    /// Finds a job by its id, by a prefix that no other id has, or by `latest`.
     ///
     /// # Errors
-    /// None is, or several are.
+    /// No job matches, or several do.
     pub async fn find(&self, text: &str) -> Result<JobId, RemoteError> {
         if let Ok(id) = text.parse() {
             return Ok(id);

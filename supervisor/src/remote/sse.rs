@@ -1,37 +1,37 @@
-//! Bytes of a stream → server-sent events, as WHATWG has them, of bounded size.
+//! Parses server-sent events (WHATWG HTML, "Server-sent events"), of bounded size.
 
-/// One event, its lines included: a job's end tells its spec, which names thousands of files.
+/// Longest event in bytes, including its lines: the end of a job tells its spec, which names thousands of files.
 const MOST: usize = 16 << 20;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Its number; 0 where it has none.
+    /// Its number; 0 if it has none.
     pub id: u64,
-    /// `message` where it names none.
+    /// Its type; `message` if it names none.
     pub kind: String,
-    /// Its lines.
+    /// Its data lines, joined by line feeds.
     pub data: String,
 }
 
-/// An event without end.
+/// An event exceeds the bound.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of more than {MOST} bytes")]
 pub struct TooLong;
 
-/// See the head of this file.
+/// Parses a stream piece by piece.
 #[derive(Debug, Default)]
 pub struct Parser {
     line: Vec<u8>,
-    /// The last byte was a carriage return: a line feed belongs to it.
+    /// The last byte was a carriage return, so a line feed that follows belongs to it.
     returned: bool,
     event: Event,
-    /// It has at least one line of data.
+    /// The event has at least one line of data.
     has_data: bool,
 }
 
 impl Parser {
-    /// Takes bytes, however they are cut; gives the events that they complete.
+    /// Takes bytes, cut anywhere, and returns the events that they complete.
     ///
     /// # Errors
     /// An event is too long.
@@ -57,7 +57,7 @@ impl Parser {
     fn take(&mut self, line: &str) -> Option<Event> {
         if line.is_empty() {
             let mut event = std::mem::take(&mut self.event);
-            // The number holds until another one comes.
+            // The id holds until another one comes.
             self.event.id = event.id;
             if !std::mem::take(&mut self.has_data) {
                 return None;
@@ -78,7 +78,7 @@ impl Parser {
                 }
                 self.event.data.push_str(value);
             }
-            // A comment, `retry`, and what is to come.
+            // A comment, `retry`, or a field of a later version.
             _ => {}
         }
         None

@@ -1,4 +1,4 @@
-//! Files → blobs that the sidecar has: each is sent once, and only if it is not there.
+//! Uploads files as blobs: each is sent once, and only if the sidecar lacks it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use super::http::{Ask, Payload};
 use crate::error::JobError;
 use crate::opener::Opener;
 
-/// Between two words about a file under way.
+/// Between two reports about a file under way.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How far it is.
+/// Progress of the upload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Files that are dealt with.
+    /// Files that are done.
     pub files: usize,
-    /// Files that were there already.
+    /// Files that the sidecar had already.
     pub known: usize,
-    /// Bytes that are dealt with, sent or there already.
+    /// Bytes that are done, sent or there already.
     pub bytes: u64,
-    /// Of so many.
+    /// Bytes in all.
     pub total: u64,
 }
 
-/// Sends what is missing, and tells how far it is.
+/// Sends what is missing, and reports the progress.
 ///
 /// # Errors
 /// The sidecar refuses or is gone, or a file has changed.
@@ -66,7 +66,7 @@ pub async fn upload(
     Ok(sent)
 }
 
-/// Whether it was there already.
+/// Sends one file; returns whether the sidecar had it already.
 async fn one(
     client: &Client,
     collection: &Collection,
@@ -105,7 +105,7 @@ async fn one(
                 let shorter = content.metadata().is_ok_and(|metadata| metadata.len() < file.bytes);
                 return match answer {
                     Ok(_) => Ok(false),
-                    // Its end was never to be read.
+                    // The file became shorter, so its end could not be read.
                     Err(RemoteError::Unreachable { .. }) if shorter => Err(changed().into()),
                     Err(error) => Err(error),
                 };

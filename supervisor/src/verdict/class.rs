@@ -1,25 +1,25 @@
-//! Cause → what a repetition can be expected to do about it.
+//! Maps a cause to its retry class.
 
 use std::time::Duration;
 
 use proto::message::Code;
 use serde::{Deserialize, Serialize};
 
-/// What a repetition can be expected to do about a failure. Every failure has exactly one class.
+/// What to expect of a retry after a failure. Every failure has exactly one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryClass {
-    /// The input's doing: the same again would fail the same way.
+    /// The input is at fault: a retry would fail the same way.
     Input,
-    /// A process died or stalled, and nobody can say whether the input or chance did it.
+    /// A process died or stalled, and it is unknown whether the input or chance caused it.
     Ambiguous,
     /// Too little memory for this plan.
     Resource,
-    /// Not this job's doing.
+    /// The job is not at fault.
     Victim,
     /// The host was short of something for a moment.
     Transient,
-    /// The installation is at fault: only a person can mend it.
+    /// The installation is at fault: only a person can fix it.
     Config,
 }
 
@@ -34,24 +34,24 @@ impl RetryClass {
         Self::Config,
     ];
 
-    /// How many failures of this class a role is forgiven, each with a fresh process.
+    /// How many failures of this class are retried per role, each with a fresh process.
     #[must_use]
     pub fn budget(self) -> u32 {
         match self {
-            // Deterministic by definition, or for a person to mend.
+            // Deterministic by definition, or for a person to fix.
             Self::Input | Self::Config => 0,
             // One crash may be chance; the second is evidence.
             Self::Ambiguous => 1,
-            // A smaller plan, then none at all: the ladder has no more.
+            // A smaller plan, then vertex colours: the ladder has no more.
             Self::Resource => 2,
-            // Bounded only so that nothing is for ever.
+            // Bounded only so that nothing repeats for ever.
             Self::Victim => 3,
             // A fork that failed, a loader that timed out, a disk that was full.
             Self::Transient => 2,
         }
     }
 
-    /// How long to wait before the repetition after `failures` earlier ones: a host that is short of something gets time.
+    /// The delay before a retry after `failures` earlier ones. A host that is short of something gets time.
     #[must_use]
     pub fn delay(self, failures: u32) -> Duration {
         match self {
@@ -85,7 +85,7 @@ impl RetryClass {
             | Code::Internal => Self::Ambiguous,
             Code::OutOfHostMemory | Code::OutOfDeviceMemory => Self::Resource,
             Code::SpawnFailed | Code::IoError => Self::Transient,
-            // The same system call is forbidden the second time, too.
+            // A forbidden system call is forbidden the second time, too.
             Code::NoAdapter
             | Code::OutputError
             | Code::BinaryMismatch

@@ -1,4 +1,4 @@
-//! One process that compares: spawned, confined, fed, watched, buried.
+//! One process that compares, from its start to its end.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,12 +36,12 @@ use crate::verdict::{Ending, Exit, Kill, MemoryKill};
 use crate::watch::{STALL_FLOOR, TICK, Watch, stall_cap};
 use crate::words::{self, printable};
 
-/// Of the sheet: a PNG signature with an IHDR chunk.
+/// Least size of the sheet in bytes: a PNG signature with an IHDR chunk.
 const LEAST_PICTURE: u64 = 33;
 
 /// How an attempt ends without figures.
 pub(super) enum End {
-    /// Nobody wants it any more, or its time is over.
+    /// The comparison was cancelled, or its time is over.
     Over(Box<JobError>),
     /// The process failed.
     Died(Box<Ending>),
@@ -56,7 +56,7 @@ pub(super) struct Attempt<'a> {
     pub(super) warnings: Vec<String>,
     /// The sheet, and whether it is written.
     pub(super) blob: Option<(Arc<Blob>, bool)>,
-    /// What the process was handed.
+    /// The files that the process was handed.
     pub(super) given: Given,
     summary: Option<CompareSummary>,
     failure: Option<Failure>,
@@ -108,7 +108,8 @@ impl<'a> Attempt<'a> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let exit = loop {
-            // Every arm only waits, so each is safe to cancel. Orders and clock go first: no flood outruns them.
+            // Every arm only waits, so each is safe to cancel. Signals and the clock come first, so no flood of packets
+            // delays them.
             tokio::select! {
                 biased;
                 signal = signals.any() => self.end(&mut running, JobError::cancelled(signal)),
@@ -177,7 +178,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Takes one packet; an error is what was wrong with it.
+    /// Takes one packet; an error says what is wrong with it.
     fn packet(
         &mut self,
         running: &mut Running,
@@ -185,7 +186,7 @@ impl<'a> Attempt<'a> {
         events: &mpsc::Sender<(ChildId, child::Event)>,
     ) -> Result<(), String> {
         if running.kill.is_some() || self.summary.is_some() || self.failure.is_some() {
-            // Sent before the kill arrived, or after the answer: of no interest any more.
+            // It was sent before the kill arrived, or after the answer, and no longer matters.
             return Ok(());
         }
         crate::failpoint::packet(&packet);
@@ -279,7 +280,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Checks who it is, and gives it its job.
+    /// Checks the process's identity and sandbox, and gives it its job.
     fn hello(
         &mut self,
         running: &mut Running,
@@ -323,7 +324,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Memory for the sheet, once.
+    /// Gives memory for the sheet, once.
     fn allocate(&mut self, table: Table, bytes: u64) -> Result<Arc<Blob>, String> {
         let bounds = LEAST_PICTURE..=MAX_BLOB_BYTES;
         if table != Table::Preview || self.spec.picture.is_none() || self.blob.is_some() {
@@ -338,7 +339,7 @@ impl<'a> Attempt<'a> {
         Ok(blob)
     }
 
-    /// Takes note of a file that is handed down; an error where the sheet is to take its place.
+    /// Records a file that is handed down; an error if the sheet would replace it.
     fn takes(&mut self, file: &Arc<OwnedFd>) -> Option<Box<JobError>> {
         let file = FileId::of(file)?;
         self.given.add(file);
@@ -409,7 +410,7 @@ impl<'a> Attempt<'a> {
         if ending.exit == Exit::Unkillable {
             self.host.park(child);
         }
-        // Figures that came are figures, however the process ended after them; but an order given before them counts.
+        // Complete figures count, however the process ended after them. But an order that came before them wins.
         match (self.over.take(), self.summary.take()) {
             (Some(error), _) => Err(End::Over(error)),
             (None, Some(summary)) => Ok(summary),

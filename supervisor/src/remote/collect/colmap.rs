@@ -1,19 +1,19 @@
-//! `images.bin` or `images.txt` of a model of COLMAP → the names of its pictures; the baker's `prepare/colmap.rs` explains the
-//! format. What is broken names none from there on: prepare says so.
+//! Reads the names of the pictures from `images.bin` or `images.txt` of a COLMAP model. The baker's `prepare/colmap.rs`
+//! explains the format. From the first error on it names nothing: prepare reports the error.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use proto::limits::{MAX_COLMAP_FILE_BYTES, MAX_NAME_BYTES, MAX_VIEWS};
 
-/// Of an image in a binary file before its name: id, pose, camera.
+/// Bytes before the name of an image in a binary file: id, pose, camera.
 const BEFORE: usize = 4 + 7 * 8 + 4;
-/// Of a point behind it.
+/// Bytes of a point after the name.
 const POINT: i64 = 24;
 /// Words of a line before the name.
 const WORDS: usize = 9;
 
-/// What each picture is called.
+/// The names of each picture.
 pub(super) fn pictures(file: File, text: bool) -> Vec<Vec<String>> {
     let mut file = BufReader::with_capacity(256 << 10, file);
     let mut names = Vec::new();
@@ -48,7 +48,7 @@ fn record(file: &mut BufReader<File>) -> Option<String> {
     String::from_utf8(name).ok()
 }
 
-/// Reads a line, and the one of points behind an image's; none at the end.
+/// Reads an image's line and the line of points after it; `None` at the end.
 fn line(file: &mut BufReader<File>, names: &mut Vec<String>) -> Option<()> {
     let mut bytes = Vec::new();
     if file

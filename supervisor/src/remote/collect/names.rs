@@ -1,4 +1,5 @@
-//! A mesh file or a transforms.json → the names of the files that it refers to. What is broken names none: prepare says so.
+//! Reads the names of the files that a mesh file or a transforms.json refers to. A broken file names none: prepare
+//! reports it.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -7,7 +8,7 @@ use proto::limits::{MAX_MESH_FILE_BYTES, MAX_TRANSFORMS_BYTES, MAX_VIEWS};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Tried in this order behind a `file_path`; see the baker's `prepare/views/load.rs`.
+/// Endings that are tried in this order after a `file_path`; see the baker's `prepare/views/load.rs`.
 const PICTURES: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
 #[derive(Deserialize)]
@@ -21,7 +22,7 @@ struct Buffer {
     uri: Option<String>,
 }
 
-/// Names of the buffers of a glTF or GLB; none of another file, or of one that is broken.
+/// Names of the buffers of a glTF or GLB; none for another or a broken file.
 pub(super) fn buffers(mut file: File) -> Vec<String> {
     let mut head = [0; 20];
     let gltf: Option<Gltf> = match file.read_exact(&mut head) {
@@ -49,12 +50,12 @@ struct Transforms {
 struct Frame {
     file_path: Option<String>,
     mask_path: Option<String>,
-    /// An object of pictures; anything else is for prepare to refuse.
+    /// An object of pictures; prepare refuses anything else.
     #[serde(default)]
     channels: Value,
 }
 
-/// What each picture may be called; none of another file, or of one that is broken.
+/// The names that each picture may have; none for another or a broken file.
 pub(super) fn pictures(file: File) -> Vec<Vec<String>> {
     let transforms: Option<Transforms> = json(file, MAX_TRANSFORMS_BYTES);
     let Some(transforms) = transforms.filter(|transforms| transforms.frames.len() <= MAX_VIEWS)
@@ -92,7 +93,7 @@ fn json<T: for<'de> Deserialize<'de>>(mut file: File, limit: u64) -> Option<T> {
     serde_json::from_reader(BufReader::new(file.take(limit))).ok()
 }
 
-/// The bytes of a URI's path.
+/// Decodes the percent encoding of a URI's path.
 fn percent(uri: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(uri.len());
     let mut rest = uri.as_bytes();
