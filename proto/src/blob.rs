@@ -1,9 +1,9 @@
-//! Bulk data between processes: a memfd that the supervisor makes, sizes and seals.
+//! Bulk data between processes: a memfd that the supervisor creates, sizes and seals.
 //!
 //! ```text
-//!  supervisor: Blob::create(bytes)   seals GROW, SHRINK      nobody can change the size any more: no SIGBUS, no surprise
+//!  supervisor: Blob::create(bytes)   seals GROW, SHRINK      the size cannot change any more: no SIGBUS
 //!  child:      BlobFile::open(fd)    checks seals and size   then pwrite through io::Write
-//!  supervisor: Blob::seal_written()  seals WRITE, SEAL       nobody can change a byte any more
+//!  supervisor: Blob::seal_written()  seals WRITE, SEAL       no byte can change any more
 //!  next child: BlobFile::open(fd)    checks again            then pread through io::Read: a copy, never a mapping
 //! ```
 
@@ -33,7 +33,7 @@ pub enum BlobError {
         #[source]
         source: io::Error,
     },
-    /// The other side handed over something that could still change size, or is no memfd.
+    /// The descriptor can still change size, or is no memfd.
     #[error("file descriptor is not sealed in size")]
     Unsealed,
 }
@@ -45,7 +45,7 @@ fn os(what: &'static str) -> impl FnOnce(nix::Error) -> BlobError {
     }
 }
 
-/// The supervisor's end: owns the memory for as long as the job may need it again.
+/// The supervisor's end: owns the memory for as long as the job may need it.
 #[derive(Debug)]
 pub struct Blob {
     file: File,
@@ -53,7 +53,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// Zeroed memory of `bytes` bytes, sealed in size. `name` shows in `/proc/PID/fd`.
+    /// Creates zeroed memory of `bytes` bytes, sealed in size. `name` shows in `/proc/PID/fd`.
     ///
     /// # Errors
     /// [`BlobError::Size`] outside the limits; [`BlobError::Os`] without descriptors or memory.
@@ -77,7 +77,8 @@ impl Blob {
         Ok(Self { file, bytes })
     }
 
-    /// From here on nobody can change a byte. Fails with EBUSY while a child holds a writable mapping, which ours never make.
+    /// Seals the contents: from here on no byte can change. Fails with EBUSY while a child holds a writable mapping;
+    /// Kiln's children never make one.
     ///
     /// # Errors
     /// [`BlobError::Os`].
@@ -93,13 +94,13 @@ impl Blob {
         self.bytes
     }
 
-    /// Never: a blob has at least one byte.
+    /// Always false: a blob has at least one byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// For reads at offsets, of what a child may be writing at the same time.
+    /// For reads at offsets, also while a child is writing.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -130,7 +131,7 @@ pub struct BlobFile {
 }
 
 impl BlobFile {
-    /// Takes a received descriptor, once its seals and size are seen to be right.
+    /// Takes a received descriptor after checking its seals and size.
     ///
     /// # Errors
     /// [`BlobError::Unsealed`] for anything but a memfd sealed in size; [`BlobError::Size`] outside the limits.
@@ -142,7 +143,7 @@ impl BlobFile {
             return Err(BlobError::Unsealed);
         }
         let mut file = File::from(fd);
-        // Not by fstat: C libraries turn it into a call that takes a path, which the sandbox lets nobody make.
+        // Not by fstat: C libraries turn it into a call that takes a path, which the sandbox forbids.
         let bytes = file
             .seek(SeekFrom::End(0))
             .map_err(|source| BlobError::Os {
@@ -161,7 +162,7 @@ impl BlobFile {
         self.bytes
     }
 
-    /// Never: a blob has at least one byte.
+    /// Always false: a blob has at least one byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
@@ -187,7 +188,7 @@ impl BlobFile {
     }
 }
 
-/// `pread` from a blob, in order.
+/// Reads a blob in order, by `pread`.
 #[derive(Debug)]
 pub struct BlobReader<'a> {
     file: &'a File,
@@ -211,7 +212,7 @@ impl Read for BlobReader<'_> {
     }
 }
 
-/// `pwrite` to a blob, in order; past its end the kernel refuses, since the size is sealed.
+/// Writes a blob in order, by `pwrite`. The kernel refuses writes past its end, since the size is sealed.
 #[derive(Debug)]
 pub struct BlobWriter<'a> {
     file: &'a File,

@@ -1,7 +1,7 @@
-//! One end of a SEQPACKET socket pair: a packet is a message, whole or not at all, with the descriptors that belong to it.
+//! One end of a SEQPACKET socket pair. A packet is a whole message with its descriptors.
 //!
-//! The supervisor sends descriptors and receives none: its `receive` has no control buffer, so the kernel drops whatever
-//! a child attaches, and [`ChannelError::UnexpectedFds`] names the child for it.
+//! The supervisor sends descriptors and receives none. Its `receive` has no control buffer, so the kernel drops
+//! whatever a child attaches, and the call fails with [`ChannelError::UnexpectedFds`].
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use crate::limits::{MAX_PACKET_BYTES, MAX_PACKET_FDS};
 use crate::wire::{self, WireError};
 
-/// What the kernel lets through in one packet (`SCM_MAX_FD`). The buffer takes them all: from a buffer that is too short,
-/// the descriptors that did fit could not be taken, and so not closed.
+/// The most descriptors that the kernel passes in one packet (`SCM_MAX_FD`). The buffer has room for all of them. With
+/// a shorter buffer, the descriptors that did fit could not be taken, and so not closed.
 const KERNEL_PACKET_FDS: usize = 253;
 
 /// Why a packet did not pass.
@@ -30,13 +30,13 @@ pub enum ChannelError {
     /// Nothing to read, or no room to write, on a non-blocking call.
     #[error("the call would block")]
     WouldBlock,
-    /// Longer than any packet of ours.
+    /// Longer than a packet may be.
     #[error("packet is longer than {MAX_PACKET_BYTES} bytes")]
     Truncated,
-    /// Descriptors where none belong, or more than fit.
+    /// Descriptors where none are allowed, or too many.
     #[error("packet carries file descriptors that do not belong there")]
     UnexpectedFds,
-    /// The bytes are no message.
+    /// The bytes are not a message.
     #[error(transparent)]
     Wire(#[from] WireError),
     /// The kernel refused.
@@ -61,7 +61,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Two connected ends, closed on exec. Blocking; pass `nonblocking` for the supervisor's end with [`Channel::set_nonblocking`].
+    /// Creates two connected ends, closed on exec and blocking. See [`Channel::set_nonblocking`] for the supervisor's
+    /// end.
     ///
     /// # Errors
     /// [`ChannelError::Os`] without descriptors.
@@ -75,19 +76,19 @@ impl Channel {
         Ok((Self { socket: ours }, Self { socket: theirs }))
     }
 
-    /// Takes an inherited descriptor, a child's fd 0. Whether it is a socket shows at the first send.
+    /// Takes an inherited descriptor, a child's fd 0. If it is not a socket, the first send fails.
     #[must_use]
     pub fn from_fd(socket: OwnedFd) -> Self {
         Self { socket }
     }
 
-    /// Gives the descriptor up, for a child's standard input.
+    /// Gives the descriptor away, for a child's standard input.
     #[must_use]
     pub fn into_fd(self) -> OwnedFd {
         self.socket
     }
 
-    /// From here on send and receive answer [`ChannelError::WouldBlock`] instead of waiting.
+    /// From here on send and receive return [`ChannelError::WouldBlock`] instead of waiting.
     ///
     /// # Errors
     /// [`ChannelError::Os`].
@@ -97,7 +98,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends one message with its descriptors; they stay the caller's as well.
+    /// Sends one message with its descriptors; the caller keeps its own copies.
     ///
     /// # Errors
     /// [`ChannelError::Closed`], [`ChannelError::WouldBlock`], or a message that does not fit.
@@ -121,18 +122,19 @@ impl Channel {
         Ok(())
     }
 
-    /// Receives one message and its descriptors (at most [`MAX_PACKET_FDS`]): the child's side.
+    /// Receives one message and its descriptors (at most [`MAX_PACKET_FDS`]). For the child.
     ///
     /// # Errors
-    /// [`ChannelError::Closed`] at the end, otherwise what is wrong with the packet. Descriptors of a bad packet are closed.
+    /// [`ChannelError::Closed`] at the end, otherwise what is wrong with the packet. Descriptors of a bad packet are
+    /// closed.
     pub fn receive_with_fds<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         self.take_with_fds(MsgFlags::empty())
     }
 
-    /// The same, if one has come.
+    /// The same, without waiting.
     ///
     /// # Errors
-    /// As [`Channel::receive_with_fds`]; [`ChannelError::WouldBlock`] if none has.
+    /// As [`Channel::receive_with_fds`]; [`ChannelError::WouldBlock`] if no message is there.
     pub fn try_receive_with_fds<T: DeserializeOwned>(
         &self,
     ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
@@ -166,7 +168,7 @@ impl Channel {
         Ok((finish(&packet, length, flags)?, fds))
     }
 
-    /// Receives one message and refuses descriptors: the supervisor's side.
+    /// Receives one message and refuses descriptors. For the supervisor.
     ///
     /// # Errors
     /// As [`Channel::receive_with_fds`]; [`ChannelError::UnexpectedFds`] if any was attached (the kernel has dropped it).
@@ -178,8 +180,8 @@ impl Channel {
             recvmsg::<()>(socket, &mut slices, None, MsgFlags::empty())
                 .map(|message| (message.flags, message.bytes))
         };
-        // An end that closes with packets unread makes one receive here fail before what it sent itself is given out: its last
-        // words come with the next.
+        // If the other end closes with packets unread, one receive here fails before the packets that it sent are
+        // returned. The next receive returns them.
         let (flags, length) = match take() {
             Err(Errno::ECONNRESET) => take()?,
             other => other?,
@@ -212,7 +214,7 @@ fn finish<T: DeserializeOwned>(
         return Err(ChannelError::Truncated);
     }
     match packet.get(..length) {
-        // An empty packet is how SEQPACKET says that the other end is gone; no message of ours is empty.
+        // SEQPACKET reports a closed end as an empty packet; no message is empty.
         None | Some([]) => Err(ChannelError::Closed),
         Some(bytes) => Ok(wire::decode(bytes)?),
     }
@@ -227,8 +229,8 @@ fn own(raw: std::os::fd::RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
-/// Marks every descriptor above standard error to be closed on exec, so that children get none that this program itself
-/// inherited (Rust marks those that it opens). To be called before there is a second thread.
+/// Marks every descriptor above standard error as closed on exec, so that children get none that this program itself
+/// inherited. Rust marks those that it opens. Call this before there is a second thread.
 ///
 /// # Errors
 /// There is no `/proc`.
@@ -240,7 +242,7 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
         .filter(|number| *number > 2)
         .collect();
     for number in numbers {
-        // The listing's own descriptor is among them and closed by now, which EBADF says.
+        // The listing's own descriptor is among them and closed by now, hence EBADF.
         match fcntl(borrow(number), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)) {
             Ok(_) | Err(Errno::EBADF) => {}
             Err(errno) => return Err(errno.into()),
@@ -251,8 +253,8 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
 
 #[expect(unsafe_code, reason = "inherited descriptors are known by number only")]
 fn borrow(number: std::os::fd::RawFd) -> BorrowedFd<'static> {
-    // SAFETY: `number` comes from a listing, so it is not -1; it is used for one fcntl, which does no more than fail if
-    // the descriptor is closed by then.
+    // SAFETY: `number` comes from a listing, so it is not -1. It is used for one fcntl, which merely fails if the
+    // descriptor is closed by then.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 

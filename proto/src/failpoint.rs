@@ -1,13 +1,14 @@
-//! `KILN_FAILPOINTS` → what goes wrong, where, and when. With the feature `failpoints` only: a product carries none of it.
+//! Fault injection: `KILN_FAILPOINTS` says what goes wrong, where, and when. Only with the feature `failpoints`; a
+//! product build has none of it.
 //!
 //! ```text
 //!  ROLE:SITE:NTH=[TIMES*]ACTION;…        bake:fit:3=segv    encode:png:1=1*exit(0)    supervisor:stage.sync:2=error(EIO)
 //! ```
 //!
-//! At the Nth passage (from 1) of a site in a process of that role; with TIMES, in the first so many processes of the role
-//! only, so that the next one passes. Sites of workers are phases, where each count is a passage, and the steps of the
-//! conversation; those of the supervisor are named where they stand. The `fail` crate knows neither Nth passage nor process,
-//! nor faults of the processor, so this is our own.
+//! The fault happens at the Nth passage (from 1) of a site, in a process of that role. With TIMES, only the first TIMES
+//! processes of the role have it, so the next one passes. A worker's sites are its phases, where each count is a
+//! passage, and the steps of the protocol. The supervisor's sites are named where they are. The `fail` crate has
+//! neither Nth passages nor processes nor hardware faults, hence this module.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,17 +19,17 @@ use nix::sys::signal::{Signal, raise};
 
 use crate::message::Role;
 
-/// The variable.
+/// Name of the environment variable.
 pub const VARIABLE: &str = "KILN_FAILPOINTS";
 
-/// What goes wrong. Faults of the processor are real ones.
+/// What goes wrong. Hardware faults are real ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A write to address 0.
     Segv,
-    /// A read behind the end of a mapped file.
+    /// A read beyond the end of a mapped file.
     Bus,
-    /// An instruction that is none.
+    /// An invalid instruction.
     Ill,
     /// A division by zero.
     Fpe,
@@ -38,27 +39,27 @@ pub enum Action {
     Abort,
     /// A panic.
     Panic,
-    /// Recursion without end.
+    /// Endless recursion.
     Overflow,
-    /// SIGKILL from this process itself.
+    /// SIGKILL, sent by the process itself.
     Kill,
-    /// SIGSTOP from this process itself.
+    /// SIGSTOP, sent by the process itself.
     Stop,
     /// The process exits with this code.
     Exit(i32),
     /// Sleeps for ever.
     Stall,
-    /// Works for ever at nothing.
+    /// A busy loop for ever.
     Spin,
     /// Allocates until it fails.
     Oom,
     /// A system call, by its number.
     Syscall(i64),
-    /// One bit of the next texture is wrong.
+    /// Flips one bit of the next texture.
     Flip,
-    /// Each passage from here on takes so much longer.
+    /// Each passage from here on takes this much longer.
     Slow(Duration),
-    /// The system's answer is this error.
+    /// A system call fails with this error.
     Error(Errno),
 }
 
@@ -72,10 +73,10 @@ struct Point {
     passed: AtomicU64,
 }
 
-/// Counts a passage; answers what goes wrong there.
+/// Counts a passage, and returns the fault that happens there.
 ///
 /// # Panics
-/// If the variable cannot be read: a test that tests nothing must not pass.
+/// If the variable cannot be parsed: a test that tests nothing must not pass.
 pub fn hit(role: &str, site: &str) -> Option<Action> {
     static POINTS: OnceLock<Vec<Point>> = OnceLock::new();
     let points = POINTS.get_or_init(|| {
@@ -96,7 +97,7 @@ pub fn hit(role: &str, site: &str) -> Option<Action> {
     found
 }
 
-/// The variable for the next process of `role`, less what is only for those before it. To be asked once for each process.
+/// The variable for the next process of `role`, without what is meant for earlier ones. Call it once per process.
 ///
 /// # Panics
 /// As [`hit`].
@@ -175,7 +176,7 @@ fn action_of(text: &str) -> Option<Action> {
     })
 }
 
-/// Does what needs no fault of the processor and no help of the caller; gives the rest back.
+/// Carries out an action that needs neither a hardware fault nor the caller's help; returns any other.
 ///
 /// # Panics
 /// With [`Action::Panic`].

@@ -1,4 +1,4 @@
-//! What a caller asks for: the vocabulary shared by the command line, the packets and the report.
+//! A job's options: the vocabulary that the command line, the packets and the report share.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use crate::list::list;
 use crate::pages::Pages;
 use crate::table::Layer;
 
-/// How much work goes into the fit.
+/// How much work the fit does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
-    /// Seconds on two cores; better than the averaging bakers.
+    /// Seconds on two cores, and still better than bakers that average.
     Draft,
     /// The default.
     #[default]
@@ -19,14 +19,14 @@ pub enum Quality {
     Best,
 }
 
-/// The space in which a pixel's footprint is averaged.
+/// The colour space in which a pixel's footprint is averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Blend {
-    /// Linear light: renders of meshes, and photographs.
+    /// Linear light: for renders of meshes, and photographs.
     #[default]
     Linear,
-    /// Display space: sources that blend encoded colours, such as Gaussian splats.
+    /// Display space: for sources that blend encoded colours, such as Gaussian splats.
     Srgb,
 }
 
@@ -34,30 +34,31 @@ pub enum Blend {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
-    /// A GPU where one is found, otherwise the processor; the report says which.
+    /// A GPU if there is one, otherwise the processor; the report says which.
     #[default]
     Auto,
-    /// A GPU or nothing.
+    /// A GPU, or the job fails.
     Gpu,
     /// The processor, without any graphics driver.
     Cpu,
-    /// The adapter whose name contains this text, letter case aside; software adapters count.
+    /// The adapter whose name contains this text, ignoring case; software adapters count.
     Name(String),
 }
 
-/// How much memory a bake may plan with: a rung of the ladder that a job climbs down when memory ran out.
+/// How much memory a bake may plan with. A job that ran out of memory is retried with less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Memory {
-    /// What is fastest.
+    /// As much as is fastest.
     #[default]
     Full,
-    /// A quarter of the memory for rows, and for views that wait: slower, as good.
+    /// A quarter of the memory for rows, and for views that wait: slower, but as good.
     Small,
 }
 
 impl Memory {
-    /// Bytes of views that a bake holds until it knows all of them; of larger ones it takes the first in before.
+    /// Bytes of views that a bake may hold before it knows all of them. If there are more, it takes the first ones in
+    /// earlier.
     #[must_use]
     pub fn held_view_bytes(self) -> u64 {
         match self {
@@ -74,24 +75,24 @@ pub enum Product {
     /// [`crate::table::Texture`].
     #[default]
     Texture,
-    /// [`crate::table::Colours`]: one colour for each vertex, the ladder's last rung.
+    /// [`crate::table::Colours`]: one colour per vertex, the ladder's last rung.
     VertexColours,
 }
 
-/// What kind of file the result is.
+/// The kind of file of the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Container {
-    /// glTF in one file, the texture within it.
+    /// glTF in one file, including the texture.
     #[default]
     Glb,
-    /// Binary PLY, the texture beside it.
+    /// Binary PLY, with the texture beside it.
     Ply,
-    /// Wavefront OBJ, its material and the texture beside it.
+    /// Wavefront OBJ, with its material and the texture beside it.
     Obj,
 }
 
-/// The picture format of the texture.
+/// The image format of the texture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TextureFormat {
@@ -102,20 +103,21 @@ pub enum TextureFormat {
     Jpeg,
     /// Lossless (`EXT_texture_webp`).
     Webp,
-    /// Half a JPEG where the texture is smooth (`EXT_texture_webp`); colours alone, and numbers are as [`Self::Webp`] has them.
+    /// Half the size of a JPEG where the texture is smooth (`EXT_texture_webp`). For colours only; data textures use
+    /// [`Self::Webp`].
     #[serde(rename = "webp-lossy")]
     WebpLossy,
-    /// Basis Universal, whatever the device's own format (`KHR_texture_basisu`): small, colours alone; numbers are as
-    /// [`Self::Ktx2Uastc`] has them.
+    /// Basis Universal ETC1S, transcoded to the device's own format (`KHR_texture_basisu`): small. For colours only;
+    /// data textures use [`Self::Ktx2Uastc`].
     #[serde(rename = "ktx2-etc1s")]
     Ktx2Etc1s,
-    /// Basis Universal at 8 bits a texel before Zstandard: close to lossless.
+    /// Basis Universal UASTC, 8 bits a texel before Zstandard: close to lossless.
     #[serde(rename = "ktx2-uastc")]
     Ktx2Uastc,
 }
 
 impl TextureFormat {
-    /// The ending of its files.
+    /// File name extension.
     #[must_use]
     pub fn ending(self) -> &'static str {
         match self {
@@ -126,19 +128,19 @@ impl TextureFormat {
         }
     }
 
-    /// Whether its pictures have a quality of 1 to 100.
+    /// Whether it has a quality setting of 1 to 100.
     #[must_use]
     pub fn has_quality(self) -> bool {
         matches!(self, Self::Jpeg | Self::WebpLossy | Self::Ktx2Etc1s)
     }
 
-    /// Whether only a GLB can hold it: what reads PLY and OBJ knows no such picture.
+    /// Whether only a GLB can hold it: readers of PLY and OBJ do not know the format.
     #[must_use]
     pub fn needs_gltf(self) -> bool {
         matches!(self, Self::Ktx2Etc1s | Self::Ktx2Uastc)
     }
 
-    /// As glTF names it.
+    /// MIME type, as in glTF.
     #[must_use]
     pub fn mime_type(self) -> &'static str {
         match self {
@@ -161,46 +163,47 @@ pub enum Compress {
     Meshopt,
 }
 
-/// How a renderer takes the opacity that views brought, as glTF names it.
+/// How a renderer uses the opacity of the views, in glTF's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AlphaMode {
-    /// As the opacity is: all but whole, all but whole or none, or anything between.
+    /// Chosen by the opacity: `Opaque` if nearly all texels are opaque, `Mask` if nearly all are opaque or clear, else
+    /// `Blend`.
     #[default]
     Auto,
-    /// Not at all.
+    /// Opacity is ignored.
     Opaque,
-    /// What is below the cutoff is not there.
+    /// Texels below the cutoff are not drawn.
     Mask,
-    /// As a share.
+    /// Opacity is a share.
     Blend,
 }
 
 /// The form of the result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Form {
-    /// The kind of file.
+    /// Kind of file.
     pub container: Container,
-    /// The texture's.
+    /// Format of the texture.
     pub texture: TextureFormat,
-    /// Of a JPEG or ETC1S: 1 to 100.
+    /// Quality of a JPEG, lossy WebP or ETC1S: 1 to 100.
     pub quality: u8,
-    /// The mesh's, in a GLB.
+    /// How the mesh of a GLB is stored.
     pub compress: Compress,
-    /// The vertices of a GLB carry `_PROVENANCE`.
+    /// Whether the vertices of a GLB carry `_PROVENANCE`.
     pub provenance: bool,
-    /// Textures that the atlas is cut into.
+    /// Pages that the atlas is cut into.
     pub pages: Pages,
-    /// Name of the result without its ending: by it a mesh names the files beside it. Empty for a GLB.
+    /// The result's file name without extension, from which the files beside it are named. Empty for a GLB.
     pub stem: String,
-    /// Of a GLB whose views bring opacity.
+    /// Alpha mode of a GLB whose views have opacity.
     pub alpha: AlphaMode,
-    /// Of [`AlphaMode::Mask`]: 0 to 1.
+    /// Cutoff of [`AlphaMode::Mask`]: 0 to 1.
     pub alpha_cutoff: f32,
 }
 
 impl Form {
-    /// Name of the file of a page's texture beside a PLY or OBJ: of several pages as UDIM tiles are named.
+    /// File name of a page's texture beside a PLY or OBJ; several pages are named as UDIM tiles.
     #[must_use]
     pub fn picture(&self, page: u32) -> String {
         let (stem, ending) = (&self.stem, self.texture.ending());
@@ -210,23 +213,23 @@ impl Form {
         }
     }
 
-    /// Name of the material's file beside an OBJ.
+    /// File name of the material beside an OBJ.
     #[must_use]
     pub fn material(&self) -> String {
         format!("{}.mtl", self.stem)
     }
 }
 
-/// Whether cameras and exposures may be moved to where the mesh's silhouette and the other views want them.
+/// Whether cameras and exposures may be corrected to fit the mesh's silhouette and the other views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Refine {
-    /// They are taken as given.
+    /// They stay as given.
     Off,
-    /// Moved where the views say clearly that they are off.
+    /// Corrected where the views clearly show that they are wrong.
     #[default]
     Auto,
-    /// Moved wherever that explains the views better, however little.
+    /// Corrected wherever that explains the views better, however little.
     On,
 }
 
@@ -234,48 +237,48 @@ pub enum Refine {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Simplify {
-    /// The mesh as it came.
+    /// All of them.
     #[default]
     Keep,
     /// At most this many triangles.
     TargetFaces(u32),
-    /// This share of the triangles is *removed*, as TRELLIS means it: 0.95 keeps 5 %.
+    /// *Removes* this share of the triangles, as TRELLIS defines it: 0.95 keeps 5 %.
     RemoveShare(f32),
 }
 
-/// The axis that points up in the mesh and its views. The result's is y, as glTF has it.
+/// The axis that points up in the mesh and its views. In the result it is y, as in glTF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Up {
-    /// Nothing is turned.
+    /// Nothing is rotated.
     #[default]
     Y,
-    /// Mesh and cameras are turned: (x, y, z) becomes (x, z, -y).
+    /// Mesh and cameras are rotated: (x, y, z) becomes (x, z, -y).
     Z,
 }
 
-/// What is mended of the mesh before it is simplified; nothing unless asked.
+/// Repairs of the mesh before it is simplified; none by default.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repair {
-    /// Points of borders nearer than this share of the bounding box's diagonal become one.
+    /// Merges border points that are nearer than this share of the bounding box's diagonal.
     pub weld: Option<f32>,
-    /// Each part is wound one way, outwards.
+    /// Makes the winding of each connected part consistent, facing outwards.
     pub orient: bool,
-    /// What no view from outside sees goes.
+    /// Removes what no view from outside sees.
     pub remove_unseen: bool,
-    /// Holes up to this area are filled: a share of the square of the bounding box's longest side, as TRELLIS has it for its
-    /// unit cube. It bounds the openings that [`Self::remove_unseen`] leaves, too.
+    /// Fills holes up to this area, as a share of the square of the bounding box's longest side, as TRELLIS defines it
+    /// for its unit cube. It also bounds the openings that [`Self::remove_unseen`] leaves.
     pub fill_holes: Option<f32>,
-    /// Holes of more edges stay.
+    /// Holes with more edges are not filled.
     pub hole_edges: u32,
-    /// What points up.
+    /// The axis that points up.
     pub up: Up,
 }
 
 impl Repair {
     /// TRELLIS' `fill_holes_max_size`.
     pub const HOLE_SIZE: f32 = 0.04;
-    /// TRELLIS' `fill_holes_max_hole_nbe` of a mesh that is not simplified.
+    /// TRELLIS' `fill_holes_max_hole_nbe` for a mesh that is not simplified.
     pub const HOLE_EDGES: u32 = 250;
     /// About a hundred times what rounding to 32 bits moves a point.
     pub const WELD: f32 = 1e-5;
@@ -294,101 +297,103 @@ impl Default for Repair {
     }
 }
 
-/// The job of the prepare role: files into flat tables.
+/// The job of the prepare role: turns files into flat tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareJob {
     /// Name of the mesh file beneath [`crate::message::Root::Mesh`].
     pub mesh_file: String,
     /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
-    /// Edge of the atlas in texels, all pages together: padding and packing follow it.
+    /// Edge of the atlas with all its pages, in texels: padding and packing depend on it.
     pub texture_size: u32,
-    /// What it is cut into: no chart crosses their borders.
+    /// Pages that the atlas is cut into: no chart crosses their borders.
     pub pages: Pages,
-    /// Choose a smaller edge where the views resolve no more, and tell it: [`crate::message::FromChild::Chosen`].
+    /// Choose a smaller edge if the views resolve no more, and report it: [`crate::message::FromChild::Chosen`].
     pub texture_auto: bool,
-    /// What is mended first.
+    /// Repairs, before anything else.
     pub repair: Repair,
     /// Triangles to keep.
     pub simplify: Simplify,
     /// Use the mesh's own texture coordinates.
     pub keep_uvs: bool,
-    /// Of these the set with this number; without it the one that each material's base colour uses.
+    /// The set of texture coordinates to use; `None` for the one that each material's base colour uses.
     pub uv_set: Option<u32>,
-    /// This many views are kept out of the fit, to measure with.
+    /// Number of views kept out of the fit for measurement.
     pub holdout: u32,
-    /// Chooses the held-out views.
+    /// Seed that chooses the held-out views.
     pub seed: u64,
-    /// Work put into the unwrap.
+    /// How much work the unwrap does.
     pub quality: Quality,
     /// Wall-clock budget of the unwrap, after which the fallback makes the atlas.
     pub unwrap_deadline_ms: u64,
-    /// Read the views' channels, too; otherwise say that they are left out.
+    /// Also read the views' channels; otherwise warn that they are left out.
     pub layers: bool,
 }
 
-/// What the bake role can do before there is data.
+/// What the bake role can do before it has data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WarmJob {
     /// Adapter.
     pub device: Device,
-    /// Adapters by name that are not to be used: they failed.
+    /// Names of adapters that failed and must not be used.
     #[serde(deserialize_with = "list")]
     pub avoid: Vec<String>,
-    /// Which of several adapters that would do equally well: this, modulo their number.
+    /// Index among adapters that would do equally well, modulo their number.
     pub nth: u32,
-    /// Work put into the fit: it chooses the pipelines.
+    /// How much work the fit does: it selects the pipelines.
     pub quality: Quality,
-    /// Space of the footprint's average: it chooses the pipelines.
+    /// Colour space of the footprint's average: it selects the pipelines.
     pub blend: Blend,
 }
 
-/// The job of the bake role, after its [`WarmJob`]: flat tables into a texture. Fd: the surface whose views they are. The mesh with
-/// its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
+/// The job of the bake role, after its [`WarmJob`]: turns flat tables into a texture. Fd: the surface that the views
+/// show. The mesh with its atlas follows ([`crate::message::ToChild::Mesh`]), perhaps after some of the views.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BakeJob {
     /// What to make.
     pub product: Product,
     /// How much memory to plan with.
     pub memory: Memory,
-    /// Edge of the atlas in texels, as far as it is known before the mesh comes.
+    /// Edge of the atlas in texels, if it is known before the mesh comes.
     pub texture_size: Option<u32>,
-    /// Make [`crate::table::maps::Maps`], too, where the product is a texture.
+    /// Also make [`crate::table::maps::Maps`], if the product is a texture.
     pub maps: bool,
-    /// Move cameras and exposures first.
+    /// Whether to correct cameras and exposures first.
     pub refine: Refine,
-    /// Bytes of device memory to plan with; none for what is fastest.
+    /// Device memory to plan with, in bytes; `None` for what is fastest.
     pub vram_budget: Option<u64>,
-    /// Measure every GPU stage by the device's clock.
+    /// Measure every GPU stage with the device's clock.
     pub gpu_times: bool,
-    /// Draw what the fit did not believe: [`crate::message::Table::Rejected`] for each view, where the product is a texture.
+    /// Draw the pixels that the fit rejected: [`crate::message::Table::Rejected`] for each view, if the product is a
+    /// texture.
     pub rejected: bool,
-    /// Make nothing, and tell what a texture that is stored so would take: [`crate::message::Done::Plan`].
+    /// Make nothing, and report what a texture of this format would take: [`crate::message::Done::Plan`].
     pub dry_run: Option<TextureFormat>,
 }
 
-/// The job of the encode role: the bake's product and the mesh into files. Fds: mesh, product, [`crate::table::Refined`] if
-/// `has_refined`, layers, in this order.
+/// The job of the encode role: turns the bake's product and the mesh into files. Fds, in this order: mesh, product,
+/// [`crate::table::Refined`] if `has_refined`, layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodeJob {
     /// What the second fd holds.
     pub product: Product,
-    /// Space of the footprint's average, for the renders of the preview and the held-out views.
+    /// Colour space of the footprint's average, for the renders of the preview and the held-out views.
     pub blend: Blend,
     /// Draw the contact sheet.
     pub preview: bool,
-    /// Paint the texture's maps; there are none of vertex colours.
+    /// Write the texture's maps; vertex colours have none.
     pub maps: bool,
-    /// A third fd holds the cameras and exposures that the fit ended with; otherwise it took them as given.
+    /// A third fd holds the cameras and exposures after the fit; otherwise they are as given.
     pub has_refined: bool,
     /// The form of the result.
     pub form: Form,
-    /// What the further fds hold.
+    /// The layers that the further fds hold.
     #[serde(deserialize_with = "list")]
     pub layers: Vec<Layer>,
 }
 
-/// A job of the prepare role beside its own: finished meshes and views into figures and a sheet. Untrusted bytes end there, too.
+/// A second kind of job of the prepare role: turns finished meshes and views into figures and a contact sheet.
+/// Untrusted bytes end there, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareJob {
     /// Name of the first mesh file beneath [`crate::message::Root::Mesh`].
@@ -397,9 +402,9 @@ pub struct CompareJob {
     pub second: Option<String>,
     /// Name of `transforms.json` beneath [`crate::message::Root::Views`].
     pub views_file: String,
-    /// Space of the footprint's average.
+    /// Colour space of the footprint's average.
     pub blend: Blend,
-    /// What points up in the views. Finished meshes are glTF's, with y up: they stay as they are.
+    /// The axis that points up in the views. Finished meshes are glTF with y up, and stay as they are.
     pub up: Up,
     /// Draw the sheet: [`crate::message::Table::Preview`].
     pub picture: bool,

@@ -1,11 +1,12 @@
-//! Lists in packets: a length is a claim, and only elements take memory.
+//! Deserialises lists in packets: memory follows the elements, not the claimed length.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// A list whose memory follows its elements: serde's own takes up to a mebibyte for whatever length a packet claims.
+/// A list whose memory grows with its elements. Serde's own reserves up to a mebibyte for any length that a packet
+/// claims.
 pub(crate) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -1,8 +1,8 @@
-//! Several textures in place of one: how many, and where each lies in the square atlas that is baked.
+//! Several textures instead of one: their number, and the place of each in the square atlas that is baked.
 //!
-//! The atlas is cut into a grid of equal squares, its pages. No chart crosses their borders, so each page is a texture by
-//! itself, and what is baked is one square as ever. Pages are numbered row by row from the atlas' top left; as UDIM tiles,
-//! whose v points up, that is row by row from the bottom.
+//! The atlas is cut into a grid of equal squares, its pages. No chart crosses their borders, so each page is a texture
+//! of its own, while the bake still makes one square. Pages are numbered row by row from the atlas' top left. As UDIM
+//! tiles, whose v points up, that is row by row from the bottom.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Pages {
     side: u32,
 }
 
-/// No square of a small number.
+/// Not 1, 4, 9 or 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be 1, 4, 9 or 16: pages are a square of squares")]
 pub struct PagesError;
@@ -49,9 +49,9 @@ impl From<Pages> for u32 {
 }
 
 impl Pages {
-    /// The atlas is the texture.
+    /// One page: the atlas is the texture.
     pub const ONE: Self = Self { side: 1 };
-    /// Of any number of pages.
+    /// The largest number of pages.
     pub const MOST: u32 = MAX_SIDE.pow(2);
 
     /// Pages along an edge of the atlas.
@@ -66,25 +66,25 @@ impl Pages {
         self.side.saturating_mul(self.side)
     }
 
-    /// Edge of the atlas of pages of `page` texels.
+    /// Edge of the atlas whose pages have `page` texels along an edge.
     #[must_use]
     pub const fn atlas(self, page: u32) -> u32 {
         page.saturating_mul(self.side)
     }
 
-    /// Edge of a page of an atlas of `atlas` texels.
+    /// Edge of a page of an atlas with `atlas` texels along an edge.
     #[must_use]
     pub fn page(self, atlas: u32) -> u32 {
         atlas.checked_div(self.side).unwrap_or(atlas)
     }
 
-    /// The largest page whose atlas is within bounds; a multiple of four, as every edge is.
+    /// Edge of the largest page whose atlas is within bounds; a multiple of four, like every edge.
     #[must_use]
     pub fn largest(self) -> u32 {
         self.page(MAX_TEXTURE_SIZE) & !3
     }
 
-    /// Whether an atlas may have this edge: its pages are within bounds and multiples of four.
+    /// Whether an atlas may have this edge: its pages must be within bounds and multiples of four.
     #[must_use]
     pub fn fit(self, atlas: u32) -> bool {
         let page = self.page(atlas);
@@ -100,11 +100,11 @@ impl Pages {
         [number.checked_rem(self.side).unwrap_or_default(), row]
     }
 
-    /// The page at a place of the atlas, 0-1.
+    /// The page at texture coordinates `uv` of the atlas, in 0-1.
     #[must_use]
     pub fn at(self, uv: [f32; 2]) -> u32 {
         let last = self.side.saturating_sub(1);
-        // Of a place beyond the atlas, or of none, the nearest page: the cast saturates.
+        // Outside the atlas, or at NaN, it is the nearest page: the cast saturates.
         let [column, row] = uv.map(|x| ((x * self.side as f32) as u32).min(last));
         row.saturating_mul(self.side).saturating_add(column)
     }
@@ -152,7 +152,7 @@ mod tests {
         );
         assert!(one.fit(8192) && four.fit(8192) && nine.fit(3 * 2728));
         assert!(!one.fit(8196) && !four.fit(8200) && !four.fit(1028) && !nine.fit(1024));
-        // Pages below the least edge.
+        // Pages below the smallest edge.
         assert!(!four.fit(504) && four.fit(512));
     }
 }

@@ -1,56 +1,57 @@
-//! What a bake is going to take, as a dry run tells it: bytes of each group of buffers, rows that stay and rows that are drawn
-//! again, seconds of each stage.
+//! The forecast of a dry run: bytes of each group of buffers, rows that stay in memory or are computed again, seconds
+//! of each stage.
 
 use serde::{Deserialize, Serialize};
 
 use crate::list::list;
 use crate::message::{AdapterInfo, Phase};
 
-/// What became of the rows, of which each pixel that counts has one: kept, all at once or part by part, or made again for every
-/// pass over them where a part did not fit after all.
+/// What became of the rows of the least-squares system. Each pixel that counts has one row. Rows stay in memory, all at
+/// once or one subdomain at a time, or are computed again for every pass if a subdomain does not fit after all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsHeld {
-    /// All of them.
+    /// Number of rows.
     pub rows: u64,
-    /// Those that stay.
+    /// Rows that stay in memory.
     pub kept: u64,
     /// Views of the fit.
     pub views: u32,
     /// Views of which at least a part is drawn again for every pass.
     pub views_redrawn: u32,
-    /// Pixels on the mesh that have no row, about: where very many views show a place, some of them were left out, so that the
-    /// rows of the others stay.
+    /// Approximate number of pixels on the mesh without a row. Where very many views show a place, decimation leaves
+    /// some of them out, so that the rows of the others stay.
     pub left_out: u64,
-    /// Parts of the texture that are fitted one after the other, so that the rows of each stay; 0 where all of it is at once.
+    /// Subdomains of the texture that are fitted one after the other, so that the rows of each stay; 0 if the texture
+    /// is fitted at once.
     pub parts: u32,
 }
 
-/// Buffers that are made together.
+/// Buffers that are allocated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferGroup {
-    /// One number for each texel, many times: colours, weights, what the solver needs.
+    /// Planes with one number per texel: colours, weights, solver vectors.
     Texture,
     /// Vertices and triangles.
     Mesh,
     /// Samples and pixels of the part of a view that is drawn at once.
     Tile,
-    /// Rows of the seams.
+    /// Seam constraints.
     Seams,
     /// Rows that stay.
     RowsKept,
-    /// The room into which rows are drawn again.
+    /// Space for rows that are computed again.
     RowsRedrawn,
-    /// Sums and weights of each view.
+    /// Sums and weights per view.
     Views,
-    /// The texels of the last reweighting: only where rows are drawn again.
+    /// The texels of the last reweighting: only if rows are computed again.
     WeighedTexels,
-    /// What the host reads from: only for a while.
+    /// Buffers that the host reads: for a short time only.
     ReadBack,
 }
 
 impl BufferGroup {
-    /// For people.
+    /// Name for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -70,20 +71,20 @@ impl BufferGroup {
 /// Bytes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferBytes {
-    /// Which.
+    /// Which group.
     pub group: BufferGroup,
-    /// Buffers and textures in it.
+    /// Number of buffers and textures in it.
     pub count: u32,
-    /// All of them together.
+    /// Bytes of all of them.
     pub bytes: u64,
 }
 
-/// Device memory by the driver's own account, before the bake.
+/// Device memory before the bake, as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverAccount {
-    /// What the process with its compiled stages has in KiB.
+    /// Memory that the process uses after compiling its stages, in KiB.
     pub used_kib: u64,
-    /// What it could have beside that in KiB, as long as others use what they do now.
+    /// Further memory that it could have, in KiB, if other processes keep using what they use now.
     pub free_kib: u64,
 }
 
@@ -92,7 +93,7 @@ pub struct DriverAccount {
 pub struct PhaseSeconds {
     /// The phase.
     pub phase: Phase,
-    /// Seconds, about.
+    /// Approximate seconds.
     pub seconds: f64,
 }
 
@@ -103,29 +104,30 @@ pub struct BakePlan {
     pub adapter: AdapterInfo,
     /// Edge of the texture in texels.
     pub texture_size: u32,
-    /// Device memory by its driver, if it gives an account.
+    /// The driver's report of device memory, if it gives one.
     pub driver: Option<DriverAccount>,
-    /// Device memory that the bake plans with in KiB; none where the processor bakes.
+    /// Device memory that the bake plans with, in KiB; `None` if the processor bakes.
     pub budget_kib: Option<u64>,
-    /// Device memory in the order in which it is made; empty where the processor bakes.
+    /// Device memory in the order of allocation; empty if the processor bakes.
     #[serde(deserialize_with = "list")]
     pub buffers: Vec<BufferBytes>,
-    /// Largest sum of buffers and textures alive at once in KiB; 0 for the processor. What a bake reports under the same name.
+    /// Largest sum of buffers and textures alive at once, in KiB; 0 for the processor. A bake reports it under the same
+    /// name.
     pub peak_vram_kib: u64,
-    /// What is kept of the rows.
+    /// What becomes of the rows.
     pub rows: RowsHeld,
-    /// Views whose rows were made and counted; the others are taken to be like them, pixel by pixel.
+    /// Views whose rows were made and counted. The others are assumed to be like them, pixel by pixel.
     pub sampled_views: u32,
-    /// Passes over all rows, about: each draws again what is not kept.
+    /// Approximate number of passes over all rows. Each draws again what does not stay.
     pub passes: u32,
     /// Textures that are fitted one after the other: the base colour, and each set of channels.
     pub textures: u32,
-    /// Bake and encode, about; without `prepare`, which a dry run has done.
+    /// Approximate seconds of bake and encode; the dry run has done `prepare` itself.
     #[serde(deserialize_with = "list")]
     pub seconds: Vec<PhaseSeconds>,
-    /// Resident memory of the bake's process in KiB, about.
+    /// Approximate resident memory of the bake's process in KiB.
     pub bake_rss_kib: u64,
-    /// Resident memory of encode in KiB, about.
+    /// Approximate resident memory of encode in KiB.
     pub encode_rss_kib: u64,
     /// Peak resident memory of the dry run itself in KiB.
     pub peak_rss_kib: u64,

@@ -1,8 +1,9 @@
-//! Flight recorder: what a child was doing, readable from outside while it lives and after any death.
+//! Flight recorder: what a child is doing, readable from outside while it lives and after it has died in any way.
 //!
-//! A memfd of [`RECORDER_BYTES`] that the supervisor makes and seals in size, and hands down as the child's standard output
-//! (the child moves it away before anything can print). One writer, which uses `pwrite` alone; the supervisor uses `pread`
-//! alone, so neither maps what the other may change, and a record that was torn by a death, or forged, fails its checksum.
+//! It is a memfd of [`RECORDER_BYTES`] that the supervisor creates, seals in size, and hands down as the child's
+//! standard output. The child moves it away before anything can print. The child alone writes, by `pwrite`; the
+//! supervisor reads, by `pread`. Neither maps what the other may change. A record that is torn by a death, or forged,
+//! fails its checksum.
 //!
 //! ```text
 //!      0  state, even writes     32768  panic     [Note]: the text of a panic and where it was
@@ -10,7 +11,7 @@
 //!   1024  signal                 [Note]: a deadly signal and the stacks of all threads
 //! ```
 //!
-//! [`State::work`] is raised by work done, never by a timer or a helper thread, so a live thread cannot hide a stuck one.
+//! [`State::work`] counts work done, never time, so a live helper thread cannot hide a stuck one.
 
 use std::fs::File;
 use std::io;
@@ -24,15 +25,16 @@ use crate::message::Phase;
 
 /// Size of the whole memory.
 pub const RECORDER_BYTES: u64 = 64 * 1024;
-/// Bytes of a label.
+/// Longest label in bytes.
 pub const LABEL_BYTES: usize = 128;
 
 const STATE_BYTES: u64 = 512;
 
-/// A place for a [`Note`].
+/// A slot for a [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// A deadly signal: `number` is the signal's, `value` its address, or the system call's number for SIGSYS.
+    /// A deadly signal: `number` is the signal's number. `value` is its address, or the system call's number for
+    /// SIGSYS.
     Signal,
     /// A panic.
     Panic,
@@ -41,7 +43,7 @@ pub enum Slot {
 }
 
 impl Slot {
-    /// Offset and size in bytes, header included.
+    /// Offset and size in bytes, including the header.
     const fn place(self) -> (u64, usize) {
         match self {
             Self::Signal => (1024, 31 * 1024),
@@ -51,19 +53,19 @@ impl Slot {
     }
 }
 
-/// The running account. All numbers are the child's word.
+/// The running record. The child writes all of its numbers, so none is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct State {
     /// Counts the writes, from 1.
     sequence: u64,
-    /// Grows by one with each unit of work done.
+    /// Increases by one with each unit of work done.
     pub work: u64,
-    /// Units done of the phase.
+    /// Units of the current phase that are done.
     pub done: u64,
     /// Units in all, 0 where unknown.
     pub total: u64,
-    /// How long the unit under way should take, in milliseconds; 0 where nothing was said.
+    /// How long the current unit should take, in milliseconds; 0 if nothing was announced.
     pub predicted_ms: u64,
     /// Peak resident memory in KiB.
     pub peak_rss_kib: u64,
@@ -81,7 +83,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Where in the pipeline.
+    /// The current phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         Phase::from_number(self.phase).unwrap_or(Phase::Start)
@@ -92,7 +94,7 @@ impl State {
         self.phase = phase.number();
     }
 
-    /// What was under way within the phase: a GPU pass, a file, a chart. Untrusted text.
+    /// The work under way within the phase: a GPU pass, a file, a chart. Untrusted text.
     #[must_use]
     pub fn label(&self) -> String {
         let bytes = self.label.get(..self.label_bytes as usize);
@@ -109,7 +111,7 @@ impl State {
         self.label_bytes = u32::try_from(end).unwrap_or(0);
     }
 
-    /// Tells again of what `other` told of; work and memory are all that there were.
+    /// Restores phase, counts and label of `other`; work and memory keep their totals.
     pub fn resume(&mut self, other: &Self) {
         (self.done, self.total) = (other.done, other.total);
         self.predicted_ms = other.predicted_ms;
@@ -123,7 +125,7 @@ impl State {
     }
 }
 
-/// What precedes the text of a [`Note`].
+/// Header of a [`Note`], before its text.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct NoteHeader {
@@ -139,7 +141,7 @@ impl NoteHeader {
     }
 }
 
-/// A last word.
+/// A message that a child leaves as it dies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// See [`Slot`].
@@ -150,7 +152,7 @@ pub struct Note {
     pub text: String,
 }
 
-/// The child's end.
+/// The child's end of the recorder.
 #[derive(Debug)]
 pub struct Recorder {
     file: File,
@@ -167,19 +169,19 @@ impl Recorder {
         }
     }
 
-    /// Changes the account and writes it down: one system call.
+    /// Changes the record and writes it: one system call.
     pub fn note(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         state.sequence += 1;
         state.checksum = state.sum();
         let offset = state.sequence % 2 * STATE_BYTES;
-        // A recorder that cannot be written is no reason to fail a job that otherwise can be done.
+        // A recorder that cannot be written is no reason to fail a job.
         drop(self.file.write_all_at(bytemuck::bytes_of(&*state), offset));
     }
 
-    /// Leaves a last word. Takes no lock, allocates nothing, and calls `pwrite` alone: safe in a signal handler. `text` is
-    /// cut to the slot.
+    /// Leaves a last message. Takes no lock, allocates nothing and calls only `pwrite`, so it is safe in a signal
+    /// handler. `text` is cut to fit the slot.
     pub fn leave(&self, slot: Slot, number: u32, value: u64, text: &[u8]) {
         let (offset, room) = slot.place();
         let text = &text[..text.len().min(room - size_of::<NoteHeader>())];
@@ -199,10 +201,10 @@ impl Recorder {
     }
 }
 
-/// The supervisor's end: any file that holds a recorder's bytes.
+/// Reads the newest valid record. This is the supervisor's end; `file` may be any file with a recorder's bytes.
 ///
 /// # Errors
-/// The file cannot be read. A record that is not there, torn or forged is none.
+/// The file cannot be read. A record that is missing, torn or forged gives `None`.
 pub fn read_state(file: &impl FileExt) -> io::Result<Option<State>> {
     let mut newest: Option<State> = None;
     for slot in 0..2 {
@@ -216,7 +218,7 @@ pub fn read_state(file: &impl FileExt) -> io::Result<Option<State>> {
     Ok(newest)
 }
 
-/// Reads a last word; none where none was left.
+/// Reads a last message; `None` if there is none.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -239,7 +241,7 @@ pub fn read_note(file: &impl FileExt, slot: Slot) -> io::Result<Option<Note>> {
     }))
 }
 
-/// FNV-1a, 64 bits: tells torn from whole, no more.
+/// FNV-1a, 64 bits: tells a torn record from a whole one, no more.
 fn fnv(parts: &[&[u8]]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.iter().copied().flatten() {
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!((state.work, state.phase()), (5, Phase::Fit));
         assert_eq!(state.label(), "step");
 
-        // Torn in the middle of the newest: the one before counts.
+        // The newest record is torn in its middle, so the one before counts.
         file.write_all_at(&[0xff; 8], 512 + 8).expect("writable");
         let state = read_state(&file).expect("readable").expect("written");
         assert_eq!(state.work, 4);

@@ -1,26 +1,27 @@
-//! What a child did to itself before it touched data: told in its packets, held by the supervisor against the live process.
+//! The sandbox that a child has entered before it touches data. The child reports it in its packets, and the supervisor
+//! checks the report against the live process.
 //!
-//! Each guarantee counts as kept when some layer keeps it. What Landlock of an older kernel cannot do, the system call
-//! filters do: such a child is still `full`, and says in [`Sandbox::missing`] which layer carries less than it could.
+//! A guarantee counts as kept if some layer keeps it. What Landlock of an older kernel cannot do, the system call
+//! filters do. Such a child is still `full`, and [`Sandbox::missing`] names the layer that does less than it could.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::Role;
 
-/// How much of its role's sandbox a process lives in.
+/// How much of its role's sandbox a process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// None: it was told so.
+    /// None, on request.
     Off,
-    /// Some guarantee is kept by no layer.
+    /// At least one guarantee is kept by no layer.
     Partial,
     /// Every guarantee of the role is kept.
     Full,
 }
 
 impl Level {
-    /// The word in logs and in the report.
+    /// The name in logs and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,33 +32,33 @@ impl Level {
     }
 }
 
-/// How far a process has come: bake narrows itself once more when its adapter is open.
+/// Stages of the sandbox: bake restricts itself once more when its adapter is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// From the start.
     Entered,
-    /// Bake: from `Ready` on. The other roles have no such stage: nothing changes for them.
+    /// Bake: from `Ready` on. The other roles have no such stage.
     Sealed,
 }
 
-/// A process's account of its own sandbox.
+/// A process's report of its own sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// How much of it there is.
+    /// How much of it is in force.
     pub level: Level,
-    /// Version of the kernel's Landlock in use; 0 where there is none.
+    /// Version of the kernel's Landlock in use; 0 without Landlock.
     pub landlock_abi: u8,
-    /// System call filters in force.
+    /// Number of system call filters in force.
     pub seccomp_filters: u8,
-    /// System calls that an allow-list lets through; 0 where a deny-list is in force.
+    /// System calls that the allow-list lets through; 0 with a deny-list.
     pub allowed_calls: u16,
-    /// One line: which layer is missing or carries less than it could, and why. Empty where nothing is.
+    /// One line: which layer is missing or does less than it could, and why. Empty if none is.
     pub missing: String,
 }
 
 impl Sandbox {
-    /// No sandbox, because none was wanted.
+    /// No sandbox, on request.
     #[must_use]
     pub fn off() -> Self {
         Self {
@@ -70,9 +71,9 @@ impl Sandbox {
     }
 }
 
-/// System call filters that a process of this role and stage must have at least: kill, refuse (with `ENOSYS` and with
-/// `EACCES`) and allow for prepare and encode; the first three and the one against foreign numbers for bake, and two more
-/// once it is sealed.
+/// Least number of system call filters of a process of this role and stage. Prepare and encode have four: kill, refuse
+/// with `ENOSYS`, refuse with `EACCES`, and allow. Bake has the first three and the one against foreign numbers, and
+/// two more once it is sealed.
 #[must_use]
 pub fn filters(role: Role, stage: Stage) -> u8 {
     match (role, stage) {
@@ -81,7 +82,7 @@ pub fn filters(role: Role, stage: Stage) -> u8 {
     }
 }
 
-/// Names of variables that every role gets.
+/// Variables that every role gets.
 const VARIABLES: [&str; 6] = [
     "GLIBC_TUNABLES",
     "LD_LIBRARY_PATH",
@@ -90,13 +91,13 @@ const VARIABLES: [&str; 6] = [
     "RUST_BACKTRACE",
     "XDG_RUNTIME_DIR",
 ];
-/// Further ones for bake: drivers find their settings with them.
+/// Further ones for bake: drivers need them to find their settings.
 const BAKE_VARIABLES: [&str; 2] = ["HOME", "XDG_CACHE_HOME"];
-/// Further ones for bake, by their beginning: Vulkan loader, Mesa and its llvmpipe, NVIDIA.
+/// Further ones for bake, by prefix: Vulkan loader, Mesa and its llvmpipe, NVIDIA.
 const BAKE_PREFIXES: [&str; 6] = ["VK_", "MESA", "LP_", "GALLIUM_", "__GL_", "__NV_"];
 
-/// Whether a process of this role may have the environment variable `name`: the supervisor passes no other on, and a child
-/// that finds another refuses to work.
+/// Whether a process of this role may have the environment variable `name`. The supervisor passes on no other, and a
+/// child that finds another refuses to work.
 #[must_use]
 pub fn passes(role: Role, name: &str) -> bool {
     #[cfg(feature = "failpoints")]

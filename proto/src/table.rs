@@ -1,10 +1,10 @@
-//! The flat tables between processes: little-endian, a 64-byte header, then plain arrays, no pointers and no text.
+//! The flat tables between processes: little-endian, a 64-byte header, then plain arrays without pointers or text.
 //!
 //! ```text
 //!  Mesh     magic "KILNMSH1" | vertices u32 | triangles u32 | charts u32 | 0…  positions f32×3 | normals f32×3 | uvs f32×2
 //!                                                                            | surface_vertices u32 | triangles u32×3
-//!  Surface  magic "KILNSRF3" | vertices u32 | triangles u32 | the same of what it was simplified to, or 0 | 0…
-//!                                                                            positions f32×3 | triangles u32×3 | the same of that
+//!  Surface  magic "KILNSRF3" | vertices u32 | triangles u32 | both of the simplified mesh, or 0 | 0…
+//!                                                                            positions f32×3 | triangles u32×3 | simplified likewise
 //!  View     magic "KILNVIW1" | width u32 | height u32 | flags u32 | index…   camera (f64×16) | pixels RGBA8 | layers RGBA8
 //!  Texture  magic "KILNTEX1" | size u32 | maps u32 | 0…                      texels RGBA8 | provenance u8
 //!                                                                            | coverage u8 | residual u8 (if maps is 1)
@@ -13,12 +13,14 @@
 //!  Layer    magic "KILNLAY1" | size u32 | layer u32 | 0…                     texels RGBA8
 //! ```
 //!
-//! These tables are the trust boundary: [`Mesh::read`] and its siblings check every count, index and number, so whoever
-//! holds a value of these types may index with it. Conventions, written once and here:
-//! - World: right-handed, as the mesh file has it (glTF: y up). Units are the file's.
-//! - Camera: `OpenCV` axes (x right, y down, z forward), `x_camera = R · x_world + t`; a point projects to
-//!   `(fx · x/z + cx, fy · y/z + cy)` in pixels; pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, row 0 on top.
-//! - Texture: glTF's; row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
+//! These tables are the trust boundary. [`Mesh::read`] and its siblings check every count, index and number, so whoever
+//! holds a value of these types may index with it.
+//!
+//! Conventions:
+//! - World: right-handed, as in the mesh file (glTF: y up). Units are the file's.
+//! - Camera: `OpenCV` axes (x right, y down, z forward), `x_camera = R · x_world + t`. A point projects to `(fx · x/z +
+//!   cx, fy · y/z + cy)` in pixels. Pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, with row 0 on top.
+//! - Texture: as in glTF. Row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
 //! - Colours: 8-bit sRGB, straight alpha.
 
 mod colours;
@@ -51,7 +53,7 @@ pub enum TableError {
     /// Not this kind of table.
     #[error("not a {0} table")]
     Magic(&'static str),
-    /// A count or size beyond its bound, or contradicting another.
+    /// A count or size is out of bounds, or contradicts another.
     #[error("{what} is {value}, outside its bounds")]
     Bound {
         /// Which number.
@@ -59,7 +61,7 @@ pub enum TableError {
         /// Its value.
         value: u64,
     },
-    /// A triangle names a vertex that is not there.
+    /// A triangle refers to a vertex that does not exist.
     #[error("triangle {triangle} names vertex {vertex} of {vertices}")]
     Index {
         /// The triangle.
@@ -69,7 +71,7 @@ pub enum TableError {
         /// How many there are.
         vertices: usize,
     },
-    /// NaN, infinite or absurdly large.
+    /// A number is NaN, infinite or absurdly large.
     #[error("{what} {index} is not a usable number")]
     Number {
         /// Which array.
@@ -84,7 +86,7 @@ pub enum TableError {
 
 const HEADER_BYTES: usize = 64;
 
-/// A pinhole camera, conventions in the head of this file.
+/// A pinhole camera; see the head of this file for conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Camera {
@@ -98,7 +100,8 @@ pub struct Camera {
     pub centre: [f64; 2],
 }
 
-/// A picture and its camera. Prepare crops it to what can matter, so the camera's centre need not be the picture's.
+/// A picture and its camera. Prepare crops it to the part that can matter, so the principal point need not be near its
+/// middle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// Its number among the job's views, in the order of `transforms.json`.
@@ -107,12 +110,12 @@ pub struct View {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Top left corner of the crop in the picture as it came, in pixels.
+    /// Top left corner of the crop in the original picture, in pixels.
     pub crop: [u32; 2],
-    /// The picture brought its own alpha; otherwise alpha is 255 everywhere and the rendered silhouette is the only mask. Where a
-    /// lens was straightened, alpha is 0 beyond the border of the picture as it came, whoever brought it.
+    /// Whether the picture has its own alpha. Otherwise alpha is 255 everywhere, and the rendered silhouette is the
+    /// only mask. If a lens was undistorted, alpha is 0 beyond the border of the original picture in either case.
     pub has_alpha: bool,
-    /// Not for the fit, only to measure with.
+    /// Held out: not for the fit, only for measurement.
     pub holdout: bool,
     /// The camera, in pixels of the crop.
     pub camera: Camera,
@@ -120,7 +123,7 @@ pub struct View {
     pub pixels: Vec<[u8; 4]>,
 }
 
-/// The numbers at the head of a [`View`]: all that the supervisor reads of it, to know who gets it.
+/// The header of a [`View`]: all that the supervisor reads of it, to decide which roles get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewHeader {
     /// See [`View::index`].
@@ -135,14 +138,14 @@ pub struct ViewHeader {
     pub has_alpha: bool,
     /// See [`View::holdout`].
     pub holdout: bool,
-    /// The layers that follow its pixels.
+    /// The layers that follow the pixels.
     pub layers: LayerSet,
 }
 
 impl ViewHeader {
     /// Reads and checks the first 64 bytes of a view.
     ///
-    /// # Errors
+    /// The first thing that is wrong with it.
     /// The first thing that is wrong with it.
     pub fn read(input: &mut impl Read) -> Result<Self, TableError> {
         let [width, height, flags, index, left, top, layers] =
@@ -209,14 +212,15 @@ fn read_header<const N: usize>(
     Ok(std::array::from_fn(|field| words[field]))
 }
 
-// Arrays travel as the machine has them, and the machines that Kiln runs on are little-endian.
+// Arrays have the machine's byte order, and Kiln runs on little-endian machines.
 #[cfg(target_endian = "big")]
 compile_error!("the flat tables are little-endian");
 
-/// What is taken for an array before any of it was read.
+/// Memory that is reserved for an array before any of it is read.
 const FIRST_READ_BYTES: usize = 64 << 10;
 
-/// Reads an array of `count`. Its memory grows with what has been read, so that a count without bytes behind it takes none.
+/// Reads an array of `count` elements. Its memory grows with what is read, so a count without bytes behind it takes
+/// none.
 fn read_array<T: Pod>(input: &mut impl Read, count: usize) -> Result<Vec<T>, TableError> {
     let mut array: Vec<T> = Vec::new();
     while array.len() < count {
@@ -292,7 +296,7 @@ impl View {
         self.write_as(LayerSet::default(), out)
     }
 
-    /// Writes the table as far as its own pixels; the pixels of `layers` are to follow.
+    /// Writes the table up to its own pixels; the pixels of `layers` are to follow.
     fn write_as(&self, layers: LayerSet, out: &mut impl Write) -> Result<(), TableError> {
         let flags = if self.has_alpha { Self::HAS_ALPHA } else { 0 }
             | if self.holdout { Self::HOLDOUT } else { 0 };
@@ -311,7 +315,7 @@ impl View {
         Ok(())
     }
 
-    /// Reads and checks a table, but for the layers that may follow.
+    /// Reads and checks a table, without the layers that may follow.
     ///
     /// # Errors
     /// The first thing that is wrong with it.

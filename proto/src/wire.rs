@@ -1,24 +1,24 @@
-//! Messages to bytes and back: the only file that knows bincode. Decoding is limited to [`MAX_PACKET_BYTES`], so a
-//! length in a hostile packet never sizes an allocation, and bytes left over after a message are an error.
+//! Encodes messages and decodes them; the only file that knows bincode. Decoding is limited to [`MAX_PACKET_BYTES`], so
+//! a length in a hostile packet never sizes an allocation. Bytes left over after a message are an error.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::limits::MAX_PACKET_BYTES;
 
-/// Why bytes and message do not match.
+/// Why a message cannot be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The message does not fit a packet.
     #[error("message of {0} bytes is larger than a packet ({MAX_PACKET_BYTES} bytes)")]
     TooLarge(usize),
-    /// Not a message.
+    /// The bytes are not a message.
     #[error("packet does not decode")]
     Decode(#[source] Box<bincode::error::DecodeError>),
-    /// A message that cannot be written.
+    /// The message cannot be encoded.
     #[error("message does not encode")]
     Encode(#[source] Box<bincode::error::EncodeError>),
-    /// A message, and then something else.
+    /// Bytes follow the message.
     #[error("{0} bytes follow the message in its packet")]
     Trailing(usize),
 }
@@ -27,7 +27,7 @@ fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<MAX_PACKET_BYTES>()
 }
 
-/// The message as one packet.
+/// Encodes a message as one packet.
 ///
 /// # Errors
 /// [`WireError::TooLarge`] beyond [`MAX_PACKET_BYTES`].
@@ -40,10 +40,10 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
     Ok(bytes)
 }
 
-/// The message that one packet holds.
+/// Decodes the message of one packet.
 ///
 /// # Errors
-/// Anything but exactly one message.
+/// The packet is not exactly one message.
 pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Result<T, WireError> {
     let (message, used) = bincode::serde::decode_from_slice(packet, config())
         .map_err(|error| WireError::Decode(Box::new(error)))?;

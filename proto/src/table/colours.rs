@@ -1,4 +1,4 @@
-//! One colour for each vertex of a [`super::Mesh`]: what a bake makes where no texture can be had.
+//! One colour for each vertex of a [`super::Mesh`]: what a bake makes if a texture is not possible.
 
 use std::io::{Read, Write};
 
@@ -15,13 +15,13 @@ pub struct Colours {
 impl Colours {
     const MAGIC: &'static [u8; 8] = b"KILNCOL1";
 
-    /// Size of a table of so many vertices.
+    /// Size in bytes of a table of this many vertices.
     #[must_use]
     pub fn byte_len_of(vertices: usize) -> u64 {
         HEADER_BYTES as u64 + vertices as u64 * 4
     }
 
-    /// Size of the table.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         Self::byte_len_of(self.colours.len())

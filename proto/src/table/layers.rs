@@ -1,8 +1,8 @@
-//! What views show beside their colours, and the textures made of it: the material's layers.
+//! The channels that views show besides colour, and the textures made of them: the material's layers.
 //!
-//! A view's layers follow its own pixels in the same table, in the order of [`Layer::ALL`] and each of the same size. Their
-//! bytes are what the bake fits: encoded colours where [`Layer::is_colour`], plain numbers elsewhere; alpha is how much the
-//! pixel counts, in this layer.
+//! A view's layers follow its own pixels in the same table, in the order of [`Layer::ALL`], each of the same size. The
+//! bake fits their bytes as they are: encoded colours if [`Layer::is_colour`], plain numbers otherwise. Alpha is the
+//! weight of the pixel in this layer.
 
 use std::io::{Read, Write};
 
@@ -13,24 +13,24 @@ use super::{
 };
 use crate::limits::{MAX_TEXTURE_SIZE, MIN_TEXTURE_SIZE};
 
-/// A layer of the material beside its base colour; users call them channels.
+/// A layer of the material besides its base colour; users call them channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// Green is roughness, blue is metallic, as glTF has them.
+    /// Green is roughness, blue is metallic, as in glTF.
     MetallicRoughness,
-    /// Unit vectors in the result's world: n/2 + ½.
+    /// Unit vectors n in the result's world, stored as n/2 + ½.
     Normal,
-    /// Light that the surface gives off: sRGB, as the base colour.
+    /// Emitted light: sRGB, as the base colour.
     Emissive,
-    /// How much ambient light arrives: red counts, 1 is all.
+    /// Share of the ambient light that arrives, in red; 1 is all.
     Occlusion,
-    /// Red counts, 0 is clear.
+    /// Opacity, in red; 0 is clear.
     Opacity,
 }
 
 impl Layer {
-    /// In the order of the tables.
+    /// All layers, in the order of the tables.
     pub const ALL: [Self; 5] = [
         Self::MetallicRoughness,
         Self::Normal,
@@ -39,7 +39,7 @@ impl Layer {
         Self::Opacity,
     ];
 
-    /// Its key in `transforms.json`, and its word in the report.
+    /// Its key in `transforms.json`, and its name in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,13 +51,13 @@ impl Layer {
         }
     }
 
-    /// The layer of that name.
+    /// The layer with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// It holds sRGB; the others hold plain numbers.
+    /// Whether it holds sRGB; the others hold plain numbers.
     #[must_use]
     pub fn is_colour(self) -> bool {
         self == Self::Emissive
@@ -72,7 +72,7 @@ impl LayerSet {
     /// All bits that mean a layer.
     pub(super) const BITS: u32 = (1 << Layer::ALL.len()) - 1;
 
-    /// None for bits that mean nothing.
+    /// `None` if a bit means no layer.
     #[must_use]
     pub fn from_bits(bits: u32) -> Option<Self> {
         (bits <= Self::BITS).then_some(Self(bits))
@@ -84,13 +84,13 @@ impl LayerSet {
         self.0
     }
 
-    /// With `layer`, too.
+    /// The set with `layer` added.
     #[must_use]
     pub fn with(self, layer: Layer) -> Self {
         Self(self.0 | 1 << layer as u32)
     }
 
-    /// What is in either.
+    /// The union of both sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -102,7 +102,7 @@ impl LayerSet {
         self.0 & 1 << layer as u32 != 0
     }
 
-    /// In the order of [`Layer::ALL`].
+    /// Its layers, in the order of [`Layer::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |&layer| self.has(layer))
     }
@@ -131,25 +131,25 @@ impl FromIterator<Layer> for LayerSet {
 pub struct LayeredView {
     /// The view.
     pub view: View,
-    /// Pixels of each layer that it has, in the order of [`Layer::ALL`], as many as its own.
+    /// Pixels of each of its layers, in the order of [`Layer::ALL`], as many as the view has.
     pub layers: Vec<(Layer, Vec<[u8; 4]>)>,
 }
 
 impl LayeredView {
-    /// Which layers there are.
+    /// The set of its layers.
     #[must_use]
     pub fn set(&self) -> LayerSet {
         self.layers.iter().map(|(layer, _)| *layer).collect()
     }
 
-    /// Size of the table.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         let pixels = self.view.pixels.len() as u64 * 4;
         self.view.byte_len() + pixels * u64::from(self.set().len())
     }
 
-    /// Writes the table: that of the view, where there are no layers.
+    /// Writes the table; without layers it is that of the view.
     ///
     /// # Errors
     /// [`TableError::Io`].
@@ -161,7 +161,7 @@ impl LayeredView {
         Ok(())
     }
 
-    /// Reads and checks a table, and of its layers those that are wanted; tells which there are.
+    /// Reads and checks a table with the `wanted` ones of its layers. Returns also which layers it has.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
@@ -182,7 +182,7 @@ impl LayeredView {
 }
 
 impl ViewHeader {
-    /// Size of the table that such a header begins.
+    /// Size in bytes of the table that has this header.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         let planes = 1 + u64::from(self.layers.len());
@@ -191,14 +191,14 @@ impl ViewHeader {
     }
 }
 
-/// One layer baked.
+/// The baked texture of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerTexture {
-    /// Which.
+    /// Which layer.
     pub layer: Layer,
     /// Edge in texels.
     pub size: u32,
-    /// `size²` texels, row by row from v = 0: bytes as in a view's layer, alpha 255; or, of [`Layer::Normal`], see
+    /// `size²` texels, row by row from v = 0. Bytes are as in a view's layer, with alpha 255. For [`Layer::Normal`] see
     /// [`pack_normal`].
     pub texels: Vec<[u8; 4]>,
 }
@@ -206,7 +206,7 @@ pub struct LayerTexture {
 impl LayerTexture {
     const MAGIC: &'static [u8; 8] = b"KILNLAY1";
 
-    /// Size of the table of a texture of `size²` texels.
+    /// Size in bytes of the table of a texture of `size²` texels.
     #[must_use]
     pub fn bytes_for(size: u32) -> u64 {
         HEADER_BYTES as u64 + u64::from(size) * u64::from(size) * 4
@@ -244,8 +244,9 @@ impl LayerTexture {
     }
 }
 
-/// A direction in 31 bits, finer than 0.003°, and whether pixels show it: a byte for each component would be rounded a second
-/// time, when it is turned into the frame of its triangle. Octahedral (Meyer and others, 2010): 16 bits, then 15.
+/// Packs a unit vector into 31 bits, finer than 0.003°, and one bit for whether pixels show it. One byte per component
+/// would be rounded a second time when the normal is rotated into its triangle's frame. Octahedral (Meyer and others,
+/// 2010), with 16 and 15 bits.
 #[must_use]
 pub fn pack_normal(normal: [f32; 3], observed: bool) -> [u8; 4] {
     let sum = normal.iter().map(|x| x.abs()).sum::<f32>();
@@ -260,7 +261,7 @@ pub fn pack_normal(normal: [f32; 3], observed: bool) -> [u8; 4] {
     packed.to_le_bytes()
 }
 
-/// What [`pack_normal`] packed: a unit vector.
+/// Unpacks what [`pack_normal`] packed: a unit vector, and whether pixels show it.
 #[must_use]
 pub fn unpack_normal(texel: [u8; 4]) -> ([f32; 3], bool) {
     let packed = u32::from_le_bytes(texel);
@@ -272,7 +273,7 @@ pub fn unpack_normal(texel: [u8; 4]) -> ([f32; 3], bool) {
     ([x, y, z].map(|x| x / length), packed >> 31 != 0)
 }
 
-/// The lower half of the octahedron, unfolded.
+/// Unfolds the lower half of the octahedron.
 fn fold([x, y]: [f32; 2]) -> [f32; 2] {
     [
         (1.0 - y.abs()) * 1.0_f32.copysign(x),

@@ -1,17 +1,18 @@
-//! What the views say of each texel, one byte each: how well it is seen, and how far the views are from the result there.
-//! These bytes are the indices of the pictures that `--maps` writes, so that a picture tells the numbers, too.
+//! The maps of a texture, one byte per texel each: how well the views see it, and how much they differ from the result
+//! there. The bytes are also the palette indices of the pictures that `--maps` writes, so a picture holds the numbers,
+//! too.
 //!
 //! | code | coverage: w view pixels see the texel | residual: they differ from the result by e |
 //! |---|---|---|
 //! | 0 | outside every chart | outside every chart |
-//! | 1 | inside a chart, w = 0: filled in | none that counts |
-//! | 2 … 65 | w < 1: `2^((code − 66) / 16) ≤ w < 2^((code − 65) / 16)`; 2 holds what is less, too | `√e = (code − 2) / 506`, rounded |
-//! | 66 … 255 | w ≥ 1: likewise; 255 holds what is more, too | likewise; 255 holds e ≥ ¼, too |
+//! | 1 | inside a chart, w = 0: filled in | no pixel counts |
+//! | 2 … 65 | w < 1: `2^((code − 66) / 16) ≤ w < 2^((code − 65) / 16)`; 2 also holds what is less | `√e = (code − 2) / 506`, rounded |
+//! | 66 … 255 | w ≥ 1: likewise; 255 also holds what is more | likewise; 255 also holds e ≥ ¼ |
 //!
-//! w is the sum of the texel's shares in the footprints of all pixels of the views of the fit; a view that sees the texel
-//! at its own size adds 1. e is the mean over those pixels, by share and alpha⁴, of the mean over the channels of
-//! |picture − render|, in sRGB from 0 to 1. It does not have the robust weights of the fit: an occluder or a highlight
-//! that the fit has put aside is what one looks for here.
+//! w is the sum of the texel's shares in the footprints of all pixels of the views of the fit. A view that sees the
+//! texel at its own size adds 1. e is a mean over those pixels, weighted by share and alpha⁴, of the mean over the
+//! colour channels of |picture − render|, in sRGB from 0 to 1. It leaves out the robust weights of the fit, so that it
+//! shows occluders and highlights that the fit has rejected.
 
 use super::Provenance;
 
@@ -19,29 +20,29 @@ use super::Provenance;
 pub const CODE_GUTTER: u8 = 0;
 /// Nothing is known of the texel, in both maps.
 pub const CODE_UNSEEN: u8 = 1;
-/// First code of what is seen.
+/// First code of a texel that some pixel sees.
 pub const CODE_SEEN: u8 = 2;
-/// First code of the coverage of one pixel and more.
+/// First code of a coverage of one pixel or more.
 pub const CODE_OBSERVED: u8 = 66;
-/// Codes for each factor of two of the coverage.
+/// Codes per factor of two of the coverage.
 pub const CODES_PER_OCTAVE: f32 = 16.0;
-/// The residual from which on all have the last code.
+/// Residuals from here on have the last code.
 pub const FULL_RESIDUAL: f32 = 0.25;
 
-/// `size²` codes each, see the head of this file.
+/// Both maps, `size²` codes each; see the head of this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps {
     /// How well each texel is seen.
     pub coverage: Vec<u8>,
-    /// How far the views are from the result.
+    /// How much the views differ from the result.
     pub residual: Vec<u8>,
 }
 
 impl Maps {
-    /// Bytes of both for each texel.
+    /// Bytes per texel of both maps together.
     pub const TEXEL_BYTES: u64 = 2;
 
-    /// The first texel whose codes contradict what is known of it.
+    /// The first texel whose codes contradict its provenance.
     pub(super) fn contradiction(&self, provenance: &[u8]) -> Option<usize> {
         let agrees = |kind: u8, coverage: u8, residual: u8| {
             let known = match coverage {
@@ -63,14 +64,14 @@ impl Maps {
     }
 }
 
-/// Code of a texel of a chart that `weight` pixels see.
+/// Code of a texel in a chart that `weight` pixels see.
 #[must_use]
 pub fn coverage_code(weight: f32) -> u8 {
     if weight <= 0.0 {
         return CODE_UNSEEN;
     }
     let steps = (weight.log2() * CODES_PER_OCTAVE).floor();
-    // Rounding of the logarithm takes nothing across the border of 1.
+    // Rounding of the logarithm must not cross the border at 1.
     let (least, most) = if weight < 1.0 {
         (CODE_SEEN, CODE_OBSERVED - 1)
     } else {
@@ -79,7 +80,7 @@ pub fn coverage_code(weight: f32) -> u8 {
     (f32::from(CODE_OBSERVED) + steps).clamp(f32::from(least), f32::from(most)) as u8
 }
 
-/// Code of a texel of a chart whose pixels differ by `residual` from the result; none where none counts.
+/// Code of a texel in a chart whose pixels differ by `residual` from the result; `None` if no pixel counts.
 #[must_use]
 pub fn residual_code(residual: Option<f32>) -> u8 {
     let Some(residual) = residual else {
@@ -89,14 +90,14 @@ pub fn residual_code(residual: Option<f32>) -> u8 {
     CODE_SEEN + (share * f32::from(u8::MAX - CODE_SEEN)).round() as u8
 }
 
-/// Least coverage of a code.
+/// Least coverage of a code, in pixels.
 #[must_use]
 pub fn coverage_of(code: u8) -> Option<f32> {
     (code >= CODE_SEEN)
         .then(|| ((f32::from(code) - f32::from(CODE_OBSERVED)) / CODES_PER_OCTAVE).exp2())
 }
 
-/// Residual in the middle of a code.
+/// Residual in the middle of a code, in 0 to ¼.
 #[must_use]
 pub fn residual_of(code: u8) -> Option<f32> {
     let steps = code.checked_sub(CODE_SEEN)?;

@@ -1,4 +1,4 @@
-//! The mesh between its unwrap and the GLB, and the surface that it was before simplification.
+//! The unwrapped mesh, and the surface before simplification.
 
 use std::io::{Read, Write};
 
@@ -8,48 +8,49 @@ use super::{
 };
 use crate::limits::{MAX_COORDINATE, MAX_TRIANGLES, MAX_VERTICES};
 
-/// The mesh as bake sees it: one vertex for each corner of a chart, shared within the chart.
+/// The mesh as bake sees it: one vertex per chart corner, shared within the chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mesh {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
-    /// Unit normals, for the output and for nothing else.
+    /// Unit normals, used only for the output.
     pub normals: Vec<[f32; 3]>,
     /// Texture coordinates, glTF convention (v down), within [0, 1].
     pub uvs: Vec<[f32; 2]>,
-    /// The point of the surface that a vertex stands for: vertices split by a chart border share the number. Below the number of vertices.
+    /// The surface point that each vertex stands for, below the number of vertices. Vertices that a chart border splits
+    /// share the number.
     pub surface_vertices: Vec<u32>,
-    /// Corners, as vertex numbers; winding as in the file.
+    /// Corners, as vertex indices; winding as in the file.
     pub triangles: Vec<[u32; 3]>,
     /// Number of charts, for the report.
     pub charts: u32,
 }
 
-/// A surface without texture coordinates: what the views show. It is that of the mesh before its unwrap, or before it was simplified,
-/// and then what it was simplified to comes with it.
+/// The surface that the views show, without texture coordinates. It is the mesh before its unwrap. If the mesh was
+/// simplified, it is the mesh before that, and the simplified mesh comes with it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surface {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
-    /// Corners, as vertex numbers.
+    /// Corners, as vertex indices.
     pub triangles: Vec<[u32; 3]>,
-    /// The mesh before its unwrap, where it is another, of fewer triangles.
+    /// The mesh before its unwrap, if it differs: it has fewer triangles.
     pub simplified: Option<Simplified>,
 }
 
-/// What a surface was simplified to.
+/// The simplified mesh.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Simplified {
     /// World positions.
     pub positions: Vec<[f32; 3]>,
-    /// Corners, as vertex numbers.
+    /// Corners, as vertex indices.
     pub triangles: Vec<[u32; 3]>,
 }
 
 impl Mesh {
     const MAGIC: &'static [u8; 8] = b"KILNMSH1";
 
-    /// Size of the table.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         HEADER_BYTES as u64
@@ -124,7 +125,7 @@ impl Mesh {
 impl Surface {
     const MAGIC: &'static [u8; 8] = b"KILNSRF3";
 
-    /// Size of the table.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         let [vertices, triangles] = self.simplified_counts();
@@ -132,7 +133,7 @@ impl Surface {
         HEADER_BYTES as u64 + all as u64 * 12
     }
 
-    /// Vertices and triangles of what it was simplified to; none of either where it was not.
+    /// Vertices and triangles of the simplified mesh; 0 without one.
     fn simplified_counts(&self) -> [usize; 2] {
         let of = |simplified: &Simplified| [simplified.positions.len(), simplified.triangles.len()];
         self.simplified.as_ref().map_or([0; 2], of)

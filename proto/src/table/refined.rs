@@ -1,4 +1,4 @@
-//! What a fit made of its views' cameras and exposures, where it took them otherwise than as given.
+//! Cameras and exposures of the views after a fit that corrected them.
 
 use std::io::{Read, Write};
 
@@ -12,13 +12,13 @@ use crate::limits::{MAX_COORDINATE, MAX_VIEWS};
 pub struct RefinedView {
     /// See [`super::View::index`].
     pub index: u32,
-    /// Its exposure, in linear light: the view shows the texture times this. 1 where it was left alone.
+    /// Its exposure, in linear light: the view shows the texture times this. 1 if it was not corrected.
     pub gain: f32,
-    /// Its camera, in pixels of the view's crop; as given where it was left alone.
+    /// Its camera, in pixels of the view's crop; as given if it was not corrected.
     pub camera: Camera,
 }
 
-/// Every view of the fit, as the fit ended with it.
+/// Every view of the fit, after the fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refined {
     /// By rising index.
@@ -28,13 +28,13 @@ pub struct Refined {
 impl Refined {
     const MAGIC: &'static [u8; 8] = b"KILNREF1";
 
-    /// Size of a table of so many views.
+    /// Size in bytes of a table of this many views.
     #[must_use]
     pub fn byte_len_of(views: usize) -> u64 {
         (HEADER_BYTES + views * (4 + 4 + size_of::<Camera>())) as u64
     }
 
-    /// Size of the table.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         Self::byte_len_of(self.views.len())

@@ -1,4 +1,4 @@
-//! The baked texture, and what is known of each of its texels.
+//! The baked texture, and what is known of each texel.
 
 use std::io::{Read, Write};
 
@@ -10,13 +10,13 @@ use crate::limits::{MAX_TEXTURE_SIZE, MIN_TEXTURE_SIZE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Provenance {
-    /// Outside every chart: gutter.
+    /// Outside every chart: the gutter.
     Gutter = 0,
-    /// Inside a chart, but no pixel of any view observes it: filled from its neighbours on the surface.
+    /// Inside a chart, but no pixel of any view sees it: filled from its neighbours on the surface.
     Filled = 1,
-    /// Observed by less than one pixel's weight.
+    /// Seen by less than one pixel's weight in all.
     Weak = 2,
-    /// Observed.
+    /// Seen by one pixel's weight or more.
     Observed = 3,
 }
 
@@ -29,20 +29,20 @@ pub struct Texture {
     pub texels: Vec<[u8; 4]>,
     /// `size²` values of [`Provenance`].
     pub provenance: Vec<u8>,
-    /// What the views say of each texel, where that was asked for.
+    /// Coverage and residual of each texel, if requested.
     pub maps: Option<Maps>,
 }
 
 impl Texture {
     const MAGIC: &'static [u8; 8] = b"KILNTEX1";
 
-    /// Size of the table.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         Self::bytes_for(self.size, self.maps.is_some())
     }
 
-    /// Size of the table of a texture of `size²` texels, with maps or without.
+    /// Size in bytes of the table of a texture of `size²` texels, with or without maps.
     #[must_use]
     pub fn bytes_for(size: u32, maps: bool) -> u64 {
         let each = 5 + if maps { Maps::TEXEL_BYTES } else { 0 };
