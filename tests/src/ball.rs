@@ -1,7 +1,7 @@
-//! Nothing → a ball whose whole material is known at every point, and views of each of its channels as a renderer writes them:
-//! rays against the ball, 16 a pixel, averaged as the channel's numbers are.
+//! A test set with a known material: a ball, and views of each of its channels as a renderer writes them. 16 rays per
+//! pixel are averaged in the space of the channel's numbers.
 //!
-//! Nothing in the material is symmetric: a map that is mirrored, turned, or has its channels swapped is another one.
+//! Nothing in the material is symmetric, so a map that is mirrored, rotated or has swapped channels differs.
 
 use std::f64::consts::PI;
 use std::fmt::Write as _;
@@ -14,25 +14,25 @@ use serde_json::{Value, json};
 /// A point or direction.
 pub type Vector = [f64; 3];
 
-/// What a picture shows.
+/// The channel that a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// `file_path`: sRGB, with the ball's own alpha.
     Base,
-    /// Green roughness, blue metallic.
+    /// Roughness in green, metallic in blue.
     MetallicRoughness,
     /// n/2 + ½.
     Normal,
     /// sRGB.
     Emissive,
-    /// Red.
+    /// In red.
     Occlusion,
-    /// Red: there or not.
+    /// In red: 0 or 1.
     Opacity,
 }
 
 impl Channel {
-    /// All but the base colour.
+    /// All except the base colour.
     pub const LAYERS: [Self; 5] = [
         Self::MetallicRoughness,
         Self::Normal,
@@ -54,12 +54,12 @@ impl Channel {
         }
     }
 
-    /// Its numbers stand for light as sRGB encodes it.
+    /// Whether its numbers are sRGB encodings of light.
     fn is_colour(self) -> bool {
         matches!(self, Self::Base | Self::Emissive)
     }
 
-    /// What is at a point of the unit ball: bytes as shares of 255, but normals as such.
+    /// The value at a point of the unit ball: components in 0-1, or a unit vector for [`Channel::Normal`].
     #[must_use]
     pub fn at(self, [x, y, z]: Vector) -> Vector {
         let wave = |of: f64| 0.5 + 0.4 * of.sin();
@@ -96,7 +96,7 @@ impl Channel {
     }
 }
 
-/// In which axes normals are written.
+/// The axes in which normals are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// The mesh's.
@@ -108,17 +108,17 @@ pub enum Space {
 /// How the views are written.
 #[derive(Clone, Debug)]
 pub struct Views {
-    /// How many, all around.
+    /// Number of views, all around.
     pub count: usize,
-    /// Width and height of the pictures.
+    /// Width and height of the pictures in pixels.
     pub edge: usize,
-    /// Of the normals.
+    /// The axes of the normals.
     pub space: Space,
     /// Mesh, cameras and normals have z up: (x, y, z) is written as (x, -z, y).
     pub z_up: bool,
-    /// The channels that they have.
+    /// The channels of the views.
     pub channels: Vec<Channel>,
-    /// Factors of the base colour's light, of the views in turn.
+    /// Factors of the base colour's light, used cyclically by the views.
     pub exposures: Vec<f64>,
 }
 
@@ -137,13 +137,13 @@ impl Default for Views {
 
 /// Distance of the cameras from the middle.
 const DISTANCE: f64 = 3.2;
-/// Focal length, in widths of the picture.
+/// Focal length as a multiple of the picture's width.
 const FOCAL: f64 = 1.4;
 /// Rays across a pixel.
 const RAYS: usize = 4;
 
 impl Views {
-    /// Writes `mesh.obj`, `transforms.json` and all pictures into `folder`; channels in folders of their names.
+    /// Writes `mesh.obj`, `transforms.json` and all pictures into `folder`; each channel has a folder of its name.
     ///
     /// # Panics
     /// If they cannot be written.
@@ -167,7 +167,7 @@ impl Views {
         fs::write(folder.join("transforms.json"), transforms.to_string()).expect("views");
     }
 
-    /// Writes the pictures of a view; gives its frame.
+    /// Writes the pictures of a view; returns its frame.
     fn frame(&self, view: usize, folder: &Path) -> Value {
         let axes = axes(view, self.count);
         let name = |channel: Channel| format!("{}/{view}.png", channel.name());
@@ -192,12 +192,12 @@ impl Views {
         })
     }
 
-    /// As it is written.
+    /// A vector in the axes that the files use.
     fn turned(&self, [x, y, z]: Vector) -> Vector {
         if self.z_up { [x, -z, y] } else { [x, y, z] }
     }
 
-    /// Rings of latitude from pole to pole, fine enough to be a ball.
+    /// Rings of latitude from pole to pole, fine enough for a ball.
     fn mesh(&self) -> String {
         const RINGS: usize = 48;
         const SIDES: usize = 64;
@@ -293,7 +293,8 @@ impl Views {
     }
 }
 
-/// Right, up and back of a camera that looks at the middle, spread evenly (Fibonacci) and each rolled differently.
+/// Right, up and back of a camera that looks at the centre. Cameras are spread evenly (Fibonacci), each with a
+/// different roll.
 fn axes(view: usize, count: usize) -> [Vector; 3] {
     let y = 1.0 - (2 * view + 1) as f64 / count as f64;
     let (sin, cos) = (PI * (3.0 - 5_f64.sqrt()) * view as f64).sin_cos();
@@ -324,7 +325,7 @@ fn hit([right, up, back]: [Vector; 3], [across, upwards]: [f64; 2]) -> Option<Ve
     })
 }
 
-/// Of a share of sRGB.
+/// Linear light of an sRGB value, both in 0-1.
 #[must_use]
 pub fn light(display: f64) -> f64 {
     if display <= 0.04045 {
@@ -342,20 +343,20 @@ fn display(light: f64) -> f64 {
     }
 }
 
-/// Of unit length.
+/// Scales a vector to unit length.
 #[must_use]
 pub fn unit(vector: Vector) -> Vector {
     let length = dot(vector, vector).sqrt();
     vector.map(|x| x / length)
 }
 
-/// How far one goes along the other.
+/// Dot product.
 #[must_use]
 pub fn dot(a: Vector, b: Vector) -> f64 {
     (0..3).map(|k| a[k] * b[k]).sum()
 }
 
-/// Across both.
+/// Cross product.
 #[must_use]
 pub fn cross(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|k| a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3])

@@ -1,4 +1,4 @@
-//! Arguments → `kiln` run against the bench's sidecar: `submit`, `wait`, `fetch`, …
+//! Runs `kiln` against the bench's sidecar: `submit`, `wait`, `fetch`, …
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub fn start(bench: &Bench, arguments: &[&str]) -> Run {
     start_at(bench, &bench.path("run/kiln.sock"), arguments)
 }
 
-/// With the sidecar at this socket.
+/// The same, with the sidecar at this socket.
 #[must_use]
 pub fn start_at(bench: &Bench, socket: &Path, arguments: &[&str]) -> Run {
     let mut command = bench.kiln();
@@ -50,10 +50,10 @@ pub fn submitted(bench: &Bench, more: &[&str]) -> String {
     outcome.stdout[0].clone()
 }
 
-/// One line that says what is wrong, and a hint.
+/// Asserts that it failed with one line that says what is wrong, and a hint.
 ///
 /// # Panics
-/// If it is told otherwise.
+/// If it failed otherwise.
 pub fn assert_refused(outcome: &Outcome, code: i32, words: &str) {
     outcome.assert_code(code);
     assert!(outcome.stdout.is_empty(), "{:?}", outcome.stdout);

@@ -1,24 +1,24 @@
-//! What a saboteur does, as its tests write it and it reads it: JSON beside the program.
+//! The faults that a saboteur commits: its tests write them as JSON beside the program, and it reads them.
 
 use proto::message::{Code, Role};
 use serde::{Deserialize, Serialize};
 
-/// Where in the conversation a fault is committed.
+/// The point of the protocol at which a fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Before `Hello`.
     Spawn,
     /// After `Hello`.
     Hello,
-    /// After `Ready`, of a bake on a GPU.
+    /// After `Ready`, for a bake on a GPU.
     Ready,
-    /// After `Pipelines`, of a bake whose driver keeps them: it compiles.
+    /// After `Pipelines`, while a bake whose driver saves them compiles.
     Compile,
     /// After `Start` arrived.
     Start,
-    /// Some progress was told; bake and encode have all their views.
+    /// After the first progress; bake and encode have all their views.
     Work,
-    /// Memory was granted; half of the table is written.
+    /// Memory was granted, and half of the table is written.
     HalfTable,
     /// Every table is filled.
     Filled,
@@ -31,114 +31,114 @@ pub enum Step {
 pub enum Fault {
     /// Dies by this signal, as a crash does. SIGSTOP only stops.
     Signal(i32),
-    /// Exits with this code and says nothing.
+    /// Exits with this code without an answer.
     Exit(i32),
     /// Does nothing more.
     Stall,
     /// Closes the socket and does nothing more.
     Close,
-    /// Tells another saboteur of the test that it came so far, and goes on.
+    /// Signals another saboteur of the test, and goes on.
     Tell,
-    /// Waits until another has told so, and goes on.
+    /// Waits for that signal, and goes on.
     Hear,
-    /// Says that it failed.
+    /// Reports a failure with this code.
     Fail(Code),
-    /// Sends bytes that are no packet.
+    /// Sends bytes that are not a packet.
     Garbage,
     /// Sends more than a packet may hold.
     Oversized,
     /// Attaches a descriptor to a packet.
     FdUpward,
-    /// Says hello with another protocol version. At `Spawn`.
+    /// Sends a hello with another protocol version. At `Spawn`.
     WrongVersion,
-    /// Says hello as another build. At `Spawn`.
+    /// Sends a hello of another build. At `Spawn`.
     WrongBuild,
-    /// Says hello in another role. At `Spawn`.
+    /// Sends a hello of another role. At `Spawn`.
     WrongRole,
-    /// Says hello again.
+    /// Sends a second hello.
     SecondHello,
     /// Asks for more memory than any table needs.
     AllocateHuge,
     /// Asks for another role's table.
     AllocateForeign,
-    /// Hands pipelines over, though its stages are compiled or nobody wants any.
+    /// Hands pipelines over too late: its stages are compiled, or nobody wants any.
     LatePipelines,
-    /// Asks for room for more pipelines than are kept.
+    /// Asks for memory for more pipelines than the cache takes.
     HugePipelines,
-    /// Says that its stages are compiled.
+    /// Reports that its stages are compiled.
     Compiled,
     /// Asks for its own table a second time. After `HalfTable`.
     AllocateTwice,
-    /// Says again that its table is filled. After `Filled`.
+    /// Reports twice that its table is filled. After `Filled`.
     FilledTwice,
-    /// Says that a table is filled for which it never asked.
+    /// Reports a filled table that it never asked for.
     FilledUnasked,
-    /// Says that it is done, without its tables.
+    /// Reports that it is done, without its tables.
     EarlyDone,
-    /// Says that it is done, with another role's summary.
+    /// Reports that it is done, with another role's summary.
     WrongSummary,
-    /// Sends packets without end.
+    /// Sends endless packets.
     PacketFlood,
-    /// Writes log lines as fast as it can, this many, and goes on.
+    /// Writes this many log lines as fast as it can, and goes on.
     LogFlood(u32),
-    /// Tells the same two counts in turn, without end.
+    /// Reports the same two counts alternately, without end.
     SameProgress,
-    /// Tells growing counts without end.
+    /// Reports growing counts without end.
     EndlessProgress,
-    /// Prints and warns with control characters and goes on.
+    /// Prints and warns with control characters, and goes on.
     Escapes,
-    /// Gives a view a number in its header that is not its own, and goes on. At `Work` of prepare.
+    /// Writes a wrong index into a view's header, and goes on. At `Work` of prepare.
     LyingView,
-    /// Tries to change memory that was frozen or has a fixed size, fails if it can, and goes on.
+    /// Tries to change memory that was frozen or has a fixed size. Fails if it can; otherwise goes on.
     Tamper,
 }
 
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
-    /// Who commits it.
+    /// Which role commits it.
     pub role: Role,
     /// When.
     pub step: Step,
     /// What.
     pub fault: Fault,
-    /// In the first so many processes of the role.
+    /// Only the first this many processes of the role commit it.
     pub times: u32,
 }
 
 /// A fault that was committed: one line of the file `faults` beside the saboteur's link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Committed {
-    /// Who committed it.
+    /// Which role committed it.
     pub role: Role,
-    /// In which of its processes, from 1.
+    /// Which of the role's processes, from 1.
     pub attempt: u32,
     /// What.
     pub fault: String,
-    /// Before it was committed: [`crate::history::now_us`].
+    /// Time before it was committed: [`crate::history::now_us`].
     pub at_us: u64,
 }
 
 /// What all saboteurs of a test do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What goes wrong; all else goes right.
+    /// The faults; all else works.
     pub faults: Vec<Planned>,
-    /// Views that prepare makes, beyond the held-out ones.
+    /// Number of views that prepare makes, besides the held-out ones.
     pub views: u32,
-    /// Prepare has simplified the mesh.
+    /// Whether prepare has simplified the mesh.
     pub simplified: bool,
-    /// It hands the mesh over after the views, of which a bake may have some by then.
+    /// Whether prepare hands the mesh over after the views. A bake may have some views by then.
     pub mesh_last: bool,
-    /// Bake has so many GPUs, by its word.
+    /// Number of GPUs that bake reports.
     #[serde(default)]
     pub gpus: u32,
-    /// Their driver keeps pipelines: [`PIPELINES`].
+    /// Whether their driver saves pipelines: [`PIPELINES`].
     #[serde(default)]
     pub pipelines: bool,
 }
 
-/// What a saboteur's driver compiles, and knows again.
+/// What a saboteur's driver compiles, and recognises.
 pub const PIPELINES: &[u8] = b"compiled by a saboteur";
 
 impl Plan {
@@ -155,39 +155,39 @@ impl Plan {
         }
     }
 
-    /// A job in which one role always fails so.
+    /// A job in which a role always fails in this way.
     #[must_use]
     pub fn always(role: Role, step: Step, fault: Fault) -> Self {
         Self::healthy().with(role, step, fault, u32::MAX)
     }
 
-    /// A job in which the first process of a role fails so.
+    /// A job in which the first process of a role fails in this way.
     #[must_use]
     pub fn once(role: Role, step: Step, fault: Fault) -> Self {
         Self::healthy().with(role, step, fault, 1)
     }
 
-    /// And on a GPU.
+    /// The same plan, with a GPU.
     #[must_use]
     pub fn on_gpu(self) -> Self {
         self.on_gpus(1)
     }
 
-    /// And its driver keeps pipelines.
+    /// The same plan, with a driver that saves pipelines.
     #[must_use]
     pub fn keeping(mut self) -> Self {
         self.pipelines = true;
         self
     }
 
-    /// And on one of so many GPUs.
+    /// The same plan, with this many GPUs.
     #[must_use]
     pub fn on_gpus(mut self, gpus: u32) -> Self {
         self.gpus = gpus;
         self
     }
 
-    /// And this fault.
+    /// The same plan, with this fault as well.
     #[must_use]
     pub fn with(mut self, role: Role, step: Step, fault: Fault, times: u32) -> Self {
         self.faults.push(Planned {

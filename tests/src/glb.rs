@@ -1,4 +1,4 @@
-//! A GLB that a bake made → its JSON, checked on the way; many of them → the verdict of the Khronos validator.
+//! Checks GLBs that a bake made: reads their JSON, and runs the Khronos validator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Bench;
 
-/// The JSON of a GLB whose header and chunks are whole.
+/// The JSON of a GLB whose header and first chunk are complete.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -29,7 +29,7 @@ pub fn json(path: &Path) -> Result<Value, String> {
     serde_json::from_slice(json).map_err(|error| wrong(&error.to_string()))
 }
 
-/// As [`json`], with the texture and vertex attributes that a bake makes.
+/// As [`json`]; also checks for the texture and vertex attributes that a bake makes.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Value, String> {
     }
 }
 
-/// Asserts that the validator finds nothing in the results of these benches.
+/// Asserts that the validator finds nothing wrong with the results of these benches.
 ///
 /// # Panics
 /// If it does, or is not installed.
@@ -64,8 +64,7 @@ pub fn assert_valid(benches: &[Bench]) {
     assert!(valid, "{words}");
 }
 
-/// Whether the Khronos validator finds nothing in files with `KHR_texture_basisu` but that it does not know KTX2, and its words. All
-/// else that it looks at, it looks at.
+/// As [`validate`] for files with `KHR_texture_basisu`: ignores only that the validator does not know KTX2.
 ///
 /// # Panics
 /// If it is not installed.
@@ -83,7 +82,7 @@ pub fn validate_basisu(paths: &[PathBuf]) -> (bool, String) {
     (valid, words)
 }
 
-/// Whether the Khronos validator finds neither an error nor a warning in any of the files, and its words.
+/// Whether the Khronos validator finds neither an error nor a warning in any of the files, and its output.
 ///
 /// # Panics
 /// If it is not installed.

@@ -1,4 +1,4 @@
-//! A worker without a supervisor: the test holds the other ends of its socket and of its flight recorder.
+//! A worker without a supervisor: the test holds the other ends of its socket and its flight recorder.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use proto::channel::Channel;
 use proto::message::{FromChild, Role};
 use proto::recorder::{Note, RECORDER_BYTES, Slot, State, read_note, read_state};
 
-/// A worker that waits for its job, or died before.
+/// A worker that waits for its job, or has died before.
 #[derive(Debug)]
 pub struct Hand {
     child: Child,
@@ -20,7 +20,7 @@ pub struct Hand {
     recorder: File,
 }
 
-/// How it ended.
+/// How the worker ended.
 #[derive(Debug)]
 pub struct Death {
     /// The signal of its wait status.
@@ -31,7 +31,7 @@ pub struct Death {
 }
 
 impl Hand {
-    /// Starts `baker` for `role` with nothing but these variables.
+    /// Starts `baker` for `role` with only these environment variables.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -74,7 +74,7 @@ impl Hand {
         self.channel.receive().expect("a packet")
     }
 
-    /// Waits for the end.
+    /// Waits for its end.
     ///
     /// # Panics
     /// If it cannot be waited for.
@@ -93,7 +93,7 @@ impl Hand {
 }
 
 impl Death {
-    /// What it left in a slot.
+    /// The note that it left in a slot.
     ///
     /// # Panics
     /// If the recorder cannot be read.
@@ -102,7 +102,7 @@ impl Death {
         read_note(&self.recorder, slot).expect("readable")
     }
 
-    /// What it was doing.
+    /// What it was doing when it ended.
     ///
     /// # Panics
     /// If the recorder cannot be read.

@@ -1,4 +1,4 @@
-//! What happened in a torture, line by line, as one program writes it and another checks it: `torture` → JSON lines → `history`.
+//! The history of a torture as JSON lines: `torture` writes it, `history` checks it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -16,39 +16,39 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
-    /// Its faults are forgiven.
+    /// Its faults are forgiven, so it succeeds.
     Done,
-    /// They are not.
+    /// Its faults are not forgiven, so it fails.
     Failed,
-    /// Chance decides; either way by the rules.
+    /// Chance decides; both are within the rules.
     Either,
 }
 
-/// One line.
+/// One line of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Line {
-    /// A supervisor is started.
+    /// A supervisor was started.
     Round {
         /// Counted from 0.
         round: u64,
-        /// `saboteurs`, `workers` or `supervisor`: who gets the faults.
+        /// `saboteurs`, `workers` or `supervisor`: which processes get the faults.
         kind: String,
     },
-    /// A job is handed to it.
+    /// A job was handed to it.
     Accepted {
         /// Its name, unique in the history.
         job: String,
         /// How it must end.
         expect: Expect,
-        /// [`digest`] of the right result.
+        /// [`digest`] of the correct result.
         golden: String,
     },
     /// Something was done to a worker, or a worker did it to itself.
     Fault {
-        /// Whose job.
+        /// The job's name.
         job: String,
-        /// What it was for.
+        /// The worker's role.
         role: Role,
         /// Counted from 1 for each role.
         attempt: u32,
@@ -57,57 +57,57 @@ pub enum Line {
         /// [`now_us`], before it was done.
         at_us: u64,
     },
-    /// A line of the supervisor's about a job: `started`, `working`, `killing`, `ended`, `retry`.
+    /// The supervisor printed a line about a job: `started`, `working`, `killing`, `ended` or `retry`.
     Told {
-        /// Whose.
+        /// The job's name.
         job: String,
         /// The line.
         event: Value,
     },
-    /// The supervisor's last word about a job.
+    /// The supervisor's last line about a job.
     Terminal {
-        /// Whose.
+        /// The job's name.
         job: String,
         /// `done` or `error`.
         event: Value,
     },
-    /// What lies where the result should be, after the supervisor's end.
+    /// What lies at the result's place after the supervisor has ended.
     Output {
-        /// Whose.
+        /// The job's name.
         job: String,
-        /// [`digest`] of the file; none where there is none.
+        /// [`digest`] of the file; `None` without a file.
         digest: Option<String>,
         /// Temporary files beside it.
         temporary: Vec<String>,
     },
-    /// The supervisor's end.
+    /// The supervisor ended.
     Ended {
         /// Its exit code.
         exit: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,
-        /// It was killed by the torture itself.
+        /// Whether the torture itself killed it.
         killed: bool,
-        /// Workers that were still there.
+        /// Number of workers that were still running.
         workers_left: u64,
-        /// From its end until the last worker was gone, in microseconds.
+        /// Time from its end until the last worker was gone, in microseconds.
         workers_gone_us: u64,
-        /// What it held before the first and after the last job, by its own word.
+        /// What it reported to hold before the first and after the last job.
         holds: Vec<Value>,
     },
 }
 
-/// The machine's clock of uptime, which every process shares, in microseconds.
+/// The machine's monotonic clock, which all processes share, in microseconds.
 ///
 /// # Panics
-/// Without such a clock.
+/// If there is no such clock.
 #[must_use]
 pub fn now_us() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
     u64::try_from(time.num_microseconds()).expect("after the start of the machine")
 }
 
-/// Tells files apart; not made for attackers.
+/// A hash that tells files apart; not safe against attackers.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
@@ -115,10 +115,10 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("{:016x}-{}", hasher.finish(), bytes.len())
 }
 
-/// [`digest`] of a file; none where there is none.
+/// [`digest`] of a file; `None` without a file.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// The file exists but cannot be read.
 pub fn digest_of(path: &Path) -> io::Result<Option<String>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(digest(&bytes))),

@@ -1,4 +1,4 @@
-//! A host that is short of something: a small disk, a small process table, a process that the kernel does not let die.
+//! Hosts that are short of something: a small disk, a control group, a process that the kernel does not let die.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 
 use crate::Bench;
 
-/// A file system of its own for a bench's output folder; gone when dropped, whatever becomes of the test.
+/// A small file system for a bench's output folder. Dropping it removes it, however the test ends.
 #[derive(Debug)]
 pub struct SmallDisk {
     folder: PathBuf,
@@ -18,10 +18,10 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Puts a tmpfs with these mount options beneath `bench`'s output folder.
+    /// Mounts a tmpfs with these options as `bench`'s output folder.
     ///
-    /// It is mounted in a mount namespace that a waiting process holds, and reached through that process's `/proc` entry;
-    /// without root, in a user namespace, too.
+    /// It is mounted in a mount namespace that a waiting process holds, and is reached through that process's `/proc`
+    /// entry. Without root it also uses a user namespace.
     ///
     /// # Panics
     /// If the machine allows neither.
@@ -57,7 +57,7 @@ impl SmallDisk {
         }
     }
 
-    /// Fills the disk up but for so many pages of 4 KiB.
+    /// Fills the disk except for this many pages of 4 KiB.
     ///
     /// # Panics
     /// If the disk cannot be written.
@@ -68,7 +68,7 @@ impl SmallDisk {
         fs::write(&filler, vec![1; 4096 * all.saturating_sub(pages)]).expect("room");
     }
 
-    /// Makes files until there is room for so many.
+    /// Creates files until only this many more can be created.
     ///
     /// # Panics
     /// If the disk cannot be written.
@@ -93,19 +93,19 @@ impl Drop for SmallDisk {
             .and_then(|()| self.holder.wait())
             .is_err()
         {
-            // It has ended, which is all that is wanted.
+            // It has ended already, which is all that matters.
         }
     }
 }
 
-/// A control group of version 1, beneath the test's own; thawed, emptied and removed when dropped.
+/// A control group of version 1 beneath the test's own. Dropping it thaws, empties and removes it.
 #[derive(Debug)]
 pub struct OldGroup {
     folder: PathBuf,
 }
 
 impl OldGroup {
-    /// Makes one. The error says why there is none: no root, or a machine that has only version 2.
+    /// Creates one. The error says why that failed: no root, or a machine that has only version 2.
     ///
     /// # Errors
     /// One line.
@@ -146,7 +146,7 @@ impl OldGroup {
         text.trim().to_owned()
     }
 
-    /// The file that a process enters by.
+    /// The file through which a process enters the group.
     #[must_use]
     pub fn door(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
@@ -155,9 +155,9 @@ impl OldGroup {
 
 impl Drop for OldGroup {
     fn drop(&mut self) {
-        // Only a freezer has it; a test that failed leaves it frozen.
+        // Only a freezer has this file; a test that failed leaves it frozen.
         drop(fs::write(self.folder.join("freezer.state"), "THAWED"));
-        // Its processes have been killed by then, and end when thawed.
+        // Its processes have been killed by then, and end once thawed.
         while fs::read_to_string(self.door()).is_ok_and(|inside| !inside.is_empty())
             && !std::thread::panicking()
         {
@@ -167,7 +167,7 @@ impl Drop for OldGroup {
     }
 }
 
-/// `command`, started by a shell that does `first` before it becomes the command.
+/// `command`, started by a shell that runs `first` and then becomes the command.
 #[must_use]
 pub fn after(first: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");

@@ -1,8 +1,8 @@
-//! Harness for processes against processes: a folder with inputs and a [`fault::Plan`] → the real `kiln` run over them →
-//! an [`Outcome`], with no process or temporary file left over.
+//! Test harness: a [`Bench`] is a folder with inputs and a [`fault::Plan`]. A test runs the real `kiln` in it, gets an
+//! [`Outcome`], and checks that no process or temporary file is left.
 //!
-//! `kiln` gets a saboteur in place of `kiln-baker`: a link in the test's own folder, beside which lies its plan. Nothing
-//! here sleeps to wait for something: tests wait for a line, an end of a process, or the hang-up of a pipe.
+//! `kiln` gets a saboteur instead of `kiln-baker`: a link in the test's own folder, with its plan beside it. Nothing
+//! here sleeps to wait for something. Tests wait for a line, the end of a process, or the hang-up of a pipe.
 
 use std::fs;
 use std::io;
@@ -43,13 +43,13 @@ mod run;
 
 pub use run::{Outcome, Run};
 
-/// For anything that must happen: finds what hangs, and no more than that.
+/// Bound of anything that must happen: it finds what hangs, no more.
 pub const DEADLINE: Duration = Duration::from_secs(900);
 
-/// What the saboteur's mesh file holds, and looks for.
+/// Content of the saboteur's mesh file, which the saboteur checks.
 pub const MESH_TEXT: &str = "a mesh";
 
-/// Names of the files in a folder, in order.
+/// Sorted names of the files in a folder.
 ///
 /// # Panics
 /// If it cannot be listed.
@@ -64,7 +64,7 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A program of the workspace, beside this package's own. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
+/// Path of a program of the workspace, beside this package's own. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
 ///
 /// # Panics
 /// If it has not been built.
@@ -79,7 +79,7 @@ pub fn program(saboteur: &str, name: &str) -> PathBuf {
     path
 }
 
-/// A program of the workspace, built with the feature `failpoints`.
+/// Path of a program of the workspace that is built with the feature `failpoints`.
 ///
 /// # Panics
 /// If it has not been built.
@@ -98,7 +98,7 @@ pub fn with_failpoints(saboteur: &str, name: &str) -> PathBuf {
     path
 }
 
-/// A folder of its own for one test: inputs, an output folder, and the worker under test.
+/// A folder for one test: inputs, an output folder, and the worker under test.
 #[derive(Debug)]
 pub struct Bench {
     folder: TempDir,
@@ -107,10 +107,10 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With the saboteur as worker.
+    /// A bench with the saboteur as worker.
     ///
     /// # Panics
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     #[must_use]
     pub fn new(saboteur: &str, plan: &Plan) -> Self {
         let mut bench = Self::bare(saboteur);
@@ -126,21 +126,21 @@ impl Bench {
         bench
     }
 
-    /// With the real worker, and no inputs.
+    /// A bench with the real worker and no inputs.
     ///
     /// # Panics
     /// If the folder cannot be made, or the programs are not built.
     #[must_use]
     pub fn real(saboteur: &str) -> Self {
         let mut bench = Self::bare(saboteur);
-        // A path of the bench's own tells its workers from those of the tests beside it.
+        // A path of the bench's own distinguishes its workers from those of other tests.
         let link = bench.path("kiln-baker");
         symlink(program(saboteur, "kiln-baker"), &link).expect("a link to the worker");
         bench.baker = link;
         bench
     }
 
-    /// With the real programs, built so that `KILN_FAILPOINTS` lets them go wrong, and the inputs of [`sphere`].
+    /// A bench with the real programs, built so that `KILN_FAILPOINTS` makes them fail, and the inputs of [`sphere`].
     ///
     /// # Panics
     /// If the folder cannot be made, or the programs are not built.
@@ -174,7 +174,7 @@ impl Bench {
         &self.baker
     }
 
-    /// Changes what the saboteur will do.
+    /// Changes the saboteur's plan.
     ///
     /// # Panics
     /// If the plan cannot be written.
@@ -189,19 +189,19 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// `kiln`, to be given arguments, within the test's folder.
+    /// `kiln` without arguments yet, in the test's folder.
     #[must_use]
     pub fn kiln(&self) -> Command {
         let mut command = Command::new(&self.kiln);
         command
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
-            // What a driver compiled for one test is nothing for another.
+            // Pipelines that a driver compiled for one test are of no use to another.
             .env("XDG_CACHE_HOME", self.path("cache"));
         command
     }
 
-    /// `kiln bake` of the bench's own inputs with `--json`, and `more`.
+    /// `kiln bake` of the bench's own inputs with `--json` and the arguments `more`.
     #[must_use]
     pub fn bake(&self, more: &[&str]) -> Command {
         let mut command = self.kiln();
@@ -221,13 +221,14 @@ impl Bench {
         command
     }
 
-    /// `kiln bake` with the real worker, on the processor: the same everywhere. `more` follows mesh and views.
+    /// `kiln bake` with the real worker on the processor, which gives the same result everywhere. `more` follows mesh
+    /// and views.
     #[must_use]
     pub fn bake_for_real(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
         self.bake_for_people(mesh, views, &[&["--json"], more].concat())
     }
 
-    /// [`Self::bake_for_real`] with words instead of JSON.
+    /// As [`Self::bake_for_real`], with text instead of JSON.
     #[must_use]
     pub fn bake_for_people(&self, mesh: &Path, views: &Path, more: &[&str]) -> Command {
         let mut command = self.kiln();
@@ -273,7 +274,7 @@ impl Bench {
         alive_in(self.folder.path())
     }
 
-    /// Processes that run the bench's worker right now.
+    /// Command lines of the processes that run the bench's worker now.
     ///
     /// # Panics
     /// If there is no `/proc`.
@@ -282,7 +283,7 @@ impl Bench {
         self.processes().into_iter().map(|(_, line)| line).collect()
     }
 
-    /// The numbers of those processes, and their command lines.
+    /// Process ids and command lines of those processes.
     fn processes(&self) -> Vec<(i32, String)> {
         let needle = self.baker.to_string_lossy().into_owned();
         let entries = fs::read_dir("/proc").expect("/proc");
@@ -292,7 +293,7 @@ impl Bench {
                 let number = entry.file_name().to_str()?.parse().ok()?;
                 let path = entry.path();
                 let mut bytes = fs::read(path.join("cmdline")).ok()?;
-                // While exec makes it, and of what has ended.
+                // It is empty while exec is under way, and after the process has ended.
                 while bytes.is_empty() && is_starting(&path) {
                     bytes = fs::read(path.join("cmdline")).ok()?;
                 }
@@ -302,8 +303,8 @@ impl Bench {
             .collect()
     }
 
-    /// Waits until none of [`Bench::workers`] is there: after the supervisor's death also for those which had not come so far
-    /// that they hold the pipe of [`wait_all_gone`], and end once they find nobody at the other end of their socket.
+    /// Waits until none of [`Bench::workers`] is left. After the supervisor's death this includes workers that do not
+    /// yet hold the pipe of [`wait_all_gone`]. They exit once they find their socket's other end closed.
     ///
     /// # Panics
     /// After the deadline.
@@ -311,7 +312,7 @@ impl Bench {
         for (number, line) in self.processes() {
             let pid = rustix::process::Pid::from_raw(number).expect("a process");
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
-                // It is gone.
+                // It has ended.
                 continue;
             };
             let mut polled = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
@@ -320,7 +321,7 @@ impl Bench {
         }
     }
 
-    /// Asserts that the run left nothing: no worker, and in the output folder exactly `outputs`.
+    /// Asserts that the run left no worker, and exactly `outputs` in the output folder.
     ///
     /// # Panics
     /// If it left something.
@@ -346,7 +347,7 @@ pub fn alive_in(folder: &Path) -> fs::File {
         .custom_flags(nix::libc::O_NONBLOCK)
         .open(&path)
         .expect("the pipe");
-    // Linux tells a reader that all writers are gone only if there was one since it opened the pipe.
+    // Linux reports a hang-up to a reader only if there was a writer since it opened the pipe.
     fs::OpenOptions::new()
         .write(true)
         .open(&path)
@@ -354,7 +355,7 @@ pub fn alive_in(folder: &Path) -> fs::File {
     reader
 }
 
-/// Waits until every process that held the write end has closed it, which only its end does.
+/// Waits until every process has closed the write end, which happens only when it ends.
 ///
 /// # Panics
 /// After the deadline.
@@ -375,7 +376,7 @@ pub fn wait_all_gone(alive: &fs::File) {
     }
 }
 
-/// Sends a signal to a process of the test's own.
+/// Sends a signal to one of the test's own processes.
 ///
 /// # Panics
 /// If the process is not there.
@@ -383,13 +384,13 @@ pub fn signal_to(pid: i32, signal: Signal) {
     assert!(signal_if_there(pid, signal), "process {pid} is not there");
 }
 
-/// Sends a signal to a process that may have ended; tells whether it was there.
+/// Sends a signal to a process that may have ended; returns whether it was there.
 #[must_use]
 pub fn signal_if_there(pid: i32, signal: Signal) -> bool {
     kill(Pid::from_raw(pid), signal).is_ok()
 }
 
-/// Whether a process lives that is no thread of the kernel: it has a program, or is about to.
+/// Whether this is a live process, not a kernel thread: it has a program, or is about to have one.
 fn is_starting(entry: &Path) -> bool {
     let Ok(stat) = fs::read_to_string(entry.join("stat")) else {
         return false;
@@ -399,7 +400,7 @@ fn is_starting(entry: &Path) -> bool {
         .map_or("", |(_, rest)| rest)
         .split(' ');
     let state = fields.next().unwrap_or_default();
-    // Of the kernel's threads, PF_KTHREAD is set among the flags.
+    // Kernel threads have PF_KTHREAD among their flags.
     let flags: u32 = fields
         .nth(5)
         .and_then(|text| text.parse().ok())

@@ -1,5 +1,5 @@
-//! A Unix socket between `kiln` and its sidecar → the same requests and answers, cut where a test wants it; or a sidecar that
-//! answers with whatever bytes a test wants.
+//! A Unix socket between `kiln` and its sidecar that passes requests and answers on, and cuts connections where a test
+//! wants it. Also a fake sidecar that answers with whatever bytes a test wants.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -16,21 +16,21 @@ use crate::DEADLINE;
 pub enum Cut {
     /// Not at all.
     Never,
-    /// Once so many bytes have gone to the sidecar.
+    /// Once this many bytes have been sent to the sidecar.
     AfterSent(usize),
-    /// The sidecar has answered, and nothing of it goes back.
+    /// After the sidecar has answered, before any of the answer is passed back.
     BeforeAnswer,
-    /// Once so many bytes have come back.
+    /// Once this many bytes of the answer have been passed back.
     AfterAnswered(usize),
 }
 
-/// See the head of this file. One request a connection.
+/// The relay, with one request per connection; see the head of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Relay(Arc<(Mutex<Vec<String>>, Condvar)>);
 
 impl Relay {
-    /// Listens at `socket` for who wants the sidecar at `sidecar`. `cut` is told the request's first line, and which it
-    /// is of those with its method and its path's folder, from 1.
+    /// Listens at `socket` and passes connections on to `sidecar`. `cut` gets a request's first line, and its number
+    /// (from 1) among those with the same method and the same folder of the path.
     ///
     /// # Panics
     /// If it cannot listen.
@@ -50,7 +50,7 @@ impl Relay {
                 let (seen, sidecar) = (seen.clone(), sidecar.clone());
                 let (cut, counts) = (Arc::clone(&cut), Arc::clone(&counts));
                 std::thread::spawn(move || {
-                    // A side that goes away ends this connection alone.
+                    // If one side closes, only this connection ends.
                     drop(pass(client, &sidecar, &seen, |line| {
                         let key = kind(line);
                         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl Relay {
         relay
     }
 
-    /// The first lines of all requests so far, and of the answers that were passed on whole.
+    /// The first lines of all requests so far, and of the answers that were passed on completely.
     #[must_use]
     pub fn seen(&self) -> Vec<String> {
         self.lines().clone()
@@ -97,7 +97,7 @@ impl Relay {
     }
 }
 
-/// `GET artifacts` of `GET /v1/jobs/0/artifacts/model.glb HTTP/1.1`.
+/// Of `GET /v1/jobs/0/artifacts/model.glb HTTP/1.1`, `GET artifacts`.
 fn kind(line: &str) -> String {
     let mut words = line.split(' ');
     let method = words.next().unwrap_or_default();
@@ -148,7 +148,7 @@ fn pass(
     Ok(())
 }
 
-/// At most so many bytes.
+/// Copies at most `limit` bytes.
 fn copy(from: &mut UnixStream, to: &mut UnixStream, limit: Option<usize>) -> io::Result<()> {
     let mut left = limit.unwrap_or(usize::MAX);
     let mut chunk = vec![0; 16 << 10];
@@ -178,7 +178,7 @@ fn first_line(head: &[u8]) -> &str {
     std::str::from_utf8(line).unwrap_or_default()
 }
 
-/// Listens at `socket` and answers each request with the bytes that `answer` gives to its first line.
+/// Listens at `socket` and answers each request with the bytes that `answer` returns for its first line.
 ///
 /// # Panics
 /// If it cannot listen.
@@ -190,7 +190,7 @@ pub fn fake(
     std::thread::spawn(move || {
         for mut client in listener.incoming().map_while(Result::ok) {
             if let Ok(head) = head(&mut client) {
-                // A caller that has heard enough goes away.
+                // The caller may close before it has read everything.
                 drop(client.write_all(&answer(first_line(&head))));
             }
         }

@@ -1,7 +1,7 @@
-//! The log of a commit's file operations → what a power cut may leave of them, at every moment.
+//! Computes from the log of a commit's file operations what a power cut may leave at every moment.
 //!
-//! The disk that is assumed is a mean one: bytes are on it once their file was synced and not before; names are on it, in
-//! the order in which they were given, once their folder was synced, and any number of them may be on it before.
+//! The model of the disk is pessimistic. Bytes are on it only once their file was synced. Names are on it once their
+//! folder was synced; before that, any number of them may be, in the order in which they were given.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,14 +30,14 @@ enum Naming {
 struct Disk {
     folder: PathBuf,
     files: BTreeMap<u64, File>,
-    /// Names that are on the disk for certain.
+    /// Names that are certainly on the disk.
     names: BTreeMap<PathBuf, u64>,
-    /// Names that are on their way.
+    /// Names that may not be on the disk yet.
     pending: Vec<Naming>,
 }
 
-/// Everything that a power cut may leave: one entry for each moment and each number of names that made it to the disk.
-/// The last entry is the folder as it is once the whole log has been carried out and all names are there.
+/// Everything that a power cut may leave: one entry for each moment and each number of names on the disk. The last
+/// entry is the folder after the whole log, with all names.
 #[must_use]
 pub fn crashes(folder: &Path, before: &Files, log: &[Logged]) -> Vec<Files> {
     let mut disk = Disk::new(folder, before);
@@ -50,7 +50,7 @@ pub fn crashes(folder: &Path, before: &Files, log: &[Logged]) -> Vec<Files> {
     states
 }
 
-/// What is certainly there after the log: nothing that is still on its way.
+/// What is certainly on the disk after the log: nothing that is still pending.
 #[must_use]
 pub fn durable(folder: &Path, before: &Files, log: &[Logged]) -> Files {
     let mut disk = Disk::new(folder, before);
@@ -69,7 +69,7 @@ impl Disk {
             names: BTreeMap::new(),
             pending: Vec::new(),
         };
-        // Numbers that no file system gives.
+        // Inode numbers that no file system uses.
         for ((path, bytes), number) in before.iter().zip(u64::MAX / 2..) {
             let (written, synced) = (bytes.clone(), bytes.clone());
             disk.files.insert(number, File { written, synced });
@@ -100,7 +100,7 @@ impl Disk {
             "rename" => self.pending.push(Naming::Rename(path, second)),
             "exchange" => self.pending.push(Naming::Exchange(path, second)),
             "unlink" => self.pending.push(Naming::Unlink(path)),
-            // Looked at, or made without a name.
+            // These read a file, or create it without a name.
             "open" | "create" | "read" | "fcntl" => {}
             other => panic!("the model of a disk does not know {other}"),
         }
@@ -110,7 +110,7 @@ impl Disk {
         states.extend((0..=self.pending.len()).map(|count| self.seen(count)));
     }
 
-    /// The folder with so many of the pending names.
+    /// The folder with this many of the pending names.
     fn seen(&self, count: usize) -> Files {
         let mut names = self.names.clone();
         for naming in &self.pending[..count] {
@@ -125,7 +125,7 @@ impl Disk {
 }
 
 impl Naming {
-    /// As the kernel does it: an exchange needs both, and what is not there cannot be moved.
+    /// Works as in the kernel: an exchange needs both names, and a missing file cannot be moved.
     fn carry_out(&self, names: &mut BTreeMap<PathBuf, u64>) {
         match self {
             Self::Link(number, to) => {

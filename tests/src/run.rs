@@ -1,4 +1,4 @@
-//! A command → a running `kiln` whose lines can be waited for → an [`Outcome`].
+//! Runs `kiln`: a test can wait for its lines, and gets an [`Outcome`] at its end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{DEADLINE, signal_to};
 
-/// A running `kiln`; killed when dropped.
+/// A running `kiln`; dropping it kills it.
 #[derive(Debug)]
 pub struct Run {
     child: Child,
@@ -21,7 +21,7 @@ pub struct Run {
     outcome: Outcome,
 }
 
-/// How a run went.
+/// How a run ended.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Exit code, if it exited.
@@ -37,16 +37,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Asserts how kiln exited, or shows all that it said.
+    /// Asserts the exit code; on failure shows all that kiln printed.
     ///
     /// # Panics
-    /// If it exited otherwise.
+    /// If it exited with another code.
     pub fn assert_code(&self, code: i32) {
         let Self { stdout, stderr, .. } = self;
         assert_eq!(self.code, Some(code), "{stdout:#?}\n{stderr}");
     }
 
-    /// The events of one kind.
+    /// All events of a kind.
     #[must_use]
     pub fn all(&self, kind: &str) -> Vec<&Value> {
         self.events
@@ -55,7 +55,7 @@ impl Outcome {
             .collect()
     }
 
-    /// The one event of a kind.
+    /// The only event of a kind.
     ///
     /// # Panics
     /// If there is none or more than one.
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Waits for an event and gives it.
+    /// Waits for an event and returns it.
     ///
     /// # Panics
     /// If kiln ends without it.
@@ -163,7 +163,7 @@ impl Run {
         }
     }
 
-    /// Waits for the first progress of a role, and gives the process id of the worker.
+    /// Waits for the first progress of a role, and returns the worker's process id.
     ///
     /// # Panics
     /// If there is none.
@@ -193,10 +193,10 @@ impl Run {
         signal_to(self.pid(), signal);
     }
 
-    /// Waits for the end.
+    /// Waits for its end.
     ///
     /// # Panics
-    /// If it does not come.
+    /// If it does not end in time.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         let until = Instant::now() + DEADLINE;
@@ -214,7 +214,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if self.child.kill().and_then(|()| self.child.wait()).is_err() {
-            // It has ended, which is all that is wanted.
+            // It has ended already, which is all that matters.
         }
     }
 }

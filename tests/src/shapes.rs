@@ -1,4 +1,4 @@
-//! Meshes that no scanner makes: as many triangles, as little sense as a test wants → a binary PLY.
+//! Meshes that no scanner makes, with as many triangles and as little sense as a test wants, as binary PLY.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ impl Shape {
         bytes
     }
 
-    /// Every vertex moved.
+    /// Moves every vertex.
     #[must_use]
     pub fn map(mut self, place: impl Fn([f32; 3]) -> [f32; 3]) -> Self {
         for position in &mut self.positions {
@@ -47,7 +47,7 @@ impl Shape {
         self
     }
 
-    /// Both, the second after the first.
+    /// Both shapes, the second after the first.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         let first = self.positions.len() as u32;
@@ -60,7 +60,7 @@ impl Shape {
         self
     }
 
-    /// Every triangle again, with its corners in this order.
+    /// Adds a copy of every triangle with its corners in this order.
     #[must_use]
     pub fn twice(mut self, order: [usize; 3]) -> Self {
         self.triangles.extend_from_within(..);
@@ -72,7 +72,7 @@ impl Shape {
     }
 }
 
-/// An icosahedron whose faces were quartered `times` times, on the unit sphere: 20 × 4^times triangles.
+/// An icosahedron on the unit sphere with its faces quartered `times` times: 20 × 4^times triangles.
 #[must_use]
 pub fn icosphere(times: u32) -> Shape {
     let golden = (1.0 + 5_f32.sqrt()) / 2.0;
@@ -85,7 +85,7 @@ pub fn icosphere(times: u32) -> Shape {
     ] {
         positions.extend([[a, b, 0.0], [0.0, a, b], [b, 0.0, a]].map(unit));
     }
-    // Neighbours are the corners at the shortest distance; a face is three neighbours, wound to look outwards.
+    // Neighbours are corners at the shortest distance. A face is three neighbours, wound to face outwards.
     let near = |a: usize, b: usize| dot(positions[a], positions[b]) > 0.4;
     let mut triangles = Vec::new();
     for a in 0..12 {
@@ -128,7 +128,7 @@ pub fn icosphere(times: u32) -> Shape {
     }
 }
 
-/// Triangles with corners anywhere in the unit ball's cube.
+/// Triangles with corners anywhere in the cube from -1 to 1.
 #[must_use]
 pub fn soup(count: u32) -> Shape {
     let mut random = Random(1);
@@ -140,7 +140,7 @@ pub fn soup(count: u32) -> Shape {
     }
 }
 
-/// Tetrahedra of this size, anywhere in the unit cube, that share nothing.
+/// Tetrahedra of this size, anywhere in that cube, which share nothing.
 #[must_use]
 pub fn pieces(count: u32, size: f32) -> Shape {
     let mut random = Random(2);
@@ -163,7 +163,7 @@ pub fn pieces(count: u32, size: f32) -> Shape {
     shape
 }
 
-/// Triangles around one edge that all of them share, like the leaves of a book.
+/// Triangles that all share one edge, like the leaves of a book.
 #[must_use]
 pub fn book(leaves: u32) -> Shape {
     let mut positions = vec![[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]];
@@ -177,7 +177,7 @@ pub fn book(leaves: u32) -> Shape {
     }
 }
 
-/// Triangles that touch in one vertex and nowhere else.
+/// Triangles that all touch in one vertex and nowhere else.
 #[must_use]
 pub fn star(rays: u32) -> Shape {
     let mut random = Random(3);
@@ -193,7 +193,7 @@ pub fn star(rays: u32) -> Shape {
     }
 }
 
-/// xorshift32, to numbers between -1 and 1.
+/// Xorshift32, giving numbers between -1 and 1.
 struct Random(u32);
 
 impl Random {

@@ -1,31 +1,31 @@
-//! A plan of one failing system call → the environment that makes `kiln` suffer it, and the log of its calls.
+//! Makes one system call of `kiln` fail, and reads the log of its calls.
 //!
-//! The library is `tests/iofault`, preloaded into the supervisor alone: children get a cleared environment.
+//! The library is `tests/iofault`. It is preloaded into the supervisor alone: children get a cleared environment.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What happens in place of a call.
+/// What happens instead of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// It fails with this errno.
     Errno(i32),
-    /// A write takes half of the bytes.
+    /// A write writes half of its bytes.
     Cut,
     /// SIGKILL.
     Kill,
 }
 
-/// The Nth call of a kind, and what happens in its place.
+/// The Nth call of a kind, and what happens instead.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// A kind of `tests/iofault/src/calls.rs`, or `any`.
+    /// A kind from `tests/iofault/src/calls.rs`, or `any`.
     pub call: String,
     /// From 1.
     pub nth: u32,
-    /// And every later one.
+    /// Whether every later call is affected, too.
     pub sticky: bool,
     /// What happens.
     pub deed: Deed,
@@ -38,19 +38,19 @@ pub struct Logged {
     pub call: String,
     /// Its number within the kind.
     pub nth: u32,
-    /// Something happened in its place.
+    /// Whether something else happened instead.
     pub hit: bool,
-    /// The file behind its descriptor, or 0.
+    /// Inode of its descriptor's file, or 0.
     pub inode: u64,
-    /// Its first path, or that of its descriptor.
+    /// Its first path, or the path of its descriptor.
     pub path: PathBuf,
     /// Its second path.
     pub second: PathBuf,
-    /// What it wrote, where that was asked for.
+    /// The bytes that it wrote, if they were logged.
     pub data: Vec<u8>,
 }
 
-/// Preloads the library into a command; `log` gets a line for each call.
+/// Preloads the library into a command. `log` gets one line per call.
 ///
 /// # Panics
 /// If the library has not been built.
@@ -64,7 +64,7 @@ pub fn preload(command: &mut Command, saboteur: &str, log: &Path) {
     command.env("LD_PRELOAD", library).env("IOFAULT_LOG", log);
 }
 
-/// Makes one call fail.
+/// Makes one call of the command fail.
 pub fn sabotage(command: &mut Command, cell: &Cell) {
     command
         .env("IOFAULT_CALL", &cell.call)
@@ -85,7 +85,7 @@ pub fn sabotage(command: &mut Command, cell: &Cell) {
 /// Reads a log.
 ///
 /// # Panics
-/// If it is not one.
+/// If it is not a log.
 #[must_use]
 pub fn read_log(path: &Path) -> Vec<Logged> {
     let text = fs::read_to_string(path).expect("the log");
@@ -118,7 +118,7 @@ fn read_line(line: &str) -> Logged {
     }
 }
 
-/// How often each kind was called.
+/// The number of calls of each kind.
 #[must_use]
 pub fn counts(log: &[Logged]) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A folder → a real `kiln serve` over it, and requests to it: HTTP/1.1 by hand over its Unix socket.
+//! A real `kiln serve` over a bench's folder, and requests to it: hand-written HTTP/1.1 over its Unix socket.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,21 +15,21 @@ use sha2::{Digest, Sha256};
 
 use crate::{Bench, DEADLINE, signal_to};
 
-/// A sidecar that runs. Dropping it kills it.
+/// A running sidecar. Dropping it kills it.
 #[derive(Debug)]
 pub struct Sidecar {
     child: Child,
     socket: PathBuf,
-    /// Where it also listens, if it was asked to.
+    /// The TCP address where it also listens, if it was told to.
     pub tcp: Option<String>,
 }
 
-/// What was answered.
+/// An answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// By small names.
+    /// Header values by lower-case name.
     pub headers: HashMap<String, String>,
     /// The whole body.
     pub body: Vec<u8>,
@@ -39,7 +39,7 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
@@ -49,7 +49,7 @@ impl Answer {
     /// The code of a problem.
     ///
     /// # Panics
-    /// If it is no problem.
+    /// If it is not a problem.
     #[must_use]
     pub fn code(&self) -> String {
         assert_eq!(
@@ -118,15 +118,15 @@ pub struct Told {
     pub id: u64,
     /// `state`, `progress`, `log`, `done`.
     pub event: String,
-    /// What it tells.
+    /// Its content.
     pub data: Value,
 }
 
 impl Sidecar {
-    /// Starts `kiln serve` over the bench's folder, with the bench's worker, and waits until it listens.
+    /// Starts `kiln serve` over the bench's folder with the bench's worker, and waits until it listens.
     ///
     /// # Panics
-    /// If it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn start(bench: &Bench, more: &[&str]) -> Self {
         let socket = bench.path("run/kiln.sock");
@@ -144,10 +144,10 @@ impl Sidecar {
         Self::spawn(command, socket)
     }
 
-    /// Runs a command that serves at `socket`.
+    /// Runs a command that serves at `socket`, and waits until it listens.
     ///
     /// # Panics
-    /// If it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn spawn(mut command: Command, socket: PathBuf) -> Self {
         let mut child = command
@@ -171,7 +171,7 @@ impl Sidecar {
                 break;
             }
         }
-        // Nobody reads on, and nobody must block on that.
+        // Drains the pipe, so that the sidecar never blocks on it.
         std::thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
         Self { child, socket, tcp }
     }
@@ -206,7 +206,7 @@ impl Sidecar {
         self.send("GET", path, &[], &[])
     }
 
-    /// A job in JSON under a key.
+    /// Submits a job as JSON, with an idempotency key.
     #[must_use]
     pub fn submit(&self, key: &str, spec: &Value) -> Answer {
         let headers = [
@@ -229,7 +229,7 @@ impl Sidecar {
         Ok(stream)
     }
 
-    /// Sends a request by TCP, with this token, and reads the answer.
+    /// Sends a request by TCP with this token, and reads the answer.
     ///
     /// # Panics
     /// If it does not listen there, or the connection breaks off.
@@ -253,7 +253,7 @@ impl Sidecar {
         Answer::read(stream).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// Reads a job's events until `enough`, or to their end.
+    /// Reads a job's events until `enough` returns true, or until their end.
     ///
     /// # Panics
     /// If the connection breaks off or the status is not 200.
@@ -291,7 +291,7 @@ impl Sidecar {
         events
     }
 
-    /// Waits for the end of a job, and gives the job.
+    /// Waits for the end of a job, and returns the job.
     ///
     /// # Panics
     /// If it does not end.
@@ -311,7 +311,7 @@ impl Sidecar {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
-    /// Waits for its end, which something else brings about.
+    /// Waits for its end, which something else causes.
     ///
     /// # Panics
     /// Never on Linux.
@@ -352,7 +352,7 @@ fn ask(
     }
     head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
     stream.write_all(head.as_bytes())?;
-    // An answer may come before all was sent, and the rest is then refused.
+    // The answer may come before everything was sent; the rest is then refused.
     match stream.write_all(body) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
@@ -371,10 +371,10 @@ fn parse(text: &str) -> Option<Told> {
     })
 }
 
-/// A token in a file of its own, and the flags that have `kiln serve` listen by TCP for who shows it.
+/// Writes a token to a file, and returns it with the flags that make `kiln serve` listen by TCP for it.
 ///
 /// # Panics
-/// If there is no room for the file.
+/// If the file cannot be written.
 #[must_use]
 pub fn tcp_flags(bench: &Bench) -> (&'static str, [String; 4]) {
     let token = "0123456789abcdef0123456789abcdef";
@@ -391,7 +391,7 @@ pub fn tcp_flags(bench: &Bench) -> (&'static str, [String; 4]) {
     (token, flags)
 }
 
-/// A job of the bench's own inputs, by their paths.
+/// The spec of a job with the bench's own inputs, named by path.
 #[must_use]
 pub fn by_path(folder: &Path) -> Value {
     json!({

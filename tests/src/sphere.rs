@@ -1,5 +1,5 @@
-//! Nothing → the smallest inputs that take a job through every phase: a sphere of 512 triangles and seven views of it, one of
-//! which the sheet and the score need. A bake of it at draft quality takes some hundred milliseconds.
+//! The smallest inputs that take a job through every phase: a sphere of 512 triangles and seven views of it, one of
+//! them for the contact sheet and the measurement. A bake of it at draft quality takes some hundred milliseconds.
 
 use std::f32::consts::PI;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// Edge of a view in pixels.
 const EDGE: u32 = 48;
-/// Arguments beside mesh and views with which every phase of every role has work to do.
+/// Arguments besides mesh and views with which every phase of every role has work to do.
 pub const ARGUMENTS: [&str; 10] = [
     "--quality",
     "draft",
@@ -23,7 +23,7 @@ pub const ARGUMENTS: [&str; 10] = [
     "--preview",
     "out/sheet.png",
 ];
-/// The phases of each role that such a job passes through, as JSON names them.
+/// The phases of each role in such a job, by their JSON names.
 pub const PHASES: [(&str, &[&str]); 3] = [
     (
         "prepare",
@@ -87,7 +87,7 @@ fn mesh() -> String {
     text
 }
 
-/// From three units away, along each axis and once from between them.
+/// The camera at distance 3, along each axis in both directions and once between two axes.
 fn pose(view: u32) -> [[f32; 4]; 4] {
     let back = [
         [1.0, 0.0, 0.0],

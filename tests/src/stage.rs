@@ -1,4 +1,4 @@
-//! A bake with preview and report over old files, again and again in one folder, with calls that fail.
+//! Bakes with preview and report over old files, repeatedly in one folder, with calls that fail.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub const OLD: [(&str, &str); 3] = [
 /// The model that the saboteur makes.
 pub const GLB: &str = "glTF of the saboteur, held [], shown [0, 1, 2]";
 
-/// A place to run in, and its files before each run.
+/// A place to run in, with the files that exist before each run.
 #[derive(Debug)]
 pub struct Stage {
     /// Its folder.
@@ -27,10 +27,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With the old files. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
+    /// Creates it with the old files. `saboteur` is `env!("CARGO_BIN_EXE_saboteur")`.
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// If it cannot be created.
     #[must_use]
     pub fn new(saboteur: &'static str) -> Self {
         let stage = Self {
@@ -41,10 +41,10 @@ impl Stage {
         stage
     }
 
-    /// As before the first run.
+    /// Restores the state before the first run.
     ///
     /// # Panics
-    /// If it cannot be made so.
+    /// If that fails.
     pub fn reset(&self) {
         let out = self.bench.path("out");
         fs::remove_dir_all(&out).expect("the folder");
@@ -71,7 +71,7 @@ impl Stage {
         self.bench.path("calls.log")
     }
 
-    /// A bake with preview and report, all paths absolute as in the log.
+    /// A bake with preview and report; all paths are absolute, as in the log.
     #[must_use]
     pub fn bare(&self) -> Command {
         let mut command = self.bench.kiln();
@@ -95,7 +95,7 @@ impl Stage {
         command
     }
 
-    /// [`Self::bare`] with the library preloaded that logs calls and makes them fail.
+    /// As [`Self::bare`], with the library preloaded that logs calls and makes them fail.
     #[must_use]
     pub fn shimmed(&self) -> Command {
         let mut command = self.bare();
@@ -103,14 +103,14 @@ impl Stage {
         command
     }
 
-    /// A file of the output folder.
+    /// The text of a file of the output folder.
     #[must_use]
     pub fn file(&self, name: &str) -> Option<String> {
         let bytes = fs::read(self.bench.path("out").join(name)).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// All of them.
+    /// All files of the output folder.
     ///
     /// # Panics
     /// If they cannot be read.

@@ -1,4 +1,4 @@
-//! A run of `kiln bake -q` over odd input → a valid GLB, or one clear line with exit 65. Anything else is an error.
+//! Judges a run of `kiln bake -q` over odd input: it must give a valid GLB, or one clear line with exit code 65.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,16 +9,16 @@ use crate::{Bench, Run, glb};
 /// How a run may end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its GLB lies in the bench's output folder.
+    /// The GLB is in the bench's output folder.
     Baked,
     /// The line that says why not, without `kiln: error: `.
     Refused(String),
 }
 
-/// Runs `kiln bake` with `-q` to its end, and judges what is to be seen of it. The GLB is expected in `out/out.glb`.
+/// Runs `kiln bake` with `-q` to its end and judges it. The GLB is expected in `out/out.glb`.
 ///
 /// # Errors
-/// What is neither a result nor a proper refusal.
+/// What happened that is neither a result nor a proper refusal.
 pub fn judge(bench: &Bench, command: std::process::Command) -> Result<(Verdict, Duration), String> {
     let started = Instant::now();
     let outcome = Run::start(command).finish();
@@ -63,7 +63,7 @@ pub fn judge(bench: &Bench, command: std::process::Command) -> Result<(Verdict, 
     }
 }
 
-/// Does `work` for each item, one thread a core, and gives the results in the order of the items.
+/// Runs `work` for each item on one thread per core, and returns the results in the order of the items.
 ///
 /// # Panics
 /// If `work` panics.

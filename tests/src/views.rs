@@ -1,4 +1,4 @@
-//! Cameras around a mesh and pictures to go with them → `transforms.json` and PNG files.
+//! Writes cameras around a mesh and pictures for them: `transforms.json` and PNG files.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 /// A posed picture.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Where the camera is.
+    /// Position of the camera.
     pub eye: [f64; 3],
-    /// What is in the middle of its picture.
+    /// The point in the middle of the picture.
     pub target: [f64; 3],
-    /// Width and height of the picture.
+    /// Width and height of the picture in pixels.
     pub size: [u32; 2],
     /// How its pixels are stored.
     pub kind: Kind,
 }
 
-/// A way to store pixels in a PNG.
+/// A pixel format of a PNG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// 8-bit RGB.
     Rgb,
-    /// 8-bit RGBA, half of it opaque.
+    /// 8-bit RGBA, half of its pixels opaque.
     Rgba,
-    /// RGBA without any opacity.
+    /// RGBA that is fully transparent.
     Clear,
     /// 16-bit RGB.
     Rgb16,
@@ -39,16 +39,16 @@ pub enum Kind {
     Grey16,
     /// Grey with alpha.
     GreyAlpha,
-    /// One bit of grey.
+    /// 1-bit grey.
     Grey1,
-    /// Four bits that number a colour.
+    /// A palette with 4-bit indices.
     Palette,
-    /// The same, with an opacity for each colour.
+    /// The same, with an opacity per palette entry.
     PaletteAlpha,
 }
 
 impl Kind {
-    /// Every one.
+    /// Every kind.
     pub const ALL: [Self; 11] = [
         Self::Rgb,
         Self::Rgba,
@@ -78,7 +78,7 @@ impl Kind {
     }
 }
 
-/// Views from all around, spread evenly (Fibonacci), that look at the origin from this distance.
+/// Views from all around at this distance, spread evenly (Fibonacci), that look at the origin.
 #[must_use]
 pub fn around(count: usize, distance: f64, size: [u32; 2]) -> Vec<View> {
     let golden = std::f64::consts::PI * (3.0 - 5_f64.sqrt());
@@ -96,7 +96,7 @@ pub fn around(count: usize, distance: f64, size: [u32; 2]) -> Vec<View> {
     (0..count).map(view).collect()
 }
 
-/// Writes the pictures of the views and a file that names them.
+/// Writes the pictures of the views and the `transforms.json` that names them.
 ///
 /// # Panics
 /// If they cannot be written.
@@ -121,7 +121,7 @@ pub fn write(views: &[View], transforms: &Path, picture: impl Fn(usize) -> Strin
     fs::write(transforms, text).expect("transforms.json");
 }
 
-/// Camera-to-world with OpenGL axes: x right, y up, looking along -z.
+/// Camera-to-world matrix with OpenGL axes: x right, y up, looking along -z.
 fn pose(view: &View) -> [[f64; 4]; 4] {
     let back = unit(sub(view.eye, view.target));
     let up = if back[1].abs() > 0.9 {
@@ -158,7 +158,7 @@ fn draw(view: &View, path: &Path) {
     let mut writer = encoder.write_header().expect("a header");
     let bits = color.samples() * depth as usize * width as usize;
     let row = bits.div_ceil(8);
-    // Any bytes are pixels; alpha alone is chosen.
+    // Any bytes are valid pixels; only alpha is chosen.
     let mut bytes: Vec<u8> = (0..row * height as usize)
         .map(|k| (k * 7 + k / row * 13) as u8)
         .collect();

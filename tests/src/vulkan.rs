@@ -1,10 +1,10 @@
-//! A whole real bake on llvmpipe (or a GPU), and one of its Vulkan calls made to fail: first count the calls, then loop over them, as
-//! `SQLite` is tested.
+//! Makes single Vulkan calls of a real bake fail, on llvmpipe or a GPU. As in `SQLite`'s tests, it first counts the
+//! calls and then loops over them.
 //!
 //! ```text
 //!  world  asset, layer, one undisturbed bake ─▶ its GLB and the list of its calls
 //!  cell   call × (four errors × once, for ever; hang), or a dropped command ─▶ the bake again
-//!  judge  the same GLB bit for bit, or an error that is right for the fault; no process and no file left
+//!  judge  the same GLB bit for bit, or an error that fits the fault; no process and no file left
 //! ```
 
 mod asset;

@@ -1,7 +1,7 @@
-//! The functions of the C library that this library stands in for, and the bare calls beneath.
+//! The functions of the C library that this library replaces, and the raw system calls beneath.
 //!
-//! Arguments beyond the named ones of `open` and `fcntl` are passed like named ones on x86-64 and aarch64, the only
-//! machines that this is for.
+//! The optional arguments of `open` and `fcntl` are passed like named ones on x86-64 and aarch64, the only machines
+//! that this supports.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::mem::{MaybeUninit, transmute};
@@ -10,10 +10,10 @@ use libc::{mode_t, off_t, size_t, ssize_t, timespec};
 
 use crate::{Call, Deed, decide};
 
-/// The bare call: no symbol of the C library but this one is needed, so none of ours is called.
+/// A raw system call. It needs no other symbol of the C library, so none of the replaced functions is called.
 macro_rules! bare {
     ($number:expr $(, $argument:expr)*) => {
-        // SAFETY: the caller's arguments, as it gave them to the function that this is the body of; or our own, which are
+        // SAFETY: the arguments are those that the caller gave to the replaced function. Or they are our own:
         // descriptors, numbers, and pointers to memory that outlives the call.
         unsafe { libc::syscall($number $(, $argument)*) }
     };
@@ -48,7 +48,7 @@ pub(crate) fn readlink_raw(name: &[u8], target: &mut [u8]) -> usize {
 
 pub(crate) fn inode_raw(fd: c_int) -> i64 {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: writes a stat, for which there is room. Not stood in for.
+    // SAFETY: writes a stat, for which there is room. This function is not replaced.
     if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
         return 0;
     }
@@ -57,7 +57,7 @@ pub(crate) fn inode_raw(fd: c_int) -> i64 {
     i64::try_from(stat.st_ino).unwrap_or(0)
 }
 
-/// As kill -9 from outside: nothing is flushed, dropped or unwound.
+/// Ends the process as kill -9 from outside does: nothing is flushed, dropped or unwound.
 pub(crate) fn die() -> ! {
     let own = bare!(libc::SYS_getpid);
     bare!(libc::SYS_kill, own, libc::SIGKILL);
@@ -66,15 +66,15 @@ pub(crate) fn die() -> ! {
     }
 }
 
-/// Results of these calls are descriptors and zeros.
+/// Converts results that are descriptors or zeros.
 fn int(result: c_long) -> c_int {
     c_int::try_from(result).unwrap_or(-1)
 }
 
 fn refuse(errno: c_int) {
-    // SAFETY: gives this thread's errno, which is always there.
+    // SAFETY: returns the address of this thread's errno, which always exists.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: valid for this thread, and nobody else writes it.
+    // SAFETY: the address is valid for this thread, and no other thread writes it.
     unsafe { *place = errno };
 }
 
@@ -82,12 +82,12 @@ fn path<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
-    // SAFETY: a path that the caller gives to the kernel, which ends with a zero and outlives the call.
+    // SAFETY: a path that the caller gives to the kernel: it ends with a zero and outlives the call.
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }
 
 fn bytes<'a>(data: *const c_void, count: size_t) -> &'a [u8] {
-    // SAFETY: what the caller gives to the kernel to be read.
+    // SAFETY: the memory that the caller gives to the kernel to read.
     unsafe { std::slice::from_raw_parts(data.cast(), count) }
 }
 
@@ -106,7 +106,7 @@ fn asked(
     })
 }
 
-/// Opening is one kind, making a file another: what fails on a full disk is the latter.
+/// Opening and creating are two kinds: on a full disk only creating fails.
 fn open_as(at: c_int, name: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     let kind = if makes { ("create", 0) } else { ("open", 1) };
@@ -139,7 +139,7 @@ extern "C" fn openat64(at: c_int, name: *const c_char, flags: c_int, mode: mode_
     open_as(at, name, flags, mode)
 }
 
-/// A write; `number` counts the bytes that are really written.
+/// A write of some kind. `number` is the raw call for a given number of bytes.
 fn written(
     kind: (&'static str, usize),
     fd: c_int,
@@ -178,7 +178,7 @@ extern "C" fn pwrite64(fd: c_int, data: *const c_void, count: size_t, at: off_t)
     })
 }
 
-/// Functions that answer with a number, of which -1 is a refusal: name, kind, descriptor, paths, bare call.
+/// Replaces functions that return a number, or -1 for an error: name, kind, descriptor, paths, raw call.
 macro_rules! stand_in {
     ($($name:ident ( $($argument:ident : $kind_of:ty),* ) -> $result:ty : $kind:literal $place:literal,
         $fd:expr, $first:expr, $second:expr => $number:ident $(, $passed:expr)*;)*) => {$(
@@ -240,7 +240,7 @@ extern "C" fn linkat(
     to: *const c_char,
     flags: c_int,
 ) -> c_int {
-    // A file without a name is linked by its descriptor, which tells its inode.
+    // A file without a name is linked by its descriptor, from which its inode is known.
     let digits = path(from).strip_prefix(b"/proc/self/fd/");
     let fd = digits.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     match asked(("link", 12), fd.unwrap_or(-1), from, to) {
@@ -275,7 +275,7 @@ extern "C" fn renameat2(
     }
 }
 
-/// The C library's own function, for what is more than one call of the kernel.
+/// The C library's own function, for functions that are more than one system call.
 fn next(name: &CStr) -> *mut c_void {
     // SAFETY: the name ends with a zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -306,7 +306,7 @@ extern "C" fn posix_spawnp(
     arguments: *const *mut c_char,
     environment: *const *mut c_char,
 ) -> c_int {
-    // It answers with the errno.
+    // This function returns the errno.
     if let Deed::Fail(errno) = asked(("spawn", 24), -1, NONE, NONE) {
         return errno;
     }
@@ -341,7 +341,7 @@ extern "C" fn fork() -> libc::pid_t {
     real()
 }
 
-/// The wall clock, which with `IOFAULT_CLOCK` is a day ahead at every second look.
+/// The wall clock. With `IOFAULT_CLOCK` it is a day ahead at every second call.
 #[unsafe(no_mangle)]
 extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut timespec) -> c_int {
     let result = int(bare!(libc::SYS_clock_gettime, clock, time));

@@ -1,18 +1,19 @@
-//! A library for `LD_PRELOAD` that makes the Nth call of a kind fail, as `SQLite`'s tests do: count first, then loop.
+//! A library for `LD_PRELOAD` that makes the Nth call of a kind fail. As in `SQLite`'s tests, one first counts the
+//! calls and then loops over them.
 //!
 //! ```text
-//!  IOFAULT_LOG=FILE      a line for each call: kind, its number, injected errno, inode, first and second path, bytes
-//!  IOFAULT_UNDER=FOLDER  only calls on paths and descriptors of this folder count; all calls without it
-//!  IOFAULT_DATA=1        the log holds what was written, in hexadecimal
+//!  IOFAULT_LOG=FILE      writes a line per call: kind, number, injected errno, inode, first and second path, bytes
+//!  IOFAULT_UNDER=FOLDER  only calls on paths and descriptors of this folder count; without it, all calls
+//!  IOFAULT_DATA=1        the log also holds the written bytes, in hexadecimal
 //!  IOFAULT_CALL=KIND     the kind that fails (`any`: every kind); kinds are those of calls.rs
-//!  IOFAULT_NTH=N         its Nth call, from 1
-//!  IOFAULT_STICKY=1      and every later one
-//!  IOFAULT_ERRNO=E       fails so, undone; or `kill`: SIGKILL instead of the call; or `cut`: a write of half the bytes
-//!  IOFAULT_CLOCK=1       the wall clock jumps a day ahead and back at every look
+//!  IOFAULT_NTH=N         its Nth call fails, from 1
+//!  IOFAULT_STICKY=1      every later one fails, too
+//!  IOFAULT_ERRNO=E       the errno, without doing the call; or `kill`: SIGKILL instead; or `cut`: a write of half the bytes
+//!  IOFAULT_CLOCK=1       the wall clock jumps a day ahead at every second call
 //! ```
 //!
-//! It acts on the process that it was preloaded into; `kiln` clears the environment of its children. Calls go to the kernel
-//! directly, and nothing here allocates or locks, since `write` is called from signal handlers, too.
+//! It acts on the process that it is preloaded into; `kiln` clears the environment of its children. It makes system
+//! calls directly, and neither allocates nor locks, since `write` is also called from signal handlers.
 
 #![expect(
     unsafe_code,
@@ -29,11 +30,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::line::Line;
 
-/// What to do in place of a call.
+/// What to do instead of a call.
 pub(crate) enum Deed {
     /// The call itself.
     Call,
-    /// Return as if the kernel had refused.
+    /// Fail with this errno, without the call.
     Fail(c_int),
     /// Write half of the bytes.
     Cut,
@@ -71,7 +72,7 @@ extern "C" fn start() {
     let log = variable(c"IOFAULT_LOG").map_or(-1, |path| {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
         let fd = calls::openat_raw(libc::AT_FDCWD, path.as_ptr(), flags, 0o644);
-        // Out of the way of the low numbers, which a limit of descriptors counts.
+        // Moves away from the low numbers, which a limit of descriptors counts.
         let high = calls::fcntl_raw(fd, libc::F_DUPFD_CLOEXEC, 900);
         if high < 0 {
             return fd;
@@ -97,14 +98,14 @@ extern "C" fn start() {
         log,
         clock: text(c"IOFAULT_CLOCK").is_some(),
     };
-    // The first and only time.
+    // This is the only time.
     if PLAN.set(plan).is_err() {
         calls::die();
     }
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the name ends with a zero; nobody changes the environment before main.
+    // SAFETY: the name ends with a zero, and nothing changes the environment before `main`.
     let value: *mut c_char = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
@@ -113,25 +114,25 @@ fn variable(name: &CStr) -> Option<&'static CStr> {
     Some(unsafe { CStr::from_ptr(value) })
 }
 
-/// Whether the wall clock is ahead at this look.
+/// Whether the wall clock is ahead at this call.
 pub(crate) fn jump() -> bool {
     static LOOKS: AtomicU32 = AtomicU32::new(0);
     PLAN.get().is_some_and(|plan| plan.clock) && LOOKS.fetch_add(1, Ordering::Relaxed) % 2 == 1
 }
 
-/// One call, before it is carried out.
+/// One call, before it is made.
 pub(crate) struct Call<'a> {
-    /// Name and place in the counts.
+    /// Name, and index of the counter.
     pub(crate) kind: (&'static str, usize),
-    /// The descriptor that it is about, or -1.
+    /// Its descriptor, or -1.
     pub(crate) fd: c_int,
-    /// The paths that it names.
+    /// Its paths.
     pub(crate) paths: [&'a [u8]; 2],
     /// What it writes.
     pub(crate) data: &'a [u8],
 }
 
-/// Counts the call, logs it, and tells what to do.
+/// Counts the call, logs it, and returns what to do.
 pub(crate) fn decide(call: &Call<'_>) -> Deed {
     let Some(plan) = PLAN.get() else {
         return Deed::Call;
@@ -142,7 +143,7 @@ pub(crate) fn decide(call: &Call<'_>) -> Deed {
     } else {
         &[]
     };
-    // Event counters: their writes and reads cannot fail but for EAGAIN, and wake-ups of a runtime rest on that.
+    // Event counters: their reads and writes can fail only with EAGAIN, and a runtime's wake-ups depend on them.
     if fd_path.starts_with(b"anon_inode:") {
         return Deed::Call;
     }

@@ -1,4 +1,4 @@
-//! The flags, as clap parses them and `--help` explains them.
+//! Command line flags, as clap parses them; the doc comments are the text of `--help`.
 
 use std::path::PathBuf;
 

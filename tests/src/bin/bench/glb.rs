@@ -1,7 +1,8 @@
-//! The finished file → whether a viewer could show its texture.
+//! Checks that a viewer could show the texture of a finished GLB.
 //!
-//! Kiln measures with the texels that it hands to its PNG encoder, so good figures do not say that the file is readable:
-//! here the picture is taken out of the GLB and decoded by another crate's decoder, checksums and all.
+//! Kiln measures with the texels that it hands to its PNG encoder, so good figures do not prove that the file is
+//! readable. This module takes the picture out of the GLB and decodes it with another crate's decoder, including
+//! checksums.
 
 use std::io::Cursor;
 
@@ -10,10 +11,10 @@ use serde_json::Value;
 /// What is wrong with the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GlbError {
-    /// Header, JSON or picture are not where they should be.
+    /// Header, JSON or picture are missing.
     #[error("the GLB has no {0}")]
     Missing(&'static str),
-    /// The picture.
+    /// The picture is broken.
     #[error("the texture in the GLB cannot be decoded")]
     Texture(#[source] png::DecodingError),
 }
@@ -29,7 +30,7 @@ pub(crate) fn check_texture(bytes: &[u8]) -> Result<(), GlbError> {
 }
 
 fn find_image(bytes: &[u8]) -> Result<&[u8], GlbError> {
-    // 12 bytes of header, then chunks: length, kind, data. JSON is the first, BIN the second (glTF 2.0, 4.4).
+    // 12 bytes of header, then chunks of length, kind and data. JSON is the first, BIN the second (glTF 2.0, 4.4).
     let (json, rest) = chunk(bytes.get(12..).unwrap_or_default(), b"JSON")?;
     let (binary, _) = chunk(rest, b"BIN\0")?;
     let json: Value = serde_json::from_slice(json).unwrap_or_default();
@@ -43,7 +44,7 @@ fn find_image(bytes: &[u8]) -> Result<&[u8], GlbError> {
         .ok_or(GlbError::Missing("bytes for its image"))
 }
 
-/// The data of the chunk that comes first, and what follows it.
+/// Splits off the first chunk: its data, and what follows it.
 fn chunk<'a>(bytes: &'a [u8], kind: &[u8; 4]) -> Result<(&'a [u8], &'a [u8]), GlbError> {
     let missing = GlbError::Missing("chunk of the kind expected");
     let Some((head, rest)) = bytes.split_first_chunk::<8>() else {
@@ -90,7 +91,7 @@ mod tests {
         bytes
     }
 
-    /// The same picture with the end of its deflate stream gone and every checksum of the container right.
+    /// The same picture with its deflate stream cut short, and every checksum of the container correct.
     fn cut_stream(good: &[u8]) -> Vec<u8> {
         let mut file = good[..8].to_vec();
         let mut rest = &good[8..];

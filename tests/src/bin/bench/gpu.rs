@@ -1,12 +1,12 @@
-//! `--gpu`: inputs that it makes itself → bakes along several axes → a table, JSON, and a picture of the curves.
+//! `--gpu`: makes its own inputs, bakes along several axes, and writes a table, JSON, and a picture of the curves.
 //!
 //! ```text
 //!  axes ─ points ─ input (mesh and views, rendered here) ─ measure (kiln bake, twice; a list of jobs) ─► rows ─► chart
 //! ```
 //!
-//! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory. `simplified` is what apps ask for, `figures` are
-//! the sizes that are compared with other tools, `throughput` is many jobs at once, `largest` is one large job within a budget. Nothing but this program, `kiln` and
-//! `kiln-baker` is needed where it runs.
+//! Around one base point, each axis changes one number: views, their edge, the texture's edge, triangles, memory.
+//! `simplified` is what apps ask for, `figures` are the sizes that are compared with other tools, `throughput` is many
+//! jobs at once, and `largest` is one large job within a budget. It needs only this program, `kiln` and `kiln-baker`.
 
 mod chart;
 mod input;
@@ -61,7 +61,7 @@ struct Point {
 }
 
 impl Point {
-    /// What distinguishes it along its axis.
+    /// Its position along its axis.
     fn x(&self) -> f64 {
         match self.axis {
             Axis::Views => f64::from(self.sizes.views),
@@ -95,7 +95,7 @@ const BASE: Sizes = Sizes {
 };
 const TEXTURE: u32 = 1024;
 
-/// The points of an axis, the smallest first.
+/// The points of an axis, smallest first.
 fn points(axis: Axis) -> Vec<Point> {
     let point = |sizes, texture, flags: &[&str]| Point {
         axis,
@@ -149,7 +149,7 @@ fn points(axis: Axis) -> Vec<Point> {
     }
 }
 
-/// Runs it: whether every bake succeeded.
+/// Runs the benchmark; returns whether every bake succeeded.
 pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
     let facts = machine::facts(kiln);
     let mut axes = args.axes.clone();
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
             point.axis,
             point.name()
         );
-        // One at a time: 400 views are gigabytes.
+        // One input at a time: 400 views are gigabytes.
         let (_, input, _) = match made.take().filter(|(sizes, ..)| *sizes == point.sizes) {
             Some(same) => made.insert(same),
             None => {
@@ -193,7 +193,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
             Err(error) => println!("failed: {error}  {}", point.name()),
         }
         rows.push((point.clone(), measured));
-        // After each point, so that an interrupted benchmark has not been for nothing.
+        // After each point, so that an interrupted benchmark keeps its results.
         write(&args.json, &format!("{:#}\n", whole(args, &facts, &rows)))?;
     }
     println!("{}", machine::line(&facts));
@@ -206,7 +206,7 @@ pub(crate) fn run(args: &Args, kiln: &Path) -> Result<bool, BenchError> {
     Ok(rows.iter().all(|(_, measured)| measured.is_ok()))
 }
 
-/// Where an input is made, and what it goes with if it does not stay.
+/// The folder where an input is made, and its guard if it is temporary.
 fn folder(args: &Args, sizes: Sizes) -> Result<(PathBuf, Option<TempDir>), BenchError> {
     if let Some(keep) = &args.keep {
         let Sizes { views, edge, .. } = sizes;

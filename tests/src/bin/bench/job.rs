@@ -1,4 +1,4 @@
-//! One set at one quality → one `kiln bake`, watched from outside.
+//! Runs one `kiln bake` of a set at one quality, and watches it from outside.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -25,18 +25,18 @@ pub(crate) struct Job<'a> {
     pub(crate) keep_uvs: bool,
     /// Further flags of `kiln bake`.
     pub(crate) more: &'a [String],
-    /// Where GLB and report stay.
+    /// Where GLB and report are kept.
     pub(crate) keep: Option<&'a Path>,
 }
 
-/// How it went.
+/// How it ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// From start to end of the process.
     pub(crate) wall: Duration,
-    /// Of all processes together.
+    /// Peak memory of all processes together.
     pub(crate) peak_kib: u64,
-    /// The report as it was written; `null` if none was.
+    /// The report as written; `null` without one.
     pub(crate) raw: Value,
     pub(crate) outcome: Result<Report, JobError>,
 }
@@ -53,10 +53,10 @@ pub(crate) struct Report {
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JobError {
-    /// The set.
+    /// The set is not usable.
     #[error(transparent)]
     Set(#[from] SetError),
-    /// Folders, files, processes.
+    /// A folder, file or process failed.
     #[error("{}", path.display())]
     Os {
         /// Which.
@@ -65,16 +65,16 @@ pub(crate) enum JobError {
         #[source]
         source: std::io::Error,
     },
-    /// In the words of `kiln`.
+    /// Kiln's own error message.
     #[error("{0}")]
     Refused(String),
-    /// It ended without a word that could be understood.
+    /// It ended without a message that could be understood.
     #[error("kiln ended with {0} and said {1:?}")]
     Wordless(ExitStatus, String),
-    /// It says that all is well, and the file says otherwise.
+    /// It reports success, but the file is broken.
     #[error(transparent)]
     Glb(#[from] GlbError),
-    /// The report is not the expected one.
+    /// The report has another shape than expected.
     #[error("the report")]
     Report(#[source] serde_json::Error),
 }
@@ -89,7 +89,7 @@ impl Finished {
         }
     }
 
-    /// Seconds that a user waits who holds nothing out: measuring comes last and nothing runs beside it.
+    /// Seconds that a user without held-out views waits. Measuring comes last, and nothing runs beside it.
     pub(crate) fn wall_without_measure(&self) -> Option<f64> {
         let report = self.outcome.as_ref().ok()?;
         let measure = seconds(&report.encode.times, &[Phase::Measure]).unwrap_or(0.0);
@@ -97,7 +97,7 @@ impl Finished {
     }
 }
 
-/// Seconds of the phases together, none if there was none of them.
+/// Seconds of the phases together; `None` if there was none of them.
 pub(crate) fn seconds(times: &[PhaseTime], phases: &[Phase]) -> Option<f64> {
     let found: Vec<f64> = times
         .iter()
@@ -144,7 +144,7 @@ impl Job<'_> {
     }
 }
 
-/// One `kiln bake` of these files with these flags, watched. GLB and report stay under the name `keep`, with their endings.
+/// Runs one watched `kiln bake`. GLB and report are kept under the name `keep`, with their extensions.
 pub(crate) fn run_kiln(
     kiln: &Path,
     mesh: &Path,
@@ -180,7 +180,7 @@ fn try_kiln(
         .unwrap_or_default();
     let mut outcome = judge(&last, status, &raw);
     if outcome.is_ok() {
-        // Before the check: a file that fails it is the one to look at.
+        // Kept before the check: a file that fails it is the one to look at.
         for (from, extension) in [(&glb, "glb"), (&report, "json")] {
             if let Some(keep) = keep {
                 let to = keep.with_added_extension(extension);
@@ -200,7 +200,7 @@ fn try_kiln(
     })
 }
 
-/// The last line says how it went, and the report what was measured.
+/// The last line says how it ended, and the report holds the measurements.
 fn judge(last: &str, status: ExitStatus, raw: &Value) -> Result<Report, JobError> {
     let event: Value = serde_json::from_str(last).unwrap_or_default();
     match event["event"].as_str() {
@@ -212,7 +212,7 @@ fn judge(last: &str, status: ExitStatus, raw: &Value) -> Result<Report, JobError
     }
 }
 
-/// A running `kiln`; killed when dropped, and its workers with it.
+/// A running `kiln`; dropping it kills it with its workers.
 struct Watched {
     child: Child,
     started: Instant,
@@ -283,7 +283,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // Both fail only where it has ended and been waited for already.
+        // Both fail only if it has ended and been waited for already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,4 +1,4 @@
-//! What the figures were measured on: no name of the machine, nothing that it is known by.
+//! Facts about the machine of the measurement, without its name or anything that identifies it.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Facts that times depend on. What cannot be found out is `null`.
+/// Facts that times depend on; an unknown one is `null`.
 pub(crate) fn facts(kiln: &Path) -> Value {
     let version = Command::new(kiln).arg("--version").output().ok();
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -25,12 +25,12 @@ pub(crate) fn facts(kiln: &Path) -> Value {
         "cores": std::thread::available_parallelism().ok().map(usize::from),
         "memory_mib": kib.map(|kib| kib / 1024),
         "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
-        // Of other work, before the first bake: above zero, the times are upper limits.
+        // Load by other work before the first bake: if above zero, the times are upper limits.
         "load_before": load,
     })
 }
 
-/// The facts that a reader of the table wants.
+/// The facts as a line for a reader of the table.
 pub(crate) fn line(facts: &Value) -> String {
     let text = |name: &str| match &facts[name] {
         Value::String(text) => text.clone(),

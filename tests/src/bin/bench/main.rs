@@ -1,13 +1,15 @@
-//! Sets of posed views → the real `kiln bake` over each → a table of quality, time and memory, and `bench.json`.
+//! Bakes sets of posed views with the real `kiln bake`, and writes a table of quality, time and memory, and
+//! `bench.json`.
 //!
 //! ```text
 //!  set ─ merge ─► folder with transforms.json, test views held out by name ─ job ─► report, peak memory ─ row ─► table
 //! ```
 //!
-//! With `--gpu` it makes its own input and varies its sizes: see `gpu`.
+//! With `--gpu` it makes its own input in many sizes: see `gpu`.
 //!
-//! A benchmark, not a test: it judges no figure, only that the file is there and its texture can be decoded. Quality is what Kiln itself measures on views that the fit never saw; time
-//! and memory are those of whole processes, from outside. A set that fails is a row that says why, and exit code 1.
+//! This is a benchmark, not a test. It judges no figure; it only checks that the file exists and its texture can be
+//! decoded. Kiln itself measures quality on views that the fit never saw. Time and memory are those of whole processes,
+//! measured from outside. A set that fails becomes a row with the reason, and the exit code is 1.
 
 #![expect(
     clippy::print_stdout,
@@ -48,19 +50,19 @@ use crate::job::{Finished, Job};
 use crate::row::Row;
 use crate::set::{Set, SetError};
 
-/// What keeps the whole benchmark from running. What befalls one set is a row of the table instead.
+/// What prevents the whole benchmark. A failure of one set becomes a row of the table instead.
 #[derive(Debug, thiserror::Error)]
 enum BenchError {
-    /// The folder has none, or cannot be read.
+    /// The folder holds no set, or cannot be read.
     #[error(transparent)]
     Sets(#[from] SetError),
-    /// Not built.
+    /// Kiln is not built.
     #[error("{} is not there: cargo build --release --workspace --bins", .0.display())]
     NoKiln(PathBuf),
-    /// Nothing can be made or written there.
+    /// A file or folder cannot be created or written.
     #[error("{}", path.display())]
     File {
-        /// Where.
+        /// Its path.
         path: PathBuf,
         /// Why.
         #[source]
@@ -80,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every set was baked.
+/// Returns whether every set was baked.
 fn run(args: &Args) -> Result<bool, BenchError> {
     let kiln = kiln(args)?;
     if let Some(folder) = &args.keep {
@@ -111,7 +113,7 @@ fn run(args: &Args) -> Result<bool, BenchError> {
             eprintln!("       {}", row.in_short());
             entries.push(entry(&job, &finished));
             rows.push(row);
-            // After each set, so that an interrupted benchmark has not been for nothing.
+            // After each set, so that an interrupted benchmark keeps its results.
             write_json(&args.json, args, &facts, &entries)?;
         }
     }
@@ -137,7 +139,7 @@ fn kiln(args: &Args) -> Result<PathBuf, BenchError> {
     }
 }
 
-/// The sets asked for. Those without texture coordinates are left out where coordinates are to be kept.
+/// The requested sets. If texture coordinates are to be kept, sets without them are left out.
 fn sets(args: &Args) -> Result<Vec<Set>, BenchError> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let mut sets = set::find(args.folder.as_deref().unwrap_or(&repository))?;
@@ -187,7 +189,7 @@ fn at(path: &Path) -> impl FnOnce(std::io::Error) -> BenchError {
     |source| BenchError::File { path, source }
 }
 
-/// An error and its causes on one line.
+/// Joins an error and its causes into one line.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

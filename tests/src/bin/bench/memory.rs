@@ -1,8 +1,8 @@
-//! `kiln` and its workers → the most memory that all of them held at one moment.
+//! Samples the most memory that `kiln` and its workers hold at one moment.
 //!
-//! Tables live in memory files that no process maps, so they are in nobody's resident set: their pages are added from the
-//! files themselves, each file once, however many processes hold it. Pages of programs and libraries that processes share
-//! count once for each, which adds a few MiB. A peak shorter than the time between two samples can be missed.
+//! Tables are in memory files that no process maps, so they are in no resident set. Their pages are added from the
+//! files themselves, once per file. Pages of programs and libraries that processes share count once per process, which
+//! adds a few MiB. A peak shorter than the interval of the samples can be missed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,10 +12,10 @@ use std::time::Duration;
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What links to the descriptors of `proto::blob` say.
+/// Prefix of the links to descriptors of `proto::blob`.
 const BLOB: &str = "/memfd:kiln-";
 
-/// Watches one `kiln`.
+/// Samples one `kiln`.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     kiln: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Of the process `kiln`.
+    /// A sampler of the process `kiln`.
     pub(crate) fn new(kiln: u32) -> Self {
         Self {
             kiln,
@@ -33,22 +33,22 @@ impl Sampler {
         }
     }
 
-    /// It has started a worker.
+    /// Adds a worker that it has started.
     pub(crate) fn worker(&mut self, pid: u32) {
         self.workers.push(pid);
     }
 
-    /// The most seen.
+    /// The peak so far.
     pub(crate) fn peak_kib(&self) -> u64 {
         self.peak_kib
     }
 
-    /// Looks once.
+    /// Takes one sample.
     pub(crate) fn sample(&mut self) {
         let mut total = 0;
         let mut blobs = HashMap::new();
         let kiln = self.kiln;
-        // A number whose process is no child of kiln's has been given to somebody else since.
+        // A pid whose process is not a child of kiln has been reused.
         self.workers
             .retain(|&pid| status(pid).is_some_and(|status| status.parent == kiln));
         for &pid in self.workers.iter().chain([&kiln]) {
@@ -65,7 +65,7 @@ struct Status {
     resident_kib: u64,
 }
 
-/// None once the process has ended, even while its parent has not asked for its end yet.
+/// `None` once the process has ended, even before its parent has waited for it.
 fn status(pid: u32) -> Option<Status> {
     parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -81,7 +81,7 @@ fn parse(text: &str) -> Option<Status> {
     })
 }
 
-/// Pages of the memory files that the process holds, in KiB by file. A process that ends meanwhile has none.
+/// Adds the pages of the memory files that the process holds, in KiB by inode. A process that ends meanwhile has none.
 fn collect_blobs(pid: u32, blobs: &mut HashMap<u64, u64>) {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return;
@@ -126,9 +126,9 @@ mod tests {
         (&twin).write_all(&vec![1; 2 << 20]).expect("room");
         assert_eq!(of_file(ino), Some(2048));
         let mut sampler = Sampler::new(pid);
-        // Not a child of this process.
+        // A pid that is not a child of this process.
         sampler.worker(1);
-        // Before it: other tests take memory too.
+        // Read before the sample: other tests allocate, too.
         let resident = status(pid).expect("it lives").resident_kib;
         sampler.sample();
         assert!(sampler.workers.is_empty());

@@ -1,29 +1,31 @@
-//! `transforms.json` and `transforms_test.json` → one file with all frames, the latter's held out by `test_filenames`.
+//! Merges `transforms.json` and `transforms_test.json` into one file with all frames. The latter's frames are held out
+//! by `test_filenames`.
 //!
-//! What the top of either file says holds for its own frames only, so it moves into them: a lens of the one must not reach
-//! a frame of the other. A frame that has any focal length or angle of its own takes none from the top, as in `kiln`.
+//! The top level of either file describes only its own frames, so it is moved into them: a lens of one file must not
+//! reach a frame of the other. As in `kiln`, a frame that has any focal length or angle of its own takes none from the
+//! top level.
 
 use serde_json::{Map, Value, json};
 
-/// Why the files do not go together.
+/// Why the files cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MergeError {
-    /// Not an object with a list of objects.
+    /// A file is not an object with a list of objects.
     #[error("{0} has no list of frames")]
     NoFrames(&'static str),
-    /// `test_filenames` is there and no list.
+    /// `test_filenames` is not a list.
     #[error("test_filenames is no list")]
     NotAList,
-    /// Without a name a frame cannot be held out.
+    /// A frame without a name cannot be held out.
     #[error("a frame of {0} has no file_path")]
     Nameless(&'static str),
 }
 
-/// A focal length goes with its own axis' partner, so these move together or not at all.
+/// A focal length belongs with that of the other axis, so these keys move together or not at all.
 const FOCAL: [&str; 4] = ["fl_x", "fl_y", "camera_angle_x", "camera_angle_y"];
-/// The rest of a lens.
+/// The other keys of a lens.
 const FRAMING: [&str; 4] = ["cx", "cy", "w", "h"];
-/// What is about the file and not about its frames.
+/// Keys of the file, not of its frames.
 const FILE: [&str; 6] = [
     "frames",
     "train_filenames",
@@ -54,7 +56,7 @@ pub(crate) fn merge(fit: Value, test: Value) -> Result<Value, MergeError> {
 
 type Object = Map<String, Value>;
 
-/// The top without its lens, and the frames, each with everything that the top said.
+/// The top level without its lens, and the frames, each with all keys of the top level.
 fn take_apart(file: Value, name: &'static str) -> Result<(Object, Vec<Object>), MergeError> {
     let Value::Object(mut top) = file else {
         return Err(MergeError::NoFrames(name));

@@ -1,4 +1,4 @@
-//! A finished job → the cells of its row, and the columns they stand in.
+//! Turns a finished job into the cells of its row, and defines the columns.
 
 use proto::message::{Phase, UnwrapMethod};
 
@@ -8,31 +8,31 @@ use crate::job::{Finished, Job, Report, seconds};
 /// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Set, and quality where there are several.
+    /// Name of the set, and the quality if there are several.
     pub(crate) name: String,
-    /// One for each of [`COLUMNS`], or why there are none.
+    /// One cell for each of [`COLUMNS`], or why there are none.
     pub(crate) cells: Result<Vec<Cell>, String>,
     /// The adapter that baked.
     pub(crate) device: Option<String>,
 }
 
-/// None where there is nothing to show.
+/// The text of a cell; `None` if there is nothing to show.
 pub(crate) type Cell = Option<String>;
 
-/// Where a column stands in Markdown, which has two tables.
+/// The table in which a column appears in Markdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What came out.
+    /// The results.
     Quality,
-    /// What it took.
+    /// The costs.
     Cost,
 }
 
-/// What a column shows.
+/// A column.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) part: Part,
-    /// Heading over neighbouring columns.
+    /// Heading over adjacent columns.
     pub(crate) group: &'static str,
     pub(crate) name: &'static str,
 }
@@ -53,7 +53,7 @@ const fn cost(group: &'static str, name: &'static str) -> Column {
     }
 }
 
-/// All columns behind the name. One in which no row has anything is left out.
+/// All columns after the name. A column that is empty in every row is left out.
 pub(crate) const COLUMNS: [Column; 28] = [
     quality("PSNR dB", "held-out"),
     quality("PSNR dB", "worst"),
@@ -85,14 +85,14 @@ pub(crate) const COLUMNS: [Column; 28] = [
     cost("peak MiB", "GPU"),
 ];
 
-/// What a reader of the table should know.
+/// Explanations below the table.
 pub(crate) const LEGEND: &str = "\
 PSNR in sRGB: mean and worst of the views that the fit did not see, rendered with 8×8 samples a pixel, and of the fit's own
 pixels. Seams: mean difference across chart borders. Stages overlap where roles do, and views are decoded while the mesh is unwrapped. Wall: whole job, less measuring.
 Peak of a role: its own memory; of all: everything resident at one moment, shared tables counted once.";
 
 impl Row {
-    /// `several`: the same set stands in other rows with other qualities.
+    /// `several`: other rows show the same set with other qualities.
     pub(crate) fn new(job: &Job<'_>, finished: &Finished, several: bool) -> Self {
         let mut name = job.set.name.clone();
         if several {
@@ -118,7 +118,7 @@ impl Row {
         self.cells.is_ok()
     }
 
-    /// For the one who waits.
+    /// A short line for the progress output.
     pub(crate) fn in_short(&self) -> String {
         let cells = match &self.cells {
             Ok(cells) => cells,
@@ -181,7 +181,7 @@ fn cells(report: &Report, finished: &Finished) -> [Cell; COLUMNS.len()] {
         prepared(&[Phase::Simplify]),
         prepared(&[Phase::Unwrap]),
         prepared(&[Phase::DecodeViews]),
-        // The processor is open at once, a driver takes its time.
+        // The processor opens at once; a driver takes time.
         baked(&[Phase::OpenDevice]).filter(|text| text != "0.0"),
         baked(&[Phase::Raster]),
         baked(&[Phase::Refine]),

@@ -1,6 +1,7 @@
-//! A folder → the sets in it; a set → a folder of its own that `kiln bake` can be pointed at.
+//! Finds the sets in a folder, and prepares a set in a folder of its own for `kiln bake`.
 //!
-//! Pictures are copied, since `kiln` reads none outside the folder of its `transforms.json`. The mesh stays where it is.
+//! Pictures are copied, since `kiln` reads none outside the folder of its `transforms.json`. The mesh stays where it
+//! is.
 
 use std::fs;
 use std::io;
@@ -24,7 +25,7 @@ pub(crate) struct Set {
 /// Why a set cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SetError {
-    /// A file or folder.
+    /// A file or folder cannot be read or written.
     #[error("{}", path.display())]
     File {
         /// Which.
@@ -33,7 +34,7 @@ pub(crate) enum SetError {
         #[source]
         source: io::Error,
     },
-    /// A file that is no JSON, or not the one expected.
+    /// A file is not JSON, or not of the expected shape.
     #[error("{}", path.display())]
     Json {
         /// Which.
@@ -42,13 +43,13 @@ pub(crate) enum SetError {
         #[source]
         source: serde_json::Error,
     },
-    /// The two files of cameras do not go together.
+    /// The two files of cameras cannot be merged.
     #[error(transparent)]
     Merge(#[from] MergeError),
-    /// A picture that is not beneath the set.
+    /// A picture is not beneath the set.
     #[error("{0} lies outside its set")]
     Outside(String),
-    /// No set anywhere.
+    /// There is no set.
     #[error("no set in {}: a set is a folder with {MESH}, {FIT} and {TEST}", .0.display())]
     None(PathBuf),
 }
@@ -58,10 +59,10 @@ const MESH_WITH_UVS: &str = "mesh_uv.glb";
 const FIT: &str = "transforms.json";
 const TEST: &str = "transforms_test.json";
 const SETTINGS: &str = "kiln.json";
-/// What may follow a `file_path` that is not there as it is: `kiln` tries the same in the same order.
+/// Extensions that may follow a `file_path` that does not exist as it is; `kiln` tries the same in the same order.
 const EXTENSIONS: [&str; 5] = ["", ".png", ".jpg", ".jpeg", ".webp"];
 
-/// The sets of a folder by name, or the folder itself if it is one.
+/// The sets in a folder, sorted by name, or the folder itself if it is a set.
 pub(crate) fn find(folder: &Path) -> Result<Vec<Set>, SetError> {
     if is_set(folder) {
         return Ok(vec![Set::open(folder)?]);
@@ -86,7 +87,7 @@ fn is_set(folder: &Path) -> bool {
         .all(|name| folder.join(name).is_file())
 }
 
-/// What a set says about itself.
+/// A set's own settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -141,7 +142,7 @@ impl Set {
         Ok(path)
     }
 
-    /// A picture that is not there is left to `kiln`, which says so better.
+    /// Copies a picture. If it does not exist, `kiln` reports that better.
     fn copy(&self, name: &str, into: &Path) -> Result<(), SetError> {
         let inside = Path::new(name)
             .components()

@@ -1,14 +1,14 @@
-//! Rows → one SVG: for each axis the time of a job, of its bake and of the device, on logarithmic scales.
+//! Draws one SVG: for each axis the time of a job, of its bake and of the GPU, on logarithmic scales.
 
 use super::measure::Measured;
 use super::{Axis, Point};
 
-/// Of a panel in pixels, and around it.
+/// Size of a panel and of its margins, in pixels.
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 260.0;
 const MARGIN: f64 = 60.0;
 
-/// A line of a panel.
+/// A curve of a panel.
 struct Line {
     name: &'static str,
     colour: &'static str,
@@ -67,7 +67,7 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// 1, 2 and 5 times powers of ten within the scale.
+    /// Multiples 1, 2 and 5 of powers of ten within the scale.
     fn ticks(&self) -> Vec<f64> {
         let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
         decades
@@ -77,7 +77,7 @@ impl Scale {
     }
 }
 
-/// Draws all panels; those without a row that succeeded are left empty.
+/// Draws all panels; those without a successful row stay empty.
 pub(super) fn draw(rows: &[(Point, Result<Measured, String>)]) -> String {
     let (across, down) = (WIDTH + 2.0 * MARGIN, HEIGHT + 2.0 * MARGIN);
     let mut svg = format!(

@@ -1,5 +1,5 @@
-//! The sample mesh of the repository, which is in this program → a mesh of as many triangles as asked for, and posed views of
-//! it with a painted texture, by the project's own renderer.
+//! Makes an input from the repository's sample mesh, which is embedded here: a mesh of the requested number of
+//! triangles, and posed views of it with a painted texture, by the project's own renderer.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -21,26 +21,26 @@ use serde_json::{Value, json};
 const MESH: &[u8] = include_bytes!("../../../../data/spot/mesh_uv.glb");
 /// Triangles of [`MESH`].
 const TRIANGLES: u32 = 5856;
-/// The lowest level is simplified to so many.
+/// Number of triangles to which the lowest level is simplified.
 pub(super) const FEWEST: u32 = 1000;
 /// Edge of the painted texture: finer than most that are baked.
 const PAINTED: usize = 2048;
-/// Samples of a pixel along each axis.
+/// Samples per pixel along each axis.
 const SAMPLES: u32 = 4;
-/// Views to measure with, between those to bake from.
+/// Held-out views, between those to bake from.
 const HELD_OUT: u32 = 2;
-/// Distance of the cameras, and focal length in units of the picture's edge: the mesh fills most of it.
+/// Distance of the cameras. The focal length is in units of the picture's edge: the mesh fills most of the picture.
 const DISTANCE: f64 = 3.2;
 const FOCAL: f64 = 1.6;
 
-/// What an input is made of.
+/// The sizes of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Sizes {
     /// Views to bake from.
     pub(crate) views: u32,
     /// Their edge in pixels.
     pub(crate) edge: u32,
-    /// Each triangle of the sample cut into four so many times; below zero it is simplified.
+    /// How often each triangle of the sample is cut into four; below zero the mesh is simplified.
     pub(crate) level: i32,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Input {
     pub(crate) views: PathBuf,
 }
 
-/// The folder of a test, without a supervisor in between.
+/// A folder of files, without a supervisor in between.
 #[derive(Debug)]
 struct Here<'a>(&'a Path);
 
@@ -69,7 +69,7 @@ impl Files for Here<'_> {
     }
 }
 
-/// Makes the input of these sizes in a folder of its own.
+/// Makes the input of these sizes in `folder`.
 pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("sample.glb"), MESH)?;
@@ -106,7 +106,7 @@ pub(crate) fn make(sizes: Sizes, folder: &Path) -> io::Result<Input> {
     Ok(Input { mesh, views })
 }
 
-/// Within a ball of radius 1 around the origin.
+/// Moves and scales into a ball of radius 1 around the origin.
 fn centred(positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
     let (mut low, mut high) = ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
     for position in positions {
@@ -128,7 +128,7 @@ fn centred(positions: &[[f32; 3]]) -> Vec<[f32; 3]> {
         .collect()
 }
 
-/// Each triangle as four, on the same surface.
+/// Cuts each triangle into four on the same surface.
 fn quartered(shape: &Shape) -> Shape {
     let mut positions = shape.positions.clone();
     let mut middles = std::collections::HashMap::new();
@@ -149,7 +149,7 @@ fn quartered(shape: &Shape) -> Shape {
     }
 }
 
-/// Detail of every size: soft waves, sharp edges, and lines of two texels.
+/// A texture with detail of every size: soft waves, sharp edges, and lines of two texels.
 fn painted() -> Vec<[u8; 4]> {
     let texel = |index: usize| {
         let (x, y) = ((index % PAINTED) as f32, (index / PAINTED) as f32);
@@ -214,7 +214,7 @@ fn photograph(model: &Mesh, sizes: Sizes, folder: &Path) -> io::Result<PathBuf> 
     Ok(path)
 }
 
-/// Right, up and back of a camera that looks at the origin, one of `all` spread evenly (Fibonacci).
+/// Right, up and back of a camera that looks at the origin: one of `all`, spread evenly (Fibonacci).
 fn axes(number: u32, all: u32) -> [[f64; 3]; 3] {
     let golden = std::f64::consts::PI * (3.0 - 5_f64.sqrt());
     let y = 1.0 - f64::from(2 * number + 1) / f64::from(all);
@@ -228,7 +228,7 @@ fn axes(number: u32, all: u32) -> [[f64; 3]; 3] {
     [right, cross(back, right), back]
 }
 
-/// The same as the renderer has it: world to camera, x right, y down, z ahead.
+/// The same camera in the renderer's convention: world to camera, x right, y down, z forward.
 fn camera([right, up, back]: [[f64; 3]; 3], edge: u32) -> Camera {
     let (focal, centre) = (FOCAL * f64::from(edge), 0.5 * f64::from(edge));
     Camera {
@@ -252,7 +252,7 @@ mod tests {
                 assert!(dot.abs() < 1e-12, "at right angles");
             }
             let camera = camera([right, up, back], 64);
-            // A point to the right and above, nearer than the origin, as OpenGL has it.
+            // A point to the right and above, nearer than the origin, in OpenGL axes.
             let point: [f64; 3] =
                 std::array::from_fn(|k| 0.1 * right[k] + 0.2 * up[k] + 0.3 * back[k]);
             let seen: [f64; 3] = std::array::from_fn(|row| {

@@ -1,5 +1,5 @@
-//! One point → the real `kiln bake`: alone, alone with the device's clock, and as the second of a list, for which a process
-//! with the device opened waits already.
+//! Measures one point with the real `kiln bake`: alone, alone with the device's clock, and as a later job of a list,
+//! for which a spare process has the device open already.
 
 use std::fs;
 use std::path::Path;
@@ -16,32 +16,32 @@ use crate::args::Args;
 use crate::chain;
 use crate::job::{Finished, Report, run_kiln, seconds};
 
-/// Jobs of a list whose throughput is measured; one for each two cores at once.
+/// Jobs of a list whose throughput is measured; one for each two cores runs at once.
 const JOBS: usize = 32;
 
-/// What a point took.
+/// The measurements of a point.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
-    /// Wall time of the whole process in seconds, without measuring held-out views.
+    /// Wall time of the whole process in seconds, without the measurement of held-out views.
     pub(super) whole_s: f64,
-    /// The same of a process before, for which nothing was in any cache of this benchmark's.
+    /// The same of an earlier process, which found none of this benchmark's data in any cache.
     pub(super) first_s: f64,
-    /// Wall time of the bake in seconds, from the mesh and its atlas handed over to the texture handed over. Views are looked at before,
-    /// as far as they have come.
+    /// Wall time of the bake in seconds, from the handover of the mesh and its atlas to that of the texture. Views that
+    /// have arrived are looked at before that.
     pub(super) bake_s: f64,
-    /// The same of a bake for which an opened device waited.
+    /// The same of a bake for which a spare had the device open.
     pub(super) spare_bake_s: Option<f64>,
-    /// By the device's clock, all stages together in seconds; none where it has none.
+    /// Seconds of all stages together by the device's clock; `None` without such a clock.
     pub(super) gpu_s: Option<f64>,
     pub(super) uploaded_mib: u64,
     pub(super) read_back_mib: u64,
     pub(super) vram_mib: u64,
-    /// By the driver's account.
+    /// As the driver reports it.
     pub(super) driver_vram_mib: Option<u64>,
     pub(super) rss_mib: u64,
     /// Mean over the held-out views in dB.
     pub(super) psnr_db: Option<f64>,
-    /// Jobs an hour where many run at once.
+    /// Jobs an hour when many run at once.
     pub(super) jobs_an_hour: Option<f64>,
     /// Wall time by phase of each role, in milliseconds.
     pub(super) phases: Value,
@@ -76,7 +76,7 @@ impl Measured {
     }
 }
 
-/// Runs the bakes of a point; GLB and report stay under the name `keep`.
+/// Runs the bakes of a point; GLB and report are kept under the name `keep`.
 pub(super) fn measure(
     args: &Args,
     kiln: &Path,
@@ -93,14 +93,14 @@ pub(super) fn measure(
             Err(crate::job::JobError::Refused(String::new())),
         );
         let report = taken.map_err(|error| chain(&error))?;
-        // Rendering the held-out views again is not what a user waits for.
+        // A user does not wait for the renders of held-out views.
         let measuring = seconds(&report.encode.times, &[Phase::Measure]).unwrap_or(0.0);
         finished.wall = finished
             .wall
             .saturating_sub(std::time::Duration::from_secs_f64(measuring));
         Ok((finished, report))
     };
-    // What takes minutes is run once.
+    // A bake that takes minutes is run once.
     let (first, finished, report, gpu_stages) = if point.axis == Axis::Largest {
         let (finished, report) = once(&["--gpu-times"], keep)?;
         let stages = report.bake.gpu_times.clone();
@@ -145,7 +145,8 @@ pub(super) fn measure(
     })
 }
 
-/// Flags of `kiln bake`, each with its value: what the user gives comes before the point's own, and that before what is usual.
+/// Flags of `kiln bake`, each with its value. The user's flags come before the point's own, and those before the
+/// defaults.
 fn flags(args: &Args, point: &Point) -> Vec<String> {
     let mut flags = args.kiln.clone();
     let mut unless_given = |flag: &str, value: &str| {
@@ -167,13 +168,13 @@ fn flags(args: &Args, point: &Point) -> Vec<String> {
     flags
 }
 
-/// What a list of jobs took.
+/// The measurements of a list of jobs.
 struct Many {
     jobs_an_hour: f64,
     last_bake_s: f64,
 }
 
-/// The part of a report that is asked for here.
+/// The part of a report that is needed here.
 #[derive(Debug, Deserialize)]
 struct Baked {
     bake: proto::message::BakeSummary,
