@@ -1,10 +1,11 @@
-//! One log line, made in a buffer of fixed size and written by a single call; what lies behind a descriptor.
+//! Builds one log line in a buffer of fixed size and writes it with a single call; also reads what is behind a
+//! descriptor.
 
 use std::ffi::c_int;
 
 use crate::calls;
 
-/// Fields end with tabs, the line with a line feed. A line that does not fit is written in pieces.
+/// A log line. Each field ends with a tab, the line with a line feed. A line that does not fit is written in pieces.
 pub(crate) struct Line {
     log: c_int,
     bytes: [u8; 4096],
@@ -84,7 +85,7 @@ pub(crate) fn path_of(fd: c_int, target: &mut [u8; 512]) -> &[u8] {
     &target[..count]
 }
 
-/// The inode behind a descriptor, or 0.
+/// The inode of a descriptor's file, or 0.
 pub(crate) fn inode_of(fd: c_int) -> i64 {
     if fd < 0 { 0 } else { calls::inode_raw(fd) }
 }

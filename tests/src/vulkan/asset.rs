@@ -1,5 +1,5 @@
-//! The smallest job that goes through every stage: a tetrahedron whose texture has two charts, so that seams are fitted, and two
-//! views of it.
+//! The smallest job that goes through every stage: a tetrahedron whose texture has two charts, so that there are seams,
+//! and two views of it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
     for (view, side) in [1, -1].into_iter().enumerate() {
         picture(&folder.join(format!("{view}.png")), view as u8)?;
         let comma = if view > 0 { ", " } else { "" };
-        // Columns are right, up and back; the camera stands four units before the origin, or behind it.
+        // Columns are right, up and back. The camera is four units before the origin, or behind it.
         write!(
             frames,
             "{comma}{{\"file_path\": \"{view}.png\", \"transform_matrix\": \

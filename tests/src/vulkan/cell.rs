@@ -4,18 +4,19 @@ use std::fmt::{self, Display, Formatter};
 
 use vkfault::{Action, DROPPABLE, Error, Fault};
 
-/// A fault and the call that it befell when the calls were counted.
+/// A fault, and the call that it hit when the calls were counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// What happens.
     pub fault: Fault,
-    /// To which command, by the count. A run's own log says which it really was: timing moves some calls.
+    /// The command that it hits, according to the count. A run's own log says which one it really hit: timing moves
+    /// some calls.
     pub call: String,
 }
 
 impl Cell {
-    /// In how many bake processes the fault happens: a single one is the first process's only, so that a fresh process shows
-    /// whether the job recovers.
+    /// The number of bake processes that have the fault. A single fault happens only in the first, so that a fresh
+    /// process shows whether the job recovers.
     #[must_use]
     pub fn processes(&self) -> Option<u32> {
         match self.fault.action {
@@ -31,7 +32,7 @@ impl Display for Cell {
     }
 }
 
-/// Every error, once and for ever, and a hang, at every fallible call of the log.
+/// Every error, once and for ever, and a hang, for every fallible call of the log.
 #[must_use]
 pub fn faults(log: &[String]) -> Vec<Cell> {
     let errors = Error::ALL.map(Action::Once).into_iter();
@@ -55,7 +56,8 @@ pub fn faults(log: &[String]) -> Vec<Cell> {
         .collect()
 }
 
-/// What the completion sentinel counts, and so cannot be dropped unnoticed. It counts no single copy or clear.
+/// Commands that the completion sentinel counts, so that a dropped one is noticed. It does not count single copies or
+/// clears.
 const COUNTED: [&str; 4] = [
     "vkQueueSubmit",
     "vkCmdDispatch",
@@ -63,7 +65,7 @@ const COUNTED: [&str; 4] = [
     "vkCmdDraw",
 ];
 
-/// Every command that is to be missed when it is dropped.
+/// Every command whose loss must be noticed.
 #[must_use]
 pub fn drops(log: &[String]) -> Vec<Cell> {
     let names = log

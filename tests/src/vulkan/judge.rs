@@ -1,4 +1,4 @@
-//! A finished bake → right, or what is wrong with it.
+//! Judges a finished bake: right, or what is wrong with it.
 
 use proto::exit;
 use proto::message::Code;
@@ -7,33 +7,34 @@ use vkfault::{Action, Error, Fault};
 
 use super::world::Finished;
 
-/// No bake may take longer, whatever happens to it: two stalls, and bakes of a second on a machine with twenty times as much to do.
+/// No bake may take longer, whatever its fault: two stalls, and bakes of a second on a machine with twenty times as
+/// much to do.
 const LONGEST_S: f64 = 60.0;
 
-/// An end that is right.
+/// A correct ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The same GLB, bit for bit, in one attempt.
     Same,
-    /// The same GLB after a fresh start.
+    /// The same GLB after a retry in a fresh process.
     Recovered,
-    /// An error with this code, as the wire and the report write it.
+    /// An error with this code, as in packets and the report.
     Failed(&'static str),
 }
 
-/// What a right end showed.
+/// What a correct ending showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// How it ended.
     pub kind: Kind,
-    /// The fault happened. It does not where timing made the call unnecessary.
+    /// Whether the fault happened. It does not if timing made the call unnecessary.
     pub struck: bool,
 }
 
-/// What is wrong with an end.
+/// What is wrong with an ending.
 pub type Violation = String;
 
-/// Judges a bake that `fault` befell. `golden` is the file of the undisturbed one, `device` what was to bake.
+/// Judges a bake with `fault`. `golden` is the file of the undisturbed bake; `device` is the adapter that was to bake.
 ///
 /// # Errors
 /// What is wrong.
@@ -137,7 +138,7 @@ fn failure(
     if text("message").contains("during open device")
         && matches!(fault.action, Action::Once(_) | Action::Sticky(_))
     {
-        // wgpu does not say why a device did not open.
+        // Wgpu does not say why a device did not open.
         allowed.push(Code::GpuDeviceLost);
     }
     if !allowed.contains(&code) {
@@ -146,7 +147,8 @@ fn failure(
     Ok(Kind::Failed(name(code)))
 }
 
-/// Codes that are right for a fault at a command, of an adapter at work or not. wgpu does not tell whose memory ran out.
+/// Codes that are right for a fault of `action` at a command; `at_work`: an adapter is open. Wgpu does not say whose
+/// memory ran out.
 fn codes(action: Action, command: &str, at_work: bool) -> Vec<Code> {
     let opening = matches!(
         command,
@@ -178,11 +180,12 @@ fn codes(action: Action, command: &str, at_work: bool) -> Vec<Code> {
             | Action::Sticky(Error::OutOfHostMemory | Error::OutOfDeviceMemory)
     );
     if memory && matches!(command, "vkAllocateMemory" | "vkMapMemory") {
-        // To wgpu's allocator only the device's memory can run out, and only in the first; the rest is a device that is lost.
+        // Wgpu's allocator knows only a device out of memory, and only from the first command. Anything else counts as
+        // a lost device.
         codes.push(Code::GpuDeviceLost);
     }
     if opening {
-        // No adapter, or one that gives no device.
+        // No adapter was found, or one that gives no device.
         codes.push(Code::NoAdapter);
     }
     codes
@@ -237,7 +240,7 @@ mod tests {
         })
     }
 
-    /// Of an adapter at work.
+    /// The error of an adapter at work.
     fn hung() -> Value {
         let mut error = error("gpu_hang", 70);
         error["device"] = json!({"name": "llvmpipe"});

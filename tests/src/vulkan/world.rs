@@ -13,21 +13,21 @@ use super::asset;
 use super::cell::Cell;
 use crate::{Bench, Outcome, Run};
 
-/// Silence that a hanging bake is allowed, in seconds: several times what a stage takes to compile on a busy machine.
+/// Silence in seconds that a hanging bake is allowed: several times what a stage takes to compile on a busy machine.
 const STALL: &str = "4";
-/// For every bake: no unwrapping, which would take longer than all the rest.
+/// Options of every bake: no unwrap, which would take longer than everything else.
 const OPTIONS: [&str; 5] = ["--keep-uvs", "--quality", "draft", "--texture-size", "256"];
 
-/// The adapter of every machine.
+/// The adapter that every machine has.
 pub const LLVMPIPE: &str = "llvmpipe";
 
-/// What keeps a walk from starting.
+/// What prevents a walk.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
-    /// Not built.
+    /// A program is not built.
     #[error("{} is not there: cargo build --release --workspace", .0.display())]
     NotBuilt(PathBuf),
-    /// No folder, no file.
+    /// A folder or file cannot be created or read.
     #[error("cannot prepare the walk")]
     Io(#[from] io::Error),
     /// The bake without a fault failed.
@@ -56,23 +56,23 @@ pub struct World {
     pub log: Vec<String>,
 }
 
-/// How confined the workers are.
+/// How the workers are confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walls {
-    /// Not at all: the layer logs every call, knows in the how manieth process it is, and the driver keeps its cache.
+    /// Not at all: the layer logs every call, knows the number of its process, and the driver keeps its cache.
     Open,
-    /// As ever. A fault befalls every process, and only the call that it befalls is known.
+    /// As usual. A fault hits every process, and only the call that it hits is known.
     Sandbox,
 }
 
 /// A bake that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// How it ended.
     pub outcome: Outcome,
     /// The GLB, if there is one.
     pub glb: Option<Vec<u8>>,
-    /// Other files that lie where kiln worked, and processes of it.
+    /// Other files in kiln's working folder, and processes that are left.
     pub left: Vec<String>,
     /// The calls of each bake process, in the order of their starts.
     pub logs: Vec<Vec<String>>,
@@ -81,7 +81,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// The call that the fault befell, if one was reached.
+    /// The call that the fault hit, if it was reached.
     #[must_use]
     pub fn struck(&self) -> Option<&str> {
         self.logs
@@ -92,10 +92,11 @@ impl Finished {
 }
 
 impl World {
-    /// Bakes twice without a fault on the adapter of that name. `saboteur` is the path of this package's program of that name: the others lie beside it.
+    /// Bakes twice without a fault on the adapter with that name. `saboteur` is the path of this package's program; the
+    /// others are beside it.
     ///
     /// # Errors
-    /// The machine cannot show anything: see [`WorldError`].
+    /// The walk would show nothing on this machine: see [`WorldError`].
     pub fn new(saboteur: &str, device: &str) -> Result<Self, WorldError> {
         // Cargo leaves libraries that others depend on in `deps`.
         let library = Path::new(saboteur).with_file_name("deps").join(LIBRARY);
@@ -109,7 +110,7 @@ impl World {
             fs::create_dir(folder.path().join(name))?;
         }
         asset::write(folder.path())?;
-        // Beside its manifest, where the sandbox lets it be read.
+        // Beside its manifest, where the sandbox allows reading.
         fs::copy(&library, folder.path().join("layer").join(LIBRARY))?;
         fs::write(
             folder.path().join("layer/vkfault.json"),
@@ -122,7 +123,7 @@ impl World {
             golden: Vec::new(),
             log: Vec::new(),
         };
-        // The first fills the driver's cache of compiled shaders.
+        // The first bake fills the driver's cache of compiled shaders.
         let first = world.bake(None, Walls::Open)?;
         let Some(golden) = first.glb else {
             let Outcome { stdout, stderr, .. } = first.outcome;
@@ -143,10 +144,10 @@ impl World {
         Ok(world)
     }
 
-    /// Bakes with the cell's fault, to the end.
+    /// Runs a bake with the cell's fault to its end.
     ///
     /// # Errors
-    /// A folder cannot be made or read.
+    /// A folder cannot be created or read.
     ///
     /// # Panics
     /// If kiln does not end in time.
@@ -169,7 +170,7 @@ impl World {
         }
         let mut command = bench.bake_for_real(&at("mesh.obj"), &at("transforms.json"), &options);
         environment(&mut command, &at("layer"), &at("cache"));
-        // Each bake compiles for itself, so that all make the same calls.
+        // Each bake has its own pipeline cache, so that all make the same calls.
         let kept = bench.path("state/pipelines");
         command.arg("--pipeline-cache").arg(kept);
         command.env("XDG_STATE_HOME", bench.path("state"));
@@ -182,7 +183,7 @@ impl World {
             Walls::Open => command
                 .env(LOG, &logs)
                 .env("MESA_SHADER_CACHE_DISABLE", "false"),
-            // What the layer says comes with the worker's lines.
+            // The layer's messages come with the worker's log lines.
             Walls::Sandbox => command.env("KILN_LOG", "warn,child=debug"),
         };
         if let Some(cell) = cell {
@@ -225,11 +226,11 @@ fn environment(command: &mut Command, layer: &Path, cache: &Path) {
         .env(layers, LAYER)
         .env("XDG_CACHE_HOME", cache)
         .env("XDG_RUNTIME_DIR", cache)
-        // Cells run side by side: more threads each gain nothing.
+        // Cells run in parallel, so more threads per cell gain nothing.
         .env("LP_NUM_THREADS", "1");
 }
 
-/// The calls that the fault befell, out of kiln's standard error.
+/// The calls that the fault hit, from kiln's standard error.
 fn struck(lines: &str) -> Vec<String> {
     let said = lines.split(STRUCK).skip(1);
     said.map(|rest| {

@@ -1,8 +1,8 @@
-//! The commands that the layer meets, by name only, and a trampoline for each.
+//! The commands that the layer intercepts, by name only, with a trampoline for each.
 //!
-//! A trampoline takes eight machine words and hands them on: all parameters of these commands are integers or pointers, at most
-//! eight of them, and the calling conventions of `x86-64` and `aarch64` let a caller's missing ones be read as garbage, which
-//! the driver does not look at. So no signature is transcribed here.
+//! A trampoline takes eight machine words and passes them on. All parameters of these commands are integers or
+//! pointers, and there are at most eight of them. The calling conventions of `x86-64` and `aarch64` let missing ones be
+//! read as garbage, which the driver ignores. So no signature has to be written down here.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -15,10 +15,11 @@ use crate::state::{self, Verdict};
 )))]
 compile_error!("the trampolines count on the calling conventions of x86-64 and aarch64");
 
-/// What the driver offers behind a command: as the instance gives it, and as the device does, which goes first.
+/// The driver's function of a command: as the instance returns it, and as the device does. The device's takes
+/// precedence.
 pub(crate) struct Slot {
     pub(crate) name: &'static str,
-    /// The command answers a `VkResult`.
+    /// The command returns a `VkResult`.
     pub(crate) fallible: bool,
     pub(crate) of_instance: AtomicPtr<c_void>,
     pub(crate) of_device: AtomicPtr<c_void>,
@@ -28,7 +29,7 @@ pub(crate) struct Slot {
 pub(crate) type Trampoline =
     unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize, usize) -> i32;
 
-/// The slot of a command, if the layer meets it.
+/// The slot of a command, if the layer intercepts it.
 pub(crate) fn slot(name: &str) -> Option<&'static Slot> {
     SLOTS.iter().find(|slot| slot.name == name)
 }
@@ -36,7 +37,7 @@ pub(crate) fn slot(name: &str) -> Option<&'static Slot> {
 /// Counts the call, then makes it or commits the fault.
 ///
 /// # Safety
-/// As the command itself.
+/// As for the command itself.
 unsafe fn forward(slot: &'static Slot, mut words: [usize; 8]) -> i32 {
     match state::meet(slot.name, slot.fallible) {
         Verdict::Pass => {}
@@ -45,12 +46,12 @@ unsafe fn forward(slot: &'static Slot, mut words: [usize; 8]) -> i32 {
             // SAFETY: words 1 and 2 are the count and the array of this command's submissions.
             let emptied = unsafe { emptied(words[1], words[2]) };
             words[2] = emptied.as_ptr() as usize;
-            // SAFETY: as the caller's; the copy outlives the call.
+            // SAFETY: as for the caller; the copy outlives the call.
             return unsafe { call(slot, words) };
         }
         Verdict::Drop => return 0,
     }
-    // SAFETY: as the caller's.
+    // SAFETY: as for the caller.
     unsafe { call(slot, words) }
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Submission {
     signal_semaphores: *const c_void,
 }
 
-/// Submissions that wait and signal as before, and do nothing.
+/// Copies of submissions that wait and signal as before, but do nothing.
 ///
 /// # Safety
 /// `first` is the address of `count` submissions.
@@ -92,7 +93,7 @@ unsafe fn emptied(count: usize, first: usize) -> Vec<Submission> {
         .map(|index| {
             // SAFETY: within the array.
             let place = unsafe { first.add(index) };
-            // SAFETY: initialised by the caller.
+            // SAFETY: the caller has initialised it.
             let submission = unsafe { place.read() };
             Submission {
                 commands: 0,
@@ -104,7 +105,8 @@ unsafe fn emptied(count: usize, first: usize) -> Vec<Submission> {
 
 macro_rules! commands {
     (fallible: $($fallible:ident)*; droppable: $($droppable:ident)*;) => {
-        /// Commands that answer a `VkResult`: all of the registry but the global ones, as ash 0.38 (Vulkan 1.3.281) lists them.
+        /// Commands that return a `VkResult`: all of the registry except the global ones, as ash 0.38 (Vulkan 1.3.281)
+        /// lists them.
         pub const FALLIBLE: &[&str] = &["vkCreateInstance", "vkCreateDevice", $(stringify!($fallible)),*];
         /// Commands that put work on the device. `vkQueueSubmit` is in both lists.
         pub const DROPPABLE: &[&str] = &["vkQueueSubmit", $(stringify!($droppable)),*];
@@ -137,7 +139,7 @@ macro_rules! commands {
         pub(super) unsafe extern "C" fn $name(
             a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize,
         ) -> i32 {
-            // SAFETY: as the caller's.
+            // SAFETY: as for the caller.
             unsafe { forward(&SLOTS[Index::$name as usize], [a, b, c, d, e, f, g, h]) }
         }
     };
@@ -255,7 +257,7 @@ mod tests {
             signals: 2,
             signal_semaphores: null,
         }];
-        // SAFETY: one submission.
+        // SAFETY: there is one submission.
         let made = unsafe { emptied(1 | 0xdead_0000_0000, given.as_ptr() as usize) };
         assert_eq!(made.len(), 1, "the upper half of a count's word is garbage");
         assert_eq!(

@@ -1,33 +1,33 @@
-//! One fault and its text: `once=-4@12`, `sticky=-2@3/vkAllocateMemory`, `hang@12`, `drop@7/vkCmdDispatch`.
+//! A fault and its text form: `once=-4@12`, `sticky=-2@3/vkAllocateMemory`, `hang@12`, `drop@7/vkCmdDispatch`.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// A fault: what happens to which call.
+/// A fault: an action and the call that it hits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// What.
+    /// What happens.
     pub action: Action,
-    /// To which call, counted from 1 over all fallible commands; for [`Action::Drop`] over all droppable ones.
+    /// Number of the call, from 1, among all fallible commands; for [`Action::Drop`] among all droppable ones.
     pub nth: u64,
-    /// Counts the calls of this command only.
+    /// If given, only the calls of this command count.
     pub command: Option<String>,
 }
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It fails, and those after it do not.
+    /// It fails, and later calls do not.
     Once(Error),
     /// It fails, and so does every counted call after it.
     Sticky(Error),
     /// It never returns.
     Hang,
-    /// It does nothing. A submission is made without its commands and answers success: a driver that lies.
+    /// It does nothing. A submission is made without its commands and returns success, as by a driver that lies.
     Drop,
 }
 
-/// The results that a failing driver gives.
+/// The errors that a failing driver returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Error {
     /// `VK_ERROR_OUT_OF_HOST_MEMORY`
@@ -41,7 +41,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// All of them.
+    /// All errors.
     pub const ALL: [Self; 4] = [
         Self::OutOfHostMemory,
         Self::OutOfDeviceMemory,
@@ -54,7 +54,7 @@ impl Error {
     }
 }
 
-/// A text is no fault.
+/// The text is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadFault(String);
 

@@ -1,4 +1,4 @@
-//! A Vulkan layer that counts the calls of a process and makes one of them fail, hang, or do nothing: the faults of a GPU,
+//! A Vulkan layer that counts the calls of a process and makes one of them fail, hang, or do nothing: a GPU's faults
 //! without a GPU.
 //!
 //! ```text
@@ -6,10 +6,13 @@
 //!                              │ count, write to the log (state.rs), then forward, or commit the fault (fault.rs)
 //! ```
 //!
-//! The method of `SQLite`: one run without a fault counts the calls, then every one of them is made to fail, so new code adds its own
-//! faults. A failed call is not made at all and its out-parameters stay untouched: the layer never denies work that was done.
-//! Set up by [`ENABLE`] and the variables [`FAULT`], [`LOG`] and [`PROCESSES`], which begin with `VK_` because those reach a
-//! bake child. The three global commands that a program calls before it has an instance cannot be met by an explicit layer.
+//! The method is that of `SQLite`'s tests: one run without a fault counts the calls, then each of them is made to fail,
+//! so new code brings its own faults. A failed call is not made at all, and its out-parameters stay untouched: the
+//! layer never denies work that was done.
+//!
+//! [`ENABLE`] and the variables [`FAULT`], [`LOG`] and [`PROCESSES`] set it up. Their names begin with `VK_` because
+//! such variables reach a bake process. An explicit layer cannot intercept the three global commands that a program
+//! calls before it has an instance.
 
 #![expect(
     unsafe_code,
@@ -30,23 +33,23 @@ pub const LAYER: &str = "VK_LAYER_KILN_fault";
 pub const LIBRARY: &str = "libvkfault.so";
 /// Variable with the [`Fault`], as its `Display` writes it. Without it calls are only counted.
 pub const FAULT: &str = "VK_KILN_FAULT";
-/// Variable with the folder of the logs: `1` for the first process that loads the layer, `2` for the second, and so on. One line
-/// a call, written before it is made: the command's name, with `!` in front where it is the fault, with `-` where the command
-/// returns nothing and could be dropped.
+/// Variable with the folder of the logs. The first process that loads the layer writes the file `1`, the second `2`,
+/// and so on. Each call has one line, written before it is made: the command's name, with `!` before it if it is the
+/// fault. A `-` precedes commands that return nothing and could be dropped.
 pub const LOG: &str = "VK_KILN_FAULT_LOG";
-/// What comes before the name of a command that the fault befalls, on standard error, where there is no [`LOG`]: a sandbox lets no
-/// file be written.
+/// Precedes the name of a command that the fault hits, on standard error. Used without [`LOG`]: a sandbox forbids
+/// writing files.
 pub const STRUCK: &str = "vkfault strikes ";
-/// Variable with the number of processes that the fault befalls; all of them without it.
+/// Variable with the number of processes that have the fault; all without it.
 pub const PROCESSES: &str = "VK_KILN_FAULT_PROCESSES";
-/// What makes the loader load the layer: the folder of the manifest, and the layer's name.
+/// Variables that make the loader load the layer: the folder of the manifest, and the layer's name.
 pub const ENABLE: [&str; 2] = ["VK_LAYER_PATH", "VK_INSTANCE_LAYERS"];
 
-/// Contents of the layer's manifest, a file of any name that ends in `.json`. A sandbox lets the library be read that lies in
+/// Contents of the layer's manifest, a file with any name that ends in `.json`. A sandbox allows reading a library in
 /// the manifest's own folder.
 #[must_use]
 pub fn manifest(library: &str) -> String {
-    // Every character that JSON escapes is one that no build folder has; a path with one is refused by the loader.
+    // No build folder has a character that JSON escapes; the loader refuses a path with one.
     format!(
         "{{\"file_format_version\": \"1.2.0\", \"layer\": {{\"name\": \"{LAYER}\", \"type\": \"GLOBAL\", \
          \"library_path\": \"{library}\", \"api_version\": \"1.3.0\", \"implementation_version\": \"1\", \

@@ -1,4 +1,4 @@
-//! The calls so far, their log, and what is to happen to the next one.
+//! The calls so far, their log, and what happens to the next one.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -19,13 +19,13 @@ pub(crate) enum Verdict {
 struct State {
     fault: Option<Fault>,
     log: Option<File>,
-    /// Calls of each command, of all fallible and of all droppable ones.
+    /// Number of calls per command; the totals of fallible and of droppable ones follow.
     counts: HashMap<&'static str, u64>,
     fallible: u64,
     droppable: u64,
 }
 
-/// Counts and logs a call of `name`, and decides. Does not return where the call is to hang.
+/// Counts and logs a call of `name`, and decides. Does not return if the call is to hang.
 pub(crate) fn meet(name: &'static str, fallible: bool) -> Verdict {
     static STATE: OnceLock<Mutex<State>> = OnceLock::new();
     let state = STATE.get_or_init(|| Mutex::new(State::from_environment()));
@@ -48,7 +48,7 @@ fn hang() -> ! {
 }
 
 impl State {
-    /// Ends the process where the variables make no sense: a test must not pass because its fault was misspelt.
+    /// Ends the process if the variables are invalid: a test must not pass because its fault was misspelt.
     fn from_environment() -> Self {
         let text = |name| std::env::var(name).ok();
         let fault = text(FAULT).map(|fault| match fault.parse() {
@@ -117,7 +117,7 @@ impl State {
     }
 }
 
-/// The log of this process and its place among those that loaded the layer.
+/// Creates the log of this process; returns it with the process's number among those that loaded the layer.
 fn claim(folder: &Path) -> io::Result<(File, u64)> {
     for process in 1.. {
         let path = folder.join(process.to_string());

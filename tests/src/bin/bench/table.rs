@@ -1,8 +1,8 @@
-//! Rows → aligned text, one row a set, or the same as two tables of Markdown.
+//! Renders rows as aligned text with one row per set, or as two tables of Markdown.
 
 use crate::row::{COLUMNS, Cell, LEGEND, Part, Row};
 
-/// The whole text, with a legend and what it was measured on.
+/// The whole text, with a legend and the machine of the measurement.
 pub(crate) fn render(rows: &[Row], markdown: bool, machine: &str) -> String {
     let shown: Vec<usize> = (0..COLUMNS.len())
         .filter(|&column| rows.iter().any(|row| cell(row, column).is_some()))
@@ -15,7 +15,7 @@ pub(crate) fn render(rows: &[Row], markdown: bool, machine: &str) -> String {
     format!("{body}\n{LEGEND}\n{}\n", measured_on(rows, machine))
 }
 
-/// One device for all rows as a rule: `--device` holds for all, and `auto` finds the same every time.
+/// Usually there is one device for all rows: `--device` applies to all, and `auto` finds the same each time.
 fn measured_on(rows: &[Row], machine: &str) -> String {
     let mut devices: Vec<&str> = rows
         .iter()
@@ -41,7 +41,7 @@ fn text(row: &Row, column: usize) -> &str {
     cell(row, column).as_deref().unwrap_or("-")
 }
 
-/// Words stand left, numbers right.
+/// Whether the column holds words, which are aligned left; numbers are aligned right.
 fn is_word(column: usize) -> bool {
     COLUMNS[column].name == "by"
 }

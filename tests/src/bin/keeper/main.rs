@@ -1,10 +1,9 @@
-//! A folder → a process that keeps jobs there with the supervisor's store, and says what it was answered, line by line, so
-//! that it can be killed or its system calls can fail: `keeper serve FOLDER` works until it is killed, `keeper script FOLDER`
-//! goes once through everything.
+//! Keeps jobs in a folder with the supervisor's store, and prints each answer as a line. Tests kill it, or make its
+//! system calls fail. `keeper serve FOLDER` works until it is killed; `keeper script FOLDER` does everything once.
 //!
 //! ```text
 //!  open RESTARTED        accepted KEY ID       finished ID        forgotten ID       healthy BOOL
-//!  error STEP TEXT       what was refused; the script goes on
+//!  error STEP TEXT       what failed; the script goes on
 //! ```
 
 use std::io::{self, Write};
@@ -17,9 +16,9 @@ use supervisor::store::{
     Accepted, Artifact, Digest, End, JobId, Limits, NewJob, Outcome, Store, StoreError,
 };
 
-/// Jobs at once.
+/// Jobs at the same time.
 const TASKS: usize = 4;
-/// When uploads that no job uses have expired, and jobs have not.
+/// A time after which uploads that no job uses have expired, and jobs have not.
 const LATER_MS: i64 = 2 * 60 * 60 * 1000;
 
 fn main() -> ExitCode {
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
         for (number, share) in shares.into_iter().enumerate() {
             tasks.spawn(serve(store.clone(), number, share));
         }
-        // Until it is killed, or one of them fails.
+        // Until the process is killed, or one of them fails.
         match tasks.join_next().await {
             Some(Ok(error)) => say(&format!("error serve {error}")),
             other => panic!("{other:?}"),
@@ -74,7 +73,7 @@ fn now_ms() -> i64 {
     i64::try_from(since.expect("after 1970").as_millis()).expect("before the year 292,000,000")
 }
 
-/// One line by one call, so that none is ever half.
+/// Prints a line with one system call, so that no line is ever half.
 fn say(line: &str) {
     let line = format!("{line}\n");
     if let Err(error) = io::stdout().write_all(line.as_bytes()) {
@@ -82,7 +81,7 @@ fn say(line: &str) {
     }
 }
 
-/// Works off what waits, then asks for more and more; ends only with an error.
+/// Finishes the waiting jobs, then adds more and more; ends only with an error.
 async fn serve(store: Store, number: usize, share: Vec<JobId>) -> StoreError {
     for id in share {
         if let Err(error) = carry_out(&store, id).await {
@@ -93,7 +92,7 @@ async fn serve(store: Store, number: usize, share: Vec<JobId>) -> StoreError {
         let key = format!("{}-{number}-{round}", std::process::id());
         let all = async {
             let id = accept(&store, &key).await?;
-            // One in three waits for the next process.
+            // One in three is left to the next process.
             if round % 3 != 0 {
                 carry_out(&store, id).await?;
             }
@@ -138,7 +137,7 @@ async fn carry_out(store: &Store, id: JobId) -> Result<(), StoreError> {
     let mesh = std::fs::read(input.join("mesh/mesh.glb")).map_err(|error| lost(&error))?;
     let folder = store.job_folder(id).await?;
     let bytes = [b"glTF of ".as_slice(), &mesh].concat();
-    // As the supervisor puts results in place.
+    // In the way in which the supervisor puts results in place.
     let written = Target::check(&folder.join("model.glb"))
         .and_then(|target| target.stage(&mut bytes.as_slice()))
         .and_then(|staged| staged.commit());
@@ -167,7 +166,7 @@ fn lost(why: &impl ToString) -> StoreError {
     }
 }
 
-/// Everything once, in order; what fails is told, and the next thing is tried.
+/// Does everything once, in order. A failure is printed, and the next step is tried.
 async fn script(store: Store) {
     let told = |step: &str, result: Result<(), StoreError>| {
         if let Err(error) = result {
@@ -195,7 +194,7 @@ async fn script(store: Store) {
         "expire",
         store.expire(now_ms() + LATER_MS).await.map(|_gone| ()),
     );
-    // Where everything fails on and on, this does too; where one call failed, the store is well again.
+    // If everything keeps failing, this fails, too. If one call failed, the store has recovered.
     let mut last = store.probe().await;
     if last.is_err() {
         told("probe", last);

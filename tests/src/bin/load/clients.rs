@@ -1,5 +1,5 @@
-//! Many clients, each with many jobs, and a queue that is shorter than all of them → every job done, and nothing refused but
-//! for want of room.
+//! Many clients with many jobs each, and a queue that is shorter than their number: every job must be done, and
+//! refusals must be temporary.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,9 +12,9 @@ use kiln_tests::sidecar::{Sidecar, by_path};
 
 use crate::{Found, id, percentiles};
 
-/// Shorter than the clients are many.
+/// Fewer than there are clients.
 const QUEUE: &str = "32";
-/// A server that says 5 s means a busy hour; these jobs take milliseconds.
+/// The server says 5 s, which suits a busy hour; these jobs take milliseconds.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) fn measure(saboteur: &str, clients: usize, jobs: usize) -> Found {
@@ -37,7 +37,7 @@ pub(crate) fn measure(saboteur: &str, clients: usize, jobs: usize) -> Found {
                     }
                     let told = format!("{} {}", answer.status, answer.code());
                     *refused.lock().expect("no panic").entry(told).or_default() += 1;
-                    // What it was told to wait for, in small.
+                    // A shorter wait than the server's `Retry-After`.
                     thread::sleep(PAUSE);
                 };
                 let job = sidecar.finished(&id(&accepted));

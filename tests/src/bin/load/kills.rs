@@ -1,4 +1,4 @@
-//! The sidecar killed at any moment, again and again → every job that was accepted is there, and was done once.
+//! Kills the sidecar repeatedly at arbitrary moments: every accepted job must be there, and be done exactly once.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::{Found, id};
 
-/// Jobs of each life.
+/// Jobs in each life of the sidecar.
 const JOBS: usize = 3;
 
 pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
@@ -22,7 +22,7 @@ pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
         let began = Instant::now();
         let sidecar = Sidecar::start(&bench, &flags);
         ready = ready.max(began.elapsed());
-        // The kill falls into a life's first 1 to 40 ms: while jobs are accepted, begun, at work, or put away.
+        // The kill comes 1 to 40 ms after the start: while jobs are accepted, started, running or being stored.
         let life = Duration::from_micros(1_000 + (round as u64 * 7_919) % 39_000);
         let pid = sidecar.pid();
         let killer = std::thread::spawn(move || {
@@ -46,7 +46,7 @@ pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
     let sidecar = Sidecar::start(&bench, &flags);
     let (mut accepted, mut done, mut twice) = (0, 0, 0);
     for (key, known) in &jobs {
-        // The same request once more: the same job. One whose answer was lost may be there or not.
+        // The same request once more must give the same job. A job whose answer was lost may exist or not.
         let job = id(&sidecar.submit(key, &spec));
         if let Some(known) = known {
             accepted += 1;
@@ -70,7 +70,7 @@ pub(crate) fn measure(saboteur: &str, kills: usize) -> Found {
     }
 }
 
-/// How many jobs there are.
+/// Number of jobs in the store.
 fn stored(sidecar: &Sidecar) -> usize {
     let (mut count, mut cursor) = (0, String::new());
     loop {

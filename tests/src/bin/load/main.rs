@@ -1,12 +1,13 @@
-//! A real `kiln serve` under load → a table of what was measured, and exit code 1 if a promise was broken: `./run.sh load`.
+//! Measures a real `kiln serve` under load (`./run.sh load`): prints a table, and exits with code 1 if a promise was
+//! broken.
 //!
 //! | part | workers | what |
 //! |---|---|---|
 //! | [`submit`] | real | a spec of 64 KiB with 1,000 jobs queued and two at work: time to the answer, memory |
-//! | [`watch`] | saboteurs | 500 who watch the same jobs |
+//! | [`watch`] | saboteurs | 500 watchers of the same job |
 //! | [`clients`] | saboteurs | 64 clients with 20 jobs each, and a queue that is too short for them |
-//! | [`kills`] | saboteurs | the sidecar is killed at any moment, 200 times |
-//! | [`overhead`] | real | the same job by the sidecar and by `kiln bake` |
+//! | [`kills`] | saboteurs | the sidecar is killed at arbitrary moments, 200 times |
+//! | [`overhead`] | real | the same job through the sidecar and by `kiln bake` |
 
 #![expect(clippy::print_stdout, reason = "its table is its output")]
 
@@ -56,7 +57,7 @@ struct Args {
     set: PathBuf,
 }
 
-/// What one part found.
+/// The result of one part.
 struct Found {
     text: String,
     broken: bool,
@@ -93,7 +94,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// A program of the same build.
+/// Path of a program of the same build.
 fn beside(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("a program has a path");
     here.with_file_name(name)
@@ -114,7 +115,7 @@ fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {
     [at(0.5), at(0.99), at(1.0)]
 }
 
-/// What a process holds in memory, MiB.
+/// Resident memory of a process in MiB.
 fn resident(pid: i32) -> f64 {
     let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
     let kib = status.ok().and_then(|status| {

@@ -1,4 +1,4 @@
-//! The same job by the sidecar and by `kiln bake`, in turn → what the sidecar costs.
+//! Measures the cost of the sidecar: the same job through the sidecar and by `kiln bake`, alternately.
 
 use std::path::Path;
 use std::process::Stdio;

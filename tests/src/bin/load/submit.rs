@@ -1,4 +1,5 @@
-//! A spec of 64 KiB, whose blobs are there already, into a queue of so many, while two jobs are at work → time to 202, memory.
+//! Submits a spec of 64 KiB whose blobs are already stored, onto a long queue with two jobs running; measures the time
+//! to 202, and memory.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{Found, percentiles, resident};
 
-/// Names of this length, each with a digest, make the spec.
+/// Number of files in the spec; their names and digests make its size.
 const FILES: usize = 520;
-/// Further jobs, which are timed.
+/// Further jobs, whose submission is timed.
 const TIMED: usize = 500;
 
 pub(crate) fn measure(saboteur: &str, set: &Path, queued: usize, nice: Option<u8>) -> Found {

@@ -1,4 +1,4 @@
-//! Many who watch the events of the same job → all of them hear its end, and how long that takes.
+//! Many watchers of the same job's events: all must hear its end; measures how long that takes.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ use proto::message::Role;
 
 use crate::{Found, id, percentiles, resident};
 
-/// A watcher's thread needs little.
+/// Stack of a watcher's thread: it needs little.
 const STACK: usize = 128 << 10;
 
 pub(crate) fn measure(saboteur: &str, watchers: usize) -> Found {
@@ -31,7 +31,7 @@ pub(crate) fn measure(saboteur: &str, watchers: usize) -> Found {
         let watch = || {
             let mut waiting = true;
             let events = sidecar.events(&job, None, |told| {
-                // Connected, and the job at work: from here on only its end is missing.
+                // It is connected and the job is running: only the job's end is missing now.
                 if std::mem::take(&mut waiting) {
                     there.wait();
                 }

@@ -1,4 +1,4 @@
-//! A seed → the same choices every time: splitmix64 (Steele, Lea, Flood 2014).
+//! A pseudo-random generator that makes the same choices for the same seed: splitmix64 (Steele, Lea, Flood 2014).
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -17,12 +17,12 @@ impl Chance {
         x ^ (x >> 31)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % (end as u64)).expect("below a size")
     }
 
-    /// One of them.
+    /// One of the choices.
     pub(crate) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())].clone()
     }

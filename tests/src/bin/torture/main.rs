@@ -1,11 +1,12 @@
-//! Injects faults into the real `kiln` until there were enough, and writes down what happened: `torture --seed S --faults N`.
+//! Injects faults into the real `kiln` until there are enough, and records what happens: `torture --seed S --faults N`.
 //!
 //! ```text
-//!  seed ─ plan ─► jobs with faults ─ round ─► one `kiln bake --jobs` over them, killed or killing ─► history.jsonl
+//!  seed ─ plan ─► jobs with faults ─ round ─► one `kiln bake --jobs` over them, which kills or is killed ─► history.jsonl
 //! ```
 //!
-//! Three kinds of rounds: saboteurs that speak the protocol until they do not; real workers, killed in the midst of real work;
-//! and supervisors that are killed themselves. What the history must hold is for `history` to say, which is run at the end.
+//! There are three kinds of rounds: saboteurs, which follow the protocol until they commit a fault; real workers, which
+//! are killed during real work; and supervisors, which are killed themselves. The program `history`, which runs at the
+//! end, judges the record.
 
 #![expect(
     clippy::print_stdout,
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
             told = faults / 500;
             println!("torture: {faults} faults");
         }
-        // One in ten kills supervisors, one in twenty real workers, which take a second each.
+        // One round in ten kills supervisors, one in twenty real workers, whose jobs take a second each.
         let kind = match number % 20 {
             3 | 13 => Kind::Supervisor,
             7 => Kind::Workers,

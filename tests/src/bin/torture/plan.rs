@@ -1,4 +1,4 @@
-//! Chance → what goes wrong in one job, and how the job must end.
+//! Chooses at random what goes wrong in one job, and derives how the job must end.
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::history::Expect;
@@ -8,7 +8,7 @@ use proto::message::{Code, Role};
 use crate::chance::Chance;
 
 const ROLES: [Role; 3] = [Role::Prepare, Role::Bake, Role::Encode];
-/// Steps of every role at which any worker may die.
+/// Steps of every role at which a worker may die.
 const STEPS: [Step; 6] = [
     Step::Spawn,
     Step::Hello,
@@ -19,14 +19,14 @@ const STEPS: [Step; 6] = [
 ];
 const DEADLY: [i32; 9] = [4, 5, 6, 7, 8, 9, 11, 15, 24];
 
-/// A signal from outside.
+/// A signal sent from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shot {
-    /// At the first process of this role.
+    /// Goes to the first process of this role.
     pub(crate) role: Role,
-    /// When the supervisor tells this of it.
+    /// Is sent when the supervisor reports this event of it.
     pub(crate) when: &'static str,
-    /// This one.
+    /// The signal.
     pub(crate) signal: Signal,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Trouble {
     pub(crate) expect: Expect,
 }
 
-/// For a job of saboteurs.
+/// Trouble for a job of saboteurs.
 pub(crate) fn saboteurs(chance: &mut Chance) -> Trouble {
     let mut trouble = Trouble {
         plan: Plan::healthy(),
@@ -53,7 +53,7 @@ pub(crate) fn saboteurs(chance: &mut Chance) -> Trouble {
             trouble.plan = Plan::once(role, step, fault);
         }
         50..62 => {
-            // Each role is forgiven for itself.
+            // Each role is forgiven separately.
             for role in ROLES {
                 let step = chance.of(&STEPS[1..]);
                 let signal = Fault::Signal(chance.of(&DEADLY));
@@ -94,7 +94,7 @@ pub(crate) fn saboteurs(chance: &mut Chance) -> Trouble {
     trouble
 }
 
-/// For a job of real workers.
+/// Trouble for a job of real workers.
 pub(crate) fn workers(chance: &mut Chance) -> Trouble {
     Trouble {
         plan: Plan::healthy(),
@@ -103,7 +103,7 @@ pub(crate) fn workers(chance: &mut Chance) -> Trouble {
     }
 }
 
-/// For jobs whose supervisor is the one to die.
+/// For jobs whose supervisor is killed.
 pub(crate) fn none() -> Trouble {
     Trouble {
         plan: Plan::healthy(),
@@ -127,7 +127,7 @@ fn shot(chance: &mut Chance, moments: &[&'static str]) -> Shot {
     }
 }
 
-/// A fault that one fresh process mends, at a step where it can be committed.
+/// A fault that one fresh process recovers from, at a step where it can be committed.
 fn forgivable(role: Role, chance: &mut Chance) -> (Step, Fault) {
     match chance.below(20) {
         0..9 => (chance.of(&STEPS), Fault::Signal(chance.of(&DEADLY))),

@@ -1,4 +1,4 @@
-//! One supervisor with a list of jobs: started, shot at, watched to its end, and looked over afterwards.
+//! One supervisor with a list of jobs: starts it, sends signals, records it to its end, and inspects what is left.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use crate::chance::Chance;
 use crate::plan::{self, Trouble};
 use crate::writer::Writer;
 
-/// Who gets the faults.
+/// Which processes get the faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Saboteurs,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Supervisor,
 }
 
-/// What a healthy saboteur makes with one view held out.
+/// The result of a healthy saboteur with one view held out.
 const SABOTEUR_RESULT: &str = "glTF of the saboteur, held [1], shown []";
 
 /// See the head of the program.
@@ -36,7 +36,7 @@ const SABOTEUR_RESULT: &str = "glTF of the saboteur, held [1], shown []";
 pub(crate) struct Torture {
     writer: Writer,
     programs: PathBuf,
-    /// Of the real workers' result.
+    /// Digest of the real workers' result.
     golden: Option<String>,
 }
 
@@ -45,7 +45,7 @@ struct Job {
     folder: PathBuf,
     trouble: Trouble,
     alive: Option<File>,
-    /// Of the latest process of each role.
+    /// Process id of the latest process of each role.
     pids: BTreeMap<String, i32>,
 }
 
@@ -90,7 +90,7 @@ impl Torture {
                 self.job(&folder, format!("{number}-{index}"), kind, trouble)
             })
             .collect();
-        // The supervisor is shot after this many of its lines.
+        // The supervisor is killed after this many of its lines.
         let end = (kind == Kind::Supervisor).then(|| chance.below(90));
         self.run(&folder, kind, parallel, &mut jobs, end);
         for job in &jobs {
@@ -98,7 +98,7 @@ impl Torture {
         }
     }
 
-    /// The real workers' result, without any fault.
+    /// Digest of the real workers' result, without any fault.
     fn undisturbed(&self) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         let output = folder.path().join("out.glb");
@@ -141,7 +141,8 @@ impl Torture {
                 mkfifo(&folder.join(pipe), Mode::S_IRWXU).expect("a pipe");
             }
             alive = Some(kiln_tests::alive_in(&folder));
-            // A pipe hangs up only once somebody has held its other end: a supervisor may die before any saboteur does.
+            // A pipe reports a hang-up only once somebody has held its other end: a supervisor may die before any
+            // saboteur starts.
             drop(
                 fs::OpenOptions::new()
                     .write(true)
@@ -166,7 +167,7 @@ impl Torture {
         }
     }
 
-    /// Starts the supervisor over the jobs, and writes down what it tells until its end.
+    /// Runs the supervisor over the jobs, and records what it reports until its end.
     fn run(
         &mut self,
         round: &TempDir,
@@ -266,7 +267,7 @@ impl Torture {
                 _ => {}
             }
         }
-        // Killed in vain if it had ended by itself.
+        // If it had already ended by itself, the kill had no effect.
         (holds, killed)
     }
 
@@ -292,7 +293,7 @@ impl Torture {
         }
     }
 
-    /// What the saboteurs did, and what lies where the result should be.
+    /// Records what the saboteurs did, and what is at the result's place.
     fn look_over(&mut self, job: &Job) {
         let committed = fs::read_to_string(job.folder.join("faults")).unwrap_or_default();
         for line in committed.lines() {
@@ -314,7 +315,7 @@ impl Torture {
         let mut temporary = names_in(&out);
         temporary.retain(|name| name != "out.glb");
         if job.trouble.expect == Expect::Either {
-            // A supervisor that is killed in the moment of writing cannot clean up; the next one does.
+            // A supervisor that is killed while writing cannot clean up; the next one does.
             temporary.clear();
         }
         self.writer.write(&Line::Output {
@@ -360,7 +361,7 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/spot")
 }
 
-/// A report fills pages; of it only what the rules read is kept.
+/// Keeps of a long report only what the rules read.
 fn short(event: Value) -> Value {
     if event["event"] == "done" {
         json!({ "event": "done", "attempts": event["report"]["attempts"] })
@@ -369,13 +370,13 @@ fn short(event: Value) -> Value {
     }
 }
 
-/// Whether the process still runs a worker of this job: its number may be another's by now.
+/// Whether the process still runs a worker of this job: its pid may have been reused.
 fn is_of(folder: &Path, pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.starts_with(folder.to_string_lossy().as_bytes())
 }
 
-/// Processes that run a worker of this round.
+/// Number of processes that run a worker of this round.
 fn workers_of(round: &Path) -> u64 {
     let entries = fs::read_dir("/proc").expect("/proc");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

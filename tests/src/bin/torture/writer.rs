@@ -1,4 +1,4 @@
-//! Lines → the history file, and the count of faults among them.
+//! Writes lines to the history file, and counts the faults among them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,4 +1,4 @@
-//! The flags.
+//! Command line flags; the doc comments are the text of `--help`.
 
 use clap::Parser;
 use kiln_tests::vulkan::{Cell, LLVMPIPE, Walls};
@@ -52,7 +52,7 @@ impl Args {
     }
 }
 
-/// The command that repeats a cell.
+/// The command line that repeats a cell.
 pub(crate) fn again(cell: &Cell, walls: Walls) -> String {
     let flag = match walls {
         Walls::Open => "",

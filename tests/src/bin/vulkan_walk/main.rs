@@ -1,7 +1,7 @@
-//! Every Vulkan call of a whole bake, made to fail in every way: a table of what came of it, and each violation with the command
-//! that repeats it.
+//! Makes every Vulkan call of a whole bake fail in every way. Prints a table of the outcomes, and each violation with
+//! the command that repeats it.
 //!
-//! Exit code 0: no violation. 1: at least one. 69: this machine cannot bake on llvmpipe.
+//! Exit code 0: no violation; 1: at least one; 69: this machine cannot bake on llvmpipe.
 
 #![expect(
     clippy::print_stdout,
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// This package's program of that name, which lies beside this one.
+/// Path of this package's `saboteur`, which is beside this program.
 fn saboteur() -> Option<String> {
     let own = std::env::current_exe().ok()?;
     Some(own.with_file_name("saboteur").to_str()?.to_owned())
@@ -149,7 +149,7 @@ fn walk(world: &World, cells: &[Cell], args: &Args) -> Table {
     table.into_inner().unwrap_or_default()
 }
 
-/// One cell. The harness panics where kiln does not end: a violation like any other.
+/// Runs one cell. The harness panics if kiln does not end, which is a violation like any other.
 fn run(world: &World, cell: &Cell, walls: Walls) -> Result<Seen, Violation> {
     let finished = catch_unwind(AssertUnwindSafe(|| world.run(cell, walls)))
         .map_err(|_panic| "kiln did not end in time, and was killed".to_owned())?

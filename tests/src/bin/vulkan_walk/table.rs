@@ -1,4 +1,4 @@
-//! What came of the cells: counts by fault and by end.
+//! Counts the outcomes of the cells by fault and by ending.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use vkfault::{Action, Error};
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// By fault, then by end.
+    /// By fault, then by ending.
     counts: BTreeMap<&'static str, BTreeMap<&'static str, u32>>,
     pub(crate) violations: Vec<String>,
     pub(crate) longest: Duration,
