@@ -167,8 +167,7 @@ pub enum Compress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AlphaMode {
-    /// Chosen by the opacity: `Opaque` if nearly all texels are opaque, `Mask` if nearly all are opaque or clear, else
-    /// `Blend`.
+    /// Chosen by the opacity: opaque if every texel is nearly so, a mask if more are clear than between, else blended.
     #[default]
     Auto,
     /// Opacity is ignored.

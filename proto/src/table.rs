@@ -18,8 +18,9 @@
 //!
 //! Conventions:
 //! - World: right-handed, as in the mesh file (glTF: y up). Units are the file's.
-//! - Camera: `OpenCV` axes (x right, y down, z forward), `x_camera = R · x_world + t`. A point projects to `(fx · x/z +
-//!   cx, fy · y/z + cy)` in pixels. Pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, with row 0 on top.
+//! - Camera: `OpenCV` axes (x right, y down, z forward), `x_camera = R · x_world + t`. A point projects to
+//!   `(fx · x/z + cx, fy · y/z + cy)` in pixels. Pixel (column i, row j) covers `[i, i+1) × [j, j+1)`, with row 0 on
+//!   top.
 //! - Texture: as in glTF. Row 0 is v = 0; texel (column i, row j) is centred on `((i + ½)/size, (j + ½)/size)`.
 //! - Colours: 8-bit sRGB, straight alpha.
 

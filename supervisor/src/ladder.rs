@@ -1,8 +1,8 @@
 //! What a retried bake does differently: same plan → smaller plan → other adapter → software adapter → vertex colours.
 //! Pure.
 //!
-//! [`steps`] is the table of the steps that may help against a fault. The caller's [`Policy`] limits it. No step is
-//! taken twice. The report names the rung on which a job was done.
+//! [`steps`] is the table of the steps that may help against a fault. The caller's [`Policy`] limits it, and [`climb`]
+//! takes no step twice. The report names the rung on which a job was done.
 
 use proto::job::{Device, Memory, Product};
 use proto::message::{AdapterInfo, Code};

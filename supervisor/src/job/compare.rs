@@ -38,7 +38,7 @@ pub struct Comparison {
     pub first: Input,
     /// The second mesh, if there is one.
     pub second: Option<Input>,
-    /// `transforms.json`, or a COLMAP list of images.
+    /// `transforms.json`, or the file that replaces it.
     pub views: Input,
     /// Where to write the sheet.
     pub picture: Option<Target>,

@@ -102,7 +102,7 @@ impl Job<'_> {
             Entry::Wait(why) => return Some(Held { role, rung, why }),
             Entry::Refuse(mut error) => {
                 error.role = Some(role);
-                // [`Life`](crate::life::Life) waits for the end of what it started.
+                // The life of the job waits for the end of what it started.
                 self.held.push(Held {
                     role,
                     rung,
