@@ -1,12 +1,12 @@
-//! A failed system call on a file → whose doing it is: the place's, which only another name or a person mends, or the disk's,
-//! which may be better in a moment.
+//! Tells why a system call on a file failed: because of the file's place, which only another name or a person can fix,
+//! or because of the disk, which may recover in a moment.
 
 use std::io::{Error, ErrorKind};
 
 use nix::libc::{ELOOP, ENODEV, ENXIO};
 
-/// Whether the file is not there, is none, or may not be touched. Otherwise the disk is full or broken, its server does not
-/// answer, or this process is short of something.
+/// Whether the file is missing, is not a file, or may not be accessed. Otherwise the disk is full or broken, its server
+/// does not answer, or this process is short of something.
 #[must_use]
 pub fn is_wrong(error: &Error) -> bool {
     let kind = matches!(
@@ -25,7 +25,7 @@ pub fn is_wrong(error: &Error) -> bool {
             | ErrorKind::ResourceBusy
             | ErrorKind::Unsupported
     );
-    // Without a stable name in std.
+    // These have no stable name in std.
     kind || matches!(error.raw_os_error(), Some(ELOOP | ENODEV | ENXIO))
 }
 

@@ -1,9 +1,9 @@
 //! Decides who may start, and where, from what has failed lately under any job. Pure; one gate serves all jobs of a
 //! supervisor.
 //!
-//! Each [`Cause`] that outlives a job has a circuit breaker. If a breaker is open, a job with `--device auto` avoids
-//! that adapter, and every other job waits until the breaker's rest is over. After [`REFUSE_AFTER`] failed probes such
-//! jobs are refused. If several jobs lose an adapter at once, that is one incident, and its jobs bake one at a time:
+//! Each [`Cause`] that outlives a job has a circuit breaker. If an adapter's breaker is open, jobs with `--device auto`
+//! avoid the adapter. Other jobs that would meet the cause wait until the breaker's rest is over. After
+//! [`REFUSE_AFTER`] failed probes they are refused. If several jobs lose an adapter at once, that is one incident, and its jobs bake one at a time:
 //! see [`incident`].
 
 pub mod breaker;

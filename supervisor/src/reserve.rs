@@ -71,7 +71,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     lend(|| fs::read_to_string(path.as_ref()))
 }
 
-/// Tells what an error lacks.
+/// Tells whether an error is due to a lack of descriptors.
 pub trait Shortage {
     /// This process, or the whole host, has no descriptor left.
     fn of_descriptors(&self) -> bool;
