@@ -3,8 +3,8 @@
 //!
 //! Each [`Cause`] that outlives a job has a circuit breaker. If an adapter's breaker is open, jobs with `--device auto`
 //! avoid the adapter. Other jobs that would meet the cause wait until the breaker's rest is over. After
-//! [`REFUSE_AFTER`] failed probes they are refused. If several jobs lose an adapter at once, that is one incident, and its jobs bake one at a time:
-//! see [`incident`].
+//! [`REFUSE_AFTER`] failed probes they are refused. If several jobs lose an adapter at once, that is one incident, and
+//! its jobs bake one at a time: see [`incident`].
 
 pub mod breaker;
 

@@ -147,8 +147,8 @@ fn failure(
     Ok(Kind::Failed(name(code)))
 }
 
-/// Codes that are right for a fault of `action` at a command; `at_work`: an adapter was open and in use. Wgpu does not say whose
-/// memory ran out.
+/// Codes that are right for a fault of `action` at a command; `at_work`: an adapter was open and in use. Wgpu does not
+/// say whose memory ran out.
 fn codes(action: Action, command: &str, at_work: bool) -> Vec<Code> {
     let opening = matches!(
         command,
