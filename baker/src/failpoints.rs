@@ -42,7 +42,7 @@ pub(crate) fn at(site: &str) {
     }
 }
 
-/// Spoils a texture that is about to be handed over, if that is wanted.
+/// Spoils a texture or a model that is about to be handed over, if that is wanted.
 pub(crate) fn spoil(blob: &proto::blob::BlobFile) {
     use std::io::{Read, Write};
     if !FLIP.swap(false, Ordering::Relaxed) {

@@ -16,6 +16,8 @@
 //!      │ ◄──────────── Allocate {table, bytes} ─── │
 //!      │ ───────────── Grant {table} + fd ───────► │  a memfd that the supervisor made, sized and sealed in size
 //!      │ ◄──────────── Filled {table} ──────────── │  the supervisor seals it against writing, from here on it is data
+//!      │ ───────────── Sealed {table} ───────────► │  of a finished file alone, which its maker now reads back
+//!      │ ◄──────────── Verified {table, sha256} ── │  it is what it was made of; the supervisor commits these bytes and no others
 //!      │ ◄──────────── Done | Failed ───────────── │  exactly one of them, then the child exits
 //! ```
 //!
@@ -50,7 +52,7 @@ pub mod place;
 pub mod failpoint;
 
 /// Changes with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must carry the same.
 pub const BUILD_ID: &str = concat!(

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use proto::job::{Device, Product};
-use proto::message::{AdapterInfo, Failure, Role};
+use proto::message::{AdapterInfo, Failure, Role, Table, ToChild};
 use proto::sandbox::Sandbox;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -45,7 +45,7 @@ use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
-use crate::feed::Feed;
+use crate::feed::{Feed, Parcel};
 use crate::host::Host;
 use crate::ladder::Rung;
 use crate::life::{self, Life, Outcome};
@@ -287,6 +287,16 @@ impl Running {
     /// Kills the process, for the first reason that comes up.
     fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
         if self.kill.is_some() {
+    /// Tells it that a file of its is sealed, which it reads back now.
+    fn sealed(&self, table: Table) -> Result<(), String> {
+        let parcel = Parcel {
+            message: ToChild::Sealed { table },
+            fds: Vec::new(),
+        };
+        let sent = self.child.send(parcel);
+        sent.then_some(()).ok_or("its queue is full".to_owned())
+    }
+
             return;
         }
         listener.event(&Event::Killing {

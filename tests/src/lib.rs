@@ -28,6 +28,7 @@ pub mod glb;
 pub mod hand;
 pub mod history;
 pub mod host;
+pub mod made;
 pub mod relay;
 pub mod replay;
 pub mod shapes;
@@ -198,6 +199,17 @@ impl Bench {
             .stdin(Stdio::null())
             // What a driver compiled for one test is nothing for another.
             .env("XDG_CACHE_HOME", self.path("cache"));
+        command
+    }
+
+    /// `kiln bake` of a list of jobs with the bench's saboteurs, which keep nothing of crashes; arguments are to be added.
+    #[must_use]
+    pub fn kiln_with_saboteurs(&self) -> Command {
+        let mut command = self.kiln();
+        command
+            .args(["bake", "--insecure-no-sandbox", "--crash-folder", "none"])
+            .arg("--baker")
+            .arg(&self.baker);
         command
     }
 

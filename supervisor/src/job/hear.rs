@@ -151,7 +151,9 @@ impl Job<'_> {
                 running.watch.alive();
                 running.compiled()
             }
-            FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
+            FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
+                if !running.feed.started() =>
+            {
                 Err("a table before its job was sent".to_owned())
             }
             FromChild::Progress { phase, done, total } => {
@@ -233,7 +235,17 @@ impl Job<'_> {
             }
             FromChild::Filled { table } => {
                 running.watch.alive();
-                self.stock.fill(role, table).map_err(|error| chain(&error))
+                let filled = self.stock.fill(role, table);
+                filled.map_err(|error| chain(&error))?;
+                match table.is_file() {
+                    true => running.sealed(table),
+                    false => Ok(()),
+                }
+            }
+            FromChild::Verified { table, sha256 } => {
+                running.watch.alive();
+                let verified = self.stock.verify(role, table, sha256);
+                verified.map_err(|error| chain(&error))
             }
             FromChild::Done(done) => {
                 if !running.feed.ended() {
