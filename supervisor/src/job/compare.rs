@@ -131,7 +131,8 @@ fn write(spec: &Comparison, sheet: Option<Sheet>, given: &Given) -> Result<(), B
 
 fn error(fault: Fault, ending: &Ending, tail: Vec<String>, attempts: u32) -> Box<JobError> {
     let mut message = fault.message;
-    let killed = fault.code == Code::WorkerCrashed && ending.exit == Exit::Signal(SIGKILL);
+    let died = fault.code == Code::WorkerCrashed && ending.kill.is_none();
+    let killed = died && ending.exit == Exit::Signal(SIGKILL);
     match attempts {
         1 => {}
         2 => message.push_str(", twice"),

@@ -354,7 +354,7 @@ impl<'a> Attempt<'a> {
     /// Memory for the sheet, once.
     fn allocate(&mut self, table: Table, bytes: u64) -> Result<Arc<Blob>, String> {
         let bounds = LEAST_PICTURE..=MAX_BLOB_BYTES;
-        if table != Table::Preview || self.spec.picture.is_none() || self.blob.is_some() {
+        if table != Table::Preview || self.spec.picture.is_none() || self.sheet.is_some() {
             return Err(format!("it asks for {table:?}, which is not its part"));
         }
         if !bounds.contains(&bytes) {
