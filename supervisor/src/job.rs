@@ -18,6 +18,8 @@ pub mod compare;
 
 mod hear;
 
+mod kept;
+
 mod lend;
 
 mod spare;
@@ -57,6 +59,7 @@ use crate::verdict::Kill;
 use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
+pub use kept::{Inputs, Kept};
 pub use spare::{Key, Spares};
 pub use spec::{MapTargets, Spec, rejected};
 
@@ -284,9 +287,6 @@ impl Job<'_> {
 }
 
 impl Running {
-    /// Kills the process, for the first reason that comes up.
-    fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
-        if self.kill.is_some() {
     /// Tells it that a file of its is sealed, which it reads back now.
     fn sealed(&self, table: Table) -> Result<(), String> {
         let parcel = Parcel {
@@ -297,6 +297,9 @@ impl Running {
         sent.then_some(()).ok_or("its queue is full".to_owned())
     }
 
+    /// Kills the process, for the first reason that comes up.
+    fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
+        if self.kill.is_some() {
             return;
         }
         listener.event(&Event::Killing {
