@@ -110,7 +110,6 @@ pub mod dry_run;
 #[cfg(test)]
 mod fixture;
 
-use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::thread::{self, ScopedJoinHandle};
@@ -126,6 +125,7 @@ use proto::plan::RowsHeld;
 use proto::table::{LayerSet, Refined, Surface, Texture, View};
 use rayon::prelude::*;
 
+use crate::encode::read_back;
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::{internal, peak_rss_kib, take_fds};
@@ -172,11 +172,9 @@ pub fn run(
                 summary,
             } = baked;
             put_refined(session, refined.as_ref())?;
-            for (view, picture) in &rejected {
-                let put = session.put(Table::Rejected(*view), picture.len() as u64, |out| {
-                    Ok(out.write_all(picture)?)
-                });
-                put.map_err(|error| internal(&error))?;
+            for (view, picture) in rejected {
+                let unchanged = read_back::unchanged(&picture);
+                session.put_file(Table::Rejected(view), picture, unchanged)?;
             }
             let put = session.put(Table::Texture, texture.byte_len(), |out| texture.write(out));
             (put, summary, came)

@@ -18,7 +18,6 @@ mod seen;
 mod sheet;
 mod ssim;
 
-use std::io::Write;
 use std::time::Duration;
 
 use proto::job::CompareJob;
@@ -26,6 +25,7 @@ use proto::message::{
     Code, CompareModel, CompareScore, CompareSummary, Failure, Phase, Root, Table,
 };
 
+use crate::encode::read_back;
 use crate::pace;
 use crate::prepare::folder::Folder;
 use crate::prepare::views::Whole;
@@ -63,11 +63,7 @@ pub fn run(session: &Session, job: &CompareJob) -> Result<CompareSummary, Failur
         session.progress(Phase::Preview, 0, 1);
         let picture = clock.time(Phase::Preview, || sheet::draw(&rows, &models));
         let picture = picture.map_err(|error| internal(&error))?;
-        session
-            .put(Table::Preview, picture.len() as u64, |out| {
-                Ok(out.write_all(&picture)?)
-            })
-            .map_err(|error| internal(&error))?;
+        session.put_file(Table::Preview, picture, read_back::picture)?;
         session.progress(Phase::Preview, 1, 1);
     }
     Ok(CompareSummary {

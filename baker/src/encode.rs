@@ -22,8 +22,6 @@ mod refined;
 pub mod relief;
 pub mod tangents;
 
-use std::error::Error;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -157,7 +155,7 @@ pub fn run(
             preview::draw(&mesh, &skin, &material, &rows, &holdout)
         });
         let sheet = sheet.map_err(|error| internal(&error))?;
-        put(session, Table::Preview, &sheet)?;
+        session.put_file(Table::Preview, sheet, read_back::picture)?;
         session.progress(Phase::Preview, 1, 1);
     }
     Ok(EncodeSummary {
@@ -230,7 +228,9 @@ fn put_maps(session: &Session, skin: &Skin, clock: &mut PhaseClock) -> Result<()
             Table::Residual => maps::residual(texture.size, maps),
             _ => maps::provenance(texture.size, &texture.provenance),
         });
-        put(session, table, &file.map_err(|error| internal(&error))?)?;
+        let file = file.map_err(|error| internal(&error))?;
+        let unchanged = read_back::unchanged(&file);
+        session.put_file(table, file, unchanged)?;
         session.progress(Phase::Preview, 1, 1);
     }
     Ok(())
@@ -296,10 +296,4 @@ fn receive_views(
         shown: rows.iter().filter_map(Row::of_the_fit).collect(),
         rows,
     })
-}
-
-fn put(session: &Session, table: Table, bytes: &[u8]) -> Result<(), Failure> {
-    session
-        .put(table, bytes.len() as u64, |out| Ok(out.write_all(bytes)?))
-        .map_err(|error: crate::session::SessionError| internal(&error as &dyn Error))
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
-use proto::blob::{BlobError, BlobFile, BlobWriter};
+use proto::blob::{BlobError, BlobFile, BlobWriter, sha256};
 use proto::channel::{Channel, ChannelError};
 use proto::job::WarmJob;
 use proto::limits::{MAX_PIPELINES_BYTES, MAX_TEXT_BYTES};
@@ -28,6 +28,7 @@ use crate::last_words;
 use crate::pace;
 use crate::prepare::folder::{Files, FolderError};
 use crate::progress::{self, Progress};
+use crate::run::internal;
 
 /// Least interval between progress messages of one phase. The supervisor draws ten times a second.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(40);
@@ -263,6 +264,58 @@ impl Session {
         bytes: u64,
         write: impl FnOnce(&mut BufWriter<BlobWriter<'_>>) -> Result<(), TableError>,
     ) -> Result<(), SessionError> {
+        drop(self.write(table, bytes, write)?);
+        self.channel.send(&FromChild::Filled { table }, &[])?;
+        Ok(())
+    }
+
+    /// Hands a finished file over: writes it, and has it sealed. `check` judges what then reads back, and gives what it found. The
+    /// supervisor is told the digest of these bytes, and puts no others in place.
+    ///
+    /// # Errors
+    /// The supervisor is gone or says something else, the memory cannot be written or read, or `check` refuses the file.
+    pub fn put_file<T>(
+        &self,
+        table: Table,
+        file: Vec<u8>,
+        check: impl FnOnce(&[u8]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let sealed = self.seal(table, file).map_err(|error| internal(&error))?;
+        let found = check(&sealed)?;
+        let sha256 = sha256(&sealed);
+        let verified = FromChild::Verified { table, sha256 };
+        let sent = self.channel.send(&verified, &[]);
+        sent.map_err(|error| internal(&error))?;
+        Ok(found)
+    }
+
+    /// Gives the bytes as they are sealed.
+    fn seal(&self, table: Table, file: Vec<u8>) -> Result<Vec<u8>, SessionError> {
+        let bytes = file.len() as u64;
+        let blob = self.write(table, bytes, |out| Ok(out.write_all(&file)?))?;
+        drop(file);
+        match self.ask(&FromChild::Filled { table })? {
+            (ToChild::Sealed { table: sealed }, _) if sealed == table => {}
+            (other, _) => return Err(out_of_turn(&other)),
+        }
+        progress::expect(
+            "reading a file back",
+            progress::each(bytes as usize, pace::TABLE_BYTE),
+        );
+        let mut file = Vec::with_capacity(bytes as usize);
+        let read = blob.reader().read_to_end(&mut file);
+        read.map_err(SessionError::Read)?;
+        progress::unit();
+        Ok(file)
+    }
+
+    /// Asks for memory and fills it.
+    fn write(
+        &self,
+        table: Table,
+        bytes: u64,
+        write: impl FnOnce(&mut BufWriter<BlobWriter<'_>>) -> Result<(), TableError>,
+    ) -> Result<BlobFile, SessionError> {
         let fd = match self.ask(&FromChild::Allocate { table, bytes })? {
             (ToChild::Grant { table: granted }, fds) if granted == table => fds
                 .into_iter()
@@ -282,14 +335,12 @@ impl Session {
         #[cfg(feature = "failpoints")]
         {
             crate::failpoints::at("put");
-            if table == Table::Texture {
+            if matches!(table, Table::Texture | Table::Glb) {
                 crate::failpoints::spoil(&blob);
             }
         }
-        drop(blob);
         progress::unit();
-        self.channel.send(&FromChild::Filled { table }, &[])?;
-        Ok(())
+        Ok(blob)
     }
 
     /// Reports the edge of the texture, where prepare chooses it.
@@ -505,6 +556,7 @@ fn out_of_turn(message: &ToChild) -> SessionError {
         ToChild::Grant { .. } => "Grant",
         ToChild::Opened { .. } => "Opened",
         ToChild::Pipelines { .. } => "Pipelines",
+        ToChild::Sealed { .. } => "Sealed",
     })
 }
 

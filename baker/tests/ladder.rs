@@ -78,6 +78,13 @@ fn supervise(channel: &Channel, mesh: Option<&Blob>, views: &[&Blob]) -> Tables 
                 let outcome = Ok(file.metadata().expect("its size").len());
                 send(channel, &ToChild::Opened { outcome }, &[file.as_fd()]);
             }
+            FromChild::Filled { table } if table.is_file() => {
+                tables[&table].seal_written().expect("no mapping");
+                send(channel, &ToChild::Sealed { table }, &[]);
+            }
+            FromChild::Verified { table, sha256 } => {
+                assert_eq!(sha256, proto::blob::sha256(&bytes(&tables[&table])));
+            }
             _ => {}
         }
     }

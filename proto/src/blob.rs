@@ -16,7 +16,10 @@ use std::os::unix::fs::FileExt;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use sha2::Digest as _;
+
 use crate::limits::MAX_BLOB_BYTES;
+use crate::message::Sha256;
 
 /// Why memory cannot be shared.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +48,13 @@ fn os(what: &'static str) -> impl FnOnce(nix::Error) -> BlobError {
     }
 }
 
-/// The supervisor's end: owns the memory for as long as the job may need it.
+/// The digest of a file's bytes.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> Sha256 {
+    sha2::Sha256::digest(bytes).into()
+}
+
+/// The supervisor's end: owns the memory for as long as the job may need it again.
 #[derive(Debug)]
 pub struct Blob {
     file: File,
@@ -249,6 +258,12 @@ mod tests {
         let mut text = String::new();
         blob.reader().read_to_string(&mut text).expect("readable");
         assert_eq!(text, "kiln!");
+    }
+
+    #[test]
+    fn a_digest_is_sha_256() {
+        // FIPS 180-2, appendix B.1.
+        assert_eq!(sha256(b"abc")[..4], [0xba, 0x78, 0x16, 0xbf]);
     }
 
     #[test]

@@ -53,8 +53,8 @@ pub mod place;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;
 
-/// Increases with every change of the protocol's meaning that its bytes do not show.
-pub const PROTOCOL_VERSION: u32 = 12;
+/// Changes with every change of the protocol's meaning that its bytes do not show.
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// Version of the product and fingerprint of this crate's sources; both ends must have the same.
 pub const BUILD_ID: &str = concat!(

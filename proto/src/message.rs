@@ -185,6 +185,34 @@ pub enum Table {
     Refined,
 }
 
+impl Table {
+    /// Whether its bytes are a finished file, which its maker reads back once it is sealed: [`FromChild::Verified`].
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        match self {
+            Self::Glb
+            | Self::Preview
+            | Self::Coverage
+            | Self::Residual
+            | Self::Provenance
+            | Self::Picture(_)
+            | Self::Material
+            | Self::Rejected(_) => true,
+            Self::Mesh
+            | Self::Surface
+            | Self::View(_)
+            | Self::Texture
+            | Self::Colours
+            | Self::Layer(_)
+            | Self::Pipelines
+            | Self::Refined => false,
+        }
+    }
+}
+
+/// SHA-256 of a file's bytes.
+pub type Sha256 = [u8; 32];
+
 /// Supervisor to child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToChild {
@@ -226,6 +254,11 @@ pub enum ToChild {
     Mesh {
         /// Edge of its atlas in texels: of the texture, or of all its pages together.
         texture_size: u32,
+    },
+    /// Answers `Filled` of a file ([`Table::is_file`]): nobody can change a byte of it any more.
+    Sealed {
+        /// Which table.
+        table: Table,
     },
 }
 
@@ -323,6 +356,13 @@ pub enum FromChild {
     Delivered {
         /// How many, those among them that are held out.
         views: u32,
+    },
+    /// After `Sealed`: the file reads back from the sealed memory as what it was made of.
+    Verified {
+        /// Which table.
+        table: Table,
+        /// Of the bytes that were read back.
+        sha256: Sha256,
     },
 }
 

@@ -230,6 +230,12 @@ fn messages_to_a_child() {
         (ToChild::Pipelines { keep: true }, "0601"),
         (ToChild::Mesh { texture_size: 300 }, "08fb2c01"),
         (ToChild::Delivered { views: 40 }, "0728"),
+        (
+            ToChild::Sealed {
+                table: Table::Picture(3),
+            },
+            "090903",
+        ),
     ]);
 }
 
@@ -504,6 +510,13 @@ fn messages_from_a_child() {
         ),
         (FromChild::Compiled, "0b"),
         (FromChild::Delivered { views: 42 }, "0c2a"),
+        (
+            FromChild::Verified {
+                table: Table::Glb,
+                sha256: std::array::from_fn(|k| k as u8),
+            },
+            "0d04000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        ),
         (
             FromChild::Open {
                 root: Root::Views,

@@ -4,10 +4,13 @@
 //! listed variables, and nothing else: every other descriptor of ours is closed on exec. It is spawned on the main thread
 //! (see the crate's head) into a process group of its own, so that Ctrl-C at a terminal reaches the supervisor alone,
 //! which then ends its children in order. Dropping the task kills the process; the supervisor waits for [`Event::Ended`].
+//! Whoever the process has started ends with it ([`kin`]).
 
 mod conversation;
 
 mod environment;
+
+pub(crate) mod kin;
 
 mod launch;
 

@@ -14,6 +14,8 @@ mod refused;
 
 mod repair;
 
+mod replay;
+
 mod serve;
 
 use std::collections::HashMap;
@@ -27,8 +29,8 @@ use proto::job::{Product, Simplify};
 use proto::message::{Code, Table};
 use proto::pages::Pages;
 
-pub(crate) use self::args::LEAST_MEMORY;
-use self::args::{BakeArgs, Cli, DoctorArgs, ReplayArgs, Sub};
+use self::args::{BakeArgs, Cli, DoctorArgs, HostArgs, Sub};
+pub(crate) use self::args::{LEAST_MEMORY, MOST_SECONDS};
 use crate::error::JobError;
 use crate::input::{self, Input, companion};
 use crate::job::{MapTargets, Spec};
@@ -168,8 +170,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, R
             .map(|task| Command::Compare(Box::new(task)))
             .map_err(refuse),
         Sub::Replay(args) => {
-            let args = replay(args).map_err(refuse)?;
-            bake(args)
+            let json = args.json;
+            let spec = replay::spec(args, own_name()).map_err(refuse)?;
+            Ok(Command::Bake {
+                spec: Box::new(spec),
+                json,
+                voice: Voice::Verbose,
+            })
         }
         Sub::Serve(args) => serve::options(*args)
             .map(|options| Command::Serve(Box::new(options)))
@@ -185,18 +192,17 @@ fn bake(args: BakeArgs) -> Result<Command, Refusal> {
     let (json, voice) = (args.json, voice(&args));
     if let Some(path) = &args.jobs {
         return Ok(Command::BakeMany {
-            specs: many(path, json)?,
+            specs: many(path, &args)?,
             parallel: usize::from(args.parallel),
             spares: usize::from(args.spares),
             bakes: usize::from(args.bakes.unwrap_or(args.parallel)),
             memory_limit: args.memory_limit,
-            pipelines: crate::pipelines::folder(args.pipeline_cache),
+            pipelines: args.host.pipelines(),
             json,
             voice,
         });
     }
-    let name = format!("{:08x}", std::process::id());
-    match spec(args.clone(), name.into()) {
+    match spec(args.clone(), own_name()) {
         Ok(spec) => Ok(Command::Bake {
             spec: Box::new(spec),
             json,
@@ -210,12 +216,32 @@ fn bake(args: BakeArgs) -> Result<Command, Refusal> {
     }
 }
 
-/// Each entry of a list as if it had been typed. One that cannot begin keeps all from beginning.
-fn many(path: &Path, json: bool) -> Result<Vec<Spec>, Refusal> {
+/// Of the one job of this process.
+fn own_name() -> Arc<str> {
+    format!("{:08x}", std::process::id()).into()
+}
+
+/// Each entry of a list as if it had been typed, but for what only the command line says. One that cannot begin keeps all
+/// from beginning.
+fn many(path: &Path, own: &BakeArgs) -> Result<Vec<Spec>, Refusal> {
+    let json = own.json;
     let entries = jobs::read(path).map_err(|message| Refusal::new(bad_list(message), json))?;
-    let entries: Vec<Typed> = (entries.into_iter())
-        .map(|entry| (entry.name, typed(&entry.arguments)))
-        .collect();
+    let host = |name: &str| {
+        let mut bakers = own.baker_of.iter();
+        let baker = bakers.find(|(job, _)| job == name).map(|(_, path)| path);
+        let mut host: HostArgs = own.host.clone();
+        host.baker = baker.cloned().or(host.baker);
+        host
+    };
+    let entry = |entry: jobs::Entry| {
+        let args = typed(&entry.arguments).map(|args| BakeArgs {
+            host: host(&entry.name),
+            memory_limit: own.memory_limit,
+            ..args
+        });
+        (entry.name, args)
+    };
+    let entries: Vec<Typed> = entries.into_iter().map(entry).collect();
     let jobs = entries.iter().flat_map(|(_, args)| args.iter().cloned());
     let jobs = jobs.collect();
     checked(path, entries).map_err(|error| Refusal { error, json, jobs })
@@ -266,30 +292,6 @@ fn typed(arguments: &[String]) -> Result<BakeArgs, Box<JobError>> {
         Ok(_) => Err(JobError::own(Code::InvalidSpec, "not a bake", "")),
         Err(error) => Err(usage(&error)),
     }
-}
-
-/// The flags of a job that a crash left.
-fn replay(args: ReplayArgs) -> Result<BakeArgs, Box<JobError>> {
-    let bad = |message| {
-        JobError::own(
-            Code::MissingInput,
-            message,
-            "name a folder that a failed job named",
-        )
-    };
-    let mut arguments = crate::crash::arguments(&args.folder).map_err(bad)?;
-    let output = args
-        .output
-        .unwrap_or_else(|| args.folder.join("replayed.glb"));
-    arguments.extend([
-        format!("--output={}", output.display()),
-        "--fallback=same-plan".to_owned(),
-        "--verbose".to_owned(),
-    ]);
-    if args.json {
-        arguments.push("--json".to_owned());
-    }
-    typed(&arguments)
 }
 
 fn voice(args: &BakeArgs) -> Voice {
@@ -387,17 +389,13 @@ fn spec(args: BakeArgs, name: Arc<str>) -> Result<Spec, Box<JobError>> {
             Policy::VertexColours if args.dry_run => Policy::Adapters,
             policy => policy,
         },
-        sandbox: !args.insecure_no_sandbox,
+        sandbox: !args.host.insecure_no_sandbox,
         memory_limit: args.memory_limit,
-        crash_root: match args.crash_folder {
-            Some(folder) if folder.as_os_str() == "none" => None,
-            Some(folder) => Some(folder),
-            None => crate::crash::default_root(),
-        },
-        pipelines: crate::pipelines::folder(args.pipeline_cache),
+        crash_root: args.host.crash_root(),
+        pipelines: args.host.pipelines(),
         timeout: args.job.timeout,
         stall: args.stall_timeout,
-        baker: baker_path(args.baker)?,
+        baker: baker_path(args.host.baker)?,
         log_filter: if args.verbose {
             "warn,baker=debug"
         } else {

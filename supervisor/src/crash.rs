@@ -1,7 +1,7 @@
 //! A process that died of what a developer should see → a folder that tells all about it and that `kiln replay` runs again.
 //!
 //! ```text
-//!  FOLDER/crash.json   build, job (as arguments of `kiln bake`), adapter, rung, phase, exit, fault, last words, log tail
+//!  FOLDER/crash.json   build, job (its options and inputs: [`Kept`]), adapter, rung, phase, exit, fault, last words, log tail
 //!  FOLDER/stacks.txt   the stacks of all threads, where the process could still write them down
 //! ```
 //!
@@ -9,25 +9,35 @@
 //! by absolute paths.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::fcntl::OFlag;
+use nix::libc::ELOOP;
 use proto::message::Code;
 use serde_json::{Value, json};
 
-use crate::job::Spec;
+use crate::input::reason;
+use crate::job::{Kept, Spec};
 use crate::ladder::Rung;
 use crate::reserve::lend;
 use crate::verdict::{Ending, Exit, Fault};
-use crate::words::printable_lines;
+use crate::words::{printable, printable_lines};
 
+/// Of `crash.json`.
+const SCHEMA: u32 = 2;
+/// A `crash.json` is read up to this size: its texts are bounded, and escapes at most double them.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
 /// Folders beyond these are removed, the oldest first.
 pub const KEPT: usize = 32;
 /// Of stacks and other texts.
 const TEXT_BYTES: usize = 64 * 1024;
+
+/// Of what is wrong with a folder.
+const TEXT_LINE: usize = 300;
 
 /// Whether such an end is worth a folder: not what the input, the caller or the installation explain by themselves.
 #[must_use]
@@ -143,10 +153,10 @@ fn record(death: &Death<'_>, time: Duration) -> Value {
         Exit::Signal(_) | Exit::NotSpawned { .. } | Exit::Unkillable => None,
     };
     json!({
-        "schema": 1,
+        "schema": SCHEMA,
         "kiln": proto::BUILD_ID,
         "time_unix_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        "arguments": spec.arguments(),
+        "job": Kept::of(spec),
         "role": ending.role,
         "pid": pid,
         "phase": ending.phase,
@@ -193,17 +203,51 @@ fn forget_old(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The arguments of `kiln bake` that a folder keeps.
+/// The job that a folder keeps, every value of it checked. The folder may come from anybody.
 ///
 /// # Errors
 /// One line that says what is wrong with the folder.
-pub fn arguments(folder: &Path) -> Result<Vec<String>, String> {
+pub fn job(folder: &Path) -> Result<Kept, String> {
     let path = folder.join("crash.json");
-    let text = fs::read(&path)
-        .map_err(|error| format!("{}: {}", path.display(), crate::input::reason(&error)))?;
-    let record: Value =
-        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let arguments = record.get("arguments").cloned().unwrap_or_default();
-    serde_json::from_value(arguments)
-        .map_err(|_other| format!("{}: \"arguments\" is not a list of texts", path.display()))
+    let named = |why: &str| format!("{}: {why}", path.display());
+    let text = read(&path).map_err(|why| named(&why))?;
+    let mut record: Value =
+        serde_json::from_slice(&text).map_err(|error| named(&error.to_string()))?;
+    if record["schema"] != SCHEMA {
+        let schema = &record["schema"];
+        return Err(named(&format!(
+            "it is of schema {schema}, and this build reads {SCHEMA}"
+        )));
+    }
+    let job = record["job"].take();
+    let kept: Kept = serde_path_to_error::deserialize(job).map_err(|error| {
+        let why = printable(&error.inner().to_string(), TEXT_LINE);
+        named(&format!("job.{}: {why}", error.path()))
+    })?;
+    kept.check().map_err(|why| named(&format!("job.{why}")))?;
+    Ok(kept)
+}
+
+/// A small file, and neither a link to one nor anything else.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(ELOOP) => "is a link, not a file".to_owned(),
+        _ => reason(&error),
+    })?;
+    let metadata = file.metadata().map_err(|error| reason(&error))?;
+    if !metadata.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    let mut text = Vec::new();
+    let read = file.take(MAX_RECORD_BYTES + 1).read_to_end(&mut text);
+    read.map_err(|error| reason(&error))?;
+    match text.len() as u64 > MAX_RECORD_BYTES {
+        true => Err(format!("has more than {MAX_RECORD_BYTES} bytes")),
+        false => Ok(text),
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) fn packet(packet: &FromChild) {
         FromChild::Warning { .. } => "packet.warning",
         FromChild::Allocate { .. } => "packet.allocate",
         FromChild::Filled { .. } => "packet.filled",
+        FromChild::Verified { .. } => "packet.verified",
         FromChild::Again => "packet.again",
         FromChild::Compiled => "packet.compiled",
         FromChild::Done(_) => "packet.done",

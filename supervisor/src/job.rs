@@ -19,6 +19,8 @@ pub mod compare;
 
 mod hear;
 
+mod kept;
+
 mod lend;
 
 mod spare;
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use proto::job::{Device, Product};
-use proto::message::{AdapterInfo, Failure, Role};
+use proto::message::{AdapterInfo, Failure, Role, Table, ToChild};
 use proto::sandbox::Sandbox;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -46,7 +48,7 @@ use crate::cgroup::Group;
 use crate::child::{self, Child, ChildId, Launcher};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
-use crate::feed::Feed;
+use crate::feed::{Feed, Parcel};
 use crate::host::Host;
 use crate::ladder::Rung;
 use crate::life::{self, Life, Outcome};
@@ -58,6 +60,7 @@ use crate::verdict::Kill;
 use crate::watch::{TICK, Watch};
 
 pub use commit::Batch;
+pub use kept::{Inputs, Kept};
 pub use spare::{Key, Spares};
 pub use spec::{MapTargets, Spec, rejected};
 
@@ -287,6 +290,16 @@ impl Job<'_> {
 }
 
 impl Running {
+    /// Tells it that a file of its is sealed, which it reads back now.
+    fn sealed(&self, table: Table) -> Result<(), String> {
+        let parcel = Parcel {
+            message: ToChild::Sealed { table },
+            fds: Vec::new(),
+        };
+        let sent = self.child.send(parcel);
+        sent.then_some(()).ok_or("its queue is full".to_owned())
+    }
+
     /// Kills the process, for the first reason that comes up.
     fn kill(&mut self, why: Kill, listener: &mut dyn Listener) {
         if self.kill.is_some() {

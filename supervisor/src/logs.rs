@@ -2,15 +2,18 @@
 //!
 //! Workers write JSON lines; drivers and C++ write what they like. All of it is untrusted: a line is cut at
 //! [`LINE_BYTES`], made printable, and beyond [`BYTES_PER_SECOND`] dropped and counted. The pipe is always read, so a
-//! chatty child never blocks on it.
+//! chatty child never blocks on it; of one that has ended, no more is read than the pipe can hold, whoever still writes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto::message::Role;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::words::printable;
 
@@ -20,6 +23,11 @@ const LINE_BYTES: usize = 8 * 1024;
 const TAIL_LINES: usize = 64;
 /// What is re-emitted at most, averaged over a second: a terminal shows no more, a log file should not grow faster.
 const BYTES_PER_SECOND: f64 = 256.0 * 1024.0;
+
+/// For the last lines of a dead process to come through its pipe.
+const LAST_LINES: Duration = Duration::from_millis(500);
+/// What a pipe holds: as much as Linux lets anybody ask for without privileges, sixteen times the usual.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Whose lines they are.
 #[derive(Clone, Debug)]
@@ -80,15 +88,65 @@ impl Tail {
     }
 }
 
-/// Reads `pipe` to its end.
-pub async fn pump(mut pipe: impl AsyncRead + Unpin, source: Source, tail: Tail) {
+/// The task that reads a child's pipe.
+#[derive(Debug)]
+pub struct Pump {
+    task: JoinHandle<()>,
+    over: oneshot::Sender<()>,
+}
+
+impl Pump {
+    /// Reads from now on.
+    #[must_use]
+    pub fn start(
+        pipe: impl AsyncRead + Unpin + Send + 'static,
+        source: Source,
+        tail: Tail,
+    ) -> Self {
+        let (over, heard) = oneshot::channel();
+        let task = tokio::spawn(pump(pipe, source, tail, heard));
+        Self { task, over }
+    }
+
+    /// The child has ended: reads what lies in the pipe, and no more.
+    pub async fn finish(self) {
+        let abort = self.task.abort_handle();
+        if self.over.send(()).is_err() {
+            tracing::trace!("a pipe was read to its end");
+        }
+        if timeout(LAST_LINES, self.task).await.is_err() {
+            // Somebody else holds the pipe: a process that the child started.
+            abort.abort();
+        }
+    }
+}
+
+/// Reads `pipe` to its end or, once the child is `over`, until all has been read that it can hold.
+pub async fn pump(
+    mut pipe: impl AsyncRead + Unpin,
+    source: Source,
+    tail: Tail,
+    mut over: oneshot::Receiver<()>,
+) {
     let mut chunk = vec![0; 16 * 1024];
     let mut splitter = Splitter::default();
     let mut meter = Meter::new(Instant::now());
-    loop {
-        let count = match pipe.read(&mut chunk).await {
+    let mut left = None;
+    while left != Some(0) {
+        let read = tokio::select! {
+            biased;
+            _ = &mut over, if left.is_none() => {
+                left = Some(PIPE_BYTES);
+                continue;
+            }
+            read = pipe.read(&mut chunk) => read,
+        };
+        let count = match read {
             Ok(0) => break,
-            Ok(count) => count,
+            Ok(count) => {
+                left = left.map(|left: usize| left.saturating_sub(count));
+                count
+            }
             Err(error) => {
                 tracing::debug!(role = source.role.name(), %error, "standard error of a worker cannot be read");
                 break;
@@ -232,9 +290,24 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tokio::io::repeat;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_others_write_after_the_end_is_not_read_for_ever() {
+        let source = Source {
+            job: Owner::new("a".into()),
+            role: Role::Bake,
+            pid: 1,
+        };
+        let (over, heard) = oneshot::channel();
+        let tail = Tail::default();
+        over.send(()).expect("a pump");
+        // Never ends, and never waits.
+        pump(repeat(b'\n'), source, tail.clone(), heard).await;
+        assert!(tail.lines().is_empty());
+    }
 
     #[test]
     fn lines_are_cut_and_put_together() {

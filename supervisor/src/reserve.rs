@@ -16,7 +16,9 @@ use proto::blob::BlobError;
 
 /// The most that are held: a job that ends needs two for each of its three files, and one more for a moment.
 const MOST: u64 = 32;
-/// At most this fraction (one eighth) of the descriptors that this process may have is held.
+/// Of one job beside its views, with what this process holds by itself: sockets, tables, folders, files.
+const BESIDE: u64 = 64;
+/// Of all descriptors that this process may have, at most this part is held.
 const PART: u64 = 8;
 
 static RESERVE: Mutex<Reserve> = Mutex::new(Reserve {
@@ -71,7 +73,16 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     lend(|| fs::read_to_string(path.as_ref()))
 }
 
-/// Tells whether an error is due to a lack of descriptors.
+/// What helps where descriptors are short: one line for people.
+#[must_use]
+pub fn need() -> String {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+    format!(
+        "this process may have {limit} descriptors (ulimit -n): a job needs one for each view, two with --rejected, and {BESIDE} more"
+    )
+}
+
+/// Tells what an error is for want of.
 pub trait Shortage {
     /// This process, or the whole host, has no descriptor left.
     fn of_descriptors(&self) -> bool;

@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::child::kin;
 use crate::cli::{self, Command, Refusal};
 use crate::error::JobError;
 use crate::screen::{self, Voice};
@@ -29,6 +30,7 @@ pub fn run() -> ExitCode {
     log(json, voice, &bars);
     raise_file_limit();
     reserve::start();
+    kin::adopt();
     if let Err(error) = proto::channel::close_inherited_on_exec() {
         tracing::warn!(%error, "workers may inherit descriptors of whoever started kiln");
     }

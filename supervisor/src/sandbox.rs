@@ -6,7 +6,8 @@
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
 
-use crate::reserve;
+use crate::reserve::{self, Shortage};
+use crate::verdict::Kill;
 
 /// What the kernel says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,14 @@ pub enum Unsafe {
         /// Every line that is not as it must be.
         missing: String,
     },
+    /// Nobody can tell, for want of descriptors.
+    #[error("{role} cannot be seen to be in its sandbox: {why}", role = .role.name())]
+    Short {
+        /// Whose.
+        role: Role,
+        /// The system's words.
+        why: String,
+    },
     /// There is nothing to read.
     #[error("the sandbox of {role} cannot be checked: /proc/{pid}/status {why}", role = .role.name())]
     Unreadable {
@@ -54,11 +63,33 @@ pub enum Unsafe {
     },
 }
 
+impl Unsafe {
+    /// Why its process is to be killed.
+    #[must_use]
+    pub fn kill(&self) -> Kill {
+        match self {
+            Self::Short { .. } => Kill::Short(self.to_string()),
+            Self::Level { .. } | Self::Denied { .. } | Self::Unreadable { .. } => {
+                Kill::Unconfined(self.to_string())
+            }
+        }
+    }
+}
+
+/// How the system says that a process has no descriptor left (`EMFILE`), as a worker passes it on.
+const NO_DESCRIPTOR: &str = "(os error 24)";
+
 /// Holds a process's account against the kernel's.
 ///
 /// # Errors
 /// What is missing.
 pub fn check(role: Role, stage: Stage, pid: u32, account: &Sandbox) -> Result<(), Unsafe> {
+    if account.level != Level::Full && account.missing.contains(NO_DESCRIPTOR) {
+        return Err(Unsafe::Short {
+            role,
+            why: account.missing.clone(),
+        });
+    }
     if account.level != Level::Full {
         return Err(Unsafe::Level {
             role,
@@ -67,8 +98,13 @@ pub fn check(role: Role, stage: Stage, pid: u32, account: &Sandbox) -> Result<()
         });
     }
     let unreadable = |why: String| Unsafe::Unreadable { role, pid, why };
-    let text = reserve::read(format!("/proc/{pid}/status"))
-        .map_err(|error| unreadable(error.to_string()))?;
+    let text = reserve::read(format!("/proc/{pid}/status")).map_err(|error| {
+        let why = error.to_string();
+        match error.of_descriptors() {
+            true => Unsafe::Short { role, why },
+            false => unreadable(why),
+        }
+    })?;
     let status = parse(&text).ok_or_else(|| unreadable("has no lines on seccomp".to_owned()))?;
     judge(role, stage, &status)
 }
@@ -176,6 +212,22 @@ mod tests {
                 .to_string()
                 .contains("Seccomp_filters is 4, not 6 or more")
         );
+    }
+
+    #[test]
+    fn a_want_of_descriptors_is_no_want_of_a_sandbox() {
+        let error = std::io::Error::from_raw_os_error(nix::libc::EMFILE);
+        let account = Sandbox {
+            level: Level::Partial,
+            missing: format!("Landlock: {error}"),
+            ..full()
+        };
+        let pid = std::process::id();
+        let short = check(Role::Bake, Stage::Entered, pid, &account).expect_err("short");
+        let Kill::Short(why) = short.kill() else {
+            panic!("{short}");
+        };
+        assert!(why.contains("Too many open files"), "{why}");
     }
 
     #[test]

@@ -7,13 +7,15 @@ mod error;
 
 mod rules;
 
+pub(crate) mod shape;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use proto::blob::Blob;
 use proto::job::{Container, Product};
 use proto::limits::{MAX_TOTAL_VIEW_BYTES, MAX_VIEWS};
-use proto::message::{Done, Role, Table};
+use proto::message::{Done, Role, Sha256, Table};
 use proto::pages::Pages;
 use proto::table::{Layer, LayerSet, Refined, Texture, ViewHeader};
 
@@ -26,6 +28,8 @@ pub use error::StockError;
 struct Entry {
     blob: Arc<Blob>,
     filled: bool,
+    /// Of a finished file: its maker has read it back, and these are the bytes that it read.
+    verified: Option<Sha256>,
 }
 
 /// See the head of this file.
@@ -191,6 +195,7 @@ impl Stock {
             Entry {
                 blob: Arc::clone(&blob),
                 filled: false,
+                verified: None,
             },
         );
         Ok(blob)
@@ -230,6 +235,25 @@ impl Stock {
         Ok(())
     }
 
+    /// Takes the word of a file's maker that the sealed file is what it was made of.
+    ///
+    /// # Errors
+    /// A word that breaks the protocol, or a file that is not of its kind.
+    pub fn verify(&mut self, role: Role, table: Table, digest: Sha256) -> Result<(), StockError> {
+        if self.rules(table).0 != role {
+            return Err(StockError::Foreign(role, table));
+        }
+        let unread = |entry: &&mut Entry| entry.filled && entry.verified.is_none();
+        let entry = self.tables.get_mut(&table).filter(unread);
+        let Some(entry) = entry.filter(|_| table.is_file()) else {
+            return Err(StockError::NotOpen(table));
+        };
+        shape::check(table, self.container, &entry.blob)
+            .map_err(|what| StockError::Shape(table, what))?;
+        entry.verified = Some(digest);
+        Ok(())
+    }
+
     /// Takes it that every view is there; `false` where that is said twice, or there are not so many.
     pub fn deliver(&mut self, views: u32) -> bool {
         let all = self.views.len() == views as usize && self.view_tables() == self.views.len();
@@ -264,6 +288,12 @@ impl Stock {
             return Err(StockError::Incomplete(
                 "a table was asked for and not filled",
             ));
+        }
+        let unread = |(table, entry): (&Table, &Entry)| {
+            table.is_file() && entry.verified.is_none() && self.rules(*table).0 == role
+        };
+        if self.tables.iter().any(unread) {
+            return Err(StockError::Incomplete("a file was not read back"));
         }
         match (role, done) {
             (Role::Prepare, Done::Prepare(summary)) => {
@@ -413,6 +443,13 @@ impl Stock {
             .get(&table)
             .filter(|entry| entry.filled)
             .map(|entry| &entry.blob)
+    }
+
+    /// A finished file that its maker has read back, and the digest of what it read.
+    #[must_use]
+    pub fn file(&self, table: Table) -> Option<(Arc<Blob>, Sha256)> {
+        let entry = self.tables.get(&table)?;
+        Some((Arc::clone(&entry.blob), entry.verified?))
     }
 
     /// The layers that bake has made, in their order.

@@ -34,6 +34,8 @@ pub enum Kill {
     Mismatch(String),
     /// Its sandbox is weaker than its role needs.
     Unconfined(String),
+    /// There were too few descriptors to see whether it is in its sandbox.
+    Short(String),
     /// It gave its answer, or closed its socket, and then did not end.
     Lingering,
     /// Its input was withdrawn, because the process that made it died.
@@ -53,6 +55,7 @@ impl Kill {
             Self::Violation(_) => "violation",
             Self::Mismatch(_) => "mismatch",
             Self::Unconfined(_) => "unconfined",
+            Self::Short(_) => "no_descriptors",
             Self::Lingering => "lingering",
             Self::Superseded => "superseded",
             Self::JobOver => "job_over",
@@ -246,6 +249,7 @@ fn killed(ending: &Ending, kill: &Kill) -> (Code, String) {
             Code::SandboxUnavailable,
             format!("{role} is not in its sandbox: {what}"),
         ),
+        Kill::Short(what) => (Code::SpawnFailed, what.clone()),
         Kill::Superseded | Kill::JobOver => {
             (Code::Cancelled, format!("{role} was no longer needed"))
         }

@@ -1,6 +1,6 @@
 //! The faults that a saboteur commits: its tests write them as JSON beside the program, and it reads them.
 
-use proto::message::{Code, Role};
+use proto::message::{Code, Role, Table};
 use serde::{Deserialize, Serialize};
 
 /// The point of the protocol at which a fault happens.
@@ -89,8 +89,40 @@ pub enum Fault {
     Escapes,
     /// Writes a wrong index into a view's header, and goes on. At `Work` of prepare.
     LyingView,
-    /// Tries to change memory that was frozen or has a fixed size. Fails if it can; otherwise goes on.
+    /// Hands over this file of its so. At `Start`.
+    Forge(Table, Forgery),
+    /// Starts a process, which nobody has asked for, and goes on.
+    Fork(Kin),
+    /// Closes all of its descriptors and does nothing more.
+    CloseAll,
+    /// Tries to change memory that was frozen or has a fixed size, fails if it can, and goes on.
     Tamper,
+}
+
+/// Ways to hand over a file that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Forgery {
+    /// A text in its place.
+    Text,
+    /// Without its end.
+    Cut,
+    /// With a length that is not its own, at the ninth byte.
+    Length,
+    /// Right, with the digest of another.
+    Digest,
+    /// Right, and never read back.
+    Unread,
+}
+
+/// A process that a worker starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kin {
+    /// A child, in the worker's process group.
+    Child,
+    /// An orphan in a session of its own.
+    Orphan,
+    /// An orphan in a session of its own that writes to the socket and to the log without end, once the worker has ended.
+    Flood,
 }
 
 /// One fault.
@@ -133,12 +165,17 @@ pub struct Plan {
     /// Number of GPUs that bake reports.
     #[serde(default)]
     pub gpus: u32,
-    /// Whether their driver saves pipelines: [`PIPELINES`].
+    /// Views that prepare makes, beyond the held-out ones, of a mesh that is called [`HOARDER`].
+    #[serde(default)]
+    pub hoards: u32,
+    /// Their driver keeps pipelines: [`PIPELINES`].
     #[serde(default)]
     pub pipelines: bool,
 }
 
-/// What a saboteur's driver compiles, and recognises.
+/// A mesh of many views.
+pub const HOARDER: &str = "hoarder.glb";
+/// What a saboteur's driver compiles, and knows again.
 pub const PIPELINES: &[u8] = b"compiled by a saboteur";
 
 impl Plan {
@@ -151,6 +188,7 @@ impl Plan {
             simplified: true,
             mesh_last: false,
             gpus: 0,
+            hoards: 0,
             pipelines: false,
         }
     }

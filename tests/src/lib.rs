@@ -28,6 +28,7 @@ pub mod glb;
 pub mod hand;
 pub mod history;
 pub mod host;
+pub mod made;
 pub mod relay;
 pub mod replay;
 pub mod shapes;
@@ -201,7 +202,18 @@ impl Bench {
         command
     }
 
-    /// `kiln bake` of the bench's own inputs with `--json` and the arguments `more`.
+    /// `kiln bake` of a list of jobs with the bench's saboteurs, which keep nothing of crashes; arguments are to be added.
+    #[must_use]
+    pub fn kiln_with_saboteurs(&self) -> Command {
+        let mut command = self.kiln();
+        command
+            .args(["bake", "--insecure-no-sandbox", "--crash-folder", "none"])
+            .arg("--baker")
+            .arg(&self.baker);
+        command
+    }
+
+    /// `kiln bake` of the bench's own inputs with `--json`, and `more`.
     #[must_use]
     pub fn bake(&self, more: &[&str]) -> Command {
         let mut command = self.kiln();

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use crate::Bench;
 use crate::fault::Plan;
+use crate::made;
 use crate::replay::Files;
 use crate::shim::preload;
 
@@ -16,7 +18,10 @@ pub const OLD: [(&str, &str); 3] = [
     ("report.json", "\"the old report\""),
 ];
 /// The model that the saboteur makes.
-pub const GLB: &str = "glTF of the saboteur, held [], shown [0, 1, 2]";
+pub static GLB: LazyLock<String> = LazyLock::new(|| {
+    let model = made::model(&[], &[0, 1, 2]);
+    String::from_utf8_lossy(&model).into_owned()
+});
 
 /// A place to run in, with the files that exist before each run.
 #[derive(Debug)]

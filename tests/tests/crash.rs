@@ -1,7 +1,8 @@
 //! A worker dies: once is forgiven, in any role and at any step; twice ends the job with a report that names it.
 
-use kiln_tests::fault::{Fault, Plan, Step};
-use kiln_tests::{Bench, Outcome};
+use kiln_tests::fault::{Fault, Kin, Plan, Step};
+use kiln_tests::host::after;
+use kiln_tests::{Bench, Outcome, Run, made};
 use proto::message::{Code, Role};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
@@ -56,8 +57,8 @@ fn forgiven(role: Role, step: Step, fault: Fault) {
         ("exit 0".to_owned(), "none".to_owned()),
         "{context}"
     );
-    let glb = std::fs::read_to_string(bench.path("out/out.glb")).expect("the result");
-    assert_eq!(glb, "glTF of the saboteur, held [1], shown []", "{context}");
+    let glb = std::fs::read(bench.path("out/out.glb")).expect("the result");
+    assert_eq!(glb, made::model(&[1], &[]), "{context}");
     bench.assert_clean(&["out.glb"]);
 }
 
@@ -315,4 +316,68 @@ fn a_missing_worker_program_is_said_at_once() {
             .contains("cannot be started")
     );
     bench.assert_clean(&[]);
+}
+
+/// `assert_clean` knows a process that a worker has started by its worker's command line, which is its own.
+#[test]
+fn what_a_worker_has_started_ends_with_it() {
+    for role in ROLES {
+        for kin in [Kin::Child, Kin::Orphan, Kin::Flood] {
+            // Before anybody could be in a sandbox, and with data in hand.
+            for step in [Step::Hello, Step::Work] {
+                let (bench, outcome) = run(&Plan::always(role, step, Fault::Fork(kin)));
+                let told = format!("{role:?} {kin:?} {step:?}: {}", outcome.stderr);
+                assert_eq!(outcome.code, Some(0), "{told}: {:#?}", outcome.stdout);
+                assert_eq!(outcome.attempts(role.name()).len(), 1, "{told}");
+                bench.assert_clean(&["out.glb"]);
+            }
+            // Whose worker is killed, too.
+            let plan = Plan::once(role, Step::Hello, Fault::Fork(kin));
+            let plan = plan.with(role, Step::Work, Fault::Signal(9), 1);
+            let (bench, outcome) = run(&plan);
+            outcome.assert_code(0);
+            bench.assert_clean(&["out.glb"]);
+        }
+    }
+}
+
+/// A program that has children already is no parent of orphans: they are left alone, and so are this one's. What it writes
+/// for ever holds nothing up.
+#[test]
+fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
+    for role in ROLES {
+        let plan = Plan::always(role, Step::Work, Fault::Fork(Kin::Flood));
+        let bench = Bench::new(SABOTEUR, &plan);
+        let alive = bench.alive();
+        let other = "sleep 300 <&- >&- 2>&- & echo $! > other";
+        let outcome = Run::start(after(other, &bench.bake(&["--holdout", "1"]))).finish();
+        outcome.assert_code(0);
+        let other = std::fs::read_to_string(bench.path("other")).expect("a number");
+        let other = other.trim().parse().expect("a number");
+        assert!(kiln_tests::signal_if_there(
+            other,
+            nix::sys::signal::Signal::SIGKILL
+        ));
+        // Nobody reads what it writes any more, so it ends.
+        kiln_tests::wait_all_gone(&alive);
+        bench.assert_clean(&["out.glb"]);
+    }
+}
+
+#[test]
+fn a_worker_that_closes_its_descriptors_is_not_said_to_lack_memory() {
+    for role in ROLES {
+        let (bench, outcome) = run(&Plan::always(role, Step::Work, Fault::CloseAll));
+        outcome.assert_code(70);
+        let error = outcome.one("error");
+        assert_eq!(
+            (&error["code"], &error["role"]),
+            (&"worker_crashed".into(), &role.name().into())
+        );
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains("closed its socket"), "{message}");
+        let hint = error["hint"].as_str().expect("text");
+        assert!(!hint.contains("memory"), "{hint}");
+        bench.assert_clean(&[]);
+    }
 }

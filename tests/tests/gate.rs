@@ -19,9 +19,8 @@ fn start(bench: &Bench, count: usize, more: &Value, arguments: &[&str]) -> Run {
     let job = |k: usize| {
         let mut job = json!({
             "mesh": bench.path("mesh.glb"), "views": bench.path("transforms.json"),
-            "output": bench.path(&format!("out/{k}.glb")), "baker": bench.path("kiln-baker"),
-            "texture-size": 256, "insecure-no-sandbox": true, "crash-folder": "none",
-            "stall-timeout": PATIENCE,
+            "output": bench.path(&format!("out/{k}.glb")),
+            "texture-size": 256, "stall-timeout": PATIENCE,
         });
         if let (Value::Object(job), Value::Object(more)) = (&mut job, more.clone()) {
             job.extend(more);
@@ -30,9 +29,8 @@ fn start(bench: &Bench, count: usize, more: &Value, arguments: &[&str]) -> Run {
     };
     let list: Vec<Value> = (0..count).map(job).collect();
     fs::write(bench.path("jobs.json"), Value::Array(list).to_string()).expect("a list");
-    let mut kiln = bench.kiln();
-    kiln.args(["bake", "--json", "--jobs", "jobs.json"])
-        .args(arguments);
+    let mut kiln = bench.kiln_with_saboteurs();
+    kiln.args(["--json", "--jobs", "jobs.json"]).args(arguments);
     Run::start(kiln)
 }
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::history::digest_of;
-use kiln_tests::{Bench, Run, program};
+use kiln_tests::{Bench, Run};
 use proto::message::Role;
 use serde_json::{Value, json};
 
@@ -19,15 +20,24 @@ fn write(bench: &Bench, list: &Value) {
     fs::write(bench.path("jobs.json"), list.to_string()).expect("a list");
 }
 
-/// A job of the real worker that keeps the bench's own link to it.
+/// A list with the real worker, but for the job "poison", which has the bench's own.
+fn list(bench: &Bench) -> Command {
+    let mut kiln = bench.kiln();
+    let poison = format!("--baker-of=poison={}", bench.path("kiln-baker").display());
+    // The saboteur enters no sandbox, and all of a list are in theirs or none is.
+    kiln.args(["bake", "--json", "--jobs", "jobs.json", &poison]);
+    kiln.args(["--insecure-no-sandbox", "--crash-folder", "none"]);
+    kiln
+}
+
+/// A job of the real worker.
 fn real(bench: &Bench, name: &str) -> Value {
     json!({
         "name": name,
         "mesh": sample().join("mesh_nouv.glb"),
         "views": sample().join("transforms.json"),
         "output": bench.path(&format!("out/{name}.glb")),
-        "baker": program(SABOTEUR, "kiln-baker"),
-        "texture-size": 256, "quality": "draft", "device": "cpu", "crash-folder": "none",
+        "texture-size": 256, "quality": "draft", "device": "cpu",
     })
 }
 
@@ -38,21 +48,18 @@ fn a_fault_in_one_of_eight_jobs_leaves_the_other_seven_as_they_were() {
         &Plan::always(Role::Bake, Step::Work, Fault::Signal(11)),
     );
     let mut jobs: Vec<Value> = (0..8).map(|k| real(&bench, &k.to_string())).collect();
-    let mut alone = bench.kiln();
     write(&bench, &json!([jobs[0]]));
-    alone.args(["bake", "--json", "--jobs", "jobs.json"]);
-    assert_eq!(Run::start(alone).finish().code, Some(0));
+    assert_eq!(Run::start(list(&bench)).finish().code, Some(0));
     let golden = digest_of(&bench.path("out/0.glb")).expect("readable");
 
     jobs[3] = json!({
         "name": "poison",
         "mesh": bench.path("mesh.glb"), "views": bench.path("transforms.json"),
-        "output": bench.path("out/3.glb"), "baker": bench.path("kiln-baker"),
-        "texture-size": 256, "insecure-no-sandbox": true, "crash-folder": "none",
+        "output": bench.path("out/3.glb"), "texture-size": 256,
     });
     write(&bench, &Value::Array(jobs));
-    let mut all = bench.kiln();
-    all.args(["bake", "--json", "--parallel", "8", "--jobs", "jobs.json"]);
+    let mut all = list(&bench);
+    all.args(["--parallel", "8"]);
     let outcome = Run::start(all).finish();
     assert_eq!(outcome.code, Some(70), "{}", outcome.stderr);
     assert_eq!(outcome.one("error")["job"], "poison");
@@ -75,7 +82,7 @@ fn bakes_of_one_adapter_take_turns_while_other_jobs_are_prepared() {
     write(&bench, &jobs.collect());
     let mut all = bench.kiln();
     all.args(["bake", "--json", "--jobs", "jobs.json"]);
-    all.args(["--parallel", "3", "--bakes", "1"]);
+    all.args(["--parallel", "3", "--bakes", "1", "--crash-folder", "none"]);
     let outcome = Run::start(all).finish();
     outcome.assert_code(0);
     let of =
@@ -151,7 +158,7 @@ fn a_death_leaves_a_folder_that_runs_it_again() {
         ("phase", json!("fit")),
         ("code", json!("worker_crashed")),
         ("class", json!("ambiguous")),
-        ("schema", json!(1)),
+        ("schema", json!(2)),
     ] {
         assert_eq!(record[key], wanted, "{key}");
     }
@@ -160,7 +167,9 @@ fn a_death_leaves_a_folder_that_runs_it_again() {
 
     let replay = || {
         let mut kiln = bench.kiln();
-        kiln.args(["replay", "--json", "-o", "out/again.glb"])
+        kiln.args(["replay", "--json", "-o", "out", "--insecure-no-sandbox"])
+            .arg("--baker")
+            .arg(bench.baker())
             .arg(kept);
         Run::start(kiln).finish()
     };
@@ -181,7 +190,7 @@ fn a_death_leaves_a_folder_that_runs_it_again() {
         mended.stdout,
         mended.stderr
     );
-    bench.assert_clean(&["again.glb"]);
+    bench.assert_clean(&["replayed.glb"]);
 
     fs::remove_file(kept.join("crash.json")).expect("there");
     let gone = replay();

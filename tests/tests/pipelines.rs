@@ -196,13 +196,15 @@ fn a_spare_is_given_them_too() {
         json!({
             "name": name, "mesh": "mesh.obj", "views": "transforms.json", "output": format!("out/{name}.glb"),
             "texture-size": 256, "quality": "draft", "target-faces": 400, "holdout": 1,
-            "crash-folder": "none", "device": adapter(), "baker": bench.baker(),
+            "device": adapter(),
         })
     };
     let jobs: Vec<Value> = ["a", "b", "c"].map(job).into();
     fs::write(bench.path("jobs.json"), json!(jobs).to_string()).expect("a list");
     let mut many = bench.kiln();
     many.args(["bake", "--json", "--jobs", "jobs.json", "--spares", "1"]);
+    many.args(["--crash-folder", "none", "--baker"])
+        .arg(bench.baker());
     let outcome = Run::start(many).finish();
     outcome.assert_code(0);
     let done = outcome.all("done");

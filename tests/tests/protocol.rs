@@ -1,8 +1,8 @@
 //! A worker breaks the protocol: it is killed, named, replaced once, and can neither end nor fool the supervisor.
 
-use kiln_tests::fault::{Fault, Plan, Step};
+use kiln_tests::fault::{Fault, Forgery, Plan, Step};
 use kiln_tests::{Bench, Outcome};
-use proto::message::Role;
+use proto::message::{Role, Table};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 
@@ -264,4 +264,77 @@ fn granted_memory_keeps_its_size_and_freezes() {
     let (bench, outcome) = run(&plan);
     outcome.assert_code(0);
     bench.assert_clean(&["out.glb"]);
+}
+
+/// The files of a job with everything, and who makes them.
+const FILES: [(Role, Table); 6] = [
+    (Role::Encode, Table::Glb),
+    (Role::Encode, Table::Preview),
+    (Role::Encode, Table::Coverage),
+    (Role::Encode, Table::Residual),
+    (Role::Encode, Table::Provenance),
+    (Role::Bake, Table::Rejected(2)),
+];
+
+/// A job with everything that forges one of its files: nothing is put in place, not even the others.
+fn forged(role: Role, table: Table, how: Forgery) -> Outcome {
+    let plan = Plan::always(role, Step::Start, Fault::Forge(table, how));
+    let bench = Bench::new(SABOTEUR, &plan);
+    let more = ["--preview", "out/sheet.png", "--maps", "out", "--rejected"];
+    let outcome = bench.run(&[&more[..], &["out"]].concat());
+    let told = format!(
+        "{table:?} {how:?}: {:#?}\n{}",
+        outcome.stdout, outcome.stderr
+    );
+    assert_eq!(outcome.code, Some(70), "{told}");
+    assert_eq!(outcome.one("error")["code"], "protocol_violation", "{told}");
+    bench.assert_clean(&[]);
+    outcome
+}
+
+fn message(outcome: &Outcome) -> &str {
+    outcome.one("error")["message"].as_str().expect("text")
+}
+
+#[test]
+fn a_file_that_is_none_is_not_put_in_place() {
+    for (role, table) in FILES {
+        for how in [Forgery::Text, Forgery::Cut, Forgery::Length] {
+            let outcome = forged(role, table, how);
+            let kind = if table == Table::Glb { "GLB" } else { "PNG" };
+            let words = format!("the file {table:?} is no whole {kind}");
+            let message = message(&outcome);
+            assert!(message.contains(&words), "{how:?}: {message}");
+            assert_eq!(outcome.attempts(role.name()).len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_its_maker_has_not_read_back_is_not_put_in_place() {
+    for (role, table) in FILES {
+        let outcome = forged(role, table, Forgery::Unread);
+        let message = message(&outcome);
+        assert!(message.contains("a file was not read back"), "{message}");
+        assert_eq!(outcome.attempts(role.name()).len(), 2);
+    }
+}
+
+#[test]
+fn other_bytes_than_those_that_were_read_back_are_not_put_in_place() {
+    for (role, table) in FILES {
+        let outcome = forged(role, table, Forgery::Digest);
+        let message = message(&outcome);
+        assert!(message.contains("other bytes than those"), "{message}");
+    }
+}
+
+#[test]
+fn a_forged_file_is_forgiven_once() {
+    for (role, table) in FILES {
+        let plan = Plan::once(role, Step::Start, Fault::Forge(table, Forgery::Text));
+        let bench = Bench::new(SABOTEUR, &plan);
+        let more = ["--preview", "out/sheet.png", "--maps", "out", "--rejected"];
+        bench.run(&[&more[..], &["out"]].concat()).assert_code(0);
+    }
 }

@@ -3,20 +3,21 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use kiln_tests::errand::{assert_refused, kiln, start, submit, submitted};
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::sidecar::{Sidecar, sha256};
-use kiln_tests::{Bench, Run, names_in, sphere};
+use kiln_tests::{Bench, Run, made, names_in, sphere};
 use nix::sys::signal::Signal;
 use proto::message::{Code, Role};
 use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes beside a contact sheet.
-const SHOWN: &[u8] = b"glTF of the saboteur, held [], shown [0, 1, 2]";
+static SHOWN: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[0, 1, 2]));
 /// What it makes alone.
-const RESULT: &[u8] = b"glTF of the saboteur, held [], shown []";
+static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
 #[test]
 fn a_job_is_submitted_waited_for_and_fetched() {
@@ -28,7 +29,7 @@ fn a_job_is_submitted_waited_for_and_fetched() {
     assert_eq!(waited.stdout, ["out/a.glb"], "standard output is the path");
     assert!(waited.stderr.contains("PSNR 42.0 dB"), "{}", waited.stderr);
     assert!(waited.stderr.contains("Bake done in"), "{}", waited.stderr);
-    assert_eq!(fs::read(bench.path("out/a.glb")).expect("there"), SHOWN);
+    assert_eq!(fs::read(bench.path("out/a.glb")).expect("there"), *SHOWN);
 
     // The same by `latest` and by the beginning of the id, in pieces and all.
     kiln(&bench, &["fetch", "latest", "-o", "out/b.glb"]).assert_code(0);
@@ -37,9 +38,9 @@ fn a_job_is_submitted_waited_for_and_fetched() {
         names_in(&bench.path("out")),
         ["a.glb", "b.glb", "model.glb", "preview.png", "report.json"]
     );
-    assert_eq!(fs::read(bench.path("out/b.glb")).expect("there"), SHOWN);
+    assert_eq!(fs::read(bench.path("out/b.glb")).expect("there"), *SHOWN);
     let named = kiln(&bench, &["fetch", &id, "model.glb", "-o", "out", "--json"]);
-    let sum = sha256(SHOWN);
+    let sum = sha256(&SHOWN);
     assert_eq!(named.one("fetched")["sha256"], sum.as_str());
     assert_refused(
         &kiln(&bench, &["fetch", &id, "model.obj"]),
@@ -327,6 +328,6 @@ fn by_tcp_with_the_token_and_not_without() {
     };
     let wait = ["--wait", "-o", "out/out.glb", "-q"];
     with(submit(&wait), "token").assert_code(0);
-    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), RESULT);
+    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), *RESULT);
     assert_refused(&with(vec!["list"], "wrong"), 77, "token");
 }

@@ -2,19 +2,20 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use kiln_tests::errand::{assert_refused, kiln, start, start_at, submit, submitted};
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::relay::{self, Relay};
 use kiln_tests::sidecar::{Sidecar, sha256};
-use kiln_tests::{Bench, Run, sphere};
+use kiln_tests::{Bench, Run, made, sphere};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::json;
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes.
-const RESULT: &[u8] = b"glTF of the saboteur, held [], shown []";
+static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
 #[test]
 fn a_wait_outlives_kill_9_of_the_sidecar() {
@@ -31,7 +32,7 @@ fn a_wait_outlives_kill_9_of_the_sidecar() {
     let _next = Sidecar::start(&bench, &[]);
     let outcome = waiting.finish();
     outcome.assert_code(0);
-    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), RESULT);
+    assert_eq!(fs::read(bench.path("out/out.glb")).expect("there"), *RESULT);
     let done = outcome.one("done");
     assert_eq!(done["output"], "out/out.glb");
 }

@@ -4,17 +4,18 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use kiln_tests::fault::{Fault, Plan, Step};
 use kiln_tests::sidecar::{Sidecar, by_path, sha256, tcp_flags};
-use kiln_tests::{Bench, wait_all_gone};
+use kiln_tests::{Bench, made, wait_all_gone};
 use nix::sys::signal::Signal;
 use proto::message::Role;
 use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
 /// What a healthy saboteur makes.
-const RESULT: &[u8] = b"glTF of the saboteur, held [], shown []";
+static RESULT: LazyLock<Vec<u8>> = LazyLock::new(|| made::model(&[], &[]));
 
 fn id(answer: &kiln_tests::sidecar::Answer) -> String {
     answer.json()["id"].as_str().expect("an id").to_owned()
@@ -83,11 +84,11 @@ fn a_job_goes_its_way_from_request_to_result_and_is_forgotten() {
     let artifact = &job["artifacts"][0];
     assert_eq!(
         (&artifact["name"], &artifact["sha256"]),
-        (&json!("model.glb"), &json!(sha256(RESULT)))
+        (&json!("model.glb"), &json!(sha256(&RESULT)))
     );
     let href = artifact["href"].as_str().expect("a path");
     let whole = sidecar.get(href);
-    assert_eq!((whole.status, whole.body.as_slice()), (200, RESULT));
+    assert_eq!((whole.status, whole.body.as_slice()), (200, &RESULT[..]));
     assert_eq!(whole.headers["x-content-type-options"], "nosniff");
     let part = sidecar.send("GET", href, &[("range", "bytes=5-7")], &[]);
     assert_eq!((part.status, part.body.as_slice()), (206, &RESULT[5..8]));
@@ -434,7 +435,7 @@ fn assert_all_done(bench: &Bench, jobs: &[String]) {
     for job in jobs {
         let found = sidecar.finished(job);
         assert_eq!(found["state"], "succeeded", "{found:#}");
-        assert_eq!(found["artifacts"][0]["sha256"], sha256(RESULT));
+        assert_eq!(found["artifacts"][0]["sha256"], sha256(&RESULT));
     }
     let list = sidecar.get("/v1/jobs?limit=100").json();
     assert_eq!(

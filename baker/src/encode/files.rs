@@ -1,4 +1,4 @@
-//! Mesh, texture and layers → the files of the result, each read back before it is handed over.
+//! Mesh, texture and layers → the files of the result, each read back from the sealed memory in which it is handed over.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::material::{self, Layers, Material};
 use super::pages::{self, Sheets};
 use super::png::Kind;
 use super::read_back::{self, ReadBack, Tolerance};
-use super::{Skin, obj, picture, ply, put, tangents};
+use super::{Skin, obj, picture, ply, tangents};
 use crate::pace;
 use crate::progress::{PhaseClock, Progress, each, unit};
 use crate::run::internal;
@@ -112,16 +112,23 @@ pub(super) fn write_files(
         })?;
     }
     unit();
-    let held = clock.time(Phase::Glb, || {
-        read_again(session, form, stored, &skin, &material, &file)
-    })?;
-    put(session, Table::Glb, &file)?;
+    let glb_bytes = file.len() as u64;
+    let read = |file: &[u8]| {
+        clock.time(Phase::Glb, || {
+            read_again(session, form, stored, &skin, &material, file)
+        })
+    };
+    let held = session.put_file(Table::Glb, file, read)?;
     if form.container != Container::Glb && !pictures.is_empty() {
-        for (leaf, picture) in sheets.leaves().iter().zip(&pictures) {
-            put(session, Table::Picture(leaf.number), picture)?;
+        let put = |table, file: Vec<u8>| {
+            let unchanged = read_back::unchanged(&file);
+            session.put_file(table, file, unchanged)
+        };
+        for (leaf, picture) in sheets.leaves().iter().zip(pictures) {
+            put(Table::Picture(leaf.number), picture)?;
         }
         if form.container == Container::Obj {
-            put(session, Table::Material, &obj::material(&sheets, form))?;
+            put(Table::Material, obj::material(&sheets, form))?;
         }
     }
     session.progress(Phase::Glb, 1, 1);
@@ -130,7 +137,7 @@ pub(super) fn write_files(
     let lossy = form.compress == Compress::Meshopt && matches!(skin, Skin::Texture(_));
     let mesh = if lossy { sheets.on_atlas(held) } else { mesh };
     Ok(Written {
-        glb_bytes: file.len() as u64,
+        glb_bytes,
         png_bytes: picture_bytes as u64,
         mesh,
         sheets,

@@ -185,6 +185,18 @@ pub fn verify_indexed(file: &[u8], indices: &[u8]) -> Result<(), PngError> {
     }
 }
 
+/// Decodes `file` to its end, checksums included.
+///
+/// # Errors
+/// It does not decode.
+pub fn decode(file: &[u8]) -> Result<(), PngError> {
+    let mut reader = png::Decoder::new(Cursor::new(file)).read_info()?;
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap_or(0)];
+    reader.next_frame(&mut bytes)?;
+    reader.finish()?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

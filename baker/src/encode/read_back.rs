@@ -7,18 +7,20 @@
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
+use proto::blob::sha256;
 use proto::job::AlphaMode;
-use proto::message::{Refusal, Root};
+use proto::message::{Failure, Refusal, Root};
 use proto::table::Mesh;
 use rayon::prelude::*;
 use serde_json::Value;
 
 use super::material::Material;
 use super::pages::{Leaf, Sheets};
-use super::picture;
+use super::{picture, png};
 use crate::prepare::folder::{Files, Folder, FolderError};
 use crate::prepare::load::{self, LoadError, Picture, RawMesh};
 use crate::progress::Progress;
+use crate::run::internal;
 use crate::survey::weld;
 
 /// Why a file does not count.
@@ -33,12 +35,32 @@ pub enum ReadBackError {
     /// It holds another texture.
     #[error("the finished file reads back with another texture")]
     Texture,
-    /// A slot of its material differs.
+    /// It holds other bytes than those that were checked.
+    #[error("the finished file reads back with other bytes")]
+    Bytes,
+    /// A slot of its material is not as it was made.
     #[error("the finished file reads back with another {0}")]
     Slot(&'static str),
 }
 
-/// Largest difference between what is read and what was written.
+/// What a file that was read before it was handed over is held against: the same bytes.
+pub fn unchanged(file: &[u8]) -> impl FnOnce(&[u8]) -> Result<(), Failure> + use<> {
+    let written = sha256(file);
+    move |back| match sha256(back) == written {
+        true => Ok(()),
+        false => Err(internal(&ReadBackError::Bytes)),
+    }
+}
+
+/// Decodes a PNG to its end.
+///
+/// # Errors
+/// It does not decode.
+pub fn picture(file: &[u8]) -> Result<(), Failure> {
+    png::decode(file).map_err(|error| internal(&error))
+}
+
+/// How far what is read may be from what was written.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// In units of the mesh.
@@ -177,7 +199,7 @@ fn read_leaf(
     ];
     for (slot, wanted) in slots {
         let texture = surface.pointer(&format!("/{slot}/index"));
-        let found = texture.and_then(|index| picture(document, binary, index));
+        let found = texture.and_then(|index| picture_of(document, binary, index));
         let same = match (wanted, found) {
             (None, None) => texture.is_none(),
             (Some(wanted), Some(file)) => {
@@ -227,8 +249,8 @@ fn chunks(bytes: &[u8]) -> Option<(Value, &[u8])> {
     Some((serde_json::from_slice(json).ok()?, rest.get(8..8 + length)?))
 }
 
-/// The bytes of a texture's picture.
-fn picture<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'a [u8]> {
+/// The file of a texture's picture.
+fn picture_of<'a>(document: &Value, binary: &'a [u8], texture: &Value) -> Option<&'a [u8]> {
     let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
     let texture = &document["textures"][number(texture)?];
     let named = ["EXT_texture_webp", "KHR_texture_basisu"]

@@ -1,7 +1,7 @@
 //! One child's group: made, entered, and read once the child has ended.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -113,6 +113,16 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
+        // Whoever the child has started is in it, too; version 1 has no such file.
+        if let Some((Version::V2, folder)) = &self.memory
+            && let Err(error) = lend(|| {
+                let mut options = OpenOptions::new();
+                options.write(true).open(folder.join("cgroup.kill"))
+            })
+            .and_then(|mut file| file.write_all(b"1"))
+        {
+            tracing::debug!(%error, "what is left in a control group is not killed");
+        }
         for folder in self.folders.drain(..) {
             self.parked.remove(folder);
         }

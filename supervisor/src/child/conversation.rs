@@ -1,31 +1,32 @@
 //! Parcels and orders → the process; its packets and its end → events, in order.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::ExitStatusExt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::Pid;
 use proto::channel::{Channel, ChannelError};
 use proto::message::FromChild;
 use tokio::io::unix::AsyncFd;
+use tokio::signal::unix;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep};
 
+use super::kin::{self, Spawned};
 use super::launch::not_spawned;
 use super::{ChildId, Event, Orders, chain};
 use crate::feed::Parcel;
+use crate::logs::Pump;
 use crate::verdict::Exit;
 
 /// Packets in one second beyond which a child floods: workers send at most 25 counts a second of each phase, and two
 /// packets for each table.
 const PACKETS_PER_SECOND: u32 = 20_000;
-/// For the last lines of a dead process to come through its pipe.
-const LAST_LINES: Duration = Duration::from_millis(500);
 /// Between SIGABRT, upon which a worker writes down its stacks, and SIGKILL.
 const STACKS: Duration = Duration::from_millis(250);
 /// After SIGKILL: reaping takes milliseconds, unless the kernel itself is stuck on a device, or the group is frozen.
@@ -35,29 +36,31 @@ const REAP: Duration = Duration::from_secs(2);
 pub(super) struct Conversation {
     pub(super) id: ChildId,
     pub(super) process: tokio::process::Child,
+    pub(super) spawned: Spawned,
     pub(super) socket: AsyncFd<Channel>,
     /// From the handle; closes with it.
     pub(super) parcels: mpsc::Receiver<Parcel>,
     pub(super) orders: Arc<Orders>,
     /// To the job; closed only when the job is over.
     pub(super) events: mpsc::Sender<(ChildId, Event)>,
-    pub(super) pump: Option<JoinHandle<()>>,
+    pub(super) pump: Option<Pump>,
     /// The socket can still bring something.
     pub(super) open: bool,
 }
 
 impl Conversation {
-    /// Sends, hears and obeys until the process has ended.
-    pub(super) async fn run(mut self) {
+    /// Sends, hears and obeys until the process has ended. `deaths` tells of every child's end since before it was spawned.
+    pub(super) async fn run(mut self, deaths: unix::Signal) {
         let mut waiting: Option<Parcel> = None;
         let (mut second, mut packets) = (Instant::now(), 0_u32);
         // Both set once, by the orders.
         let (mut stacks, mut reap): (Option<Deadline>, Option<Deadline>) = (None, None);
         let mut given_up = false;
+        let mut ended = pin!(Spawned::ended(self.spawned.pid(), deaths));
         // Every arm is safe to cancel: waiting and readiness take nothing, `recv` gives an element or leaves it.
-        let status = loop {
+        loop {
             tokio::select! {
-                status = self.process.wait() => break status,
+                () = &mut ended => break,
                 () = self.orders.abort.notified(), if stacks.is_none() => {
                     self.signal(Signal::SIGABRT);
                     stacks = Some(deadline(STACKS));
@@ -117,8 +120,15 @@ impl Conversation {
                     }
                 }
             }
-        };
-        // What was sent before the end still lies in the socket.
+        }
+        self.spawned.end_group();
+        let status = self.process.wait().await;
+        kin::end_orphans().await;
+        // What was sent before the end still lies in the socket, and nothing is added to it.
+        if let Err(errno) = shutdown(self.socket.as_raw_fd(), Shutdown::Read) {
+            tracing::debug!(%errno, "the socket of a dead process stays open");
+            self.open = false;
+        }
         while self.open {
             match self.socket.get_ref().receive::<FromChild>() {
                 Err(ChannelError::WouldBlock) => break,
@@ -126,11 +136,7 @@ impl Conversation {
             }
         }
         if let Some(pump) = self.pump.take() {
-            let abort = pump.abort_handle();
-            if timeout(LAST_LINES, pump).await.is_err() {
-                // Somebody else holds the pipe: a process that the child started.
-                abort.abort();
-            }
+            pump.finish().await;
         }
         let exit = status.map_or_else(|error| not_spawned(&error), exit_of);
         self.tell(Event::Ended(exit)).await;
@@ -164,6 +170,15 @@ impl Conversation {
     async fn tell(&self, event: Event) {
         if self.events.send((self.id, event)).await.is_err() {
             tracing::debug!("an event after the job's end");
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // The task was given up: the process is killed with its handle, and those that it has started now.
+        if self.process.id().is_some() {
+            self.spawned.end_group();
         }
     }
 }

@@ -14,12 +14,14 @@ use proto::message::Role;
 use proto::recorder::RECORDER_BYTES;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{ChildStderr, Command};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::conversation::Conversation;
 use super::environment::environment;
+use super::kin::Spawned;
 use super::{Child, ChildId, Event, Orders, chain};
-use crate::logs::{self, Owner, Source, Tail};
+use crate::logs::{Owner, Pump, Source, Tail};
 use crate::verdict::Exit;
 
 /// Parcels that may wait for one child: every view, and a handful of others.
@@ -76,6 +78,7 @@ impl Launcher<'_> {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| not_spawned(&error))?;
+        let deaths = signal(SignalKind::child()).map_err(|error| not_spawned(&error))?;
         let mut command = Command::new(self.program);
         command
             .arg(role.name())
@@ -100,6 +103,7 @@ impl Launcher<'_> {
         // With the command goes our copy of the child's end, so that its death closes the socket.
         drop(command);
         let pid = process.id().unwrap_or(0);
+        let spawned = Spawned::new(pid);
         let tail = Tail::default();
         let owner = Owner::new(Arc::clone(&self.job));
         let source = Source {
@@ -110,12 +114,13 @@ impl Launcher<'_> {
         let pump = process
             .stderr
             .take()
-            .map(|pipe: ChildStderr| tokio::spawn(logs::pump(pipe, source, tail.clone())));
+            .map(|pipe: ChildStderr| Pump::start(pipe, source, tail.clone()));
         let (outgoing, parcels) = mpsc::channel(OUTGOING);
         let orders = Arc::new(Orders::default());
         let conversation = Conversation {
             id,
             process,
+            spawned,
             socket,
             parcels,
             orders: Arc::clone(&orders),
@@ -123,7 +128,7 @@ impl Launcher<'_> {
             pump,
             open: true,
         };
-        let task = tokio::spawn(conversation.run());
+        let task = tokio::spawn(conversation.run(deaths));
         tracing::debug!(role = role.name(), pid, "spawned");
         Ok(Child {
             id,

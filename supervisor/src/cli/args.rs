@@ -133,17 +133,11 @@ pub(super) struct BakeArgs {
     /// Kill a worker that uses more memory than this, such as 3G or 512M, and bake again with a smaller plan.
     #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Run")]
     pub(super) memory_limit: Option<u64>,
-    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
-    #[arg(long, help_heading = "Run")]
-    pub(super) insecure_no_sandbox: bool,
-    /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
-    /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
-    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
-    pub(super) crash_folder: Option<PathBuf>,
-    /// Where to keep what a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for
-    /// nowhere. By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
-    #[arg(long, value_name = "FOLDER", help_heading = "Run")]
-    pub(super) pipeline_cache: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+    /// The worker program of one job of a list, by the job's name.
+    #[arg(long, value_name = "JOB=PATH", requires = "jobs", value_parser = of_job, hide = true)]
+    pub(super) baker_of: Vec<(String, PathBuf)>,
     /// One JSON object per line on standard output: progress, warnings, and the report or the error.
     #[arg(long, help_heading = "Run")]
     pub(super) json: bool,
@@ -153,12 +147,46 @@ pub(super) struct BakeArgs {
     /// Show what the workers log.
     #[arg(short, long, help_heading = "Run")]
     pub(super) verbose: bool,
-    /// The worker program.
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub(super) baker: Option<PathBuf>,
     /// Silence that a worker is allowed, in seconds.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds, hide = true)]
     pub(super) stall_timeout: Option<Duration>,
+}
+
+/// What runs a job, and where this program's own files lie: the caller's word alone. Neither a list of jobs nor a crash folder
+/// has a say in it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub(super) struct HostArgs {
+    /// Run the workers without their sandbox, where this system has none and the input is trusted. Every result says so.
+    #[arg(long)]
+    pub(super) insecure_no_sandbox: bool,
+    /// Where to keep what is known of a worker's death, for `kiln replay`; `none` for nowhere. By default
+    /// `$XDG_STATE_HOME/kiln/crashes`, of which the newest 32 are kept.
+    #[arg(long, value_name = "FOLDER")]
+    crash_folder: Option<PathBuf>,
+    /// Where to keep what a GPU's driver has compiled, for the next bake on the same adapter, driver and build; `none` for
+    /// nowhere. By default `$XDG_CACHE_HOME/kiln/pipelines`; the newest 16 are kept, none larger than 32 MiB.
+    #[arg(long, value_name = "FOLDER")]
+    pipeline_cache: Option<PathBuf>,
+    /// The worker program.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(super) baker: Option<PathBuf>,
+}
+
+impl HostArgs {
+    /// Where folders about crashes go.
+    pub(super) fn crash_root(&self) -> Option<PathBuf> {
+        match &self.crash_folder {
+            Some(folder) if folder.as_os_str() == "none" => None,
+            Some(folder) => Some(folder.clone()),
+            None => crate::crash::default_root(),
+        }
+    }
+
+    /// Where compiled pipelines are kept.
+    pub(super) fn pipelines(&self) -> Option<PathBuf> {
+        crate::pipelines::folder(self.pipeline_cache.clone())
+    }
 }
 
 /// What `kiln bake` and `kiln submit` are told of a job alike.
@@ -283,11 +311,14 @@ pub(super) struct JobArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// A folder that a failed job named: it holds a crash.json.
+    /// A folder that a failed job named: it holds a crash.json. Its options and the paths of its inputs are taken, and nothing else.
     pub(super) folder: PathBuf,
-    /// Where to put the GLB, should it succeed this time.
-    #[arg(short, long, value_name = "FILE")]
+    /// The folder for what it makes, should it succeed this time: `replayed.glb`, and beside it what else the job had made. By
+    /// default the folder itself.
+    #[arg(short, long, value_name = "FOLDER")]
     pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) host: HostArgs,
     /// One JSON object per line on standard output.
     #[arg(long)]
     pub(super) json: bool,
@@ -600,10 +631,18 @@ fn holdout(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A year is as good as for ever, and far from where clocks overflow.
+pub(crate) const MOST_SECONDS: f64 = 31_536_000.0;
+
+/// `JOB=PATH`.
+fn of_job(text: &str) -> Result<(String, PathBuf), String> {
+    let (job, path) = text.split_once('=').ok_or("must be JOB=PATH")?;
+    Ok((job.to_owned(), path.into()))
+}
+
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    // A year is as good as for ever, and far from where clocks overflow.
     match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 31_536_000.0 => {
+        Ok(seconds) if seconds > 0.0 && seconds <= MOST_SECONDS => {
             Ok(Duration::from_secs_f64(seconds))
         }
         _ => Err("must be a number of seconds above 0, and 31536000 (a year) at most".to_owned()),

@@ -44,8 +44,25 @@ pub(super) fn choose(
             "add --texture-format jpeg, webp-lossy or ktx2-etc1s",
         );
     }
+    let form = Form {
+        container: Container::Glb,
+        texture,
+        quality: self::quality(texture, quality),
+        compress,
+        provenance: false,
+        pages,
+        stem: String::new(),
+        alpha: alpha.into(),
+        alpha_cutoff,
+    };
     // Where nothing is to be made, it would be a GLB.
-    let output = output.unwrap_or(Path::new("out.glb"));
+    place(form, output.unwrap_or(Path::new("out.glb")))
+}
+
+/// The form of a result by the ending of its name, and the files beside it.
+pub(super) fn place(mut form: Form, output: &Path) -> Result<Chosen, Box<JobError>> {
+    let bad = |message: &str, hint: &str| Err(JobError::own(Code::InvalidSpec, message, hint));
+    let (texture, compress, pages) = (form.texture, form.compress, form.pages);
     let ending = output.extension().unwrap_or_default();
     let container = match ending.to_string_lossy().to_ascii_lowercase().as_str() {
         "ply" => Container::Ply,
@@ -70,17 +87,7 @@ pub(super) fn choose(
             "give -o a name that ends in .glb or .obj",
         );
     }
-    let mut form = Form {
-        container,
-        texture,
-        quality: self::quality(texture, quality),
-        compress,
-        provenance: false,
-        pages,
-        stem: String::new(),
-        alpha: alpha.into(),
-        alpha_cutoff,
-    };
+    form.container = container;
     if container == Container::Glb {
         return Ok((form, Vec::new()));
     }

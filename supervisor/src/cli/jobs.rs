@@ -1,4 +1,4 @@
-//! A list of jobs, or what a crash left → arguments of `kiln bake`, so that every job is checked as if it had been typed.
+//! A list of jobs → arguments of `kiln bake`, so that every job is checked as if it had been typed.
 //!
 //! ```json
 //! [{"mesh": "a.glb", "views": "a/transforms.json", "output": "a_baked.glb"},
@@ -77,10 +77,22 @@ fn entry(number: usize, mut object: Map<String, Value>) -> Result<Entry, String>
         }
         match (key.as_str(), value) {
             ("mesh", Value::String(path)) => mesh = Some(path),
-            // Many jobs share one output and one way of showing things.
+            // Many jobs share one output and one way of showing things, and a list is data: no program and no switch of the
+            // sandbox comes from it.
             (
-                "jobs" | "parallel" | "spares" | "bakes" | "memory-limit" | "pipeline-cache"
-                | "json" | "quiet" | "verbose",
+                "jobs"
+                | "parallel"
+                | "spares"
+                | "bakes"
+                | "memory-limit"
+                | "pipeline-cache"
+                | "crash-folder"
+                | "insecure-no-sandbox"
+                | "baker"
+                | "baker-of"
+                | "json"
+                | "quiet"
+                | "verbose",
                 _,
             ) => {
                 return Err(format!("{key:?} belongs on the command line"));
@@ -133,6 +145,22 @@ mod tests {
             ("[]", "no job"),
             ("[1]", "not a JSON list of objects"),
             (r#"[{"views": "v"}]"#, "job 1: \"mesh\" is missing"),
+            (
+                r#"[{"mesh": "a", "baker": "/bin/sh"}]"#,
+                "job 1: \"baker\" belongs",
+            ),
+            (
+                r#"[{"mesh": "a", "baker-of": "1=/bin/sh"}]"#,
+                "job 1: \"baker-of\" belongs",
+            ),
+            (
+                r#"[{"mesh": "a", "insecure-no-sandbox": true}]"#,
+                "job 1: \"insecure-no-sandbox\" belongs",
+            ),
+            (
+                r#"[{"mesh": "a", "crash-folder": "/"}]"#,
+                "job 1: \"crash-folder\" belongs",
+            ),
             (
                 r#"[{"mesh": "a"}, {"mesh": "a", "json": true}]"#,
                 "job 2: \"json\" belongs",

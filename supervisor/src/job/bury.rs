@@ -229,6 +229,7 @@ pub(super) fn how(ending: &Ending) -> String {
         (Some(Kill::Frozen), _) => "stopped by somebody".to_owned(),
         (Some(Kill::Violation(_)), _) => "protocol violation".to_owned(),
         (Some(Kill::Mismatch(_)), _) => "another build".to_owned(),
+        (Some(Kill::Short(_)), _) => "no descriptors".to_owned(),
         (Some(Kill::Unconfined(_)), _) => "not in its sandbox".to_owned(),
         (Some(Kill::Superseded | Kill::JobOver), _) => "killed, no longer needed".to_owned(),
         (_, Exit::NotSpawned { .. }) => "not started".to_owned(),

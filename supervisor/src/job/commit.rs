@@ -1,13 +1,15 @@
 //! Sealed tables and the report → files in place. All files are written and synced before the first gets its name.
 
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
 
-use proto::blob::Blob;
+use proto::blob::{Blob, BlobReader};
 use proto::job::Container;
-use proto::message::{Code, Table};
+use proto::message::{Code, Sha256, Table};
+use sha2::{Digest as _, Sha256 as Hash};
 use tokio::sync::oneshot;
 
 use crate::error::JobError;
@@ -39,8 +41,8 @@ pub(super) fn stage(
     report: &mut Report,
     started: Instant,
 ) -> JoinHandle<Result<Batch, Box<JobError>>> {
-    let blob = |table| stock.filled(table).map(Arc::clone);
-    let mut files: Vec<(&'static str, Target, Arc<Blob>)> = Vec::new();
+    let blob = |table| stock.file(table);
+    let mut files: Vec<(&'static str, Target, File)> = Vec::new();
     let kind = match spec.form.container {
         Container::Glb => "glb",
         Container::Ply => "ply",
@@ -75,7 +77,7 @@ pub(super) fn stage(
             files.extend(blob(table).map(|blob| (kind, target.clone(), blob)));
         }
     }
-    let drawn: Vec<(PathBuf, u32, Arc<Blob>)> = (spec.rejected.iter())
+    let drawn: Vec<(PathBuf, u32, File)> = (spec.rejected.iter())
         .flat_map(|folder| {
             let views = stock.views().iter().map(|(index, _)| *index);
             views.filter_map(|index| {
@@ -89,14 +91,14 @@ pub(super) fn stage(
         .map(|(kind, target, blob)| FileEntry {
             kind: (*kind).into(),
             path: target.path().to_path_buf(),
-            bytes: blob.len(),
+            bytes: blob.0.len(),
         })
         .collect();
     let folder = spec.rejected.iter().filter(|_| !drawn.is_empty());
     report.files.extend(folder.map(|folder| FileEntry {
         kind: "rejected".into(),
         path: folder.clone(),
-        bytes: drawn.iter().map(|(.., blob)| blob.len()).sum(),
+        bytes: drawn.iter().map(|(.., (blob, _))| blob.len()).sum(),
     }));
     let written_report = spec.report.clone().map(|target| {
         report.close(started.elapsed(), None);
@@ -104,17 +106,52 @@ pub(super) fn stage(
     });
     apart(move || {
         let mut staged = Vec::new();
-        for (folder, view, blob) in drawn {
-            staged.push(rejected(&folder, view)?.stage(&mut blob.reader())?);
+        for (folder, view, file) in drawn {
+            staged.push(copy(&rejected(&folder, view)?, &file)?);
         }
-        for (_, target, blob) in files {
-            staged.push(target.stage(&mut blob.reader())?);
+        for (_, target, file) in files {
+            staged.push(copy(&target, &file)?);
         }
         if let Some((target, bytes)) = written_report {
             staged.push(target.stage(&mut bytes.as_slice())?);
         }
         Ok(Batch { files: staged })
     })
+}
+
+/// A finished file, and the digest that its maker has read back.
+pub(super) type File = (Arc<Blob>, Sha256);
+
+/// Copies a file beside its target, and holds the bytes that it copies against what its maker has read.
+pub(super) fn copy(target: &Target, (blob, sha256): &File) -> Result<Staged, Box<JobError>> {
+    let mut bytes = Hashed {
+        bytes: blob.reader(),
+        hash: Hash::new(),
+    };
+    let staged = target.stage(&mut bytes)?;
+    if *bytes.hash.finalize() == *sha256 {
+        return Ok(staged);
+    }
+    let message = format!(
+        "{} would hold other bytes than those that its worker has read back",
+        target.path().display()
+    );
+    let hint = "nothing has been put in place: try again, and see to this machine's memory if it comes again";
+    Err(JobError::own(Code::ProtocolViolation, message, hint))
+}
+
+/// Bytes, and the digest of those that were read.
+struct Hashed<'a> {
+    bytes: BlobReader<'a>,
+    hash: Hash,
+}
+
+impl Read for Hashed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.bytes.read(buffer)?;
+        self.hash.update(buffer.get(..count).unwrap_or_default());
+        Ok(count)
+    }
 }
 
 /// Runs `work` on a thread of its own or, where there is no room for a thread, here and now: a disk that blocks then blocks

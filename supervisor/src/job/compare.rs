@@ -8,21 +8,20 @@ mod attempt;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::libc::SIGKILL;
-use proto::blob::Blob;
 use proto::job::{Blend, Up};
 use proto::limits::MAX_STARTS;
 use proto::message::{Code, CompareSummary, Role};
 use tokio::time::sleep;
 
-use self::attempt::{Attempt, End};
+use self::attempt::{Attempt, End, Sheet};
 use crate::error::JobError;
 use crate::event::{Event, Listener};
 use crate::host::Host;
 use crate::input::Input;
+use crate::job::commit::copy;
 use crate::ladder::Step;
 use crate::output::{self, Given, Target};
 use crate::signals::Signals;
@@ -87,11 +86,11 @@ pub async fn run(
             Ok(done) => {
                 let Attempt {
                     warnings,
-                    blob,
+                    sheet,
                     given,
                     ..
                 } = attempt;
-                write(spec, blob.map(|(blob, _)| blob), &given)?;
+                write(spec, sheet, &given)?;
                 return Ok(Compared {
                     summary: done,
                     warnings,
@@ -121,10 +120,10 @@ pub async fn run(
     Err(JobError::own(Code::Internal, "nothing was started", ""))
 }
 
-/// Writes the sheet to its place.
-fn write(spec: &Comparison, blob: Option<Arc<Blob>>, given: &Given) -> Result<(), Box<JobError>> {
-    if let (Some(target), Some(blob)) = (&spec.picture, blob) {
-        let sheet = target.stage(&mut blob.reader())?;
+/// The sheet → its place.
+fn write(spec: &Comparison, sheet: Option<Sheet>, given: &Given) -> Result<(), Box<JobError>> {
+    if let (Some(target), Some(Sheet::Verified(file))) = (&spec.picture, sheet) {
+        let sheet = copy(target, &file)?;
         output::commit([sheet], given)?;
     }
     Ok(())
@@ -132,7 +131,8 @@ fn write(spec: &Comparison, blob: Option<Arc<Blob>>, given: &Given) -> Result<()
 
 fn error(fault: Fault, ending: &Ending, tail: Vec<String>, attempts: u32) -> Box<JobError> {
     let mut message = fault.message;
-    let killed = fault.code == Code::WorkerCrashed && ending.exit == Exit::Signal(SIGKILL);
+    let died = fault.code == Code::WorkerCrashed && ending.kill.is_none();
+    let killed = died && ending.exit == Exit::Signal(SIGKILL);
     match attempts {
         1 => {}
         2 => message.push_str(", twice"),

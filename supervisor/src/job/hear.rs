@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Instant;
 
+use proto::blob::BlobError;
 use proto::limits::{MAX_TEXT_BYTES, MAX_WARNINGS};
 use proto::message::{Code, FromChild, Role, Table, ToChild};
 use proto::sandbox::{Sandbox, Stage};
@@ -15,6 +16,7 @@ use crate::feed::{Handed, Parcel};
 use crate::life;
 use crate::opener::Opened;
 use crate::output::{FileId, named_twice};
+use crate::reserve::{self, Shortage};
 use crate::sandbox;
 use crate::stock::StockError;
 use crate::verdict::{Exit, Kill};
@@ -151,7 +153,9 @@ impl Job<'_> {
                 running.watch.alive();
                 running.compiled()
             }
-            FromChild::Allocate { .. } | FromChild::Filled { .. } if !running.feed.started() => {
+            FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
+                if !running.feed.started() =>
+            {
                 Err("a table before its job was sent".to_owned())
             }
             FromChild::Progress { phase, done, total } => {
@@ -233,7 +237,17 @@ impl Job<'_> {
             }
             FromChild::Filled { table } => {
                 running.watch.alive();
-                self.stock.fill(role, table).map_err(|error| chain(&error))
+                let filled = self.stock.fill(role, table);
+                filled.map_err(|error| chain(&error))?;
+                match table.is_file() {
+                    true => running.sealed(table),
+                    false => Ok(()),
+                }
+            }
+            FromChild::Verified { table, sha256 } => {
+                running.watch.alive();
+                let verified = self.stock.verify(role, table, sha256);
+                verified.map_err(|error| chain(&error))
             }
             FromChild::Done(done) => {
                 if !running.feed.ended() {
@@ -278,7 +292,7 @@ impl Job<'_> {
         if self.spec.sandbox
             && let Err(error) = sandbox::check(role, stage, pid, &account)
         {
-            running.kill(Kill::Unconfined(chain(&error)), self.listener);
+            running.kill(error.kill(), self.listener);
         }
         self.report.confined(role, account);
     }
@@ -385,12 +399,7 @@ fn too_large(error: &(dyn std::error::Error + 'static)) -> bool {
         || error.source().is_some_and(too_large)
 }
 
-fn no_memory(
-    role: Role,
-    table: Table,
-    bytes: u64,
-    error: &(dyn std::error::Error + 'static),
-) -> Box<JobError> {
+fn no_memory(role: Role, table: Table, bytes: u64, error: &BlobError) -> Box<JobError> {
     let message = format!(
         "no shared memory for {table:?} of {}: {}",
         words::size(bytes),
@@ -402,10 +411,13 @@ fn no_memory(
             message,
             "raise the limit of a file's size (ulimit -f), which holds for shared memory, too",
         ),
+        false if error.of_descriptors() => {
+            JobError::own(Code::OutOfHostMemory, message, reserve::need())
+        }
         false => JobError::own(
             Code::OutOfHostMemory,
             message,
-            "fewer or smaller views, or a higher limit of open files (ulimit -n), may help",
+            "fewer or smaller views need less memory",
         ),
     };
     error.role = Some(role);

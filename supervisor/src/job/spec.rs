@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::job::{
-    AlphaMode, Blend, Container, Device, Form, PrepareJob, Product, Quality, Refine, Repair,
-    Simplify, Up, WarmJob,
+    Blend, Container, Device, Form, PrepareJob, Product, Quality, Refine, Repair, Simplify, WarmJob,
 };
 use proto::message::Table;
 
@@ -15,7 +14,6 @@ use crate::error::JobError;
 use crate::input::Input;
 use crate::ladder::{Policy, Rung};
 use crate::output::Target;
-use crate::words;
 
 /// Where the maps of the texture go: all or none.
 #[derive(Clone, Debug)]
@@ -151,106 +149,6 @@ impl Spec {
     #[must_use]
     pub fn atlas_size(&self) -> u32 {
         self.form.pages.atlas(self.texture_size)
-    }
-
-    /// The job as arguments of `kiln bake`, with absolute paths, but for its outputs and for how it is shown.
-    #[must_use]
-    pub fn arguments(&self) -> Vec<String> {
-        let absolute = |path: &Path| {
-            std::path::absolute(path)
-                .unwrap_or_else(|_gone| path.to_path_buf())
-                .to_string_lossy()
-                .into_owned()
-        };
-        let mut arguments = vec![
-            absolute(&self.mesh.path),
-            "--views".to_owned(),
-            absolute(&self.views.path),
-        ];
-        let mut flag = |name: &str, value: String| {
-            arguments.extend([format!("--{name}"), value]);
-        };
-        if let Some(pictures) = &self.views.pictures {
-            flag("images", absolute(&pictures.path));
-        }
-        match self.texture_auto {
-            true => {
-                flag("texture-size", "auto".to_owned());
-                flag("max-texture-size", self.texture_size.to_string());
-            }
-            false => flag("texture-size", self.texture_size.to_string()),
-        }
-        flag("pages", self.form.pages.count().to_string());
-        if let Some(set) = self.uv_set {
-            flag("uv-set", set.to_string());
-        }
-        match self.simplify {
-            Simplify::Keep => {}
-            Simplify::TargetFaces(count) => flag("target-faces", count.to_string()),
-            Simplify::RemoveShare(share) => flag("simplify", share.to_string()),
-        }
-        flag("hole-edges", self.repair.hole_edges.to_string());
-        if self.repair.up == Up::Z {
-            flag("up", "z".to_owned());
-        }
-        flag("quality", words::word(&self.quality));
-        flag("blend", words::word(&self.blend));
-        flag("refine", words::word(&self.refine));
-        flag(
-            "device",
-            match &self.device {
-                Device::Auto => "auto".to_owned(),
-                Device::Gpu => "gpu".to_owned(),
-                Device::Cpu => "cpu".to_owned(),
-                Device::Name(name) => name.clone(),
-            },
-        );
-        flag("holdout", self.holdout.to_string());
-        flag("seed", self.seed.to_string());
-        flag("timeout", self.timeout.as_secs_f64().to_string());
-        flag("baker", absolute(&self.baker));
-        if let Some(bytes) = self.memory_limit {
-            flag("memory-limit", bytes.to_string());
-        }
-        flag("texture-format", words::word(&self.form.texture));
-        if self.form.texture.has_quality() {
-            flag("texture-quality", self.form.quality.to_string());
-        }
-        flag("compress", words::word(&self.form.compress));
-        if self.form.alpha != AlphaMode::Auto {
-            flag("alpha-mode", words::word(&self.form.alpha));
-        }
-        flag("alpha-cutoff", self.form.alpha_cutoff.to_string());
-        if self.product == Product::VertexColours {
-            arguments.push("--vertex-colours".to_owned());
-        }
-        if self.form.provenance {
-            arguments.push("--provenance-attribute".to_owned());
-        }
-        if self.dry_run {
-            arguments.push("--dry-run".to_owned());
-        }
-        if self.keep_uvs {
-            arguments.push("--keep-uvs".to_owned());
-        }
-        if self.repair.remove_unseen {
-            arguments.push("--remove-unseen".to_owned());
-        }
-        if self.repair.orient {
-            arguments.push("--orient".to_owned());
-        }
-        // These take their values behind an equals sign alone.
-        let shares = [
-            ("fill-holes", self.repair.fill_holes),
-            ("weld", self.repair.weld),
-        ];
-        for (name, share) in shares {
-            arguments.extend(share.map(|share| format!("--{name}={share}")));
-        }
-        if !self.sandbox {
-            arguments.push("--insecure-no-sandbox".to_owned());
-        }
-        arguments
     }
 
     /// What bake can do on a rung before there is data.

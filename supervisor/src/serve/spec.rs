@@ -184,7 +184,7 @@ impl JobSpec {
         Ok(spec)
     }
 
-    fn check(&self, sources: bool) -> Result<(), Problem> {
+    pub(crate) fn check(&self, sources: bool) -> Result<(), Problem> {
         let wrong = |field: &str, why: String| Err(Problem::field(field, why));
         // Characters are what a schema counts.
         if self.name.chars().count() > MAX_NAME

@@ -29,6 +29,9 @@ pub enum StockError {
         /// The most that it can have.
         max: u64,
     },
+    /// A file that is not of its kind, or not as long as it says, whatever its maker says.
+    #[error("the file {0:?} is {1}")]
+    Shape(Table, &'static str),
     /// All views together are too large.
     #[error("views of {0} bytes in all are more than {MAX_TOTAL_VIEW_BYTES}")]
     TotalViews(u64),

@@ -45,6 +45,23 @@ fn put(stock: &mut Stock, number: u32, view: &View) -> Result<(), StockError> {
     stock.fill(Role::Prepare, table)
 }
 
+/// The least that passes for a file of this table.
+fn least(table: Table) -> &'static [u8] {
+    match table {
+        Table::Glb => b"glTF\x02\0\0\0\x18\0\0\0\x04\0\0\0JSON{}  ",
+        Table::Material => b"newmtl a\n",
+        _ => b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0IEND\xae\x42\x60\x82",
+    }
+}
+
+/// A finished file, written and read back.
+fn file(stock: &mut Stock, role: Role, table: Table, bytes: &[u8]) -> Result<(), StockError> {
+    let blob = stock.allocate(role, table, bytes.len() as u64)?;
+    write(&blob, bytes);
+    stock.fill(role, table)?;
+    stock.verify(role, table, [7; 32])
+}
+
 /// Bake is done.
 fn bake_done() -> Done {
     Done::Bake(proto::message::BakeSummary {
@@ -209,7 +226,7 @@ fn a_texture_with_maps_is_larger_and_all_pictures_come() {
         stock.allocate(role, table, bytes).expect("right");
         stock.fill(role, table).expect("right");
     };
-    fill(&mut stock, Role::Encode, Table::Glb, 12);
+    file(&mut stock, Role::Encode, Table::Glb, least(Table::Glb)).expect("a GLB");
     let complete = |stock: &mut Stock| stock.complete(Role::Encode, &done, false, Product::Texture);
     // Colours of vertices have no maps.
     complete(&mut stock).expect("there is no texture");
@@ -217,9 +234,54 @@ fn a_texture_with_maps_is_larger_and_all_pictures_come() {
     for table in [Table::Coverage, Table::Residual, Table::Provenance] {
         let error = complete(&mut stock).expect_err("a map is missing");
         assert!(matches!(error, StockError::Incomplete("there are no maps")));
-        fill(&mut stock, Role::Encode, table, 33);
+        file(&mut stock, Role::Encode, table, least(table)).expect("a PNG");
     }
     complete(&mut stock).expect("all is there");
+}
+
+#[test]
+fn a_file_counts_once_its_maker_has_read_it_back() {
+    let mut stock = Stock::new(256);
+    let (encode, glb) = (Role::Encode, Table::Glb);
+    let blob = stock.allocate(encode, glb, least(glb).len() as u64);
+    write(&blob.expect("right"), least(glb));
+    let early = stock.verify(encode, glb, [7; 32]);
+    assert!(matches!(early, Err(StockError::NotOpen(_))), "not sealed");
+    stock.fill(encode, glb).expect("right");
+    let unread = stock.complete(encode, &encoded(), false, Product::Texture);
+    assert!(matches!(
+        unread,
+        Err(StockError::Incomplete("a file was not read back"))
+    ));
+    assert!(stock.file(glb).is_none());
+    let other = stock.verify(Role::Bake, glb, [7; 32]);
+    assert!(matches!(other, Err(StockError::Foreign(..))));
+    stock.verify(encode, glb, [7; 32]).expect("read back");
+    let twice = stock.verify(encode, glb, [8; 32]);
+    assert!(matches!(twice, Err(StockError::NotOpen(_))), "once");
+    assert_eq!(stock.file(glb).expect("a file").1, [7; 32]);
+    let complete = stock.complete(encode, &encoded(), false, Product::Texture);
+    complete.expect("all is there");
+
+    // A text is no model, whatever its maker says; and a table is no file.
+    stock.discard(encode);
+    let text = file(
+        &mut stock,
+        encode,
+        glb,
+        b"a text, and long enough for a GLB",
+    );
+    assert!(
+        matches!(text, Err(StockError::Shape(Table::Glb, _))),
+        "{text:?}"
+    );
+    let texture = Texture::bytes_for(256, false);
+    stock
+        .allocate(Role::Bake, Table::Texture, texture)
+        .expect("right");
+    stock.fill(Role::Bake, Table::Texture).expect("right");
+    let table = stock.verify(Role::Bake, Table::Texture, [7; 32]);
+    assert!(matches!(table, Err(StockError::NotOpen(_))));
 }
 
 #[test]
@@ -230,17 +292,20 @@ fn pictures_beside_a_mesh_are_those_of_its_pages() {
     assert!(matches!(beyond, Err(StockError::Foreign(..))));
     let done = encoded();
     let texture = Texture::bytes_for(512, false);
-    for (role, table, bytes) in [
-        (Role::Bake, Table::Texture, texture),
-        (Role::Encode, Table::Glb, 12),
-        (Role::Encode, Table::Material, 12),
+    stock
+        .allocate(Role::Bake, Table::Texture, texture)
+        .expect("right");
+    stock.fill(Role::Bake, Table::Texture).expect("right");
+    let obj: &[u8] = b"# kiln\nv 1 2 3\n";
+    for (table, bytes) in [
+        (Table::Glb, obj),
+        (Table::Material, least(Table::Material)),
         // Three pages have no charts.
-        (Role::Encode, Table::Picture(3), 12),
+        (Table::Picture(3), least(Table::Picture(3))),
     ] {
         let complete = stock.complete(Role::Encode, &done, false, Product::Texture);
         assert!(complete.is_err(), "{table:?} is missing");
-        stock.allocate(role, table, bytes).expect("right");
-        stock.fill(role, table).expect("right");
+        file(&mut stock, Role::Encode, table, bytes).expect("right");
     }
     let complete = stock.complete(Role::Encode, &done, false, Product::Texture);
     complete.expect("all is there");

@@ -3,7 +3,8 @@
 use nix::libc;
 use proto::message::{Code, Role};
 
-use super::{Ending, Exit};
+use super::{Ending, Exit, Kill};
+use crate::reserve;
 
 pub(super) fn hint(ending: &Ending, code: Code) -> String {
     let hint = match (code, ending.role, &ending.exit) {
@@ -17,13 +18,17 @@ pub(super) fn hint(ending: &Ending, code: Code) -> String {
                 transient: false, ..
             },
         ) => "kiln-baker belongs beside kiln: ./run.sh builds both",
+        (Code::SpawnFailed, ..) if matches!(ending.kill, Some(Kill::Short(_))) => {
+            return reserve::need();
+        }
         (Code::SpawnFailed, ..) => {
             "this host is short of processes, memory or descriptors (ulimit -a): fewer jobs at once need less"
         }
         (Code::OutOfHostMemory, ..) => {
             "a smaller --texture-size or fewer or smaller views need less memory"
         }
-        (Code::WorkerCrashed, _, Exit::Signal(libc::SIGKILL)) => {
+        // The supervisor's own hand is known.
+        (Code::WorkerCrashed, _, Exit::Signal(libc::SIGKILL)) if ending.kill.is_none() => {
             "if nobody killed it, the machine ran out of memory: a smaller --texture-size or fewer views need less"
         }
         (Code::WorkerCrashed | Code::WorkerStalled, Role::Bake, _)

@@ -31,7 +31,7 @@ pub use mesh::{gltf, obj, ply};
 pub use opener::opener;
 pub use packet::packet;
 pub use picture::picture;
-pub use protocol::{Op, protocol};
+pub use protocol::{Op, least, protocol};
 pub use recorder::recorder;
 pub use soup::soup;
 pub use table::table;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use proto::blob::Blob;
-use proto::job::CompareJob;
+use proto::job::{CompareJob, Container};
 use proto::limits::{MAX_BLOB_BYTES, MAX_TEXT_BYTES, MAX_WARNINGS};
 use proto::message::{Code, CompareSummary, Done, Failure, FromChild, Role, Root, Table, ToChild};
 use proto::recorder;
@@ -22,6 +22,7 @@ use crate::feed::{Feed, Handed, Parcel};
 use crate::host::Host;
 use crate::input::Input;
 use crate::job::bury::{how, last_words};
+use crate::job::commit::File;
 use crate::job::hear::mismatch;
 use crate::job::lend::Loan;
 use crate::job::spawn::unborn;
@@ -32,6 +33,7 @@ use crate::procfs::Share;
 use crate::reserve::lend;
 use crate::sandbox;
 use crate::signals::Signals;
+use crate::stock::shape;
 use crate::verdict::{Ending, Exit, Kill, MemoryKill};
 use crate::watch::{STALL_FLOOR, TICK, Watch, stall_cap};
 use crate::words::{self, printable};
@@ -47,6 +49,16 @@ pub(super) enum End {
     Died(Box<Ending>),
 }
 
+/// How far the sheet is.
+pub(super) enum Sheet {
+    /// The process may write it.
+    Open(Arc<Blob>),
+    /// Nobody may.
+    Sealed(Arc<Blob>),
+    /// The process has read it back.
+    Verified(File),
+}
+
 /// One process.
 pub(super) struct Attempt<'a> {
     spec: &'a Comparison,
@@ -54,9 +66,8 @@ pub(super) struct Attempt<'a> {
     listener: &'a mut dyn Listener,
     number: u32,
     pub(super) warnings: Vec<String>,
-    /// The sheet, and whether it is written.
-    pub(super) blob: Option<(Arc<Blob>, bool)>,
-    /// The files that the process was handed.
+    pub(super) sheet: Option<Sheet>,
+    /// What the process was handed.
     pub(super) given: Given,
     summary: Option<CompareSummary>,
     failure: Option<Failure>,
@@ -78,7 +89,7 @@ impl<'a> Attempt<'a> {
             listener,
             number,
             warnings: Vec::new(),
-            blob: None,
+            sheet: None,
             given: Given::default(),
             summary: None,
             failure: None,
@@ -243,18 +254,35 @@ impl<'a> Attempt<'a> {
             }
             FromChild::Filled { table } => {
                 running.watch.alive();
-                match &mut self.blob {
-                    Some((blob, filled)) if table == Table::Preview && !*filled => {
-                        *filled = true;
-                        blob.seal_written().map_err(|error| chain(&error))
+                match self.sheet.take() {
+                    Some(Sheet::Open(blob)) if table == Table::Preview => {
+                        blob.seal_written().map_err(|error| chain(&error))?;
+                        self.sheet = Some(Sheet::Sealed(blob));
+                        running.sealed(table)
                     }
                     _ => Err(format!("it has filled {table:?}, which it was not given")),
                 }
             }
+            FromChild::Verified { table, sha256 } => {
+                running.watch.alive();
+                match self.sheet.take() {
+                    Some(Sheet::Sealed(blob)) if table == Table::Preview => {
+                        let none = |what| format!("the picture is {what}");
+                        shape::check(table, Container::Glb, &blob).map_err(none)?;
+                        self.sheet = Some(Sheet::Verified((blob, sha256)));
+                        Ok(())
+                    }
+                    _ => Err(format!("it has read {table:?}, which is not sealed")),
+                }
+            }
             FromChild::Done(Done::Compare(summary)) => {
                 let models = 1 + usize::from(self.spec.second.is_some());
-                let picture = self.blob.as_ref().is_some_and(|(_, filled)| *filled);
-                if summary.models.len() != models || picture != self.spec.picture.is_some() {
+                let picture = match &self.sheet {
+                    Some(Sheet::Verified(_)) => self.spec.picture.is_some(),
+                    Some(Sheet::Open(_) | Sheet::Sealed(_)) => false,
+                    None => self.spec.picture.is_none(),
+                };
+                if summary.models.len() != models || !picture {
                     return Err("it is done with something else than its job".to_owned());
                 }
                 self.summary = Some(summary);
@@ -303,7 +331,7 @@ impl<'a> Attempt<'a> {
         if self.spec.sandbox
             && let Err(error) = sandbox::check(role, Stage::Entered, running.child.pid, &account)
         {
-            running.kill(Kill::Unconfined(chain(&error)), self.listener);
+            running.kill(error.kill(), self.listener);
             return Ok(());
         }
         let name = |input: &Input| input.name.clone();
@@ -327,7 +355,7 @@ impl<'a> Attempt<'a> {
     /// Gives memory for the sheet, once.
     fn allocate(&mut self, table: Table, bytes: u64) -> Result<Arc<Blob>, String> {
         let bounds = LEAST_PICTURE..=MAX_BLOB_BYTES;
-        if table != Table::Preview || self.spec.picture.is_none() || self.blob.is_some() {
+        if table != Table::Preview || self.spec.picture.is_none() || self.sheet.is_some() {
             return Err(format!("it asks for {table:?}, which is not its part"));
         }
         if !bounds.contains(&bytes) {
@@ -335,7 +363,7 @@ impl<'a> Attempt<'a> {
         }
         let blob = lend(|| Blob::create("kiln-Preview", bytes)).map_err(|error| chain(&error))?;
         let blob = Arc::new(blob);
-        self.blob = Some((Arc::clone(&blob), false));
+        self.sheet = Some(Sheet::Open(Arc::clone(&blob)));
         Ok(blob)
     }
 

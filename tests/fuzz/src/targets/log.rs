@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use proto::message::Role;
 use supervisor::logs::{Owner, Source, Tail, pump};
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::oneshot;
 
 /// Lines that are kept, and bytes of one with its mark.
 const LINES: usize = 64;
@@ -38,7 +39,10 @@ fn lines(stream: &[u8], size: usize) -> Vec<String> {
         pid: 1,
     };
     // It never waits, it only lets others run: there is no need of a runtime.
-    let mut reading = pin!(pump(Pieces { stream, size }, source, tail.clone()));
+    // The child lives as long as its pipe.
+    let (_alive, over) = oneshot::channel();
+    let pieces = Pieces { stream, size };
+    let mut reading = pin!(pump(pieces, source, tail.clone(), over));
     let mut context = Context::from_waker(Waker::noop());
     while reading.as_mut().poll(&mut context).is_pending() {}
     tail.lines()

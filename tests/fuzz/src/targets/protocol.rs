@@ -12,6 +12,7 @@ mod op;
 use arbitrary::Unstructured;
 
 use self::children::Children;
+pub use self::fixture::least;
 pub use self::op::Op;
 
 /// Enough for a whole job with several deaths.

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 use kiln_tests::MESH_TEXT;
-use kiln_tests::fault::{PIPELINES, Step};
+use kiln_tests::fault::{HOARDER, PIPELINES, Step};
+use kiln_tests::made;
 use proto::blob::BlobFile;
 use proto::job::{CompareJob, Device};
 use proto::message::{
@@ -41,7 +42,11 @@ pub(crate) fn prepare(worker: &Worker) {
     if !worker.plan.mesh_last {
         put_mesh();
     }
-    let total = worker.plan.views + job.holdout;
+    let fit = match job.mesh_file.as_str() {
+        HOARDER => worker.plan.hoards,
+        _ => worker.plan.views,
+    };
+    let total = fit + job.holdout;
     for index in 0..total {
         // The held-out ones in the middle, and all of them backwards: any order is legal.
         let index = total - 1 - index;
@@ -61,7 +66,7 @@ pub(crate) fn prepare(worker: &Worker) {
         put_mesh();
     }
     worker.reach(Step::Filled);
-    worker.done(summary(Role::Prepare, worker.plan.views, job.holdout));
+    worker.done(summary(Role::Prepare, fit, job.holdout));
 }
 
 /// As far as its faults need it: a comparison without meshes is refused.
@@ -161,6 +166,12 @@ pub(crate) fn bake(worker: &Worker) {
             residual: vec![2; count],
         }),
     };
+    if job.rejected {
+        for view in &views {
+            let table = Table::Rejected(view.index);
+            worker.put(table, &made::picture(&format!("{table:?}")));
+        }
+    }
     worker.put(Table::Texture, &bytes_of(|out| texture.write(out)));
     worker.progress(Phase::Fit, 2, 2);
     worker.reach(Step::Filled);
@@ -202,23 +213,14 @@ pub(crate) fn encode(worker: &Worker) {
         .collect();
     held.sort_unstable();
     shown.sort_unstable();
-    // Not a GLB, but all that a test wants to know.
-    worker.put(
-        Table::Glb,
-        format!("glTF of the saboteur, held {held:?}, shown {shown:?}").as_bytes(),
-    );
+    worker.put(Table::Glb, &made::model(&held, &shown));
     if job.preview {
-        worker.put(
-            Table::Preview,
-            format!("PNG of the saboteur, shown {shown:?}, and so on").as_bytes(),
-        );
+        let sheet = made::picture(&format!("shown {shown:?}"));
+        worker.put(Table::Preview, &sheet);
     }
     if job.maps {
         for table in [Table::Coverage, Table::Residual, Table::Provenance] {
-            worker.put(
-                table,
-                format!("PNG of the saboteur, {table:?}, and so on").as_bytes(),
-            );
+            worker.put(table, &made::picture(&format!("{table:?}")));
         }
     }
     worker.progress(Phase::Glb, 2, 2);

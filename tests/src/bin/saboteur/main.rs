@@ -13,6 +13,8 @@
 
 mod healthy;
 
+mod kin;
+
 mod worker;
 
 use std::path::PathBuf;

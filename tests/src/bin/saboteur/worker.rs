@@ -6,19 +6,19 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use kiln_tests::fault::{Committed, Fault, Plan, Step};
+use kiln_tests::fault::{Committed, Fault, Forgery, Plan, Step};
 use kiln_tests::history::now_us;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::socket::{MsgFlags, sendmsg};
 use nix::unistd::pause;
-use proto::blob::BlobFile;
+use proto::blob::{BlobFile, sha256};
 use proto::channel::Channel;
 use proto::limits::{MAX_BLOB_BYTES, MAX_PACKET_BYTES, MAX_PIPELINES_BYTES};
 use proto::message::{Done, Failure, FromChild, Phase, Role, Root, Table, ToChild};
 use proto::sandbox::Sandbox;
 
-use crate::healthy;
+use crate::{healthy, kin};
 
 pub(crate) struct Worker {
     channel: Channel,
@@ -28,6 +28,8 @@ pub(crate) struct Worker {
     attempt: u32,
     /// Prepare's next view lies about its number.
     pub(crate) lying: Cell<bool>,
+    /// A file that it forges.
+    forging: Cell<Option<(Table, Forgery)>>,
     _alive: File,
     /// For [`Fault::Tell`] and [`Fault::Hear`]; what is told stays in the pipe while somebody holds it open.
     told: PathBuf,
@@ -58,6 +60,7 @@ impl Worker {
             plan,
             attempt,
             lying,
+            forging: Cell::new(None),
             _alive: alive,
             told: link.with_file_name("told"),
             telling: Cell::new(None),
@@ -167,6 +170,10 @@ impl Worker {
 
     /// Asks for memory, writes `bytes` and hands it over, with a step in the middle.
     pub(crate) fn put(&self, table: Table, bytes: &[u8]) {
+        let forgery = (self.forging.get()).filter(|(forged, _)| *forged == table);
+        let forgery = forgery.map(|(_, how)| how);
+        let forged = forged(bytes, forgery);
+        let bytes = &forged[..];
         self.send(&FromChild::Allocate {
             table,
             bytes: bytes.len() as u64,
@@ -184,6 +191,23 @@ impl Worker {
         self.reach(Step::HalfTable);
         writer.write_all(second).expect("room");
         self.send(&FromChild::Filled { table });
+        if !table.is_file() {
+            return;
+        }
+        assert_eq!(self.receive().0, ToChild::Sealed { table }, "sealed");
+        self.demand(
+            blob.writer().write_all(&[0]).is_err(),
+            "a sealed file is frozen",
+        );
+        let mut back = Vec::new();
+        blob.reader().read_to_end(&mut back).expect("memory");
+        self.demand(back == bytes, "a sealed file is as it was written");
+        let sha256 = match forgery {
+            Some(Forgery::Unread) => return,
+            Some(Forgery::Digest) => sha256(b"another file"),
+            _ => sha256(&back),
+        };
+        self.send(&FromChild::Verified { table, sha256 });
     }
 
     fn commit(&self, fault: &Fault) {
@@ -328,6 +352,16 @@ impl Worker {
                     text: "a\x1b[31m\nb".to_owned(),
                 });
             }
+            Fault::Forge(table, how) => self.forging.set(Some((*table, *how))),
+            Fault::Fork(kin) => kin::start(*kin, &self.channel),
+            Fault::CloseAll => {
+                for number in 0..64 {
+                    if nix::unistd::close(number).is_err() {
+                        // It was not open.
+                    }
+                }
+                wait_for_ever();
+            }
             Fault::LyingView => self.lying.set(true),
             Fault::Tamper => healthy::tamper(self),
         }
@@ -397,6 +431,22 @@ impl Worker {
 }
 
 use proto::message::Code;
+
+/// The bytes of a file, or those in their place.
+fn forged(bytes: &[u8], how: Option<Forgery>) -> Vec<u8> {
+    let mut forged = bytes.to_vec();
+    match how {
+        Some(Forgery::Text) => {
+            b"a text, and long enough to pass for any file that there is\n".to_vec()
+        }
+        Some(Forgery::Cut) => bytes[..bytes.len() - 4].to_vec(),
+        Some(Forgery::Length) => {
+            forged[8] ^= 4;
+            forged
+        }
+        Some(Forgery::Digest | Forgery::Unread) | None => forged,
+    }
+}
 
 /// A log line as workers write them.
 fn tracing_line(level: &str, message: &str) {

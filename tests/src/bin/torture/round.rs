@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use kiln_tests::fault::Committed;
 use kiln_tests::history::{Expect, Line, digest, digest_of, now_us};
-use kiln_tests::{MESH_TEXT, names_in, signal_if_there};
+use kiln_tests::{MESH_TEXT, made, names_in, signal_if_there};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -28,8 +28,7 @@ pub(crate) enum Kind {
     Supervisor,
 }
 
-/// The result of a healthy saboteur with one view held out.
-const SABOTEUR_RESULT: &str = "glTF of the saboteur, held [1], shown []";
+/// What a healthy saboteur makes with one view held out.
 
 /// See the head of the program.
 #[derive(Debug)]
@@ -151,7 +150,7 @@ impl Torture {
         }
         let golden = match &self.golden {
             Some(golden) if real => golden.clone(),
-            _ => digest(SABOTEUR_RESULT.as_bytes()),
+            _ => digest(&made::model(&[1], &[])),
         };
         self.writer.write(&Line::Accepted {
             job: name.clone(),
@@ -176,10 +175,7 @@ impl Torture {
         jobs: &mut [Job],
         shot_after: Option<usize>,
     ) {
-        let list: Vec<Value> = jobs
-            .iter()
-            .map(|job| entry(job, kind, round.path()))
-            .collect();
+        let list: Vec<Value> = jobs.iter().map(|job| entry(job, kind)).collect();
         let path = round.path().join("jobs.json");
         fs::write(&path, Value::Array(list).to_string()).expect("a list");
         let mut child = Command::new(self.programs.join("kiln"))
@@ -191,6 +187,13 @@ impl Torture {
                 "--jobs",
             ])
             .arg(&path)
+            .arg("--crash-folder")
+            .arg(round.path().join("crashes"))
+            .args((kind != Kind::Workers).then_some("--insecure-no-sandbox"))
+            .args(jobs.iter().map(|job| {
+                let baker = job.folder.join("kiln-baker");
+                format!("--baker-of={}={}", job.name, baker.display())
+            }))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -326,12 +329,10 @@ impl Torture {
     }
 }
 
-fn entry(job: &Job, kind: Kind, round: &Path) -> Value {
+fn entry(job: &Job, kind: Kind) -> Value {
     let mut entry = json!({
         "name": job.name,
         "output": job.folder.join("out/out.glb"),
-        "baker": job.folder.join("kiln-baker"),
-        "crash-folder": round.join("crashes"),
         "texture-size": 256,
         "device": "cpu",
     });
@@ -347,7 +348,6 @@ fn entry(job: &Job, kind: Kind, round: &Path) -> Value {
             "mesh": job.folder.join("mesh.glb"),
             "views": job.folder.join("transforms.json"),
             "holdout": 1,
-            "insecure-no-sandbox": true,
         })
     };
     if let (Value::Object(entry), Value::Object(more)) = (&mut entry, more) {

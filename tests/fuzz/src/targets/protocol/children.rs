@@ -173,7 +173,9 @@ impl Children {
         match packet {
             // No job here leaves the texture's edge to it.
             FromChild::Hello { .. } | FromChild::Chosen { .. } => Err(Violation),
-            FromChild::Allocate { .. } | FromChild::Filled { .. } if !child.feed.started() => {
+            FromChild::Allocate { .. } | FromChild::Filled { .. } | FromChild::Verified { .. }
+                if !child.feed.started() =>
+            {
                 Err(Violation)
             }
             FromChild::Progress { phase, done, total } => {
@@ -243,6 +245,15 @@ impl Children {
             }
             FromChild::Allocate { table, bytes } => self.allocate(role, table, bytes),
             FromChild::Filled { table } => self.fill(role, table),
+            FromChild::Verified { table, sha256 } => {
+                let verified = self.stock.verify(role, table, sha256);
+                let filled = self.granted.get(&table).is_some_and(|table| table.filled);
+                assert!(
+                    verified.is_err() || (filled && table.is_file()),
+                    "{table:?}"
+                );
+                verified.map_err(|_| Violation)
+            }
             FromChild::Delivered { views } => {
                 let all = role == Role::Prepare && self.stock.deliver(views);
                 assert!(!all || views as usize == self.views.len(), "all are there");
@@ -524,7 +535,10 @@ impl Child {
                 assert_eq!(self.meshed, role == Role::Bake, "after the mesh of a bake");
                 self.ended = true;
             }
-            ToChild::Grant { .. } | ToChild::Opened { .. } | ToChild::Pipelines { .. } => {
+            ToChild::Grant { .. }
+            | ToChild::Opened { .. }
+            | ToChild::Pipelines { .. }
+            | ToChild::Sealed { .. } => {
                 panic!("it answers a wish")
             }
         }

@@ -34,7 +34,8 @@ pub(super) fn owner(table: Table) -> Role {
 }
 
 /// The least that a table can have: one triangle, one pixel.
-pub(super) fn least(table: Table) -> u64 {
+#[must_use]
+pub fn least(table: Table) -> u64 {
     match table {
         Table::Mesh => 64 + 3 * (12 + 12 + 8 + 4) + 12,
         Table::Surface => 64 + 3 * 12 + 12,

@@ -1,0 +1,65 @@
+//! A process that the saboteur starts, as no worker should.
+
+use std::io::{Read, Write, pipe};
+
+use kiln_tests::fault::Kin;
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::unistd::{ForkResult, alarm, fork, pause, setsid};
+use proto::channel::Channel;
+use proto::message::{FromChild, Phase};
+
+/// It ends by itself after so many seconds, should nobody end it.
+const LIFE: u32 = 300;
+
+/// Starts it, and goes on.
+pub(crate) fn start(kin: Kin, channel: &Channel) {
+    // Its end tells that this process has ended, which alone holds it open for writing.
+    let (mut over, open) = pipe().expect("a pipe");
+    if !forked() {
+        std::mem::forget(open);
+        return;
+    }
+    drop(open);
+    if kin != Kin::Child {
+        // Whoever starts a session is nobody's leader; then the one in between ends, and the other is an orphan.
+        setsid().expect("a session");
+        if !forked() {
+            proto::exit::now(0);
+        }
+    }
+    alarm::set(LIFE);
+    if kin == Kin::Flood {
+        over.read_to_end(&mut Vec::new()).expect("a pipe");
+        flood(channel);
+    }
+    loop {
+        pause();
+    }
+}
+
+/// Until there is nobody at the other ends.
+fn flood(channel: &Channel) -> ! {
+    let handler = SigHandler::SigIgn;
+    #[expect(unsafe_code, reason = "nix leaves it to the caller")]
+    // SAFETY: no handler of ours runs.
+    unsafe { signal(Signal::SIGPIPE, handler) }.expect("a signal");
+    let progress = FromChild::Progress {
+        phase: Phase::Fit,
+        done: 1,
+        total: 2,
+    };
+    let mut open = [true; 2];
+    while open.contains(&true) {
+        open[0] = open[0] && channel.send(&progress, &[]).is_ok();
+        open[1] = open[1] && writeln!(std::io::stderr(), "flood of an orphan").is_ok();
+    }
+    proto::exit::now(0)
+}
+
+/// Whether this is the new process.
+fn forked() -> bool {
+    #[expect(unsafe_code, reason = "nix leaves it to the caller")]
+    // SAFETY: the saboteur has one thread.
+    let forked = unsafe { fork() };
+    matches!(forked.expect("a process"), ForkResult::Child)
+}
