@@ -129,7 +129,7 @@ pub async fn submit(
         return Ok(answer(&job, Some(&live.now()), replayed));
     };
     drop(tokio::time::timeout(time, over(&live)).await);
-    let (job, now) = job::find(&service, &job.id.to_string()).await?;
+    let (job, now) = job::find(&service, &peer, &job.id.to_string()).await?;
     Ok(answer(&job, now.as_ref(), replayed))
 }
 
