@@ -14,6 +14,8 @@ pub mod api;
 
 pub mod board;
 
+pub mod folder;
+
 pub mod guard;
 
 pub mod inputs;
@@ -34,7 +36,11 @@ pub mod schedule;
 
 pub mod service;
 
+pub mod slots;
+
 pub mod spec;
+
+pub mod steady;
 
 mod work;
 
@@ -52,17 +58,20 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use proto::exit;
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::LocalSet;
 
+use self::guard::Guard;
 use self::listen::{Peer, Sockets, Stream};
+use self::slots::{Seat, Slots};
+use self::steady::{Awaited, Steady};
 use crate::error::JobError;
 use crate::signals::Signals;
 
-/// Connections at once; more wait in the kernel's queue. An idle page holds one or two, a watcher one.
-const CONNECTIONS: usize = 1024;
-/// For a request's head to come.
+/// For a request's head to come, the silence before it included.
 const HEAD: Duration = Duration::from_secs(15);
+/// For others to end what they hold, where a connection cannot be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
 /// For answers under way when the sidecar leaves.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// For running jobs when the sidecar leaves; a second signal ends it.
@@ -109,10 +118,10 @@ pub async fn run(options: Options) -> u8 {
 async fn serve(options: Options) -> Result<(), Box<JobError>> {
     let mut signals = Signals::listen()?;
     let local = LocalSet::new();
-    let guard = guard::Guard {
+    let guard = Arc::new(Guard {
         uids: options.allow_uid.clone(),
         token: options.token.clone(),
-    };
+    });
     // The store first: whoever can connect finds everything as it was.
     let (service, scheduler) = schedule::open(&options)?;
     let sockets = Sockets::open(&options.socket, options.tcp)?;
@@ -127,7 +136,7 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
     }
     crate::screen::say("serves");
     notify(&[sd_notify::NotifyState::Ready]);
-    let router = api::router(service.clone(), guard);
+    let router = api::router(service.clone(), Arc::clone(&guard));
     let graceful = GracefulShutdown::new();
     let work = scheduler.run();
     let leave = async {
@@ -160,7 +169,7 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
             let ended = tokio::select! {
                 // Ends only once it was told to leave, and everything is in the store.
                 ended = work => ended,
-                () = accept(&sockets, &router, &graceful) => unreachable!("accepts for ever"),
+                () = accept(&sockets, &guard, &router, &graceful) => unreachable!("accepts for ever"),
                 () = async { leave.await; std::future::pending::<()>().await } => unreachable!("waits for the scheduler"),
             };
             let answered = tokio::time::timeout(LAST_ANSWERS, graceful.shutdown()).await;
@@ -172,45 +181,52 @@ async fn serve(options: Options) -> Result<(), Box<JobError>> {
         .await
 }
 
-async fn accept(sockets: &Sockets, router: &Router, graceful: &GracefulShutdown) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+async fn accept(sockets: &Sockets, guard: &Guard, router: &Router, graceful: &GracefulShutdown) {
+    let slots = Slots::new();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
         let (stream, peer) = match sockets.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 // Out of descriptors, most likely: others end theirs.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                slots.give_way();
+                tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
+        let seat = Arc::new(slots.take(guard.sitter(&peer)));
         let router = router.clone();
         let connection = async move |watcher: hyper_util::server::graceful::Watcher| {
-            let result = match stream {
-                Stream::Unix(stream) => converse(TokioIo::new(stream), peer, router, watcher).await,
-                Stream::Tcp(stream) => converse(TokioIo::new(stream), peer, router, watcher).await,
+            let talk = async {
+                match stream {
+                    Stream::Unix(stream) => converse(stream, peer, &seat, router, watcher).await,
+                    Stream::Tcp(stream) => converse(stream, peer, &seat, router, watcher).await,
+                }
             };
-            if let Err(error) = result {
-                tracing::debug!(%error, "a connection ended");
+            tokio::select! {
+                biased;
+                () = seat.given_up() => tracing::debug!("a connection was cut"),
+                ended = talk => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended");
+                },
             }
-            drop(permit);
         };
         tokio::task::spawn_local(connection(graceful.watcher()));
     }
 }
 
 async fn converse(
-    io: impl hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     peer: Peer,
+    seat: &Arc<Seat>,
     router: Router,
     watcher: hyper_util::server::graceful::Watcher,
 ) -> Result<(), hyper::Error> {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
+    let io = TokioIo::new(Steady::new(stream, Arc::clone(seat)));
+    let service = service_fn(|request: Request<Incoming>| {
+        let mut request = request.map(|body| Body::new(Awaited::new(body)));
         request.extensions_mut().insert(peer.clone());
+        request.extensions_mut().insert(Arc::clone(seat));
         tower_service::Service::call(&mut router.clone(), request)
     });
     let connection = http1::Builder::new()

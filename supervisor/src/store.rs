@@ -215,7 +215,23 @@ impl Store {
         before: Option<JobId>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let work = move |db: &Connection, _: &Shared| jobs::list(db, state, before, limit);
+        self.list_of(None, state, before, limit).await
+    }
+
+    /// [`Store::list`] of one client's jobs.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub async fn list_of(
+        &self,
+        client: Option<String>,
+        state: Option<State>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let work = move |db: &Connection, _: &Shared| {
+            jobs::list(db, client.as_deref(), state, before, limit)
+        };
         self.writer.read(work).await
     }
 

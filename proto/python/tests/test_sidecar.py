@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import support
 
 support.isolate()
 
-from kiln import Cancelled, Client, JobFailed, RequestProblem, SidecarUnavailable, sidecar  # noqa: E402
+from kiln import Cancelled, Client, JobFailed, RequestProblem, SidecarUnavailable, client as clients, sidecar  # noqa: E402
 
 SPOT = support.ROOT / "tests/data/spot"
 #: For what must happen and takes no time but for a busy machine.
@@ -205,6 +206,34 @@ class Private(unittest.TestCase):
                 os.environ["XDG_RUNTIME_DIR"], sidecar._private = old, held
                 server.terminate()
                 server.wait(SOON)
+
+    def test_a_default_place_that_others_may_write_to_is_not_asked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place, link = os.path.join(folder, "kiln"), os.path.join(folder, "link")
+            os.mkdir(place)
+            os.symlink(place, link)
+            for mode, own, words in [
+                (0o700, True, None),
+                (0o755, True, None),
+                (0o777, True, "written by others"),
+                (0o770, True, "written by others"),
+                (0o777, False, "lets everybody replace"),
+                (0o770, False, None),
+                (0o1777, False, None),
+            ]:
+                os.chmod(place, mode)
+                fault = clients.folder_fault(os.path.join(place, "kiln.sock"), own)
+                self.assertEqual(bool(fault), bool(words), f"{mode:o}")
+                self.assertIn(words or "", fault or "")
+            self.assertIn("is a link", clients.folder_fault(os.path.join(link, "kiln.sock"), True))
+            os.chmod(place, 0o777)
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(os.path.join(place, "kiln.sock"))
+                listener.listen()
+                with self.assertRaisesRegex(SidecarUnavailable, "lets everybody replace"):
+                    Client(os.path.join(place, "kiln.sock"), patience=0.1).get("a")
+                listener.setblocking(False)
+                self.assertRaises(BlockingIOError, listener.accept)
 
 
 def submit(client: Client, **options):

@@ -47,8 +47,13 @@ pub enum RemoteError {
         /// Nothing listens there.
         absent: bool,
     },
-    /// The process that answers belongs to a user who is not trusted.
-    Untrusted(String),
+    /// Somebody answers whom this user does not trust.
+    Untrusted {
+        /// Who, or whose folder.
+        why: String,
+        /// How to mend it.
+        hint: &'static str,
+    },
     /// The answer is not understood.
     Garbled(String),
     /// What arrived differs from what was promised.
@@ -150,7 +155,8 @@ pub fn of(code: Code) -> u8 {
         Code::PayloadTooLarge => exit::DATAERR,
         Code::NotFound | Code::Gone => exit::NOINPUT,
         Code::DigestMismatch => exit::IOERR,
-        Code::JobNotFinished
+        Code::RequestTimeout
+        | Code::JobNotFinished
         | Code::JobRunning
         | Code::QueueFull
         | Code::QuotaExceeded
@@ -171,7 +177,8 @@ pub fn of(code: Code) -> u8 {
 fn hint(refused: &Refused) -> &'static str {
     match refused.code {
         Some(
-            Code::QueueFull
+            Code::RequestTimeout
+            | Code::QueueFull
             | Code::QuotaExceeded
             | Code::InsufficientStorage
             | Code::Draining
@@ -239,12 +246,12 @@ impl RemoteError {
                     }
                 },
             ),
-            Self::Untrusted(why) => told(
+            Self::Untrusted { why, hint } => told(
                 "untrusted",
                 RetryClass::Config,
                 exit::NOPERM,
                 why.clone(),
-                "--allow-uid trusts that user",
+                hint,
             ),
             Self::Garbled(why) => told(
                 "not_understood",

@@ -1,11 +1,11 @@
 //! Where a sidecar is → a connection to it: its Unix socket, or loopback with a token.
 //!
-//! The kernel tells who listens at a Unix socket: only this user's own and root's sidecar is spoken to, and those of users that
+//! The kernel tells who listens at a Unix socket, and its folder who could have put it there: only this user's own and root's sidecar is spoken to, and those of users that
 //! the caller named. There is no TLS, so there is no TCP beyond this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use axum::body::Body;
 use axum::http::Uri;
@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::error::RemoteError;
+use crate::serve::folder::{Folder, Unsafe};
 
 /// Lines of an answer's head.
 const HEADERS: usize = 64;
@@ -67,6 +68,7 @@ impl Place {
     pub async fn connect(&self) -> Result<SendRequest<Body>, RemoteError> {
         match self {
             Self::Unix { path, uids } => {
+                self.check_folder(path)?;
                 let stream = UnixStream::connect(path)
                     .await
                     .map_err(|error| self.unreachable(&error))?;
@@ -76,7 +78,10 @@ impl Place {
                     .uid();
                 if peer != 0 && peer != Uid::current().as_raw() && !uids.contains(&peer) {
                     let why = format!("{} is served by user {peer}", self.shown());
-                    return Err(RemoteError::Untrusted(why));
+                    return Err(RemoteError::Untrusted {
+                        why,
+                        hint: "--allow-uid trusts that user",
+                    });
                 }
                 self.speak(stream).await
             }
@@ -89,6 +94,18 @@ impl Place {
                     .map_err(|error| self.unreachable(&error))?;
                 self.speak(stream).await
             }
+        }
+    }
+
+    /// Whose folder it is says who could put another socket there.
+    fn check_folder(&self, path: &Path) -> Result<(), RemoteError> {
+        match Folder::open(path) {
+            Ok(_) => Ok(()),
+            Err(error) if Unsafe::is(&error) => Err(RemoteError::Untrusted {
+                why: format!("{} is not trusted: {error}", self.shown()),
+                hint: "--socket or $KILN_SOCKET names another place",
+            }),
+            Err(error) => Err(self.unreachable(&error)),
         }
     }
 

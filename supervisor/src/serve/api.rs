@@ -19,6 +19,8 @@ pub mod blobs;
 
 pub mod events;
 
+mod form;
+
 pub mod health;
 
 pub mod job;
@@ -32,20 +34,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 
 use super::guard::Guard;
 use super::listen::Peer;
+use super::page;
 use super::problem::{Code, Problem};
 use super::service::Service;
-use crate::store::{Bound, StoreError};
+use super::slots::Seat;
+use crate::store::{Bound, Fault, StoreError};
 
 /// All routes.
-pub fn router(service: Service, guard: Guard) -> Router {
-    let checked = middleware::from_fn_with_state((service.clone(), Arc::new(guard)), check);
+pub fn router(service: Service, guard: Arc<Guard>) -> Router {
+    let checked = middleware::from_fn_with_state((service.clone(), guard), check);
     Router::new()
         .route("/v1/blobs/{digest}", put(blobs::put).get(blobs::get))
         .route("/v1/jobs", post(submit::submit).get(job::list))
@@ -61,7 +66,7 @@ pub fn router(service: Service, guard: Guard) -> Router {
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(health::openapi))
-        .merge(super::page::routes())
+        .merge(page::routes())
         .fallback(async || Problem::new(Code::NotFound, "no such route; see /openapi.json"))
         .method_not_allowed_fallback(async || {
             Problem::new(
@@ -69,6 +74,8 @@ pub fn router(service: Service, guard: Guard) -> Router {
                 "see /openapi.json for what this route takes",
             )
         })
+        // Each body has bounds of its own: of a spec, of an upload, of a job.
+        .layer(DefaultBodyLimit::disable())
         .layer(checked)
         .with_state(service)
 }
@@ -88,13 +95,23 @@ async fn check(
         .to_owned();
     // No connection comes without a peer; one that did would be nobody's.
     let peer = request.extensions().get::<Peer>().cloned();
-    let response = match peer {
-        None => Problem::new(Code::Forbidden, "nobody knows who asks").into_response(),
-        Some(peer) => match guard.check(&peer, &request) {
-            Err(problem) => problem.into_response(),
-            Ok(()) => next.run(request).await,
-        },
+    let refusal = match &peer {
+        None => Some(Problem::new(Code::Forbidden, "nobody knows who asks")),
+        Some(peer) => guard.check(peer, &request).err(),
     };
+    let known = refusal.is_none() && !page::is_public(&method, request.uri().path());
+    if let Some(seat) = request.extensions().get::<Arc<Seat>>().filter(|_| known) {
+        seat.prove();
+    }
+    let mut response = match refusal {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    };
+    // Who shows no token has one answer a connection: a row of requests at once costs more to answer than to send.
+    if !known && matches!(peer, Some(Peer::Tcp(_))) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
     tracing::debug!(%method, route, status = response.status().as_u16(), ms = began.elapsed().as_millis(), "answered");
     service.metrics.request(&route, response.status().as_u16());
     response
@@ -111,6 +128,16 @@ impl From<StoreError> for Problem {
             StoreError::QueueFull(_) => Self::new(Code::QueueFull, error.to_string()).after(5),
             StoreError::Full { .. } => {
                 Self::new(Code::InsufficientStorage, error.to_string()).after(30)
+            }
+            // It lies with the disk's room alone, and passes as that does.
+            StoreError::Disk {
+                fault: Fault::NoSpace,
+                detail,
+                ..
+            } => {
+                tracing::error!("{error}");
+                let detail = format!("the disk of the store takes no more: {detail}");
+                Self::new(Code::InsufficientStorage, detail).after(30)
             }
             StoreError::DigestMismatch { .. } => Self::new(Code::DigestMismatch, error.to_string()),
             StoreError::TooLarge { .. } => Self::new(Code::PayloadTooLarge, error.to_string()),

@@ -5,11 +5,11 @@
 //! page itself need no token: they hold nothing of a job.
 
 use axum::http::{HeaderMap, HeaderName, Request, header};
-use nix::unistd::Uid;
 
 use super::listen::Peer;
 use super::page;
 use super::problem::{Code, Problem};
+use super::slots::Sitter;
 
 /// See the head of this file.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl Guard {
     pub fn check<B>(&self, peer: &Peer, request: &Request<B>) -> Result<(), Problem> {
         match peer {
             Peer::Unix(uid) => self.check_user(*uid),
-            Peer::Tcp => {
+            Peer::Tcp(_) => {
                 let headers = request.headers();
                 check_site(headers)?;
                 if page::is_public(request.method(), request.uri().path()) {
@@ -39,8 +39,19 @@ impl Guard {
         }
     }
 
+    /// Who sits there, before anything is asked.
+    #[must_use]
+    pub fn sitter(&self, peer: &Peer) -> Sitter {
+        match peer {
+            Peer::Unix(_) if peer.rules() => Sitter::Owner,
+            Peer::Unix(uid) if self.uids.contains(uid) => Sitter::User(*uid),
+            Peer::Unix(uid) => Sitter::Stranger(*uid),
+            Peer::Tcp(address) => Sitter::Caller(*address),
+        }
+    }
+
     fn check_user(&self, uid: u32) -> Result<(), Problem> {
-        if uid == 0 || uid == Uid::current().as_raw() || self.uids.contains(&uid) {
+        if Peer::Unix(uid).rules() || self.uids.contains(&uid) {
             return Ok(());
         }
         let detail = format!("user {uid} may not use this sidecar; --allow-uid {uid} would let it");
@@ -113,7 +124,13 @@ fn same(left: &[u8], right: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use nix::unistd::Uid;
+
     use super::*;
+
+    const TCP: Peer = Peer::Tcp(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     fn by_tcp(headers: &[(&str, &str)]) -> Result<(), Code> {
         let guard = Guard {
@@ -125,9 +142,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let request = request.body(()).expect("a request");
-        guard
-            .check(&Peer::Tcp, &request)
-            .map_err(|problem| problem.code)
+        guard.check(&TCP, &request).map_err(|problem| problem.code)
     }
 
     #[test]
@@ -179,7 +194,7 @@ mod tests {
                 request = request.header(*name, *value);
             }
             let request = request.body(()).expect("a request");
-            let checked = guard.check(&Peer::Tcp, &request);
+            let checked = guard.check(&TCP, &request);
             checked.map_err(|problem| problem.code)
         };
         let host = ("host", "127.0.0.1:8017");
@@ -207,7 +222,7 @@ mod tests {
             .header("authorization", "Bearer ")
             .body(())
             .expect("a request");
-        let problem = Guard::default().check(&Peer::Tcp, &request);
+        let problem = Guard::default().check(&TCP, &request);
         assert_eq!(problem.expect_err("no token").code, Code::Unauthorized);
     }
 

@@ -1,13 +1,10 @@
 //! Options → sockets that accept, each connection with who is at its other end.
 //!
-//! The Unix socket lies in a folder of mode 0700 and has mode 0600; the kernel tells who connects. TCP is there only where it
-//! was asked for, on the loopback interface alone. Sockets of systemd are taken as they come.
+//! The Unix socket lies in a folder that is seen to be safe ([`super::folder`]) and has mode 0600; the kernel tells who
+//! connects. TCP is there only where it was asked for, on the loopback interface alone. Sockets of systemd are taken as they come.
 
-use std::fs;
 use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
@@ -15,6 +12,7 @@ use nix::unistd::Uid;
 use proto::message::Code;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use super::folder::{Folder, Made};
 use crate::error::JobError;
 
 /// Who is at the other end.
@@ -22,17 +20,29 @@ use crate::error::JobError;
 pub enum Peer {
     /// A process of this user.
     Unix(u32),
-    /// Somebody on this machine, who has yet to show a token.
-    Tcp,
+    /// Somebody on this machine, at this address, who has yet to show a token.
+    Tcp(IpAddr),
 }
 
 impl Peer {
-    /// What jobs are counted under.
+    /// This user and root, by the Unix socket: the sidecar is theirs, and so are all of its jobs.
+    #[must_use]
+    pub fn rules(&self) -> bool {
+        matches!(self, Self::Unix(uid) if *uid == 0 || *uid == Uid::current().as_raw())
+    }
+
+    /// Whether a job of this client is there for it.
+    #[must_use]
+    pub fn sees(&self, client: &str) -> bool {
+        self.rules() || self.client() == client
+    }
+
+    /// What jobs are counted under, and whose they are.
     #[must_use]
     pub fn client(&self) -> String {
         match self {
             Self::Unix(uid) => format!("uid:{uid}"),
-            Self::Tcp => "tcp".to_owned(),
+            Self::Tcp(_) => "tcp".to_owned(),
         }
     }
 }
@@ -52,7 +62,7 @@ pub struct Sockets {
     unix: Vec<UnixListener>,
     tcp: Vec<TcpListener>,
     /// Removed at the end, if it is still ours.
-    made: Option<(PathBuf, u64)>,
+    made: Option<(PathBuf, Folder, Made)>,
 }
 
 impl Sockets {
@@ -64,7 +74,7 @@ impl Sockets {
         let mut sockets = Self::default();
         sockets
             .inherit()
-            .map_err(|error| refused("a socket of systemd", &error))?;
+            .map_err(|error| refused("a socket of systemd", &error, "its unit says where"))?;
         if sockets.unix.is_empty() && sockets.tcp.is_empty() {
             sockets.make(path)?;
         }
@@ -77,7 +87,11 @@ impl Sockets {
             let listener = std::net::TcpListener::bind(address)
                 .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
                 .and_then(TcpListener::from_std)
-                .map_err(|error| refused(&address.to_string(), &error))?;
+                .map_err(|error| {
+                    let hint =
+                        "--tcp names another port; with port 0 the system chooses a free one";
+                    refused(&address.to_string(), &error, hint)
+                })?;
             sockets.tcp.push(listener);
         }
         Ok(sockets)
@@ -101,49 +115,28 @@ impl Sockets {
     }
 
     fn make(&mut self, path: &Path) -> Result<(), Box<JobError>> {
-        let failed = |error: &io::Error| refused(&path.display().to_string(), error);
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
-            let mut builder = fs::DirBuilder::new();
-            builder.recursive(true).mode(0o700);
-            builder.create(folder).map_err(|error| failed(&error))?;
-        }
-        if let Ok(metadata) = fs::symlink_metadata(path) {
-            if !metadata.file_type().is_socket() {
-                return Err(failed(&io::Error::other("it is there and is no socket")));
-            }
-            if StdUnixStream::connect(path).is_ok() {
-                let message = format!("{}: another sidecar is at work there", path.display());
-                let hint = "use it, stop it, or choose another place with --socket";
-                return Err(JobError::own(Code::OutputError, message, hint));
-            }
-            fs::remove_file(path).map_err(|error| failed(&error))?;
-        }
-        // Nobody else may connect in the moment between bind and chmod: until then it lies where nobody else gets in.
-        let private = path.with_file_name(format!(".kiln-{}", std::process::id()));
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&private)
-            .map_err(|error| failed(&error))?;
-        let hidden = private.join("s");
-        let bound = UnixListener::bind(&hidden).and_then(|listener| {
-            fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
-            fs::rename(&hidden, path)?;
-            Ok((listener, fs::metadata(path)?.ino()))
-        });
-        drop(fs::remove_dir_all(&private));
-        let (listener, inode) = bound.map_err(|error| failed(&error))?;
-        self.made = Some((path.to_path_buf(), inode));
-        self.unix.push(listener);
+        let failed = |error: &io::Error| {
+            let hint = "--socket names another place";
+            refused(&path.display().to_string(), error, hint)
+        };
+        let folder = Folder::make(path).map_err(|error| failed(&error))?;
+        let Some((listener, made)) = folder.listen().map_err(|error| failed(&error))? else {
+            let message = format!("{}: another sidecar is at work there", path.display());
+            let hint = "use it, stop it, or choose another place with --socket";
+            return Err(JobError::own(Code::OutputError, message, hint));
+        };
+        self.made = Some((path.to_path_buf(), folder, made));
+        let listener = listener
+            .set_nonblocking(true)
+            .and_then(|()| UnixListener::from_std(listener));
+        self.unix.push(listener.map_err(|error| failed(&error))?);
         Ok(())
     }
 
     /// Where clients find it, in words.
     #[must_use]
     pub fn places(&self) -> Vec<String> {
-        let made = (self.made.iter()).map(|(path, _)| format!("unix:{}", path.display()));
+        let made = (self.made.iter()).map(|(path, _, _)| format!("unix:{}", path.display()));
         let given = self.unix.iter().filter(|_| self.made.is_none());
         let unix = made.chain(given.filter_map(|listener| {
             let address = listener.local_addr().ok()?;
@@ -159,18 +152,20 @@ impl Sockets {
     /// # Errors
     /// The system is short of something; the next call may succeed.
     pub async fn accept(&self) -> io::Result<(Stream, Peer)> {
-        // One of each at most, but for systemd's.
+        // One of each at most, but for systemd's. Nobody's connections by TCP have the owner wait.
         let unix = any(&self.unix, async |listener: &UnixListener| {
             let (stream, _) = listener.accept().await?;
             let uid = stream.peer_cred()?.uid();
             Ok((Stream::Unix(stream), Peer::Unix(uid)))
         });
         let tcp = any(&self.tcp, async |listener: &TcpListener| {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            Ok((Stream::Tcp(stream), Peer::Tcp))
+            let (stream, address) = listener.accept().await?;
+            // Fails where its peer is gone already, which is told where it is read.
+            drop(stream.set_nodelay(true));
+            Ok((Stream::Tcp(stream), Peer::Tcp(address.ip())))
         });
         tokio::select! {
+            biased;
             accepted = unix => accepted,
             accepted = tcp => accepted,
         }
@@ -194,20 +189,16 @@ async fn any<L>(
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        let Some((path, inode)) = &self.made else {
-            return;
-        };
-        if fs::metadata(path).is_ok_and(|metadata| metadata.ino() == *inode)
-            && let Err(error) = fs::remove_file(path)
+        if let Some((_, folder, made)) = &self.made
+            && let Err(error) = folder.remove(*made)
         {
             tracing::debug!(%error, "the socket stays");
         }
     }
 }
 
-fn refused(place: &str, error: &io::Error) -> Box<JobError> {
+fn refused(place: &str, error: &io::Error, hint: &str) -> Box<JobError> {
     let message = format!("cannot listen at {place}: {}", crate::input::reason(error));
-    let hint = "--socket names another place";
     JobError::own(Code::OutputError, message, hint)
 }
 
@@ -226,6 +217,9 @@ pub fn default_socket() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[tokio::test]
@@ -261,6 +255,22 @@ mod tests {
         fs::write(&path, "precious").expect("room");
         Sockets::open(&path, None).expect_err("a file");
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_told_with_the_flag_that_names_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = taken.local_addr().expect("bound");
+        let path = folder.path().join("kiln.sock");
+        let error = Sockets::open(&path, Some(address)).expect_err("it is taken");
+        assert!(
+            error.message.contains(&address.to_string()),
+            "{}",
+            error.message
+        );
+        assert!(error.hint.contains("--tcp"), "{}", error.hint);
+        assert!(!error.hint.contains("--socket"), "{}", error.hint);
     }
 
     #[tokio::test]

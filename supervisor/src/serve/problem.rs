@@ -7,6 +7,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
 
+use super::steady::Slow;
+
 /// The closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,6 +25,8 @@ pub enum Code {
     MethodNotAllowed,
     /// Not this kind of body.
     UnsupportedMediaType,
+    /// The body came too slowly.
+    RequestTimeout,
     /// More bytes than are taken.
     PayloadTooLarge,
     /// The bytes are not those that their name promises.
@@ -57,13 +61,14 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::InvalidSpec,
         Self::InvalidRequest,
         Self::NotFound,
         Self::Gone,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
+        Self::RequestTimeout,
         Self::PayloadTooLarge,
         Self::DigestMismatch,
         Self::IdempotencyKeyMissing,
@@ -97,6 +102,7 @@ impl Code {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "not with this content type",
             ),
+            Self::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
             Self::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too many bytes"),
             Self::DigestMismatch => (
                 StatusCode::CONFLICT,
@@ -136,7 +142,8 @@ impl Code {
     pub fn retryable(self) -> bool {
         matches!(
             self,
-            Self::JobNotFinished
+            Self::RequestTimeout
+                | Self::JobNotFinished
                 | Self::QueueFull
                 | Self::QuotaExceeded
                 | Self::InsufficientStorage
@@ -177,6 +184,19 @@ impl Problem {
         Self {
             field: Some(field.to_owned()),
             ..Self::new(Code::InvalidSpec, detail)
+        }
+    }
+
+    /// Of a body that ended before its end, and why.
+    #[must_use]
+    pub fn broken_off(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        match cause.downcast_ref::<Slow>() {
+            Some(slow) => Self::new(Code::RequestTimeout, slow.to_string()).after(1),
+            None => Self::new(Code::InvalidRequest, format!("the body broke off: {cause}")),
         }
     }
 

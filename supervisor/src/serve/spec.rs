@@ -39,14 +39,14 @@ const MAX_TIMEOUT_S: f64 = 31_536_000.0;
 
 /// Where a file and those that it names are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
+#[serde(untagged, try_from = "object::Keys")]
 pub enum Source {
     /// Beneath a folder that the operator allowed.
     Path {
         /// Absolute.
         path: PathBuf,
         /// The folder of the pictures of a model of COLMAP, if not beside it; absolute.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         images: Option<PathBuf>,
     },
     /// Uploaded.
@@ -356,7 +356,20 @@ impl Source {
     }
 }
 
-/// What is wrong with the name of an uploaded file, if something is.
+/// The name of an uploaded file in its plain form: `./train/r_0.png` is `train/r_0.png`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn plain_name(name: &str) -> Result<String, &'static str> {
+    let parts: Vec<&str> = name.split('/').filter(|part| *part != ".").collect();
+    let plain = parts.join("/");
+    match bad_name(&plain) {
+        Some(why) => Err(why),
+        None => Ok(plain),
+    }
+}
+
+/// What is wrong with the plain name of an uploaded file, if something is.
 #[must_use]
 pub fn bad_name(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > MAX_FILE_NAME {
@@ -482,6 +495,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_named_twice_is_refused_by_its_name() {
+        let digest = "a".repeat(64);
+        for (first, second) in [("t.json", "t.json"), ("t.json", "./t.json")] {
+            let text = format!(
+                r#"{{"mesh": {{"path": "/a.glb"}}, "views": {{"files": {{"{first}": "{digest}", "{second}": "{digest}"}}, "main": "t.json"}}}}"#
+            );
+            let problem = JobSpec::read(text.as_bytes(), true).expect_err("twice");
+            assert!(
+                problem
+                    .field
+                    .is_some_and(|field| field.starts_with("views"))
+            );
+            assert!(
+                problem
+                    .detail
+                    .contains("two files have the name \"t.json\""),
+                "{}",
+                problem.detail
+            );
+        }
+    }
+
+    #[test]
     fn uploads_lie_apart_and_their_names_stay_beneath() {
         let digest = "a".repeat(64);
         let files = |name: &str, main: &str| {
@@ -500,13 +536,21 @@ mod tests {
             "/t.json",
             "a//t.json",
             ".t.json",
-            "a/./t",
+            "./../t.json",
+            "a/../t.json",
+            "./",
+            "a\\\\b",
             "a\\u0000b",
             "",
         ] {
             files(name, name).expect_err(name);
         }
         files("t.json", "other.json").expect_err("main must be there");
+        for name in ["./a/t.json", "a/./t.json", "././a/t.json"] {
+            let spec = files(name, "./a/t.json").expect(name);
+            let names: Vec<String> = spec.uploads().into_keys().collect();
+            assert_eq!(names, ["views/a/t.json"]);
+        }
         assert!(JobSpec::read(br#"{"texture_size": 512}"#, false).is_ok());
     }
 }

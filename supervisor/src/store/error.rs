@@ -3,9 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::statvfs;
+
 use super::digest::Digest;
 use super::job::State;
 use crate::input::reason;
+
+const NO_FILES: &str =
+    "it has no room for another file, however many bytes are free (no inodes: df -i)";
 
 /// See the head of this file.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -145,7 +150,10 @@ impl StoreError {
         Self::Disk {
             fault,
             what: format!("cannot {what} {}", path.display()),
-            detail: reason(error),
+            detail: match fault {
+                Fault::NoSpace if lacks_files(path) => NO_FILES.to_owned(),
+                _ => reason(error),
+            },
         }
     }
 
@@ -154,6 +162,14 @@ impl StoreError {
     pub fn is_disk(&self) -> bool {
         matches!(self, Self::Disk { .. })
     }
+}
+
+/// The system has one error for both, and a disk may have bytes enough.
+fn lacks_files(path: &Path) -> bool {
+    let folder = path.ancestors().find(|folder| folder.is_dir());
+    let stat = folder.and_then(|folder| statvfs(folder).ok());
+    // Some file systems count none.
+    stat.is_some_and(|stat| stat.files() > 0 && stat.files_available() == 0)
 }
 
 fn list(digests: &[Digest]) -> String {

@@ -301,6 +301,7 @@ fn absent(db: &Connection, id: JobId) -> Result<StoreError, StoreError> {
 
 pub(super) fn list(
     db: &Connection,
+    client: Option<&str>,
     state: Option<State>,
     before: Option<JobId>,
     limit: usize,
@@ -310,13 +311,18 @@ pub(super) fn list(
     } else {
         "?1 = ''"
     };
-    let text = format!("{SELECT} WHERE {filter} AND id < ?2 ORDER BY id DESC LIMIT ?3");
+    let of = if client.is_some() {
+        "client = ?4"
+    } else {
+        "?4 = ''"
+    };
+    let text = format!("{SELECT} WHERE {filter} AND {of} AND id < ?2 ORDER BY id DESC LIMIT ?3");
     // Greater than any id.
     let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
     // One more than asked for tells whether there is another page.
     let more = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let word = state.map_or("", State::word);
-    let mut jobs = many(db, &text, &[&word, &before, &more]).map_err(bad)?;
+    let mut jobs = many(db, &text, &[&word, &before, &more, &client.unwrap_or("")]).map_err(bad)?;
     let full = jobs.len() > limit;
     jobs.truncate(limit);
     let next = jobs.last().filter(|_| full).map(|job| job.id);

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import socket
+import stat
 import struct
 import time
 import urllib.parse
@@ -329,14 +330,37 @@ class _Pauses:
         time.sleep(pause)
 
 
+def folder_fault(path: str, own: bool = False) -> Optional[str]:
+    """Why the folder of a socket may hold none: everybody may replace what lies there; with `own`, it is not this user's alone
+    or root's. A folder that is not there has no fault."""
+    try:
+        state = os.lstat(os.path.dirname(path) or ".") if own else os.stat(os.path.dirname(path) or ".")
+    except OSError:
+        return None
+    mode = stat.S_IMODE(state.st_mode)
+    if own:
+        if not stat.S_ISDIR(state.st_mode):
+            return "is a link or no folder"
+        if state.st_uid not in (0, os.getuid()):
+            return f"is user {state.st_uid}'s, and not this user's"
+        if mode & 0o022:
+            return f"can be written by others (mode {mode:03o})"
+    if mode & 0o002 and not mode & 0o1000:
+        return f"lets everybody replace what lies there (mode {mode:03o})"
+    return None
+
+
 class _Connection(http.client.HTTPConnection):
-    """To a Unix socket whose other end is this user's or root's."""
+    """To a Unix socket whose other end is this user's or root's, in a folder where not everybody may put another."""
 
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
+        why = folder_fault(self._path)
+        if why:
+            raise SidecarUnavailable(f"{self._path} is not trusted: its folder {why}")
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.sock.settimeout(self.timeout)

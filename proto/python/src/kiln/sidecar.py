@@ -1,4 +1,5 @@
-"""Where the sidecar is: `$KILN_SOCKET`, else the default socket if somebody listens there, else a private one, started here.
+"""Where the sidecar is: `$KILN_SOCKET`, else the default socket if somebody listens there, in a folder of this user's alone, else a
+private one, started here.
 
 A private sidecar belongs to this process: its store is a temporary folder, it ends with the process however that ends, and a
 process made by `fork` starts one of its own. The kernel ends a child when the *thread* that started it ends, so one thread
@@ -20,7 +21,7 @@ import threading
 import time
 from typing import List, Optional
 
-from .client import Client
+from .client import Client, folder_fault
 from .errors import SidecarUnavailable
 
 #: Runs in between, and becomes the sidecar: `preexec_fn` is not safe in a process with threads. 1 is PR_SET_PDEATHSIG; nobody
@@ -47,7 +48,7 @@ def find() -> "Sidecar":
         private = _private
     if private is None:
         default = default_socket()
-        if _listens(default):
+        if not folder_fault(default, own=True) and _listens(default):
             return Sidecar(default, None)
         private = _get_private()
     private.ensure()

@@ -1,4 +1,4 @@
-//! Orders of the operator, by the Unix socket alone → 202: they are carried out, and `/readyz` tells what came of them.
+//! Orders of the operator, which are this user and root by the Unix socket → 202: they are carried out, and `/readyz` tells what came of them.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -45,13 +45,13 @@ fn accepted(body: Value) -> Response {
     (StatusCode::ACCEPTED, Json(body)).into_response()
 }
 
-/// Whoever holds a token sends jobs; who may open the socket rules the sidecar.
+/// Whoever is admitted sends jobs; the user that the sidecar runs as, and root, rule it.
 fn operator(peer: &Peer) -> Result<(), Problem> {
-    match peer {
-        Peer::Unix(_) => Ok(()),
-        Peer::Tcp => Err(Problem::new(
-            Code::Forbidden,
-            "orders are taken by the Unix socket alone",
-        )),
+    if peer.rules() {
+        return Ok(());
     }
+    Err(Problem::new(
+        Code::Forbidden,
+        "orders are taken from the sidecar's own user and root, by the Unix socket alone",
+    ))
 }

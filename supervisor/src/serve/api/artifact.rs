@@ -7,12 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
 use super::job;
+use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
 
@@ -22,10 +23,11 @@ const CHUNK: u64 = 256 << 10;
 /// `GET /v1/jobs/{id}/artifacts/{name}`.
 pub async fn get(
     State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
     Path((id, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (stored, _) = job::find(&service, &id).await?;
+    let (stored, _) = job::find(&service, &peer, &id).await?;
     if !stored.state.is_terminal() {
         return Err(Problem::new(Code::JobNotFinished, "its events tell when it is").after(1));
     }

@@ -38,7 +38,7 @@ pub async fn put(
         return Ok(StatusCode::OK.into_response());
     }
     let announced = http_body::Body::size_hint(&body).exact();
-    keep(&service, announced, body.into_data_stream(), Some(digest)).await?;
+    keep(&service, announced, whole(body), Some(digest)).await?;
     Ok(StatusCode::CREATED.into_response())
 }
 
@@ -65,11 +65,17 @@ pub async fn get(
     })
 }
 
-/// Takes a whole body into the store; gives its digest. A body that breaks off leaves nothing.
+/// A request's body alone.
+pub fn whole(body: Body) -> impl Stream<Item = Result<Bytes, Problem>> {
+    let chunks = body.into_data_stream();
+    chunks.map(|chunk| chunk.map_err(|error| Problem::broken_off(&error)))
+}
+
+/// Takes all of the bytes into the store; gives its digest. A body that breaks off leaves nothing.
 ///
 /// # Errors
 /// It breaks off, is too large, or is not what was promised.
-pub async fn keep<E: std::fmt::Display>(
+pub async fn keep<E: Into<Problem>>(
     service: &Service,
     announced: Option<u64>,
     chunks: impl Stream<Item = Result<Bytes, E>>,
@@ -78,10 +84,7 @@ pub async fn keep<E: std::fmt::Display>(
     let mut upload = service.store.upload(announced).await?;
     let mut chunks = std::pin::pin!(chunks);
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| {
-            Problem::new(Code::InvalidRequest, format!("the body broke off: {error}"))
-        })?;
-        upload.write(chunk).await?;
+        upload.write(chunk.map_err(Into::into)?).await?;
     }
     Ok(upload.finish(expected).await?.digest)
 }

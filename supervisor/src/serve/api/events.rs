@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::job;
 use crate::serve::board::{Entry, Live};
+use crate::serve::listen::Peer;
 use crate::serve::problem::Problem;
 use crate::serve::service::Service;
 
@@ -28,10 +29,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// `GET /v1/jobs/{id}/events`.
 pub async fn events(
     State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (stored, now) = job::find(&service, &id).await?;
+    let (stored, now) = job::find(&service, &peer, &id).await?;
     let last: Option<u64> = headers
         .get("last-event-id")
         .and_then(|value| value.to_str().ok()?.parse().ok());

@@ -3,15 +3,16 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Json;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::serve::board::{self, Now};
+use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
-use crate::store::{self, Digest, Job, JobId};
+use crate::store::{self, Digest, Job, JobId, StoreError};
 
 /// Jobs in one page of a list.
 const PAGE: usize = 100;
@@ -105,13 +106,16 @@ pub fn id_of(text: &str) -> Result<JobId, Problem> {
         .map_err(|_| Problem::new(Code::NotFound, "a job's id is 32 small hex digits"))
 }
 
-/// A job by its id.
+/// A job by its id, for who asks.
 ///
 /// # Errors
-/// There is none.
-pub async fn find(service: &Service, id: &str) -> Result<(Job, Option<Now>), Problem> {
+/// There is none, or it is another client's, which is told alike.
+pub async fn find(service: &Service, peer: &Peer, id: &str) -> Result<(Job, Option<Now>), Problem> {
     let id = id_of(id)?;
     let job = service.store.get(id).await?;
+    if !peer.sees(&job.client) {
+        return Err(StoreError::NotFound.into());
+    }
     let now = service.board.find(id).map(|live| live.now());
     Ok((job, now))
 }
@@ -119,10 +123,11 @@ pub async fn find(service: &Service, id: &str) -> Result<(Job, Option<Now>), Pro
 /// `GET /v1/jobs/{id}`.
 pub async fn get(
     State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (job, now) = find(&service, &id).await?;
+    let (job, now) = find(&service, &peer, &id).await?;
     let mut body = show(&job, now.as_ref());
     if let Some(report) = job.report.as_deref() {
         body["report"] = serde_json::from_str(report).unwrap_or(Value::Null);
@@ -157,9 +162,10 @@ fn tagged(body: &Value, headers: &HeaderMap) -> Response {
     response
 }
 
-/// `GET /v1/jobs?state=&cursor=&limit=`, newest first.
+/// `GET /v1/jobs?state=&cursor=&limit=`, newest first: the caller's own, and to the sidecar's owner those of all clients.
 pub async fn list(
     State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Problem> {
     let bad = |what: String| Problem::new(Code::InvalidRequest, what);
@@ -189,7 +195,8 @@ pub async fn list(
             }
         }
     }
-    let page = service.store.list(state, cursor, limit).await?;
+    let whose = (!peer.rules()).then(|| peer.client());
+    let page = service.store.list_of(whose, state, cursor, limit).await?;
     let jobs: Vec<Value> = page
         .jobs
         .iter()
@@ -206,9 +213,10 @@ pub async fn list(
 /// `POST /v1/jobs/{id}/cancel`.
 pub async fn cancel(
     State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let (job, now) = find(&service, &id).await?;
+    let (job, now) = find(&service, &peer, &id).await?;
     let status = if state(&job, now.as_ref()).is_over() {
         StatusCode::OK
     } else {
@@ -221,9 +229,10 @@ pub async fn cancel(
 /// `DELETE /v1/jobs/{id}`: record and files.
 pub async fn forget(
     State(service): State<Service>,
+    Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let (job, _) = find(&service, &id).await?;
+    let (job, _) = find(&service, &peer, &id).await?;
     if !job.state.is_terminal() {
         return Err(Problem::new(Code::JobRunning, "cancel it first"));
     }

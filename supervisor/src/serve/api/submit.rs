@@ -10,21 +10,22 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, FromRequest, Multipart, RawQuery, Request, State};
+use axum::extract::{Extension, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 
-use super::{blobs, job};
+use super::{blobs, form, job};
 use crate::serve::board::{Live, Now};
 use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
-use crate::serve::spec::{JobSpec, Source, bad_name};
+use crate::serve::spec::JobSpec;
+use crate::serve::steady::Slow;
 use crate::store::{Accepted, Job, NewJob};
 
 /// Of a spec: 4,096 files with long names fit.
-const SPEC_BYTES: usize = 4 << 20;
+pub(super) const SPEC_BYTES: usize = 4 << 20;
 /// The longest that `Prefer: wait` is granted.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -81,11 +82,11 @@ pub async fn submit(
             let mut spec = in_query(query.as_deref().unwrap_or_default())?;
             let body = request.into_body();
             let announced = http_body::Body::size_hint(&body).exact();
-            let digest = blobs::keep(&service, announced, body.into_data_stream(), None).await?;
+            let digest = blobs::keep(&service, announced, blobs::whole(body), None).await?;
             spec.arrays = Some(digest);
             spec
         }
-        Some("multipart/form-data") => parts(&service, request).await?,
+        Some("multipart/form-data") => form::read(&service, request).await?,
         _ => {
             let detail = "send application/json, multipart/form-data or application/safetensors";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
@@ -129,7 +130,7 @@ pub async fn submit(
         return Ok(answer(&job, Some(&live.now()), replayed));
     };
     drop(tokio::time::timeout(time, over(&live)).await);
-    let (job, now) = job::find(&service, &job.id.to_string()).await?;
+    let (job, now) = job::find(&service, &peer, &job.id.to_string()).await?;
     Ok(answer(&job, now.as_ref(), replayed))
 }
 
@@ -210,19 +211,22 @@ fn wait(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
 }
 
-/// The connection is at fault, or how the caller framed the body, and not its length.
+/// The connection is at fault, or how the caller framed or sent the body, and not its length.
 fn broken(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.is::<hyper::Error>() || error.source().is_some_and(broken)
+    error.is::<hyper::Error>() || error.is::<Slow>() || error.source().is_some_and(broken)
+}
+
+/// Of a spec beyond its bound.
+pub(super) fn too_long() -> Problem {
+    let detail = format!("a spec has {SPEC_BYTES} bytes at most");
+    Problem::new(Code::PayloadTooLarge, detail)
 }
 
 async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {
     let read = axum::body::to_bytes(body, SPEC_BYTES).await;
     read.map_err(|error| match broken(&error) {
-        true => Problem::new(Code::InvalidRequest, format!("the body broke off: {error}")),
-        false => {
-            let detail = format!("a spec of {SPEC_BYTES} bytes at most: {error}");
-            Problem::new(Code::PayloadTooLarge, detail)
-        }
+        true => Problem::broken_off(&error),
+        false => too_long(),
     })
 }
 
@@ -232,64 +236,6 @@ fn in_query(query: &str) -> Result<JobSpec, Problem> {
         Some((_, text)) => JobSpec::read(text.as_bytes(), false),
         None => Ok(JobSpec::default()),
     }
-}
-
-/// Parts in any order; files lie in one folder with the mesh, and in one with the views.
-async fn parts(service: &Service, request: Request) -> Result<JobSpec, Problem> {
-    let bad = |what: String| Problem::new(Code::InvalidRequest, what);
-    let mut multipart = Multipart::from_request(request, &())
-        .await
-        .map_err(|error| bad(error.to_string()))?;
-    let mut spec = JobSpec::default();
-    let (mut mesh, mut views) = (None, None);
-    let mut files = std::collections::BTreeMap::new();
-    while let Some(part) = multipart
-        .next_field()
-        .await
-        .map_err(|error| bad(error.to_string()))?
-    {
-        let role = part.name().unwrap_or_default().to_owned();
-        if role == "spec" {
-            let text = part.bytes().await.map_err(|error| bad(error.to_string()))?;
-            spec = JobSpec::read(&text, false)?;
-            continue;
-        }
-        let name = part.file_name().unwrap_or_default().to_owned();
-        if let Some(why) = bad_name(&name) {
-            return Err(bad(format!(
-                "the part {role:?} has the filename {name:?}, which {why}"
-            )));
-        }
-        let main = match role.as_str() {
-            "mesh" => Some(&mut mesh),
-            "views" => Some(&mut views),
-            "file" => None,
-            _ => {
-                return Err(bad(format!(
-                    "the part {role:?} is none of spec, mesh, views, file"
-                )));
-            }
-        };
-        if let Some(main) = main
-            && main.replace(name.clone()).is_some()
-        {
-            return Err(bad(format!("two parts are the {role}")));
-        }
-        let digest = blobs::keep(service, None, part, None).await?;
-        if files.insert(name.clone(), digest).is_some() {
-            return Err(bad(format!("two parts have the filename {name:?}")));
-        }
-    }
-    let source = |main: Option<String>, what: &str| match main {
-        Some(main) => Ok(Some(Source::Files {
-            files: files.clone(),
-            main,
-        })),
-        None => Err(bad(format!("the part {what:?} is missing"))),
-    };
-    spec.mesh = source(mesh, "mesh")?;
-    spec.views = source(views, "views")?;
-    Ok(spec)
 }
 
 #[cfg(test)]

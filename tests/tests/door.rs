@@ -1,0 +1,312 @@
+//! The sidecar's door: strangers who hold connections, forms as large as real ones, and clients that are none of each other's.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use kiln_tests::fault::Plan;
+use kiln_tests::host::SmallDisk;
+use kiln_tests::sidecar::{Answer, Sidecar, by_path, sha256, tcp_flags};
+use kiln_tests::{Bench, sphere};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
+
+/// This process holds the other end of each connection.
+fn many_descriptors() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    assert!(
+        hard >= 2048,
+        "this test opens 1,150 connections: ulimit -Hn"
+    );
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
+}
+
+/// Sends as much as the other end takes, which may have gone away.
+fn push(stream: &mut (impl Write + ?Sized), bytes: &[u8]) {
+    match stream.write_all(bytes) {
+        Err(error) => assert!(
+            matches!(
+                error.kind(),
+                ErrorKind::WouldBlock | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+            ),
+            "{error}"
+        ),
+        Ok(()) => {}
+    }
+}
+
+fn descriptors(sidecar: &Sidecar) -> usize {
+    let folder = format!("/proc/{}/fd", sidecar.pid());
+    fs::read_dir(folder).expect("it runs").count()
+}
+
+#[test]
+fn strangers_that_never_read_keep_nobody_out() {
+    many_descriptors();
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let (token, flags) = tcp_flags(&bench);
+    let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
+    let address = sidecar.tcp.clone().expect("it said where");
+    let page = String::from_utf8(sidecar.get("/").body).expect("text");
+    // Without the page, the answer that it is missing does as well.
+    let script = page.split('"').find(|text| text.ends_with(".js"));
+    let script = script.unwrap_or("/page/none.js");
+    let requests = format!("GET {script} HTTP/1.1\r\nhost: {address}\r\n\r\n").repeat(64);
+    let idle = descriptors(&sidecar);
+    let crowd: Vec<TcpStream> = (0..1150)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&address).expect("a connection");
+            stream.set_nonblocking(true).expect("a socket");
+            push(&mut stream, requests.as_bytes());
+            stream
+        })
+        .collect();
+    assert_eq!(sidecar.get("/livez").status, 200, "by the Unix socket");
+    let answer = sidecar.send_by_tcp(token, "GET", "/livez", &[], &[]);
+    assert_eq!(answer.status, 200, "by TCP, with the token");
+    let held = descriptors(&sidecar).saturating_sub(idle);
+    assert!(held <= 80, "{held} descriptors more for strangers");
+    drop(crowd);
+}
+
+#[test]
+fn bodies_that_never_come_keep_nobody_out() {
+    many_descriptors();
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &[]);
+    let socket = bench.path("run/kiln.sock");
+    let head = b"POST /v1/jobs HTTP/1.1\r\nhost: kiln\r\nidempotency-key: a\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+    let connect = || -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(&socket)?;
+        stream.set_nonblocking(true)?;
+        push(&mut stream, head);
+        Ok(stream)
+    };
+    let crowd: Vec<UnixStream> = (0..1030)
+        .map(|_| connect().expect("a connection"))
+        .collect();
+    assert_eq!(sidecar.get("/livez").status, 200);
+    assert_eq!(sidecar.get("/v1/jobs").status, 200);
+    drop(crowd);
+}
+
+fn id(answer: &Answer) -> String {
+    assert_eq!(answer.status, 202, "{answer:?}");
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// Parts as `curl -F` sends them.
+#[derive(Default)]
+struct Form(Vec<u8>);
+
+impl Form {
+    fn part(mut self, name: &str, file: Option<&str>, bytes: &[u8]) -> Self {
+        let file = file.map_or(String::new(), |file| format!("; filename=\"{file}\""));
+        let head = format!("--XX\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
+        self.0.extend(head.as_bytes());
+        self.0.extend(bytes);
+        self.0.extend(b"\r\n");
+        self
+    }
+
+    fn send(mut self, sidecar: &Sidecar, key: &str) -> Answer {
+        self.0.extend(b"--XX--\r\n");
+        let headers = [
+            ("content-type", "multipart/form-data; boundary=XX"),
+            ("idempotency-key", key),
+        ];
+        sidecar.send("POST", "/v1/jobs", &headers, &self.0)
+    }
+}
+
+#[test]
+fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
+    let bench = Bench::real(SABOTEUR);
+    sphere::write(&bench.path(""));
+    // More than any default bound of a body, and names as NeRF's own transforms.json have them.
+    let text = fs::read(bench.path("transforms.json")).expect("there");
+    let mut transforms: Value = serde_json::from_slice(&text).expect("JSON");
+    let frames = transforms["frames"].as_array_mut().expect("frames");
+    fs::create_dir(bench.path("train")).expect("room");
+    for (number, frame) in frames.iter_mut().enumerate() {
+        frame["file_path"] = format!("./train/{number}").into();
+        let name = format!("{number}.png");
+        fs::rename(bench.path(&name), bench.path("train").join(&name)).expect("there");
+    }
+    let count = frames.len();
+    fs::write(bench.path("transforms.json"), transforms.to_string()).expect("room");
+    let mesh = fs::read(bench.path("mesh.obj")).expect("there");
+    let mesh = [mesh, vec![b'#'; 9 << 20]].concat();
+    fs::write(bench.path("mesh.obj"), &mesh).expect("room");
+    let sidecar = Sidecar::start(&bench, &[]);
+    let options = json!({"quality": "draft", "texture_size": 256, "device": "cpu"});
+    let mut form = Form::default()
+        .part("spec", None, options.to_string().as_bytes())
+        .part("mesh", Some("mesh.obj"), &mesh)
+        .part(
+            "views",
+            Some("./transforms.json"),
+            transforms.to_string().as_bytes(),
+        );
+    for number in 0..count {
+        let picture = fs::read(bench.path(&format!("train/{number}.png"))).expect("there");
+        form = form.part("file", Some(&format!("./train/{number}.png")), &picture);
+    }
+    let sent = sidecar.finished(&id(&form.send(&sidecar, "form")));
+    assert_eq!(sent["state"], "succeeded", "{sent:#}");
+    let mut spec = options;
+    spec["mesh"] = json!({"path": bench.path("mesh.obj")});
+    spec["views"] = json!({"path": bench.path("transforms.json")});
+    let own = sidecar.finished(&id(&sidecar.submit("paths", &spec)));
+    assert_eq!(own["state"], "succeeded", "{own:#}");
+    assert_eq!(
+        sent["artifacts"][0]["sha256"], own["artifacts"][0]["sha256"],
+        "the same bytes"
+    );
+}
+
+#[test]
+fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let sidecar = Sidecar::start(&bench, &["--queue-bytes", "3M"]);
+    let form = || {
+        Form::default()
+            .part("mesh", Some("mesh.glb"), b"a mesh")
+            .part("views", Some("transforms.json"), b"{}")
+    };
+    let large = vec![7; 4 << 20];
+    let refused = form()
+        .part("file", Some("a.png"), &large)
+        .send(&sidecar, "large");
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (413, "payload_too_large")
+    );
+    let told = refused.json();
+    assert_eq!(told["retryable"], false);
+    let detail = told["detail"].as_str().expect("text");
+    assert!(
+        detail.contains("3145728") && detail.contains("--queue-bytes"),
+        "{detail}"
+    );
+    for (name, words) in [
+        ("./mesh.glb", "\"mesh.glb\""),
+        ("../a.png", "hidden"),
+        ("a\\\\b.png", "backslash"),
+    ] {
+        let refused = form().part("file", Some(name), b"x").send(&sidecar, name);
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (400, "invalid_request"),
+            "{name}"
+        );
+        let told = refused.json();
+        assert!(
+            told["detail"].as_str().expect("text").contains(words),
+            "{told}"
+        );
+    }
+    let digest = sha256(b"{}");
+    let text = format!(
+        r#"{{"mesh": {{"files": {{"m.glb": "{digest}", "./m.glb": "{digest}"}}, "main": "m.glb"}}, "views": {{"path": "/t"}}}}"#
+    );
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "twice"),
+    ];
+    let refused = sidecar.send("POST", "/v1/jobs", &headers, text.as_bytes());
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (422, "invalid_spec")
+    );
+    assert!(
+        refused.json()["detail"]
+            .as_str()
+            .expect("text")
+            .contains("\"m.glb\"")
+    );
+    assert_eq!(
+        sidecar.finished(&id(&form().send(&sidecar, "good")))["state"],
+        "succeeded"
+    );
+}
+
+#[test]
+fn a_disk_without_room_for_another_file_is_full_in_true_words() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let disk = SmallDisk::new(&bench, "size=2g,nr_inodes=1000");
+    let socket = bench.path("kiln.sock");
+    let mut kiln = bench.kiln();
+    kiln.args(["serve", "--insecure-no-sandbox", "--socket"])
+        .arg(&socket)
+        .arg("--store")
+        .arg(bench.path("out/store"))
+        .arg("--baker")
+        .arg(bench.baker());
+    let sidecar = Sidecar::spawn(kiln, socket);
+    disk.leave_files(0);
+    let refused = sidecar.send("PUT", &format!("/v1/blobs/{}", sha256(b"a")), &[], b"a");
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (507, "insufficient_storage")
+    );
+    let told = refused.json();
+    assert_eq!(told["retryable"], true);
+    assert!(
+        told["detail"].as_str().expect("text").contains("inodes"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
+    let bench = Bench::new(SABOTEUR, &Plan::healthy());
+    let (token, flags) = tcp_flags(&bench);
+    let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
+    let by_tcp = |method: &str, path: &str| sidecar.send_by_tcp(token, method, path, &[], &[]);
+    let own = id(&sidecar.submit("own", &by_path(&bench.path(""))));
+    sidecar.finished(&own);
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "own"),
+    ];
+    let spec = by_path(&bench.path("")).to_string();
+    let theirs = sidecar.send_by_tcp(token, "POST", "/v1/jobs", &headers, spec.as_bytes());
+    let theirs = id(&theirs);
+    assert_ne!(own, theirs);
+    let unknown = by_tcp("GET", &format!("/v1/jobs/{}", "0".repeat(32)));
+    for (method, path) in [
+        ("GET", format!("/v1/jobs/{own}")),
+        ("DELETE", format!("/v1/jobs/{own}")),
+        ("POST", format!("/v1/jobs/{own}/cancel")),
+        ("GET", format!("/v1/jobs/{own}/events")),
+        ("GET", format!("/v1/jobs/{own}/artifacts/model.glb")),
+    ] {
+        let answer = by_tcp(method, &path);
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (404, "not_found"),
+            "{method} {path}"
+        );
+        assert_eq!(answer.json(), unknown.json(), "as if it were not there");
+    }
+    let listed = |answer: Answer| -> Vec<String> {
+        let jobs = answer.json()["jobs"].as_array().expect("a list").clone();
+        let id = |job: &Value| job["id"].as_str().expect("an id").to_owned();
+        jobs.iter().map(id).collect()
+    };
+    assert_eq!(listed(by_tcp("GET", "/v1/jobs")), [theirs.clone()]);
+    assert_eq!(listed(sidecar.get("/v1/jobs")), [theirs.clone(), own]);
+    // The owner's are all of them.
+    assert_eq!(sidecar.finished(&theirs)["state"], "succeeded");
+    let theirs = format!("/v1/jobs/{theirs}");
+    assert_eq!(
+        by_tcp("GET", &format!("{theirs}/artifacts/model.glb")).status,
+        200
+    );
+    assert_eq!(by_tcp("POST", &format!("{theirs}/cancel")).status, 200);
+    assert_eq!(sidecar.send("DELETE", &theirs, &[], &[]).status, 204);
+}
