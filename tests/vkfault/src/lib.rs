@@ -42,8 +42,8 @@ pub const PROCESSES: &str = "VK_KILN_FAULT_PROCESSES";
 /// What makes the loader load the layer: the folder of the manifest, and the layer's name.
 pub const ENABLE: [&str; 2] = ["VK_LAYER_PATH", "VK_INSTANCE_LAYERS"];
 
-/// Contents of the layer's manifest, a file of any name that ends in `.json`. A sandbox lets the library be read that lies in
-/// the manifest's own folder.
+/// Contents of the layer's manifest, a file of any name that ends in `.json`. A sandbox lets the library be read that it
+/// names.
 #[must_use]
 pub fn manifest(library: &str) -> String {
     // Every character that JSON escapes is one that no build folder has; a path with one is refused by the loader.
