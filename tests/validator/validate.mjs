@@ -1,4 +1,4 @@
-// GLBs through the Khronos validator. Once: `npm ci` in this folder. Then: `node validate.mjs FILE.glb…`
+// GLBs through the Khronos validator. Once: `npm ci --ignore-scripts` in this folder. Then: `node validate.mjs FILE.glb…`
 // Exit code 0: no errors and no warnings in any file; 1: some, each printed; 2: no file, or one that cannot be read.
 // Infos are printed and do not fail: a texture whose edge is no power of two is what the caller asked for.
 import { readFile } from "node:fs/promises";

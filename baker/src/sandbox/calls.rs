@@ -1,7 +1,9 @@
 //! The system calls of each role, as data: what is let through, what is answered with an error, what is death.
 //!
-//! What no list names is trapped (`SIGSYS`), so that the call which a new driver or C library needs is named by its number.
-//! A call that is answered with an error is not counted as allowed: the kernel never runs it.
+//! What no list names is trapped (`SIGSYS`), so that the call which a new driver or C library needs is named by its number;
+//! before bake is sealed it is answered with `ENOSYS`, as by a kernel that does not have it. A call that is answered with an
+//! error is not counted as allowed: the kernel never runs it. `kernel.txt` has every call there is, and a test sees to it
+//! that each is in a list of bake's.
 
 use nix::libc;
 
@@ -43,6 +45,14 @@ macro_rules! calls {
 const EXEC: u64 = libc::PROT_EXEC as u64;
 /// The type byte of an ioctl's number.
 const IOCTL_TYPE: u64 = 0xff00;
+
+/// Of `fcntl` and `ioctl`: who is signalled for a file, and by what (asm-generic/fcntl.h, asm-generic/sockios.h); and the
+/// console's own calls (asm-generic/ioctls.h).
+const F_SETSIG: u64 = 10;
+const F_SETOWN_EX: u64 = 15;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
+const TIOCLINUX: u64 = 0x541c;
 
 /// Prepare and encode, from the start: memory without the right to run it, threads, the socket, and files that are open.
 pub(super) const WORK: &[Call] = calls![
@@ -124,6 +134,110 @@ pub(super) const DRIVER: &[Call] = calls![
     SYS_sched_getaffinity,
 ];
 
+/// Bake while its adapter opens, beyond [`WORK`] and [`DRIVER`]: the loader and the drivers read files (Landlock says which),
+/// look at the machine and at themselves, and wait. What they might need is here even if no trace shows it, as long as it
+/// touches nothing but this process; [`REFUSED_TO_BAKE`] and [`DEADLY`] take their part of it away again.
+pub(super) const START: &[Call] = calls![
+    // Files.
+    SYS_readv,
+    SYS_preadv,
+    SYS_preadv2,
+    SYS_writev,
+    SYS_pwritev,
+    SYS_pwritev2,
+    SYS_statx,
+    SYS_statfs,
+    SYS_fstatfs,
+    SYS_faccessat,
+    SYS_readlinkat,
+    SYS_getdents64,
+    SYS_getcwd,
+    SYS_readahead,
+    SYS_fadvise64,
+    SYS_flock,
+    SYS_umask,
+    SYS_ioctl,
+    SYS_fcntl,
+    SYS_dup,
+    SYS_dup3,
+    SYS_close_range,
+    // Memory.
+    SYS_msync,
+    SYS_mincore,
+    SYS_mlock,
+    SYS_mlock2,
+    SYS_munlock,
+    SYS_mlockall,
+    SYS_munlockall,
+    SYS_mbind,
+    SYS_get_mempolicy,
+    SYS_set_mempolicy,
+    SYS_pkey_alloc,
+    SYS_pkey_free,
+    SYS_pkey_mprotect,
+    SYS_membarrier,
+    // Waiting, and time.
+    SYS_pselect6,
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_epoll_pwait2,
+    SYS_pipe2,
+    SYS_futex_waitv,
+    SYS_timerfd_create,
+    SYS_timerfd_settime,
+    SYS_timerfd_gettime,
+    SYS_timer_create,
+    SYS_timer_settime,
+    SYS_timer_gettime,
+    SYS_timer_getoverrun,
+    SYS_timer_delete,
+    SYS_getitimer,
+    SYS_setitimer,
+    SYS_gettimeofday,
+    SYS_clock_getres,
+    SYS_times,
+    SYS_rt_sigpending,
+    SYS_rt_sigsuspend,
+    SYS_rt_sigtimedwait,
+    SYS_wait4,
+    SYS_waitid,
+    // What machine this is, and who and where this process is.
+    SYS_uname,
+    SYS_sysinfo,
+    SYS_getcpu,
+    SYS_getrusage,
+    SYS_prlimit64,
+    SYS_getppid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getresuid,
+    SYS_getgid,
+    SYS_getegid,
+    SYS_getresgid,
+    SYS_getgroups,
+    SYS_capget,
+    SYS_getpriority,
+    SYS_ioprio_get,
+    SYS_sched_getattr,
+    SYS_sched_getparam,
+    SYS_sched_getscheduler,
+    SYS_sched_get_priority_max,
+    SYS_sched_get_priority_min,
+    SYS_sched_rr_get_interval,
+    // Its first thread: llvmpipe looks at the caches of each processor.
+    SYS_sched_setaffinity if When::Is(0, 0),
+    SYS_sched_setaffinity if When::Own(0),
+    SYS_set_tid_address,
+    SYS_prctl,
+    SYS_kill,
+    // Fewer rights.
+    SYS_seccomp,
+    SYS_landlock_create_ruleset,
+    SYS_landlock_add_rule,
+    SYS_landlock_restrict_self,
+];
+
 /// Answered with `ENOSYS` in every role: whoever asks has another way. glibc starts threads by `clone` when there is no
 /// `clone3`, whose flags a filter cannot see.
 pub(super) const ABSENT: &[Call] = calls![SYS_clone3, SYS_openat2, SYS_faccessat2];
@@ -178,8 +292,9 @@ pub(super) const REFUSED_AT_BAKE: &[Call] = calls![
     SYS_prlimit64,
 ];
 
-/// Answered with `EACCES` in bake from the start: outward signals and sockets, metadata of files (Landlock does not bind it),
-/// and ways to write that old versions of Landlock do not bind.
+/// Answered with `EACCES` in bake from the start: outward signals, sockets, shared memory and queues, other processes'
+/// priorities and places, metadata of files and the list of mounts (Landlock does not bind them), ways to write that old
+/// versions of Landlock do not bind, and parts of the kernel that no driver uses.
 pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_socket,
     SYS_socketpair,
@@ -188,15 +303,60 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_listen,
     SYS_accept,
     SYS_accept4,
+    SYS_sendto,
+    SYS_recvfrom,
+    SYS_sendmmsg,
+    SYS_recvmmsg,
+    SYS_shutdown,
+    SYS_getsockname,
+    SYS_getpeername,
+    SYS_setsockopt,
+    SYS_getsockopt,
+    // Memory, semaphores and messages that another process can have.
     SYS_shmget,
+    SYS_shmat,
+    SYS_shmctl,
+    SYS_shmdt,
     SYS_semget,
+    SYS_semop,
+    SYS_semctl,
+    SYS_semtimedop,
     SYS_msgget,
+    SYS_msgsnd,
+    SYS_msgrcv,
+    SYS_msgctl,
     SYS_mq_open,
+    SYS_mq_unlink,
+    SYS_mq_timedsend,
+    SYS_mq_timedreceive,
+    SYS_mq_notify,
+    SYS_mq_getsetattr,
+    // Signals, those that a file sends to its owner among them.
     SYS_kill if When::Foreign(0),
     SYS_tgkill if When::Foreign(0),
     SYS_tkill,
     SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo,
+    SYS_fcntl if When::Is(1, libc::F_SETOWN as u64),
+    SYS_fcntl if When::Is(1, F_SETOWN_EX),
+    SYS_fcntl if When::Is(1, F_SETSIG),
+    SYS_fcntl if When::Is(1, libc::F_SETLEASE as u64),
+    SYS_fcntl if When::Is(1, libc::F_NOTIFY as u64),
+    SYS_ioctl if When::Is(1, FIOSETOWN),
+    SYS_ioctl if When::Is(1, SIOCSPGRP),
+    SYS_signalfd4,
+    // Keys that a user seems to type.
+    SYS_ioctl if When::Is(1, libc::TIOCSTI),
+    SYS_ioctl if When::Is(1, TIOCLINUX),
+    // Sessions and groups of processes, and where this one stands.
+    SYS_setsid,
+    SYS_getsid,
+    SYS_setpgid,
+    SYS_getpgid,
+    SYS_chdir,
+    SYS_fchdir,
+    SYS_get_robust_list,
+    // Files.
     SYS_openat if When::Has(2, libc::O_CREAT as u64),
     SYS_openat if When::Has(2, libc::O_TRUNC as u64),
     SYS_truncate,
@@ -212,20 +372,48 @@ pub(super) const REFUSED_TO_BAKE: &[Call] = calls![
     SYS_removexattr,
     SYS_lremovexattr,
     SYS_fremovexattr,
+    SYS_getxattr,
+    SYS_lgetxattr,
+    SYS_fgetxattr,
+    SYS_listxattr,
+    SYS_llistxattr,
+    SYS_flistxattr,
     SYS_mkdirat,
     SYS_mknodat,
     SYS_unlinkat,
+    SYS_renameat,
     SYS_renameat2,
     SYS_linkat,
     SYS_symlinkat,
     SYS_inotify_init1,
-    SYS_setrlimit,
+    SYS_inotify_add_watch,
+    SYS_inotify_rm_watch,
+    SYS_sync,
+    SYS_syncfs,
+    SYS_fsync,
+    SYS_fdatasync,
+    SYS_sendfile,
+    SYS_copy_file_range,
+    SYS_splice,
+    SYS_tee,
+    SYS_remap_file_pages,
+    // Limits, priorities and places, of this process and of others.
     SYS_prlimit64 if When::IsNot(2, 0),
     SYS_prctl if When::Is(0, libc::PR_SET_DUMPABLE as u64),
     SYS_prctl if When::Is(0, libc::PR_SET_PTRACER as u64),
     SYS_prctl if When::Is(0, libc::PR_SET_MM as u64),
+    // A worker ends with the thread that started it, and takes nobody's children over.
+    SYS_prctl if When::Is(0, libc::PR_SET_PDEATHSIG as u64),
+    SYS_prctl if When::Is(0, libc::PR_SET_CHILD_SUBREAPER as u64),
+    SYS_prctl if When::Is(0, libc::PR_SCHED_CORE as u64),
+    SYS_sched_setattr,
+    SYS_sched_setparam,
     SYS_sched_setscheduler,
     SYS_setpriority,
+    SYS_ioprio_set,
+    SYS_migrate_pages,
+    SYS_move_pages,
+    SYS_set_mempolicy_home_node,
 ];
 
 /// Death in every role: no honest worker makes these.
@@ -268,10 +456,15 @@ pub(super) const DEADLY: &[Call] = calls![
     SYS_io_uring_enter,
     SYS_io_uring_register,
     SYS_io_setup,
+    SYS_io_destroy,
+    SYS_io_submit,
+    SYS_io_cancel,
+    SYS_io_getevents,
     SYS_keyctl,
     SYS_add_key,
     SYS_request_key,
     SYS_fanotify_init,
+    SYS_fanotify_mark,
     SYS_vmsplice,
     SYS_memfd_secret,
     SYS_personality,
@@ -293,6 +486,7 @@ pub(super) const DEADLY: &[Call] = calls![
     SYS_syslog,
     SYS_acct,
     SYS_quotactl,
+    SYS_quotactl_fd,
     SYS_vhangup,
     // Who it is.
     SYS_setuid,
@@ -307,10 +501,70 @@ pub(super) const DEADLY: &[Call] = calls![
     SYS_capset,
 ];
 
+/// Calls that `libc` has no names for, by their numbers, which are the same on every machine.
+pub(super) mod new {
+    use super::{Call, When};
+
+    pub(super) const fn call(number: i64) -> Call {
+        Call {
+            number,
+            when: When::Always,
+        }
+    }
+
+    pub(in super::super) const START: &[Call] = &[
+        call(453), // map_shadow_stack: of threads, where the processor has one.
+        call(454), // futex_wake
+        call(455), // futex_wait
+        call(456), // futex_requeue
+        call(462), // mseal: libraries that are loaded.
+    ];
+    pub(in super::super) const REFUSED_TO_BAKE: &[Call] = &[
+        call(451), // cachestat
+        call(452), // fchmodat2
+        call(457), // statmount
+        call(458), // listmount
+        call(459), // lsm_get_self_attr
+        call(460), // lsm_set_self_attr
+        call(461), // lsm_list_modules
+        call(463), // setxattrat
+        call(464), // getxattrat
+        call(465), // listxattrat
+        call(466), // removexattrat
+        call(468), // file_getattr
+        call(469), // file_setattr
+        call(470), // listns
+    ];
+    pub(in super::super) const DEADLY: &[Call] = &[
+        call(467), // open_tree_attr
+    ];
+}
+
 /// The older spellings, which only x86-64 still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
     use super::{Call, When, libc};
+
+    pub(in super::super) const START: &[Call] = calls![
+        SYS_open,
+        SYS_stat,
+        SYS_lstat,
+        SYS_access,
+        SYS_readlink,
+        SYS_getdents,
+        SYS_dup2,
+        SYS_pipe,
+        SYS_select,
+        SYS_pause,
+        SYS_alarm,
+        SYS_time,
+        SYS_epoll_create,
+        SYS_epoll_wait,
+        SYS_eventfd,
+        SYS_getrlimit,
+        SYS_getpgrp,
+        SYS_arch_prctl,
+    ];
 
     pub(in super::super) const DEADLY: &[Call] = calls![
         SYS_fork,
@@ -346,11 +600,22 @@ pub(super) mod old {
         SYS_rmdir,
         SYS_unlink,
         SYS_rename,
-        SYS_renameat,
         SYS_link,
         SYS_symlink,
         SYS_inotify_init,
         SYS_signalfd,
+        SYS_setrlimit,
+        SYS_sync_file_range,
+        SYS_sysfs,
+        SYS_ustat,
+        SYS_get_thread_area,
+        SYS_set_thread_area,
+    ];
+    /// Without names in `libc`.
+    pub(in super::super) const UNNAMED: &[Call] = &[
+        super::new::call(333), // io_pgetevents
+        super::new::call(335), // uretprobe
+        super::new::call(336), // uprobe
     ];
 }
 
@@ -359,6 +624,8 @@ pub(super) mod old {
 pub(super) mod old {
     use super::Call;
 
+    pub(in super::super) const START: &[Call] = &[];
+    pub(in super::super) const UNNAMED: &[Call] = &[];
     pub(in super::super) const DEADLY: &[Call] = &[];
     pub(in super::super) const REFUSED_AT_WORK: &[Call] = &[];
     pub(in super::super) const REFUSED_AT_BAKE: &[Call] = &[];

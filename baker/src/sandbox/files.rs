@@ -10,6 +10,7 @@ use landlock::{
 };
 use proto::message::Role;
 
+use super::named::Named;
 use super::paths;
 
 /// The newest version whose rights are known to be right for us: what later ones add stays allowed.
@@ -25,11 +26,16 @@ pub(super) struct Landlocked {
 
 /// Binds this thread.
 pub(super) fn bind(role: Role) -> Landlocked {
-    let (read, write) = match role {
-        Role::Prepare | Role::Encode => (Vec::new(), Vec::new()),
-        Role::Bake => (paths::readable(), paths::devices()),
+    let (named, devices) = match role {
+        Role::Prepare | Role::Encode => (Named::default(), Vec::new()),
+        Role::Bake => {
+            let mut read = paths::readable();
+            let mut named = Named::new(|name| std::env::var_os(name), &read);
+            named.read.append(&mut read);
+            (named, paths::devices())
+        }
     };
-    match restrict(&read, &write) {
+    match restrict(&named, &devices) {
         Ok(status) => told(&status),
         Err(error) => Landlocked {
             abi: 0,
@@ -38,14 +44,15 @@ pub(super) fn bind(role: Role) -> Landlocked {
     }
 }
 
-fn restrict(read: &[PathBuf], write: &[PathBuf]) -> Result<RestrictionStatus, RulesetError> {
+fn restrict(named: &Named, write: &[PathBuf]) -> Result<RestrictionStatus, RulesetError> {
     let look: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     Ruleset::default()
         .handle_access(AccessFs::from_all(TESTED))?
         .handle_access(AccessNet::from_all(TESTED))?
         .scope(Scope::from_all(TESTED))?
         .create()?
-        .add_rules(path_beneath_rules(read, look))?
+        .add_rules(path_beneath_rules(&named.read, look))?
+        .add_rules(path_beneath_rules(&named.list, AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(
             write,
             look | AccessFs::WriteFile | AccessFs::IoctlDev,

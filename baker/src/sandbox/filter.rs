@@ -25,20 +25,41 @@ pub enum FilterError {
     Apply(#[source] seccompiler::Error),
 }
 
-/// From the start of a process, in the order in which they come into force: an allow-list is the last, since it does not
-/// allow another.
+/// What bake is refused from its start on.
+const REFUSED_TO_BAKE: [&[Call]; 4] = [
+    calls::REFUSED_TO_BAKE,
+    calls::new::REFUSED_TO_BAKE,
+    calls::old::REFUSED_TO_BAKE,
+    calls::old::UNNAMED,
+];
+
+/// What bake may do until its adapter is open, [`REFUSED_TO_BAKE`] taken away.
+const START: [&[Call]; 5] = [
+    calls::WORK,
+    calls::DRIVER,
+    calls::START,
+    calls::new::START,
+    calls::old::START,
+];
+
+/// Death in every role.
+const DEADLY: [&[Call]; 3] = [calls::DEADLY, calls::new::DEADLY, calls::old::DEADLY];
+
+/// From the start of a process, in the order in which they come into force: that of prepare and encode which allows least is
+/// the last, since it does not allow another. Of two errors the later filter's is given.
 pub(super) fn start(role: Role) -> Result<Vec<BpfProgram>, FilterError> {
     match role {
         Role::Prepare | Role::Encode => work(),
-        Role::Bake => {
-            let refused = [calls::REFUSED_TO_BAKE, calls::old::REFUSED_TO_BAKE];
-            Ok(vec![
-                foreign_numbers(),
-                absent(&[calls::ABSENT])?,
-                answered(&refused, libc::EACCES)?,
-                deadly()?,
-            ])
-        }
+        Role::Bake => Ok(vec![
+            foreign_numbers(),
+            compile(
+                &START,
+                SeccompAction::Allow,
+                SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+            )?,
+            answered(&REFUSED_TO_BAKE, libc::EACCES)?,
+            deadly()?,
+        ]),
     }
 }
 
@@ -57,13 +78,12 @@ fn work() -> Result<Vec<BpfProgram>, FilterError> {
 /// What bake adds once its adapter is open.
 pub(super) fn seal() -> Result<Vec<BpfProgram>, FilterError> {
     let refused = [calls::REFUSED_AT_BAKE, calls::old::REFUSED_AT_BAKE];
-    let answered_anyhow = [
-        calls::ABSENT,
-        calls::REFUSED_AT_BAKE,
-        calls::old::REFUSED_AT_BAKE,
-        calls::REFUSED_TO_BAKE,
-        calls::old::REFUSED_TO_BAKE,
-    ];
+    let answered_anyhow: Vec<_> = [calls::ABSENT]
+        .iter()
+        .chain(&refused)
+        .chain(&REFUSED_TO_BAKE)
+        .copied()
+        .collect();
     Ok(vec![
         answered(&refused, libc::EACCES)?,
         allowed(&[calls::WORK, calls::DRIVER], &answered_anyhow)?,
@@ -128,11 +148,7 @@ fn answered(lists: &[&[Call]], errno: i32) -> Result<BpfProgram, FilterError> {
 }
 
 fn deadly() -> Result<BpfProgram, FilterError> {
-    compile(
-        &[calls::DEADLY, calls::old::DEADLY],
-        SeccompAction::KillProcess,
-        SeccompAction::Allow,
-    )
+    compile(&DEADLY, SeccompAction::KillProcess, SeccompAction::Allow)
 }
 
 fn compile(
@@ -226,16 +242,103 @@ mod tests {
 
     #[test]
     fn nothing_is_both_allowed_and_deadly() {
-        let deadly = calls::DEADLY.iter().chain(calls::old::DEADLY);
+        let deadly = DEADLY.iter().copied().flatten();
         let deadly: BTreeSet<i64> = deadly
             .filter(|call| matches!(call.when, When::Always))
             .map(|call| call.number)
             .collect();
-        let allowed = calls::WORK.iter().chain(calls::DRIVER);
+        let allowed = START.iter().copied().flatten();
         let both: Vec<i64> = allowed
             .map(|call| call.number)
             .filter(|number| deadly.contains(number))
             .collect();
         assert!(both.is_empty(), "{both:?}");
+    }
+
+    /// Each line of `kernel.txt`.
+    #[cfg(target_arch = "x86_64")]
+    fn kernel() -> Vec<(i64, &'static str)> {
+        let lines = include_str!("kernel.txt").lines();
+        let calls = lines.filter(|line| !line.starts_with('#'));
+        calls
+            .map(|line| {
+                let (number, name) = line.split_once(' ').unwrap();
+                (number.parse().unwrap(), name)
+            })
+            .collect()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn every_call_of_the_kernel_is_in_a_list_of_bakes() {
+        let lists = START.iter().chain(&REFUSED_TO_BAKE).chain(&DEADLY);
+        let lists = lists.chain(std::iter::once(&calls::ABSENT));
+        let listed: BTreeSet<i64> = lists.copied().flatten().map(|call| call.number).collect();
+        let kernel = kernel();
+        let forgotten: Vec<_> = kernel.iter().filter(|(n, _)| !listed.contains(n)).collect();
+        assert!(forgotten.is_empty(), "{forgotten:?}");
+        let known: BTreeSet<i64> = kernel.iter().map(|(number, _)| *number).collect();
+        let unknown: Vec<_> = listed.difference(&known).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    /// What a filter answers, for a call whose arguments are all 0.
+    fn answer(program: &[sock_filter], number: i64) -> u32 {
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let step = &program[at];
+            let code = u32::from(step.code);
+            at += 1;
+            let jump = |yes: bool| usize::from(if yes { step.jt } else { step.jf });
+            accumulator = match code {
+                // The number, the architecture (x86-64's), an argument.
+                0x20 => match step.k {
+                    0 => number as u32,
+                    4 => 0xc000_003e,
+                    _ => 0,
+                },
+                0x05 => {
+                    at += step.k as usize;
+                    accumulator
+                }
+                0x15 => {
+                    at += jump(accumulator == step.k);
+                    accumulator
+                }
+                0x25 => {
+                    at += jump(accumulator > step.k);
+                    accumulator
+                }
+                0x35 => {
+                    at += jump(accumulator >= step.k);
+                    accumulator
+                }
+                0x54 => accumulator & step.k,
+                0x06 => return step.k,
+                other => panic!("an instruction that seccompiler does not make: {other:#x}"),
+            };
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn numbers_that_no_list_has_are_refused_before_the_seal_and_after_it() {
+        let known: BTreeSet<i64> = kernel().iter().map(|(number, _)| *number).collect();
+        let sealed = seal().unwrap();
+        let start = start(Role::Bake).unwrap();
+        let refused = |filters: &[BpfProgram], number| {
+            let answers = filters.iter().map(|filter| answer(filter, number));
+            answers.min_by_key(|answer| (answer & libc::SECCOMP_RET_ACTION_FULL).cast_signed())
+        };
+        assert_eq!(
+            refused(&start, libc::SYS_read),
+            Some(libc::SECCOMP_RET_ALLOW)
+        );
+        for number in (0..2048).filter(|number| !known.contains(number)) {
+            let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+            assert_eq!(refused(&start, number), Some(absent), "{number}");
+            let trap = libc::SECCOMP_RET_TRAP;
+            assert_eq!(refused(&sealed, number), Some(trap), "{number}");
+        }
     }
 }

@@ -4,10 +4,10 @@
 //! for its GPU process and reports to firejail. Rights cover what lies beneath. Nothing of a user's own is here: a cache of compiled shaders
 //! would carry state from one job to the next, so drivers are told to keep none.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// To be read: code, manifests and settings.
-pub(super) const READ: [&str; 40] = [
+pub(super) const READ: [&str; 47] = [
     // Shared libraries, where distributions, NVIDIA's installer and container toolkits put them.
     "/lib",
     "/lib64",
@@ -47,8 +47,16 @@ pub(super) const READ: [&str; 40] = [
     "/sys/module/nvidia_drm",
     "/sys/module/nvidia_uvm",
     "/proc/driver/nvidia",
-    // The process's own maps and limits; the machine's memory, processors and device numbers.
-    "/proc/self",
+    // The process's own memory, names and limits, file by file: the folder has the machine's mounts and sockets, too.
+    "/proc/self/maps",
+    "/proc/self/status",
+    "/proc/self/stat",
+    "/proc/self/statm",
+    "/proc/self/auxv",
+    "/proc/self/cmdline",
+    "/proc/self/comm",
+    "/proc/self/limits",
+    // The machine's memory, processors and device numbers.
     "/proc/meminfo",
     "/proc/cpuinfo",
     "/proc/devices",
@@ -72,35 +80,11 @@ pub(super) const DEVICES: [&str; 8] = [
     "mali", "pvr", "null",
 ];
 
-/// Variables that name further files of the loader, by the user's own choice: lists of files or folders.
-const NAMED: [&str; 9] = [
-    "LD_LIBRARY_PATH",
-    "VK_DRIVER_FILES",
-    "VK_ADD_DRIVER_FILES",
-    "VK_ICD_FILENAMES",
-    "VK_LAYER_PATH",
-    "VK_ADD_LAYER_PATH",
-    "VK_IMPLICIT_LAYER_PATH",
-    "VK_ADD_IMPLICIT_LAYER_PATH",
-    "VK_LOADER_SETTINGS_FILE",
-];
-
-/// Everything that may be read here.
+/// What may be read on every machine.
 pub(super) fn readable() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = READ.iter().map(PathBuf::from).collect();
     // The PCI trees: pci0000:00, pci0001:00, …
     paths.extend(entries("/sys/devices", &["pci"]));
-    for variable in NAMED {
-        if let Some(list) = std::env::var_os(variable) {
-            for path in std::env::split_paths(&list) {
-                // A manifest names its library relative to itself.
-                let folder = path.is_file().then(|| path.parent().map(Path::to_path_buf));
-                paths.extend(folder.flatten());
-                paths.push(path);
-            }
-        }
-    }
-    paths.retain(|path| path.is_absolute());
     paths
 }
 

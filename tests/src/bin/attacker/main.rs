@@ -2,12 +2,13 @@
 //! a process of its own.
 //!
 //! ```text
-//! attacker ROLE [--device NAME] [--no-sandbox]      one line of JSON for each attempt
-//! attacker ROLE [--device NAME] [--no-sandbox] hold prints its account, and stays until it is killed
+//! attacker ROLE [--device NAME] [--unsealed] [--no-sandbox]      one line of JSON for each attempt
+//! attacker ROLE [--device NAME] [--unsealed] [--no-sandbox] hold prints its account, and stays until it is killed
 //! ```
 //!
 //! Each attempt runs in a fork that is made before the sandbox is entered. It reports through a pipe on its descriptor 1;
-//! what the kernel does to it is seen by the parent. With `--device` bake opens that adapter for real before it is sealed.
+//! what the kernel does to it is seen by the parent. With `--device` bake opens that adapter for real before it is sealed;
+//! with `--unsealed` it attacks before that.
 
 #![expect(
     clippy::print_stdout,
@@ -28,7 +29,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe};
 use proto::job::{Device, WarmJob};
 use proto::message::Role;
-use proto::sandbox::Sandbox;
+use proto::sandbox::{Sandbox, Stage};
 use serde_json::json;
 
 use crate::probes::{Got, PROBES, Place, Probe};
@@ -38,6 +39,7 @@ const ADDRESS_SPACE: u64 = 4 << 30;
 
 struct Setting {
     role: Role,
+    stage: Stage,
     options: Options,
     device: Device,
 }
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
     };
     let mut setting = Setting {
         role,
+        stage: Stage::Sealed,
         options: Options {
             enabled: true,
             address_space: Some(ADDRESS_SPACE),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let mut hold = false;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            "--unsealed" => setting.stage = Stage::Entered,
             "--no-sandbox" => setting.options.enabled = false,
             "--device" => setting.device = Device::Name(arguments.next().unwrap_or_default()),
             "hold" => hold = true,
@@ -71,8 +75,9 @@ fn main() -> ExitCode {
         hold_still(&setting);
     }
     let place = Place::new();
-    for probe in PROBES.iter().filter(|probe| probe.meant_for(role)) {
-        let expected = probe.expected(role);
+    let stage = setting.stage;
+    for probe in PROBES.iter().filter(|probe| probe.meant_for(role, stage)) {
+        let expected = probe.expected(role, stage);
         let got = setting.attempt(probe, &place);
         let line = json!({
             "probe": probe.name,
@@ -99,7 +104,7 @@ impl Setting {
     fn enter(&self) -> (Sandbox, Option<Gpu>) {
         sandbox::check_surroundings(self.role, &self.options).expect("a cleared environment");
         let entered = sandbox::enter(self.role, &self.options).expect("filters compile");
-        if self.role != Role::Bake || !self.options.enabled {
+        if self.role != Role::Bake || !self.options.enabled || self.stage == Stage::Entered {
             return (entered, None);
         }
         // Threads of ours and of the driver, from before the last filter: it must bind them, too.

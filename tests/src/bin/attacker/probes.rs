@@ -1,13 +1,15 @@
-//! The attempts, each with what must come of it in prepare and encode, and in a sealed bake.
+//! The attempts, each with what must come of it in prepare and encode, in a bake before it is sealed, and in a sealed one.
 //!
 //! Every one is harmless where it succeeds, for the run without a sandbox that shows what these are worth: arguments are such
 //! that the machine stays as it is.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
+use std::path::PathBuf;
 
 use nix::libc;
 use proto::message::Role;
+use proto::sandbox::Stage;
 
 use crate::sys::call;
 
@@ -89,26 +91,37 @@ pub(crate) struct Probe {
     work: Must,
     /// In bake, sealed.
     bake: Must,
+    /// In bake, before it is sealed.
+    start: Must,
     pub(crate) stdin: Stdin,
     /// Counts: the others show that honest work goes on.
     pub(crate) escape: bool,
     pub(crate) act: fn(&Place) -> Result<i64, i32>,
 }
 
+/// Before the seal nothing is trapped: what a sealed bake traps is answered with an error.
+const fn unsealed(sealed: Must) -> Must {
+    match sealed {
+        Trap(_) => Fail(EACCES),
+        other => other,
+    }
+}
+
 impl Probe {
-    fn must(&self, role: Role) -> Must {
-        match role {
-            Role::Prepare | Role::Encode => self.work,
-            Role::Bake => self.bake,
+    fn must(&self, role: Role, stage: Stage) -> Must {
+        match (role, stage) {
+            (Role::Prepare | Role::Encode, _) => self.work,
+            (Role::Bake, Stage::Entered) => self.start,
+            (Role::Bake, Stage::Sealed) => self.bake,
         }
     }
 
-    pub(crate) fn meant_for(&self, role: Role) -> bool {
-        !matches!(self.must(role), NotAsked)
+    pub(crate) fn meant_for(&self, role: Role, stage: Stage) -> bool {
+        !matches!(self.must(role, stage), NotAsked)
     }
 
-    pub(crate) fn expected(&self, role: Role) -> Vec<Got> {
-        match self.must(role) {
+    pub(crate) fn expected(&self, role: Role, stage: Stage) -> Vec<Got> {
+        match self.must(role, stage) {
             Fail(errno) => vec![Got::Errno(errno)],
             FailEither(one, other) => vec![Got::Errno(one), Got::Errno(other)],
             Trap(number) => vec![Got::Trapped(number)],
@@ -127,18 +140,47 @@ pub(crate) struct Place {
     parent: u64,
     /// A name that nothing has.
     fresh: CString,
+    /// Memory, a semaphore and a queue of System V, the parent's.
+    shared: [u64; 3],
+    /// A file of the user's beside the manifest that `VK_DRIVER_FILES` names.
+    beside_manifest: CString,
+    /// A file of the user's in the first folder of `LD_LIBRARY_PATH`.
+    beside_library: CString,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         let parent = u64::from(std::process::id());
         let fresh = CString::new(format!("/tmp/kiln-attacker-{parent}")).expect("no NUL");
-        Self { parent, fresh }
+        let make = |number, arguments: &[u64]| call(number, arguments).expect("System V") as u64;
+        let shared = [
+            make(libc::SYS_shmget, &[0, 4096, 0o600]),
+            make(libc::SYS_semget, &[0, 1, 0o600]),
+            make(libc::SYS_msgget, &[0, 0o600]),
+        ];
+        let secret = |folder: Option<PathBuf>| {
+            let path = folder.unwrap_or_default().join("secret");
+            CString::new(path.into_os_string().into_encoded_bytes()).expect("no NUL")
+        };
+        let first = |name| std::env::split_paths(&std::env::var_os(name)?).next();
+        let manifest = first("VK_DRIVER_FILES");
+        Self {
+            parent,
+            fresh,
+            shared,
+            beside_manifest: secret(manifest.and_then(|path| Some(path.parent()?.to_path_buf()))),
+            beside_library: secret(first("LD_LIBRARY_PATH")),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        let [memory, semaphore, queue] = self.shared;
+        let remove = libc::IPC_RMID as u64;
+        call(libc::SYS_shmctl, &[memory, remove, 0]).expect("removed");
+        call(libc::SYS_semctl, &[semaphore, 0, remove, 0]).expect("removed");
+        call(libc::SYS_msgctl, &[queue, remove, 0]).expect("removed");
         let path = self.fresh.to_str().expect("ascii");
         // Whatever succeeded without a sandbox.
         if std::fs::remove_file(path)
@@ -155,13 +197,30 @@ const RDONLY: u64 = libc::O_RDONLY as u64;
 const RDWR: u64 = libc::O_RDWR as u64;
 const NOBODY: u64 = u64::MAX;
 
-fn text(text: &'static std::ffi::CStr) -> u64 {
+fn text(text: &'static CStr) -> u64 {
     text.as_ptr() as u64
 }
 
-fn open(path: &'static std::ffi::CStr, flags: u64) -> Result<i64, i32> {
-    call(libc::SYS_openat, &[AT_FDCWD, text(path), flags, 0o600])
+fn open(path: &CStr, flags: u64) -> Result<i64, i32> {
+    let path = path.as_ptr() as u64;
+    call(libc::SYS_openat, &[AT_FDCWD, path, flags, 0o600])
 }
+
+/// Calls that `libc` has no names for; their numbers are the same on every machine.
+const FCHMODAT2: i64 = 452;
+const LISTMOUNT: i64 = 458;
+const LSM_LIST_MODULES: i64 = 461;
+const SETXATTRAT: i64 = 463;
+const GETXATTRAT: i64 = 464;
+const LISTXATTRAT: i64 = 465;
+const REMOVEXATTRAT: i64 = 466;
+const OPEN_TREE_ATTR: i64 = 467;
+const FILE_GETATTR: i64 = 468;
+const FILE_SETATTR: i64 = 469;
+/// Of `fcntl` and `ioctl`.
+const F_SETOWN_EX: u64 = 15;
+const FIOSETOWN: u64 = 0x8901;
+const IOPRIO_WHO_PROCESS: u64 = 1;
 
 /// `escape!(name, prepare and encode, bake, act)`, with what lies on descriptor 0 where it matters.
 macro_rules! escape {
@@ -173,6 +232,7 @@ macro_rules! escape {
             name: $name,
             work: $work,
             bake: $bake,
+            start: unsealed($bake),
             stdin: $stdin,
             escape: true,
             act: $act,
@@ -186,6 +246,7 @@ macro_rules! honest {
             name: $name,
             work: $must,
             bake: $must,
+            start: $must,
             stdin: Stdin::Open,
             escape: false,
             act: $act,
@@ -211,6 +272,13 @@ pub(crate) const PROBES: &[Probe] = &[
     honest!("abort", Must::Signal(libc::SIGABRT), |_| {
         std::process::abort()
     }),
+    Probe {
+        work: NotAsked,
+        ..honest!("read its own maps", Must::Work, |_| open(
+            c"/proc/self/maps",
+            RDONLY
+        ))
+    },
     // Files.
     escape!("read /etc/passwd", Fail(EACCES), Fail(EACCES), |_| open(
         c"/etc/passwd",
@@ -347,6 +415,151 @@ pub(crate) const PROBES: &[Probe] = &[
         Trap(libc::SYS_inotify_init1),
         Fail(EACCES),
         |_| { call(libc::SYS_inotify_init1, &[]) }
+    ),
+    escape!(
+        "list the sockets of the machine",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| open(c"/proc/self/net/unix", RDONLY)
+    ),
+    escape!("list the mounts", Fail(EACCES), Fail(EACCES), |_| open(
+        c"/proc/self/mountinfo",
+        RDONLY
+    )),
+    escape!(
+        "list the mounts by the old file",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| open(c"/proc/self/mounts", RDONLY)
+    ),
+    escape!(
+        "read its environment as a file",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| open(c"/proc/self/environ", RDONLY)
+    ),
+    escape!(
+        "list its threads as files",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| open(c"/proc/self/task", RDONLY)
+    ),
+    escape!("read its control group", Fail(EACCES), Fail(EACCES), |_| {
+        open(c"/proc/self/cgroup", RDONLY)
+    }),
+    escape!(
+        "list the connections of the machine",
+        Fail(EACCES),
+        Fail(EACCES),
+        |_| open(c"/proc/net/tcp", RDONLY)
+    ),
+    escape!(
+        "read what lies beside a driver's manifest",
+        NotAsked,
+        Fail(EACCES),
+        |place| open(&place.beside_manifest, RDONLY)
+    ),
+    escape!(
+        "read what lies in a folder of libraries",
+        Fail(EACCES),
+        Fail(EACCES),
+        |place| open(&place.beside_library, RDONLY)
+    ),
+    escape!(
+        "list the mounts by their own call",
+        Trap(LISTMOUNT),
+        Fail(EACCES),
+        |_| {
+            // mnt_id_req: its size, then the root of all mounts.
+            let request = [24_u64, u64::MAX, 0];
+            let mut found = [0_u64; 8];
+            let place = found.as_mut_ptr() as u64;
+            call(LISTMOUNT, &[request.as_ptr() as u64, place, 8, 0])
+        }
+    ),
+    escape!(
+        "list the security modules",
+        Trap(LSM_LIST_MODULES),
+        Fail(EACCES),
+        |_| {
+            let mut found = [0_u64; 16];
+            let mut size = 128_u32;
+            let place = found.as_mut_ptr() as u64;
+            call(LSM_LIST_MODULES, &[place, (&raw mut size) as u64, 0])
+        }
+    ),
+    escape!(
+        "change the mode of a file by the new call",
+        Trap(FCHMODAT2),
+        Fail(EACCES),
+        |_| { call(FCHMODAT2, &[AT_FDCWD, text(c"/dev/null"), 0o666, 0]) }
+    ),
+    escape!(
+        "set an attribute of a file by the new call",
+        Trap(SETXATTRAT),
+        Fail(EACCES),
+        |_| call(
+            SETXATTRAT,
+            &[AT_FDCWD, text(c"/dev/null"), 0, text(c"user.x"), NOBODY, 0]
+        )
+    ),
+    escape!(
+        "read an attribute of a file by the new call",
+        Trap(GETXATTRAT),
+        Fail(EACCES),
+        |_| call(
+            GETXATTRAT,
+            &[AT_FDCWD, text(c"/"), 0, text(c"user.x"), NOBODY, 0]
+        )
+    ),
+    escape!(
+        "list the attributes of a file by the new call",
+        Trap(LISTXATTRAT),
+        Fail(EACCES),
+        |_| call(LISTXATTRAT, &[AT_FDCWD, text(c"/"), 0, 0, 0])
+    ),
+    escape!(
+        "remove an attribute of a file by the new call",
+        Trap(REMOVEXATTRAT),
+        Fail(EACCES),
+        |_| call(
+            REMOVEXATTRAT,
+            &[AT_FDCWD, text(c"/dev/null"), 0, text(c"user.x")]
+        )
+    ),
+    escape!(
+        "list the attributes of a file",
+        Trap(libc::SYS_listxattr),
+        Fail(EACCES),
+        |_| call(libc::SYS_listxattr, &[text(c"/"), 0, 0])
+    ),
+    escape!(
+        "read the flags of a file",
+        Trap(FILE_GETATTR),
+        Fail(EACCES),
+        |_| {
+            let mut found = [0_u64; 4];
+            let place = found.as_mut_ptr() as u64;
+            call(FILE_GETATTR, &[AT_FDCWD, text(c"/"), place, 24, 0])
+        }
+    ),
+    escape!(
+        "set the flags of a file",
+        Trap(FILE_SETATTR),
+        Fail(EACCES),
+        |_| call(FILE_SETATTR, &[AT_FDCWD, text(c"/dev/null"), 0, 0, 0])
+    ),
+    escape!(
+        "work from another folder",
+        Trap(libc::SYS_chdir),
+        Fail(EACCES),
+        |_| call(libc::SYS_chdir, &[text(c"/")])
+    ),
+    escape!(
+        "wait until its files are on disk",
+        Trap(libc::SYS_fdatasync),
+        Fail(EACCES),
+        |_| call(libc::SYS_fdatasync, &[0])
     ),
     escape!("open a file by its handle", Die, Die, |_| {
         call(libc::SYS_open_by_handle_at, &[NOBODY, 0, 0])
@@ -523,11 +736,116 @@ pub(crate) const PROBES: &[Probe] = &[
     escape!("compare with the parent", Die, Die, |place| {
         call(libc::SYS_kcmp, &[place.parent, place.parent, 1, 0, 0])
     }),
+    Probe {
+        start: Fail(ENOSYS),
+        ..escape!(
+            "say which processors the parent may have",
+            Trap(libc::SYS_sched_setaffinity),
+            Fail(EACCES),
+            |place| {
+                // All that there are, which changes nothing.
+                let all = [u64::MAX; 16];
+                let size = size_of_val(&all) as u64;
+                call(
+                    libc::SYS_sched_setaffinity,
+                    &[place.parent, size, all.as_ptr() as u64],
+                )
+            }
+        )
+    },
     escape!(
-        "move the parent to one processor",
-        Trap(libc::SYS_sched_setaffinity),
+        "have signals of a file sent to the parent",
+        Trap(libc::SYS_fcntl),
+        Trap(libc::SYS_fcntl),
+        |place| call(libc::SYS_fcntl, &[0, libc::F_SETOWN as u64, place.parent])
+    ),
+    escape!(
+        "have signals of a file sent to a thread of the parent",
+        Trap(libc::SYS_fcntl),
+        Trap(libc::SYS_fcntl),
+        |place| {
+            // F_OWNER_TID, and the thread.
+            let owner = [0_i32, place.parent as i32];
+            call(libc::SYS_fcntl, &[0, F_SETOWN_EX, owner.as_ptr() as u64])
+        }
+    ),
+    escape!(
+        "have signals of a file sent to the parent by ioctl",
+        Trap(libc::SYS_ioctl),
+        Trap(libc::SYS_ioctl),
+        |place| {
+            let owner = place.parent as i32;
+            call(libc::SYS_ioctl, &[0, FIOSETOWN, (&raw const owner) as u64])
+        }
+    ),
+    escape!(
+        "take signals from a descriptor",
+        Trap(libc::SYS_signalfd4),
         Fail(EACCES),
-        |_| { call(libc::SYS_sched_setaffinity, &[0, 0, 0]) }
+        |_| {
+            let none = 0_u64;
+            let place = (&raw const none) as u64;
+            call(libc::SYS_signalfd4, &[NOBODY, place, 8, 0])
+        }
+    ),
+    escape!(
+        "outlive the thread that started it",
+        Fail(ENOSYS),
+        Trap(libc::SYS_prctl),
+        |_| call(libc::SYS_prctl, &[libc::PR_SET_PDEATHSIG as u64, 0])
+    ),
+    escape!(
+        "leave its session",
+        Trap(libc::SYS_setsid),
+        Fail(EACCES),
+        |_| call(libc::SYS_setsid, &[])
+    ),
+    escape!(
+        "set how it is scheduled",
+        Trap(libc::SYS_sched_setattr),
+        Fail(EACCES),
+        |_| {
+            // sched_attr: its size and SCHED_OTHER; no flags, nice 0.
+            let attributes = [48_u64, 0, 0, 0, 0, 0];
+            call(libc::SYS_sched_setattr, &[0, attributes.as_ptr() as u64, 0])
+        }
+    ),
+    escape!(
+        "set how it is scheduled by the old call",
+        Trap(libc::SYS_sched_setparam),
+        Fail(EACCES),
+        |_| {
+            let priority = 0_i32;
+            call(libc::SYS_sched_setparam, &[0, (&raw const priority) as u64])
+        }
+    ),
+    escape!(
+        "set how it reads and writes",
+        Trap(libc::SYS_ioprio_set),
+        Fail(EACCES),
+        |_| {
+            // Best effort, the middle of it: what everybody has.
+            call(
+                libc::SYS_ioprio_set,
+                &[IOPRIO_WHO_PROCESS, 0, (2 << 13) | 4],
+            )
+        }
+    ),
+    escape!(
+        "move pages",
+        Trap(libc::SYS_move_pages),
+        Fail(EACCES),
+        |_| call(libc::SYS_move_pages, &[0, 0, 0, 0, 0, 0])
+    ),
+    escape!(
+        "move to another node",
+        Trap(libc::SYS_migrate_pages),
+        Fail(EACCES),
+        |_| {
+            let nodes = 1_u64;
+            let address = (&raw const nodes) as u64;
+            call(libc::SYS_migrate_pages, &[0, 64, address, address])
+        }
     ),
     // The network and other ways out.
     escape!("TCP", Fail(EACCES), Fail(EACCES), |_| {
@@ -576,6 +894,155 @@ pub(crate) const PROBES: &[Probe] = &[
         Trap(libc::SYS_shmget),
         Fail(EACCES),
         |_| { call(libc::SYS_shmget, &[1, 4096, 0]) }
+    ),
+    escape!(
+        "shared memory of the parent",
+        Trap(libc::SYS_shmat),
+        Fail(EACCES),
+        |place| call(libc::SYS_shmat, &[place.shared[0], 0, 0])
+    ),
+    escape!(
+        "who has shared memory",
+        Trap(libc::SYS_shmctl),
+        Fail(EACCES),
+        |place| {
+            let mut found = [0_u64; 32];
+            let address = found.as_mut_ptr() as u64;
+            call(
+                libc::SYS_shmctl,
+                &[place.shared[0], libc::IPC_STAT as u64, address],
+            )
+        }
+    ),
+    escape!(
+        "let shared memory go",
+        Trap(libc::SYS_shmdt),
+        Fail(EACCES),
+        |_| call(libc::SYS_shmdt, &[4096])
+    ),
+    escape!(
+        "semaphores of System V",
+        Trap(libc::SYS_semget),
+        Fail(EACCES),
+        |_| call(libc::SYS_semget, &[1, 1, 0])
+    ),
+    escape!(
+        "semaphore of the parent by semop",
+        Trap(libc::SYS_semop),
+        Fail(EACCES),
+        |place| {
+            // sembuf: the first semaphore, one more, no flags.
+            let more = [0_u16, 1, 0];
+            let address = more.as_ptr() as u64;
+            call(libc::SYS_semop, &[place.shared[1], address, 1])
+        }
+    ),
+    escape!(
+        "semaphore of the parent by semtimedop",
+        Trap(libc::SYS_semtimedop),
+        Fail(EACCES),
+        |place| {
+            // sembuf: the first semaphore, one more, no flags.
+            let more = [0_u16, 1, 0];
+            let address = more.as_ptr() as u64;
+            call(libc::SYS_semtimedop, &[place.shared[1], address, 1, 0])
+        }
+    ),
+    escape!(
+        "value of a semaphore",
+        Trap(libc::SYS_semctl),
+        Fail(EACCES),
+        |place| call(
+            libc::SYS_semctl,
+            &[place.shared[1], 0, libc::GETVAL as u64, 0]
+        )
+    ),
+    escape!(
+        "queues of System V",
+        Trap(libc::SYS_msgget),
+        Fail(EACCES),
+        |_| call(libc::SYS_msgget, &[1, 0])
+    ),
+    escape!(
+        "message to the parent",
+        Trap(libc::SYS_msgsnd),
+        Fail(EACCES),
+        |place| {
+            // msgbuf: a kind, and eight bytes.
+            let message = [1_u64, 0];
+            let flags = libc::IPC_NOWAIT as u64;
+            call(
+                libc::SYS_msgsnd,
+                &[place.shared[2], message.as_ptr() as u64, 8, flags],
+            )
+        }
+    ),
+    escape!(
+        "message from the parent",
+        Trap(libc::SYS_msgrcv),
+        Fail(EACCES),
+        |place| {
+            let mut message = [0_u64; 2];
+            let flags = libc::IPC_NOWAIT as u64;
+            let address = message.as_mut_ptr() as u64;
+            call(libc::SYS_msgrcv, &[place.shared[2], address, 8, 0, flags])
+        }
+    ),
+    escape!(
+        "who has a queue",
+        Trap(libc::SYS_msgctl),
+        Fail(EACCES),
+        |place| {
+            let mut found = [0_u64; 32];
+            let address = found.as_mut_ptr() as u64;
+            call(
+                libc::SYS_msgctl,
+                &[place.shared[2], libc::IPC_STAT as u64, address],
+            )
+        }
+    ),
+    escape!(
+        "remove a message queue",
+        Trap(libc::SYS_mq_unlink),
+        Fail(EACCES),
+        |_| call(libc::SYS_mq_unlink, &[text(c"absent")])
+    ),
+    escape!(
+        "mq_timedsend",
+        Trap(libc::SYS_mq_timedsend),
+        Fail(EACCES),
+        |_| call(libc::SYS_mq_timedsend, &[NOBODY, 0, 0, 0, 0])
+    ),
+    escape!(
+        "mq_timedreceive",
+        Trap(libc::SYS_mq_timedreceive),
+        Fail(EACCES),
+        |_| call(libc::SYS_mq_timedreceive, &[NOBODY, 0, 0, 0, 0])
+    ),
+    escape!("mq_notify", Trap(libc::SYS_mq_notify), Fail(EACCES), |_| {
+        call(libc::SYS_mq_notify, &[NOBODY, 0, 0])
+    }),
+    escape!(
+        "mq_getsetattr",
+        Trap(libc::SYS_mq_getsetattr),
+        Fail(EACCES),
+        |_| call(libc::SYS_mq_getsetattr, &[NOBODY, 0, 0])
+    ),
+    escape!(
+        "bytes to anybody",
+        Trap(libc::SYS_sendto),
+        Fail(EACCES),
+        |_| call(libc::SYS_sendto, &[0, text(c"x"), 1, 0, 0, 0])
+    ),
+    escape!(
+        "copy within the kernel",
+        Trap(libc::SYS_copy_file_range),
+        Fail(EACCES),
+        |_| {
+            let (from, to) = (0_u64, 2048_u64);
+            let (from, to) = ((&raw const from) as u64, (&raw const to) as u64);
+            call(libc::SYS_copy_file_range, &[0, from, 0, to, 1, 0])
+        }
     ),
     escape!(
         "message queue",
@@ -653,17 +1120,21 @@ pub(crate) const PROBES: &[Probe] = &[
         Trap(libc::SYS_prctl),
         |_| { call(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, 1]) }
     ),
-    escape!(
-        "another filter",
-        Trap(libc::SYS_seccomp),
-        Trap(libc::SYS_seccomp),
-        |_| {
-            call(
-                libc::SYS_seccomp,
-                &[libc::SECCOMP_SET_MODE_FILTER.into(), 0, 0],
-            )
-        }
-    ),
+    Probe {
+        // The filters of the seal come by it.
+        start: NotAsked,
+        ..escape!(
+            "another filter",
+            Trap(libc::SYS_seccomp),
+            Trap(libc::SYS_seccomp),
+            |_| {
+                call(
+                    libc::SYS_seccomp,
+                    &[libc::SECCOMP_SET_MODE_FILTER.into(), 0, 0],
+                )
+            }
+        )
+    },
     escape!("another personality", Die, Die, |_| {
         call(libc::SYS_personality, &[libc::ADDR_NO_RANDOMIZE as u64])
     }),
@@ -696,6 +1167,24 @@ pub(crate) const PROBES: &[Probe] = &[
     escape!("watch the whole file system", Die, Die, |_| {
         call(libc::SYS_fanotify_init, &[NOBODY, 0])
     }),
+    escape!("mount with attributes", Die, Die, |_| call(
+        OPEN_TREE_ATTR,
+        &[AT_FDCWD, NOBODY, 0, 0, 0]
+    )),
+    escape!("quota by a descriptor", Die, Die, |_| call(
+        libc::SYS_quotactl_fd,
+        &[NOBODY, 0, 0, 0]
+    )),
+    escape!("asynchronous reads and writes", Die, Die, |_| call(
+        libc::SYS_io_submit,
+        &[NOBODY, 0, 0]
+    )),
+    escape!(
+        "mark the whole file system to watch it",
+        Die,
+        Die,
+        |_| call(libc::SYS_fanotify_mark, &[NOBODY, 0, 0, AT_FDCWD, 0])
+    ),
     // The machine.
     escape!("load a kernel module", Die, Die, |_| call(
         libc::SYS_finit_module,
