@@ -161,6 +161,7 @@ enum Request {
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     requests: mpsc::Sender<Request>,
+    shared: Arc<Shared>,
 }
 
 impl Writer {
@@ -175,7 +176,7 @@ impl Writer {
         let place = shared.place.clone();
         let keeper = Keeper {
             db,
-            shared,
+            shared: Arc::clone(&shared),
             ids,
             writes: 0,
         };
@@ -183,7 +184,7 @@ impl Writer {
             .name("store".into())
             .spawn(move || keeper.run(inbox, lock))
             .map_err(|error| StoreError::io("start the thread of", place.root(), &error))?;
-        Ok(Self { requests })
+        Ok(Self { requests, shared })
     }
 
     /// Carries out a write; answers once it is synced.
@@ -198,7 +199,7 @@ impl Writer {
             reply,
         };
         self.send(Request::Write(Box::new(order))).await?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
+        answer.await.unwrap_or_else(|_gone| Err(self.ended()))
     }
 
     /// Reads what is committed.
@@ -213,19 +214,25 @@ impl Writer {
             }
         };
         self.send(Request::Read(Box::new(read))).await?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
+        answer.await.unwrap_or_else(|_gone| Err(self.ended()))
     }
 
     /// Ends the thread after what waits; the lock is free then.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(Request::Close(reply)).await?;
-        answer.await.map_err(|_gone| StoreError::Closed)
+        answer.await.map_err(|_gone| self.ended())
     }
 
     async fn send(&self, request: Request) -> Result<(), StoreError> {
         let sent = self.requests.send(request).await;
-        sent.map_err(|_gone| StoreError::Closed)
+        sent.map_err(|_gone| self.ended())
+    }
+
+    /// The thread has ended, and whoever learns so finds the store unwell: also if a bug ended it, and it has yet to say so.
+    fn ended(&self) -> StoreError {
+        self.shared.healthy.store(false, Ordering::Relaxed);
+        StoreError::Closed
     }
 }
 
@@ -249,7 +256,7 @@ impl Drop for Ended {
 
 impl Keeper {
     fn run(mut self, mut inbox: mpsc::Receiver<Request>, lock: File) {
-        let _ended = Ended(Arc::clone(&self.shared));
+        let ended = Ended(Arc::clone(&self.shared));
         let mut closers = Vec::new();
         while closers.is_empty()
             && let Some(first) = inbox.blocking_recv()
@@ -274,6 +281,8 @@ impl Keeper {
             tracing::warn!(%error, "the database of the store was not closed in order");
         }
         drop(lock);
+        // All that is true of a closed store is true before the answer.
+        drop(ended);
         for closer in closers {
             if closer.send(()).is_err() {
                 tracing::debug!("nobody waits for the end of the store");

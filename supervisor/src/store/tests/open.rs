@@ -52,6 +52,45 @@ async fn a_second_instance_is_refused_with_one_line() {
     assert!(!other.healthy());
 }
 
+/// Whoever learns that the store is closed finds all of it closed: however the thread ended, and on however busy a machine.
+#[tokio::test]
+async fn a_store_that_is_closed_is_closed_in_every_respect() {
+    let folder = folder();
+    let lock = fs::File::create(folder.path().join("lock")).expect("a file");
+    for round in 0..25 {
+        let (store, _) = open(folder.path());
+        let (closes, asks, reads) = (store.clone(), store.clone(), store.clone());
+        let closed = async {
+            closes.close().await.expect("open");
+            assert!(!store.healthy(), "round {round}");
+            lock.try_lock().expect("free at once");
+            lock.unlock().expect("ours");
+            let wal = folder.path().join("store.sqlite-wal");
+            assert!(!wal.exists(), "round {round}: carried over at the end");
+        };
+        let refused = async {
+            while asks.probe().await != Err(StoreError::Closed) {}
+            assert!(!asks.healthy(), "round {round}");
+        };
+        let unread = async {
+            while reads.queue().await != Err(StoreError::Closed) {}
+            assert!(!reads.healthy(), "round {round}");
+        };
+        tokio::join!(closed, refused, unread);
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_thread_a_bug_ends_is_unwell_to_who_was_not_answered() {
+    let folder = folder();
+    for _ in 0..10 {
+        let (store, _) = open(folder.path());
+        let bug = |_: &mut Desk<'_>| -> Result<(), StoreError> { panic!("a bug, for a test") };
+        assert_eq!(store.writer.write(bug).await, Err(StoreError::Closed));
+        assert!(!store.healthy());
+    }
+}
+
 #[tokio::test]
 async fn what_a_sudden_end_left_is_put_right() {
     let original = folder();
