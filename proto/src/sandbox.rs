@@ -50,7 +50,7 @@ pub struct Sandbox {
     pub landlock_abi: u8,
     /// System call filters in force.
     pub seccomp_filters: u8,
-    /// System calls that an allow-list lets through; 0 where a deny-list is in force.
+    /// System calls that an allow-list lets through; 0 where bake is not sealed yet.
     pub allowed_calls: u16,
     /// One line: which layer is missing or carries less than it could, and why. Empty where nothing is.
     pub missing: String,
