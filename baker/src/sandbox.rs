@@ -5,8 +5,8 @@
 //! |---|---|---|
 //! | environment, descriptors | listed variables, 0 to 2 | = |
 //! | `limits` | capabilities none, `no_new_privs`, not dumpable, no core, few files, address space | = but address space |
-//! | `files` (Landlock) | no file, no TCP, no signal or abstract socket outwards | driver's files read-only, its nodes |
-//! | `filter` (seccomp) | allow-list from the start | deny-list, then [`seal_gpu`]: allow-list for all threads |
+//! | `files` (Landlock) | no file, no TCP, no signal or abstract socket outwards | driver's files read-only, file by file where a user's folder has them, its nodes |
+//! | `filter` (seccomp) | allow-list from the start | a wide allow-list, then [`seal_gpu`]: a narrow one for all threads |
 //!
 //! What the kernel cannot give is told, never passed over: [`Sandbox::missing`]. The supervisor decides what it takes.
 

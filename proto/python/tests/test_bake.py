@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 import time
@@ -79,6 +80,21 @@ class BakeTexture(unittest.TestCase):
             kiln.bake_texture(*Scene.arguments, texture_size=2048, quality="best", timeout=0.5)
         if isinstance(raised.exception, kiln.JobFailed):
             self.assertEqual(raised.exception.code, "deadline_exceeded")
+        self.assertTrue(_idle())
+
+    def test_a_sidecar_that_is_stopped_takes_no_more_time_than_there_is(self):
+        sidecar.find()
+        pid = sidecar._private._process.pid
+        began = time.monotonic()
+        try:
+            with self.assertRaises(kiln.TimedOut):
+                kiln.bake_texture(
+                    *Scene.arguments, texture_size=2048, quality="best", timeout=8.0, progress=lambda *_: os.kill(pid, signal.SIGSTOP)
+                )
+            # A busy machine may add some; what had no end took two minutes.
+            self.assertLess(time.monotonic() - began, 20)
+        finally:
+            os.kill(pid, signal.SIGCONT)
         self.assertTrue(_idle())
 
     def test_nothing_is_left_of_a_call_in_a_private_sidecar(self):

@@ -115,6 +115,26 @@ class Private(unittest.TestCase):
         self.assertEqual(program.wait(SOON), 0)
         self.assertTrue(ends(parent))
 
+    def test_a_client_that_a_fork_inherits_does_not_start_its_parents_again(self):
+        program = run(self, """
+            client = sidecar.find().client(patience=5.0); parent = pid()
+            os.kill(parent, signal.SIGKILL)
+            sidecar._private._process.wait()
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try: client.capabilities()
+                except kiln.SidecarUnavailable as error: os.write(write, str(error).encode())
+                os._exit(0)
+            os.waitpid(child, 0)
+            said = os.read(read, 999).decode()
+            say(said, os.getpid(), bool(client.capabilities()), pid() != parent)
+        """)
+        said, owner, answers, another = heard(program)
+        self.assertIn(f"that of process {owner}", said)
+        self.assertTrue(answers and another)
+        self.assertEqual(program.wait(SOON), 0)
+
     def test_ctrl_c_reaches_the_caller_and_not_the_sidecar(self):
         # As in a terminal, also where these tests run in the background of a shell, which ignores the signal there.
         program = run(self, """

@@ -26,6 +26,11 @@ Progress = Callable[[float, str], object]
 _T = TypeVar("_T")
 
 _QUALITY = {"fast": "draft", "opt": "standard"}
+#: Seconds that a call whose time is over, or that is interrupted, still has to say so to the sidecar: of a `timeout`, at most
+#: this share.
+_PARTING, _PARTING_SHARE = 1.0, 0.1
+#: And one that is cancelled on a thread of its own, for which nobody waits.
+_CANCELLING = 30.0
 #: Bounds of the spec's `fill_holes`.
 _HOLE_SIZES = (1e-12, 100.0)
 
@@ -163,33 +168,40 @@ class _Call:
     def __init__(self, progress: Optional[Progress], timeout: Optional[float], verbose: bool) -> None:
         self._progress = progress
         self._line = verbose and progress is None
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._end = None if timeout is None else time.monotonic() + timeout
+        # What follows, the cancel, counts too.
+        self._deadline = None if timeout is None else time.monotonic() + timeout - min(_PARTING, _PARTING_SHARE * timeout)
         self._phase = "queued"
         self._stop = _stop.get() or _Stop()
 
     def run(self, tensors: Mapping[str, safetensors.Tensor], spec: Mapping[str, Any]) -> Glb:
         """Submits, waits and fetches."""
-        place = sidecar.find()
+        place = sidecar.find(self._deadline)
         client = place.client()
-        if self._deadline is not None:
-            spec = {**spec, "timeout_s": max(0.001, self._deadline - time.monotonic())}
+        if self._end is not None:
+            spec = {**spec, "timeout_s": max(0.001, self._end - time.monotonic())}
         job = client.submit(spec, safetensors.encode(tensors, arrays.METADATA), deadline=self._deadline)
         try:
             self._stop.concerns(client, job.id)
             left = None if self._deadline is None else self._deadline - time.monotonic()
-            done = client.wait(job.id, left, self._heard).check()
+            done = client.wait(job.id, left, self._heard)
         except BaseException:
             # Ctrl-C, a timeout, or what `progress` raised: nobody waits for the result any more.
-            _quietly(client.cancel, job.id)
+            _quietly(client.cancel, job.id, self._parting())
             raise
         finally:
             if self._line:
                 print(file=sys.stderr)
-        data = client.fetch(done)
+        data = client.fetch(done.check(), deadline=self._end)
         if place.is_private:
             # Nobody else looks at its jobs, and the arrays take room.
-            _quietly(client.forget, done.id)
+            _quietly(client.forget, done.id, self._parting())
         return Glb(data, done.raw)
+
+    def _parting(self) -> float:
+        """Until when a last word may take: a moment, even where what `progress` did took all the time there was."""
+        now = time.monotonic()
+        return now + _PARTING if self._end is None else max(min(now + _PARTING, self._end), now + 0.1 * _PARTING)
 
     def _heard(self, event: Event) -> None:
         if event.kind == "log":
@@ -217,13 +229,13 @@ class _Stop:
             self._job = (client, job_id)
             stopped = self._stopped
         if stopped:
-            client.cancel(job_id)
+            client.cancel(job_id, deadline=time.monotonic() + _CANCELLING)
 
     def stop(self) -> None:
         with self._lock:
             self._stopped, job = True, self._job
         if job is not None:
-            _quietly(job[0].cancel, job[1])
+            _quietly(job[0].cancel, job[1], time.monotonic() + _CANCELLING)
 
 
 #: Of the call that is made in this context.
@@ -273,9 +285,9 @@ async def _apart(
         raise
 
 
-def _quietly(call: Callable[[str], object], job_id: str) -> None:
+def _quietly(call: Callable[..., object], job_id: str, deadline: float) -> None:
     try:
-        call(job_id)
+        call(job_id, deadline=deadline)
     except (KilnError, OSError):
         pass  # Over, gone, or out of reach: the sidecar's own limits end it.
 

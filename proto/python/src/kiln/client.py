@@ -1,7 +1,9 @@
 """Calls → HTTP/1.1 over the sidecar's Unix socket, one connection a request, from any thread.
 
 Every request can be repeated without doing its work twice (a job by its `Idempotency-Key`), so it is: after a lost connection
-and after 429 and 503, until `patience` seconds have brought nothing. Waiting is a blocked `recv`, without the GIL.
+and after 429 and 503, until `patience` seconds have brought nothing. Waiting is a blocked `recv`, without the GIL, and each
+has an end: `timeout` for one read or write, a lowest rate for a request and for its answer, and the caller's `deadline`, a time
+of `time.monotonic()`, for all of it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import dataclasses
 import hashlib
 import http.client
 import json
+import math
 import os
 import random
 import socket
@@ -18,16 +21,23 @@ import struct
 import time
 import urllib.parse
 import uuid
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import safetensors
 from .errors import Cancelled, JobFailed, KilnError, RequestProblem, SidecarUnavailable, TimedOut
 
 Body = Sequence[Union[bytes, memoryview]]
+_T = TypeVar("_T")
 #: The sidecar sends a comment each 15 s: a stream that is silent for longer is dead.
 _SILENCE = 45.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _CHUNK = 1 << 20
+#: Bytes per second that a request and an answer make at least, beyond the one `timeout` that they have anyway.
+_SLOWEST = 1 << 20
+#: Bytes of an answer that is JSON, of a line of a stream, and of an event.
+_LONGEST_JSON, _LONGEST_LINE, _LONGEST_EVENT = 64 << 20, 1 << 20, 4 << 20
+#: Bytes of a file that does not say how long it is.
+_LONGEST_FILE = 8 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +87,8 @@ class Event:
 
 
 class Client:
-    """See the head of this module. `timeout` is for one read or write; `revive` is called where nobody listens,
-    before each try: who was started may be killed again, or end unheard of while it is asked for."""
+    """See the head of this module. `timeout` is for one read or write; `revive` is called with the deadline where nobody
+    listens, before each try: who was started may be killed again, or end unheard of while it is asked for."""
 
     def __init__(
         self,
@@ -86,7 +96,7 @@ class Client:
         *,
         timeout: float = 60.0,
         patience: float = 60.0,
-        revive: Optional[Callable[[], None]] = None,
+        revive: Optional[Callable[[Optional[float]], None]] = None,
     ) -> None:
         self.socket_path = os.fspath(socket_path)
         self.timeout = timeout
@@ -106,42 +116,42 @@ class Client:
         text = json.dumps(dict(spec), separators=(",", ":"))
         if arrays is None:
             headers["Content-Type"] = "application/json"
-            _, answer = self._request("POST", "/v1/jobs", headers, [text.encode()], deadline=deadline)
+            _, job = self._request("POST", "/v1/jobs", _job, headers, [text.encode()], deadline=deadline)
         else:
             headers["Content-Type"] = "application/safetensors"
             path = "/v1/jobs?" + urllib.parse.urlencode({"spec": text})
-            _, answer = self._request("POST", path, headers, arrays, deadline=deadline)
-        return Job(json.loads(answer))
+            _, job = self._request("POST", path, _job, headers, arrays, deadline=deadline)
+        return Job(job)
 
     def upload(self, data: bytes) -> str:
         """Bytes that jobs may name by the digest that is returned; sent only where the sidecar has them not."""
         digest = hashlib.sha256(data).hexdigest()
         status, _ = self._request("HEAD", f"/v1/blobs/{digest}", also=(404,))
         if status == 404:
-            self._request("PUT", f"/v1/blobs/{digest}", {"Content-Type": "application/octet-stream"}, [data])
+            self._request("PUT", f"/v1/blobs/{digest}", headers={"Content-Type": "application/octet-stream"}, body=[data])
         return digest
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str, *, deadline: Optional[float] = None) -> Job:
         """The job as it is now."""
-        return Job(self._json("GET", f"/v1/jobs/{_part(job_id)}"))
+        return Job(self._request("GET", f"/v1/jobs/{_part(job_id)}", _job, deadline=deadline)[1])
 
     def list(self, state: Optional[str] = None) -> Iterator[Job]:
         """All jobs, newest first; of one state: queued, running, succeeded, failed or cancelled."""
         query = {"state": state} if state else {}
         while True:
-            page = self._json("GET", "/v1/jobs?" + urllib.parse.urlencode(query))
+            _, page = self._request("GET", "/v1/jobs?" + urllib.parse.urlencode(query), _page)
             yield from (Job(raw) for raw in page["jobs"])
             if not page.get("cursor"):
                 return
             query["cursor"] = page["cursor"]
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str, *, deadline: Optional[float] = None) -> Job:
         """Ends a job that is not over."""
-        return Job(self._json("POST", f"/v1/jobs/{_part(job_id)}/cancel"))
+        return Job(self._request("POST", f"/v1/jobs/{_part(job_id)}/cancel", _job, deadline=deadline)[1])
 
-    def forget(self, job_id: str) -> None:
+    def forget(self, job_id: str, *, deadline: Optional[float] = None) -> None:
         """Removes a job that is over, and its files."""
-        self._request("DELETE", f"/v1/jobs/{_part(job_id)}", also=(404, 410))
+        self._request("DELETE", f"/v1/jobs/{_part(job_id)}", also=(404, 410), deadline=deadline)
 
     def events(self, job_id: str, *, after: int = 0, deadline: Optional[float] = None) -> Iterator[Event]:
         """What happens, as it happens, until `done`; a lost connection is taken up where it broke off."""
@@ -154,11 +164,11 @@ class Client:
             try:
                 connection = self._connect(deadline, _SILENCE)
                 try:
-                    connection.request("GET", path, headers=headers)
-                    response = connection.getresponse()
+                    response = _exchange(connection, "GET", path, headers)
                     if response.status == 204:
                         return
-                    self._refuse(response)
+                    self._refuse(connection, response)
+                    connection.may_take(None)
                     pauses.answered()
                     for event in _parse(response):
                         pauses.reset()
@@ -185,52 +195,56 @@ class Client:
             for event in self.events(job_id, deadline=deadline):
                 if on_event is not None:
                     on_event(event)
-            job = self.get(job_id)
+            job = self.get(job_id, deadline=deadline)
             if job.is_over:
                 return job
 
-    def fetch(self, job: Union[Job, str], name: str = "model.glb") -> bytes:
+    def fetch(self, job: Union[Job, str], name: str = "model.glb", *, deadline: Optional[float] = None) -> bytes:
         """A file that the job made, checked against its digest."""
-        job = self.get(job) if isinstance(job, str) else job
+        job = self.get(job, deadline=deadline) if isinstance(job, str) else job
         artifact = job.artifacts.get(name)
         if artifact is None:
             made = ", ".join(job.artifacts) or "nothing"
             raise KeyError(f"job {job.id} ({job.state}) made {made}, and no {name}")
-        _, data = self._request("GET", artifact["href"], digest=artifact["sha256"])
-        return data
 
-    def is_ready(self) -> Tuple[bool, List[str]]:
+        def whole(data: bytes) -> bytes:
+            if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
+                raise ConnectionError(f"{artifact['href']} arrived damaged")
+            return data
+
+        return self._request("GET", artifact["href"], whole, deadline=deadline, longest=_LONGEST_FILE)[1]
+
+    def is_ready(self, *, deadline: Optional[float] = None) -> Tuple[bool, List[str]]:
         """Whether the sidecar has proven that it can bake, and if not, why not. Tries once."""
-        connection = self._connect(None, self.timeout)
+        connection = self._connect(deadline, self.timeout)
         try:
-            connection.request("GET", "/readyz")
-            response = connection.getresponse()
-            state = json.loads(response.read() or b"{}")
+            response = _exchange(connection, "GET", "/readyz")
+            state = _object(connection.body(response, _LONGEST_JSON) or b"{}")
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"no sidecar answers at {self.socket_path}: {error!r}") from error
         finally:
             connection.close()
-        return response.status == 200, [str(reason) for reason in state.get("reasons", [])]
+        reasons = state.get("reasons")
+        return response.status == 200, [str(reason) for reason in reasons] if isinstance(reasons, list) else []
 
     def capabilities(self) -> Dict[str, Any]:
         """Limits and formats of the sidecar."""
-        return self._json("GET", "/v1/capabilities")
-
-    def _json(self, method: str, path: str) -> Dict[str, Any]:
-        answer = json.loads(self._request(method, path)[1])
-        assert isinstance(answer, dict)
-        return answer
+        return self._request("GET", "/v1/capabilities", _object)[1]
 
     def _request(
         self,
         method: str,
         path: str,
+        read: Callable[[bytes], _T] = bytes,  # type: ignore[assignment]
         headers: Optional[Mapping[str, str]] = None,
         body: Body = (),
         *,
         also: Sequence[int] = (),
-        digest: Optional[str] = None,
         deadline: Optional[float] = None,
-    ) -> Tuple[int, bytes]:
-        """Status and body, of 2xx and of those in `also`; repeated as the head of this module says."""
+        longest: int = _LONGEST_JSON,
+    ) -> Tuple[int, _T]:
+        """Status and body, of 2xx and of those in `also`; repeated as the head of this module says. `read` makes of the body what
+        the caller wants, and raises ConnectionError where it is not that."""
         pauses = _Pauses(self, deadline)
         while True:
             try:
@@ -238,39 +252,28 @@ class Client:
                 try:
                     response = _exchange(connection, method, path, headers or {}, body)
                     if response.status not in also:
-                        self._refuse(response)
-                    data = response.read()
+                        self._refuse(connection, response)
+                    return response.status, read(connection.body(response, longest))
                 finally:
                     connection.close()
             except (OSError, http.client.HTTPException) as error:
                 pauses.after(error)
-                continue
             except _Later as later:
                 pauses.after(later.problem, later.seconds)
-                continue
-            if digest is not None and hashlib.sha256(data).hexdigest() != digest:
-                pauses.after(ConnectionError(f"{path} arrived damaged"))
-                continue
-            return response.status, data
 
     def _connect(self, deadline: Optional[float], timeout: float) -> "_Connection":
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimedOut("the time that the caller gave is over")
-            timeout = min(timeout, left)
-        return _Connection(self.socket_path, timeout)
+        if deadline is not None and deadline <= time.monotonic():
+            raise TimedOut("the time that the caller gave is over")
+        return _Connection(self.socket_path, timeout, deadline)
 
     @staticmethod
-    def _refuse(response: http.client.HTTPResponse) -> None:
+    def _refuse(connection: "_Connection", response: http.client.HTTPResponse) -> None:
         """Raises what is not a success."""
         if 200 <= response.status < 300:
             return
         try:
-            problem = json.loads(response.read())
-        except (ValueError, OSError, http.client.HTTPException):
-            problem = {}
-        if not isinstance(problem, dict):
+            problem = _object(connection.body(response, _LONGEST_LINE))
+        except (OSError, http.client.HTTPException):
             problem = {}
         error = RequestProblem(response.status, {"title": response.reason, **problem})
         if response.status in (429, 503) or error.code == "idempotency_in_flight":
@@ -285,7 +288,7 @@ class _Later(Exception):
         super().__init__(problem)
         self.problem = problem
         # A date is allowed, too; then the usual pause must do.
-        self.seconds = float(after) if after and after.isdigit() else None
+        self.seconds = float(after) if after and _is_number(after) else None
 
 
 class _Pauses:
@@ -313,7 +316,7 @@ class _Pauses:
             raise TimedOut("the time that the caller gave is over") from error
         revive = self._client._revive
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)) and revive:
-            revive()
+            revive(self._deadline)
             if not self._revived:
                 self._revived = True
                 return
@@ -350,20 +353,49 @@ def folder_fault(path: str, own: bool = False) -> Optional[str]:
     return None
 
 
-class _Connection(http.client.HTTPConnection):
-    """To a Unix socket whose other end is this user's or root's, in a folder where not everybody may put another."""
+class _Socket(socket.socket):
+    """Each wait of which ends: after `idle` seconds, and at `until`."""
 
-    def __init__(self, path: str, timeout: float) -> None:
+    idle = 60.0
+    until: Optional[float] = None
+
+    def _bound(self) -> None:
+        left = self.idle if self.until is None else min(self.idle, self.until - time.monotonic())
+        if left <= 0:
+            raise socket.timeout("timed out")
+        self.settimeout(left)
+
+    def connect(self, address: Any) -> None:
+        self._bound()
+        super().connect(address)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        self._bound()
+        super().sendall(data, flags)
+
+    def recv_into(self, *args: Any) -> int:
+        self._bound()
+        return super().recv_into(*args)
+
+
+class _Connection(http.client.HTTPConnection):
+    """To a Unix socket whose other end is this user's or root's, in a folder where not everybody may put another; for one request."""
+
+    def __init__(self, path: str, timeout: float, deadline: Optional[float]) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
+        self._deadline = deadline
+        self._wire = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._wire.idle = timeout
+        self._response: Optional[http.client.HTTPResponse] = None
+        self.may_take(0)
 
     def connect(self) -> None:
         why = folder_fault(self._path)
         if why:
             raise SidecarUnavailable(f"{self._path} is not trusted: its folder {why}")
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = self._wire
         try:
-            self.sock.settimeout(self.timeout)
             self.sock.connect(self._path)
             credentials = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         except BaseException:
@@ -374,15 +406,62 @@ class _Connection(http.client.HTTPConnection):
             self.close()
             raise SidecarUnavailable(f"{self._path} is served by user {uid}, who is not trusted")
 
+    def may_take(self, size: Optional[int]) -> None:
+        """What begins now ends in time for so many bytes, whatever trickles in; without a size only the deadline ends it."""
+        self._begun = time.monotonic()
+        self._until(math.inf if size is None else size)
+
+    def _until(self, size: float) -> None:
+        until = self._begun + self._wire.idle + size / _SLOWEST
+        if self._deadline is not None:
+            until = min(until, self._deadline)
+        self._wire.until = until
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        self._response = super().getresponse()
+        return self._response
+
+    def body(self, response: http.client.HTTPResponse, longest: int) -> bytes:
+        """All of it, and exactly as much as the head says."""
+        if (response.length or 0) > longest:
+            raise ConnectionError(f"an answer of {response.length} bytes is longer than {longest}")
+        self.may_take(response.length or 0)
+        parts, size = [], 0
+        while True:
+            try:
+                part = response.read(_CHUNK)
+            except ValueError as error:
+                raise ConnectionError(f"a chunk of an answer has no length: {error}") from error
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+            if size > longest:
+                raise ConnectionError(f"an answer goes on after {longest} bytes")
+            if response.length is None:
+                # Nobody says how much comes: what has come counts.
+                self._until(size)
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        super().close()
+        if self._response is not None:
+            self._response.close()
+        self._wire.close()
+
 
 def _exchange(
-    connection: _Connection, method: str, path: str, headers: Mapping[str, str], body: Body
+    connection: _Connection, method: str, path: str, headers: Optional[Mapping[str, str]] = None, body: Body = ()
 ) -> http.client.HTTPResponse:
+    size = sum(memoryview(part).nbytes for part in body)
+    connection.may_take(size)
     connection.putrequest(method, path, skip_accept_encoding=True)
-    for name, value in headers.items():
+    for name, value in (headers or {}).items():
         connection.putheader(name, value)
     if body or method in ("POST", "PUT"):
-        connection.putheader("Content-Length", str(sum(memoryview(part).nbytes for part in body)))
+        connection.putheader("Content-Length", str(size))
     connection.endheaders()
     try:
         for part in body:
@@ -398,26 +477,60 @@ def _exchange(
 
 def _parse(response: http.client.HTTPResponse) -> Iterator[Event]:
     """The events of a stream, as WHATWG has them."""
-    number, kind = 0, "message"
+    number, kind, size = 0, "message", 0
     data: List[str] = []
     while True:
-        line = response.readline()
+        try:
+            line = response.readline(_LONGEST_LINE)
+        except ValueError as error:
+            raise ConnectionError(f"a chunk of the stream has no length: {error}") from error
         if not line:
             return
+        size += len(line)
+        if not line.endswith(b"\n") and len(line) >= _LONGEST_LINE or size > _LONGEST_EVENT:
+            raise ConnectionError("the stream holds an event without an end")
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         if not text:
             if data:
-                yield Event(number, kind, json.loads("\n".join(data)))
-            kind, data = "message", []
+                yield Event(number, kind, _object("\n".join(data)))
+            kind, data, size = "message", [], 0
             continue
         name, _, value = text.partition(":")
         value = value[1:] if value.startswith(" ") else value
-        if name == "id" and value.isdigit():
+        if name == "id" and _is_number(value):
             number = int(value)
         elif name == "event":
             kind = value
         elif name == "data":
             data.append(value)
+
+
+def _object(text: Union[bytes, str]) -> Dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConnectionError(f"an answer is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConnectionError("an answer is JSON, and no object")
+    return value
+
+
+def _job(text: bytes) -> Dict[str, Any]:
+    value = _object(text)
+    if not all(isinstance(value.get(key), str) for key in ("id", "state")):
+        raise ConnectionError("an answer is no job: it has no id or no state")
+    return value
+
+
+def _page(text: bytes) -> Dict[str, Any]:
+    value = _object(text)
+    if not isinstance(value.get("jobs"), list):
+        raise ConnectionError("an answer is no list of jobs")
+    return value
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def _part(text: str) -> str:

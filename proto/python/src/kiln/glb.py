@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import uuid
 from typing import IO, Any, Dict, Optional, Tuple, Union
 
 import numpy as np
@@ -29,16 +30,7 @@ class Glb:
         if kind.lower() != "glb":
             raise ValueError(f"a GLB is exported as glb, not as {kind}; to_trimesh() knows other formats")
         if isinstance(file_obj, (str, os.PathLike)):
-            path = os.fspath(file_obj)
-            part = f"{path}.{os.getpid()}.part"
-            try:
-                with open(part, "wb") as file:
-                    file.write(self.data)
-                os.replace(part, path)
-            except BaseException:
-                if os.path.exists(part):
-                    os.unlink(part)
-                raise
+            _write_whole(os.fspath(file_obj), self.data)
         elif file_obj is not None:
             file_obj.write(self.data)
         return self.data
@@ -54,6 +46,32 @@ class Glb:
         import trimesh  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         return trimesh.load(io.BytesIO(self.data), file_type="glb", force="mesh")
+
+
+def _write_whole(path: str, data: bytes) -> None:
+    """A file that is there with all of its bytes, on disk, or not at all, however many write it at once."""
+    folder = os.path.dirname(path) or os.curdir
+    part = os.path.join(folder, f".kiln-{uuid.uuid4().hex}.part")
+    try:
+        with open(part, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException as error:
+        try:
+            os.unlink(part)
+        except OSError:
+            pass  # It was never made, or is in place.
+        if isinstance(error, OSError) and error.filename == part:
+            error.filename, error.filename2 = path, None
+        raise
+    # The name is on disk with its folder.
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def texture(file: bytes) -> np.ndarray:

@@ -22,7 +22,7 @@ import time
 from typing import List, Optional
 
 from .client import Client, folder_fault
-from .errors import SidecarUnavailable
+from .errors import SidecarUnavailable, TimedOut
 
 #: Runs in between, and becomes the sidecar: `preexec_fn` is not safe in a process with threads. 1 is PR_SET_PDEATHSIG; nobody
 #: could take the results of an orphan, so it need not end gently.
@@ -39,8 +39,8 @@ _START = 180.0
 _LONGEST_PATH = 107
 
 
-def find() -> "Sidecar":
-    """The sidecar to use now."""
+def find(deadline: Optional[float] = None) -> "Sidecar":
+    """The sidecar to use now; TimedOut where there is none by `deadline`, a time of `time.monotonic()`."""
     named = os.environ.get("KILN_SOCKET")
     if named:
         return Sidecar(named, None)
@@ -48,10 +48,10 @@ def find() -> "Sidecar":
         private = _private
     if private is None:
         default = default_socket()
-        if not folder_fault(default, own=True) and _listens(default):
+        if not folder_fault(default, own=True) and _listens(default, deadline):
             return Sidecar(default, None)
         private = _get_private()
-    private.ensure()
+    private.ensure(deadline)
     return Sidecar(private.socket, private)
 
 
@@ -104,56 +104,77 @@ class _Private:
     """A sidecar of this process. All of its methods may be called from any thread."""
 
     def __init__(self) -> None:
-        _sweep()
+        #: A fork has it, too, and must leave it alone.
+        self._owner = os.getpid()
+        try:
+            self._make_folder()
+        except OSError as error:
+            raise SidecarUnavailable(f"no folder for a sidecar can be made: {error}; TMPDIR names another place") from error
+        self.socket = os.path.join(self.folder, "kiln.sock")
+        self._process: Optional["subprocess.Popen[bytes]"] = None
+        self._starting = threading.Lock()
+        #: Bytes of the log before its latest start, which are not its words.
+        self._said = 0
+        self._proven = False
+        self._stopped = False
+
+    def _make_folder(self) -> None:
         base = tempfile.gettempdir()
         if len(base) + len(_PREFIX) + 20 > _LONGEST_PATH:
             base = "/tmp"
+        _sweep()
         made = tempfile.mkdtemp(prefix="new-" + _PREFIX, dir=base)
         # Held as long as this process lives: whoever finds it free may remove the folder, which has its name only from then on.
         self._held = os.open(os.path.join(made, "held"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._held, fcntl.LOCK_EX)
         self.folder = os.path.join(base, os.path.basename(made)[len("new-") :])
         os.rename(made, self.folder)
-        self.socket = os.path.join(self.folder, "kiln.sock")
-        self._process: Optional["subprocess.Popen[bytes]"] = None
-        self._starting = threading.Lock()
-        #: Bytes of the log before its latest start, which are not its words.
-        self._said = 0
-        self._stopped = False
 
-    def ensure(self) -> None:
-        """Starts it where it does not run, and returns once it has proven that it can bake."""
-        with self._starting:
-            if self._process is not None and self._runs(self._process):
-                return
+    def ensure(self, deadline: Optional[float] = None) -> None:
+        """Starts it where it does not run, and returns once it has proven that it can bake; TimedOut at `deadline`, from when on
+        it goes on starting."""
+        if self._owner != os.getpid():
+            raise SidecarUnavailable(f"the sidecar is that of process {self._owner}: a fork asks for one of its own")
+        if not self._starting.acquire(timeout=-1 if deadline is None else max(0.0, deadline - time.monotonic())):
+            raise TimedOut("the time that the caller gave is over, and another thread still starts the sidecar")
+        try:
             try:
-                self._start()
+                self._start(deadline)
             except _Unlucky:
                 try:
-                    self._start()
+                    self._start(deadline)
                 except _Unlucky as error:
                     raise SidecarUnavailable(str(error)) from None
+        finally:
+            self._starting.release()
 
-    def _start(self) -> None:
-        if self._stopped:
-            raise SidecarUnavailable("this process is about to end")
-        self._said = self._log_size()
-        self._process = self._spawn()
+    def _start(self, deadline: Optional[float]) -> None:
+        if self._process is None or not self._runs(self._process, deadline):
+            if self._stopped:
+                raise SidecarUnavailable("this process is about to end")
+            self._said, self._proven = self._log_size(), False
+            self._process = self._spawn()
+        if self._proven:
+            return
         try:
-            self._await(self._process)
+            self._await(self._process, deadline)
+        except TimedOut:
+            # The next call may find it ready.
+            raise
         except BaseException:
             self._process.kill()
             self._process.wait()
             raise
+        self._proven = True
 
-    def _runs(self, process: "subprocess.Popen[bytes]") -> bool:
+    def _runs(self, process: "subprocess.Popen[bytes]", deadline: Optional[float]) -> bool:
         if process.poll() is not None:
             return False
-        if _listens(self.socket):
+        if not self._proven or _listens(self.socket, deadline):
             return True
         # About to end, most likely: its keeper has not heard of it yet.
         try:
-            process.wait(2.0)
+            process.wait(2.0 if deadline is None else min(2.0, max(0.0, deadline - time.monotonic())))
         except subprocess.TimeoutExpired:
             return True
         return False
@@ -210,23 +231,25 @@ class _Private:
             return process
         raise SidecarUnavailable(f"{serve[0]} cannot be started: {process}")
 
-    def _await(self, process: "subprocess.Popen[bytes]") -> None:
+    def _await(self, process: "subprocess.Popen[bytes]", deadline: Optional[float]) -> None:
         client = Client(self.socket, timeout=10.0)
         end, pause, reasons = time.monotonic() + _START, 0.01, ["it does not listen"]
         while time.monotonic() < end:
             if process.poll() is not None:
                 error = SidecarUnavailable if process.returncode >= 0 else _Unlucky
                 raise error(f"the sidecar ended with {process.returncode} at its start:\n{self._last_words()}")
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut(f"the time that the caller gave is over, and the sidecar still starts: {'; '.join(reasons)}")
             try:
-                ready, reasons = client.is_ready()
+                ready, reasons = client.is_ready(deadline=deadline)
                 if ready:
                     return
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 reasons = [str(error)]
             if any("failed" in reason for reason in reasons):
                 raise _Unlucky(f"the sidecar cannot bake: {'; '.join(reasons)}\n{self._last_words()}")
             # Asked again rather than told: nothing but an answer says that it is ready.
-            time.sleep(pause)
+            time.sleep(pause if deadline is None else min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, 0.2)
         raise SidecarUnavailable(f"the sidecar is not ready after {_START:.0f} s: {'; '.join(reasons)}\n{self._last_words()}")
 
@@ -284,9 +307,9 @@ def _python() -> Optional[str]:
     return shutil.which("python3")
 
 
-def _listens(path: str) -> bool:
+def _listens(path: str, deadline: Optional[float] = None) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(5.0)
+        probe.settimeout(5.0 if deadline is None else min(5.0, max(0.001, deadline - time.monotonic())))
         try:
             probe.connect(path)
         except OSError:
