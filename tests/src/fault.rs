@@ -121,7 +121,7 @@ pub enum Kin {
     Child,
     /// An orphan in a session of its own.
     Orphan,
-    /// An orphan in a session of its own that writes to the socket and to the log without end, once the worker has ended.
+    /// Orphans in a session of their own that write to the socket and to the log without end. At `Done`.
     Flood,
 }
 

@@ -322,7 +322,7 @@ fn a_missing_worker_program_is_said_at_once() {
 #[test]
 fn what_a_worker_has_started_ends_with_it() {
     for role in ROLES {
-        for kin in [Kin::Child, Kin::Orphan, Kin::Flood] {
+        for kin in [Kin::Child, Kin::Orphan] {
             // Before anybody could be in a sandbox, and with data in hand.
             for step in [Step::Hello, Step::Work] {
                 let (bench, outcome) = run(&Plan::always(role, step, Fault::Fork(kin)));
@@ -338,6 +338,9 @@ fn what_a_worker_has_started_ends_with_it() {
             outcome.assert_code(0);
             bench.assert_clean(&["out.glb"]);
         }
+        let (bench, outcome) = run(&Plan::always(role, Step::Done, Fault::Fork(Kin::Flood)));
+        outcome.assert_code(0);
+        bench.assert_clean(&["out.glb"]);
     }
 }
 
@@ -346,7 +349,7 @@ fn what_a_worker_has_started_ends_with_it() {
 #[test]
 fn an_orphan_that_nobody_can_end_is_not_heard_for_ever() {
     for role in ROLES {
-        let plan = Plan::always(role, Step::Work, Fault::Fork(Kin::Flood));
+        let plan = Plan::always(role, Step::Done, Fault::Fork(Kin::Flood));
         let bench = Bench::new(SABOTEUR, &plan);
         let alive = bench.alive();
         let other = "sleep 300 <&- >&- 2>&- & echo $! > other";

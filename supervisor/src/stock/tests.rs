@@ -49,7 +49,7 @@ fn put(stock: &mut Stock, number: u32, view: &View) -> Result<(), StockError> {
 fn least(table: Table) -> &'static [u8] {
     match table {
         Table::Glb => b"glTF\x02\0\0\0\x18\0\0\0\x04\0\0\0JSON{}  ",
-        Table::Material => b"newmtl a\n",
+        Table::Material => b"newmtl a_page\n",
         _ => b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0IEND\xae\x42\x60\x82",
     }
 }

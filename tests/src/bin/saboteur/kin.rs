@@ -1,6 +1,6 @@
 //! A process that the saboteur starts, as no worker should.
 
-use std::io::{Read, Write, pipe};
+use std::io::{PipeWriter, Read, Write, pipe};
 
 use kiln_tests::fault::Kin;
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -11,15 +11,14 @@ use proto::message::{FromChild, Phase};
 /// It ends by itself after so many seconds, should nobody end it.
 const LIFE: u32 = 300;
 
-/// Starts it, and goes on.
+/// Starts it, waits until it has begun, and goes on.
 pub(crate) fn start(kin: Kin, channel: &Channel) {
-    // Its end tells that this process has ended, which alone holds it open for writing.
-    let (mut over, open) = pipe().expect("a pipe");
+    let (mut begun, begin) = pipe().expect("a pipe");
     if !forked() {
-        std::mem::forget(open);
+        drop(begin);
+        begun.read_to_end(&mut Vec::new()).expect("a pipe");
         return;
     }
-    drop(open);
     if kin != Kin::Child {
         // Whoever starts a session is nobody's leader; then the one in between ends, and the other is an orphan.
         setsid().expect("a session");
@@ -29,16 +28,16 @@ pub(crate) fn start(kin: Kin, channel: &Channel) {
     }
     alarm::set(LIFE);
     if kin == Kin::Flood {
-        over.read_to_end(&mut Vec::new()).expect("a pipe");
-        flood(channel);
+        flood(channel, begin);
     }
+    drop(begin);
     loop {
         pause();
     }
 }
 
 /// Until there is nobody at the other ends.
-fn flood(channel: &Channel) -> ! {
+fn flood(channel: &Channel, begin: PipeWriter) -> ! {
     let handler = SigHandler::SigIgn;
     #[expect(unsafe_code, reason = "nix leaves it to the caller")]
     // SAFETY: no handler of ours runs.
@@ -48,8 +47,16 @@ fn flood(channel: &Channel) -> ! {
         done: 1,
         total: 2,
     };
-    let mut open = [true; 2];
-    while open.contains(&true) {
+    // Four write faster than one reads.
+    let _more = [forked(), forked()];
+    let (mut open, mut begin) = ([true; 2], Some(begin));
+    for round in 0_u64.. {
+        if !open.contains(&true) {
+            break;
+        }
+        if round == 16 {
+            drop(begin.take());
+        }
         open[0] = open[0] && channel.send(&progress, &[]).is_ok();
         open[1] = open[1] && writeln!(std::io::stderr(), "flood of an orphan").is_ok();
     }
