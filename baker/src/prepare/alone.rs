@@ -3,11 +3,11 @@
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
-use proto::table::Camera;
+use proto::table::{Camera, LayeredView};
 
 use super::folder::{Files, Folder};
 use super::transforms::{self, Frame, Problem};
-use super::{colmap, picture};
+use super::{colmap, picture, views};
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,26 @@ pub struct Decoded {
     pub pixels: Vec<[u8; 4]>,
     /// Some pixel is not opaque.
     pub has_alpha: bool,
+}
+
+/// How many pixels the header of a picture promises; none of what is no picture that is read.
+#[must_use]
+pub fn pixels(bytes: &[u8]) -> Option<usize> {
+    picture::probe(bytes).ok().map(picture::Header::pixels)
+}
+
+/// Reads the first `most` views of the file `name`, of any kind, for a mesh with these vertices: all that is done to a view before
+/// it is handed on.
+///
+/// # Errors
+/// What the user is told.
+pub fn read_views(
+    files: &dyn Files,
+    name: &str,
+    positions: &[[f32; 3]],
+    most: usize,
+) -> Result<Vec<LayeredView>, Failure> {
+    views::first(&Folder::new(files, Root::Views), name, positions, most)
 }
 
 /// Decodes a PNG, JPEG or WebP, unless its header promises more than `most` pixels: the reader's own bound is far above
