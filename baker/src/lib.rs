@@ -29,6 +29,7 @@ pub mod compare;
 
 pub mod render;
 
+mod spans;
 pub mod survey;
 
 mod doctor;

@@ -1,15 +1,17 @@
 //! How a stage says that work was done: [`Progress`] upwards to whoever listens, [`PhaseClock`] for the report.
 
 mod beside;
+mod ticker;
 
 use std::time::{Duration, Instant};
 
 use proto::message::{Phase, PhaseTime};
-use proto::recorder::State;
+use proto::recorder::{Recorder, State};
 
 use crate::{last_words, pace};
 
 pub(crate) use beside::{Strand, both, said};
+pub(crate) use ticker::{Ticker, ticked, ticking};
 
 /// Listens to the pipeline. Called from many threads; counts are of work done, never of time passed.
 pub trait Progress: Sync {
@@ -17,7 +19,7 @@ pub trait Progress: Sync {
     fn progress(&self, phase: Phase, done: u64, total: u64);
 
     /// The unit of work that begins here has a name, and should take at most so long on a slow machine: to be said before
-    /// every unit that can take more than half a second there. The next count ends it.
+    /// every unit that can take more than half a second there. The next count ends it, and so does the next such word.
     ///
     /// The supervisor takes a worker for stuck after four times as long without work, or two seconds where nothing was said.
     fn expect(&self, label: &str, predicted: Duration);
@@ -39,6 +41,8 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
     #[cfg(test)]
     heard::push(heard::Heard::Expect(label.to_owned(), predicted));
     note(|state| {
+        // What was announced before is done: this must not be charged with it.
+        state.work += 1;
         state.set_label(label);
         state.predicted_ms = u64::try_from(predicted.as_millis()).unwrap_or(u64::MAX);
         said(state);
@@ -65,6 +69,11 @@ pub(crate) fn wait_for(label: &str, software: bool) {
         state.predicted_ms = state.predicted_ms.max(pass);
         said(state);
     });
+}
+
+/// Has all of this process's work told to a flight recorder, as a connected session has it: for tests and tools.
+pub fn record(recorder: Recorder) {
+    last_words::install(recorder);
 }
 
 /// Tells the flight recorder, if there is one.

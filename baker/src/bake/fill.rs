@@ -13,7 +13,7 @@ use super::atlas::{Atlas, LINK_DOWN, LINK_RIGHT, barycentrics};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
-use crate::progress::unit;
+use crate::progress::{ticked, ticking, unit};
 
 /// Sweeps of the diffusion: breadth-first start values are already of the right tone, sweeps only smooth their fronts.
 const SWEEPS: usize = 60;
@@ -65,8 +65,7 @@ impl Tones {
         }
         if holes {
             let colours = self.colours(scene);
-            texels
-                .par_iter_mut()
+            ticking(texels.par_iter_mut())
                 .enumerate()
                 .filter(|(_, texel)| unseen(texel))
                 .for_each(|(index, texel)| {
@@ -80,10 +79,15 @@ impl Tones {
             let told = texel[3] > 0.0 || covered(index).is_some();
             std::mem::replace(&mut texel[3], if told { 1.0 } else { 0.0 })
         };
-        let weights: Vec<f32> = texels.par_iter_mut().enumerate().map(whole).collect();
+        let weights: Vec<f32> = ticking(texels.par_iter_mut())
+            .enumerate()
+            .map(whole)
+            .collect();
         pull_push(texels, scene.size as usize);
         let put_back = |(texel, weight): (&mut [f32; 4], f32)| texel[3] = weight;
-        texels.par_iter_mut().zip(weights).for_each(put_back);
+        ticking(texels.par_iter_mut())
+            .zip(weights)
+            .for_each(put_back);
     }
 
     /// Adds what the observed texels of a part tell. `place` is as in [`Self::fill`].
@@ -111,7 +115,7 @@ impl Tones {
         let of_band = |(band, texels): (usize, &[[f32; 4]])| {
             let mut sums = vec![[0.0f64; 4]; count];
             let first = band * length;
-            for (index, texel) in (first..).zip(texels) {
+            for (index, texel) in (first..).zip(ticked(texels.iter())) {
                 if texel[3] <= 0.0 {
                     continue;
                 }
@@ -133,7 +137,7 @@ impl Tones {
         };
         let bands = texels.par_chunks(length).enumerate().map(of_band);
         for band in bands.collect::<Vec<Vec<[f64; 4]>>>() {
-            for (sum, more) in self.sums.iter_mut().zip(band) {
+            for (sum, more) in ticked(self.sums.iter_mut()).zip(band) {
                 for (sum, more) in sum.iter_mut().zip(more) {
                     *sum += more;
                 }
@@ -205,7 +209,9 @@ pub fn fill_far(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
 
 /// Whether each texel is observed or near one that is.
 fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
-    let mut near: Vec<bool> = texels.par_iter().map(|texel| texel[3] > 0.0).collect();
+    let mut near: Vec<bool> = ticking(texels.par_iter())
+        .map(|texel| texel[3] > 0.0)
+        .collect();
     let around = |texel: usize| {
         let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
             other.filter(|_| at.is_some_and(|at| atlas.links[at] & link != 0))
@@ -222,7 +228,9 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
     };
     // Most texels are observed, and so is all around them.
     let at_rim = |&texel: &usize| near[texel] && around(texel).any(|other| !near[other]);
-    let mut front: Vec<usize> = (0..texels.len()).into_par_iter().filter(at_rim).collect();
+    let mut front: Vec<usize> = ticking((0..texels.len()).into_par_iter())
+        .filter(at_rim)
+        .collect();
     for _ in 0..NEAR {
         let mut next = Vec::new();
         for other in front.into_iter().flat_map(around) {
@@ -259,7 +267,7 @@ fn diffuse_over(mut colours: Vec<Option<[f32; 3]>>, neighbours: &Neighbours) -> 
         .collect();
     unit();
     for _ in 0..SWEEPS {
-        for &vertex in &unknown {
+        for &vertex in ticked(unknown.iter()) {
             let around = neighbours.of(vertex as usize);
             let mut sum = [0.0; 3];
             for &other in around {
@@ -283,7 +291,7 @@ fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32>
     loop {
         let mut reached: Vec<u32> = front
             .iter()
-            .flat_map(|&vertex| neighbours.of(vertex as usize))
+            .flat_map(|&vertex| ticked(neighbours.of(vertex as usize).iter()))
             .copied()
             .filter(|&vertex| colours[vertex as usize].is_none())
             .collect();
@@ -292,8 +300,7 @@ fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32>
         if reached.is_empty() {
             return order;
         }
-        let found: Vec<[f32; 3]> = reached
-            .iter()
+        let found: Vec<[f32; 3]> = ticked(reached.iter())
             .map(|&vertex| {
                 let known: Vec<[f32; 3]> = neighbours
                     .of(vertex as usize)
@@ -321,8 +328,7 @@ struct Neighbours {
 
 impl Neighbours {
     fn new(triangles: &[[u32; 3]], points: &[u32], count: usize) -> Self {
-        let mut edges: Vec<[u32; 2]> = triangles
-            .iter()
+        let mut edges: Vec<[u32; 2]> = ticked(triangles.iter())
             .flat_map(|corners| {
                 let [a, b, c] = corners.map(|corner| points[corner as usize]);
                 [[a, b], [b, a], [b, c], [c, b], [c, a], [a, c]]

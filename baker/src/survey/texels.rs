@@ -5,7 +5,9 @@ use std::ops::Range;
 use proto::table::Mesh;
 use rayon::prelude::*;
 
+use crate::progress::{Ticker, ticking};
 use crate::render::Textures;
+use crate::spans;
 
 /// No triangle.
 pub(crate) const NOTHING: u32 = u32::MAX;
@@ -24,8 +26,7 @@ pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u3
             [u * width as f64, v * height as f64]
         })
     };
-    let rows: Vec<Range<usize>> = (0..mesh.triangles.len())
-        .into_par_iter()
+    let rows: Vec<Range<usize>> = ticking((0..mesh.triangles.len()).into_par_iter())
         .map(|number| match textures.number(number) == image {
             true => range(corners(number), 1, height),
             false => 0..0,
@@ -35,17 +36,20 @@ pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u3
     bands.for_each(|(band, owners)| {
         let first = band * BAND;
         let own = first..first + owners.len() / width;
+        let mut ticker = Ticker::default();
         for (number, rows) in rows.iter().enumerate() {
+            ticker.did(1);
             let rows = rows.start.max(own.start)..rows.end.min(own.end);
             if rows.is_empty() {
                 continue;
             }
-            fill(corners(number), rows, width, |column, row| {
+            let asked = fill(corners(number), rows, width, |column, row| {
                 let owner = &mut owners[(row - first) * width + column];
                 if *owner == NOTHING {
                     *owner = number as u32;
                 }
             });
+            ticker.did(asked);
         }
     });
     owners
@@ -61,23 +65,28 @@ fn range(corners: [[f64; 2]; 3], axis: usize, size: usize) -> Range<usize> {
     first..end
 }
 
-/// Names the texels of these rows whose centre lies in a triangle, its edges included, by column and row.
+/// Names the texels of these rows whose centre lies in a triangle, its edges included, by column and row; tells how many were
+/// asked.
 fn fill(
     corners: [[f64; 2]; 3],
     rows: Range<usize>,
     width: usize,
     mut found: impl FnMut(usize, usize),
-) {
+) -> usize {
     let [a, b, c] = corners;
     let edge = |p: [f64; 2], q: [f64; 2], at: [f64; 2]| {
         (q[0] - p[0]) * (at[1] - p[1]) - (q[1] - p[1]) * (at[0] - p[0])
     };
     let area = edge(a, b, c);
     if area == 0.0 || area.is_nan() {
-        return;
+        return 0;
     }
+    let mut asked = 0;
+    let columns = range(corners, 0, width);
     for row in rows {
-        for column in range(corners, 0, width) {
+        let columns = spans::columns(&corners, row, columns.clone());
+        asked += 1 + columns.len();
+        for column in columns {
             let at = [column as f64 + 0.5, row as f64 + 0.5];
             let inside = [edge(a, b, at), edge(b, c, at), edge(c, a, at)];
             if inside.iter().all(|value| value * area.signum() >= 0.0) {
@@ -85,4 +94,5 @@ fn fill(
             }
         }
     }
+    asked
 }
