@@ -31,6 +31,7 @@ pub mod compare;
 
 pub mod render;
 
+mod spans;
 pub mod survey;
 
 mod doctor;

@@ -394,6 +394,62 @@ mod tests {
     }
 
     #[test]
+    fn meshes_at_the_edges_of_numbers_are_laid_out_or_refused() {
+        let faces = [
+            "",
+            "f 1/1 2/2 5/5\n",
+            "f 1/1 2/2 5/5\nf 2/2 3/3 5/5\n",
+            "f 1/1 2/2 5/5\nf 1/1 2/2 5/5\nf 2/2 1/1 5/5\n",
+            "f 1/1 1/1 1/1\nf 1/1 2/2 2/2\n",
+        ];
+        let points = [
+            [0.0, 0.0, 0.0],
+            [2.0, 0.0, 0.0],
+            [2.0, 2.0, 0.0],
+            [0.0, 2.0, 0.0],
+            [1.0; 3],
+        ];
+        let mut good = 0;
+        for scale in [
+            1e-45, 1e-38, 1e-20, 1e-11, 1e-5, 1.0, 1e5, 4e11, 1e12, 1.7e38,
+        ] {
+            for offset in [0.0, scale, -1e11, 1e30] {
+                let point = |at: &[f64; 3]| {
+                    let [x, y, z] = at.map(|x| x * scale + offset);
+                    format!("v {x} {y} {z}\n")
+                };
+                let points: String = points.iter().map(point).collect();
+                let uvs = "vt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\nvt 0.5 0.5\n";
+                for faces in faces {
+                    let file = format!("{points}{uvs}{faces}");
+                    for way in 0..3 {
+                        let prepared = prepare(&file, |job| {
+                            job.keep_uvs = way == 1;
+                            if way == 2 {
+                                job.simplify = Simplify::TargetFaces(1);
+                                job.repair.fill_holes = Some(1.0);
+                                job.repair.orient = true;
+                            }
+                        });
+                        match prepared {
+                            Ok((_, laid_out, _)) => {
+                                let mesh = laid_out.unwrapped.mesh;
+                                let mut table = Vec::new();
+                                mesh.write(&mut table).expect("memory takes all");
+                                let back = proto::table::Mesh::read(&mut table.as_slice());
+                                assert_eq!(back.expect("a table that is taken"), mesh, "{file}");
+                                good += 1;
+                            }
+                            Err(failure) => assert!(!failure.message.is_empty(), "{file}"),
+                        }
+                    }
+                }
+            }
+        }
+        assert!(good > 30, "{good} were laid out");
+    }
+
+    #[test]
     fn a_simplified_mesh_comes_with_its_original() {
         let simplify = |job: &mut PrepareJob| job.simplify = Simplify::TargetFaces(2);
         let (shaped, laid_out, _) = prepare(TENT, simplify).unwrap();

@@ -1,15 +1,17 @@
 //! How a stage reports work: [`Progress`] for whoever listens, [`PhaseClock`] for the report.
 
 mod beside;
+mod ticker;
 
 use std::time::{Duration, Instant};
 
 use proto::message::{Phase, PhaseTime};
-use proto::recorder::State;
+use proto::recorder::{Recorder, State};
 
 use crate::{last_words, pace};
 
 pub(crate) use beside::{Strand, both, said};
+pub(crate) use ticker::{Ticker, ticked, ticking};
 
 /// Receives progress. Called from many threads. Counts are of work done, never of time.
 pub trait Progress: Sync {
@@ -40,6 +42,8 @@ pub(crate) fn expect(label: &str, predicted: Duration) {
     #[cfg(test)]
     heard::push(heard::Heard::Expect(label.to_owned(), predicted));
     note(|state| {
+        // What was announced before is done: this must not be charged with it.
+        state.work += 1;
         state.set_label(label);
         state.predicted_ms = u64::try_from(predicted.as_millis()).unwrap_or(u64::MAX);
         said(state);
@@ -68,7 +72,12 @@ pub(crate) fn wait_for(label: &str, software: bool) {
     });
 }
 
-/// Changes the state in the flight recorder, if there is one.
+/// Has all of this process's work told to a flight recorder, as a connected session has it: for tests and tools.
+pub fn record(recorder: Recorder) {
+    last_words::install(recorder);
+}
+
+/// Tells the flight recorder, if there is one.
 pub(crate) fn note(change: impl FnOnce(&mut State)) {
     if let Some(recorder) = last_words::recorder() {
         recorder.note(|state| {

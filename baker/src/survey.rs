@@ -18,19 +18,22 @@ use proto::message::AtlasFigures;
 use proto::table::Mesh;
 use rayon::prelude::*;
 
-use crate::progress::unit;
+use crate::progress::{Ticker, ticked, ticking, unit};
 use crate::render::Textures;
 
 pub use mips::LEVELS;
 pub(crate) use texels::{NOTHING, cover};
 
 use mips::Chain;
-use seams::Seams;
+use seams::{Pair, Seams};
 
 /// Lookups per texel of a seam's longer side. More would find nothing new, since neighbouring lookups share texels.
 const LOOKUPS: f64 = 2.0;
 /// Largest number of lookups of one edge, however long it is in the texture.
 const MOST_LOOKUPS: f64 = 4096.0;
+/// Length of all seams together, in texels, up to which they are looked at in every place: only charts that lie upon each other have
+/// more.
+const MOST_LENGTH: f64 = 4_194_304.0;
 
 /// Computes the figures. `owners` holds, for each image, the triangle of each of its texels, see [`cover`].
 #[must_use]
@@ -39,8 +42,11 @@ pub fn survey(mesh: &Mesh, textures: Textures<'_>, owners: &[Vec<u32>]) -> Atlas
     unit();
     let texels: usize = owners.iter().map(Vec::len).sum();
     let owned: usize = owners
-        .par_iter()
-        .map(|owners| owners.iter().filter(|&&owner| owner != NOTHING).count())
+        .iter()
+        .map(|owners| {
+            let owned = ticking(owners.par_iter()).filter(|&&owner| owner != NOTHING);
+            owned.count()
+        })
         .sum();
     unit();
     AtlasFigures {
@@ -64,26 +70,32 @@ fn residual(mesh: &Mesh, textures: &Textures<'_>, seams: &Seams) -> [f32; LEVELS
         .collect();
     unit();
     let (mut sums, mut weights) = ([0.0_f64; LEVELS], 0.0_f64);
-    // Summed in the order of the seams, so the figures do not depend on the number of threads.
+    // Summed in the order of the seams: the same figures whatever the number of threads.
+    let ends_of = |pair: &Pair| {
+        pair.sides.map(|side| {
+            let image = textures.number(side.triangle as usize);
+            (image, side.ends.map(|end| mesh.uvs[end as usize]))
+        })
+    };
+    let longest = |pair: &Pair| {
+        let of_side = |(image, [a, b]): (usize, [[f32; 2]; 2])| {
+            let [width, height] = chains[image].size();
+            let across = f64::from(b[0] - a[0]) * width as f64;
+            let down = f64::from(b[1] - a[1]) * height as f64;
+            across.hypot(down)
+        };
+        ends_of(pair).map(of_side).into_iter().fold(0.0, f64::max)
+    };
+    let whole: f64 = ticked(seams.pairs.iter()).map(longest).sum();
+    let share = (MOST_LENGTH / whole).min(1.0);
     let parts: Vec<([f64; LEVELS], f64)> = seams
         .pairs
         .par_iter()
         .map(|pair| {
             let length = pair.length(mesh);
-            let ends = pair.sides.map(|side| {
-                let image = textures.number(side.triangle as usize);
-                (image, side.ends.map(|end| mesh.uvs[end as usize]))
-            });
-            let longest = ends
-                .iter()
-                .map(|&(image, [a, b])| {
-                    let [width, height] = chains[image].size();
-                    let across = f64::from(b[0] - a[0]) * width as f64;
-                    let down = f64::from(b[1] - a[1]) * height as f64;
-                    across.hypot(down)
-                })
-                .fold(0.0, f64::max);
-            let lookups = (longest * LOOKUPS).ceil().clamp(1.0, MOST_LOOKUPS);
+            let (ends, longest) = (ends_of(pair), longest(pair));
+            let lookups = (longest * LOOKUPS * share).ceil().clamp(1.0, MOST_LOOKUPS);
+            Ticker::default().did(LEVELS * lookups as usize);
             let mut sum = [0.0_f64; LEVELS];
             for k in 0..lookups as usize {
                 let share = ((k as f64 + 0.5) / lookups) as f32;

@@ -9,7 +9,8 @@ use super::footprint::add_tap;
 use super::raster::NOTHING;
 use super::rows::{Entry, Rows};
 use super::scene::Scene;
-use crate::progress::unit;
+use crate::progress::{Ticker, ticked, ticking, unit};
+use crate::spans;
 
 /// Link bit: the texel and its right neighbour are on one surface.
 pub const LINK_RIGHT: u8 = 1;
@@ -61,7 +62,7 @@ fn cover(scene: &Scene) -> Vec<u32> {
     let size = scene.size as usize;
     let mut covered = vec![NOTHING; size * size];
     let mut of_bands: Vec<Vec<u32>> = vec![Vec::new(); size.div_ceil(BAND)];
-    for (triangle, corners) in (0..).zip(&scene.triangles) {
+    for (triangle, corners) in (0..).zip(ticked(scene.triangles.iter())) {
         let rows = centres(scene, corners, 1);
         if !rows.is_empty() {
             for band in &mut of_bands[rows.start / BAND..=(rows.end - 1) / BAND] {
@@ -74,25 +75,29 @@ fn cover(scene: &Scene) -> Vec<u32> {
         .zip(of_bands)
         .enumerate()
         .for_each(|(band, (covered, triangles))| {
+            let mut ticker = Ticker::default();
             for triangle in triangles {
-                cover_band(scene, triangle, BAND * band, covered);
+                ticker.did(1 + cover_band(scene, triangle, BAND * band, covered));
             }
         });
     covered
 }
 
-/// Covers the texels of a band that starts at row `first`.
-fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) {
+/// Covers the texels of a band of rows, of which `first` is the first; tells how many were asked.
+fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) -> usize {
     let size = scene.size as usize;
     let corners = &scene.triangles[triangle as usize];
     let [a, b, c] = corners.map(|corner| scene.texel_coords[corner as usize].map(f64::from));
     let area = (b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]);
     if area == 0.0 {
-        return;
+        return 0;
     }
+    let mut asked = 0;
     let (columns, rows) = (centres(scene, corners, 0), centres(scene, corners, 1));
     for row in rows.start.max(first)..rows.end.min(first + covered.len() / size) {
-        for column in columns.clone() {
+        let columns = spans::columns(&[a, b, c], row, columns.clone());
+        asked += 1 + columns.len();
+        for column in columns {
             if weights(a, b, c, area, [column as f64 + 0.5, row as f64 + 0.5])
                 .iter()
                 .all(|&w| w >= 0.0)
@@ -101,6 +106,7 @@ fn cover_band(scene: &Scene, triangle: u32, first: usize, covered: &mut [u32]) {
             }
         }
     }
+    asked
 }
 
 /// Texels along an axis whose centres, at i + ½, are within the bounds of a triangle.
@@ -136,7 +142,7 @@ pub fn barycentrics(scene: &Scene, triangle: u32, texel: usize) -> [f32; 3] {
 /// Chart number of each vertex: triangles join vertices to charts.
 pub(super) fn charts(scene: &Scene) -> Vec<u32> {
     let mut parent: Vec<u32> = (0..scene.texel_coords.len() as u32).collect();
-    for corners in &scene.triangles {
+    for corners in ticked(scene.triangles.iter()) {
         let first = root(&mut parent, corners[0]);
         for &corner in &corners[1..] {
             let other = root(&mut parent, corner);
@@ -161,21 +167,18 @@ const NO_CHART: u32 = u32::MAX;
 
 fn links(scene: &Scene, triangles: &[u32], charts: &[u32]) -> Vec<u8> {
     let size = scene.size as usize;
-    let covered: Vec<u32> = triangles
-        .par_iter()
+    let covered: Vec<u32> = ticking(triangles.par_iter())
         .map(|&triangle| match triangle {
             NOTHING => NO_CHART,
             triangle => charts[scene.triangles[triangle as usize][0] as usize],
         })
         .collect();
-    let chart_of: Vec<u32> = (0..size * size)
-        .into_par_iter()
+    let chart_of: Vec<u32> = ticking((0..size * size).into_par_iter())
         .map(|texel| with_ring(&covered, size, texel))
         .collect();
     let linked =
         |one: usize, other: usize| chart_of[one] != NO_CHART && chart_of[one] == chart_of[other];
-    (0..size * size)
-        .into_par_iter()
+    ticking((0..size * size).into_par_iter())
         .map(|texel| {
             let mut links = 0;
             if texel % size + 1 < size && linked(texel, texel + 1) {
@@ -222,7 +225,7 @@ pub(super) struct Side {
 /// The seams: surface edges with two places in the texture. An edge with more places has each paired with the next.
 pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
     let mut sides: Vec<Side> = Vec::with_capacity(scene.triangles.len() * 3);
-    for corners in &scene.triangles {
+    for corners in ticked(scene.triangles.iter()) {
         for k in 0..3 {
             let mut vertices = [corners[k], corners[(k + 1) % 3]];
             if scene.surface_vertices[vertices[0] as usize]
@@ -246,26 +249,49 @@ pub(super) fn pairs(scene: &Scene) -> Vec<[Side; 2]> {
         .collect()
 }
 
+/// Length in texels that all seams of a texture may have together, and be looked at in every place: beyond, charts lie upon each
+/// other or are narrower than texels, and memory follows the texture and not the seams.
+pub(super) fn most_length(size: usize) -> f64 {
+    ((size * size) as f64 / 16.0).max(524_288.0)
+}
+
 fn seams(scene: &Scene) -> Rows {
     let mut rows = Rows {
         starts: vec![0],
         ..Rows::default()
     };
-    for [one, other] in pairs(scene) {
-        tie(scene, &one, &other, &mut rows);
+    let pairs = pairs(scene);
+    let whole: f64 = ticked(pairs.iter())
+        .map(|pair| f64::from(longest(scene, pair)))
+        .sum();
+    let share = (most_length(scene.size as usize) / whole).min(1.0) as f32;
+    let mut ticker = Ticker::default();
+    for pair in &pairs {
+        ticker.did(tie(scene, pair, share, &mut rows));
     }
     rows
 }
 
-/// Adds a row for each texel's length along a seam.
-fn tie(scene: &Scene, one: &Side, other: &Side, rows: &mut Rows) {
-    let ends = |side: &Side| {
-        side.vertices
-            .map(|vertex| scene.texel_coords[vertex as usize])
+/// Places of a side's ends.
+fn ends(scene: &Scene, side: &Side) -> [[f32; 2]; 2] {
+    side.vertices
+        .map(|vertex| scene.texel_coords[vertex as usize])
+}
+
+/// Length of the longer side.
+fn longest(scene: &Scene, pair: &[Side; 2]) -> f32 {
+    let length = |side: &Side| {
+        let [a, b] = ends(scene, side);
+        (a[0] - b[0]).hypot(a[1] - b[1])
     };
-    let (a, b) = (ends(one), ends(other));
-    let length = |e: [[f32; 2]; 2]| (e[0][0] - e[1][0]).hypot(e[0][1] - e[1][1]);
-    let steps = length(a).max(length(b)).ceil().clamp(1.0, MOST_PLACES) as u32;
+    length(&pair[0]).max(length(&pair[1])).min(MOST_PLACES)
+}
+
+/// Adds a row for each texel's length along a seam, or this share of them; tells how many.
+fn tie(scene: &Scene, pair: &[Side; 2], share: f32, rows: &mut Rows) -> usize {
+    let [a, b] = pair.each_ref().map(|side| ends(scene, side));
+    let places = (longest(scene, pair) * share).ceil();
+    let steps = places.clamp(1.0, MOST_PLACES) as u32;
     let mut footprint: Vec<Entry> = Vec::new();
     for step in 0..steps {
         let t = (step as f32 + 0.5) / steps as f32;
@@ -284,6 +310,7 @@ fn tie(scene: &Scene, one: &Side, other: &Side, rows: &mut Rows) {
         rows.colours.push([0; 4]);
         rows.pixels.push(0);
     }
+    steps as usize
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::atlas::{Atlas, LINK_DOWN, LINK_RIGHT, barycentrics};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
-use crate::progress::unit;
+use crate::progress::{ticked, ticking, unit};
 
 /// Sweeps of the diffusion: breadth-first start values already have the right tone, and sweeps only smooth their
 /// fronts.
@@ -66,8 +66,7 @@ impl Tones {
         }
         if holes {
             let colours = self.colours(scene);
-            texels
-                .par_iter_mut()
+            ticking(texels.par_iter_mut())
                 .enumerate()
                 .filter(|(_, texel)| unseen(texel))
                 .for_each(|(index, texel)| {
@@ -81,10 +80,15 @@ impl Tones {
             let told = texel[3] > 0.0 || covered(index).is_some();
             std::mem::replace(&mut texel[3], if told { 1.0 } else { 0.0 })
         };
-        let weights: Vec<f32> = texels.par_iter_mut().enumerate().map(whole).collect();
+        let weights: Vec<f32> = ticking(texels.par_iter_mut())
+            .enumerate()
+            .map(whole)
+            .collect();
         pull_push(texels, scene.size as usize);
         let put_back = |(texel, weight): (&mut [f32; 4], f32)| texel[3] = weight;
-        texels.par_iter_mut().zip(weights).for_each(put_back);
+        ticking(texels.par_iter_mut())
+            .zip(weights)
+            .for_each(put_back);
     }
 
     /// Collects the observed texels of a part. `place` is as in [`Self::fill`].
@@ -112,7 +116,7 @@ impl Tones {
         let of_band = |(band, texels): (usize, &[[f32; 4]])| {
             let mut sums = vec![[0.0f64; 4]; count];
             let first = band * length;
-            for (index, texel) in (first..).zip(texels) {
+            for (index, texel) in (first..).zip(ticked(texels.iter())) {
                 if texel[3] <= 0.0 {
                     continue;
                 }
@@ -134,7 +138,7 @@ impl Tones {
         };
         let bands = texels.par_chunks(length).enumerate().map(of_band);
         for band in bands.collect::<Vec<Vec<[f64; 4]>>>() {
-            for (sum, more) in self.sums.iter_mut().zip(band) {
+            for (sum, more) in ticked(self.sums.iter_mut()).zip(band) {
                 for (sum, more) in sum.iter_mut().zip(more) {
                     *sum += more;
                 }
@@ -207,7 +211,9 @@ pub fn fill_far(scene: &Scene, atlas: &Atlas, texels: &mut [[f32; 4]]) {
 
 /// Whether each texel is observed or near one that is.
 fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
-    let mut near: Vec<bool> = texels.par_iter().map(|texel| texel[3] > 0.0).collect();
+    let mut near: Vec<bool> = ticking(texels.par_iter())
+        .map(|texel| texel[3] > 0.0)
+        .collect();
     let around = |texel: usize| {
         let linked = |at: Option<usize>, link: u8, other: Option<usize>| {
             other.filter(|_| at.is_some_and(|at| atlas.links[at] & link != 0))
@@ -224,7 +230,9 @@ fn near(atlas: &Atlas, texels: &[[f32; 4]], size: usize) -> Vec<bool> {
     };
     // Most texels are observed, and so are all around them.
     let at_rim = |&texel: &usize| near[texel] && around(texel).any(|other| !near[other]);
-    let mut front: Vec<usize> = (0..texels.len()).into_par_iter().filter(at_rim).collect();
+    let mut front: Vec<usize> = ticking((0..texels.len()).into_par_iter())
+        .filter(at_rim)
+        .collect();
     for _ in 0..NEAR {
         let mut next = Vec::new();
         for other in front.into_iter().flat_map(around) {
@@ -261,7 +269,7 @@ fn diffuse_over(mut colours: Vec<Option<[f32; 3]>>, neighbours: &Neighbours) -> 
         .collect();
     unit();
     for _ in 0..SWEEPS {
-        for &vertex in &unknown {
+        for &vertex in ticked(unknown.iter()) {
             let around = neighbours.of(vertex as usize);
             let mut sum = [0.0; 3];
             for &other in around {
@@ -286,7 +294,7 @@ fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32>
     loop {
         let mut reached: Vec<u32> = front
             .iter()
-            .flat_map(|&vertex| neighbours.of(vertex as usize))
+            .flat_map(|&vertex| ticked(neighbours.of(vertex as usize).iter()))
             .copied()
             .filter(|&vertex| colours[vertex as usize].is_none())
             .collect();
@@ -295,8 +303,7 @@ fn spread(colours: &mut [Option<[f32; 3]>], neighbours: &Neighbours) -> Vec<u32>
         if reached.is_empty() {
             return order;
         }
-        let found: Vec<[f32; 3]> = reached
-            .iter()
+        let found: Vec<[f32; 3]> = ticked(reached.iter())
             .map(|&vertex| {
                 let known: Vec<[f32; 3]> = neighbours
                     .of(vertex as usize)
@@ -324,8 +331,7 @@ struct Neighbours {
 
 impl Neighbours {
     fn new(triangles: &[[u32; 3]], points: &[u32], count: usize) -> Self {
-        let mut edges: Vec<[u32; 2]> = triangles
-            .iter()
+        let mut edges: Vec<[u32; 2]> = ticked(triangles.iter())
             .flat_map(|corners| {
                 let [a, b, c] = corners.map(|corner| points[corner as usize]);
                 [[a, b], [b, a], [b, c], [c, b], [c, a], [a, c]]

@@ -9,7 +9,7 @@ use super::colour::{to_byte, to_display};
 #[cfg(test)]
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
-use crate::progress::unit;
+use crate::progress::{ticked, ticking, unit};
 
 /// Fills the gutter by a pull-push from all chart texels and those past a chart's border that bilinear lookups have
 /// fitted, and finishes the texture. [`super::seams`] does this better.
@@ -45,8 +45,7 @@ pub fn finish(
     size: u32,
     blend: Blend,
 ) -> Texture {
-    let bytes = texels
-        .par_iter()
+    let bytes = ticking(texels.par_iter())
         .map(|texel| {
             [
                 to_byte(texel[0], blend),
@@ -57,8 +56,7 @@ pub fn finish(
         })
         .collect();
     unit();
-    let provenance = observed
-        .par_iter()
+    let provenance = ticking(observed.par_iter())
         .zip(&atlas.triangles)
         .map(|(&weight, &triangle)| {
             (match () {
@@ -85,7 +83,7 @@ pub fn seam_residual(texels: &[[f32; 4]], atlas: &Atlas, blend: Blend) -> f32 {
         return 0.0;
     }
     let mut sum = 0.0;
-    for row in 0..seams.len() {
+    for row in ticked(0..seams.len()) {
         let (mut one, mut other) = ([0.0; 3], [0.0; 3]);
         for entry in seams.row(row) {
             let (side, weight) = if entry.weight > 0.0 {

@@ -1,5 +1,6 @@
 //! Encodes observed weights and deviations of each texel as the codes of [`proto::table::maps`].
 
+use crate::progress::ticking;
 use proto::table::Provenance;
 use proto::table::maps::{CODE_GUTTER, Maps, coverage_code, residual_code};
 use rayon::prelude::*;
@@ -8,8 +9,7 @@ use rayon::prelude::*;
 /// `deviations` the result of [`super::backend::Backend::deviations`].
 pub(super) fn encode(provenance: &[u8], observed: &[f32], deviations: &[f32]) -> Maps {
     let charted = |kind: u8| kind != Provenance::Gutter as u8;
-    let coverage = provenance
-        .par_iter()
+    let coverage = ticking(provenance.par_iter())
         .zip(observed)
         .map(|(&kind, &weight)| {
             if charted(kind) {
@@ -19,8 +19,7 @@ pub(super) fn encode(provenance: &[u8], observed: &[f32], deviations: &[f32]) ->
             }
         })
         .collect();
-    let residual = provenance
-        .par_iter()
+    let residual = ticking(provenance.par_iter())
         .zip(deviations)
         .map(|(&kind, &deviation)| {
             let seen = kind != Provenance::Filled as u8 && deviation >= 0.0;

@@ -26,6 +26,7 @@
 use rayon::prelude::*;
 
 use super::normal::Sums;
+use crate::progress::ticking;
 
 /// Levels, of cells of 2, 4 and 8 texels squared.
 pub(super) const LEVELS: u32 = 3;
@@ -85,8 +86,7 @@ impl Multilevel {
     /// `hold` describes each texel; a row has `across` texels.
     pub(super) fn new(across: usize, texels: usize, hold: impl Fn(usize) -> Hold + Sync) -> Self {
         let four = |[r, g, b]: [f32; 3]| [r, g, b, 0.0];
-        let (shares, held): (Sums, Vec<(Numbers, Numbers)>) = (0..texels)
-            .into_par_iter()
+        let (shares, held): (Sums, Vec<(Numbers, Numbers)>) = ticking((0..texels).into_par_iter())
             .with_min_len(BLOCK)
             .map(|texel| {
                 let hold = hold(texel);
@@ -109,9 +109,7 @@ impl Multilevel {
             };
             mass = restricted(&mass);
             stiffness = restricted(&stiffness);
-            stiffness
-                .par_iter_mut()
-                .for_each(|sum| *sum = sum.map(|x| part * x));
+            ticking(stiffness.par_iter_mut()).for_each(|sum| *sum = sum.map(|x| part * x));
             let inverse = |(mass, stiffness): (&Numbers, &Numbers)| -> Numbers {
                 std::array::from_fn(|c| {
                     let sum = MASS * mass[c] + factor * stiffness[c];
@@ -121,7 +119,10 @@ impl Multilevel {
             levels.push(Level {
                 size: coarser,
                 values: vec![[0.0; 4]; coarser[0] * coarser[1]],
-                inverses: mass.par_iter().zip(&stiffness).map(inverse).collect(),
+                inverses: ticking(mass.par_iter())
+                    .zip(&stiffness)
+                    .map(inverse)
+                    .collect(),
             });
             size = coarser;
         }
@@ -149,8 +150,7 @@ impl Multilevel {
             let (own, coarser) = self.levels.split_at_mut(level + 1);
             let (own, coarser) = (&mut own[level], coarser.first());
             let across = own.size[0];
-            own.values
-                .par_iter_mut()
+            ticking(own.values.par_iter_mut())
                 .zip(&own.inverses)
                 .enumerate()
                 .with_min_len(BLOCK)
@@ -172,7 +172,7 @@ impl Multilevel {
             Some(first) => first.values[texel / across / 2 * first.size[0] + texel % across / 2],
             None => [0.0; 4],
         };
-        r.par_iter()
+        ticking(r.par_iter())
             .zip(diagonal)
             .zip(&self.shares)
             .enumerate()
@@ -197,8 +197,7 @@ type Numbers = [f32; 4];
 /// Sums texels over the cells of the first level.
 fn boxes([width, height]: [usize; 2], of: impl Fn(usize) -> Numbers + Sync) -> Sums {
     let (across, down) = (width.div_ceil(2), height.div_ceil(2));
-    (0..across * down)
-        .into_par_iter()
+    ticking((0..across * down).into_par_iter())
         .with_min_len(BLOCK)
         .map(|cell| {
             let [left, top] = [cell % across * 2, cell / across * 2];
@@ -237,8 +236,7 @@ fn share_along(place: usize, cell: usize, cells: usize) -> f32 {
 fn restrict([width, height]: [usize; 2], fine: &Sums) -> Sums {
     let (across, down) = (width.div_ceil(2), height.div_ceil(2));
     let near = |cell: usize, edge: usize| (2 * cell).saturating_sub(1)..(2 * cell + 3).min(edge);
-    (0..across * down)
-        .into_par_iter()
+    ticking((0..across * down).into_par_iter())
         .with_min_len(BLOCK)
         .map(|cell| {
             let [column, row] = [cell % across, cell / across];

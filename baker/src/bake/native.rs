@@ -21,7 +21,7 @@ use super::normal::{Normal, TOLD_CHUNKS, conjugate_gradients};
 use super::rows::Rows;
 use super::scene::Scene;
 use super::window::Window;
-use crate::progress::unit;
+use crate::progress::{ticking, unit};
 
 /// Memory of all lanes' textures: more lanes than this allows cost more than they gain.
 const LANE_BYTES: usize = 512 << 20;
@@ -222,8 +222,7 @@ impl Backend for Native {
                 1.0,
             ]
         });
-        self.texels
-            .par_iter_mut()
+        ticking(self.texels.par_iter_mut())
             .zip(sums)
             .for_each(|(texel, sum)| {
                 let weight = sum[3];
@@ -296,8 +295,7 @@ impl Backend for Native {
                         }
                         let (of_chunk, after) = rest.split_at_mut(rows.len());
                         rest = after;
-                        of_chunk
-                            .par_iter_mut()
+                        ticking(of_chunk.par_iter_mut())
                             .enumerate()
                             .with_min_len(1 << 10)
                             .for_each(|(row, weight)| {

@@ -13,7 +13,7 @@ use super::held::{Chunk, WeighedRows};
 use super::multilevel::{self, Hold, Multilevel};
 use super::native::{channel_weights, predict};
 use super::rows::Rows;
-use crate::progress::unit;
+use crate::progress::{Ticker, ticking, unit};
 
 /// A lane reports its progress after so many chunks, each of a few pixel rows: one system call for each would be too
 /// many.
@@ -61,14 +61,11 @@ impl Normal {
         value: impl Fn(Chunk<'_>, usize) -> Option<[f32; 4]> + Sync,
     ) -> Sums {
         let count = self.lanes.len();
-        self.lanes
-            .par_iter_mut()
-            .for_each(|sums| sums.fill([0.0; 4]));
+        ticking(self.lanes.par_iter_mut()).for_each(|sums| sums.fill([0.0; 4]));
         let mut before = 0;
         for group in rows.held.groups() {
             let chunks = group.chunks(rows.weights);
-            self.lanes
-                .par_iter_mut()
+            ticking(self.lanes.par_iter_mut())
                 .enumerate()
                 .for_each(|(lane, sums)| {
                     // Lane l takes chunks l, l + count, … of all chunks, however they are grouped.
@@ -100,8 +97,7 @@ impl Normal {
             unit();
         }
         let lanes = &self.lanes;
-        let sums = (0..self.texels)
-            .into_par_iter()
+        let sums = ticking((0..self.texels).into_par_iter())
             .with_min_len(1 << 14)
             .map(|texel| {
                 let mut total = lanes[0][texel];
@@ -142,8 +138,7 @@ impl Normal {
             let [r, g, b] = channel_weights(chunk, row, table);
             counts(chunk, row).then_some([r, g, b, chunk.weights[row]])
         });
-        let (sum, count) = diagonal
-            .par_iter()
+        let (sum, count) = ticking(diagonal.par_iter())
             .with_min_len(1 << 14)
             .map(|d| (f64::from(d[3]), u64::from(d[3] > 0.0)))
             .reduce(|| (0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -155,8 +150,7 @@ impl Normal {
         let smoothness = strength.smoothness * mean;
         self.seam_ratio = strength.seam / strength.smoothness;
         let narrowed = self.narrowed;
-        self.lambda
-            .par_iter_mut()
+        ticking(self.lambda.par_iter_mut())
             .zip(texels)
             .zip(&diagonal)
             .for_each(|((lambda, texel), d)| {
@@ -168,13 +162,15 @@ impl Normal {
                 *lambda = texel.map(|value| strength * slope_squared(value, blend));
             });
         let (size, lambda) = (self.size, &self.lambda);
-        diagonal.par_iter_mut().enumerate().for_each(|(texel, d)| {
-            for other in neighbours(&ties.links, size, texel).into_iter().flatten() {
-                for channel in 0..3 {
-                    d[channel] += link(lambda[texel][channel], lambda[other][channel]);
+        ticking(diagonal.par_iter_mut())
+            .enumerate()
+            .for_each(|(texel, d)| {
+                for other in neighbours(&ties.links, size, texel).into_iter().flatten() {
+                    for channel in 0..3 {
+                        d[channel] += link(lambda[texel][channel], lambda[other][channel]);
+                    }
                 }
-            }
-        });
+            });
         let seams = &ties.seams;
         for row in 0..seams.len() {
             let weight = self.seam_weights(seams, row);
@@ -200,8 +196,7 @@ impl Normal {
                 [ties, (diagonal[texel][c] - ties).max(0.0)]
             })
         };
-        let shares: Vec<[f32; 3]> = (0..self.texels)
-            .into_par_iter()
+        let shares: Vec<[f32; 3]> = ticking((0..self.texels).into_par_iter())
             .with_min_len(1 << 10)
             .map(|texel| {
                 std::array::from_fn(|c| multilevel::share(lambda[texel][c], diagonal[texel][c]))
@@ -243,7 +238,7 @@ impl Normal {
 
     /// Adds links and seam constraints, as part of the normal matrix, times `x` to `out`.
     fn add_ties(&self, ties: &Ties, x: &[[f32; 4]], out: &mut [[f32; 4]]) {
-        out.par_iter_mut()
+        ticking(out.par_iter_mut())
             .enumerate()
             .with_min_len(1 << 12)
             .for_each(|(texel, sum)| {
@@ -314,8 +309,7 @@ impl Normal {
         x: &[[f32; 4]],
     ) -> Sums {
         let mut out = self.gradient(rows, table, ties, x, |byte| table[byte as usize].value);
-        out.par_iter_mut()
-            .for_each(|sum| *sum = sum.map(|value| -value));
+        ticking(out.par_iter_mut()).for_each(|sum| *sum = sum.map(|value| -value));
         out
     }
 }
@@ -355,6 +349,7 @@ fn dot(a: &[[f32; 4]], b: &[[f32; 4]]) -> [f64; 3] {
         .par_chunks(1 << 14)
         .zip(b.par_chunks(1 << 14))
         .map(|(a, b)| {
+            Ticker::default().did(a.len());
             let mut sum = [0.0; 3];
             for (a, b) in a.iter().zip(b) {
                 for channel in 0..3 {
@@ -395,12 +390,12 @@ pub(super) fn conjugate_gradients(
                 0.0
             }
         });
-        x.par_iter_mut().zip(&p).for_each(|(x, p)| {
+        ticking(x.par_iter_mut()).zip(&p).for_each(|(x, p)| {
             for c in 0..3 {
                 x[c] += alpha[c] * p[c];
             }
         });
-        r.par_iter_mut().zip(&q).for_each(|(r, q)| {
+        ticking(r.par_iter_mut()).zip(&q).for_each(|(r, q)| {
             for c in 0..3 {
                 r[c] -= alpha[c] * q[c];
             }
@@ -416,7 +411,7 @@ pub(super) fn conjugate_gradients(
             }
         });
         rz = next;
-        p.par_iter_mut().zip(&z).for_each(|(p, z)| {
+        ticking(p.par_iter_mut()).zip(&z).for_each(|(p, z)| {
             for c in 0..3 {
                 p[c] = z[c] + beta[c] * p[c];
             }

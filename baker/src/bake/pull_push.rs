@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use crate::progress::unit;
+use crate::progress::{ticking, unit};
 
 /// Fills every texel whose weight (fourth component) is below 1 from its surroundings. Colours of weight ≥ 1 stay, and
 /// so do all weights. `width` · height = `texels.len()`.
@@ -24,8 +24,7 @@ pub fn pull_push(texels: &mut [[f32; 4]], width: usize) {
 
 fn pull(fine: &[[f32; 4]], width: usize, height: usize) -> Vec<[f32; 4]> {
     let (coarse_width, coarse_height) = (width.div_ceil(2), height.div_ceil(2));
-    (0..coarse_width * coarse_height)
-        .into_par_iter()
+    ticking((0..coarse_width * coarse_height).into_par_iter())
         .map(|index| {
             let (column, row) = (index % coarse_width * 2, index / coarse_width * 2);
             let mut sum = [0.0; 4];
@@ -51,35 +50,37 @@ fn pull(fine: &[[f32; 4]], width: usize, height: usize) -> Vec<[f32; 4]> {
 fn push(fine: &mut [[f32; 4]], width: usize, coarse: &[[f32; 4]]) {
     let coarse_width = width.div_ceil(2);
     let coarse_height = coarse.len() / coarse_width;
-    fine.par_iter_mut().enumerate().for_each(|(index, texel)| {
-        let own = texel[3].min(1.0);
-        if own >= 1.0 {
-            return;
-        }
-        let (column, row) = (index % width, index / width);
-        // A fine texel's centre lies a quarter of a coarse texel from the centre of its parent.
-        let side = |at: usize, count: usize| {
-            let parent = at / 2;
-            let other = if at.is_multiple_of(2) {
-                parent.saturating_sub(1)
-            } else {
-                (parent + 1).min(count - 1)
+    ticking(fine.par_iter_mut())
+        .enumerate()
+        .for_each(|(index, texel)| {
+            let own = texel[3].min(1.0);
+            if own >= 1.0 {
+                return;
+            }
+            let (column, row) = (index % width, index / width);
+            // A fine texel's centre lies a quarter of a coarse texel from the centre of its parent.
+            let side = |at: usize, count: usize| {
+                let parent = at / 2;
+                let other = if at.is_multiple_of(2) {
+                    parent.saturating_sub(1)
+                } else {
+                    (parent + 1).min(count - 1)
+                };
+                [(parent, 0.75), (other, 0.25)]
             };
-            [(parent, 0.75), (other, 0.25)]
-        };
-        let mut above = [0.0; 3];
-        for (y, wy) in side(row, coarse_height) {
-            for (x, wx) in side(column, coarse_width) {
-                let parent = coarse[y * coarse_width + x];
-                for channel in 0..3 {
-                    above[channel] += wx * wy * parent[channel];
+            let mut above = [0.0; 3];
+            for (y, wy) in side(row, coarse_height) {
+                for (x, wx) in side(column, coarse_width) {
+                    let parent = coarse[y * coarse_width + x];
+                    for channel in 0..3 {
+                        above[channel] += wx * wy * parent[channel];
+                    }
                 }
             }
-        }
-        for channel in 0..3 {
-            texel[channel] = own * texel[channel] + (1.0 - own) * above[channel];
-        }
-    });
+            for channel in 0..3 {
+                texel[channel] = own * texel[channel] + (1.0 - own) * above[channel];
+            }
+        });
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use super::colour::{Space, decode, encode};
 use super::pull_push::pull_push;
 use super::raster::NOTHING;
 use super::scene::Scene;
-use crate::progress::unit;
+use crate::progress::{ticked, ticking, unit};
 use crate::step_times::timed;
 use solve::Agreement;
 
@@ -99,7 +99,7 @@ impl Mending {
         let size = scene.size as usize;
         let (seams, charts) = timed("seams", || seams(scene, atlas));
         unit();
-        let known: Vec<bool> = (charts.par_iter().zip(observed))
+        let known: Vec<bool> = (ticking(charts.par_iter()).zip(observed))
             .map(|(&chart, &weight)| chart != NO_CHART || weight > 0.0)
             .collect();
         let nearest = timed("nearest seams", || {
@@ -135,7 +135,7 @@ impl Mending {
             Space::Colour(Blend::Linear) | Space::Data | Space::Direction => value.clamp(0.0, 1.0),
             Space::Colour(Blend::Srgb) => decode(value.clamp(0.0, 1.0)),
         };
-        let known = texels.par_iter_mut().zip(&self.known);
+        let known = ticking(texels.par_iter_mut()).zip(&self.known);
         known.with_min_len(1 << 14).for_each(|(texel, &known)| {
             let [r, g, b, _] = *texel;
             *texel = [light(r), light(g), light(b), f32::from(u8::from(known))];
@@ -150,7 +150,7 @@ impl Mending {
             solve::agree(texels, &charts, size, agreement);
         }
         if space == Space::Colour(Blend::Srgb) {
-            texels.par_iter_mut().for_each(|texel| {
+            ticking(texels.par_iter_mut()).for_each(|texel| {
                 let [r, g, b, a] = *texel;
                 *texel = [encode(r), encode(g), encode(b), a];
             });
@@ -197,8 +197,7 @@ fn seams(scene: &Scene, atlas: &Atlas) -> (Vec<[Side; 2]>, Vec<u32>) {
         let mut distances = all.map(|(a, b)| (a - b).abs());
         distances.clone().all(f64::is_finite) && distances.any(|distance| distance > SAME)
     };
-    let seams = pairs(scene)
-        .iter()
+    let seams = ticked(pairs(scene).iter())
         .map(|pair| pair.each_ref().map(side))
         .filter(apart)
         .collect();
@@ -206,7 +205,7 @@ fn seams(scene: &Scene, atlas: &Atlas) -> (Vec<[Side; 2]>, Vec<u32>) {
         NOTHING => NO_CHART,
         triangle => charts[scene.triangles[triangle as usize][0] as usize],
     };
-    let of_texels = atlas.triangles.par_iter().map(of_texel).collect();
+    let of_texels = ticking(atlas.triangles.par_iter()).map(of_texel).collect();
     (seams, of_texels)
 }
 

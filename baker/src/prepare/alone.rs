@@ -3,11 +3,11 @@
 
 use proto::limits::MAX_COLMAP_FILE_BYTES;
 use proto::message::{Code, Failure, Root};
-use proto::table::Camera;
+use proto::table::{Camera, LayeredView};
 
 use super::folder::{Files, Folder};
 use super::transforms::{self, Frame, Problem};
-use super::{colmap, picture};
+use super::{colmap, picture, views};
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,28 @@ pub struct Decoded {
     pub has_alpha: bool,
 }
 
-/// Decodes a PNG, JPEG or WebP of at most `most` pixels by its header. The reader's own limit is too high to be tried
-/// many times a second.
+/// How many pixels the header of a picture promises; none of what is no picture that is read.
+#[must_use]
+pub fn pixels(bytes: &[u8]) -> Option<usize> {
+    picture::probe(bytes).ok().map(picture::Header::pixels)
+}
+
+/// Reads the first `most` views of the file `name`, of any kind, for a mesh with these vertices: all that is done to a view before
+/// it is handed on.
+///
+/// # Errors
+/// What the user is told.
+pub fn read_views(
+    files: &dyn Files,
+    name: &str,
+    positions: &[[f32; 3]],
+    most: usize,
+) -> Result<Vec<LayeredView>, Failure> {
+    views::first(&Folder::new(files, Root::Views), name, positions, most)
+}
+
+/// Decodes a PNG, JPEG or WebP, unless its header promises more than `most` pixels: the reader's own bound is far above
+/// what can be tried many times a second.
 ///
 /// # Errors
 /// What the user is told.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use proto::message::{Code, Failure};
 
 use crate::prepare::load::RawMesh;
+use crate::progress::ticked;
 
 /// Height below which a triangle has no area, as a share of the mesh's diagonal: f32 spacing at the mesh's size is 2⁻²⁴
 /// of it, and rounding moves two corners.
@@ -97,7 +98,7 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
         .map(|_| Vec::with_capacity(raw.triangles.len()));
     let mut points = Points::new(raw.positions.len());
     let mut met = HashMap::with_capacity(raw.triangles.len());
-    for corners in &raw.triangles {
+    for corners in ticked(raw.triangles.iter()) {
         let places = corners.map(|vertex| raw.positions[vertex as usize]);
         if !has_area(places, diagonal * MIN_HEIGHT) {
             mesh.counts.degenerate += 1;
@@ -127,8 +128,9 @@ pub fn clean(raw: &RawMesh) -> Result<CleanMesh, CleanError> {
         return Err(CleanError::NoArea(raw.triangles.len()));
     }
     mesh.corner_uvs = corner_uvs;
-    mesh.counts.nonmanifold_edges =
-        edges(&mesh.triangles).filter(|count| *count > 2).count() as u64;
+    mesh.counts.nonmanifold_edges = ticked(edges(&mesh.triangles))
+        .filter(|count| *count > 2)
+        .count() as u64;
     Ok(mesh)
 }
 
@@ -201,7 +203,7 @@ impl Points {
 /// Number of triangles of each edge, in no particular order.
 pub(crate) fn edges(triangles: &[[u32; 3]]) -> impl Iterator<Item = usize> {
     let mut edges: Vec<u64> = Vec::with_capacity(triangles.len() * 3);
-    for [a, b, c] in triangles {
+    for [a, b, c] in ticked(triangles.iter()) {
         edges.extend(
             [(a, b), (b, c), (c, a)]
                 .map(|(a, b)| u64::from(*a.min(b)) << 32 | u64::from(*a.max(b))),

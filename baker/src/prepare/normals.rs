@@ -3,11 +3,13 @@
 //! A triangle counts by its angle at the point (Thürmer and Wüthrich, 1998), so normals do not depend on the
 //! triangulation.
 
-/// Unit normals of the points: the mean over adjacent triangles, weighted by angle.
+use crate::progress::ticked;
+
+/// Unit normals of the points: the mean of the triangles around, weighted by angle.
 pub(crate) fn point_normals(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> Vec<[f32; 3]> {
     let mut sums = vec![[0.0f64; 3]; positions.len()];
     let mut fallback = vec![[0.0f32; 3]; positions.len()];
-    for corners in triangles {
+    for corners in ticked(triangles.iter()) {
         let places = corners.map(|point| positions[point as usize].map(f64::from));
         let Some(normal) = unit(cross(sub(places[1], places[0]), sub(places[2], places[0]))) else {
             continue;
@@ -52,7 +54,7 @@ pub(crate) fn surface_area(positions: &[[f32; 3]], triangles: &[[u32; 3]]) -> f6
             .sum::<f64>()
             .sqrt()
     };
-    triangles.iter().map(double).sum::<f64>() / 2.0
+    ticked(triangles.iter()).map(double).sum::<f64>() / 2.0
 }
 
 pub(crate) fn sub(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {

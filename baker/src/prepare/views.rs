@@ -102,7 +102,26 @@ pub(crate) fn lookouts(views: &Folder<'_>, job: &PrepareJob) -> Result<Vec<Looko
     Set::read(views, &job.views_file, job.repair.up, &Silent)?.lookouts()
 }
 
-/// The views of a file, decoded on demand and uncropped except for transparent borders: for comparisons.
+/// The first `most` views of the file `name` as [`deliver`] hands them on, after whatever else asks for their cameras.
+pub(crate) fn first(
+    folder: &Folder<'_>,
+    name: &str,
+    positions: &[[f32; 3]],
+    most: usize,
+) -> Result<Vec<LayeredView>, Failure> {
+    let mut set = Set::read(folder, name, Up::Y, &Silent)?;
+    set.layered = true;
+    set.eyes();
+    set.lookouts()?;
+    let outline = Outline::new(positions);
+    let load = |index| {
+        let Loaded { view, layers, .. } = set.source(index)?.load(&outline, false)?;
+        Ok(LayeredView { view, layers })
+    };
+    (0..set.len().min(most)).map(load).collect()
+}
+
+/// The views of a file, each decoded when it is asked for, and whole but for what is transparent: for a comparison.
 pub(crate) struct Whole<'a> {
     set: Set<'a>,
     outline: Outline,

@@ -5,7 +5,9 @@ use std::ops::Range;
 use proto::table::Mesh;
 use rayon::prelude::*;
 
+use crate::progress::{Ticker, ticking};
 use crate::render::Textures;
+use crate::spans;
 
 pub(crate) const NOTHING: u32 = u32::MAX;
 
@@ -23,8 +25,7 @@ pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u3
             [u * width as f64, v * height as f64]
         })
     };
-    let rows: Vec<Range<usize>> = (0..mesh.triangles.len())
-        .into_par_iter()
+    let rows: Vec<Range<usize>> = ticking((0..mesh.triangles.len()).into_par_iter())
         .map(|number| match textures.number(number) == image {
             true => range(corners(number), 1, height),
             false => 0..0,
@@ -34,17 +35,20 @@ pub(crate) fn cover(mesh: &Mesh, textures: Textures<'_>, image: usize) -> Vec<u3
     bands.for_each(|(band, owners)| {
         let first = band * BAND;
         let own = first..first + owners.len() / width;
+        let mut ticker = Ticker::default();
         for (number, rows) in rows.iter().enumerate() {
+            ticker.did(1);
             let rows = rows.start.max(own.start)..rows.end.min(own.end);
             if rows.is_empty() {
                 continue;
             }
-            fill(corners(number), rows, width, |column, row| {
+            let asked = fill(corners(number), rows, width, |column, row| {
                 let owner = &mut owners[(row - first) * width + column];
                 if *owner == NOTHING {
                     *owner = number as u32;
                 }
             });
+            ticker.did(asked);
         }
     });
     owners
@@ -67,17 +71,21 @@ fn fill(
     rows: Range<usize>,
     width: usize,
     mut found: impl FnMut(usize, usize),
-) {
+) -> usize {
     let [a, b, c] = corners;
     let edge = |p: [f64; 2], q: [f64; 2], at: [f64; 2]| {
         (q[0] - p[0]) * (at[1] - p[1]) - (q[1] - p[1]) * (at[0] - p[0])
     };
     let area = edge(a, b, c);
     if area == 0.0 || area.is_nan() {
-        return;
+        return 0;
     }
+    let mut asked = 0;
+    let columns = range(corners, 0, width);
     for row in rows {
-        for column in range(corners, 0, width) {
+        let columns = spans::columns(&corners, row, columns.clone());
+        asked += 1 + columns.len();
+        for column in columns {
             let at = [column as f64 + 0.5, row as f64 + 0.5];
             let inside = [edge(a, b, at), edge(b, c, at), edge(c, a, at)];
             if inside.iter().all(|value| value * area.signum() >= 0.0) {
@@ -85,4 +93,5 @@ fn fill(
             }
         }
     }
+    asked
 }

@@ -22,31 +22,42 @@ pub struct One<'a> {
 
 impl Files for One<'_> {
     fn open(&self, _root: Root, name: &str, limit: u64) -> Result<(OwnedFd, u64), FolderError> {
-        if name.is_empty() {
-            return Err(Refusal::EmptyName.into());
-        }
-        if name.contains('\0') {
-            return Err(Refusal::NulInName.into());
-        }
-        if name.starts_with('/') || name.split('/').any(|part| part == "..") {
-            return Err(Refusal::Outside.into());
-        }
-        if name.starts_with("missing") {
-            return Err(Refusal::Missing.into());
-        }
+        judge(name)?;
         let bytes = if name == self.name {
             self.bytes
         } else {
             &OTHER[..]
         };
-        let size = bytes.len() as u64;
-        if size > limit {
-            return Err(Refusal::TooLarge { size, limit }.into());
-        }
-        let mut file = File::from(memfd_create("file", MFdFlags::MFD_CLOEXEC).expect("memory"));
-        file.write_all(bytes)?;
-        Ok((file.into(), size))
+        opened(bytes, limit)
     }
+}
+
+/// What the supervisor opens under no circumstances.
+pub(crate) fn judge(name: &str) -> Result<(), Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::EmptyName);
+    }
+    if name.contains('\0') {
+        return Err(Refusal::NulInName);
+    }
+    if name.starts_with('/') || name.split('/').any(|part| part == "..") {
+        return Err(Refusal::Outside);
+    }
+    if name.starts_with("missing") {
+        return Err(Refusal::Missing);
+    }
+    Ok(())
+}
+
+/// A file that holds these bytes, if they are no more than `limit`.
+pub(crate) fn opened(bytes: &[u8], limit: u64) -> Result<(OwnedFd, u64), FolderError> {
+    let size = bytes.len() as u64;
+    if size > limit {
+        return Err(Refusal::TooLarge { size, limit }.into());
+    }
+    let mut file = File::from(memfd_create("file", MFdFlags::MFD_CLOEXEC).expect("memory"));
+    file.write_all(bytes)?;
+    Ok((file.into(), size))
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ mod picture;
 mod protocol;
 mod table;
 mod text;
+mod views;
 
-/// Target, name, bytes.
+/// Target, name, bytes. A name that begins with `refused` is of what is known and not read.
 pub type Seed = (&'static str, String, Vec<u8>);
 
 /// All seeds that are made.
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Seed> {
     picture::add(&mut seeds);
     protocol::add(&mut seeds);
     outside::add(&mut seeds);
+    views::add(&mut seeds);
     seeds
 }
 

@@ -24,6 +24,8 @@ mod recorder;
 
 mod protocol;
 
+mod views;
+
 pub use colmap::colmap;
 pub use jobs::jobs;
 pub use log::log;
@@ -36,12 +38,13 @@ pub use recorder::recorder;
 pub use soup::soup;
 pub use table::table;
 pub use transforms::transforms;
+pub use views::{arrays, views};
 
 /// A target's name, and what it does.
 pub type Target = (&'static str, fn(&[u8]) -> bool);
 
 /// All targets, by the names of their binaries and of their folders of seeds.
-pub const ALL: [Target; 14] = [
+pub const ALL: [Target; 16] = [
     ("packet", packet),
     ("table", table),
     ("gltf", gltf),
@@ -56,6 +59,8 @@ pub const ALL: [Target; 14] = [
     ("recorder", recorder),
     ("jobs", jobs),
     ("colmap", colmap),
+    ("views", views),
+    ("arrays", arrays),
 ];
 
 /// A line that a terminal shows as it is.

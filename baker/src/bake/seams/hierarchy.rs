@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::NO_CHART;
 use super::rows::Row;
+use crate::progress::{Ticker, ticked};
 
 pub(super) const NONE: u32 = u32::MAX;
 /// Nodes that are summed in sequence. Trees lie whole in a piece, whose rest stays empty.
@@ -68,7 +69,7 @@ impl Forest {
             .enumerate()
             .map(|(level, rows)| {
                 let mut read = vec![false; (size >> level).pow(2)];
-                for tap in rows.iter().flat_map(|row| row.taps.as_flattened()) {
+                for tap in ticked(rows.iter()).flat_map(|row| row.taps.as_flattened()) {
                     read[tap.texel as usize] |= tap.weight > 0.0;
                 }
                 read
@@ -78,6 +79,7 @@ impl Forest {
         let edge = 1usize << deepest;
         let of_band = |row: usize| {
             let mut band = Band::default();
+            Ticker::default().did(size * edge);
             for column in (0..size).step_by(edge) {
                 let block = Block::new([column, row], charts, size, &read);
                 let first = band.nodes.len();

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::hierarchy::{Forest, NONE};
 use super::rows::Row;
+use crate::progress::ticking;
 
 /// The taps of a row on the nodes.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,10 @@ impl Lookups {
                     }),
                 }
             };
-            rows.par_iter().with_min_len(1 << 10).map(lookup).collect()
+            ticking(rows.par_iter())
+                .with_min_len(1 << 10)
+                .map(lookup)
+                .collect()
         };
         let levels = forest.node_of.iter().zip(rows);
         let rows = levels.map(of_level).collect::<Vec<_>>().concat();

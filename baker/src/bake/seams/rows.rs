@@ -4,6 +4,8 @@
 use rayon::prelude::*;
 
 use super::{Charted, Side};
+use crate::bake::atlas::most_length;
+use crate::progress::ticking;
 use crate::survey::LEVELS;
 
 /// Places for each texel of the level along the longer side: neighbouring ones share their texels.
@@ -41,11 +43,15 @@ pub(super) fn levels(size: usize) -> usize {
 /// The rows of a level of a texture of `size` texels across, without targets.
 pub(super) fn rows(size: usize, seams: &[[Side; 2]], level: usize) -> Vec<Row> {
     let step = f64::from(1 << level);
-    seams
-        .par_iter()
+    let longest = |sides: &[Side; 2]| sides[0].length().max(sides[1].length());
+    let whole: f64 = seams.iter().map(longest).sum();
+    let share = (most_length(size) / whole).min(1.0);
+    ticking(seams.par_iter())
         .flat_map_iter(|sides| {
-            let longest = sides[0].length().max(sides[1].length());
-            let places = (longest * PLACES / step).ceil().clamp(1.0, MOST_PLACES);
+            let longest = longest(sides);
+            let places = (longest * PLACES * share / step)
+                .ceil()
+                .clamp(1.0, MOST_PLACES);
             (0..places as u32).map(move |place| {
                 let share = (f64::from(place) + 0.5) / places;
                 row(sides, share, [size, level], (longest / places) as f32)
@@ -71,9 +77,11 @@ impl Charted<'_> {
     /// no target.
     pub(super) fn aim(&self, rows: &mut [Row], level: usize) {
         if level > 0 {
-            rows.par_iter_mut().with_min_len(1 << 8).for_each(|row| {
-                row.target = self.target(row, level);
-            });
+            ticking(rows.par_iter_mut())
+                .with_min_len(1 << 8)
+                .for_each(|row| {
+                    row.target = self.target(row, level);
+                });
         }
     }
 

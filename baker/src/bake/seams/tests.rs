@@ -248,3 +248,31 @@ fn the_same_bits_come_from_any_number_of_threads() {
     };
     assert!(on(1) == on(3));
 }
+
+#[test]
+fn what_seams_take_is_bounded_by_the_texture() {
+    let side = |x: f64| Side {
+        ends: [[x, 0.0], [x, 1000.0]],
+        inward: [1.0, 0.0],
+        chart: 0,
+    };
+    let seams: Vec<[Side; 2]> = (0..4000)
+        .map(|k| [side(f64::from(k) / 20.0), side(0.5)])
+        .collect();
+    let count = |seams: &[[Side; 2]]| rows::rows(256, seams, 0).len();
+    assert_eq!(count(&seams[..100]), 100 * 2000);
+    let all = count(&seams) as f64;
+    let most = 2.0 * crate::bake::atlas::most_length(256);
+    assert!(
+        (0.9 * most..most + 4000.0).contains(&all),
+        "{all} of {most}"
+    );
+    let lengths: f32 = rows::rows(256, &seams, 0)
+        .iter()
+        .map(|row| row.length)
+        .sum();
+    assert!(
+        (lengths / 4e6 - 1.0).abs() < 1e-3,
+        "they stand for all of the length: {lengths}"
+    );
+}

@@ -2,13 +2,18 @@
 //! chart, and the gutter takes the colour that the texture has there. Gutter whose unfolded place misses the chart
 //! beyond stays unfilled.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::{Charted, NO_CHART, SHORTEST, Side};
+use crate::progress::{Ticker, ticked, ticking};
 
 /// Depth of the unfolded gutter in texels: half of the weight and more of a lookup at mip 3 lies within it.
 const DEPTH: f64 = 8.0;
-/// Rows of texels in one unit of work.
+/// The same, and more than rounding moves it by.
+const REACH: f64 = DEPTH + 0.01;
+/// Rows of texels that are one piece of work.
 const BAND: usize = 16;
 const NONE: u32 = u32::MAX;
 
@@ -25,8 +30,7 @@ pub(super) fn fill(
         charts,
         size,
     };
-    let filled: Vec<[f32; 4]> = nearest
-        .par_iter()
+    let filled: Vec<[f32; 4]> = ticking(nearest.par_iter())
         .enumerate()
         .with_min_len(1 << 10)
         .map(|(texel, &number)| match number {
@@ -39,8 +43,7 @@ pub(super) fn fill(
             }
         })
         .collect();
-    texels
-        .par_iter_mut()
+    ticking(texels.par_iter_mut())
         .zip(filled)
         .with_min_len(1 << 14)
         .for_each(|(texel, filled)| *texel = filled);
@@ -55,25 +58,21 @@ pub(super) fn nearest(
     seams: &[[Side; 2]],
 ) -> Vec<u32> {
     let mut nearest = vec![NONE; charts.len()];
-    // Bands of rows are independent: a texel meets the seams in the same order in any case.
-    let band = |(band, nearest): (usize, &mut [u32])| {
+    let of_bands = of_bands(size, seams);
+    // Bands of rows, each for itself: a texel meets the seams in the same order.
+    let band = |(band, (nearest, numbers)): (usize, (&mut [u32], Vec<u32>))| {
         let first = band * BAND;
         let rows = first..first + nearest.len() / size;
         let mut least = vec![DEPTH as f32; nearest.len()];
-        for number in 0..2 * seams.len() as u32 {
+        let mut ticker = Ticker::default();
+        for number in numbers {
             let [side, beyond] = sides(seams, number);
-            let range = |axis: usize| {
-                let [a, b] = side.ends.map(|end| end[axis]);
-                let first = (a.min(b) - DEPTH).max(0.0) as usize;
-                first..((a.max(b) + DEPTH).ceil().clamp(0.0, size as f64) as usize)
-            };
-            let around = range(1);
+            let around = around(side, size);
             let within = around.start.max(rows.start)..around.end.min(rows.end);
-            if within.is_empty() || side.length() < SHORTEST || beyond.length() < SHORTEST {
-                continue;
-            }
             for row in within {
-                for column in range(0) {
+                let columns = reached(side, row, size);
+                ticker.did(columns.len());
+                for column in columns {
                     let texel = row * size + column;
                     if known(texel) {
                         continue;
@@ -93,10 +92,50 @@ pub(super) fn nearest(
         }
     };
     nearest
-        .par_chunks_mut(BAND * size)
+        .par_chunks_mut((BAND * size).max(1))
+        .zip(of_bands)
         .enumerate()
         .for_each(band);
     nearest
+}
+
+/// The sides that may reach each band of rows, by their numbers.
+fn of_bands(size: usize, seams: &[[Side; 2]]) -> Vec<Vec<u32>> {
+    let mut bands = vec![Vec::new(); size.div_ceil(BAND)];
+    for number in ticked(0..2 * seams.len() as u32) {
+        let [side, beyond] = sides(seams, number);
+        let rows = around(side, size);
+        if rows.is_empty() || side.length() < SHORTEST || beyond.length() < SHORTEST {
+            continue;
+        }
+        for band in &mut bands[rows.start / BAND..=(rows.end - 1) / BAND] {
+            band.push(number);
+        }
+    }
+    bands
+}
+
+/// Rows that a side may reach.
+fn around(side: &Side, size: usize) -> Range<usize> {
+    let [a, b] = side.ends.map(|end| end[1]);
+    let first = (a.min(b) - DEPTH).max(0.0) as usize;
+    first..((a.max(b) + DEPTH).ceil().clamp(0.0, size as f64) as usize)
+}
+
+/// Columns of a row that a side may reach: those beside the part of it that is as near to the row.
+fn reached(side: &Side, row: usize, size: usize) -> Range<usize> {
+    let [a, b] = side.ends;
+    let y = row as f64 + 0.5;
+    // Where along the side it enters and leaves the rows that are as near; all of it, where it is level.
+    let rise = b[1] - a[1];
+    let shares = [y - REACH, y + REACH].map(|at| (at - a[1]) / rise);
+    let [low, high] = match rise.abs() > REACH {
+        true => [shares[0].min(shares[1]), shares[0].max(shares[1])].map(|x| x.clamp(0.0, 1.0)),
+        false => [0.0, 1.0],
+    };
+    let [one, other] = [low, high].map(|share| side.at(share)[0]);
+    let first = (one.min(other) - REACH).max(0.0) as usize;
+    first..((one.max(other) + REACH).ceil().clamp(0.0, size as f64) as usize)
 }
 
 fn sides(seams: &[[Side; 2]], number: u32) -> [&Side; 2] {

@@ -8,6 +8,7 @@ use super::Piece;
 use super::pack::Atlas;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::point_normals;
+use crate::progress::Ticker;
 
 /// Builds the mesh. Triangles keep the order of the surface; vertices come chart by chart.
 pub(super) fn assemble(surface: &CleanMesh, pieces: &[Piece], atlas: &Atlas) -> Mesh {
@@ -17,7 +18,9 @@ pub(super) fn assemble(surface: &CleanMesh, pieces: &[Piece], atlas: &Atlas) -> 
         charts: u32::try_from(pieces.len()).unwrap_or(u32::MAX),
         ..Mesh::default()
     };
+    let mut ticker = Ticker::default();
     for (piece, uvs) in pieces.iter().zip(&atlas.uvs) {
+        ticker.did(piece.points.len() + piece.faces.len());
         let first = mesh.positions.len() as u32;
         for (&point, uv) in piece.points.iter().zip(uvs) {
             mesh.positions.push(surface.positions[point as usize]);

@@ -4,7 +4,10 @@
 //! triangles there: with positive orientation, a side takes it if y grows along it, or if y is constant and x grows.
 //! Sides are evaluated from their lower end, so both triangles of a side agree bit for bit.
 
-/// Numbers of texels whose centres lie in triangles.
+use crate::progress::Ticker;
+use crate::spans;
+
+/// Texels whose centres lie in triangles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Coverage {
     /// In at least one.
@@ -18,14 +21,16 @@ pub(crate) fn measure(uvs: &[[f32; 2]], triangles: &[[u32; 3]], size: u32) -> Co
     let words = (size as usize).div_ceil(64);
     let mut once = vec![0u64; words * size as usize];
     let mut twice = once.clone();
+    let mut ticker = Ticker::default();
     for triangle in triangles {
         let corners =
             triangle.map(|corner| uvs[corner as usize].map(|x| f64::from(x) * f64::from(size)));
-        for_texels(corners, size, |x, y| {
+        let asked = for_texels(corners, size, |x, y| {
             let (word, bit) = (y * words + x / 64, 1 << (x % 64));
             twice[word] |= once[word] & bit;
             once[word] |= bit;
         });
+        ticker.did(1 + asked);
     }
     let count = |words: &[u64]| words.iter().map(|word| u64::from(word.count_ones())).sum();
     Coverage {
@@ -45,11 +50,12 @@ pub(super) fn texels(uvs: &[[f32; 2]], triangle: &[u32; 3], size: u32) -> Vec<(u
 
 type Point = [f64; 2];
 
-fn for_texels(mut corners: [Point; 3], size: u32, mut visit: impl FnMut(usize, usize)) {
+/// Visits the texels of a triangle; tells how many were asked.
+fn for_texels(mut corners: [Point; 3], size: u32, mut visit: impl FnMut(usize, usize)) -> usize {
     let [a, b, c] = corners;
     let double_area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
     if double_area == 0.0 || double_area.is_nan() {
-        return;
+        return 0;
     }
     if double_area < 0.0 {
         corners.swap(1, 2);
@@ -66,14 +72,18 @@ fn for_texels(mut corners: [Point; 3], size: u32, mut visit: impl FnMut(usize, u
         // Casts saturate below zero; the last texel is the square's.
         (low - 0.5).floor() as usize..((high + 0.5).ceil() as usize).min(size as usize)
     };
+    let (columns, mut asked) = (range(0), 0);
     for y in range(1) {
-        for x in range(0) {
+        let columns = spans::columns(&corners, y, columns.clone());
+        asked += 1 + columns.len();
+        for x in columns {
             let centre = [x as f64 + 0.5, y as f64 + 0.5];
             if (0..3).all(|side| is_inside(corners[side], corners[(side + 1) % 3], centre)) {
                 visit(x, y);
             }
         }
     }
+    asked
 }
 
 /// Whether a point lies to the left of the side from `a` to `b`, or on it where the side takes it.

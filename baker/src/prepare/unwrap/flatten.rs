@@ -19,7 +19,7 @@ use super::pack::Chart;
 use crate::last_words;
 use crate::prepare::clean::{CleanMesh, edges};
 use crate::prepare::normals::surface_area;
-use crate::progress::{Progress, unit};
+use crate::progress::{Progress, ticked, unit};
 
 /// A way to cut: the largest angle between a chart's normals and their mean, in degrees.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +52,20 @@ pub(super) fn patience(triangles: usize) -> Duration {
         + Duration::from_micros(80) * u32::try_from(triangles).unwrap_or(u32::MAX)
 }
 
-/// Whether the triangles are connected well enough to be flattened in charts of more than one.
+/// Triangles around one point from which on a mesh is taken for a fan: `uvunwrap` compares each of them with each.
+const FAN: u32 = 4096;
+
+/// Whether the triangles hang together well enough to be flattened in pieces of more than one, and in less than hours.
 pub(super) fn is_sane(mesh: &CleanMesh) -> bool {
+    let mut around = vec![0_u32; mesh.positions.len()];
+    for &corner in ticked(mesh.triangles.as_flattened().iter()) {
+        around[corner as usize] += 1;
+    }
+    if around.into_iter().any(|count| count >= FAN) {
+        return false;
+    }
     let (mut all, mut open) = (0usize, 0usize);
-    for triangles in edges(&mesh.triangles) {
+    for triangles in ticked(edges(&mesh.triangles)) {
         all += 1;
         open += usize::from(triangles != 2);
     }
@@ -133,7 +143,10 @@ pub(super) fn flatten(
     let result = loop {
         match receiver.recv_timeout(WATCH_INTERVAL) {
             Ok(result) => break result,
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                unit();
+                return Ok(None);
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         let steps = steps.load(Ordering::Relaxed);
@@ -148,7 +161,10 @@ pub(super) fn flatten(
             stop.store(true, Ordering::Relaxed);
             match receiver.recv_timeout(STOP_GRACE) {
                 Ok(result) => break result,
-                Err(_deaf) => return Ok(None),
+                Err(_deaf) => {
+                    unit();
+                    return Ok(None);
+                }
             }
         }
     };

@@ -12,6 +12,7 @@ use super::Piece;
 use super::pack::Chart;
 use crate::prepare::clean::CleanMesh;
 use crate::prepare::normals::{cross, sub, unit};
+use crate::progress::{Ticker, ticked};
 
 /// Rounds of smoothing of directions: about the radius in triangles over which noise is averaged.
 const SMOOTHING_ROUNDS: usize = 4;
@@ -35,6 +36,7 @@ pub(super) fn cut(mesh: &CleanMesh) -> Vec<Piece> {
         taken: vec![false; mesh.triangles.len()],
         cell: 2.0 * mean.sqrt(),
         grid: HashMap::new(),
+        ticker: Ticker::default(),
     };
     let mut pieces = Vec::new();
     for &seed in &by_area {
@@ -108,7 +110,7 @@ impl<'a> Surface<'a> {
             let [a, b, c] = corners.map(|point| mesh.positions[point as usize].map(f64::from));
             cross(sub(b, a), sub(c, a))
         };
-        let crosses: Vec<[f64; 3]> = mesh.triangles.iter().map(double).collect();
+        let crosses: Vec<[f64; 3]> = ticked(mesh.triangles.iter()).map(double).collect();
         let normals: Vec<[f64; 3]> = crosses
             .iter()
             .map(|&cross| unit(cross).unwrap_or([0.0, 0.0, 1.0]))
@@ -131,7 +133,7 @@ impl<'a> Surface<'a> {
                 }
                 unit(sum).unwrap_or(smooth[face])
             };
-            smooth = (0..smooth.len()).map(mean).collect();
+            smooth = ticked(0..smooth.len()).map(mean).collect();
         }
         Self {
             mesh,
@@ -148,7 +150,7 @@ impl<'a> Surface<'a> {
 pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
     // Undirected edge, whether it runs downwards, triangle and side.
     let mut sides: Vec<(u64, bool, u32, u8)> = Vec::with_capacity(triangles.len() * 3);
-    for (face, corners) in triangles.iter().enumerate() {
+    for (face, corners) in ticked(triangles.iter()).enumerate() {
         for side in 0..3 {
             let (a, b) = (corners[side], corners[(side + 1) % 3]);
             sides.push((
@@ -161,7 +163,7 @@ pub(super) fn neighbours(triangles: &[[u32; 3]]) -> Vec<[u32; 3]> {
     }
     sides.sort_unstable();
     let mut neighbours = vec![[u32::MAX; 3]; triangles.len()];
-    for edge in sides.chunk_by(|a, b| a.0 == b.0) {
+    for edge in ticked(sides.chunk_by(|a, b| a.0 == b.0)) {
         if let [(_, false, face, side), (_, true, other, other_side)] = *edge {
             neighbours[face as usize][side as usize] = other;
             neighbours[other as usize][other_side as usize] = face;
@@ -176,6 +178,7 @@ struct Grower<'a> {
     cell: f64,
     /// Triangles of the chart by cell.
     grid: HashMap<[i64; 2], Vec<[Point; 3]>>,
+    ticker: Ticker,
 }
 
 impl Grower<'_> {
@@ -234,8 +237,10 @@ impl Grower<'_> {
         let Some(cells) = self.cells(triangle) else {
             return false;
         };
+        self.ticker.did(cells.len());
         for cell in &cells {
             let there = self.grid.get(cell).map_or(&[][..], Vec::as_slice);
+            self.ticker.did(there.len());
             if there.len() >= MAX_SHARING
                 || there
                     .iter()

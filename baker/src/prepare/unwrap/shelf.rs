@@ -9,7 +9,7 @@ use proto::pages::Pages;
 
 use super::mask::turned;
 use super::pack::{Atlas, Chart};
-use crate::progress::unit;
+use crate::progress::{ticked, unit};
 
 /// Texels between charts, and between charts and the border. They shrink where texels run out.
 const GAP: f64 = 2.0;
@@ -31,7 +31,7 @@ struct Shape {
 /// Packs charts for an atlas of `texture_size` texels.
 pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
     let (edge, side) = (f64::from(pages.page(texture_size)), f64::from(pages.side()));
-    let shapes: Vec<Shape> = charts.iter().map(shape).collect();
+    let shapes: Vec<Shape> = ticked(charts.iter()).map(shape).collect();
     let mut order: Vec<u32> = (0..charts.len() as u32).collect();
     order.sort_by(|&a, &b| shapes[b as usize].size[1].total_cmp(&shapes[a as usize].size[1]));
     let area: f64 = charts.iter().map(Chart::area).sum();
@@ -60,7 +60,7 @@ pub(super) fn pack(charts: &[Chart], texture_size: u32, pages: Pages) -> Atlas {
         let dense_enough = |scale: f64| (scale / full).powi(2) >= MIN_SHARE;
         if let Some((scale, places)) = best.filter(|(scale, _)| dense_enough(*scale) || gap < 1e-3)
         {
-            let uvs = charts.iter().zip(&shapes).zip(&places);
+            let uvs = ticked(charts.iter()).zip(&shapes).zip(&places);
             let uvs = uvs
                 .map(|((chart, shape), place)| {
                     place_chart(chart, shape, *place, scale, (edge, pages))

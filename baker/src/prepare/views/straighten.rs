@@ -4,6 +4,7 @@
 //! rasterise triangles, on processors and GPUs. Colours are interpolated by a cubic (Catmull and Rom) in linear light,
 //! premultiplied by alpha. What no pixel of the original shows is transparent.
 
+use proto::limits::{MAX_VIEW_EDGE, MAX_VIEW_PIXELS};
 use rayon::prelude::*;
 
 use crate::bake::colour::{decode, encode};
@@ -108,17 +109,28 @@ fn reach(
             }
         }
     }
+    let room = room(size);
     for axis in 0..2 {
-        let most = FARTHEST * size[axis];
-        low[axis] = low[axis].clamp(-most, size[axis] / 2.0 - 1.0).floor();
-        high[axis] = high[axis]
-            .clamp(size[axis] / 2.0 + 1.0, size[axis] + most)
-            .ceil();
+        let most = (FARTHEST * size[axis]).min(room[axis]);
+        // At least two pixels, unless the original with all around it has fewer.
+        let middle = size[axis] / 2.0;
+        low[axis] = low[axis].clamp(-most, (middle - 1.0).max(-most)).floor();
+        let end = size[axis] + most;
+        high[axis] = high[axis].clamp((middle + 1.0).min(end), end).ceil();
     }
     [low, high]
 }
 
-/// The picture's colour at a place in pixels, with its border repeated.
+/// Whole pixels on each side by which a picture may grow and is still a view.
+fn room(size: [f64; 2]) -> [f64; 2] {
+    let growth = (MAX_VIEW_PIXELS as f64 / (size[0] * size[1])).sqrt();
+    size.map(|edge| {
+        let most = (edge * growth).min(f64::from(MAX_VIEW_EDGE));
+        ((most - edge) / 2.0).floor().max(0.0)
+    })
+}
+
+/// The picture's colour at a place in pixels, its border repeated.
 fn sample(picture: &Picture, at: [f64; 2], light: &[f32; 256], numbers: Numbers) -> [u8; 4] {
     let [(x0, wx), (y0, wy)] = at.map(|at| {
         let first = (at - 0.5).floor();
@@ -272,6 +284,41 @@ mod tests {
             let (straight, _) = straighten(&picture, [10.0; 2], [25.0, 20.0], &lens, Numbers::Srgb);
             assert!(straight.width <= 76 && straight.height <= 61, "{k1}");
             assert!(straight.width >= 2 && straight.height >= 2, "{k1}");
+        }
+    }
+
+    #[test]
+    fn the_least_pictures_have_a_straight_one() {
+        for size in [[1, 1], [1, 2], [2, 1], [3, 1], [1, 300]] {
+            let picture = taken(size, [10.0; 2], [0.5; 2], Some);
+            for k1 in [-1e4_f64, -0.2, 1e-9, 0.2, 1e4] {
+                let lens = lens_of(&json!({ "k1": k1 })).expect("distorted");
+                let (straight, centre) =
+                    straighten(&picture, [10.0; 2], [0.5; 2], &lens, Numbers::Srgb);
+                assert!(straight.width >= 2 && straight.height >= 2, "{size:?} {k1}");
+                assert!(straight.pixels.iter().any(|pixel| pixel[3] > 0) || k1.abs() > 1.0);
+                assert!(
+                    centre.iter().all(|x| (0.5..=76.0).contains(x)),
+                    "{centre:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_straight_picture_is_no_larger_than_a_view() {
+        let lens = lens_of(&json!({"k1": -0.3})).expect("distorted");
+        for size in [[16_384.0, 16.0], [8192.0, 8192.0], [16.0, 13_000.0]] {
+            let focal = [size[0] / 2.0; 2];
+            let centre = size.map(|edge| edge / 2.0);
+            let [low, high] = reach(size, focal, centre, &lens, lens.limit());
+            let edges = [high[0] - low[0], high[1] - low[1]];
+            assert!(
+                edges.iter().all(|edge| *edge <= f64::from(MAX_VIEW_EDGE)),
+                "{edges:?}"
+            );
+            assert!(edges[0] * edges[1] <= MAX_VIEW_PIXELS as f64, "{edges:?}");
+            assert!(edges[0] >= size[0] && edges[1] >= size[1], "{edges:?}");
         }
     }
 

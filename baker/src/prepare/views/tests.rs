@@ -1,5 +1,7 @@
 //! `deliver` against a supervisor that grants memory and reads it back, on folders written here.
 
+mod extremes;
+
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;

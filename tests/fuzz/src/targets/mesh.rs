@@ -37,7 +37,7 @@ pub fn obj(bytes: &[u8]) -> bool {
     mesh(bytes, "mesh.obj")
 }
 
-fn mesh(bytes: &[u8], name: &str) -> bool {
+pub(super) fn mesh(bytes: &[u8], name: &str) -> bool {
     match load(bytes, name) {
         Ok(raw) => {
             check(&raw);

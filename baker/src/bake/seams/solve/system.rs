@@ -10,7 +10,7 @@ use super::super::lookups::{Lookups, Sides};
 use super::super::rows::{Row, Tap};
 use super::{COARSE, PULL, slope_squared};
 use crate::bake::colour::Space;
-use crate::progress::unit;
+use crate::progress::{ticking, unit};
 
 /// Rows and texels in one unit of work.
 const CHUNK: usize = 1 << 10;
@@ -119,7 +119,7 @@ impl System {
                 sum
             };
             let shown = left.split_off_mut(..rows.len()).unwrap_or_default();
-            (shown.par_iter_mut().zip(rows).with_min_len(CHUNK))
+            (ticking(shown.par_iter_mut()).zip(rows).with_min_len(CHUNK))
                 .for_each(|(shown, row)| *shown = row.taps.each_ref().map(show));
             unit();
         }
@@ -136,8 +136,8 @@ impl System {
             let strengths = strengths.split_off_mut(..count).unwrap_or_default();
             let given = given.split_off_mut(..count).unwrap_or_default();
             let shown = shown.split_off(..count).unwrap_or_default();
-            let rows = rows.par_iter().zip(shown);
-            let out = strengths.par_iter_mut().zip(given);
+            let rows = ticking(rows.par_iter()).zip(shown);
+            let out = ticking(strengths.par_iter_mut()).zip(given);
             let out = out.zip(rows).with_min_len(CHUNK);
             out.for_each(|((strength, given), (row, &[one, other]))| {
                 if !again || row.target.is_none() {
@@ -230,7 +230,9 @@ impl System {
     /// The normal matrix times `p`, into `q`; returns `p · q`.
     pub(super) fn apply(&mut self) -> [f64; 3] {
         let (lookups, mips) = (&self.lookups, &self.mips);
-        let rows = self.given.par_iter_mut().zip(&self.strengths).enumerate();
+        let rows = ticking(self.given.par_iter_mut())
+            .zip(&self.strengths)
+            .enumerate();
         rows.with_min_len(CHUNK)
             .for_each(|(row, (given, strength))| {
                 *given = weighed(lookups.see(row, mips), strength);
@@ -356,7 +358,9 @@ impl System {
             add_up(mips, above);
         });
         let (lookups, mips) = (&self.lookups, &self.mips);
-        let rows = self.shown.par_iter_mut().enumerate().with_min_len(CHUNK);
+        let rows = ticking(self.shown.par_iter_mut())
+            .enumerate()
+            .with_min_len(CHUNK);
         rows.for_each(|(row, shown)| {
             for (shown, more) in
                 (shown.as_flattened_mut().iter_mut()).zip(lookups.see(row, mips).as_flattened())
@@ -389,7 +393,7 @@ impl System {
 
 /// Zeros in memory that has been written to: memory that is only reserved is allocated when first touched.
 fn touched<T: Copy + Default + Send>(count: usize) -> Vec<T> {
-    let zeros = (0..count).into_par_iter().with_min_len(1 << 14);
+    let zeros = ticking((0..count).into_par_iter()).with_min_len(1 << 14);
     zeros.map(|_| T::default()).collect()
 }
 
@@ -469,7 +473,9 @@ fn cut<T>(mut all: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [
 /// The next mip level of a square of `edge` texels.
 fn half(texels: &[[f32; 4]], edge: usize, mip: &mut [[f32; 4]]) {
     let coarse = edge / 2;
-    let places = mip.par_iter_mut().enumerate().with_min_len(1 << 12);
+    let places = ticking(mip.par_iter_mut())
+        .enumerate()
+        .with_min_len(1 << 12);
     places.for_each(|(k, to)| {
         let first = k / coarse * 2 * edge + k % coarse * 2;
         let mut sum = [0.0; 4];

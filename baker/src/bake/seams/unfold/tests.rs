@@ -2,6 +2,7 @@
 
 use super::super::Side;
 use super::*;
+use crate::bake::fixture::Random;
 
 const SIZE: usize = 64;
 
@@ -110,4 +111,52 @@ fn sides_without_length_or_number_unfold_nothing() {
         let filled = |texels: &[[f32; 4]]| texels.iter().filter(|texel| texel[3] > 0.0).count();
         assert_eq!(filled(&texels), filled(&start));
     }
+}
+
+#[test]
+fn the_nearest_side_is_the_one_that_asking_all_texels_finds() {
+    let mut random = Random(5);
+    let mut place = || [0; 2].map(|_: u8| random.within(-10.0, SIZE as f64 + 10.0));
+    let mut seams: Vec<[Side; 2]> = Vec::new();
+    for number in 0..40 {
+        let mut side = |chart| {
+            let mut ends = [place(), place()];
+            match number % 4 {
+                // Level, upright, short.
+                0 => ends[1][1] = ends[0][1],
+                1 => ends[1][0] = ends[0][0],
+                2 => ends[1] = ends[0].map(|x| x + 0.3),
+                _ => {}
+            }
+            let along = [ends[1][0] - ends[0][0], ends[1][1] - ends[0][1]];
+            let length = along[0].hypot(along[1]);
+            Side {
+                ends,
+                inward: [-along[1] / length, along[0] / length],
+                chart,
+            }
+        };
+        seams.push([side(0), side(1)]);
+    }
+    // Stripes of both charts, and gutter.
+    let chart = |texel: usize| [0, NO_CHART, 1, NO_CHART][texel % SIZE / 8 % 4];
+    let charts: Vec<u32> = (0..SIZE * SIZE).map(chart).collect();
+    let known = |texel: usize| charts[texel] != NO_CHART;
+    let found = nearest(known, &charts, SIZE, &seams);
+    let mut some = 0;
+    for texel in (0..SIZE * SIZE).filter(|&texel| !known(texel)) {
+        let (mut wanted, mut least) = (NONE, DEPTH as f32);
+        for number in 0..2 * seams.len() as u32 {
+            let [side, beyond] = sides(&seams, number);
+            let (at, distance) = unfolded(side, beyond, centre(texel, SIZE));
+            let within = at.iter().all(|x| (0.0..SIZE as f64).contains(x));
+            let there = || charts[at[1] as usize * SIZE + at[0] as usize] == beyond.chart;
+            if distance < least && within && there() {
+                (wanted, least) = (number, distance);
+            }
+        }
+        assert_eq!(found[texel], wanted, "{texel}");
+        some += u32::from(wanted != NONE);
+    }
+    assert!(some > 300, "{some} have a side");
 }

@@ -1,0 +1,326 @@
+//! Shapes made to hit one loop each, from files to files: between two units of work lies half a second of one processor's time
+//! at most, or what was announced of a library's call. All in one test: another beside it would be charged to its units.
+
+use std::collections::HashMap;
+use std::f64::consts::TAU;
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use baker::bake::warm::Warm;
+use baker::progress::{Silent, record};
+use baker::session::Session;
+use baker::{bake, encode, prepare};
+use nix::time::ClockId;
+use proto::blob::Blob;
+use proto::channel::Channel;
+use proto::job::{
+    BakeJob, Blend, Device, EncodeJob, Form, Memory, PrepareJob, Product, Quality, Refine, Repair,
+    Simplify, WarmJob,
+};
+use proto::message::{FromChild, Table, ToChild};
+use proto::pages::Pages;
+use proto::recorder::{RECORDER_BYTES, Recorder, read_state};
+use serde_json::json;
+
+/// On one processor, between two units.
+const LIMIT: Duration = Duration::from_millis(500);
+/// Edge of the largest texture, on which the limit holds. Loops over texels are run on a smaller one, with a limit that is as many
+/// times less.
+const LARGEST: u32 = 8192;
+/// Calls of libraries, which do not tell of their work; what is announced of them is four times what they take, or more.
+const CALLS: [&str; 1] = ["flattening"];
+/// How often the account is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+type Tables = HashMap<Table, Blob>;
+
+/// Time of all threads of this process on the processors.
+fn used() -> Duration {
+    let now = ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
+    Duration::from(now.expect("the clock of the process"))
+}
+
+/// The longest silences by phase and label, each with what was announced of it. They are never told longer than they were.
+fn listen(account: &File, over: &AtomicBool) -> HashMap<String, (Duration, Duration)> {
+    let mut longest: HashMap<String, (Duration, Duration)> = HashMap::new();
+    let (mut work, mut since) = (0, Duration::MAX);
+    while !over.load(Ordering::Relaxed) {
+        let now = used();
+        let state = read_state(account).expect("the account");
+        if let Some(state) = state {
+            if state.work != work {
+                (work, since) = (state.work, used());
+            }
+            let silent = now.saturating_sub(since);
+            let key = format!("{}: {}", state.phase().name(), state.label());
+            let known = longest.entry(key).or_default();
+            *known = (*known).max((silent, Duration::from_millis(state.predicted_ms)));
+        }
+        thread::sleep(LOOK);
+    }
+    longest
+}
+
+/// Runs a role that is sent what it asks for, `mesh` and `views`; what it fills.
+fn role(
+    folder: &Path,
+    mesh: Option<(&Blob, u32)>,
+    views: &[&Blob],
+    run: impl FnOnce(&Session),
+) -> Tables {
+    let (ours, theirs) = Channel::pair().expect("sockets");
+    let session = Session::over(theirs);
+    thread::scope(|scope| {
+        let supervisor = scope.spawn(move || supervise(folder, &ours, mesh, views));
+        run(&session);
+        drop(session);
+        supervisor.join().expect("no panic")
+    })
+}
+
+fn supervise(
+    folder: &Path,
+    channel: &Channel,
+    mesh: Option<(&Blob, u32)>,
+    views: &[&Blob],
+) -> Tables {
+    let send = |message: &ToChild, fds: &[BorrowedFd<'_>]| {
+        channel.send(message, fds).expect("is received");
+    };
+    if let Some((mesh, texture_size)) = mesh {
+        send(&ToChild::Mesh { texture_size }, &[mesh.as_fd()]);
+    }
+    for (index, view) in (0..).zip(views) {
+        send(&ToChild::View { index }, &[view.as_fd()]);
+    }
+    let count = views.len() as u32;
+    send(&ToChild::EndOfViews { count }, &[]);
+    let mut tables = Tables::new();
+    while let Ok(message) = channel.receive::<FromChild>() {
+        match message {
+            FromChild::Allocate { table, bytes } => {
+                let blob = Blob::create("table", bytes).expect("memory");
+                send(&ToChild::Grant { table }, &[blob.as_fd()]);
+                tables.insert(table, blob);
+            }
+            FromChild::Open { name, .. } => {
+                let file = File::open(folder.join(name)).expect("a file of the test");
+                let outcome = Ok(file.metadata().expect("its size").len());
+                send(&ToChild::Opened { outcome }, &[file.as_fd()]);
+            }
+            _ => {}
+        }
+    }
+    tables
+}
+
+fn fd(of: impl AsFd) -> OwnedFd {
+    of.as_fd().try_clone_to_owned().expect("a descriptor")
+}
+
+fn job(texture_size: u32) -> PrepareJob {
+    PrepareJob {
+        mesh_file: "mesh.obj".to_owned(),
+        views_file: "transforms.json".to_owned(),
+        texture_size,
+        pages: Pages::ONE,
+        texture_auto: false,
+        repair: Repair::default(),
+        simplify: Simplify::Keep,
+        keep_uvs: false,
+        uv_set: None,
+        holdout: 1,
+        seed: 0,
+        quality: Quality::Draft,
+        unwrap_deadline_ms: 60_000,
+        layers: true,
+    }
+}
+
+/// Prepares, bakes and encodes.
+fn walk(folder: &Path, texture_size: u32) {
+    let tables = role(folder, None, &[], |session| {
+        prepare::run(session, &job(texture_size)).expect("it is prepared");
+    });
+    let views: Vec<&Blob> = (0..)
+        .map_while(|index| tables.get(&Table::View(index)))
+        .collect();
+    let wanted = WarmJob {
+        device: Device::Cpu,
+        avoid: Vec::new(),
+        nth: 0,
+        quality: Quality::Draft,
+        blend: Blend::Linear,
+    };
+    let job = BakeJob {
+        product: Product::Texture,
+        memory: Memory::Small,
+        texture_size: None,
+        maps: true,
+        refine: Refine::Auto,
+        vram_budget: None,
+        gpu_times: false,
+        rejected: false,
+        dry_run: None,
+    };
+    let warm = Warm::up(&wanted, &Silent).expect("the processor opens");
+    let mesh = &tables[&Table::Mesh];
+    let baked = role(folder, Some((mesh, texture_size)), &views, |session| {
+        let surface = vec![fd(&tables[&Table::Surface])];
+        bake::run(session, warm, &job, surface).expect("it is baked");
+    });
+    let job = EncodeJob {
+        product: Product::Texture,
+        blend: Blend::Linear,
+        preview: true,
+        maps: true,
+        has_refined: false,
+        form: Form::default(),
+        layers: Vec::new(),
+    };
+    let fds = vec![fd(mesh), fd(&baked[&Table::Texture])];
+    role(folder, None, &views[..2], |session| {
+        encode::run(session, &job, fds).expect("it is encoded");
+    });
+}
+
+/// Four pictures of what lies about the origin in the plane z = 0.
+fn write_views(folder: &Path) {
+    let frames = (0..4).map(|number| {
+        let name = format!("{number}.png");
+        let picture = image::RgbImage::from_fn(128, 128, |x, y| {
+            image::Rgb([(7 * x) as u8, (5 * y) as u8, (x * y) as u8])
+        });
+        picture.save(folder.join(&name)).expect("a picture");
+        let (sin, cos) = (0.3 * (f64::from(number) - 1.5)).sin_cos();
+        json!({"file_path": name, "transform_matrix": [
+            [cos, 0.0, sin, 3.0 * sin], [0.0, 1.0, 0.0, 0.0], [-sin, 0.0, cos, 3.0 * cos], [0.0, 0.0, 0.0, 1.0]]})
+    });
+    let file = json!({"camera_angle_x": 0.8, "frames": frames.collect::<Vec<_>>()});
+    fs::write(folder.join("transforms.json"), file.to_string()).expect("cameras");
+}
+
+/// The lines of points on the unit circle.
+fn ring(count: u32) -> String {
+    (0..count).fold(String::new(), |mut lines, k| {
+        let (sin, cos) = (TAU * f64::from(k) / f64::from(count)).sin_cos();
+        writeln!(lines, "v {cos} {sin} 0").expect("memory takes all");
+        lines
+    })
+}
+
+/// Triangles that share the middle of a disk.
+fn fan(count: u32) -> String {
+    let hub = count + 1;
+    let faces = (1..=count).map(|k| format!("f {hub} {k} {}\n", k % count + 1));
+    format!("{}v 0 0 0\n{}", ring(count), faces.collect::<String>())
+}
+
+/// One face of so many corners.
+fn polygon(corners: u32) -> String {
+    let names: String = (1..=corners).map(|k| format!(" {k}")).collect();
+    format!("{}f{names}\n", ring(corners))
+}
+
+/// Thin teeth on a back that all of them share.
+fn comb(teeth: u32) -> String {
+    let place = |k: u32| 2.0 * f64::from(k) / f64::from(teeth) - 1.0;
+    let mut lines = "v -1 -1 0\nv 1 -1 0\n".to_owned();
+    for tooth in 0..teeth {
+        let [left, right] = [place(tooth), place(tooth + 1)];
+        let tip = f64::midpoint(left, right);
+        writeln!(lines, "v {left} -0.9 0\nv {tip} 1 0").expect("memory takes all");
+    }
+    writeln!(lines, "v 1 -0.9 0").expect("memory takes all");
+    for tooth in 0..teeth {
+        let first = 2 * tooth + 3;
+        writeln!(
+            lines,
+            "f 1 {} {first}\nf {first} {} {}",
+            first + 2,
+            first + 2,
+            first + 1
+        )
+        .expect("memory takes all");
+    }
+    writeln!(lines, "f 1 2 {}", 2 * teeth + 3).expect("memory takes all");
+    lines
+}
+
+/// Needles anywhere, none of which touches another.
+fn needles(count: u32) -> String {
+    let mut lines = String::new();
+    for k in 0..count {
+        let turn = 2.399_963 * f64::from(k);
+        let radius = (f64::from(k) / f64::from(count)).sqrt();
+        let [x, y] = [radius * turn.cos() / 2.0, radius * turn.sin() / 2.0];
+        let (sin, cos) = (7.0 * turn).sin_cos();
+        let (z, first) = (f64::from(k) * 1e-6, 3 * k + 1);
+        writeln!(
+            lines,
+            "v {x} {y} {z}\nv {} {} {z}\nv {} {} {z}\nf {first} {} {}",
+            x + cos / 2.0,
+            y + sin / 2.0,
+            x + cos / 2.0 - 1e-3 * sin,
+            y + sin / 2.0 + 1e-3 * cos,
+            first + 1,
+            first + 2
+        )
+        .expect("memory takes all");
+    }
+    lines
+}
+
+const SQUARE: &str = "v -1 -1 0\nv 1 -1 0\nv 1 1 0\nv -1 1 0\nf 1 2 3\nf 1 3 4\n";
+
+#[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "shown where it fails: what was silent for how long"
+)]
+fn no_shape_keeps_a_worker_silent() {
+    // Work of one thread is what a machine with one processor waits for.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("the first pool of this process");
+    let blob = Blob::create("recorder", RECORDER_BYTES).expect("memory");
+    record(Recorder::new(fd(&blob)));
+    let account = File::from(fd(&blob));
+    let mut late = Vec::new();
+    for (name, mesh, texture_size, of_texels) in [
+        ("a fan", fan(40_000), 1024, false),
+        ("a polygon", polygon(20_000), 1024, false),
+        ("a comb", comb(10_000), 1024, false),
+        ("needles", needles(5_000), 1024, false),
+        ("one chart", SQUARE.to_owned(), 2048, true),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("mesh.obj"), mesh).expect("a mesh");
+        write_views(folder.path());
+        let (over, begun) = (AtomicBool::new(false), used());
+        let silences = thread::scope(|scope| {
+            let listener = scope.spawn(|| listen(&account, &over));
+            walk(folder.path(), texture_size);
+            over.store(true, Ordering::Relaxed);
+            listener.join().expect("no panic")
+        });
+        println!("{name}: {:?} in all", used() - begun);
+        assert!(silences.len() > 10, "{name}: {silences:?}");
+        let limit = match of_texels {
+            true => LIMIT / (LARGEST / texture_size).pow(2),
+            false => LIMIT,
+        };
+        for (what, (silent, announced)) in silences {
+            let is_call = CALLS.iter().any(|call| what.ends_with(call));
+            let limit = if is_call { announced.max(limit) } else { limit };
+            if silent > limit {
+                late.push(format!("{name}: {what}: {silent:?} of {limit:?}"));
+            }
+        }
+    }
+    assert!(late.is_empty(), "{late:#?}");
+}
