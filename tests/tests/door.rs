@@ -4,12 +4,13 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use kiln_tests::fault::Plan;
-use kiln_tests::host::SmallDisk;
 use kiln_tests::sidecar::{Answer, Sidecar, by_path, sha256, tcp_flags};
 use kiln_tests::{Bench, sphere};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::geteuid;
 use serde_json::{Value, json};
 
 const SABOTEUR: &str = env!("CARGO_BIN_EXE_saboteur");
@@ -171,13 +172,13 @@ fn a_form_as_large_as_a_real_one_is_the_same_job_as_its_files() {
 #[test]
 fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
     let bench = Bench::new(SABOTEUR, &Plan::healthy());
-    let sidecar = Sidecar::start(&bench, &["--queue-bytes", "3M"]);
+    let sidecar = Sidecar::start(&bench, &["--queue-bytes", "16M"]);
     let form = || {
         Form::default()
             .part("mesh", Some("mesh.glb"), b"a mesh")
             .part("views", Some("transforms.json"), b"{}")
     };
-    let large = vec![7; 4 << 20];
+    let large = vec![7; 17 << 20];
     let refused = form()
         .part("file", Some("a.png"), &large)
         .send(&sidecar, "large");
@@ -189,7 +190,7 @@ fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
     assert_eq!(told["retryable"], false);
     let detail = told["detail"].as_str().expect("text");
     assert!(
-        detail.contains("3145728") && detail.contains("--queue-bytes"),
+        detail.contains("16777216") && detail.contains("--queue-bytes"),
         "{detail}"
     );
     for (name, words) in [
@@ -237,17 +238,29 @@ fn a_form_beyond_a_bound_is_told_which_and_a_name_is_given_once() {
 #[test]
 fn a_disk_without_room_for_another_file_is_full_in_true_words() {
     let bench = Bench::new(SABOTEUR, &Plan::healthy());
-    let disk = SmallDisk::new(&bench, "size=2g,nr_inodes=1000");
-    let socket = bench.path("kiln.sock");
-    let mut kiln = bench.kiln();
-    kiln.args(["serve", "--insecure-no-sandbox", "--socket"])
-        .arg(&socket)
-        .arg("--store")
-        .arg(bench.path("out/store"))
-        .arg("--baker")
-        .arg(bench.baker());
-    let sidecar = Sidecar::spawn(kiln, socket);
-    disk.leave_files(0);
+    let (socket, store) = (bench.path("kiln.sock"), bench.path("small/store"));
+    fs::create_dir(bench.path("small")).expect("room");
+    // In a mount namespace of its own, as SQLite needs the disk at a path.
+    let mut small = Command::new("unshare");
+    if !geteuid().is_root() {
+        small.arg("--map-root-user");
+    }
+    let mount = "mount -t tmpfs -o size=2g,nr_inodes=1000 none \"$1\" && shift && exec \"$@\"";
+    let kiln = bench.kiln();
+    small.args(["--mount", "sh", "-c", mount, "sh"]);
+    small.arg(bench.path("small")).arg(kiln.get_program());
+    small.args(["serve", "--insecure-no-sandbox", "--socket"]);
+    small.arg(&socket).arg("--store").arg(&store);
+    small.arg("--baker").arg(bench.baker());
+    let sidecar = Sidecar::spawn(small, socket);
+    let inside = format!(
+        "/proc/{}/root{}",
+        sidecar.pid(),
+        bench.path("small").display()
+    );
+    let full = (0..1000).find_map(|number| fs::write(format!("{inside}/{number}"), "").err());
+    let full = full.expect("fewer files than that");
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
     let refused = sidecar.send("PUT", &format!("/v1/blobs/{}", sha256(b"a")), &[], b"a");
     assert_eq!(
         (refused.status, refused.code().as_str()),
@@ -268,7 +281,7 @@ fn a_clients_jobs_are_not_there_for_another_and_the_owner_sees_all() {
     let sidecar = Sidecar::start(&bench, &flags.each_ref().map(String::as_str));
     let by_tcp = |method: &str, path: &str| sidecar.send_by_tcp(token, method, path, &[], &[]);
     let own = id(&sidecar.submit("own", &by_path(&bench.path(""))));
-    sidecar.finished(&own);
+    assert_eq!(sidecar.finished(&own)["state"], "succeeded");
     let headers = [
         ("content-type", "application/json"),
         ("idempotency-key", "own"),

@@ -199,37 +199,42 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(50);
 
-    fn steady<S>(stream: S) -> Steady<S> {
+    fn steady<S>(stream: S, patience: Duration) -> Steady<S> {
         let seat = Arc::new(Slots::new().take(Sitter::Owner));
         Steady {
-            patience: SOON,
+            patience,
             ..Steady::new(stream, seat)
         }
     }
 
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_cut_and_one_that_only_says_nothing_is_not() {
-        let (near, mut far) = duplex(4);
-        let mut near = steady(near);
+        let (near, far) = duplex(4);
+        let mut near = steady(near, SOON);
         // It is silent for longer than it may be deaf, and that is no fault.
         let mut byte = [0];
         let silent = tokio::time::timeout(4 * SOON, near.read_exact(&mut byte)).await;
         assert!(silent.is_err(), "it waits");
-        // It takes a little each time, for longer than it may take nothing.
+        let error = near.write_all(b"nobody takes this").await;
+        let error = error.expect_err("nobody does");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(far);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_takes_a_little_each_time_is_not_cut() {
+        let (near, mut far) = duplex(4);
+        let mut near = steady(near, 20 * SOON);
         let (sent, taken) = tokio::join!(near.write_all(b"slowly but surely"), async {
             let mut all = Vec::new();
             while all.len() < 17 {
-                tokio::time::sleep(SOON / 2).await;
+                tokio::time::sleep(2 * SOON).await;
                 all.push(far.read_u8().await.expect("a byte"));
             }
             all
         });
         sent.expect("it is taken");
         assert_eq!(taken, b"slowly but surely");
-        let error = near.write_all(b"nobody takes this").await;
-        let error = error.expect_err("nobody does");
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        drop(far);
     }
 
     #[test]

@@ -250,7 +250,7 @@ mod tests {
     #[tokio::test]
     async fn what_no_part_gives_out_is_bounded_and_so_is_the_whole() {
         let chunk = Bytes::from(vec![0; 1 << 20]);
-        let chunks = |count| stream::iter(vec![Ok::<_, BoxError>(chunk.clone()); count]);
+        let chunks = |count| stream::repeat_with(|| Ok::<_, BoxError>(chunk.clone())).take(count);
         let last = |error: &BoxError| error.downcast_ref::<Beyond>().copied();
         let ahead = Ahead::default();
         let kept: Vec<_> = ahead.bound(chunks(10), u64::MAX).collect().await;
