@@ -7,6 +7,9 @@ use super::digest::Digest;
 use super::job::State;
 use crate::input::reason;
 
+/// Digests in one line.
+const SHOWN: usize = 16;
+
 /// See the head of this file.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StoreError {
@@ -62,6 +65,14 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// More bytes than a spec may have.
+    #[error(
+        "the spec, with all its defaults, has more than {limit} bytes: name fewer files, or shorter names"
+    )]
+    SpecTooLarge {
+        /// The bound.
+        limit: usize,
+    },
     /// More bytes than an upload may have.
     #[error("the upload is larger than {limit} bytes")]
     TooLarge {
@@ -105,6 +116,9 @@ pub enum StoreError {
         /// What the system said.
         detail: String,
     },
+    /// The store's folder, or something in it, was moved, removed, replaced or made read-only.
+    #[error("the store is not there any more: {0}")]
+    Lost(String),
     /// The store is closed, or its thread has ended.
     #[error("the store is closed")]
     Closed,
@@ -156,7 +170,12 @@ impl StoreError {
     }
 }
 
+/// Of thousands, a line shows some.
 fn list(digests: &[Digest]) -> String {
-    let all: Vec<String> = digests.iter().map(Digest::to_string).collect();
+    let (shown, more) = digests.split_at(digests.len().min(SHOWN));
+    let mut all: Vec<String> = shown.iter().map(Digest::to_string).collect();
+    if !more.is_empty() {
+        all.push(format!("and {} more", more.len()));
+    }
     all.join(", ")
 }

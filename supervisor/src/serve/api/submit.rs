@@ -21,10 +21,8 @@ use crate::serve::listen::Peer;
 use crate::serve::problem::{Code, Problem};
 use crate::serve::service::Service;
 use crate::serve::spec::{JobSpec, Source, bad_name};
-use crate::store::{Accepted, Job, NewJob};
+use crate::store::{Accepted, Job, NewJob, SPEC_BYTES};
 
-/// Of a spec: 4,096 files with long names fit.
-const SPEC_BYTES: usize = 4 << 20;
 /// The longest that `Prefer: wait` is granted.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -220,7 +218,9 @@ async fn bytes(body: Body) -> Result<axum::body::Bytes, Problem> {
     read.map_err(|error| match broken(&error) {
         true => Problem::new(Code::InvalidRequest, format!("the body broke off: {error}")),
         false => {
-            let detail = format!("a spec of {SPEC_BYTES} bytes at most: {error}");
+            let detail = format!(
+                "a spec has {SPEC_BYTES} bytes at most: name fewer files, or shorter names"
+            );
             Problem::new(Code::PayloadTooLarge, detail)
         }
     })
